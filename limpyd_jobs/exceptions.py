@@ -1,0 +1,11 @@
+"""Every kind of failure this library raises by itself."""
+
+from __future__ import annotations
+
+
+class LimpydJobsException(Exception):
+    """The base of the exceptions of this library."""
+
+
+class ConfigurationException(LimpydJobsException):
+    """A worker, a model or a command was given something it cannot work with."""

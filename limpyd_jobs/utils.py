@@ -1,0 +1,95 @@
+"""Dates, and classes named by their path."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timedelta, timezone
+from importlib import import_module
+from typing import Any
+
+EPOCH = datetime(1970, 1, 1)
+MICROSECOND = timedelta(microseconds=1)
+
+
+def utcnow() -> datetime:
+    """Return the current time as a naive UTC datetime, the form in which dates are stored."""
+    return datetime.now(timezone.utc).replace(tzinfo=None)
+
+
+def as_naive_utc(moment: datetime) -> datetime:
+    """Return the moment as a naive UTC datetime; a naive one is taken for UTC already."""
+    if moment.tzinfo is None:
+        return moment
+    return moment.astimezone(timezone.utc).replace(tzinfo=None)
+
+
+def datetime_to_score(dt: datetime) -> float:
+    """Return the UTC epoch, in seconds with microseconds, of a naive UTC (or an aware) datetime."""
+    return (as_naive_utc(dt) - EPOCH) // MICROSECOND / 1_000_000
+
+
+def parse_datetime(text: str | None) -> datetime | None:
+    """Read a stored date back: naive UTC, or None if there is none or it is no date."""
+    try:
+        return as_naive_utc(datetime.fromisoformat(text)) if text else None
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def compute_delayed_until(
+    delayed_for: float | timedelta | None = None, delayed_until: datetime | None = None
+) -> datetime | None:
+    """Return when a delay ends, as a naive UTC datetime, or None if there is no delay.
+
+    Parameters
+    ----------
+    delayed_for: int, float or timedelta
+        How long to wait from now on, in seconds unless a timedelta.
+    delayed_until: datetime
+        When to stop waiting: naive UTC, or aware.
+
+    Raises
+    ------
+    ValueError
+        If both are given, one is of another type, not finite, or beyond the year 9999.
+    """
+    if delayed_for is not None and delayed_until is not None:
+        raise ValueError("delayed_until and delayed_for arguments are exclusive")
+    try:
+        if delayed_until is not None:
+            if not isinstance(delayed_until, datetime):
+                raise ValueError(f"Invalid delayed_until argument: must be a datetime object, not {delayed_until!r}")
+            return as_naive_utc(delayed_until)
+        if delayed_for is not None:
+            return utcnow() + _as_timedelta(delayed_for)
+    except OverflowError as error:
+        raise ValueError("The delay ends beyond the year 9999") from error
+    return None
+
+
+def _as_timedelta(delay: Any) -> timedelta:
+    if isinstance(delay, timedelta):
+        return delay
+    if isinstance(delay, bool) or not isinstance(delay, (int, float)) or not math.isfinite(delay):
+        raise ValueError(
+            f"Invalid delayed_for argument: must be an int, a float or a timedelta object, not {delay!r}"
+        )
+    return timedelta(seconds=delay)
+
+
+def import_class(class_uri: str) -> Any:
+    """Return what a dotted path names: ``import_class('myapp.jobs.SendMail')``.
+
+    Raises
+    ------
+    ValueError
+        If the path has no module part.
+    ImportError
+        If the module cannot be imported.
+    AttributeError
+        If the module does not have that name.
+    """
+    module_name, _, name = class_uri.rpartition(".")
+    if not module_name or not name:
+        raise ValueError(f"{class_uri!r} is not the path of a class: a module and a name are needed")
+    return getattr(import_module(module_name), name)
