@@ -9,3 +9,7 @@ class LimpydJobsException(Exception):
 
 class ConfigurationException(LimpydJobsException):
     """A worker, a model or a command was given something it cannot work with."""
+
+
+class ClaimLost(LimpydJobsException):
+    """What a worker reports of a job is not recorded, as it no longer holds the claim on that job."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 from importlib import import_module
+from inspect import getattr_static
 from typing import Any
 
 EPOCH = datetime(1970, 1, 1)
@@ -93,3 +95,18 @@ def import_class(class_uri: str) -> Any:
     if not module_name or not name:
         raise ValueError(f"{class_uri!r} is not the path of a class: a module and a name are needed")
     return getattr(import_module(module_name), name)
+
+
+@lru_cache(maxsize=None)
+def overrides(cls: type, base: type, *names: str) -> bool:
+    """Return whether a class has its own version of any of these attributes of one of its bases."""
+    return any(getattr_static(cls, name) is not getattr_static(base, name) for name in names)
+
+
+def printable(value: object) -> str:
+    """Return the text of any object, even one that has none or one that cannot be encoded, as text to store."""
+    try:
+        text = str(value)
+    except Exception as error:
+        text = f"<{type(value).__name__} whose text cannot be had: {type(error).__name__}>"
+    return text.encode(errors="backslashreplace").decode()

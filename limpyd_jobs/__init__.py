@@ -1,0 +1,27 @@
+"""A job queue on Redis whose jobs, queues and errors are models you can read, filter and subclass."""
+
+import warnings
+
+with warnings.catch_warnings():
+    # redis-limpyd imports pkg_resources, which warns whoever imports it.
+    warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
+    import limpyd  # noqa: F401
+    import limpyd_extensions  # noqa: F401
+
+from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
+from limpyd_jobs.models import Error, Job, Queue
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.version import EXACT_VERSION, VERSION
+from limpyd_jobs.workers import Worker
+
+__all__ = [
+    "EXACT_VERSION",
+    "STATUSES",
+    "VERSION",
+    "ConfigurationException",
+    "Error",
+    "Job",
+    "LimpydJobsException",
+    "Queue",
+    "Worker",
+]

@@ -1,0 +1,121 @@
+"""What users may pass for an identifier, a priority, a queue name or a delay, and the form in which it is stored."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from typing import Any
+
+from limpyd_jobs.utils import EPOCH, MICROSECOND, compute_delayed_until, utcnow
+
+MAX_IDENTIFIER_BYTES = 1024
+PRIORITY_RANGE = range(-(2**63), 2**63)
+
+_INTEGER = re.compile(r"[+-]?\d{1,20}", re.ASCII)
+
+
+def stored_identifier(identifier: Any) -> str:
+    """Return the identifier of a job as it is stored: a text of up to 1,024 bytes, or a number as text.
+
+    Raises
+    ------
+    TypeError
+        If it is neither a string nor a number.
+    ValueError
+        If it is empty, too long, or cannot be encoded as UTF-8.
+    """
+    if isinstance(identifier, (int, float)) and not isinstance(identifier, bool):
+        return str(identifier)
+    if not isinstance(identifier, str):
+        raise TypeError(f"The identifier of a job must be a string or a number, not {identifier!r}")
+    if not identifier:
+        raise ValueError("The identifier of a job must not be empty")
+    try:
+        size = len(identifier.encode())
+    except UnicodeEncodeError as error:
+        raise ValueError(f"The identifier of a job must be valid text: {identifier!r}: {error.reason}") from error
+    if size > MAX_IDENTIFIER_BYTES:
+        raise ValueError(f"The identifier of a job is at most {MAX_IDENTIFIER_BYTES} bytes long, not {size}")
+    return identifier
+
+
+def stored_priority(priority: Any) -> str:
+    """Return a priority as it is stored: an integer of 64 bits, as text.
+
+    Raises
+    ------
+    TypeError
+        If it is neither an integer nor a string.
+    ValueError
+        If it is a string that is no integer, or beyond 64 bits.
+    """
+    if isinstance(priority, bool) or not isinstance(priority, (int, str)):
+        raise TypeError(f"A priority must be an integer, not {priority!r}")
+    if isinstance(priority, str) and not _INTEGER.fullmatch(priority):
+        raise ValueError(f"A priority must be an integer, not {priority!r}")
+    number = int(priority)
+    if number not in PRIORITY_RANGE:
+        raise ValueError(f"A priority must fit in 64 bits, unlike {number}")
+    return str(number)
+
+
+def stored_queue_name(name: Any) -> str:
+    """Return the name of a queue as it is stored: a text without a comma, which separates names on command lines.
+
+    Raises
+    ------
+    TypeError
+        If it is not a string.
+    ValueError
+        If it is empty, has a comma, or cannot be encoded as UTF-8.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"The name of a queue must be a string, not {name!r}")
+    if not name or "," in name:
+        raise ValueError(f"The name of a queue must be neither empty nor have a comma: {name!r}")
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"The name of a queue must be valid text: {name!r}: {error.reason}") from error
+    return name
+
+
+def stored_value(name: str, value: Any) -> str:
+    """Return the value of a hash field as Redis stores it.
+
+    Raises
+    ------
+    TypeError
+        If it is none of a string, bytes, an integer and a float.
+    ValueError
+        If it cannot be encoded as UTF-8.
+    """
+    if isinstance(value, bytes):
+        value = value.decode()
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        value = repr(value)
+    elif not isinstance(value, str):
+        raise TypeError(f"The value of the field {name!r} must be a string, bytes or a number, not {value!r}")
+    value.encode()
+    return str(value)
+
+
+def delay_argument(
+    delayed_for: float | timedelta | None = None, delayed_until: datetime | None = None
+) -> str:
+    """Return a delay as the scripts take it: ``''``, ``'+<microseconds>'`` from now, or ``'<microseconds>'`` of
+    the epoch.
+
+    Raises
+    ------
+    ValueError
+        As `compute_delayed_until` does.
+    """
+    until = compute_delayed_until(delayed_for, delayed_until)
+    if until is None:
+        return ""
+    if delayed_for is None:
+        return str((until - EPOCH) // MICROSECOND)
+    if isinstance(delayed_for, timedelta):
+        delayed_for = delayed_for.total_seconds()
+    return f"+{round(delayed_for * 1_000_000)}" if until > utcnow() else ""

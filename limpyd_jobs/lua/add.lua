@@ -1,0 +1,75 @@
+-- verb: add
+-- from: new
+-- to: waiting or delayed
+-- what: or finds the queued job of that identifier and moves it up; finds or creates the queue
+--
+-- ARGV[1]  job model
+-- ARGV[2]  job class path
+-- ARGV[3]  queue model
+-- ARGV[4]  identifier
+-- ARGV[5]  queue name
+-- ARGV[6]  priority
+-- ARGV[7]  prepend: '1' or ''
+-- ARGV[8]  delay: '', '+<microseconds>' or '<microseconds since the epoch>'
+-- ARGV[9]  mode: 'place'; 'bare' leaves the placing to the caller; 'reserve' makes nothing new, but gives a pk
+-- ARGV[10] pk that was reserved, or ''
+-- ARGV[11…] fields of a new job: field, value…
+--
+-- {'added', pk, reindex}      {'reserved', pk}      {'not unique', field, value, pk of its owner}
+-- {'existing', pk}            {'moved', pk, reindex}
+-- {'outranked', pk}           mode 'bare': an existing job that the caller has to move
+
+--@include places
+
+local job_model, class_path, queue_model = cjson.decode(ARGV[1]), ARGV[2], cjson.decode(ARGV[3])
+local identifier, queue_name, priority = ARGV[4], ARGV[5], ARGV[6]
+local prepend, due, mode, reserved_pk = ARGV[7] == '1', due_at(ARGV[8]), ARGV[9], ARGV[10]
+
+local function queued_job()
+  local indexes = job_model.indexes
+  for _, pk in ipairs(redis.call('SINTER', indexes.identifier[1] .. identifier, indexes.queued[1] .. '1')) do
+    local hash = redis.call('HMGET', hash_key(job_model, pk), 'queued', 'status', 'priority')
+    if hash[1] == '1' then
+      return {model = job_model, pk = pk, ident = class_path .. ':' .. pk, status = hash[2], priority = hash[3]}
+    end
+  end
+end
+
+local function move_up(job)
+  local outranked = prepend or tonumber(priority) > (tonumber(job.priority) or -math.huge)
+  if job.status == 'r' or not outranked then
+    return {'existing', job.pk}
+  elseif mode == 'bare' then
+    return {'outranked', job.pk}
+  end
+  unplace(queue_model, queue_name, job.priority or '0', job.ident)
+  place(job, queue_model, queue_name, priority, due, prepend, {})
+  return {'moved', job.pk, reindex}
+end
+
+local existing = queued_job()
+if existing then
+  return move_up(existing)
+end
+
+local fields = fields_from(11)
+local conflict = not_unique(job_model, fields)
+if conflict then
+  return conflict
+end
+
+local pk = reserved_pk ~= '' and reserved_pk or new_pk(job_model)
+if mode == 'reserve' then
+  return {'reserved', pk}
+end
+
+fields.identifier, fields.added = identifier, date_text(now())
+if mode == 'bare' then
+  fields.queued = '1'
+  create(job_model, pk, fields)
+else
+  create(job_model, pk, placed(fields, priority, due))
+  local queue_pk = find_or_create_queue(queue_model, queue_name, priority)
+  push(queue_model.name .. ':' .. queue_pk, class_path .. ':' .. pk, fields.status, due, prepend)
+end
+return {'added', pk, reindex}

@@ -1,0 +1,29 @@
+-- verb: cancel
+-- from: running
+-- to: canceled
+-- what: its code or somebody else set the status to canceled while it ran; may claim the next job
+--
+-- KEYS     waiting lists to claim the next job from; none not to
+-- ARGV[1]  job model
+-- ARGV[2]  ident
+-- ARGV[3]  token of the claim, or '' for a job that nobody claimed
+-- ARGV[4]  queue: model name and pk
+-- ARGV[5…] the next claim: token, lease, classes, as in claim.lua
+--
+-- {'done', '', '', reindex, next claim}
+-- {'refused'}    somebody else holds the claim: nothing is changed
+-- {'gone'}
+
+--@include claims
+
+local _, pk = parse_ident(ARGV[2])
+local job, token, queue = {model = cjson.decode(ARGV[1]), pk = pk, ident = ARGV[2]}, ARGV[3], ARGV[4]
+
+if redis.call('EXISTS', hash_key(job.model, job.pk)) == 0 then
+  return {'gone'}
+elseif fenced_off(job, token) then
+  return {'refused'}
+end
+
+update(job.model, job.pk, end_claim(queue, job.ident, {status = 'c', queued = false}))
+return ended('done', '', '', 5)

@@ -1,0 +1,39 @@
+-- verb: delay
+-- from: running
+-- to: delayed
+-- what: at the request of its code, or found delayed in a waiting list; may claim the next job
+--
+-- KEYS     waiting lists to claim the next job from; none not to
+-- ARGV[1]  job model
+-- ARGV[2]  ident
+-- ARGV[3]  token of the claim, or '' for a job that nobody claimed
+-- ARGV[4]  queue: model name and pk
+-- ARGV[5]  queue model
+-- ARGV[6]  queue name
+-- ARGV[7]  delay: '+<microseconds>' or '<microseconds since the epoch>'; a past one makes the job wait
+-- ARGV[8…] the next claim: token, lease, classes, as in claim.lua
+--
+-- {'done', '', delayed until or '', reindex, next claim}    also if its own code delayed it already
+-- {'refused'}    somebody else holds the claim: nothing is changed
+-- {'gone'}
+
+--@include claims
+--@include places
+
+local _, pk = parse_ident(ARGV[2])
+local job, token, queue = {model = cjson.decode(ARGV[1]), pk = pk, ident = ARGV[2]}, ARGV[3], ARGV[4]
+local queue_model, queue_name, due = cjson.decode(ARGV[5]), ARGV[6], due_at(ARGV[7])
+
+local hash = redis.call('HMGET', hash_key(job.model, job.pk), 'status', 'claim_token', 'priority', 'delayed_until')
+if redis.call('EXISTS', hash_key(job.model, job.pk)) == 0 then
+  return {'gone'}
+elseif hash[1] == 'd' and not hash[2] and token ~= '' then
+  return {'done', '', hash[4] or '', {}, {'nothing'}}
+elseif fenced_off(job, token) then
+  return {'refused'}
+end
+
+local priority = hash[3] or '0'
+local changes = end_claim(queue, job.ident, {})
+place(job, queue_model, queue_name, priority, due, false, changes)
+return ended('done', '', changes.delayed_until or '', 8)

@@ -1,0 +1,53 @@
+-- Dates: the server's clock, in microseconds since the epoch, and the text that is stored for it.
+
+local moment_of_this_call
+
+local function now()
+  if not moment_of_this_call then
+    local time = redis.call('TIME')
+    moment_of_this_call = tonumber(time[1]) * 1000000 + tonumber(time[2])
+  end
+  return moment_of_this_call
+end
+
+-- Python's str() of the naive UTC datetime. The calendar is Howard Hinnant's civil_from_days
+-- (https://howardhinnant.github.io/date_algorithms.html#civil_from_days).
+local function date_text(microseconds)
+  local seconds = math.floor(microseconds / 1000000)
+  local fraction = microseconds - seconds * 1000000
+  local days = math.floor(seconds / 86400)
+  local rest = seconds - days * 86400
+  local shifted = days + 719468
+  local era = math.floor(shifted / 146097)
+  local day_of_era = shifted - era * 146097
+  local year_of_era = math.floor(
+    (day_of_era - math.floor(day_of_era / 1460) + math.floor(day_of_era / 36524) - math.floor(day_of_era / 146096))
+      / 365)
+  local day_of_year = day_of_era
+    - (365 * year_of_era + math.floor(year_of_era / 4) - math.floor(year_of_era / 100))
+  local shifted_month = math.floor((5 * day_of_year + 2) / 153)
+  local day = day_of_year - math.floor((153 * shifted_month + 2) / 5) + 1
+  local month = shifted_month < 10 and shifted_month + 3 or shifted_month - 9
+  local year = year_of_era + era * 400 + (month <= 2 and 1 or 0)
+  local text = string.format('%04d-%02d-%02d %02d:%02d:%02d', year, month, day,
+    math.floor(rest / 3600), math.floor(rest / 60) % 60, rest % 60)
+  if fraction == 0 then
+    return text
+  end
+  return string.format('%s.%06d', text, fraction)
+end
+
+-- The score of a moment in a sorted set: seconds, to the microsecond.
+local function score(microseconds)
+  return string.format('%.6f', microseconds / 1000000)
+end
+
+-- When a delay ends: '' is no delay, '+5000000' in five seconds, '1795254208000000' at that moment.
+local function due_at(delay)
+  if delay == '' then
+    return nil
+  elseif string.sub(delay, 1, 1) == '+' then
+    return now() + tonumber(string.sub(delay, 2))
+  end
+  return tonumber(delay)
+end

@@ -1,0 +1,68 @@
+-- Places: where a job stands in a queue: its waiting list, its delayed set, its running set.
+
+--@include records
+
+-- The pk of the queue of that name and priority (the oldest, should there be several), or nil.
+local function find_queue(queue_model, name, priority)
+  local pks = redis.call('SINTER', queue_model.indexes.name[1] .. name, queue_model.indexes.priority[1] .. priority)
+  table.sort(pks, function(a, b) return (tonumber(a) or math.huge) < (tonumber(b) or math.huge) end)
+  return pks[1]
+end
+
+local function find_or_create_queue(queue_model, name, priority)
+  local pk = find_queue(queue_model, name, priority)
+  if not pk then
+    pk = new_pk(queue_model)
+    create(queue_model, pk, {name = name, priority = priority})
+  end
+  return pk
+end
+
+local function unplace_from(base, ident)
+  return redis.call('LREM', base .. ':waiting', 0, ident)
+    + redis.call('ZREM', base .. ':delayed', ident)
+    + redis.call('ZREM', base .. ':running', ident)
+end
+
+-- Takes a job away from where it stands: the queue of that name and of the job's priority if it is there, else
+-- the other queues of that priority, as a job does not know the name of its queue.
+local function unplace(queue_model, name, priority, ident)
+  local likely = find_queue(queue_model, name, priority)
+  if likely and unplace_from(queue_model.name .. ':' .. likely, ident) > 0 then
+    return
+  end
+  for _, pk in ipairs(redis.call('SRANDMEMBER', queue_model.indexes.priority[1] .. priority, 1000)) do
+    unplace_from(queue_model.name .. ':' .. pk, ident)
+  end
+end
+
+-- What the hash of a job says once it waits, or is delayed until `due` (microseconds; nil is no delay).
+local function placed(changes, priority, due)
+  changes.queued = '1'
+  changes.priority = priority
+  if due and due > now() then
+    changes.status = 'd'
+    changes.delayed_until = date_text(due)
+  else
+    changes.status = 'w'
+    changes.delayed_until = false
+  end
+  return changes
+end
+
+-- Puts a job in the list or set of a queue that its new status asks for.
+local function push(base, ident, status, due, prepend)
+  if status == 'd' then
+    redis.call('ZADD', base .. ':delayed', score(due), ident)
+  else
+    redis.call(prepend and 'LPUSH' or 'RPUSH', base .. ':waiting', ident)
+  end
+end
+
+-- A job, anywhere, goes to the waiting list or the delayed set of the queue of that name and priority.
+local function place(job, queue_model, name, priority, due, prepend, changes)
+  placed(changes, priority, due)
+  local queue_pk = find_or_create_queue(queue_model, name, priority)
+  update(job.model, job.pk, changes)
+  push(queue_model.name .. ':' .. queue_pk, job.ident, changes.status, due, prepend)
+end

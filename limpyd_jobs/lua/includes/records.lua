@@ -1,0 +1,81 @@
+-- Records: the hash of a limpyd model, its index sets and its collection, always changed together.
+-- A model is given as JSON: {name, indexes: {field: [key prefix]}, special: {field: true},
+-- unique: {field: key prefix}, defaults: {field: value}}. `special` are the fields that have an index
+-- which only limpyd can maintain.
+
+--@include clock
+
+-- The changes made to special fields, for the caller to index: {field, old or false, new or false}.
+local reindex = {}
+
+local function hash_key(model, pk)
+  return model.name .. ':' .. pk .. ':hash'
+end
+
+-- Sets fields of a record; the value false unsets one.
+local function update(model, pk, changes)
+  local key = hash_key(model, pk)
+  local set, unset = {}, {}
+  for field, value in pairs(changes) do
+    if model.indexes[field] or model.special[field] then
+      local old = redis.call('HGET', key, field)
+      if old ~= value then
+        for _, prefix in ipairs(model.indexes[field] or {}) do
+          if old then redis.call('SREM', prefix .. old, pk) end
+          if value then redis.call('SADD', prefix .. value, pk) end
+        end
+        if model.special[field] then
+          reindex[#reindex + 1] = {field, old, value}
+        end
+      end
+    end
+    if value then
+      set[#set + 1] = field
+      set[#set + 1] = value
+    else
+      unset[#unset + 1] = field
+    end
+  end
+  if #set > 0 then redis.call('HSET', key, unpack(set)) end
+  if #unset > 0 then redis.call('HDEL', key, unpack(unset)) end
+end
+
+-- The next primary key, past every existing one even if the counter was lost.
+local function new_pk(model)
+  local counter, collection = model.name .. ':max_pk', model.name .. ':collection'
+  local pk = tostring(redis.call('INCR', counter))
+  if redis.call('SISMEMBER', collection, pk) == 1 then
+    local highest = redis.call('SORT', collection, 'DESC', 'LIMIT', 0, 1)[1]
+    redis.call('SET', counter, highest)
+    pk = tostring(redis.call('INCR', counter))
+  end
+  return pk
+end
+
+-- The first field whose value another record has already, as a reply; nil if there is none.
+local function not_unique(model, fields)
+  for field, prefix in pairs(model.unique) do
+    local owner = fields[field] and redis.call('SMEMBERS', prefix .. fields[field])[1]
+    if owner then
+      return {'not unique', field, fields[field], owner}
+    end
+  end
+end
+
+-- Makes a new record, the model's defaults included.
+local function create(model, pk, fields)
+  for field, value in pairs(model.defaults) do
+    if fields[field] == nil then fields[field] = value end
+  end
+  update(model, pk, fields)
+  redis.call('SADD', model.name .. ':collection', pk)
+end
+
+-- The fields given as field, value, field, value… from an index of ARGV on.
+local function fields_from(first)
+  local fields = {}
+  for i = first, #ARGV, 2 do
+    fields[ARGV[i]] = ARGV[i + 1]
+  end
+  return fields
+end

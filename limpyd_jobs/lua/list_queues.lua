@@ -1,0 +1,23 @@
+-- Lists the queues of some names, with what stands in them. No transition of a job.
+--
+-- ARGV[1]  queue model
+-- ARGV[2…] names
+--
+-- {pk, name, priority, number of waiting jobs, number of delayed jobs}… in the order of the names
+
+--@include records
+
+local queue_model = cjson.decode(ARGV[1])
+local queues = {}
+for i = 2, #ARGV do
+  for _, pk in ipairs(redis.call('SMEMBERS', queue_model.indexes.name[1] .. ARGV[i])) do
+    local base = queue_model.name .. ':' .. pk
+    local hash = redis.call('HMGET', base .. ':hash', 'name', 'priority')
+    if hash[1] == ARGV[i] then
+      queues[#queues + 1] = {
+        pk, hash[1], hash[2] or '', redis.call('LLEN', base .. ':waiting'), redis.call('ZCARD', base .. ':delayed'),
+      }
+    end
+  end
+end
+return queues

@@ -1,0 +1,39 @@
+-- verb: move
+-- from: waiting or delayed
+-- to: waiting or delayed
+-- what: another queue, priority or place; also puts a job in a queue that stood in none
+--
+-- ARGV[1]  job model
+-- ARGV[2]  ident
+-- ARGV[3]  queue model
+-- ARGV[4]  queue name
+-- ARGV[5]  priority, or '' to keep it
+-- ARGV[6]  prepend: '1' or ''
+-- ARGV[7]  delay: '', '+<microseconds>' or '<microseconds since the epoch>'
+-- ARGV[8]  mode: 'place'; 'bare' leaves the list or set to the caller
+--
+-- {'done', status, priority, delayed until or '', reindex}      {'gone'}
+
+--@include claims
+--@include places
+
+local _, pk = parse_ident(ARGV[2])
+local job = {model = cjson.decode(ARGV[1]), pk = pk, ident = ARGV[2]}
+local queue_model, queue_name, prepend, due = cjson.decode(ARGV[3]), ARGV[4], ARGV[6] == '1', due_at(ARGV[7])
+
+if redis.call('EXISTS', hash_key(job.model, job.pk)) == 0 then
+  return {'gone'}
+end
+
+local hash = redis.call('HMGET', hash_key(job.model, job.pk), 'priority', 'queued')
+local priority = ARGV[5] ~= '' and ARGV[5] or hash[1] or '0'
+if hash[2] == '1' then
+  unplace(queue_model, queue_name, hash[1] or '0', job.ident)
+end
+local changes = {claim_token = false}
+if ARGV[8] == 'bare' then
+  update(job.model, job.pk, placed(changes, priority, due))
+else
+  place(job, queue_model, queue_name, priority, due, prepend, changes)
+end
+return {'done', changes.status, priority, changes.delayed_until or '', reindex}

@@ -1,0 +1,51 @@
+-- verb: requeue
+-- from: error
+-- to: waiting or delayed
+-- what: to be run again, its identifier being free
+--
+-- ARGV[1]  job model
+-- ARGV[2]  ident
+-- ARGV[3]  queue model
+-- ARGV[4]  queue name
+-- ARGV[5]  priority, or '' to keep it
+-- ARGV[6]  delay: '', '+<microseconds>' or '<microseconds since the epoch>'
+-- ARGV[7]  mode: 'place'; 'bare' leaves the list or set to the caller
+--
+-- {'done', status, priority, delayed until or '', reindex}
+-- {'not in error', status}
+-- {'already queued', pk of the queued job of the same identifier}
+-- {'gone'}
+
+--@include claims
+--@include places
+
+local _, pk = parse_ident(ARGV[2])
+local job = {model = cjson.decode(ARGV[1]), pk = pk, ident = ARGV[2]}
+local queue_model, queue_name, due = cjson.decode(ARGV[3]), ARGV[4], due_at(ARGV[6])
+
+local hash = redis.call('HMGET', hash_key(job.model, job.pk), 'status', 'identifier', 'priority', 'claim_token')
+if redis.call('EXISTS', hash_key(job.model, job.pk)) == 0 then
+  return {'gone'}
+elseif hash[1] ~= 'e' then
+  return {'not in error', hash[1] or ''}
+end
+
+local indexes = job.model.indexes
+for _, other in ipairs(redis.call('SINTER', indexes.identifier[1] .. (hash[2] or ''), indexes.queued[1] .. '1')) do
+  if other ~= job.pk then
+    return {'already queued', other}
+  end
+end
+
+-- If it is a hook of its worker that puts the job back, the claim is still held.
+if hash[4] then
+  unplace(queue_model, queue_name, hash[3] or '0', job.ident)
+end
+local priority = ARGV[5] ~= '' and ARGV[5] or hash[3] or '0'
+local changes = {start = false, ['end'] = false, claim_token = false}
+if ARGV[7] == 'bare' then
+  update(job.model, job.pk, placed(changes, priority, due))
+else
+  place(job, queue_model, queue_name, priority, due, false, changes)
+end
+return {'done', changes.status, priority, changes.delayed_until or '', reindex}

@@ -1,0 +1,37 @@
+-- verb: succeed
+-- from: running
+-- to: success
+-- what: unless its code canceled or delayed it; may claim the next job
+--
+-- KEYS     waiting lists to claim the next job from; none not to
+-- ARGV[1]  job model
+-- ARGV[2]  ident
+-- ARGV[3]  token of the claim, or '' for a job that nobody claimed
+-- ARGV[4]  queue: model name and pk
+-- ARGV[5…] the next claim: token, lease, classes, as in claim.lua
+--
+-- {'done', end, '', reindex, next claim}
+-- {'canceled'}    {'delayed'}    the status that the job was given while it ran: nothing is changed
+-- {'refused'}     somebody else holds the claim: nothing is changed
+-- {'gone'}
+
+--@include claims
+
+local _, pk = parse_ident(ARGV[2])
+local job, token, queue = {model = cjson.decode(ARGV[1]), pk = pk, ident = ARGV[2]}, ARGV[3], ARGV[4]
+
+local status = redis.call('HGET', hash_key(job.model, job.pk), 'status')
+if not status then
+  return {'gone'}
+elseif status == 'c' then
+  return {'canceled'}
+elseif status == 'd' then
+  return {'delayed'}
+elseif fenced_off(job, token) then
+  return {'refused'}
+end
+
+local finish = date_text(now())
+update(job.model, job.pk, end_claim(queue, job.ident, {status = 's', ['end'] = finish, queued = false}))
+redis.call('RPUSH', queue .. ':success', job.ident)
+return ended('done', finish, '', 5)

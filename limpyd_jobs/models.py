@@ -1,0 +1,576 @@
+"""The models: what jobs, queues and errors are, and the documented ways to work with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from limpyd import fields
+from limpyd.contrib.collection import ExtendedCollectionManager
+from limpyd.contrib.indexes import SimpleDateTimeIndex
+from limpyd_extensions import related
+
+from limpyd_jobs import transitions
+from limpyd_jobs.arguments import delay_argument, stored_identifier, stored_priority, stored_queue_name
+from limpyd_jobs.database import JobsDatabase
+from limpyd_jobs.exceptions import LimpydJobsException
+from limpyd_jobs.job_classes import JobClasses, path_of, resolve
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.utils import (
+    as_naive_utc,
+    compute_delayed_until,
+    datetime_to_score,
+    overrides,
+    parse_datetime,
+    printable,
+    utcnow,
+)
+
+__all__ = ["BaseJobsModel", "Error", "Job", "Queue", "datetime_to_score"]
+
+
+class BaseJobsModel(related.RelatedModel):
+    """The base of all models of this library. Its database is that of all its subclasses, unless they have another."""
+
+    database = JobsDatabase()
+    collection_manager = ExtendedCollectionManager
+    namespace = "jobs"
+    cacheable = False
+    abstract = True
+
+    def set_fields(self, **fields: Any) -> None:
+        """Set several fields, each through its own ``proxy_set``.
+
+        Raises
+        ------
+        AttributeError
+            If the model has no such field.
+        """
+        self._check_fields(fields)
+        for name, value in fields.items():
+            self.get_field(name).proxy_set(value)
+
+    @classmethod
+    def _check_fields(cls, fields: Iterable[str], reserved: Iterable[str] = ()) -> None:
+        for name in fields:
+            if not cls.has_field(name):
+                raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}")
+            if name in reserved or cls._field_is_pk(name):
+                raise ValueError(f"The field {name!r} of {cls.__name__!r} cannot be given a value here")
+
+
+class Queue(BaseJobsModel):
+    """The jobs of one name and one priority. Queues of the same name are served by priority, the highest first.
+
+    The lists, and the two sorted sets, hold the idents of jobs.
+    """
+
+    name = fields.InstanceHashField(indexable=True)
+    priority = fields.InstanceHashField(indexable=True, default=0)
+    waiting = fields.ListField()
+    success = fields.ListField()
+    errors = fields.ListField()
+    delayed = fields.SortedSetField()
+    running = fields.SortedSetField()
+
+    @property
+    def error(self) -> fields.ListField:
+        """The list of failed jobs, as `errors`."""
+        return self.errors
+
+    @classmethod
+    def get_queue(cls, name: str, priority: int | str = 0, **fields_if_new: Any) -> Queue:
+        """Return the queue of a name and a priority, created with the given fields if there is none yet.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the name or the priority cannot be one.
+        AttributeError
+            If the model has no such field.
+        UniquenessError
+            If another queue has the value of a unique field.
+        """
+        name, priority = stored_queue_name(name), stored_priority(priority)
+        cls._check_fields(fields_if_new, reserved=("name", "priority"))
+        return cls._attached(transitions.get_queue(cls, name, priority, fields_if_new), name, priority)
+
+    @classmethod
+    def _attached(cls, pk: str, name: str, priority: str) -> Queue:
+        queue: Queue = transitions.attached(cls, pk)
+        queue._cached_name = name
+        queue._cached_priority = priority
+        return queue
+
+    @staticmethod
+    def _get_iterable_for_names(names: str | Iterable[str]) -> Iterable[str]:
+        return (names,) if isinstance(names, str) else names
+
+    @classmethod
+    def get_all(cls, names: str | Iterable[str]) -> list[Queue]:
+        """Return the queues of a name, or of several, in the order of the names."""
+        rows = transitions.list_queues(cls, cls._get_iterable_for_names(names))
+        return [cls._attached(pk, name, priority) for pk, name, priority, _, _ in rows]
+
+    @classmethod
+    def get_all_by_priority(cls, names: str | Iterable[str]) -> list[Queue]:
+        """Return the queues of a name, or of several: the highest priority first, then in the order of the names."""
+        return sorted(cls.get_all(names), key=cls._rank)
+
+    @staticmethod
+    def _rank(queue: Queue) -> float:
+        """Sort the highest priority first, and last one that is no number, which somebody else wrote."""
+        try:
+            return -int(queue._cached_priority)
+        except ValueError:
+            return float("inf")
+
+    @classmethod
+    def get_waiting_keys(cls, names: str | Iterable[str]) -> list[str]:
+        """Return the keys of the waiting lists of the queues of some names, in the order of `get_all_by_priority`."""
+        return [queue.waiting.key for queue in cls.get_all_by_priority(names)]
+
+    @classmethod
+    def count_jobs(cls, names: str | Iterable[str]) -> tuple[int, int]:
+        """Return how many jobs wait, and how many are delayed, in the queues of some names, in one round trip."""
+        rows = transitions.list_queues(cls, cls._get_iterable_for_names(names))
+        return sum(row[3] for row in rows), sum(row[4] for row in rows)
+
+    @classmethod
+    def count_waiting_jobs(cls, names: str | Iterable[str]) -> int:
+        """Return how many jobs wait in the queues of some names, all priorities together."""
+        return cls.count_jobs(names)[0]
+
+    @classmethod
+    def count_delayed_jobs(cls, names: str | Iterable[str]) -> int:
+        """Return how many jobs are delayed in the queues of some names, all priorities together."""
+        return cls.count_jobs(names)[1]
+
+    @property
+    def first_delayed(self) -> tuple[str, float] | None:
+        """The ident of the first job to be ready, with the epoch of that moment in seconds; None if none is delayed."""
+        first = self.delayed.zrange(0, 0, withscores=True)
+        return tuple(first[0]) if first else None
+
+    @property
+    def first_delayed_time(self) -> float | None:
+        """The epoch, in seconds, of the moment when the first delayed job will be ready; None if none is delayed."""
+        first = self.first_delayed
+        return first[1] if first else None
+
+    def delay_job(self, job: Job, delayed_until: datetime) -> None:
+        """Put a job in the delayed set, without changing the job itself.
+
+        Parameters
+        ----------
+        job: Job
+        delayed_until: datetime
+            When to put it in the waiting list: naive UTC, or aware.
+        """
+        self.delayed.zadd({job.ident: datetime_to_score(delayed_until)})
+
+    def enqueue_job(self, job: Job, prepend: bool = False) -> None:
+        """Put a job at the end of the waiting list, or at its beginning, without changing the job itself."""
+        push = self.waiting.lpush if prepend else self.waiting.rpush
+        push(job.ident)
+
+    def requeue_delayed_jobs(self) -> list[tuple[str, str]]:
+        """Move the delayed jobs that are due to the waiting list.
+
+        The status of a job changes only if it is still DELAYED, so that one can be canceled before.
+
+        Returns
+        -------
+        list of tuple of str
+            The ident of each job that could not be moved, and why.
+        """
+        return wake(type(self), [transitions.queue_key_of(self)])
+
+
+class Job(BaseJobsModel):
+    """Something to run. Subclasses, at the top level of a module, add fields and a `run` method.
+
+    Attributes
+    ----------
+    queue_model: type of Queue
+        The model of the queues its jobs are put in.
+    queue_name: str
+        The name of the queue its jobs are put in if none is given; None to always need one.
+    always_cancel_on_error: bool
+        Whether none of its jobs is put back in a queue after an error.
+    """
+
+    identifier = fields.InstanceHashField(indexable=True)
+    status = fields.InstanceHashField(indexable=True)
+    priority = fields.InstanceHashField(indexable=True, default=0)
+    added = fields.InstanceHashField()
+    start = fields.InstanceHashField()
+    end = fields.InstanceHashField()
+    tries = fields.InstanceHashField()
+    delayed_until = fields.InstanceHashField()
+    queued = fields.InstanceHashField(indexable=True)
+    cancel_on_error = fields.InstanceHashField()
+    claim_token = fields.InstanceHashField()
+
+    queue_model: type[Queue] = Queue
+    queue_name: str | None = None
+    always_cancel_on_error = False
+
+    # What a transition decides, so cannot be given to add_job.
+    _reserved = ("identifier", "status", "priority", "added", "start", "end", "delayed_until", "queued", "claim_token")
+
+    @property
+    def ident(self) -> str:
+        """The class path and pk of the job, ``'myapp.jobs.MyJob:12'``: what the lists of a queue hold."""
+        return f"{self.get_model_repr()}:{self.pk.get()}"
+
+    @classmethod
+    def get_model_repr(cls) -> str:
+        """Return the path of the class, ``'myapp.jobs.MyJob'``."""
+        return path_of(cls)
+
+    @classmethod
+    def get_from_ident(cls, ident: str) -> Job:
+        """Return the job of an ident.
+
+        Raises
+        ------
+        ValueError
+            If it is not an ident, or not that of a job.
+        ImportError, AttributeError
+            If there is no such module, or no such class in it.
+        DoesNotExist
+            If the job was deleted.
+        """
+        path, pk = ident.split(":")
+        return resolve(path, Job).get(pk)
+
+    @property
+    def must_be_cancelled_on_error(self) -> bool:
+        """Whether the job must not be put back in a queue after an error."""
+        return bool(self.always_cancel_on_error or self.cancel_on_error.hget())
+
+    @property
+    def duration(self) -> timedelta | None:
+        """How long the job ran, or None if it did not begin or end yet."""
+        start, end = map(parse_datetime, self.hmget("start", "end"))
+        return end - start if start and end else None
+
+    @classmethod
+    def _get_queue_name(cls, queue_name: str | None = None) -> str:
+        queue_name = queue_name or cls.queue_name
+        if not queue_name:
+            raise LimpydJobsException("Queue's name not defined")
+        return stored_queue_name(queue_name)
+
+    @classmethod
+    def add_job(
+        cls,
+        identifier: str,
+        queue_name: str | None = None,
+        priority: int | str | None = 0,
+        queue_model: type[Queue] | None = None,
+        prepend: bool = False,
+        delayed_for: float | timedelta | None = None,
+        delayed_until: datetime | None = None,
+        **fields_if_new: Any,
+    ) -> Job:
+        """Add a job to a queue, unless one of the same identifier is queued already.
+
+        That one is then returned; it is moved to where the new one would stand if the priority is higher than its
+        own, or with ``prepend``, but never while it runs.
+
+        Parameters
+        ----------
+        identifier: str
+            What the job is about; at most 1,024 bytes.
+        queue_name: str
+            By default the one of the class.
+        priority: int
+            The higher, the sooner.
+        queue_model: type of Queue
+            By default the one of the class.
+        prepend: bool
+            True for the beginning of the waiting list instead of its end.
+        delayed_for: int, float or timedelta
+            How long to wait before the job may run, in seconds unless a timedelta.
+        delayed_until: datetime
+            When the job may run: naive UTC, or aware.
+        **fields_if_new
+            Other fields, for a new job only.
+
+        Raises
+        ------
+        LimpydJobsException
+            If no queue name is given.
+        TypeError, ValueError
+            If an argument is none of the above.
+        AttributeError
+            If the model has no such field.
+        UniquenessError
+            If another job has the value of a unique field.
+        """
+        queue_name = cls._get_queue_name(queue_name)
+        queue_model = queue_model or cls.queue_model
+        delay = delay_argument(delayed_for, delayed_until)
+        cls._check_fields(fields_if_new, reserved=cls._reserved)
+        by_hand = overrides(cls, Job, "enqueue_or_delay") or queues_by_hand(queue_model)
+        outcome, pk = transitions.add(
+            cls,
+            stored_identifier(identifier),
+            queue_model,
+            queue_name,
+            stored_priority(cls._default_priority() if priority is None else priority),
+            prepend=prepend,
+            delay=delay,
+            fields=fields_if_new,
+            place=not by_hand,
+        )
+        job: Job = transitions.attached(cls, pk)
+        if by_hand and outcome != "existing":
+            until = compute_delayed_until(delayed_for, delayed_until)
+            try:
+                job.enqueue_or_delay(
+                    queue_name=queue_name,
+                    priority=priority,
+                    delayed_until=until,
+                    prepend=prepend,
+                    queue_model=queue_model,
+                )
+            except BaseException:
+                job.queued.delete()
+                raise
+        return job
+
+    @classmethod
+    def _default_priority(cls) -> Any:
+        return getattr(cls.get_field("priority"), "default", 0)
+
+    def enqueue_or_delay(
+        self,
+        queue_name: str | None = None,
+        priority: int | str | None = None,
+        delayed_until: datetime | str | None = None,
+        prepend: bool = False,
+        queue_model: type[Queue] | None = None,
+    ) -> None:
+        """Put the job in a queue, whatever its status: delayed if `delayed_until` is in the future, else waiting.
+
+        Parameters
+        ----------
+        priority: int
+            None to keep its own.
+        delayed_until: datetime or str
+            Naive UTC or aware; or its text.
+
+        The other parameters and exceptions: see `add_job`.
+        """
+        queue_name = self._get_queue_name(queue_name)
+        queue_model = queue_model or self.queue_model
+        until = self._parse_delayed_until(delayed_until)
+        by_hand = queues_by_hand(queue_model)
+        placed = transitions.move(
+            self,
+            queue_model,
+            queue_name,
+            "" if priority is None else stored_priority(priority),
+            prepend=prepend,
+            delay=delay_argument(delayed_until=until),
+            place=not by_hand,
+        )
+        if by_hand:
+            self._enter(queue_model.get_queue(queue_name, placed.priority), placed.status, until, prepend)
+
+    @staticmethod
+    def _parse_delayed_until(delayed_until: datetime | str | None) -> datetime | None:
+        if not isinstance(delayed_until, str):
+            return delayed_until or None
+        until = parse_datetime(delayed_until)
+        if delayed_until and until is None:
+            raise ValueError(f"Invalid delayed_until argument: not the text of a datetime: {delayed_until!r}")
+        return until
+
+    def _enter(self, queue: Queue, status: str, delayed_until: datetime | None, prepend: bool = False) -> None:
+        if status == STATUSES.DELAYED and delayed_until:
+            queue.delay_job(self, delayed_until)
+        else:
+            queue.enqueue_job(self, prepend)
+
+    def requeue(
+        self,
+        queue_name: str | None = None,
+        priority: int | str | None = None,
+        delayed_for: float | timedelta | None = None,
+        delayed_until: datetime | None = None,
+        queue_model: type[Queue] | None = None,
+    ) -> None:
+        """Put the job back in a queue after an error. Its tries are kept.
+
+        Parameters
+        ----------
+        priority: int
+            None to keep its own.
+
+        The other parameters: see `add_job`.
+
+        Raises
+        ------
+        LimpydJobsException
+            If its status is not ERROR, another job of its identifier is queued, or no queue name is given.
+        TypeError, ValueError
+            If an argument is invalid.
+        """
+        queue_name = self._get_queue_name(queue_name)
+        queue_model = queue_model or self.queue_model
+        delay = delay_argument(delayed_for, delayed_until)
+        by_hand = overrides(type(self), Job, "enqueue_or_delay")
+        queue_by_hand = queues_by_hand(queue_model)
+        placed = transitions.requeue(
+            self,
+            queue_model,
+            queue_name,
+            "" if priority is None else stored_priority(priority),
+            delay=delay,
+            place=not (by_hand or queue_by_hand),
+        )
+        self._cached_priority, self._cached_delayed_until = placed.priority, placed.delayed_until
+        until = compute_delayed_until(delayed_for, delayed_until)
+        if by_hand:
+            self.enqueue_or_delay(
+                queue_name=queue_name, priority=priority, delayed_until=until, queue_model=queue_model
+            )
+        elif queue_by_hand:
+            self._enter(queue_model.get_queue(queue_name, placed.priority), placed.status, until)
+
+    def run(self, queue: Queue) -> Any:
+        """Do what the job is for; a subclass must define it, unless its worker has a callback.
+
+        Parameters
+        ----------
+        queue: Queue
+            Where the job was fetched from.
+
+        Returns
+        -------
+        object
+            Anything, passed on to the worker's ``job_success`` and to ``on_success``.
+        """
+        raise NotImplementedError("You must implement your own action")
+
+
+class Error(BaseJobsModel):
+    """A failure of a job."""
+
+    job_model_repr = fields.InstanceHashField(indexable=True)
+    job_pk = fields.InstanceHashField(indexable=True)
+    identifier = fields.InstanceHashField(indexable=True)
+    queue_name = fields.InstanceHashField(indexable=True)
+    date_time = fields.InstanceHashField(indexable=True, indexes=[SimpleDateTimeIndex])
+    date = fields.InstanceHashField(indexable=True)
+    time = fields.InstanceHashField()
+    type = fields.InstanceHashField(indexable=True)
+    code = fields.InstanceHashField(indexable=True)
+    message = fields.InstanceHashField()
+    traceback = fields.InstanceHashField()
+
+    @classmethod
+    def add_error(
+        cls,
+        queue_name: str,
+        job: Job,
+        error: BaseException,
+        when: datetime | None = None,
+        trace: str | None = None,
+        **additional_fields: Any,
+    ) -> Error:
+        """Record a failure.
+
+        Parameters
+        ----------
+        queue_name: str
+            The queue the job came from.
+        job: Job
+        error: exception
+            Its class is stored as type, its text as message, and its ``code``, if it has one, as code.
+        when: datetime
+            Naive UTC or aware; now by default.
+        trace: str
+            The traceback.
+        **additional_fields
+            Fields of a subclass.
+
+        Raises
+        ------
+        AttributeError
+            If the model has no such field.
+        UniquenessError
+            If another error has the value of a unique field.
+        """
+        cls._check_fields(additional_fields)
+        moment = as_naive_utc(when) if when else utcnow()
+        values = {
+            "job_model_repr": job.get_model_repr(),
+            "job_pk": job.pk.get(),
+            "identifier": getattr(job, "_cached_identifier", None) or job.identifier.hget() or "",
+            "queue_name": queue_name,
+            "date_time": str(moment),
+            "date": str(moment.date()),
+            "time": str(moment.time()),
+            "type": type(error).__name__,
+            "message": printable(error),
+        }
+        code = getattr(error, "code", None)
+        if code is not None:
+            values["code"] = printable(code)
+        if trace:
+            values["traceback"] = printable(trace)
+        instance: Error = transitions.attached(cls, transitions.add_error(cls, {**values, **additional_fields}))
+        return instance
+
+    @property
+    def datetime(self) -> datetime | None:
+        """When it happened, as a naive UTC datetime."""
+        return parse_datetime(self.date_time.hget())
+
+    @classmethod
+    def collection_for_job(cls, job: Job) -> Any:
+        """Return the collection of the errors of all jobs with the class and the identifier of this one."""
+        return cls.collection(job_model_repr=job.get_model_repr(), identifier=job.identifier.hget())
+
+
+# The classes of the jobs this process has met.
+job_classes = JobClasses(Job)
+
+
+def wake(queue_model: type[Queue], queue_keys: Sequence[str]) -> list[tuple[str, str]]:
+    """Move the delayed jobs of some queues that are due to their waiting lists.
+
+    Parameters
+    ----------
+    queue_keys: sequence of str
+        The beginnings of the keys of the queues, as `transitions.queue_key_of` returns them.
+
+    Returns
+    -------
+    list of tuple of str
+        The ident of each job that could not be moved, and why.
+    """
+    failures: list[tuple[str, str]] = []
+    more = bool(queue_keys)
+    while more:
+        more, dropped, unknown = transitions.wake(queue_model, queue_keys, job_classes.known)
+        failures += dropped
+        for queue_key, ident in unknown:
+            more = True
+            try:
+                job_classes.meet(ident.rpartition(":")[0])
+            except Exception as error:
+                transitions.put_off(queue_model, f"{queue_key}:waiting", ident)
+                failures.append((ident, printable(error)))
+    return failures
+
+
+def queues_by_hand(queue_model: type[Queue]) -> bool:
+    """Whether a queue model has its own way to find a queue or to put a job in it, which then must be called."""
+    return overrides(queue_model, Queue, "get_queue", "enqueue_job", "delay_job")

@@ -1,0 +1,67 @@
+"""Lua scripts: loaded from files with their includes, run by their SHA."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from hashlib import sha1
+from pathlib import Path
+from typing import Any
+
+from redis import Redis
+from redis.exceptions import NoScriptError
+
+FOLDER = Path(__file__).parent / "lua"
+
+_INCLUDE = re.compile(r"^--@include (\w+)\n", re.MULTILINE)
+
+
+def load(name: str, folder: Path = FOLDER) -> str:
+    """Return the source of ``<name>.lua``, each ``--@include <file>`` line replaced, the first time, by that file."""
+    included: set[str] = set()
+
+    def expand(source: str) -> str:
+        return _INCLUDE.sub(include, source)
+
+    def include(match: re.Match[str]) -> str:
+        if match[1] in included:
+            return ""
+        included.add(match[1])
+        return expand((folder / "includes" / f"{match[1]}.lua").read_text("utf-8"))
+
+    return expand((folder / f"{name}.lua").read_text("utf-8"))
+
+
+class Script:
+    """A Lua script, sent to Redis by its SHA, and whole only if the server does not know it yet.
+
+    Parameters
+    ----------
+    name: str
+        The name of its file, without the ``.lua``.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @cached_property
+    def source(self) -> str:
+        return load(self.name)
+
+    @cached_property
+    def sha(self) -> str:
+        return sha1(self.source.encode()).hexdigest()
+
+    def __call__(self, connection: Redis, keys: Sequence[str] = (), args: Sequence[Any] = ()) -> Any:
+        """Run the script, in one round trip, and return its reply.
+
+        Raises
+        ------
+        redis.exceptions.RedisError
+            Whatever the server or the connection answers.
+        """
+        try:
+            return connection.evalsha(self.sha, len(keys), *keys, *args)
+        except NoScriptError:
+            return connection.eval(self.source, len(keys), *keys, *args)

@@ -1,0 +1,583 @@
+"""Every change of a job's state, each one script and one round trip.
+
+A function per verb: models, queues and plain values in, what the worker or the model needs out. What a script
+refuses becomes an exception. The scripts, with their arguments and replies, are the files of ``lua/``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from limpyd.exceptions import DoesNotExist, UniquenessError
+from limpyd.model import RedisModel
+from redis import Redis
+from redis.client import Pipeline
+from redis.exceptions import RedisError
+
+from limpyd_jobs.exceptions import ClaimLost, LimpydJobsException
+from limpyd_jobs.layout import layout_of, special_indexes
+from limpyd_jobs.scripting import Script
+
+# How many due jobs one call of wake() moves at the most, to keep the script short.
+WAKE_LIMIT = 1000
+
+# How long a job of a class that cannot be resolved rests before it is tried again.
+PUT_OFF_SECONDS = 60
+
+_add = Script("add")
+_add_error = Script("add_error")
+_cancel = Script("cancel")
+_claim = Script("claim")
+_delay = Script("delay")
+_disown = Script("disown")
+_fail = Script("fail")
+_get_queue = Script("get_queue")
+_list_queues = Script("list_queues")
+_move = Script("move")
+_put_off = Script("put_off")
+_release = Script("release")
+_requeue = Script("requeue")
+_skip = Script("skip")
+_succeed = Script("succeed")
+_wake = Script("wake")
+
+Reindex = Sequence[tuple[str, "str | None", "str | None"]]
+
+
+@dataclass(frozen=True)
+class ClaimRequest:
+    """What a worker asks for when it wants a job.
+
+    Attributes
+    ----------
+    keys: sequence of str
+        The waiting lists, the first to be served first.
+    token: str
+        The name of the claim, never used before.
+    lease: float
+        For how long the claim holds, in seconds.
+    classes: mapping of str to RedisModel
+        The job classes the worker knows, by their path.
+    """
+
+    keys: Sequence[str]
+    token: str
+    lease: float
+    classes: Mapping[str, type[RedisModel]]
+
+    def arguments(self, *between: str) -> list[Any]:
+        return [self.token, self.lease, *between, *_class_arguments(self.classes)]
+
+
+@dataclass
+class Fetched:
+    """What came out of a waiting list.
+
+    Attributes
+    ----------
+    outcome: str
+        ``claimed``; ``found`` for a job that does not wait, so was not claimed; ``unknown`` for one of a class that
+        was not among those of the request, still in its list unless it was given; ``gone`` for one that has no
+        hash, or ``garbage`` for no ident at all, both dropped.
+    key: str
+        The waiting list.
+    ident: str
+        The class path and pk of the job.
+    status, identifier, queue_name, queue_priority, start, tries: str
+        Of a claimed or found job, the status being the one before the claim.
+    token: str
+        The name of the claim; empty unless claimed.
+    """
+
+    outcome: str
+    key: str
+    ident: str
+    status: str = ""
+    identifier: str = ""
+    queue_name: str = ""
+    queue_priority: str = ""
+    start: str = ""
+    tries: str = ""
+    token: str = ""
+
+    @property
+    def path(self) -> str:
+        """The class path of the job."""
+        return self.ident.rpartition(":")[0]
+
+    @property
+    def pk(self) -> str:
+        """The pk of the job."""
+        return self.ident.rpartition(":")[2]
+
+    @property
+    def queue_key(self) -> str:
+        """The beginning of the keys of the queue: its model's name and its pk."""
+        return self.key.removesuffix(":waiting")
+
+    @property
+    def queue_pk(self) -> str:
+        return self.queue_key.rpartition(":")[2]
+
+
+class Placed(NamedTuple):
+    """Where a job was put: its status (a letter), its priority, until when it is delayed (a date as text)."""
+
+    status: str
+    priority: str
+    delayed_until: str
+
+
+class Ending(NamedTuple):
+    """How a job ended: ``done``, ``error``, ``requeued``, ``held``, or the status it was given while it ran: ``canceled``,
+    ``delayed``; when (a date as text), until when it is delayed (likewise), and the job claimed in the same step."""
+
+    outcome: str
+    end: str = ""
+    delayed_until: str = ""
+    upcoming: Fetched | None = None
+
+
+def add(
+    job_class: type[RedisModel],
+    identifier: str,
+    queue_model: type[RedisModel],
+    queue_name: str,
+    priority: str,
+    *,
+    prepend: bool = False,
+    delay: str = "",
+    fields: Mapping[str, Any] | None = None,
+    place: bool = True,
+) -> tuple[str, str]:
+    """Add a job, or find the queued one of that identifier and move it up.
+
+    Parameters
+    ----------
+    delay: str
+        As `arguments.delay_argument` makes it.
+    fields: mapping
+        The other fields of the job, written only if it is a new one.
+    place: bool
+        False to leave it to the caller to put the job in a queue.
+
+    Returns
+    -------
+    tuple of str
+        ``added``, ``existing``, ``moved``, or, if it is left to the caller to do so, ``outranked``; and the pk.
+
+    Raises
+    ------
+    UniquenessError
+        If another job has the value of a unique field.
+    """
+    _prepare_queue(queue_model, queue_name, priority)
+    path = job_class.get_model_repr()
+
+    def call(pk: str, plain: Mapping[str, str], reserve: bool) -> Any:
+        mode = "reserve" if reserve else "place" if place else "bare"
+        args = [layout_of(job_class).json, path, layout_of(queue_model).json, identifier, queue_name, priority]
+        return _add(_redis(job_class), args=[*args, "1" if prepend else "", delay, mode, pk, *_flat(plain)])
+
+    # A job must be found by all its fields before a worker can see it.
+    reply = _create(job_class, fields or {}, layout_of(job_class).plain, call)
+    if reply[0] == "moved":
+        _reindex(job_class, reply[1], reply[2])
+    return reply[0], reply[1]
+
+
+def move(
+    job: RedisModel,
+    queue_model: type[RedisModel],
+    queue_name: str,
+    priority: str = "",
+    *,
+    prepend: bool = False,
+    delay: str = "",
+    place: bool = True,
+) -> Placed:
+    """Put a job in the waiting list, or the delayed set, of a queue, wherever it stands now.
+
+    Returns
+    -------
+    Placed
+        Its new status, priority and, if delayed, date.
+
+    Raises
+    ------
+    DoesNotExist
+        If the job was deleted.
+    """
+    if priority:
+        _prepare_queue(queue_model, queue_name, priority)
+    args = [layout_of(type(job)).json, job.ident, layout_of(queue_model).json, queue_name, priority]
+    reply = _move(_redis(job), args=[*args, "1" if prepend else "", delay, "place" if place else "bare"])
+    return _placed(job, _accept(job, reply))
+
+
+def requeue(
+    job: RedisModel,
+    queue_model: type[RedisModel],
+    queue_name: str,
+    priority: str = "",
+    *,
+    delay: str = "",
+    place: bool = True,
+) -> Placed:
+    """Put a job that rests in error back in a queue.
+
+    Returns
+    -------
+    Placed
+        Its new status, priority and, if delayed, date.
+
+    Raises
+    ------
+    DoesNotExist
+        If the job was deleted.
+    LimpydJobsException
+        If it is not in error, or another job of its identifier is queued.
+    """
+    if priority:
+        _prepare_queue(queue_model, queue_name, priority)
+    args = [layout_of(type(job)).json, job.ident, layout_of(queue_model).json, queue_name, priority]
+    reply = _requeue(_redis(job), args=[*args, delay, "place" if place else "bare"])
+    if reply[0] == "not in error":
+        raise LimpydJobsException(f"Job cannot be requeued if not in ERROR status: {job.ident}")
+    if reply[0] == "already queued":
+        raise LimpydJobsException(
+            f"Job cannot be requeued: {job.ident} has the identifier of job {reply[1]}, which is queued"
+        )
+    return _placed(job, _accept(job, reply))
+
+
+def claim(queue_model: type[RedisModel], request: ClaimRequest, ident: str = "") -> Fetched | None:
+    """Claim the first job of the first waiting list that has one.
+
+    Parameters
+    ----------
+    ident: str
+        The job to claim, if it was taken already from the only list of the request.
+
+    Returns
+    -------
+    Fetched or None
+        None if the lists are empty.
+    """
+    return _fetched(request, _claim(_redis(queue_model), keys=request.keys, args=request.arguments(ident)))
+
+
+def succeed(job: RedisModel, queue: RedisModel, token: str, upcoming: ClaimRequest | None = None) -> Ending:
+    """Record the success of a job, unless its status was set to canceled or delayed while it ran.
+
+    Parameters
+    ----------
+    token: str
+        The claim on the job; empty if nobody claimed it.
+    upcoming: ClaimRequest
+        The next job to claim in the same step, if any.
+
+    Raises
+    ------
+    ClaimLost, DoesNotExist
+        If the claim is not (or no longer) the one on the job; if the job was deleted.
+    """
+    return _finish(_succeed, job, queue, token, (), upcoming)
+
+
+def cancel(job: RedisModel, queue: RedisModel, token: str, upcoming: ClaimRequest | None = None) -> Ending:
+    """Record that a job was canceled while it ran. Parameters and exceptions: see `succeed`."""
+    return _finish(_cancel, job, queue, token, (), upcoming)
+
+
+def delay(
+    job: RedisModel,
+    queue: RedisModel,
+    token: str,
+    queue_name: str,
+    delay: str,
+    upcoming: ClaimRequest | None = None,
+) -> Ending:
+    """Delay a job that asked for it while it ran, in the queue of that name and of its own priority.
+
+    Parameters and exceptions: see `succeed`.
+    """
+    args = (layout_of(type(queue)).json, queue_name, delay)
+    return _finish(_delay, job, queue, token, args, upcoming)
+
+
+def fail(
+    job: RedisModel,
+    queue: RedisModel,
+    token: str,
+    requeue_times: int = 0,
+    queue_name: str = "",
+    priority: str = "",
+    delay: str = "",
+    *,
+    hold: bool = False,
+    upcoming: ClaimRequest | None = None,
+) -> Ending:
+    """Record the failure of a job, and put it back in a queue if it may run again.
+
+    Parameters
+    ----------
+    requeue_times: int
+        How often a job is put back at the most.
+    queue_name, priority, delay: str
+        Where to put it back.
+    hold: bool
+        True to hold a job that may run again in error, still claimed and queued, until the caller calls `requeue` or
+        `disown`. The outcome is then ``held``.
+
+    The other parameters and exceptions: see `succeed`.
+    """
+    if requeue_times and not hold:
+        _prepare_queue(type(queue), queue_name, priority)
+    args = (str(requeue_times), layout_of(type(queue)).json, queue_name, priority, delay, "hold" if hold else "place")
+    return _finish(_fail, job, queue, token, args, upcoming)
+
+
+def release(job_class: type[RedisModel], ident: str, token: str, queue_key: str) -> None:
+    """Give a claimed job back, unharmed, to the front of its waiting list.
+
+    Raises
+    ------
+    ClaimLost, DoesNotExist
+        See `succeed`.
+    """
+    reply = _release(_redis(job_class), args=[layout_of(job_class).json, ident, token, queue_key])
+    if reply[0] == "refused":
+        raise ClaimLost(f"The claim on {ident} is lost: it was not released")
+    if reply[0] == "done":
+        _reindex(job_class, ident.rpartition(":")[2], reply[2])
+
+
+def skip(job: RedisModel) -> bool:
+    """Let a finished job that was found in a waiting list no longer count as queued.
+
+    Returns
+    -------
+    bool
+        False if it is not finished, and so was left alone.
+    """
+    reply = _skip(_redis(job), args=[layout_of(type(job)).json, job.ident])
+    if reply[0] == "done":
+        _reindex(type(job), job.pk.get(), reply[2])
+    return bool(reply[0] == "done")
+
+
+def disown(job: RedisModel, queue: RedisModel, token: str) -> None:
+    """End the claim on a job, and leave its state to whatever its hooks made of it."""
+    reply = _disown(_redis(job), args=[layout_of(type(job)).json, job.ident, token, queue_key_of(queue)])
+    if reply[0] == "done":
+        _reindex(type(job), job.pk.get(), reply[2])
+
+
+def put_off(queue_model: type[RedisModel], key: str, ident: str, seconds: float = PUT_OFF_SECONDS) -> None:
+    """Send a job whose class cannot be resolved back to its queue for some seconds, its hash untouched.
+
+    Parameters
+    ----------
+    key: str
+        The waiting list of the queue.
+    """
+    _put_off(_redis(queue_model), keys=[key], args=[ident, seconds])
+
+
+def wake(
+    queue_model: type[RedisModel],
+    queue_keys: Sequence[str],
+    classes: Mapping[str, type[RedisModel]],
+    limit: int = WAKE_LIMIT,
+) -> tuple[bool, list[tuple[str, str]], list[tuple[str, str]]]:
+    """Move the delayed jobs that are due, up to a limit, to their waiting lists.
+
+    Returns
+    -------
+    tuple
+        Whether more are due; the (ident, reason) of those that were dropped; the (queue key, ident) of those of a
+        class that is not among the given ones, which stay where they are.
+    """
+    reply = _wake(_redis(queue_model), keys=queue_keys, args=[limit, *_class_arguments(classes)])
+    _moved, more, failures, unknown, reindexes = reply
+    for ident, reindex in reindexes:
+        path, _, pk = ident.rpartition(":")
+        _reindex(classes[path], pk, reindex)
+    return bool(more), [tuple(failure) for failure in failures], [tuple(pair) for pair in unknown]
+
+
+def get_queue(queue_model: type[RedisModel], name: str, priority: str, fields: Mapping[str, Any]) -> str:
+    """Find the queue of a name and a priority, or create it with those fields; return its pk.
+
+    Raises
+    ------
+    UniquenessError
+        If another queue has the value of a unique field.
+    """
+
+    def call(pk: str, plain: Mapping[str, str], reserve: bool) -> Any:
+        args = [layout_of(queue_model).json, name, priority, "reserve" if reserve else "create", pk, *_flat(plain)]
+        return _get_queue(_redis(queue_model), args=args)
+
+    layout = layout_of(queue_model)
+    return str(_create(queue_model, fields, layout.plain | layout.special, call)[1])
+
+
+def list_queues(queue_model: type[RedisModel], names: Iterable[str]) -> list[tuple[str, str, str, int, int]]:
+    """Return the pk, name, priority, number of waiting jobs and number of delayed jobs of the queues of some names."""
+    reply = _list_queues(_redis(queue_model), args=[layout_of(queue_model).json, *names])
+    return [tuple(row) for row in reply]
+
+
+def add_error(error_model: type[RedisModel], fields: Mapping[str, Any]) -> str:
+    """Create an error; return its pk.
+
+    Raises
+    ------
+    UniquenessError
+        If another error has the value of a unique field.
+    """
+
+    def call(pk: str, plain: Mapping[str, str], reserve: bool) -> Any:
+        args = [layout_of(error_model).json, "reserve" if reserve else "create", pk, *_flat(plain)]
+        return _add_error(_redis(error_model), args=args)
+
+    layout = layout_of(error_model)
+    return str(_create(error_model, fields, layout.plain | layout.special, call)[1])
+
+
+def attached(model: type[RedisModel], pk: str) -> Any:
+    """Return the instance of a record that is known to exist, without asking Redis."""
+    instance = model.lazy_connect(pk)
+    instance._connected = True
+    return instance
+
+
+def queue_key_of(queue: RedisModel) -> str:
+    """Return the beginning of the keys of a queue: its model's name and its pk."""
+    return f"{queue._name}:{queue.pk.get()}"
+
+
+def _redis(model: RedisModel | type[RedisModel]) -> Redis:
+    """The connection of a model, even inside one of limpyd's pipelines: a script's reply is needed at once."""
+    connection = model.get_connection()
+    if isinstance(connection, Pipeline):
+        return Redis(connection_pool=connection.connection_pool)
+    return connection
+
+
+def _flat(fields: Mapping[str, str]) -> list[str]:
+    return [part for pair in fields.items() for part in pair]
+
+
+def _class_arguments(classes: Mapping[str, type[RedisModel]]) -> list[str]:
+    return [part for path, job_class in classes.items() for part in (path, layout_of(job_class).json)]
+
+
+def _prepare_queue(queue_model: type[RedisModel], name: str, priority: str) -> None:
+    """Create the queue beforehand if a new one would need what only limpyd can write."""
+    if layout_of(queue_model).needs_limpyd:
+        get_queue(queue_model, name, priority, {})
+
+
+def _create(
+    model: type[RedisModel], fields: Mapping[str, Any], scripted: frozenset[str], call: Callable[..., Any]
+) -> Any:
+    """Create a record by a script, after the fields that only limpyd can write.
+
+    ``call(pk, scripted fields, reserve)`` calls the script; see `lua/add.lua` for reserving.
+    """
+    plain, others = layout_of(model).split(fields, scripted)
+    reply = _unique(model, call("", plain, bool(others)))
+    if reply[0] == "reserved":
+        pk = reply[1]
+        record = attached(model, pk)
+        try:
+            record.set_fields(**others)
+            reply = _unique(model, call(pk, plain, False))
+        except BaseException:
+            _delete_fields(record, others)
+            raise
+        if reply[1] != pk:
+            _delete_fields(record, others)
+    if reply[0] == "added":
+        _reindex(model, reply[1], reply[2])
+    return reply
+
+
+def _delete_fields(record: RedisModel, names: Iterable[str]) -> None:
+    with suppress(RedisError):
+        for name in names:
+            record.get_field(name).delete()
+
+
+def _unique(model: type[RedisModel], reply: Any) -> Any:
+    if reply[0] == "not unique":
+        _, field, value, pk = reply
+        raise UniquenessError(
+            f'Value "{value}" already indexed for unique field {model.__name__}.{field} (for instance {pk})'
+        )
+    return reply
+
+
+def _reindex(model: type[RedisModel], pk: str, changes: Reindex) -> None:
+    """Maintain the indexes that a script cannot, after it changed a field."""
+    for name, old, new in changes:
+        for index in special_indexes(model.get_field(name)):
+            if old is not None:
+                index.remove(pk, old)
+            if new is not None:
+                index.add(pk, new, check_uniqueness=False)
+
+
+def _placed(job: RedisModel, reply: Any) -> Placed:
+    _, status, priority, delayed_until, reindex = reply
+    _reindex(type(job), job.pk.get(), reindex)
+    return Placed(status, priority, delayed_until)
+
+
+def _accept(job: RedisModel, reply: Any) -> Any:
+    if reply[0] == "gone":
+        raise DoesNotExist(f"{job.ident} does not exist anymore")
+    if reply[0] == "refused":
+        raise ClaimLost(f"The claim on {job.ident} is lost: what became of it is recorded by somebody else")
+    return reply
+
+
+def _finish(
+    script: Script,
+    job: RedisModel,
+    queue: RedisModel,
+    token: str,
+    args: Sequence[str],
+    upcoming: ClaimRequest | None,
+) -> Ending:
+    claim_args = upcoming.arguments() if upcoming else ()
+    reply = script(
+        _redis(job),
+        keys=upcoming.keys if upcoming else (),
+        args=[layout_of(type(job)).json, job.ident, token, queue_key_of(queue), *args, *claim_args],
+    )
+    _accept(job, reply)
+    if len(reply) == 1:
+        return Ending(reply[0])
+    outcome, end, delayed_until, reindex, next_reply = reply
+    _reindex(type(job), job.pk.get(), reindex)
+    return Ending(outcome, end, delayed_until, _fetched(upcoming, next_reply) if upcoming else None)
+
+
+def _fetched(request: ClaimRequest, reply: Any) -> Fetched | None:
+    outcome, *details = reply
+    if outcome == "nothing":
+        return None
+    if outcome != "claimed":
+        return Fetched(outcome, *details)
+    *details, reindex = details
+    fetched = Fetched(outcome, *details, token=request.token)
+    path, _, pk = fetched.ident.rpartition(":")
+    _reindex(request.classes[path], pk, reindex)
+    return fetched

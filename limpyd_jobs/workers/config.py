@@ -1,0 +1,279 @@
+"""From a command line to a worker that runs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from optparse import Option, OptionParser
+from typing import Any
+
+from redis.exceptions import RedisError
+from setproctitle import setproctitle
+
+from ..database import default_settings, parse_database
+from ..exceptions import ConfigurationException
+from ..models import BaseJobsModel, Error, Queue
+from ..version import EXACT_VERSION
+from .options import OPTIONS
+from .parser import WorkerOptionParser, import_for, one_line, path_of, require_subclass
+from .title import JobCounts, make_title
+from .worker import Worker
+
+LOG_FORMAT = "[%(process)d] %(asctime)s (%(name)s) %(levelname)-8s %(message)s"
+UNAVAILABLE = 1  # exit status: Redis cannot be used right now, which another command line would not change
+
+
+class WorkerConfig:
+    """Reads a command line, prepares the models and the worker that it asks for, and runs the worker.
+
+    What is wrong is said in one line on standard error: a command line, with exit status 2; a Redis that
+    cannot be used when the worker is about to run, with exit status 1.
+
+    Subclass it, and name the subclass with ``--worker-config``, to do something before the class of the worker
+    is imported, or to add options. All of them are in ``options``; those that the ``parameters`` of the
+    worker's class name are passed to the worker.
+
+    >>> from optparse import make_option
+    >>> class MyWorkerConfig(WorkerConfig):
+    ...     option_list = WorkerConfig.option_list + (make_option("--tenant", help="Whose jobs to run"),)
+    ...
+    ...     def __init__(self, argv=None):
+    ...         django.setup()
+    ...         super().__init__(argv)
+
+    Parameters
+    ----------
+    argv: sequence of str
+        The command line, with or without the name of the program before the options; by default, that of the
+        process.
+
+    Attributes
+    ----------
+    argv, prog_name: list of str, str
+        The command line, and the name of the program.
+    parser: optparse.OptionParser
+    options, args: optparse.Values, list of str
+        The options, with None for one that is not given, and classes and callback imported; and the rest.
+    logger_level: int
+        The one that is given, or None.
+    database_config: dict
+        The settings of the database that is given, or None.
+    update_title: bool
+        Whether the title of the process shows the state of the worker.
+    worker: Worker
+        None until `prepare_worker`.
+    """
+
+    help = "Run a worker using redis-limpyd-jobs"
+    option_list: tuple[Option, ...] = OPTIONS
+
+    def __init__(self, argv: Sequence[str] | None = None) -> None:
+        self.argv = list(argv or sys.argv)
+        self.prog_name = os.path.basename(sys.argv[0] if self._begins_with_option() else self.argv[0])
+        self.worker: Worker | None = None
+        self._job_counts = JobCounts(self._count_jobs)
+        self.manage_options()
+        self.update_proc_title()
+
+    def _begins_with_option(self) -> bool:
+        return self.argv[0].startswith("-")
+
+    # Reading the command line
+
+    def usage(self) -> str:
+        """Return the text above the options in the help; ``%prog`` stands for the name of the program."""
+        return f"%prog [options]\n\n{self.help}"
+
+    def get_version(self) -> str:
+        """Return the versions of this library and of limpyd."""
+        return f"(redis-limpyd-jobs {EXACT_VERSION}, redis-limpyd {version('redis-limpyd')})"
+
+    def create_parser(self) -> OptionParser:
+        """Return the parser of the command line, which knows the options of `option_list`."""
+        parser = WorkerOptionParser(
+            prog=self.prog_name, usage=self.usage(), version=f"%prog {self.get_version()}"
+        )
+        parser.add_grouped_options(self.option_list)
+        return parser
+
+    def manage_options(self) -> None:
+        """Read the command line into ``options`` and ``args``, and import what it names."""
+        self.parser = self.create_parser()
+        self.options, self.args = self.parser.parse_args(self.argv)
+        self.check_arguments()
+        self.do_imports()
+        self.logger_level = self.options.logger_level
+        self.database_config = self._read_database()
+        self.update_title = self.options.update_title
+
+    def check_arguments(self) -> None:
+        """Refuse all that is no option; to take arguments, override this and read ``args``."""
+        surplus = self.args if self._begins_with_option() else self.args[1:]
+        if surplus:
+            self.parser.error(f"unexpected argument: {surplus[0]!r}")
+
+    def _read_database(self) -> dict[str, Any] | None:
+        if not self.options.database:
+            return None
+        try:
+            return parse_database(self.options.database)
+        except ConfigurationException as error:
+            self.parser.error(f"option --database: {error}")
+
+    def do_imports(self) -> None:
+        """Replace, in ``options``, the paths of classes and of the callback by what they name."""
+        self.do_import("worker_class", Worker)
+        self._require_subclass("worker_class", Worker)
+        self.do_import("queue_model", self.options.worker_class.queue_model)
+        self._require_subclass("queue_model", Queue)
+        self.do_import("error_model", self.options.worker_class.error_model)
+        self._require_subclass("error_model", Error)
+        self.do_import("callback", None)
+        if self.options.callback is not None and not callable(self.options.callback):
+            self.parser.error(f"option --callback: {self.options.callback!r} is not callable")
+
+    def do_import(self, name: str, default: Any) -> None:
+        """Replace, in ``options``, the path that one holds by what it names, or None by a default."""
+        value = getattr(self.options, name) or default
+        if isinstance(value, str):
+            value = import_for(self.parser, name, value)
+        setattr(self.options, name, value)
+
+    def _require_subclass(self, name: str, base: type) -> None:
+        require_subclass(self.parser, name, getattr(self.options, name), base)
+
+    # Preparing and running the worker
+
+    def execute(self) -> None:
+        """Do what the command line asks for, until the worker ends."""
+        try:
+            self.prepare_models()
+            self.prepare_worker()
+            if self.options.print_options:
+                self.print_options()
+            self.check_connection()
+        except ConfigurationException as error:
+            self.parser.error(str(error))
+        except RedisError as error:
+            self.parser.exit(UNAVAILABLE, f"{self.prog_name}: error: cannot use Redis: {one_line(str(error))}\n")
+        self.run()
+
+    def prepare_models(self) -> None:
+        """Move all models of this library, and those of the worker, to the database that is given."""
+        if self.database_config is not None:
+            for model in (BaseJobsModel, self.options.queue_model, self.options.error_model):
+                model.database.reset(**self.database_config)
+
+    def prepare_worker_options(self) -> dict[str, Any]:
+        """Return the arguments for the worker's class: those of its parameters that are given."""
+        given = {name: getattr(self.options, name, None) for name in self.options.worker_class.parameters}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def prepare_worker(self) -> None:
+        """Create the worker; from now on its state is shown, and its logs.
+
+        Raises
+        ------
+        ConfigurationException
+            If it cannot work with its options.
+        """
+        self.worker = self.options.worker_class(**self.prepare_worker_options())
+        self.worker._add_update_status_callback(self.update_proc_title)
+        self._ensure_log_handler(self.worker.logger)
+        self.update_proc_title()
+
+    @staticmethod
+    def _ensure_log_handler(logger: logging.Logger) -> None:
+        if not logger.handlers:
+            handler = logging.StreamHandler()
+            handler.setFormatter(logging.Formatter(LOG_FORMAT))
+            logger.addHandler(handler)
+
+    def print_options(self) -> None:
+        """Print what the script and the worker will use."""
+        print("The script is running with the following options:")
+        print(f" - dry-run = {bool(self.options.dry_run)}")
+        print(f" - worker-config = {type(self)}")
+        settings = self.options.queue_model.database.connection_settings or default_settings()
+        print(f" - database = {_database_name(settings)}")
+        print(f" - worker-class = {self.options.worker_class}")
+        print("The worker will run with the following options:")
+        for name in self.options.worker_class.parameters:
+            print(f" - {name.replace('_', '-')} = {_printable(getattr(self.worker, name, None))}")
+
+    def check_connection(self) -> None:
+        """Raise `redis.RedisError` if the worker's database does not answer."""
+        self._worker().connection.ping()
+
+    def run(self) -> None:
+        """Run the worker, or with ``--dry-run`` only start and end it."""
+        worker = self._worker()
+        if self.options.dry_run:
+            worker.end_forced = True
+        worker.run()
+
+    def _worker(self) -> Worker:
+        if self.worker is None:
+            raise ConfigurationException("There is no worker yet: prepare_worker() comes first")
+        return self.worker
+
+    # The title of the process
+
+    def update_proc_title(self, worker: Worker | None = None) -> None:
+        """Show `get_proc_title` as the title of the process, unless ``--no-title`` is given.
+
+        The worker calls this with itself each time its status changes.
+        """
+        if self.update_title:
+            setproctitle(self.get_proc_title())
+
+    def get_proc_title(self) -> str:
+        """Return the title: the program and the state of the worker."""
+        worker = self.worker
+        if worker is None:
+            return make_title(self.prog_name)
+        return make_title(
+            self.prog_name,
+            worker.id,
+            worker.status,
+            ending=worker.end_forced,
+            queues=worker.queues,
+            loops=(worker.num_loops, worker.max_loops),
+            # not while it is ending: a signal may have interrupted a command to Redis
+            counts=self._job_counts.latest(may_ask=not worker.end_forced),
+            elapsed=worker.elapsed,
+            max_duration=worker.max_duration,
+        )
+
+    def _count_jobs(self) -> tuple[int, int]:
+        worker = self._worker()
+        return worker.queue_model.count_jobs(worker.queues)
+
+
+def _printable(value: Any) -> Any:
+    """Return an option as `WorkerConfig.print_options` shows it."""
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value))
+    if getattr(value, "__func__", None) is Worker.execute:
+        return '<jobs "run" method>'
+    return path_of(value) if callable(value) and not isinstance(value, type) else value
+
+
+def _database_name(settings: dict[str, Any]) -> str:
+    """Return the name of a database, as ``--database`` takes it, without user and password."""
+    db = settings.get("db", 0)
+    if "embedded" in settings:
+        return "embedded://" if settings["embedded"] is True else f"embedded://{settings['embedded']}?db={db}"
+    if "sentinels" in settings:
+        hosts = ",".join(_host_and_port(*address) for address in settings["sentinels"])
+        return f"redis+sentinel://{hosts}/{settings['service_name']}/{db}"
+    if "unix_socket_path" in settings:
+        return f"unix://{settings['unix_socket_path']}?db={db}"
+    return f"{_host_and_port(settings.get('host', 'localhost'), settings.get('port', 6379))}:{db}"
+
+
+def _host_and_port(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,95 @@
+"""How a worker gets its jobs: it claims them while there is work, and waits for the first one while there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from uuid import uuid4
+
+from limpyd.exceptions import DoesNotExist
+
+from limpyd_jobs import transitions
+from limpyd_jobs.models import Queue, job_classes
+from limpyd_jobs.transitions import ClaimRequest, Fetched
+
+
+class Fetcher:
+    """Takes jobs out of waiting lists.
+
+    Parameters
+    ----------
+    queue_model: type of Queue
+        The model of the queues.
+    lease: float
+        For how long a claim holds, in seconds.
+    """
+
+    def __init__(self, queue_model: type[Queue], lease: float) -> None:
+        self.queue_model = queue_model
+        self.lease = lease
+        self.upcoming: Fetched | None = None
+        self._name = uuid4().hex
+        self._numbers = count(1)
+
+    def request(self, keys: Sequence[str]) -> ClaimRequest:
+        """Return a request for the next job of these lists, with a token of its own."""
+        return ClaimRequest(keys, f"{self._name}:{next(self._numbers)}", self.lease, job_classes.known)
+
+    def next(self, keys: Sequence[str]) -> Fetched | None:
+        """Return the job that was claimed with the end of the last one, or claim one; None if there is none.
+
+        Raises
+        ------
+        DoesNotExist, ValueError
+            If there was the ident of a deleted job, or no ident, which is now off the list.
+        ImportError, AttributeError, ValueError
+            If the class of the job cannot be resolved. The job was put off.
+        """
+        if self.upcoming:
+            fetched, self.upcoming = self.upcoming, None
+            return self._checked(fetched)
+        return self._claim(keys) if keys else None
+
+    def wait(self, keys: Sequence[str], seconds: float) -> Fetched | None:
+        """Wait for the first job that is put in these lists, and claim it. For the exceptions see `next`."""
+        popped = self.queue_model.get_connection().blpop(list(keys), timeout=seconds)
+        return self.take(*popped) if popped else None
+
+    def take(self, key: str, ident: str) -> Fetched | None:
+        """Claim a job that was taken from a list by other means. For the exceptions see `next`."""
+        return self._claim([key], ident)
+
+    def keep(self, upcoming: Fetched | None) -> None:
+        """Keep what was claimed with the end of a job; one of a class unknown so far is still in its list."""
+        if upcoming and upcoming.outcome != "unknown":
+            self.upcoming = upcoming
+
+    def give_back(self) -> None:
+        """Put the upcoming job, if there is one, back to the front of its list."""
+        fetched, self.upcoming = self.upcoming, None
+        if fetched and fetched.outcome == "claimed":
+            job_class = job_classes.meet(fetched.path)
+            transitions.release(job_class, fetched.ident, fetched.token, fetched.queue_key)
+
+    def _claim(self, keys: Sequence[str], ident: str = "") -> Fetched | None:
+        fetched = transitions.claim(self.queue_model, self.request(keys), ident)
+        while fetched and fetched.outcome == "unknown":
+            self._meet(fetched)
+            fetched = transitions.claim(self.queue_model, self.request(keys), ident)
+        return self._checked(fetched) if fetched else None
+
+    def _meet(self, fetched: Fetched) -> None:
+        try:
+            job_classes.meet(fetched.path)
+        except Exception:
+            transitions.put_off(self.queue_model, fetched.key, fetched.ident)
+            raise
+
+    @staticmethod
+    def _checked(fetched: Fetched) -> Fetched:
+        if fetched.outcome == "gone":
+            path, _, pk = fetched.ident.rpartition(":")
+            raise DoesNotExist(f"No {path.rpartition('.')[2]} found with pk {pk}")
+        if fetched.outcome == "garbage":
+            raise ValueError(f"Not the ident of a job, so dropped from {fetched.key}: {fetched.ident!r}")
+        return fetched

@@ -1,0 +1,286 @@
+"""The options of the command line, one row each.
+
+A new option of the worker is an attribute of `Worker`, named in its ``parameters``, and a row here: a value
+that is given is passed to the worker under the row's name (``--max-loops`` is ``max_loops``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from optparse import Option, OptionValueError
+from typing import Any, TypeVar
+
+MAX_SECONDS = 10**11  # some 3,000 years: today's date and this still make a date
+MAX_DELTA = 2**63 - 1  # priorities are 64-bit integers
+
+Number = TypeVar("Number", int, float)
+
+
+def count(number: int) -> int:
+    """Return a number of 0 or more, or raise `ValueError`."""
+    return _between(0, number)
+
+
+def delta(number: int) -> int:
+    """Return a number, negative or not, that fits in 64 bits, or raise `ValueError`."""
+    return _between(-MAX_DELTA, number, MAX_DELTA)
+
+
+def seconds(number: float) -> float:
+    """Return a duration of 0 or more seconds, as an integer if it is whole, or raise `ValueError`."""
+    duration = _between(0, number, MAX_SECONDS)
+    return int(duration) if duration.is_integer() else duration
+
+
+def interval(number: float) -> float:
+    """Return a duration as `seconds` does, but 0 raises `ValueError`, too."""
+    if number == 0:
+        raise ValueError("must be more than 0")
+    return seconds(number)
+
+
+def level(text: str) -> int:
+    """Return a level of logging, given as a number or as a name in any case, or raise `ValueError`."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = logging.getLevelName(text.upper())
+    if not isinstance(number, int):
+        raise ValueError(f"{text!r} is neither a number nor a level such as DEBUG, INFO, WARNING or ERROR")
+    return count(number)
+
+
+def queue_names(text: str) -> str:
+    """Return the text if it has a name between its commas, or raise `ValueError`."""
+    if not text.replace(",", "").strip():
+        raise ValueError(f"no queue is named by {text!r}")
+    return text
+
+
+def _between(low: int, number: Number, high: float = float("inf")) -> Number:
+    if low <= number <= high:
+        return number
+    limit = f"at most {high}" if number > high else f"at least {low}"
+    raise ValueError(f"{number} is out of range, must be {limit}")
+
+
+class WorkerOption(Option):
+    """An option whose value is checked as it is read.
+
+    Parameters
+    ----------
+    flags: str
+        The spellings of the option. Its name, if no ``dest`` is given, is made from the first.
+    check: callable
+        Takes the value, converted to the option's ``type``, and returns what to use, or raises `ValueError`.
+    attributes
+        What `optparse.Option` takes.
+    """
+
+    group = ""  # the title above the option in the help
+
+    def __init__(self, *flags: str, check: Callable[[Any], Any] | None = None, **attributes: Any) -> None:
+        super().__init__(*flags, **attributes)
+        self.check = check
+
+    def check_value(self, opt: str, value: str) -> Any:
+        """Return the value of the option ``opt``, converted and checked."""
+        converted = super().check_value(opt, value)
+        try:
+            return self.check(converted) if self.check else converted
+        except ValueError as error:
+            raise OptionValueError(f"option {opt}: {error}") from None
+
+
+def grouped(title: str, *options: WorkerOption) -> tuple[WorkerOption, ...]:
+    """Return the options, which from now on belong to the group of that title."""
+    for option in options:
+        option.group = title
+    return options
+
+
+EARLY_OPTIONS = (
+    WorkerOption(
+        "--pythonpath",
+        action="append",
+        help="A directory to add to the Python path, or several joined as in PYTHONPATH; patterns such as "
+        "/srv/*/lib are expanded. May be given more than once, e.g. --pythonpath=/my/module",
+    ),
+    WorkerOption(
+        "--worker-config",
+        help="The class that reads these options and runs the worker: WorkerConfig or a subclass, e.g. "
+        "--worker-config=my.module.MyWorkerConfig (default: limpyd_jobs.workers.WorkerConfig)",
+    ),
+)
+
+SCRIPT_OPTIONS = (
+    *EARLY_OPTIONS,
+    WorkerOption("--print-options", action="store_true", help="Print the options in use, then go on"),
+    WorkerOption(
+        "--dry-run", action="store_true", help="Start the worker and end it at once, without running any job"
+    ),
+    WorkerOption(
+        "--database",
+        help="The Redis database to use: host:port:db, host:port or a URL, e.g. --database=localhost:6379:15 "
+        "or --database=redis://localhost:6379/15 (default: the environment variable LIMPYD_JOBS_DATABASE, or "
+        "localhost:6379:0)",
+    ),
+    WorkerOption(
+        "--no-title",
+        action="store_false",
+        dest="update_title",
+        default=True,
+        help="Do not show the state of the worker in the title of its process",
+    ),
+)
+
+JOB_OPTIONS = grouped(
+    "What to run",
+    WorkerOption(
+        "--queues",
+        check=queue_names,
+        help="The names of the queues to take jobs from, joined by commas, e.g. --queues=queue1,queue2",
+    ),
+    WorkerOption(
+        "--callback",
+        help="The function to call for each job, with the job and its queue, e.g. "
+        '--callback=my.module.callback (default: the "run" method of the jobs)',
+    ),
+    WorkerOption(
+        "--worker-class",
+        help="The class of the worker: Worker or a subclass, e.g. --worker-class=my.module.WorkerClass "
+        "(default: limpyd_jobs.workers.Worker)",
+    ),
+    WorkerOption(
+        "--queue-model",
+        help="The model of all the queues: Queue or a subclass, e.g. --queue-model=my.module.QueueModel "
+        "(default: the one of the worker class)",
+    ),
+    WorkerOption(
+        "--error-model",
+        help="The model to save errors in: Error or a subclass, e.g. --error-model=my.module.ErrorModel "
+        "(default: the one of the worker class)",
+    ),
+)
+
+END_OPTIONS = grouped(
+    "When to end",
+    WorkerOption(
+        "--max-loops",
+        type="int",
+        check=count,
+        help="End after this number of jobs (default: 1000), e.g. --max-loops=100",
+    ),
+    WorkerOption(
+        "--max-duration",
+        type="float",
+        check=seconds,
+        help="End after this number of seconds (default: never), e.g. --max-duration=3600",
+    ),
+    WorkerOption(
+        "--terminate-gracefuly",
+        "--terminate-gracefully",
+        action="store_true",
+        help="On SIGTERM or SIGINT, finish the running job before ending (the default)",
+    ),
+    WorkerOption(
+        "--no-terminate-gracefuly",
+        "--no-terminate-gracefully",
+        action="store_false",
+        dest="terminate_gracefuly",
+        help="Leave SIGTERM and SIGINT alone: they end the worker at once, in the midst of a job",
+    ),
+)
+
+WAIT_OPTIONS = grouped(
+    "How to wait",
+    WorkerOption(
+        "--timeout",
+        type="float",
+        check=seconds,
+        help="The most seconds to wait for a job before looking again at whether to end; 0 for no limit "
+        "(default: 30), e.g. --timeout=5",
+    ),
+    WorkerOption(
+        "--fetch-priorities-delay",
+        type="float",
+        check=interval,
+        help="The most seconds between two looks for queues of new priorities (default: 25), e.g. "
+        "--fetch-priorities-delay=20",
+    ),
+    WorkerOption(
+        "--fetch-delayed-delay",
+        type="float",
+        check=interval,
+        help="The most seconds between two looks for delayed jobs that are due (default: 25), e.g. "
+        "--fetch-delayed-delay=20",
+    ),
+)
+
+FAILURE_OPTIONS = grouped(
+    "When a job fails",
+    WorkerOption(
+        "--requeue-times",
+        type="int",
+        check=count,
+        help="How many times to put a failed job back in its queue (default: 0), e.g. --requeue-times=5",
+    ),
+    WorkerOption(
+        "--requeue-priority-delta",
+        type="int",
+        check=delta,
+        help="What to add to the priority of a job that is put back (default: -1, one level lower), e.g. "
+        "--requeue-priority-delta=-2",
+    ),
+    WorkerOption(
+        "--requeue-delay-delta",
+        type="float",
+        check=seconds,
+        help="How many seconds to delay a job that is put back (default: 30), e.g. --requeue-delay-delta=15",
+    ),
+    WorkerOption(
+        "--save-errors",
+        action="store_true",
+        help="Save an object of the error model (the default)",
+    ),
+    WorkerOption(
+        "--no-save-errors",
+        action="store_false",
+        dest="save_errors",
+        help="Do not save an object of the error model",
+    ),
+    WorkerOption(
+        "--save-tracebacks",
+        action="store_true",
+        help="Save the traceback with the error (the default)",
+    ),
+    WorkerOption(
+        "--no-save-tracebacks",
+        action="store_false",
+        dest="save_tracebacks",
+        help="Do not save the traceback with the error",
+    ),
+)
+
+LOG_OPTIONS = grouped(
+    "What to log",
+    WorkerOption(
+        "--logger-name",
+        help='The name of the logger (default: "limpyd-jobs"), e.g. --logger-name=limpyd-jobs.my-job',
+    ),
+    WorkerOption(
+        "--logger-level",
+        check=level,
+        help="The least level to log, as a name or a number (default: INFO), e.g. --logger-level=ERROR",
+    ),
+)
+
+OPTIONS: tuple[Option, ...] = (
+    *SCRIPT_OPTIONS,
+    *JOB_OPTIONS,
+    *END_OPTIONS,
+    *WAIT_OPTIONS,
+    *FAILURE_OPTIONS,
+    *LOG_OPTIONS,
+)

@@ -1,0 +1,83 @@
+"""How a command line is read, and how it is refused: in one line, with exit status 2."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from optparse import BadOptionError, Option, OptionContainer, OptionParser, Values
+from typing import Any, NoReturn
+
+from ..utils import import_class
+
+
+class WorkerOptionParser(OptionParser):
+    """Says in one line what is wrong with a command line."""
+
+    def add_grouped_options(self, options: Sequence[Option]) -> None:
+        """Add the options, those that have a ``group`` under its title."""
+        containers: dict[str, OptionContainer] = {"": self}
+        for option in options:
+            title = getattr(option, "group", "")
+            if title not in containers:
+                containers[title] = self.add_option_group(title)
+            containers[title].add_option(option)
+
+    def error(self, msg: str) -> NoReturn:
+        """End the program with exit status 2 and the message, in one line, on standard error."""
+        self.exit(2, f"{self.get_prog_name()}: error: {one_line(msg)}\n")
+
+    def _match_long_opt(self, opt: str) -> str:
+        """Let an abbreviation stand for an option that has two spellings."""
+        spellings = [flag for flag in self._long_opt if flag.startswith(opt)]
+        if len({self._long_opt[flag] for flag in spellings}) == 1:
+            return spellings[0]
+        return super()._match_long_opt(opt)
+
+
+class LaxOptionParser(WorkerOptionParser):
+    """Reads the options it has and passes over all others, to know some of them before the real parser is."""
+
+    def __init__(self, options: Sequence[Option]) -> None:
+        super().__init__(option_list=options, add_help_option=False)
+
+    def _process_long_opt(self, rargs: list[str], values: Values) -> None:
+        has_value = "=" in rargs[0]
+        try:
+            super()._process_long_opt(rargs, values)
+        except BadOptionError:
+            if has_value:
+                rargs.pop(0)
+
+    def _process_short_opts(self, rargs: list[str], values: Values) -> None:
+        rargs.pop(0)
+
+
+def import_for(parser: OptionParser, name: str, path: str) -> Any:
+    """Return what the dotted path in the option of that name names, or let the parser refuse it."""
+    try:
+        return import_class(path)
+    except Exception as error:  # whatever the module raises
+        parser.error(f"option {flag_of(name)}: cannot import {path!r}: {type(error).__name__}: {error}")
+
+
+def require_subclass(parser: OptionParser, name: str, value: Any, base: type) -> None:
+    """Let the parser refuse a value that is not the base class or a subclass."""
+    if not (isinstance(value, type) and issubclass(value, base)):
+        parser.error(f"option {flag_of(name)}: {path_of(value)} is not a subclass of {path_of(base)}")
+
+
+def flag_of(name: str) -> str:
+    """Return the flag of an option: ``--max-loops`` of ``max_loops``."""
+    return f"--{name.replace('_', '-')}"
+
+
+def path_of(value: Any) -> str:
+    """Return the dotted path of a class or a function, or the representation of anything else."""
+    try:
+        return f"{value.__module__}.{value.__qualname__}"
+    except AttributeError:
+        return repr(value)
+
+
+def one_line(text: str) -> str:
+    """Return the text without its line breaks."""
+    return " ".join(text.split())

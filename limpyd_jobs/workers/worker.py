@@ -1,0 +1,749 @@
+"""The worker: the loop that fetches and runs jobs, and the hooks around it."""
+
+from __future__ import annotations
+
+import logging
+import random
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from time import monotonic
+from types import FrameType
+from typing import Any
+
+from limpyd.exceptions import DoesNotExist
+from redis import Redis
+from redis.exceptions import RedisError
+
+from limpyd_jobs import transitions
+from limpyd_jobs.arguments import delay_argument, stored_priority
+from limpyd_jobs.exceptions import ClaimLost, ConfigurationException, LimpydJobsException
+from limpyd_jobs.models import BaseJobsModel, Error, Job, Queue, job_classes, queues_by_hand, wake
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.transitions import ClaimRequest, Ending, Fetched
+from limpyd_jobs.utils import overrides, parse_datetime, printable, utcnow
+from limpyd_jobs.workers.fetcher import Fetcher
+
+LOGGER_NAME = "limpyd-jobs"
+logger = logging.getLogger(LOGGER_NAME)
+
+# The longest a worker waits without looking whether it has to stop, in seconds.
+WAIT_SLICE = 1.0
+
+# The delay of a job that delays itself without saying until when, in seconds.
+DEFAULT_DELAY = 60
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Worker:
+    """Runs the jobs of some queues, one after the other.
+
+    Every parameter is also an attribute that a subclass may set, and every method without an underscore may be
+    overridden.
+
+    Parameters
+    ----------
+    queues: str, or list or tuple of str
+        The names of the queues, in one string separated by commas, or one by one.
+    callback: callable
+        What to run for a job, called with the job and the queue; by default `execute`.
+    queue_model: type of Queue
+    error_model: type of Error
+    logger_name: str
+    logger_level: int
+    save_errors: bool
+        Whether to record failures as errors.
+    save_tracebacks: bool
+        Whether to record the traceback with an error.
+    max_loops: int
+        How many jobs to fetch before the worker ends.
+    max_duration: float
+        After how many seconds the worker ends; None for no limit.
+    terminate_gracefuly: bool
+        Whether SIGINT and SIGTERM let the running job finish. Also spelt ``terminate_gracefully``.
+    timeout: float
+        How many seconds one `wait_for_job` waits at the most; 0 for no limit.
+    fetch_priorities_delay: float
+        How many seconds at the most until queues of a new priority are noticed.
+    fetch_delayed_delay: float
+        How many seconds at the most until delayed jobs that are due are noticed.
+    requeue_times: int
+        How often a job that failed is put back in a queue.
+    requeue_priority_delta: int
+        What is added to its priority then.
+    requeue_delay_delta: float
+        By how many seconds it is delayed then.
+
+    Raises
+    ------
+    ConfigurationException
+        If there is no queue, or a parameter is not what it has to be.
+    """
+
+    queues: Any = None
+    callback: Callable[[Any, Any], Any] | None = None
+    queue_model: type[Queue] = Queue
+    error_model: type[Error] = Error
+    logger_name = LOGGER_NAME
+    logger_level: int = logging.INFO
+    save_errors = True
+    save_tracebacks = True
+    max_loops = 1000
+    max_duration: float | None = None
+    terminate_gracefuly = True
+    timeout: float = 30
+    fetch_priorities_delay: float = 25
+    fetch_delayed_delay: float = 25
+    requeue_times = 0
+    requeue_priority_delta = -1
+    requeue_delay_delta: float | None = 30
+
+    # For how long a claim on a job holds, in seconds.
+    lease: float = 60
+
+    parameters: tuple[str, ...] = (
+        "queues",
+        "callback",
+        "queue_model",
+        "error_model",
+        "logger_name",
+        "logger_level",
+        "save_errors",
+        "save_tracebacks",
+        "max_loops",
+        "max_duration",
+        "terminate_gracefuly",
+        "timeout",
+        "fetch_priorities_delay",
+        "fetch_delayed_delay",
+        "requeue_times",
+        "requeue_priority_delta",
+        "requeue_delay_delta",
+    )
+
+    def __init__(self, queues: Any = None, **kwargs: Any) -> None:
+        self._set_parameters({"queues": queues, **kwargs})
+        self._check_parameters()
+        if self.callback is None:
+            self.callback = self.execute
+        self.set_logger()
+
+        self.keys: list[str] = []
+        self.status: str | None = None
+        self.num_loops = 0
+        self.end_forced = False
+        self.end_signal_caught = False
+        self.start_date: datetime | None = None
+        self.end_date: datetime | None = None
+        self.wanted_end_date: datetime | None = None
+
+        self._id = f"{random.randrange(10**6):06d}"
+        self._update_status_callbacks: list[Callable[[Worker], None]] = []
+        self._previous_handlers: dict[int, Any] = {}
+        self._fetcher = Fetcher(self.queue_model, self.lease)
+        self._fetched: Fetched | None = None
+        self._next_update_keys = self._next_requeue_delayed = 0.0
+
+        if self.terminate_gracefuly:
+            self.handle_end_signal()
+
+    # -- Parameters
+
+    def _set_parameters(self, given: dict[str, Any]) -> None:
+        given.setdefault("terminate_gracefuly", given.get("terminate_gracefully", self._graceful_by_class()))
+        for name in self.parameters:
+            if given.get(name) is not None:
+                setattr(self, name, given[name])
+        self.terminate_gracefully = self.terminate_gracefuly
+
+    @classmethod
+    def _graceful_by_class(cls) -> bool:
+        """The nearest of the two spellings among the attributes of the class and its bases."""
+        for base in cls.__mro__:
+            for name in ("terminate_gracefuly", "terminate_gracefully"):
+                if name in vars(base):
+                    return bool(vars(base)[name])
+        return True
+
+    def _check_parameters(self) -> None:
+        self.queues = self._parse_queues(self.queues)
+        self._check_model("queue", self.queue_model, Queue)
+        self._check_model("error", self.error_model, Error)
+        if self.callback is not None and not callable(self.callback):
+            raise ConfigurationException(f"The callback must be callable, unlike {self.callback!r}")
+        for name in ("max_loops", "max_duration", "timeout", "fetch_priorities_delay", "fetch_delayed_delay"):
+            self._check_amount(name)
+
+    @staticmethod
+    def _parse_queues(queues: Any) -> list[str]:
+        if not queues:
+            raise ConfigurationException("The queue(s) to use are not defined")
+        names = queues.split(",") if isinstance(queues, str) else queues
+        if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+            raise ConfigurationException(f"Invalid format for queues names: {queues!r}")
+        names = list(dict.fromkeys(name.strip() for name in names if name.strip()))
+        if not names:
+            raise ConfigurationException("The queue(s) to use are not defined")
+        return names
+
+    @staticmethod
+    def _check_model(kind: str, model: Any, base: type[BaseJobsModel]) -> None:
+        if not (isinstance(model, type) and issubclass(model, base)):
+            raise ConfigurationException(f"The {kind} model must be a subclass of {base.__name__}")
+
+    def _check_amount(self, name: str) -> None:
+        value = getattr(self, name)
+        if value is None and name == "max_duration":
+            return
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
+            raise ConfigurationException(f"{name} must be a number, 0 or more, not {value!r}")
+
+    # -- Signals
+
+    def handle_end_signal(self) -> None:
+        """Let SIGINT and SIGTERM call `catch_end_signal`. Python allows it in the main thread only."""
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                self._previous_handlers[number] = signal.signal(number, self.catch_end_signal)
+
+    def stop_handling_end_signal(self) -> None:
+        """Give SIGINT and SIGTERM back to whoever handled them before."""
+        while self._previous_handlers:
+            number, handler = self._previous_handlers.popitem()
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+    def catch_end_signal(self, signum: int, frame: FrameType | None) -> None:
+        """Ask the worker to end once the running job is finished. A second signal changes nothing."""
+        if not self.end_signal_caught:
+            self.end_signal_caught = self.end_forced = True
+            self.log(f"{signal.Signals(signum).name} caught: ending, after the running job if there is one")
+
+    # -- What the worker is
+
+    @property
+    def id(self) -> str:
+        """Six digits that tell the log lines of this worker from those of others."""
+        return self._id
+
+    @property
+    def connection(self) -> Redis:
+        """The connection to Redis."""
+        return self.queue_model.get_connection()
+
+    @property
+    def elapsed(self) -> timedelta | None:
+        """For how long it has been, or was, running; None before."""
+        return (self.end_date or utcnow()) - self.start_date if self.start_date else None
+
+    def set_logger(self) -> None:
+        """Prepare the logger of the worker."""
+        self.logger = logging.getLogger(self.logger_name)
+        self.logger.setLevel(self.logger_level)
+
+    def log(self, message: str, level: str = "info") -> None:
+        """Log a message, after the id of the worker."""
+        getattr(self.logger, level)(f"[{self.id}] {message}")
+
+    def set_status(self, status: str) -> None:
+        """Set the status of the worker."""
+        self.status = status
+        for callback in self._update_status_callbacks:
+            callback(self)
+
+    def _add_update_status_callback(self, callback: Callable[[Worker], None]) -> None:
+        """Call a function with the worker after each change of its status."""
+        self._update_status_callbacks.append(callback)
+
+    def count_waiting_jobs(self) -> int:
+        """Return how many jobs wait in its queues."""
+        return self.queue_model.count_waiting_jobs(self.queues)
+
+    def count_delayed_jobs(self) -> int:
+        """Return how many jobs are delayed in its queues."""
+        return self.queue_model.count_delayed_jobs(self.queues)
+
+    # -- The run
+
+    def run(self) -> None:
+        """Run jobs until the worker has to stop.
+
+        Raises
+        ------
+        LimpydJobsException
+            If it was called before.
+        redis.exceptions.RedisError
+            If Redis cannot be reached at the start.
+        """
+        if self.status is not None:
+            raise LimpydJobsException("This worker has run already: create another one")
+        self.set_status("starting")
+        self.start_date = utcnow()
+        if self.max_duration is not None:
+            self.wanted_end_date = self.start_date + timedelta(seconds=self.max_duration)
+
+        self._find_queues()
+        if not self.must_stop():
+            self.requeue_delayed_jobs()
+            self.run_started()
+            self._main_loop()
+
+        self.set_status("terminated")
+        self.end_date = utcnow()
+        self.run_ended()
+        self.stop_handling_end_signal()
+
+    def _find_queues(self) -> None:
+        """Wait until there is a queue."""
+        warned = False
+        while not self.must_stop():
+            self.update_keys()
+            if self.keys:
+                return
+            if not warned:
+                self.log("No queues yet", "warning")
+                warned = True
+            self._sleep(WAIT_SLICE)
+
+    def _main_loop(self) -> None:
+        try:
+            while not self.must_stop():
+                self.set_status("waiting")
+                fetched = self._fetch()
+                if fetched:
+                    self.num_loops += 1
+                    self.set_status("running")
+                    self._run_job(*fetched)
+        finally:
+            self._fetcher.give_back()
+
+    def must_stop(self) -> bool:
+        """Return whether the worker has to end: it was asked to, or a limit is reached."""
+        return self.end_forced or self.num_loops >= self.max_loops or self._is_over_time()
+
+    def _is_over_time(self) -> bool:
+        return self.wanted_end_date is not None and utcnow() >= self.wanted_end_date
+
+    def run_started(self) -> None:
+        """Hook: the run begins."""
+        self.log("Run started.")
+
+    def run_ended(self) -> None:
+        """Hook: the run is over."""
+        self.log(f"Run terminated, with {self.num_loops} loops (duration={self.elapsed})")
+
+    def update_keys(self) -> None:
+        """Find the waiting lists of its queues, and keep their keys, highest priority first, in `keys`."""
+        self.keys = self.queue_model.get_waiting_keys(self.queues)
+        self._next_update_keys = monotonic() + self.fetch_priorities_delay
+
+    def requeue_delayed_jobs(self) -> None:
+        """Move the delayed jobs of its queues that are due to their waiting lists."""
+        for ident, reason in self._wake_delayed_jobs():
+            self.log(f"[{ident}] delayed job could not be put back in its waiting list: {reason}", "error")
+        self._next_requeue_delayed = monotonic() + self.fetch_delayed_delay
+
+    def _wake_delayed_jobs(self) -> Iterable[tuple[str, str]]:
+        if overrides(self.queue_model, Queue, "requeue_delayed_jobs"):
+            return [
+                failure
+                for queue in self.queue_model.get_all(self.queues)
+                for failure in queue.requeue_delayed_jobs() or ()
+            ]
+        return wake(self.queue_model, [key.removesuffix(":waiting") for key in self.keys])
+
+    def _rounds_are_due(self) -> bool:
+        return monotonic() >= min(self._next_update_keys, self._next_requeue_delayed)
+
+    def _make_rounds(self) -> None:
+        if monotonic() >= self._next_update_keys:
+            self.update_keys()
+        if monotonic() >= self._next_requeue_delayed:
+            self.requeue_delayed_jobs()
+
+    # -- Fetching
+
+    def _fetch(self) -> tuple[Queue, Job] | None:
+        self._fetched = None
+        try:
+            self._make_rounds()
+            return self.wait_for_job()
+        except Exception as error:
+            self.log(f"Unable to get job: {printable(error)}\n{traceback.format_exc()}", "error")
+            if isinstance(error, RedisError):
+                self._sleep(WAIT_SLICE)
+            else:
+                self._put_back_unseen()
+            return None
+
+    def _put_back_unseen(self) -> None:
+        """Delay a job that was claimed, but that `get_queue` or `get_job` could not make an object of."""
+        fetched = self._fetched
+        if fetched and fetched.token:
+            job = Job.get_from_ident(fetched.ident)
+            queue = transitions.attached(self.queue_model, fetched.queue_pk)
+            delay = delay_argument(delayed_for=DEFAULT_DELAY)
+            transitions.delay(job, queue, fetched.token, fetched.queue_name, delay)
+
+    def wait_for_job(self) -> tuple[Queue, Job] | None:
+        """Wait for a job to run.
+
+        Returns
+        -------
+        tuple of Queue and Job
+            None if there was none for `timeout` seconds, or if something else has to be done first.
+        """
+        self._fetched = self._fetcher.next(self.keys) or self._wait()
+        if self._fetched is None:
+            return None
+        self.set_status("running")
+        return self.get_queue(self._fetched.key), self.get_job(self._fetched.ident)
+
+    def _wait(self) -> Fetched | None:
+        patience = monotonic() + self.timeout if self.timeout else float("inf")
+        while not (self.end_forced or self._is_over_time() or self._rounds_are_due()):
+            seconds = min(WAIT_SLICE, patience - monotonic())
+            if seconds <= 0:
+                break
+            if not self.keys:
+                self._sleep(seconds)
+            elif fetched := self._fetcher.wait(self.keys, seconds):
+                return fetched
+        return None
+
+    def _sleep(self, seconds: float) -> None:
+        threading.Event().wait(seconds)
+
+    def get_queue(self, queue_redis_key: str) -> Queue:
+        """Return the queue of a waiting list.
+
+        Raises
+        ------
+        DoesNotExist
+            If the key is not that of the waiting list of a queue.
+        """
+        fetched = self._fetched
+        if fetched and fetched.key == queue_redis_key and fetched.queue_name:
+            return self.queue_model._attached(fetched.queue_pk, fetched.queue_name, fetched.queue_priority)
+        prefix, _, rest = queue_redis_key.rpartition(":waiting")
+        name, _, pk = prefix.rpartition(":")
+        if rest or name != self.queue_model._name or not pk:
+            raise DoesNotExist(f"Unable to get the queue from the key {queue_redis_key}")
+        return self.queue_model.get(pk)
+
+    def get_job(self, job_ident: str) -> Job:
+        """Return the job of an ident. For the exceptions see `Job.get_from_ident`."""
+        fetched = self._fetched
+        if fetched and fetched.ident == job_ident:
+            return transitions.attached(job_classes.meet(fetched.path), fetched.pk)
+        return Job.get_from_ident(job_ident)
+
+    # -- Running one job
+
+    def _run_job(self, queue: Queue, job: Job) -> None:
+        try:
+            self._take(job, queue)
+            if job._cached_status == STATUSES.DELAYED:
+                self.job_delayed(job, queue)
+            elif job._cached_status != STATUSES.WAITING:
+                self.job_skipped(job, queue)
+            else:
+                self._execute(job, queue)
+        except ClaimLost as error:
+            self.log(f"{self._name_of(job, queue)} {error}", "error")
+        except Exception as error:
+            self._unexpected(job, queue, error)
+        finally:
+            self._let_go(job, queue)
+
+    def _take(self, job: Job, queue: Queue) -> None:
+        """Claim the job unless `wait_for_job` did so, and keep on the objects what their hooks may read."""
+        if not self._fetched or self._fetched.ident != job.ident:
+            self._fetched = self._fetcher.take(queue.waiting.key, job.ident)
+        fetched = self._fetched
+        job._cached_identifier = fetched.identifier
+        job._cached_status = fetched.status
+        job._cached_start = fetched.start
+        queue._cached_name = fetched.queue_name
+
+    def _execute(self, job: Job, queue: Queue) -> None:
+        try:
+            self.job_started(job, queue)
+            result = self.callback(job, queue)
+        except Exception as error:
+            trace = traceback.format_exc() if self.save_tracebacks else None
+            self.job_error(job, queue, error, trace)
+        else:
+            self._executed(job, queue, result)
+
+    def _executed(self, job: Job, queue: Queue, result: Any) -> None:
+        """Call the hook for the status the job has now. Our own `job_success` looks at it by itself."""
+        job._cached_status = STATUSES.RUNNING
+        if overrides(type(self), Worker, "job_success"):
+            job._cached_status = job.status.hget()
+        if job._cached_status == STATUSES.CANCELED:
+            self.job_skipped(job, queue)
+        elif job._cached_status == STATUSES.DELAYED:
+            self.job_delayed(job, queue)
+        else:
+            self.job_success(job, queue, result)
+
+    def _unexpected(self, job: Job, queue: Queue, error: Exception) -> None:
+        """A hook failed: the job is in error, if nothing else is recorded yet, and listed as such in any case."""
+        self.log(
+            f"[{printable(job._cached_identifier)}] unexpected error: {printable(error)}\n{traceback.format_exc()}",
+            "error",
+        )
+        try:
+            if self._token(job) and self._fetched.outcome == "claimed":
+                self._ended(transitions.fail(job, queue, self._token(job), requeue_times=0))
+            else:
+                queue.errors.rpush(job.ident)
+        except Exception as another:
+            self.log(f"{self._name_of(job, queue)} could not be put in errors: {printable(another)}", "error")
+
+    def _let_go(self, job: Job, queue: Queue) -> None:
+        """End the claim if the hooks did not: they were overridden, and took care of the state of the job."""
+        token = self._token(job)
+        if token:
+            try:
+                transitions.disown(job, queue, token)
+            except Exception as error:
+                self.log(f"{self._name_of(job, queue)} is still claimed: {printable(error)}", "error")
+
+    def _token(self, job: Job) -> str:
+        """The claim on a job; empty if this worker has none, as when a hook is called by hand."""
+        fetched = self._fetched
+        return fetched.token if fetched and fetched.ident == job.ident else ""
+
+    def _ended(self, ending: Ending) -> None:
+        if self._fetched:
+            self._fetched.token = ""
+        self._fetcher.keep(ending.upcoming)
+
+    def _upcoming_request(self, job: Job, hook: str, *events: str) -> ClaimRequest | None:
+        """What to claim in the step that ends a job: nothing if anybody has a say in between."""
+        if (
+            overrides(type(self), Worker, hook, "must_stop", "wait_for_job", "update_keys")
+            or any(hasattr(job, event) for event in events)
+            or self.status != "running"
+            or self._rounds_are_due()
+            or self.must_stop()
+        ):
+            return None
+        return self._fetcher.request(self.keys)
+
+    def _name_of(self, job: Job, queue: Queue) -> str:
+        """Name the queue, pk and identifier at the beginning of a message on a job."""
+        queue_name = getattr(queue, "_cached_name", None) or queue.name.hget()
+        identifier = getattr(job, "_cached_identifier", None) or job.identifier.hget()
+        return f"[{_one_line(queue_name)}|{job.pk.get()}|{_one_line(identifier)}]"
+
+    def execute(self, job: Job, queue: Queue) -> Any:
+        """Run a job; what is called if there is no callback."""
+        return job.run(queue)
+
+    # -- The events of a job
+
+    def job_started(self, job: Job, queue: Queue) -> None:
+        """Hook: a job was fetched, is recorded as running, and is about to be executed."""
+        self.log(self.job_started_message(job, queue))
+        _notify(job, "on_started", queue)
+
+    def job_started_message(self, job: Job, queue: Queue) -> str:
+        """Return what to log when a job starts."""
+        return f"{self._name_of(job, queue)} starting"
+
+    def job_success(self, job: Job, queue: Queue, job_result: Any) -> None:
+        """Hook: a job was executed without an exception. It is recorded as a success, and listed in its queue."""
+        request = self._upcoming_request(job, "job_success", "on_success")
+        ending = transitions.succeed(job, queue, self._token(job), request)
+        if ending.outcome == "canceled":
+            job._cached_status = STATUSES.CANCELED
+            return self.job_skipped(job, queue)
+        if ending.outcome == "delayed":
+            job._cached_status = STATUSES.DELAYED
+            return self.job_delayed(job, queue)
+        self._ended(ending)
+        job._cached_end = ending.end
+        self.log(self.job_success_message(job, queue, job_result))
+        return _notify(job, "on_success", queue, job_result)
+
+    def job_success_message(self, job: Job, queue: Queue, job_result: Any) -> str:
+        """Return what to log when a job is a success."""
+        return f"{self._name_of(job, queue)} success, in {self._duration(job)}"
+
+    @staticmethod
+    def _duration(job: Job) -> timedelta | None:
+        start = parse_datetime(getattr(job, "_cached_start", None))
+        end = parse_datetime(getattr(job, "_cached_end", None))
+        return end - start if start and end else job.duration
+
+    def job_skipped(self, job: Job, queue: Queue) -> None:
+        """Hook: a job was not executed as it did not wait, or was canceled while it ran. It is no longer queued."""
+        token = self._token(job)
+        if token:
+            request = self._upcoming_request(job, "job_skipped", "on_skipped")
+            self._ended(transitions.cancel(job, queue, token, request))
+        else:
+            transitions.skip(job)
+        self.log(self.job_skipped_message(job, queue), "warning")
+        _notify(job, "on_skipped", queue)
+
+    def job_skipped_message(self, job: Job, queue: Queue) -> str:
+        """Return what to log when a job is skipped."""
+        status = getattr(job, "_cached_status", None) or job.status.hget()
+        return f"{self._name_of(job, queue)} job skipped (current status: {STATUSES.by_value(status, repr(status))})"
+
+    def job_delayed(self, job: Job, queue: Queue) -> None:
+        """Hook: a job was delayed while it ran, or before. It goes to the delayed set until its `delayed_until`, or
+        for 60 seconds if it has none."""
+        until = parse_datetime(job.delayed_until.hget())
+        delay = delay_argument(delayed_until=until) if until else delay_argument(delayed_for=DEFAULT_DELAY)
+        if overrides(type(job), Job, "enqueue_or_delay") or queues_by_hand(type(queue)):
+            delayed_until = self._delay_by_hand(job, queue, until)
+        else:
+            name = getattr(queue, "_cached_name", None) or queue.name.hget()
+            request = self._upcoming_request(job, "job_delayed", "on_delayed")
+            ending = transitions.delay(job, queue, self._token(job), name, delay, request)
+            self._ended(ending)
+            delayed_until = ending.delayed_until
+        job._cached_delayed_until = delayed_until
+        self.log(self.job_delayed_message(job, queue), "warning")
+        _notify(job, "on_delayed", queue)
+
+    def _delay_by_hand(self, job: Job, queue: Queue, until: datetime | None) -> str:
+        job.enqueue_or_delay(
+            queue_name=queue._cached_name,
+            priority=job.priority.hget(),
+            delayed_until=until or utcnow() + timedelta(seconds=DEFAULT_DELAY),
+            queue_model=type(queue),
+        )
+        return job.delayed_until.hget() or ""
+
+    def job_delayed_message(self, job: Job, queue: Queue) -> str:
+        """Return what to log when a job is delayed."""
+        delayed_until = getattr(job, "_cached_delayed_until", None)
+        if delayed_until is None:
+            delayed_until = job.delayed_until.hget()
+        return f"{self._name_of(job, queue)} job delayed until {delayed_until or None}"
+
+    def job_error(self, job: Job, queue: Queue, exception: BaseException, trace: str | None = None) -> None:
+        """Hook: the execution of a job raised an exception. It is recorded as an error, and listed in its queue;
+        then it is put back in a queue if it may run again."""
+        if self._has_a_say_in_errors(job, queue):
+            self._fail_step_by_step(job, queue, exception, trace)
+        else:
+            self._fail_at_once(job, queue, exception, trace)
+
+    def _has_a_say_in_errors(self, job: Job, queue: Queue) -> bool:
+        """Whether some code of the application is to see the job between its error and its return to a queue."""
+        return (
+            overrides(type(self), Worker, "additional_error_fields", "requeue_job")
+            or overrides(type(job), Job, "requeue", "enqueue_or_delay", "must_be_cancelled_on_error")
+            or overrides(self.error_model, Error, "add_error")
+            or queues_by_hand(type(queue))
+            or hasattr(job, "on_error")
+            or hasattr(job, "on_requeued")
+        )
+
+    def _fail_at_once(self, job: Job, queue: Queue, exception: BaseException, trace: str | None) -> None:
+        self._save_error(job, queue, exception, trace)
+        name, priority = self._requeue_place(queue)
+        ending = transitions.fail(
+            job,
+            queue,
+            self._token(job),
+            0 if job.always_cancel_on_error else self.requeue_times,
+            name,
+            priority,
+            delay_argument(delayed_for=self.requeue_delay_delta),
+            upcoming=self._upcoming_request(job, "job_error"),
+        )
+        self._ended(ending)
+        requeued = ending.outcome == "requeued"
+        self.log(self.job_error_message(job, queue, requeued, exception, trace), "error")
+        if requeued:
+            job._cached_priority, job._cached_delayed_until = priority, ending.delayed_until
+            self.log(self.job_requeue_message(job, queue))
+
+    def _fail_step_by_step(self, job: Job, queue: Queue, exception: BaseException, trace: str | None) -> None:
+        canceled = overrides(type(job), Job, "must_be_cancelled_on_error") and job.must_be_cancelled_on_error
+        times = 0 if canceled or job.always_cancel_on_error else self.requeue_times
+        ending = transitions.fail(job, queue, self._token(job), times, hold=True)
+        held = ending.outcome == "held"
+        if not held:
+            self._ended(ending)
+        elif self._fetched:
+            self._fetched.outcome = ending.outcome
+        self._save_error(job, queue, exception, trace)
+        self.log(self.job_error_message(job, queue, held, exception, trace), "error")
+        _notify(job, "on_error", queue, exception, trace)
+        if held:
+            name, priority = self._requeue_place(queue)
+            self.requeue_job(job, queue, int(priority), delayed_for=self.requeue_delay_delta)
+
+    def _requeue_place(self, queue: Queue) -> tuple[str, str]:
+        """The name and priority of the queue where a job that failed in this one goes."""
+        name = getattr(queue, "_cached_name", None) or queue.name.hget()
+        priority = getattr(queue, "_cached_priority", None) or queue.priority.hget()
+        return name, stored_priority(int(priority) + self.requeue_priority_delta)
+
+    def _save_error(self, job: Job, queue: Queue, exception: BaseException, trace: str | None) -> None:
+        if self.save_errors:
+            fields = self.additional_error_fields(job, queue, exception, trace) or {}
+            name = getattr(queue, "_cached_name", None) or queue.name.hget()
+            self.error_model.add_error(name, job, exception, trace=trace, **fields)
+
+    def job_error_message(
+        self, job: Job, queue: Queue, to_be_requeued: bool, exception: BaseException, trace: str | None = None
+    ) -> str:
+        """Return what to log when a job failed."""
+        requeued = "requeued" if to_be_requeued else "NOT requeued"
+        return f"{self._name_of(job, queue)} error: {printable(exception)} [{requeued}]"
+
+    def job_requeue_message(self, job: Job, queue: Queue) -> str:
+        """Return what to log when a job that failed was put back in a queue."""
+        priority = getattr(job, "_cached_priority", None)
+        delayed_until = getattr(job, "_cached_delayed_until", None)
+        if priority is None:
+            priority, delayed_until = job.hmget("priority", "delayed_until")
+        delayed = f", delayed until {delayed_until}" if delayed_until else ""
+        return f"{self._name_of(job, queue)} requeued with priority {priority}{delayed}"
+
+    def additional_error_fields(
+        self, job: Job, queue: Queue, exception: BaseException, trace: str | None = None
+    ) -> dict[str, Any]:
+        """Return the values of the fields that a subclass of `Error` has in addition."""
+        return {}
+
+    def requeue_job(
+        self, job: Job, queue: Queue, priority: int, delayed_for: float | timedelta | None = None
+    ) -> None:
+        """Put a job that failed back in a queue."""
+        job.requeue(
+            queue_name=getattr(queue, "_cached_name", None) or queue.name.hget(),
+            priority=priority,
+            delayed_for=delayed_for,
+            queue_model=type(queue),
+        )
+        if self._token(job):
+            self._fetched.token = ""
+        _notify(job, "on_requeued", queue)
+        self.log(self.job_requeue_message(job, queue))
+
+
+def _notify(job: Job, event: str, *args: Any) -> None:
+    """Call the method of a job for an event, if its class has one."""
+    method = getattr(job, event, None)
+    if method is not None:
+        method(*args)
+
+
+def _one_line(text: object) -> str:
+    """Escape what would break a log line or a terminal."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in printable(text)
+    )
