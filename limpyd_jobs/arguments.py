@@ -33,7 +33,7 @@ def stored_identifier(identifier: Any) -> str:
     try:
         size = len(identifier.encode())
     except UnicodeEncodeError as error:
-        raise ValueError(f"The identifier of a job must be valid text: {identifier!r}: {error.reason}") from error
+        raise ValueError(f"The identifier of a job must be valid text: {identifier!r}: {error}") from error
     if size > MAX_IDENTIFIER_BYTES:
         raise ValueError(f"The identifier of a job is at most {MAX_IDENTIFIER_BYTES} bytes long, not {size}")
     return identifier
@@ -59,6 +59,16 @@ def stored_priority(priority: Any) -> str:
     return str(number)
 
 
+def read_priority(text: str | None) -> int | None:
+    """Return a stored priority as a number; None if it is none, which somebody else wrote."""
+    return int(text) if text and _INTEGER.fullmatch(text) else None
+
+
+def nearest_priority(number: int) -> str:
+    """Return the priority next to a number that may be beyond 64 bits, as it is stored."""
+    return str(min(max(number, PRIORITY_RANGE.start), PRIORITY_RANGE.stop - 1))
+
+
 def stored_queue_name(name: Any) -> str:
     """Return the name of a queue as it is stored: a text without a comma, which separates names on command lines.
 
@@ -76,7 +86,7 @@ def stored_queue_name(name: Any) -> str:
     try:
         name.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"The name of a queue must be valid text: {name!r}: {error.reason}") from error
+        raise ValueError(f"The name of a queue must be valid text: {name!r}: {error}") from error
     return name
 
 
@@ -90,19 +100,17 @@ def stored_value(name: str, value: Any) -> str:
     ValueError
         If it cannot be encoded as UTF-8.
     """
-    if isinstance(value, bytes):
-        value = value.decode()
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        value = repr(value)
-    elif not isinstance(value, str):
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return repr(value)
+    if not isinstance(value, (str, bytes)):
         raise TypeError(f"The value of the field {name!r} must be a string, bytes or a number, not {value!r}")
-    value.encode()
-    return str(value)
+    try:
+        return (value.encode() if isinstance(value, str) else value).decode()
+    except UnicodeError as error:
+        raise ValueError(f"The value of the field {name!r} must be valid text: {value!r}: {error}") from error
 
 
-def delay_argument(
-    delayed_for: float | timedelta | None = None, delayed_until: datetime | None = None
-) -> str:
+def delay_argument(delayed_for: float | timedelta | None = None, delayed_until: datetime | None = None) -> str:
     """Return a delay as the scripts take it: ``''``, ``'+<microseconds>'`` from now, or ``'<microseconds>'`` of
     the epoch.
 

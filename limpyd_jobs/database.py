@@ -240,7 +240,7 @@ def _leaving_replicas(connection_class: Any) -> Any:
                 if not isinstance(error, redis.ReadOnlyError) and "-READONLY " not in str(error):
                     raise
                 self.disconnect()
-                raise redis.ConnectionError(f"Connection dropped, it leads to a replica: {error}") from error
+                raise redis.ConnectionError(f"READONLY, so the connection is dropped: {error}") from error
 
     return Connection
 

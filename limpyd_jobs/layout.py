@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from limpyd.fields import InstanceHashField
@@ -13,6 +12,7 @@ from limpyd.indexes import EqualIndex
 from limpyd.model import RedisModel
 
 from limpyd_jobs.arguments import stored_value
+from limpyd_jobs.utils import memoized
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Layout:
         return by_script, by_limpyd
 
 
-@lru_cache(maxsize=None)
+@memoized
 def layout_of(model: type[RedisModel]) -> Layout:
     """Return the layout of a model class."""
     fields = {name: model.get_field(name) for name in model._fields if name != model.get_field("pk").name}

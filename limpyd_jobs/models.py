@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from types import NoneType
 from typing import Any
 
 from limpyd import fields
@@ -12,7 +13,7 @@ from limpyd.contrib.indexes import SimpleDateTimeIndex
 from limpyd_extensions import related
 
 from limpyd_jobs import transitions
-from limpyd_jobs.arguments import delay_argument, stored_identifier, stored_priority, stored_queue_name
+from limpyd_jobs.arguments import delay_argument, read_priority, stored_identifier, stored_priority, stored_queue_name
 from limpyd_jobs.database import JobsDatabase
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.job_classes import JobClasses, path_of, resolve
@@ -59,6 +60,11 @@ class BaseJobsModel(related.RelatedModel):
             if name in reserved or cls._field_is_pk(name):
                 raise ValueError(f"The field {name!r} of {cls.__name__!r} cannot be given a value here")
 
+    @classmethod
+    def _stored_priority(cls, priority: int | str | None) -> str:
+        """The text of a priority, of the default one if it is None."""
+        return stored_priority(getattr(cls.get_field("priority"), "default", 0) if priority is None else priority)
+
 
 class Queue(BaseJobsModel):
     """The jobs of one name and one priority. Queues of the same name are served by priority, the highest first.
@@ -80,7 +86,7 @@ class Queue(BaseJobsModel):
         return self.errors
 
     @classmethod
-    def get_queue(cls, name: str, priority: int | str = 0, **fields_if_new: Any) -> Queue:
+    def get_queue(cls, name: str, priority: int | str | None = 0, **fields_if_new: Any) -> Queue:
         """Return the queue of a name and a priority, created with the given fields if there is none yet.
 
         Raises
@@ -92,7 +98,7 @@ class Queue(BaseJobsModel):
         UniquenessError
             If another queue has the value of a unique field.
         """
-        name, priority = stored_queue_name(name), stored_priority(priority)
+        name, priority = stored_queue_name(name), cls._stored_priority(priority)
         cls._check_fields(fields_if_new, reserved=("name", "priority"))
         return cls._attached(transitions.get_queue(cls, name, priority, fields_if_new), name, priority)
 
@@ -121,10 +127,8 @@ class Queue(BaseJobsModel):
     @staticmethod
     def _rank(queue: Queue) -> float:
         """Sort the highest priority first, and last one that is no number, which somebody else wrote."""
-        try:
-            return -int(queue._cached_priority)
-        except ValueError:
-            return float("inf")
+        priority = read_priority(queue._cached_priority)
+        return float("inf") if priority is None else -priority
 
     @classmethod
     def get_waiting_keys(cls, names: str | Iterable[str]) -> list[str]:
@@ -218,7 +222,17 @@ class Job(BaseJobsModel):
     always_cancel_on_error = False
 
     # What a transition decides, so cannot be given to add_job.
-    _reserved = ("identifier", "status", "priority", "added", "start", "end", "delayed_until", "queued", "claim_token")
+    _reserved = (
+        "identifier",
+        "status",
+        "priority",
+        "added",
+        "start",
+        "end",
+        "delayed_until",
+        "queued",
+        "claim_token",
+    )
 
     @property
     def ident(self) -> str:
@@ -259,8 +273,9 @@ class Job(BaseJobsModel):
 
     @classmethod
     def _get_queue_name(cls, queue_name: str | None = None) -> str:
-        queue_name = queue_name or cls.queue_name
-        if not queue_name:
+        if queue_name is None:
+            queue_name = cls.queue_name
+        if queue_name is None:
             raise LimpydJobsException("Queue's name not defined")
         return stored_queue_name(queue_name)
 
@@ -321,7 +336,7 @@ class Job(BaseJobsModel):
             stored_identifier(identifier),
             queue_model,
             queue_name,
-            stored_priority(cls._default_priority() if priority is None else priority),
+            cls._stored_priority(priority),
             prepend=prepend,
             delay=delay,
             fields=fields_if_new,
@@ -342,10 +357,6 @@ class Job(BaseJobsModel):
                 job.queued.delete()
                 raise
         return job
-
-    @classmethod
-    def _default_priority(cls) -> Any:
-        return getattr(cls.get_field("priority"), "default", 0)
 
     def enqueue_or_delay(
         self,
@@ -502,11 +513,17 @@ class Error(BaseJobsModel):
 
         Raises
         ------
+        TypeError
+            If `job` is not a job, or `when` not a datetime.
         AttributeError
             If the model has no such field.
         UniquenessError
             If another error has the value of a unique field.
         """
+        if not isinstance(job, Job):
+            raise TypeError(f"The job of an error must be a job, not {job!r}")
+        if not isinstance(when, (datetime, NoneType)):
+            raise TypeError(f"The when of an error must be a datetime, not {when!r}")
         cls._check_fields(additional_fields)
         moment = as_naive_utc(when) if when else utcnow()
         values = {

@@ -10,6 +10,8 @@ class Statuses(dict[str, str]):
     """
 
     def __getattr__(self, name: str) -> str:
+        if name.startswith("__"):  # asked for by copy and pickle, for one
+            raise AttributeError(name)
         return self[name]
 
     def by_value(self, value: str | None, default: str | None = None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from limpyd.exceptions import DoesNotExist, UniquenessError
@@ -72,7 +72,7 @@ class ClaimRequest:
         return [self.token, self.lease, *between, *_class_arguments(self.classes)]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Fetched:
     """What came out of a waiting list.
 
@@ -123,6 +123,9 @@ class Fetched:
         return self.queue_key.rpartition(":")[2]
 
 
+NOTHING = Fetched("nothing", "", "")
+
+
 class Placed(NamedTuple):
     """Where a job was put: its status (a letter), its priority, until when it is delayed (a date as text)."""
 
@@ -132,8 +135,18 @@ class Placed(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """How a job ended: ``done``, ``error``, ``requeued``, ``held``, or the status it was given while it ran: ``canceled``,
-    ``delayed``; when (a date as text), until when it is delayed (likewise), and the job claimed in the same step."""
+    """How a job ended.
+
+    Attributes
+    ----------
+    outcome: str
+        ``done``; ``error``, ``requeued`` or ``held`` after a failure; or the status it was given while it ran, if that
+        forbids a success: ``canceled``, ``delayed``.
+    end, delayed_until: str
+        When it ended, and until when it is delayed: dates as text, empty for none.
+    upcoming: Fetched
+        What the next claim, made in the same step, took out of a waiting list.
+    """
 
     outcome: str
     end: str = ""
@@ -179,7 +192,14 @@ def add(
 
     def call(pk: str, plain: Mapping[str, str], reserve: bool) -> Any:
         mode = "reserve" if reserve else "place" if place else "bare"
-        args = [layout_of(job_class).json, path, layout_of(queue_model).json, identifier, queue_name, priority]
+        args = [
+            layout_of(job_class).json,
+            path,
+            layout_of(queue_model).json,
+            identifier,
+            queue_name,
+            priority,
+        ]
         return _add(_redis(job_class), args=[*args, "1" if prepend else "", delay, mode, pk, *_flat(plain)])
 
     # A job must be found by all its fields before a worker can see it.
@@ -337,7 +357,14 @@ def fail(
     """
     if requeue_times and not hold:
         _prepare_queue(type(queue), queue_name, priority)
-    args = (str(requeue_times), layout_of(type(queue)).json, queue_name, priority, delay, "hold" if hold else "place")
+    args = (
+        str(requeue_times),
+        layout_of(type(queue)).json,
+        queue_name,
+        priority,
+        delay,
+        "hold" if hold else "place",
+    )
     return _finish(_fail, job, queue, token, args, upcoming)
 
 
@@ -370,11 +397,11 @@ def skip(job: RedisModel) -> bool:
     return bool(reply[0] == "done")
 
 
-def disown(job: RedisModel, queue: RedisModel, token: str) -> None:
-    """End the claim on a job, and leave its state to whatever its hooks made of it."""
-    reply = _disown(_redis(job), args=[layout_of(type(job)).json, job.ident, token, queue_key_of(queue)])
+def disown(job_class: type[RedisModel], ident: str, token: str, queue_key: str) -> None:
+    """End the claim on a job, and leave its state to whatever its hooks made of it, be it deleted."""
+    reply = _disown(_redis(job_class), args=[layout_of(job_class).json, ident, token, queue_key])
     if reply[0] == "done":
-        _reindex(type(job), job.pk.get(), reply[2])
+        _reindex(job_class, ident.rpartition(":")[2], reply[2])
 
 
 def put_off(queue_model: type[RedisModel], key: str, ident: str, seconds: float = PUT_OFF_SECONDS) -> None:
@@ -420,7 +447,14 @@ def get_queue(queue_model: type[RedisModel], name: str, priority: str, fields: M
     """
 
     def call(pk: str, plain: Mapping[str, str], reserve: bool) -> Any:
-        args = [layout_of(queue_model).json, name, priority, "reserve" if reserve else "create", pk, *_flat(plain)]
+        args = [
+            layout_of(queue_model).json,
+            name,
+            priority,
+            "reserve" if reserve else "create",
+            pk,
+            *_flat(plain),
+        ]
         return _get_queue(_redis(queue_model), args=args)
 
     layout = layout_of(queue_model)
@@ -577,7 +611,7 @@ def _fetched(request: ClaimRequest, reply: Any) -> Fetched | None:
     if outcome != "claimed":
         return Fetched(outcome, *details)
     *details, reindex = details
-    fetched = Fetched(outcome, *details, token=request.token)
+    fetched = replace(Fetched(outcome, *details), token=request.token)
     path, _, pk = fetched.ident.rpartition(":")
     _reindex(request.classes[path], pk, reindex)
     return fetched

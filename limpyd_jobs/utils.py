@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
-from functools import lru_cache
+from functools import cache
 from importlib import import_module
 from inspect import getattr_static
-from typing import Any
+from typing import Any, TypeVar, cast
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 EPOCH = datetime(1970, 1, 1)
 MICROSECOND = timedelta(microseconds=1)
+
+# A delay that ended before this much time is as good as any other in the past.
+LONG_AGO = timedelta(days=10_000)
+
+
+def memoized(function: Function) -> Function:
+    """Remember the results of a function: `functools.cache`, for arguments whose types mypy takes for unhashable."""
+    return cast(Function, cache(function))
 
 
 def utcnow() -> datetime:
@@ -65,18 +76,17 @@ def compute_delayed_until(
         if delayed_for is not None:
             return utcnow() + _as_timedelta(delayed_for)
     except OverflowError as error:
-        raise ValueError("The delay ends beyond the year 9999") from error
+        argument = "delayed_for" if delayed_until is None else "delayed_until"
+        raise ValueError(f"Invalid {argument} argument: beyond the years 1 to 9999") from error
     return None
 
 
 def _as_timedelta(delay: Any) -> timedelta:
     if isinstance(delay, timedelta):
-        return delay
+        return max(delay, -LONG_AGO)
     if isinstance(delay, bool) or not isinstance(delay, (int, float)) or not math.isfinite(delay):
-        raise ValueError(
-            f"Invalid delayed_for argument: must be an int, a float or a timedelta object, not {delay!r}"
-        )
-    return timedelta(seconds=delay)
+        raise ValueError(f"Invalid delayed_for argument: must be an int, a float or a timedelta object, not {delay!r}")
+    return timedelta(seconds=max(delay, -LONG_AGO.total_seconds()))
 
 
 def import_class(class_uri: str) -> Any:
@@ -97,8 +107,8 @@ def import_class(class_uri: str) -> Any:
     return getattr(import_module(module_name), name)
 
 
-@lru_cache(maxsize=None)
-def overrides(cls: type, base: type, *names: str) -> bool:
+@memoized
+def overrides(cls: Any, base: Any, *names: str) -> bool:
     """Return whether a class has its own version of any of these attributes of one of its bases."""
     return any(getattr_static(cls, name) is not getattr_static(base, name) for name in names)
 
@@ -110,3 +120,8 @@ def printable(value: object) -> str:
     except Exception as error:
         text = f"<{type(value).__name__} whose text cannot be had: {type(error).__name__}>"
     return text.encode(errors="backslashreplace").decode()
+
+
+def one_line(value: object) -> str:
+    """Return the text of any object with all that would break a line or confuse a terminal escaped."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in printable(value))

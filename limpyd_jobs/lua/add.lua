@@ -35,8 +35,17 @@ local function queued_job()
   end
 end
 
+-- Whether a priority is above another one, as text. Numbers of Lua tell integers apart up to 2^53 only.
+local function is_above(one, other)
+  local difference = tonumber(one) - (tonumber(other) or -math.huge)
+  if difference ~= 0 or #one ~= #other then
+    return difference > 0
+  end
+  return one ~= other and (one > other) == (tonumber(one) > 0)
+end
+
 local function move_up(job)
-  local outranked = prepend or tonumber(priority) > (tonumber(job.priority) or -math.huge)
+  local outranked = prepend or is_above(priority, job.priority or '')
   if job.status == 'r' or not outranked then
     return {'existing', job.pk}
   elseif mode == 'bare' then

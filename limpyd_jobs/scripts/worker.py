@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterable
 from glob import glob
 
-from ..workers.config import WorkerConfig
-from ..workers.options import EARLY_OPTIONS
-from ..workers.parser import LaxOptionParser, import_for, require_subclass
+from limpyd_jobs.workers.config import WorkerConfig
+from limpyd_jobs.workers.options import EARLY_OPTIONS
+from limpyd_jobs.workers.parser import LaxOptionParser, import_for, require_subclass
 
 
 def main() -> None:

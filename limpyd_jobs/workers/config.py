@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from datetime import timedelta
 from importlib.metadata import version
 from optparse import Option, OptionParser
 from typing import Any
@@ -13,14 +14,14 @@ from typing import Any
 from redis.exceptions import RedisError
 from setproctitle import setproctitle
 
-from ..database import default_settings, parse_database
-from ..exceptions import ConfigurationException
-from ..models import BaseJobsModel, Error, Queue
-from ..version import EXACT_VERSION
-from .options import OPTIONS
-from .parser import WorkerOptionParser, import_for, one_line, path_of, require_subclass
-from .title import JobCounts, make_title
-from .worker import Worker
+from limpyd_jobs.database import default_settings, parse_database
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.models import BaseJobsModel, Error, Queue
+from limpyd_jobs.version import EXACT_VERSION
+from limpyd_jobs.workers.options import OPTIONS
+from limpyd_jobs.workers.parser import WorkerOptionParser, import_for, one_line, path_of, require_subclass
+from limpyd_jobs.workers.title import JobCounts, make_title
+from limpyd_jobs.workers.worker import Worker
 
 LOG_FORMAT = "[%(process)d] %(asctime)s (%(name)s) %(levelname)-8s %(message)s"
 UNAVAILABLE = 1  # exit status: Redis cannot be used right now, which another command line would not change
@@ -32,9 +33,9 @@ class WorkerConfig:
     What is wrong is said in one line on standard error: a command line, with exit status 2; a Redis that
     cannot be used when the worker is about to run, with exit status 1.
 
-    Subclass it, and name the subclass with ``--worker-config``, to do something before the class of the worker
-    is imported, or to add options. All of them are in ``options``; those that the ``parameters`` of the
-    worker's class name are passed to the worker.
+    Subclass it, and name the subclass with ``--worker-config``, to do something before the worker's class is
+    imported, or to add options. All of them are in ``options``; those that the ``parameters`` of the worker's
+    class name are passed to the worker.
 
     >>> from optparse import make_option
     >>> class MyWorkerConfig(WorkerConfig):
@@ -93,9 +94,7 @@ class WorkerConfig:
 
     def create_parser(self) -> OptionParser:
         """Return the parser of the command line, which knows the options of `option_list`."""
-        parser = WorkerOptionParser(
-            prog=self.prog_name, usage=self.usage(), version=f"%prog {self.get_version()}"
-        )
+        parser = WorkerOptionParser(prog=self.prog_name, usage=self.usage(), version=f"%prog {self.get_version()}")
         parser.add_grouped_options(self.option_list)
         return parser
 
@@ -198,7 +197,7 @@ class WorkerConfig:
         print(f" - dry-run = {bool(self.options.dry_run)}")
         print(f" - worker-config = {type(self)}")
         settings = self.options.queue_model.database.connection_settings or default_settings()
-        print(f" - database = {_database_name(settings)}")
+        print(f" - database = {database_name(settings)}")
         print(f" - worker-class = {self.options.worker_class}")
         print("The worker will run with the following options:")
         for name in self.options.worker_class.parameters:
@@ -235,6 +234,8 @@ class WorkerConfig:
         worker = self.worker
         if worker is None:
             return make_title(self.prog_name)
+        # not while it ends: a signal may have interrupted a command to Redis
+        may_ask = not worker.end_forced
         return make_title(
             self.prog_name,
             worker.id,
@@ -242,10 +243,9 @@ class WorkerConfig:
             ending=worker.end_forced,
             queues=worker.queues,
             loops=(worker.num_loops, worker.max_loops),
-            # not while it is ending: a signal may have interrupted a command to Redis
-            counts=self._job_counts.latest(may_ask=not worker.end_forced),
+            counts=self._job_counts.latest(may_ask=may_ask) if worker.status else (0, 0),
             elapsed=worker.elapsed,
-            max_duration=worker.max_duration,
+            max_duration=None if worker.max_duration is None else timedelta(seconds=worker.max_duration),
         )
 
     def _count_jobs(self) -> tuple[int, int]:
@@ -262,17 +262,19 @@ def _printable(value: Any) -> Any:
     return path_of(value) if callable(value) and not isinstance(value, type) else value
 
 
-def _database_name(settings: dict[str, Any]) -> str:
-    """Return the name of a database, as ``--database`` takes it, without user and password."""
+def database_name(settings: dict[str, Any]) -> str:
+    """Return the name of a database, as ``--database`` takes it, without user, password and options."""
     db = settings.get("db", 0)
+    scheme = "rediss" if settings.get("ssl") else "redis"
     if "embedded" in settings:
-        return "embedded://" if settings["embedded"] is True else f"embedded://{settings['embedded']}?db={db}"
+        return f"embedded://{'' if settings['embedded'] is True else settings['embedded']}"
     if "sentinels" in settings:
         hosts = ",".join(_host_and_port(*address) for address in settings["sentinels"])
-        return f"redis+sentinel://{hosts}/{settings['service_name']}/{db}"
+        return f"{scheme}+sentinel://{hosts}/{settings['service_name']}/{db}"
     if "unix_socket_path" in settings:
         return f"unix://{settings['unix_socket_path']}?db={db}"
-    return f"{_host_and_port(settings.get('host', 'localhost'), settings.get('port', 6379))}:{db}"
+    address = _host_and_port(settings.get("host", "localhost"), settings.get("port", 6379))
+    return f"{scheme}://{address}/{db}" if settings.get("ssl") else f"{address}:{db}"
 
 
 def _host_and_port(host: str, port: int) -> str:

@@ -10,7 +10,7 @@ from limpyd.exceptions import DoesNotExist
 
 from limpyd_jobs import transitions
 from limpyd_jobs.models import Queue, job_classes
-from limpyd_jobs.transitions import ClaimRequest, Fetched
+from limpyd_jobs.transitions import NOTHING, ClaimRequest, Fetched
 
 
 class Fetcher:
@@ -55,9 +55,9 @@ class Fetcher:
         popped = self.queue_model.get_connection().blpop(list(keys), timeout=seconds)
         return self.take(*popped) if popped else None
 
-    def take(self, key: str, ident: str) -> Fetched | None:
+    def take(self, key: str, ident: str) -> Fetched:
         """Claim a job that was taken from a list by other means. For the exceptions see `next`."""
-        return self._claim([key], ident)
+        return self._claim([key], ident) or NOTHING
 
     def keep(self, upcoming: Fetched | None) -> None:
         """Keep what was claimed with the end of a job; one of a class unknown so far is still in its list."""

@@ -52,7 +52,8 @@ def level(text: str) -> int:
 
 
 def queue_names(text: str) -> str:
-    """Return the text if it has a name between its commas, or raise `ValueError`."""
+    """Return a text that has a name between its commas, or raise `ValueError`."""
+    text.encode()  # bytes of the command line that are not UTF-8 raise here
     if not text.replace(",", "").strip():
         raise ValueError(f"no queue is named by {text!r}")
     return text
@@ -117,9 +118,7 @@ EARLY_OPTIONS = (
 SCRIPT_OPTIONS = (
     *EARLY_OPTIONS,
     WorkerOption("--print-options", action="store_true", help="Print the options in use, then go on"),
-    WorkerOption(
-        "--dry-run", action="store_true", help="Start the worker and end it at once, without running any job"
-    ),
+    WorkerOption("--dry-run", action="store_true", help="Start the worker and end it at once, without running any job"),
     WorkerOption(
         "--database",
         help="The Redis database to use: host:port:db, host:port or a URL, e.g. --database=localhost:6379:15 "

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from optparse import BadOptionError, Option, OptionContainer, OptionParser, Values
 from typing import Any, NoReturn
 
-from ..utils import import_class
+from limpyd_jobs.utils import import_class
 
 
 class WorkerOptionParser(OptionParser):
@@ -62,7 +62,7 @@ def import_for(parser: OptionParser, name: str, path: str) -> Any:
 def require_subclass(parser: OptionParser, name: str, value: Any, base: type) -> None:
     """Let the parser refuse a value that is not the base class or a subclass."""
     if not (isinstance(value, type) and issubclass(value, base)):
-        parser.error(f"option {flag_of(name)}: {path_of(value)} is not a subclass of {path_of(base)}")
+        parser.error(f"option {flag_of(name)}: {path_of(value)} is not a subclass of {base.__name__}")
 
 
 def flag_of(name: str) -> str:

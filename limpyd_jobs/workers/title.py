@@ -74,9 +74,7 @@ class JobCounts:
         Returns the time, in seconds from any start.
     """
 
-    def __init__(
-        self, ask: Callable[[], tuple[int, int]], clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, ask: Callable[[], tuple[int, int]], clock: Callable[[], float] = time.monotonic) -> None:
         self._ask = ask
         self._clock = clock
         self._latest = (0, 0)

@@ -1,4 +1,4 @@
-"""The worker: the loop that fetches and runs jobs, and the hooks around it."""
+"""The worker: its parameters, its run, and the loop that fetches jobs and runs them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from time import monotonic
 from types import FrameType
@@ -18,12 +19,13 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from limpyd_jobs import transitions
-from limpyd_jobs.arguments import delay_argument, stored_priority
+from limpyd_jobs.arguments import delay_argument
 from limpyd_jobs.exceptions import ClaimLost, ConfigurationException, LimpydJobsException
-from limpyd_jobs.models import BaseJobsModel, Error, Job, Queue, job_classes, queues_by_hand, wake
+from limpyd_jobs.models import BaseJobsModel, Error, Job, Queue, job_classes, wake
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.transitions import ClaimRequest, Ending, Fetched
-from limpyd_jobs.utils import overrides, parse_datetime, printable, utcnow
+from limpyd_jobs.transitions import NOTHING, ClaimRequest, Ending, Fetched
+from limpyd_jobs.utils import one_line, overrides, printable, utcnow
+from limpyd_jobs.workers.events import DEFAULT_DELAY, JobEvents
 from limpyd_jobs.workers.fetcher import Fetcher
 
 LOGGER_NAME = "limpyd-jobs"
@@ -32,13 +34,10 @@ logger = logging.getLogger(LOGGER_NAME)
 # The longest a worker waits without looking whether it has to stop, in seconds.
 WAIT_SLICE = 1.0
 
-# The delay of a job that delays itself without saying until when, in seconds.
-DEFAULT_DELAY = 60
-
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Worker:
+class Worker(JobEvents):
     """Runs the jobs of some queues, one after the other.
 
     Every parameter is also an attribute that a subclass may set, and every method without an underscore may be
@@ -61,7 +60,7 @@ class Worker:
     max_loops: int
         How many jobs to fetch before the worker ends.
     max_duration: float
-        After how many seconds the worker ends; None for no limit.
+        After how many seconds the worker ends; None or 0 for no limit.
     terminate_gracefuly: bool
         Whether SIGINT and SIGTERM let the running job finish. Also spelt ``terminate_gracefully``.
     timeout: float
@@ -94,6 +93,7 @@ class Worker:
     max_loops = 1000
     max_duration: float | None = None
     terminate_gracefuly = True
+    terminate_gracefully = True
     timeout: float = 30
     fetch_priorities_delay: float = 25
     fetch_delayed_delay: float = 25
@@ -125,7 +125,7 @@ class Worker:
     )
 
     def __init__(self, queues: Any = None, **kwargs: Any) -> None:
-        self._set_parameters({"queues": queues, **kwargs})
+        self._set_parameters(kwargs if queues is None else {"queues": queues, **kwargs})
         self._check_parameters()
         if self.callback is None:
             self.callback = self.execute
@@ -144,7 +144,8 @@ class Worker:
         self._update_status_callbacks: list[Callable[[Worker], None]] = []
         self._previous_handlers: dict[int, Any] = {}
         self._fetcher = Fetcher(self.queue_model, self.lease)
-        self._fetched: Fetched | None = None
+        self._fetched = NOTHING
+        self._held_in_error = False
         self._next_update_keys = self._next_requeue_delayed = 0.0
 
         if self.terminate_gracefuly:
@@ -155,7 +156,7 @@ class Worker:
     def _set_parameters(self, given: dict[str, Any]) -> None:
         given.setdefault("terminate_gracefuly", given.get("terminate_gracefully", self._graceful_by_class()))
         for name in self.parameters:
-            if given.get(name) is not None:
+            if name in given:
                 setattr(self, name, given[name])
         self.terminate_gracefully = self.terminate_gracefuly
 
@@ -219,7 +220,8 @@ class Worker:
         """Ask the worker to end once the running job is finished. A second signal changes nothing."""
         if not self.end_signal_caught:
             self.end_signal_caught = self.end_forced = True
-            self.log(f"{signal.Signals(signum).name} caught: ending, after the running job if there is one")
+            self.log(f"{signal.Signals(signum).name} caught: ending, after the running job if there is one", "critical")
+            self._tell_status()
 
     # -- What the worker is
 
@@ -250,11 +252,14 @@ class Worker:
     def set_status(self, status: str) -> None:
         """Set the status of the worker."""
         self.status = status
+        self._tell_status()
+
+    def _tell_status(self) -> None:
         for callback in self._update_status_callbacks:
             callback(self)
 
     def _add_update_status_callback(self, callback: Callable[[Worker], None]) -> None:
-        """Call a function with the worker after each change of its status."""
+        """Call a function with the worker after each change of its status, and when it is asked to end."""
         self._update_status_callbacks.append(callback)
 
     def count_waiting_jobs(self) -> int:
@@ -281,7 +286,7 @@ class Worker:
             raise LimpydJobsException("This worker has run already: create another one")
         self.set_status("starting")
         self.start_date = utcnow()
-        if self.max_duration is not None:
+        if self.max_duration:
             self.wanted_end_date = self.start_date + timedelta(seconds=self.max_duration)
 
         self._find_queues()
@@ -317,7 +322,13 @@ class Worker:
                     self.set_status("running")
                     self._run_job(*fetched)
         finally:
+            self._give_back_upcoming()
+
+    def _give_back_upcoming(self) -> None:
+        try:
             self._fetcher.give_back()
+        except Exception as error:
+            self.log(f"Unable to give a job back: {printable(error)}", "error")
 
     def must_stop(self) -> bool:
         """Return whether the worker has to end: it was asked to, or a limit is reached."""
@@ -366,7 +377,8 @@ class Worker:
     # -- Fetching
 
     def _fetch(self) -> tuple[Queue, Job] | None:
-        self._fetched = None
+        self._fetched = NOTHING
+        self._held_in_error = False
         try:
             self._make_rounds()
             return self.wait_for_job()
@@ -379,10 +391,10 @@ class Worker:
             return None
 
     def _put_back_unseen(self) -> None:
-        """Delay a job that was claimed, but that `get_queue` or `get_job` could not make an object of."""
+        """Delay a job that was claimed, but that `get_queue` or `get_job` made no object of."""
         fetched = self._fetched
-        if fetched and fetched.token:
-            job = Job.get_from_ident(fetched.ident)
+        if fetched.token:
+            job = transitions.attached(job_classes.meet(fetched.path), fetched.pk)
             queue = transitions.attached(self.queue_model, fetched.queue_pk)
             delay = delay_argument(delayed_for=DEFAULT_DELAY)
             transitions.delay(job, queue, fetched.token, fetched.queue_name, delay)
@@ -395,9 +407,10 @@ class Worker:
         tuple of Queue and Job
             None if there was none for `timeout` seconds, or if something else has to be done first.
         """
-        self._fetched = self._fetcher.next(self.keys) or self._wait()
-        if self._fetched is None:
+        fetched = self._fetcher.next(self.keys) or self._wait()
+        if fetched is None:
             return None
+        self._fetched = fetched
         self.set_status("running")
         return self.get_queue(self._fetched.key), self.get_job(self._fetched.ident)
 
@@ -425,7 +438,7 @@ class Worker:
             If the key is not that of the waiting list of a queue.
         """
         fetched = self._fetched
-        if fetched and fetched.key == queue_redis_key and fetched.queue_name:
+        if fetched.key == queue_redis_key and fetched.queue_name:
             return self.queue_model._attached(fetched.queue_pk, fetched.queue_name, fetched.queue_priority)
         prefix, _, rest = queue_redis_key.rpartition(":waiting")
         name, _, pk = prefix.rpartition(":")
@@ -436,7 +449,7 @@ class Worker:
     def get_job(self, job_ident: str) -> Job:
         """Return the job of an ident. For the exceptions see `Job.get_from_ident`."""
         fetched = self._fetched
-        if fetched and fetched.ident == job_ident:
+        if fetched.ident == job_ident:
             return transitions.attached(job_classes.meet(fetched.path), fetched.pk)
         return Job.get_from_ident(job_ident)
 
@@ -452,36 +465,40 @@ class Worker:
             else:
                 self._execute(job, queue)
         except ClaimLost as error:
-            self.log(f"{self._name_of(job, queue)} {error}", "error")
+            self.log(f"[{one_line(job._cached_identifier)}] {error}", "error")
+            return
         except Exception as error:
             self._unexpected(job, queue, error)
-        finally:
-            self._let_go(job, queue)
+        self._let_go(job)
 
     def _take(self, job: Job, queue: Queue) -> None:
         """Claim the job unless `wait_for_job` did so, and keep on the objects what their hooks may read."""
-        if not self._fetched or self._fetched.ident != job.ident:
+        if self._fetched.ident != job.ident:
+            self._put_back_unseen()
             self._fetched = self._fetcher.take(queue.waiting.key, job.ident)
-        fetched = self._fetched
-        job._cached_identifier = fetched.identifier
-        job._cached_status = fetched.status
-        job._cached_start = fetched.start
-        queue._cached_name = fetched.queue_name
+        job._cached_identifier = self._fetched.identifier
+        job._cached_status = self._fetched.status
+        job._cached_start = self._fetched.start
+        queue._cached_name = self._fetched.queue_name
 
     def _execute(self, job: Job, queue: Queue) -> None:
         try:
             self.job_started(job, queue)
-            result = self.callback(job, queue)
+            result = (self.callback or self.execute)(job, queue)
         except Exception as error:
             trace = traceback.format_exc() if self.save_tracebacks else None
             self.job_error(job, queue, error, trace)
         else:
             self._executed(job, queue, result)
 
+    def execute(self, job: Job, queue: Queue) -> Any:
+        """Run a job; what is called if there is no callback."""
+        return job.run(queue)
+
     def _executed(self, job: Job, queue: Queue, result: Any) -> None:
-        """Call the hook for the status the job has now. Our own `job_success` looks at it by itself."""
+        """Call the hook for the status the job has now. Our own `job_success` finds out by itself."""
         job._cached_status = STATUSES.RUNNING
-        if overrides(type(self), Worker, "job_success"):
+        if overrides(type(self), JobEvents, "job_success"):
             job._cached_status = job.status.hget()
         if job._cached_status == STATUSES.CANCELED:
             self.job_skipped(job, queue)
@@ -491,43 +508,32 @@ class Worker:
             self.job_success(job, queue, result)
 
     def _unexpected(self, job: Job, queue: Queue, error: Exception) -> None:
-        """A hook failed: the job is in error, if nothing else is recorded yet, and listed as such in any case."""
-        self.log(
-            f"[{printable(job._cached_identifier)}] unexpected error: {printable(error)}\n{traceback.format_exc()}",
-            "error",
-        )
+        """A hook failed: the job is in error, unless something is recorded already, and listed as such anyway."""
+        name = one_line(job._cached_identifier)
+        self.log(f"[{name}] unexpected error: {printable(error)}\n{traceback.format_exc()}", "error")
         try:
-            if self._token(job) and self._fetched.outcome == "claimed":
-                self._ended(transitions.fail(job, queue, self._token(job), requeue_times=0))
+            if self._token(job) and not self._held_in_error:
+                self._ended(transitions.fail(job, queue, self._token(job)))
             else:
                 queue.errors.rpush(job.ident)
         except Exception as another:
-            self.log(f"{self._name_of(job, queue)} could not be put in errors: {printable(another)}", "error")
+            self.log(f"[{name}] could not be put in errors: {printable(another)}", "error")
 
-    def _let_go(self, job: Job, queue: Queue) -> None:
+    def _let_go(self, job: Job) -> None:
         """End the claim if the hooks did not: they were overridden, and took care of the state of the job."""
-        token = self._token(job)
-        if token:
-            try:
-                transitions.disown(job, queue, token)
-            except Exception as error:
-                self.log(f"{self._name_of(job, queue)} is still claimed: {printable(error)}", "error")
-
-    def _token(self, job: Job) -> str:
-        """The claim on a job; empty if this worker has none, as when a hook is called by hand."""
         fetched = self._fetched
-        return fetched.token if fetched and fetched.ident == job.ident else ""
+        if fetched.token:
+            try:
+                transitions.disown(type(job), fetched.ident, fetched.token, fetched.queue_key)
+            except Exception as error:
+                self.log(f"[{one_line(fetched.ident)}] is still claimed: {printable(error)}", "error")
 
-    def _ended(self, ending: Ending) -> None:
-        if self._fetched:
-            self._fetched.token = ""
-        self._fetcher.keep(ending.upcoming)
-
-    def _upcoming_request(self, job: Job, hook: str, *events: str) -> ClaimRequest | None:
-        """What to claim in the step that ends a job: nothing if anybody has a say in between."""
+    def _upcoming_request(self, job: Job, hook: str, event: str) -> ClaimRequest | None:
+        """What to claim in the step that ends a job: nothing if the application has a say in between."""
         if (
-            overrides(type(self), Worker, hook, "must_stop", "wait_for_job", "update_keys")
-            or any(hasattr(job, event) for event in events)
+            overrides(type(self), Worker, "must_stop", "wait_for_job")
+            or overrides(type(self), JobEvents, hook)
+            or hasattr(job, event)
             or self.status != "running"
             or self._rounds_are_due()
             or self.must_stop()
@@ -535,215 +541,9 @@ class Worker:
             return None
         return self._fetcher.request(self.keys)
 
-    def _name_of(self, job: Job, queue: Queue) -> str:
-        """Name the queue, pk and identifier at the beginning of a message on a job."""
-        queue_name = getattr(queue, "_cached_name", None) or queue.name.hget()
-        identifier = getattr(job, "_cached_identifier", None) or job.identifier.hget()
-        return f"[{_one_line(queue_name)}|{job.pk.get()}|{_one_line(identifier)}]"
-
-    def execute(self, job: Job, queue: Queue) -> Any:
-        """Run a job; what is called if there is no callback."""
-        return job.run(queue)
-
-    # -- The events of a job
-
-    def job_started(self, job: Job, queue: Queue) -> None:
-        """Hook: a job was fetched, is recorded as running, and is about to be executed."""
-        self.log(self.job_started_message(job, queue))
-        _notify(job, "on_started", queue)
-
-    def job_started_message(self, job: Job, queue: Queue) -> str:
-        """Return what to log when a job starts."""
-        return f"{self._name_of(job, queue)} starting"
-
-    def job_success(self, job: Job, queue: Queue, job_result: Any) -> None:
-        """Hook: a job was executed without an exception. It is recorded as a success, and listed in its queue."""
-        request = self._upcoming_request(job, "job_success", "on_success")
-        ending = transitions.succeed(job, queue, self._token(job), request)
-        if ending.outcome == "canceled":
-            job._cached_status = STATUSES.CANCELED
-            return self.job_skipped(job, queue)
-        if ending.outcome == "delayed":
-            job._cached_status = STATUSES.DELAYED
-            return self.job_delayed(job, queue)
-        self._ended(ending)
-        job._cached_end = ending.end
-        self.log(self.job_success_message(job, queue, job_result))
-        return _notify(job, "on_success", queue, job_result)
-
-    def job_success_message(self, job: Job, queue: Queue, job_result: Any) -> str:
-        """Return what to log when a job is a success."""
-        return f"{self._name_of(job, queue)} success, in {self._duration(job)}"
-
-    @staticmethod
-    def _duration(job: Job) -> timedelta | None:
-        start = parse_datetime(getattr(job, "_cached_start", None))
-        end = parse_datetime(getattr(job, "_cached_end", None))
-        return end - start if start and end else job.duration
-
-    def job_skipped(self, job: Job, queue: Queue) -> None:
-        """Hook: a job was not executed as it did not wait, or was canceled while it ran. It is no longer queued."""
-        token = self._token(job)
-        if token:
-            request = self._upcoming_request(job, "job_skipped", "on_skipped")
-            self._ended(transitions.cancel(job, queue, token, request))
-        else:
-            transitions.skip(job)
-        self.log(self.job_skipped_message(job, queue), "warning")
-        _notify(job, "on_skipped", queue)
-
-    def job_skipped_message(self, job: Job, queue: Queue) -> str:
-        """Return what to log when a job is skipped."""
-        status = getattr(job, "_cached_status", None) or job.status.hget()
-        return f"{self._name_of(job, queue)} job skipped (current status: {STATUSES.by_value(status, repr(status))})"
-
-    def job_delayed(self, job: Job, queue: Queue) -> None:
-        """Hook: a job was delayed while it ran, or before. It goes to the delayed set until its `delayed_until`, or
-        for 60 seconds if it has none."""
-        until = parse_datetime(job.delayed_until.hget())
-        delay = delay_argument(delayed_until=until) if until else delay_argument(delayed_for=DEFAULT_DELAY)
-        if overrides(type(job), Job, "enqueue_or_delay") or queues_by_hand(type(queue)):
-            delayed_until = self._delay_by_hand(job, queue, until)
-        else:
-            name = getattr(queue, "_cached_name", None) or queue.name.hget()
-            request = self._upcoming_request(job, "job_delayed", "on_delayed")
-            ending = transitions.delay(job, queue, self._token(job), name, delay, request)
-            self._ended(ending)
-            delayed_until = ending.delayed_until
-        job._cached_delayed_until = delayed_until
-        self.log(self.job_delayed_message(job, queue), "warning")
-        _notify(job, "on_delayed", queue)
-
-    def _delay_by_hand(self, job: Job, queue: Queue, until: datetime | None) -> str:
-        job.enqueue_or_delay(
-            queue_name=queue._cached_name,
-            priority=job.priority.hget(),
-            delayed_until=until or utcnow() + timedelta(seconds=DEFAULT_DELAY),
-            queue_model=type(queue),
-        )
-        return job.delayed_until.hget() or ""
-
-    def job_delayed_message(self, job: Job, queue: Queue) -> str:
-        """Return what to log when a job is delayed."""
-        delayed_until = getattr(job, "_cached_delayed_until", None)
-        if delayed_until is None:
-            delayed_until = job.delayed_until.hget()
-        return f"{self._name_of(job, queue)} job delayed until {delayed_until or None}"
-
-    def job_error(self, job: Job, queue: Queue, exception: BaseException, trace: str | None = None) -> None:
-        """Hook: the execution of a job raised an exception. It is recorded as an error, and listed in its queue;
-        then it is put back in a queue if it may run again."""
-        if self._has_a_say_in_errors(job, queue):
-            self._fail_step_by_step(job, queue, exception, trace)
-        else:
-            self._fail_at_once(job, queue, exception, trace)
-
-    def _has_a_say_in_errors(self, job: Job, queue: Queue) -> bool:
-        """Whether some code of the application is to see the job between its error and its return to a queue."""
-        return (
-            overrides(type(self), Worker, "additional_error_fields", "requeue_job")
-            or overrides(type(job), Job, "requeue", "enqueue_or_delay", "must_be_cancelled_on_error")
-            or overrides(self.error_model, Error, "add_error")
-            or queues_by_hand(type(queue))
-            or hasattr(job, "on_error")
-            or hasattr(job, "on_requeued")
-        )
-
-    def _fail_at_once(self, job: Job, queue: Queue, exception: BaseException, trace: str | None) -> None:
-        self._save_error(job, queue, exception, trace)
-        name, priority = self._requeue_place(queue)
-        ending = transitions.fail(
-            job,
-            queue,
-            self._token(job),
-            0 if job.always_cancel_on_error else self.requeue_times,
-            name,
-            priority,
-            delay_argument(delayed_for=self.requeue_delay_delta),
-            upcoming=self._upcoming_request(job, "job_error"),
-        )
-        self._ended(ending)
-        requeued = ending.outcome == "requeued"
-        self.log(self.job_error_message(job, queue, requeued, exception, trace), "error")
-        if requeued:
-            job._cached_priority, job._cached_delayed_until = priority, ending.delayed_until
-            self.log(self.job_requeue_message(job, queue))
-
-    def _fail_step_by_step(self, job: Job, queue: Queue, exception: BaseException, trace: str | None) -> None:
-        canceled = overrides(type(job), Job, "must_be_cancelled_on_error") and job.must_be_cancelled_on_error
-        times = 0 if canceled or job.always_cancel_on_error else self.requeue_times
-        ending = transitions.fail(job, queue, self._token(job), times, hold=True)
-        held = ending.outcome == "held"
-        if not held:
-            self._ended(ending)
-        elif self._fetched:
-            self._fetched.outcome = ending.outcome
-        self._save_error(job, queue, exception, trace)
-        self.log(self.job_error_message(job, queue, held, exception, trace), "error")
-        _notify(job, "on_error", queue, exception, trace)
-        if held:
-            name, priority = self._requeue_place(queue)
-            self.requeue_job(job, queue, int(priority), delayed_for=self.requeue_delay_delta)
-
-    def _requeue_place(self, queue: Queue) -> tuple[str, str]:
-        """The name and priority of the queue where a job that failed in this one goes."""
-        name = getattr(queue, "_cached_name", None) or queue.name.hget()
-        priority = getattr(queue, "_cached_priority", None) or queue.priority.hget()
-        return name, stored_priority(int(priority) + self.requeue_priority_delta)
-
-    def _save_error(self, job: Job, queue: Queue, exception: BaseException, trace: str | None) -> None:
-        if self.save_errors:
-            fields = self.additional_error_fields(job, queue, exception, trace) or {}
-            name = getattr(queue, "_cached_name", None) or queue.name.hget()
-            self.error_model.add_error(name, job, exception, trace=trace, **fields)
-
-    def job_error_message(
-        self, job: Job, queue: Queue, to_be_requeued: bool, exception: BaseException, trace: str | None = None
-    ) -> str:
-        """Return what to log when a job failed."""
-        requeued = "requeued" if to_be_requeued else "NOT requeued"
-        return f"{self._name_of(job, queue)} error: {printable(exception)} [{requeued}]"
-
-    def job_requeue_message(self, job: Job, queue: Queue) -> str:
-        """Return what to log when a job that failed was put back in a queue."""
-        priority = getattr(job, "_cached_priority", None)
-        delayed_until = getattr(job, "_cached_delayed_until", None)
-        if priority is None:
-            priority, delayed_until = job.hmget("priority", "delayed_until")
-        delayed = f", delayed until {delayed_until}" if delayed_until else ""
-        return f"{self._name_of(job, queue)} requeued with priority {priority}{delayed}"
-
-    def additional_error_fields(
-        self, job: Job, queue: Queue, exception: BaseException, trace: str | None = None
-    ) -> dict[str, Any]:
-        """Return the values of the fields that a subclass of `Error` has in addition."""
-        return {}
-
-    def requeue_job(
-        self, job: Job, queue: Queue, priority: int, delayed_for: float | timedelta | None = None
-    ) -> None:
-        """Put a job that failed back in a queue."""
-        job.requeue(
-            queue_name=getattr(queue, "_cached_name", None) or queue.name.hget(),
-            priority=priority,
-            delayed_for=delayed_for,
-            queue_model=type(queue),
-        )
-        if self._token(job):
-            self._fetched.token = ""
-        _notify(job, "on_requeued", queue)
-        self.log(self.job_requeue_message(job, queue))
-
-
-def _notify(job: Job, event: str, *args: Any) -> None:
-    """Call the method of a job for an event, if its class has one."""
-    method = getattr(job, event, None)
-    if method is not None:
-        method(*args)
-
-
-def _one_line(text: object) -> str:
-    """Escape what would break a log line or a terminal."""
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in printable(text)
-    )
+    def _ended(self, ending: Ending) -> None:
+        """Keep what a transition left: the claim, if the job is only held, and the next job, if it claimed one."""
+        self._held_in_error = ending.outcome == "held"
+        if not self._held_in_error:
+            self._fetched = replace(self._fetched, token="")
+        self._fetcher.keep(ending.upcoming)

@@ -1,0 +1,275 @@
+"""The events of a job: for each a hook, the message it logs, and the method of the job that it calls."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from inspect import signature
+from typing import Any
+
+from limpyd_jobs import transitions
+from limpyd_jobs.arguments import delay_argument, nearest_priority, read_priority
+from limpyd_jobs.models import Error, Job, Queue, queues_by_hand
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.transitions import ClaimRequest, Ending, Fetched
+from limpyd_jobs.utils import one_line, overrides, parse_datetime, printable, utcnow
+
+# The delay of a job that delays itself without saying until when, in seconds.
+DEFAULT_DELAY = 60
+
+
+class JobEvents:
+    """What a worker does at each turn in the life of a job.
+
+    A hook records the turn, by one transition; then it logs its message; then it calls the method that the job may
+    have for the event. All three may be overridden.
+
+    To end a job and to claim the next one is one step, as long as no code of the application comes in between: no
+    overridden hook, no method of the job.
+    """
+
+    error_model: type[Error]
+    save_errors: bool
+    requeue_times: int
+    requeue_priority_delta: int
+    requeue_delay_delta: float | None
+
+    # What the job at hand came out of its waiting list with.
+    _fetched: Fetched
+
+    def log(self, message: str, level: str = "info") -> None:
+        raise NotImplementedError
+
+    def _upcoming_request(self, job: Job, hook: str, event: str) -> ClaimRequest | None:
+        raise NotImplementedError
+
+    def _ended(self, ending: Ending) -> None:
+        raise NotImplementedError
+
+    def _token(self, job: Job) -> str:
+        """The claim on a job; empty if this worker has none, as when a hook is called by hand."""
+        is_fetched = (job.get_model_repr(), job.__dict__.get("_pk")) == (self._fetched.path, self._fetched.pk)
+        return self._fetched.token if is_fetched else ""
+
+    @staticmethod
+    def _name_of(job: Job, queue: Queue) -> str:
+        """The queue, pk and identifier at the beginning of a message on a job."""
+        identifier = getattr(job, "_cached_identifier", None) or job.identifier.hget()
+        return f"[{one_line(_queue_name(queue))}|{job.pk.get()}|{one_line(identifier)}]"
+
+    # -- started
+
+    def job_started(self, job: Job, queue: Queue) -> None:
+        """Hook: a job was fetched, is recorded as running, and is about to be executed."""
+        self.log(self.job_started_message(job, queue))
+        _notify(job, "on_started", queue)
+
+    def job_started_message(self, job: Job, queue: Queue) -> str:
+        """Return what to log when a job starts."""
+        return f"{self._name_of(job, queue)} starting"
+
+    # -- success
+
+    def job_success(self, job: Job, queue: Queue, job_result: Any) -> None:
+        """Hook: a job was executed without an exception. It is recorded as a success, and listed in its queue."""
+        request = self._upcoming_request(job, "job_success", "on_success")
+        ending = transitions.succeed(job, queue, self._token(job), request)
+        if ending.outcome == "canceled":
+            job._cached_status = STATUSES.CANCELED
+            self.job_skipped(job, queue)
+        elif ending.outcome == "delayed":
+            job._cached_status = STATUSES.DELAYED
+            self.job_delayed(job, queue)
+        else:
+            self._ended(ending)
+            job._cached_end = ending.end
+            self.log(self.job_success_message(job, queue, job_result))
+            _notify(job, "on_success", queue, job_result)
+
+    def job_success_message(self, job: Job, queue: Queue, job_result: Any) -> str:
+        """Return what to log when a job is a success."""
+        return f"{self._name_of(job, queue)} success, in {self._duration(job)}"
+
+    @staticmethod
+    def _duration(job: Job) -> timedelta | None:
+        start = parse_datetime(getattr(job, "_cached_start", None))
+        end = parse_datetime(getattr(job, "_cached_end", None))
+        return end - start if start and end else job.duration
+
+    # -- skipped
+
+    def job_skipped(self, job: Job, queue: Queue) -> None:
+        """Hook: a job did not wait, or was canceled while it ran. It is no longer queued."""
+        token = self._token(job)
+        if token:
+            request = self._upcoming_request(job, "job_skipped", "on_skipped")
+            self._ended(transitions.cancel(job, queue, token, request))
+        else:
+            transitions.skip(job)
+        self.log(self.job_skipped_message(job, queue), "warning")
+        _notify(job, "on_skipped", queue)
+
+    def job_skipped_message(self, job: Job, queue: Queue) -> str:
+        """Return what to log when a job is skipped."""
+        status = getattr(job, "_cached_status", None) or job.status.hget()
+        name = STATUSES.by_value(status, "UNKNOWN")
+        return f"{self._name_of(job, queue)} job skipped (current status: {name})"
+
+    # -- delayed
+
+    def job_delayed(self, job: Job, queue: Queue) -> None:
+        """Hook: a job was delayed while it ran, or before.
+
+        It goes to the delayed set until its `delayed_until`, or for 60 seconds if it has none.
+        """
+        until = parse_datetime(job.delayed_until.hget())
+        if overrides(type(job), Job, "enqueue_or_delay") or queues_by_hand(type(queue)):
+            delayed_until = self._delay_by_hand(job, queue, until)
+        else:
+            delayed_until = self._delay(job, queue, until)
+        job._cached_delayed_until = delayed_until
+        self.log(self.job_delayed_message(job, queue), "warning")
+        _notify(job, "on_delayed", queue)
+
+    def _delay(self, job: Job, queue: Queue, until: datetime | None) -> str:
+        ending = transitions.delay(
+            job,
+            queue,
+            self._token(job),
+            _queue_name(queue),
+            delay_argument(delayed_until=until) if until else delay_argument(delayed_for=DEFAULT_DELAY),
+            self._upcoming_request(job, "job_delayed", "on_delayed"),
+        )
+        self._ended(ending)
+        return ending.delayed_until
+
+    @staticmethod
+    def _delay_by_hand(job: Job, queue: Queue, until: datetime | None) -> str:
+        job.enqueue_or_delay(
+            queue_name=_queue_name(queue),
+            priority=job.priority.hget(),
+            delayed_until=until or utcnow() + timedelta(seconds=DEFAULT_DELAY),
+            queue_model=type(queue),
+        )
+        return job.delayed_until.hget() or ""
+
+    def job_delayed_message(self, job: Job, queue: Queue) -> str:
+        """Return what to log when a job is delayed."""
+        delayed_until = getattr(job, "_cached_delayed_until", None)
+        if delayed_until is None:
+            delayed_until = job.delayed_until.hget()
+        return f"{self._name_of(job, queue)} job delayed until {delayed_until or None}"
+
+    # -- error
+
+    def job_error(self, job: Job, queue: Queue, exception: BaseException, trace: str | None = None) -> None:
+        """Hook: the execution of a job raised an exception.
+
+        The job is recorded as an error and listed in its queue; then it is put back in a queue if it may run again.
+        """
+        if self._has_a_say_in_errors(job, queue):
+            self._fail_step_by_step(job, queue, exception, trace)
+        else:
+            self._fail_at_once(job, queue, exception, trace)
+
+    def _has_a_say_in_errors(self, job: Job, queue: Queue) -> bool:
+        """Whether code of the application is to see the job between its error and its return to a queue."""
+        return (
+            overrides(type(self), JobEvents, "additional_error_fields", "requeue_job")
+            or overrides(type(job), Job, "requeue", "enqueue_or_delay", "must_be_cancelled_on_error")
+            or overrides(self.error_model, Error, "add_error")
+            or queues_by_hand(type(queue))
+            or hasattr(job, "on_error")
+            or hasattr(job, "on_requeued")
+        )
+
+    def _fail_at_once(self, job: Job, queue: Queue, exception: BaseException, trace: str | None) -> None:
+        self._save_error(job, queue, exception, trace)
+        priority = self._requeue_priority(queue)
+        ending = transitions.fail(
+            job,
+            queue,
+            self._token(job),
+            self._requeue_times(job),
+            _queue_name(queue),
+            priority,
+            delay_argument(delayed_for=self.requeue_delay_delta),
+            upcoming=self._upcoming_request(job, "job_error", "on_error"),
+        )
+        self._ended(ending)
+        requeued = ending.outcome == "requeued"
+        self.log(self.job_error_message(job, queue, requeued, exception, trace), "error")
+        if requeued:
+            job._cached_priority, job._cached_delayed_until = priority, ending.delayed_until
+            self.log(self.job_requeue_message(job, queue))
+
+    def _fail_step_by_step(self, job: Job, queue: Queue, exception: BaseException, trace: str | None) -> None:
+        """Hold a job that may run again in error until all hooks have seen it."""
+        ending = transitions.fail(job, queue, self._token(job), self._requeue_times(job), hold=True)
+        self._ended(ending)
+        held = ending.outcome == "held"
+        self._save_error(job, queue, exception, trace)
+        self.log(self.job_error_message(job, queue, held, exception, trace), "error")
+        _notify(job, "on_error", queue, exception, trace)
+        if held:
+            self.requeue_job(job, queue, int(self._requeue_priority(queue)), delayed_for=self.requeue_delay_delta)
+
+    def _requeue_times(self, job: Job) -> int:
+        """How often a job may be put back, its `cancel_on_error` field aside, which fail() looks at."""
+        if overrides(type(job), Job, "must_be_cancelled_on_error"):
+            never = job.must_be_cancelled_on_error
+        else:
+            never = job.always_cancel_on_error
+        return 0 if never else self.requeue_times or 0
+
+    def _requeue_priority(self, queue: Queue) -> str:
+        priority = read_priority(getattr(queue, "_cached_priority", None) or queue.priority.hget()) or 0
+        return nearest_priority(priority + self.requeue_priority_delta)
+
+    def _save_error(self, job: Job, queue: Queue, exception: BaseException, trace: str | None) -> None:
+        if self.save_errors:
+            # Some overrides have no parameter for the traceback.
+            given = {"trace": trace} if "trace" in signature(self.additional_error_fields).parameters else {}
+            fields = self.additional_error_fields(job, queue, exception, **given) or {}
+            self.error_model.add_error(_queue_name(queue), job, exception, trace=trace, **fields)
+
+    def job_error_message(
+        self, job: Job, queue: Queue, to_be_requeued: bool, exception: BaseException, trace: str | None = None
+    ) -> str:
+        """Return what to log when a job failed."""
+        requeued = "requeued" if to_be_requeued else "NOT requeued"
+        return f"{self._name_of(job, queue)} error: {printable(exception)} [{requeued}]"
+
+    def additional_error_fields(
+        self, job: Job, queue: Queue, exception: BaseException, trace: str | None = None
+    ) -> dict[str, Any]:
+        """Return the values of the fields that a subclass of `Error` has in addition."""
+        return {}
+
+    # -- requeue
+
+    def requeue_job(self, job: Job, queue: Queue, priority: int, delayed_for: float | timedelta | None = None) -> None:
+        """Put a job that failed back in a queue."""
+        job.requeue(queue_name=_queue_name(queue), priority=priority, delayed_for=delayed_for, queue_model=type(queue))
+        _notify(job, "on_requeued", queue)
+        self.log(self.job_requeue_message(job, queue))
+
+    def job_requeue_message(self, job: Job, queue: Queue) -> str:
+        """Return what to log when a job that failed was put back in a queue."""
+        priority = getattr(job, "_cached_priority", None)
+        delayed_until = getattr(job, "_cached_delayed_until", None)
+        if priority is None:
+            priority, delayed_until = job.hmget("priority", "delayed_until")
+        delayed = f", delayed until {delayed_until}" if delayed_until else ""
+        return f"{self._name_of(job, queue)} requeued with priority {priority}{delayed}"
+
+
+def _queue_name(queue: Queue) -> str:
+    name: str = getattr(queue, "_cached_name", None) or queue.name.hget()
+    return name
+
+
+def _notify(job: Job, event: str, *args: Any) -> None:
+    """Call the method of a job for an event, if its class has one."""
+    method = getattr(job, event, None)
+    if method is not None:
+        method(*args)

@@ -1,0 +1,123 @@
+"""The Redis server of the tests: one of our own, on a unix socket, empty at the start of each test."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+import redis
+from servers import RedisServer
+
+from limpyd_jobs.embedded import find_server
+from limpyd_jobs.exceptions import ConfigurationException
+
+if TYPE_CHECKING:
+    from limpyd_jobs.database import JobsDatabase
+
+SET_UP = ("HELLO", "AUTH", "SELECT", "INFO", "CLIENT SETINFO", "CLIENT SETNAME", "CLIENT MAINT_NOTIFICATIONS")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--redis-server",
+        metavar="PATH",
+        help="the server program to test with (default: the one of embedded://)",
+    )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_inherited_database() -> None:
+    """Keep a database that the developer works with out of the tests."""
+    os.environ.pop("LIMPYD_JOBS_DATABASE", None)
+
+
+@pytest.fixture(scope="session")
+def redis_binary(request: pytest.FixtureRequest) -> str:
+    """The path of the server program."""
+    try:
+        return os.path.abspath(request.config.getoption("--redis-server") or find_server())
+    except ConfigurationException as error:
+        skip_or_fail(str(error))
+
+
+def skip_or_fail(reason: str) -> NoReturn:
+    """Skip the test, for want of a program; on CI that is a failure."""
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def redis_server(redis_binary: str) -> Iterator[RedisServer]:
+    """The server of the whole session, with ``url`` and ``socket``."""
+    with RedisServer(redis_binary) as server:
+        yield server
+
+
+@pytest.fixture
+def redis_client(redis_server: RedisServer) -> Iterator[redis.Redis]:
+    """A client of `redis_server`, which is empty."""
+    with redis_server.client() as client:
+        client.flushall()
+        yield client
+
+
+@pytest.fixture
+def jobs_database(redis_server: RedisServer, redis_client: redis.Redis) -> Iterator[JobsDatabase]:
+    """The database of the models, which is on `redis_server` during the test."""
+    from limpyd_jobs.models import BaseJobsModel
+
+    database = BaseJobsModel.database
+    database.connect(unix_socket_path=redis_server.socket, db=0)
+    yield database
+    if BaseJobsModel.database is not database:
+        BaseJobsModel.use_database(database)
+    database.connection.close()
+    database.reset()
+
+
+@pytest.fixture(autouse=True)
+def _models_on_our_server(request: pytest.FixtureRequest) -> None:
+    """Point the models at `redis_server` in each test that uses it."""
+    if "redis_client" in request.fixturenames:
+        request.getfixturevalue("jobs_database")
+
+
+class Commands(list[str]):
+    """Commands as clients sent them, in order: ``'LPUSH jobs:queue:1:waiting limpyd_jobs.models.Job:1'``."""
+
+    @property
+    def names(self) -> list[str]:
+        """The first word of each, in capitals."""
+        return [command.split(" ", 1)[0].upper() for command in self]
+
+
+@pytest.fixture
+def commands(redis_server: RedisServer) -> Callable[[], AbstractContextManager[Commands]]:
+    """Record what all clients together send.
+
+    >>> with commands() as sent:
+    ...     job.succeed()
+    >>> assert sent.names == ["EVALSHA"]
+
+    The list is filled at the end of the block, without what scripts call and the set-up of connections.
+    """
+
+    @contextmanager
+    def record() -> Iterator[Commands]:
+        sent = Commands()
+        end = uuid.uuid4().hex
+        with redis_server.client() as client, client.monitor() as monitor:
+            yield sent
+            client.echo(end)
+            for event in monitor.listen():
+                if end in event["command"]:
+                    break
+                if event["client_type"] != "lua" and not event["command"].upper().startswith(SET_UP):
+                    sent.append(event["command"])
+
+    return record

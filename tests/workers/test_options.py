@@ -1,0 +1,131 @@
+"""The options: what each takes, what it refuses, and that the help has them all."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from limpyd_jobs.workers.options import OPTIONS
+from limpyd_jobs.workers.parser import WorkerOptionParser
+
+
+@pytest.fixture
+def parser() -> WorkerOptionParser:
+    parser = WorkerOptionParser(prog="limpyd-jobs-worker")
+    parser.add_grouped_options(OPTIONS)
+    return parser
+
+
+def read(parser: WorkerOptionParser, *arguments: str) -> dict[str, Any]:
+    """Return the options that differ from those of an empty command line."""
+    options, _ = parser.parse_args(list(arguments))
+    defaults = parser.get_default_values()
+    return {name: value for name, value in vars(options).items() if value != getattr(defaults, name)}
+
+
+def refusal(parser: WorkerOptionParser, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Return the line on standard error that refuses the arguments, without the name of the program."""
+    with pytest.raises(SystemExit) as exit_:
+        parser.parse_args(list(arguments))
+    output = capsys.readouterr()
+    assert (exit_.value.code, output.out, output.err.count("\n")) == (2, "", 1)
+    program, _, message = output.err.rstrip().partition(": error: ")
+    assert program == "limpyd-jobs-worker"
+    return message
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=str)
+def test_the_help_explains_each_option_in_all_its_spellings(parser, option):
+    text = parser.format_help()
+    assert option.help
+    assert all(f" {flag}" in text for flag in option._long_opts)
+
+
+def test_each_example_in_the_help_is_one_of_its_own_option():
+    for option in OPTIONS:
+        examples = [word for word in option.help.split() if word.startswith("--")]
+        assert {example.partition("=")[0] for example in examples} <= set(option._long_opts)
+
+
+def test_nothing_is_set_that_was_not_given_so_that_the_worker_class_decides(parser):
+    options, _ = parser.parse_args([])
+    assert {name: value for name, value in vars(options).items() if value is not None} == {"update_title": True}
+
+
+@pytest.mark.parametrize(
+    ("argument", "name", "value"),
+    [
+        ("--queues=a,b", "queues", "a,b"),
+        ("--max-loops=0", "max_loops", 0),
+        ("--max-loops=100", "max_loops", 100),
+        ("--max-duration=3600", "max_duration", 3600),
+        ("--timeout=0", "timeout", 0),
+        ("--timeout=0.5", "timeout", 0.5),
+        ("--fetch-priorities-delay=20", "fetch_priorities_delay", 20),
+        ("--fetch-delayed-delay=.25", "fetch_delayed_delay", 0.25),
+        ("--requeue-times=5", "requeue_times", 5),
+        ("--requeue-priority-delta=-2", "requeue_priority_delta", -2),
+        ("--requeue-delay-delta=0", "requeue_delay_delta", 0),
+        ("--requeue-delay-delta=1.5", "requeue_delay_delta", 1.5),
+        ("--logger-level=INFO", "logger_level", logging.INFO),
+        ("--logger-level=warning", "logger_level", logging.WARNING),
+        ("--logger-level=15", "logger_level", 15),
+        ("--logger-level=0", "logger_level", logging.NOTSET),
+        ("--no-save-errors", "save_errors", False),
+        ("--no-save-tracebacks", "save_tracebacks", False),
+        ("--no-title", "update_title", False),
+        ("--no-terminate-gracefuly", "terminate_gracefuly", False),
+        ("--no-terminate-gracefully", "terminate_gracefuly", False),
+    ],
+)
+def test_a_value_is_read_as_what_the_worker_wants(parser, argument, name, value):
+    options = read(parser, argument)
+    assert options == {name: value}
+    assert type(options[name]) is type(value)
+
+
+@pytest.mark.parametrize("flag", ["--max-loops", "--requeue-times"])
+@pytest.mark.parametrize("text", ["x", "", "1.5", "-1", "1e3", "nan"])
+def test_a_number_of_jobs_or_times_refuses_all_but_integers_of_0_or_more(parser, capsys, flag, text):
+    assert refusal(parser, capsys, f"{flag}={text}").startswith(f"option {flag}: ")
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "--max-duration",
+        "--timeout",
+        "--requeue-delay-delta",
+        "--fetch-priorities-delay",
+        "--fetch-delayed-delay",
+    ],
+)
+@pytest.mark.parametrize("text", ["x", "", "-1", "-0.5", "nan", "inf", "1e12"])
+def test_seconds_refuse_text_negative_and_absurd_numbers(parser, capsys, flag, text):
+    assert refusal(parser, capsys, f"{flag}={text}").startswith(f"option {flag}: ")
+
+
+@pytest.mark.parametrize("flag", ["--fetch-priorities-delay", "--fetch-delayed-delay"])
+def test_the_delay_between_two_looks_cannot_be_0(parser, capsys, flag):
+    assert refusal(parser, capsys, f"{flag}=0") == f"option {flag}: must be more than 0"
+
+
+@pytest.mark.parametrize("text", ["x", "", "1.5", str(2**63), str(-(2**64))])
+def test_a_difference_of_priorities_refuses_all_but_64_bit_integers(parser, capsys, text):
+    assert refusal(parser, capsys, f"--requeue-priority-delta={text}").startswith("option --requeue-priority-delta: ")
+
+
+@pytest.mark.parametrize("text", ["loud", "", "-3", "1e2", "levels"])
+def test_an_unknown_level_is_refused(parser, capsys, text):
+    assert refusal(parser, capsys, f"--logger-level={text}").startswith("option --logger-level: ")
+
+
+def test_queues_that_are_not_utf_8_are_refused(parser, capsys):
+    assert refusal(parser, capsys, "--queues=a,\udcff").startswith("option --queues: ")
+
+
+@pytest.mark.parametrize("text", ["", ",", " , ", " "])
+def test_queues_that_name_no_queue_are_refused(parser, capsys, text):
+    assert refusal(parser, capsys, f"--queues={text}") == f"option --queues: no queue is named by {text!r}"

@@ -1,0 +1,98 @@
+"""How a command line is read, and refused in one line."""
+
+from __future__ import annotations
+
+from optparse import Option
+from typing import Any
+
+import pytest
+
+from limpyd_jobs.workers.options import EARLY_OPTIONS, OPTIONS, WorkerOption
+from limpyd_jobs.workers.parser import LaxOptionParser, WorkerOptionParser
+
+
+@pytest.fixture
+def parser() -> WorkerOptionParser:
+    parser = WorkerOptionParser(prog="limpyd-jobs-worker")
+    parser.add_grouped_options(OPTIONS)
+    return parser
+
+
+def read(parser: WorkerOptionParser, *arguments: str) -> dict[str, Any]:
+    """Return the options that differ from those of an empty command line."""
+    options, _ = parser.parse_args(list(arguments))
+    defaults = parser.get_default_values()
+    return {name: value for name, value in vars(options).items() if value != getattr(defaults, name)}
+
+
+def refusal(parser: WorkerOptionParser, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Return the line on standard error that refuses the arguments, without the name of the program."""
+    with pytest.raises(SystemExit) as exit_:
+        parser.parse_args(list(arguments))
+    output = capsys.readouterr()
+    assert (exit_.value.code, output.out, output.err.count("\n")) == (2, "", 1)
+    program, _, message = output.err.rstrip().partition(": error: ")
+    assert program == "limpyd-jobs-worker"
+    return message
+
+
+@pytest.mark.parametrize("flag", ["--terminate-gracefuly", "--terminate-gracefully", "--terminate", "--term"])
+def test_both_spellings_of_graceful_and_their_abbreviations_are_one_option(parser, flag):
+    options, _ = parser.parse_args([flag])
+    assert options.terminate_gracefuly is True
+
+
+def test_an_option_and_its_value_are_joined_by_a_sign_or_a_space(parser):
+    assert read(parser, "--timeout", "5", "--requeue-priority-delta", "-3") == {
+        "timeout": 5,
+        "requeue_priority_delta": -3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--nope"], "no such option: --nope"),
+        (["-x"], "no such option: -x"),
+        (["--save"], "ambiguous option: --save (--save-errors, --save-tracebacks?)"),
+        (["--timeout"], "--timeout option requires 1 argument"),
+        (["--dry-run=1"], "--dry-run option does not take a value"),
+    ],
+)
+def test_an_option_that_is_unknown_ambiguous_or_half_is_refused(parser, capsys, arguments, message):
+    assert refusal(parser, capsys, *arguments) == message
+
+
+def test_a_message_of_several_lines_is_put_in_one(parser, capsys):
+    with pytest.raises(SystemExit):
+        parser.error("first\n\n  second")
+    assert capsys.readouterr().err == "limpyd-jobs-worker: error: first second\n"
+
+
+def test_options_without_a_group_of_any_class_can_be_added(parser):
+    parser.add_grouped_options([Option("--plain"), WorkerOption("--even", type="int", check=lambda number: number * 2)])
+    assert read(parser, "--plain=x", "--even=2") == {"plain": "x", "even": 4}
+
+
+def early(*arguments: str) -> dict[str, Any]:
+    options, _ = LaxOptionParser(EARLY_OPTIONS).parse_args(list(arguments))
+    return vars(options)
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [],
+        ["--queues=a", "--foo", "bar", "-x", "-vv", "--help", "--version", "more"],
+        ["--timeout=text", "--requeue-priority-delta", "-2"],
+        ["--foo=--worker-config=other.Config", "--callback"],
+    ],
+)
+def test_the_first_reading_takes_its_options_from_among_any_others(others):
+    own = ["--pythonpath=/a", "--worker-config", "my.Config", "--pythonpath", "/b:/c"]
+    for arguments in ([*own, *others], [*others, *own]):
+        assert early(*arguments) == {"pythonpath": ["/a", "/b:/c"], "worker_config": "my.Config"}
+
+
+def test_the_first_reading_finds_nothing_where_nothing_is():
+    assert early("--queues=a") == {"pythonpath": None, "worker_config": None}
