@@ -16,13 +16,11 @@
 
 --@include claims
 
-local _, pk = parse_ident(ARGV[2])
-local job, token, queue = {model = cjson.decode(ARGV[1]), pk = pk, ident = ARGV[2]}, ARGV[3], ARGV[4]
+local job, token, queue = job_of(ARGV[1], ARGV[2]), ARGV[3], ARGV[4]
 
-if redis.call('EXISTS', hash_key(job.model, job.pk)) == 0 then
-  return {'gone'}
-elseif fenced_off(job, token) then
-  return {'refused'}
+local refused = refusal(job, token)
+if refused then
+  return refused
 end
 
 update(job.model, job.pk, end_claim(queue, job.ident, {status = 'c', queued = false}))

@@ -20,17 +20,16 @@
 --@include claims
 --@include places
 
-local _, pk = parse_ident(ARGV[2])
-local job, token, queue = {model = cjson.decode(ARGV[1]), pk = pk, ident = ARGV[2]}, ARGV[3], ARGV[4]
+local job, token, queue = job_of(ARGV[1], ARGV[2]), ARGV[3], ARGV[4]
 local queue_model, queue_name, due = cjson.decode(ARGV[5]), ARGV[6], due_at(ARGV[7])
 
-local hash = redis.call('HMGET', hash_key(job.model, job.pk), 'status', 'claim_token', 'priority', 'delayed_until')
-if redis.call('EXISTS', hash_key(job.model, job.pk)) == 0 then
-  return {'gone'}
-elseif hash[1] == 'd' and not hash[2] and token ~= '' then
+local hash = redis.call('HMGET', job.key, 'status', 'claim_token', 'priority', 'delayed_until')
+if hash[1] == 'd' and not hash[2] and token ~= '' then
   return {'done', '', hash[4] or '', {}, {'nothing'}}
-elseif fenced_off(job, token) then
-  return {'refused'}
+end
+local refused = refusal(job, token)
+if refused then
+  return refused
 end
 
 local priority = hash[3] or '0'

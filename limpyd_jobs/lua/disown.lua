@@ -14,18 +14,18 @@
 
 --@include claims
 
-local _, pk = parse_ident(ARGV[2])
-local job, token, queue = {model = cjson.decode(ARGV[1]), pk = pk, ident = ARGV[2]}, ARGV[3], ARGV[4]
+local job, token, queue = job_of(ARGV[1], ARGV[2]), ARGV[3], ARGV[4]
 
-local status = redis.call('HGET', hash_key(job.model, job.pk), 'status')
-if redis.call('EXISTS', hash_key(job.model, job.pk)) == 0 then
-  redis.call('ZREM', queue .. ':running', job.ident)
-  return {'gone'}
-elseif fenced_off(job, token) then
-  return {'refused'}
+local refused = refusal(job, token)
+if refused then
+  if not redis.call('HGET', job.key, 'claim_token') then
+    redis.call('ZREM', queue .. ':running', job.ident)
+  end
+  return refused
 end
 
 local changes = end_claim(queue, job.ident, {})
+local status = redis.call('HGET', job.key, 'status')
 if status == 's' or status == 'e' or status == 'c' then
   changes.queued = false
 end

@@ -26,20 +26,17 @@
 --@include claims
 --@include places
 
-local _, pk = parse_ident(ARGV[2])
-local job, token, queue = {model = cjson.decode(ARGV[1]), pk = pk, ident = ARGV[2]}, ARGV[3], ARGV[4]
-local requeue_times = ARGV[5]
+local job, token, queue = job_of(ARGV[1], ARGV[2]), ARGV[3], ARGV[4]
+local requeue_times = tonumber(ARGV[5])
 
-local key = hash_key(job.model, job.pk)
-if redis.call('EXISTS', key) == 0 then
-  return {'gone'}
-elseif fenced_off(job, token) then
-  return {'refused'}
+local refused = refusal(job, token)
+if refused then
+  return refused
 end
 
 local function may_run_again()
-  local hash = redis.call('HMGET', key, 'tries', 'cancel_on_error')
-  return (tonumber(hash[1]) or 0) <= tonumber(requeue_times) and (hash[2] or '') == ''
+  local hash = redis.call('HMGET', job.key, 'tries', 'cancel_on_error')
+  return (tonumber(hash[1]) or 0) <= requeue_times and (hash[2] or '') == ''
 end
 
 local finish = date_text(now())

@@ -17,15 +17,14 @@
 --@include claims
 --@include places
 
-local _, pk = parse_ident(ARGV[2])
-local job = {model = cjson.decode(ARGV[1]), pk = pk, ident = ARGV[2]}
+local job = job_of(ARGV[1], ARGV[2])
 local queue_model, queue_name, prepend, due = cjson.decode(ARGV[3]), ARGV[4], ARGV[6] == '1', due_at(ARGV[7])
 
-if redis.call('EXISTS', hash_key(job.model, job.pk)) == 0 then
+if redis.call('EXISTS', job.key) == 0 then
   return {'gone'}
 end
 
-local hash = redis.call('HMGET', hash_key(job.model, job.pk), 'priority', 'queued')
+local hash = redis.call('HMGET', job.key, 'priority', 'queued')
 local priority = ARGV[5] ~= '' and ARGV[5] or hash[1] or '0'
 if hash[2] == '1' then
   unplace(queue_model, queue_name, hash[1] or '0', job.ident)

@@ -14,17 +14,16 @@
 
 --@include claims
 
-local _, pk = parse_ident(ARGV[2])
-local job, token, queue = {model = cjson.decode(ARGV[1]), pk = pk, ident = ARGV[2]}, ARGV[3], ARGV[4]
+local job, token, queue = job_of(ARGV[1], ARGV[2]), ARGV[3], ARGV[4]
 
-local hash = redis.call('HMGET', hash_key(job.model, job.pk), 'status', 'tries')
-if redis.call('EXISTS', hash_key(job.model, job.pk)) == 0 then
-  return {'gone'}
-elseif hash[1] ~= 'r' or fenced_off(job, token) then
+local refused = refusal(job, token)
+if refused then
+  return refused
+elseif redis.call('HGET', job.key, 'status') ~= 'r' then
   return {'refused'}
 end
 
-local tries = (tonumber(hash[2]) or 0) - 1
+local tries = (tonumber(redis.call('HGET', job.key, 'tries')) or 0) - 1
 update(job.model, job.pk, end_claim(queue, job.ident, {
   status = 'w', start = false, tries = tries > 0 and string.format('%d', tries),
 }))

@@ -19,12 +19,11 @@
 --@include claims
 --@include places
 
-local _, pk = parse_ident(ARGV[2])
-local job = {model = cjson.decode(ARGV[1]), pk = pk, ident = ARGV[2]}
+local job = job_of(ARGV[1], ARGV[2])
 local queue_model, queue_name, due = cjson.decode(ARGV[3]), ARGV[4], due_at(ARGV[6])
 
-local hash = redis.call('HMGET', hash_key(job.model, job.pk), 'status', 'identifier', 'priority', 'claim_token')
-if redis.call('EXISTS', hash_key(job.model, job.pk)) == 0 then
+local hash = redis.call('HMGET', job.key, 'status', 'identifier', 'priority', 'claim_token')
+if redis.call('EXISTS', job.key) == 0 then
   return {'gone'}
 elseif hash[1] ~= 'e' then
   return {'not in error', hash[1] or ''}

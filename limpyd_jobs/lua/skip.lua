@@ -12,14 +12,15 @@
 
 --@include claims
 
-local _, pk = parse_ident(ARGV[2])
-local job = {model = cjson.decode(ARGV[1]), pk = pk, ident = ARGV[2]}
+local job = job_of(ARGV[1], ARGV[2])
 
-local status = redis.call('HGET', hash_key(job.model, job.pk), 'status')
-if redis.call('EXISTS', hash_key(job.model, job.pk)) == 0 then
-  return {'gone'}
-elseif status == 'w' or status == 'd' or status == 'r' or fenced_off(job, '') then
+local status = redis.call('HGET', job.key, 'status')
+if status == 'w' or status == 'd' or status == 'r' then
   return {'refused'}
+end
+local refused = refusal(job, '')
+if refused then
+  return refused
 end
 update(job.model, job.pk, {queued = false})
 return {'done', '', reindex}

@@ -17,18 +17,17 @@
 
 --@include claims
 
-local _, pk = parse_ident(ARGV[2])
-local job, token, queue = {model = cjson.decode(ARGV[1]), pk = pk, ident = ARGV[2]}, ARGV[3], ARGV[4]
+local job, token, queue = job_of(ARGV[1], ARGV[2]), ARGV[3], ARGV[4]
 
-local status = redis.call('HGET', hash_key(job.model, job.pk), 'status')
-if not status then
-  return {'gone'}
-elseif status == 'c' then
+local status = redis.call('HGET', job.key, 'status')
+if status == 'c' then
   return {'canceled'}
 elseif status == 'd' then
   return {'delayed'}
-elseif fenced_off(job, token) then
-  return {'refused'}
+end
+local refused = refusal(job, token)
+if refused then
+  return refused
 end
 
 local finish = date_text(now())

@@ -142,14 +142,14 @@ class JobEvents:
         self._ended(ending)
         return ending.delayed_until
 
-    @staticmethod
-    def _delay_by_hand(job: Job, queue: Queue, until: datetime | None) -> str:
+    def _delay_by_hand(self, job: Job, queue: Queue, until: datetime | None) -> str:
         job.enqueue_or_delay(
             queue_name=_queue_name(queue),
             priority=job.priority.hget(),
             delayed_until=until or utcnow() + timedelta(seconds=DEFAULT_DELAY),
             queue_model=type(queue),
         )
+        self._ended(Ending("delayed"))
         return job.delayed_until.hget() or ""
 
     def job_delayed_message(self, job: Job, queue: Queue) -> str:
@@ -250,6 +250,7 @@ class JobEvents:
     def requeue_job(self, job: Job, queue: Queue, priority: int, delayed_for: float | timedelta | None = None) -> None:
         """Put a job that failed back in a queue."""
         job.requeue(queue_name=_queue_name(queue), priority=priority, delayed_for=delayed_for, queue_model=type(queue))
+        self._ended(Ending("requeued"))
         _notify(job, "on_requeued", queue)
         self.log(self.job_requeue_message(job, queue))
 

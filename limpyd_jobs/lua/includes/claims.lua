@@ -16,9 +16,21 @@ local function classes_from(first)
   return classes
 end
 
--- Whether the caller does not hold the claim of a job; an empty token stands for a job that nobody claimed.
-local function fenced_off(job, token)
-  return (redis.call('HGET', hash_key(job.model, job.pk), 'claim_token') or '') ~= token
+local function job_of(model, ident)
+  local _, pk = parse_ident(ident)
+  model = cjson.decode(model)
+  return {model = model, pk = pk, ident = ident, key = hash_key(model, pk)}
+end
+
+-- The reply to a caller who may not end the claim on a job, as it does not hold it, or the job was deleted; nil to
+-- one who may. An empty token stands for a job that nobody claimed.
+local function refusal(job, token)
+  local held = redis.call('HGET', job.key, 'claim_token') or ''
+  if held == '' and redis.call('EXISTS', job.key) == 0 then
+    return {'gone'}
+  elseif held ~= token then
+    return {'refused'}
+  end
 end
 
 -- Ends a claim: the lease here, the token with the changes of the hash.

@@ -1,0 +1,39 @@
+"""Run the checks and the tests: ``python run_tests.py``, or ``python run_tests.py tests/workers -k title``.
+
+Without arguments everything is run: ruff, mypy, then pytest with the coverage of the package. Arguments are those of
+pytest, which then is all that is run. The exit status is not 0 if anything fails.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+CHECKS = (
+    ("ruff", "check", "."),
+    ("ruff", "format", "--check", "."),
+    ("mypy",),
+)
+COVERAGE = (
+    ("coverage", "erase"),
+    ("coverage", "run", "-m", "pytest"),
+    ("coverage", "combine", "--quiet"),
+    ("coverage", "report", "--skip-covered"),
+)
+
+
+def run(*command: str) -> int:
+    """Run a command of this Python, and return its exit status."""
+    print("$", *command, flush=True)
+    return subprocess.run([sys.executable, "-m", *command]).returncode
+
+
+def main(arguments: list[str]) -> int:
+    if arguments:
+        return run("pytest", *arguments)
+    statuses = [run(*command) for command in (*CHECKS, *COVERAGE)]
+    return max(statuses, key=abs)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

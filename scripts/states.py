@@ -1,0 +1,70 @@
+"""Write the table of the README that says which script takes a job from which status to which.
+
+``python scripts/states.py`` prints it, from the headers of ``limpyd_jobs/lua/*.lua``; with ``--write`` it replaces the
+one in README.rst.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.rst"
+BEGIN, END = ".. states-begin\n", ".. states-end\n"
+COLUMNS = ("verb", "from", "to", "what")
+
+# In the order of a job's life.
+VERBS = (
+    "add",
+    "move",
+    "claim",
+    "succeed",
+    "fail",
+    "cancel",
+    "delay",
+    "release",
+    "disown",
+    "requeue",
+    "wake",
+    "skip",
+    "put_off",
+)
+
+
+def header(path: Path) -> dict[str, str]:
+    """Return the ``-- name: text`` lines at the top of a script; none if it is no transition."""
+    return dict(re.findall(r"^-- (verb|from|to|what): (.+)$", path.read_text("utf-8"), re.MULTILINE))
+
+
+def rows() -> list[tuple[str, ...]]:
+    """Return the verbs, each with where it goes from and to, and what it does."""
+    headers = {path.stem: header(path) for path in (ROOT / "limpyd_jobs" / "lua").glob("*.lua")}
+    transitions = {name for name, found in headers.items() if found}
+    if transitions != set(VERBS):
+        raise SystemExit(f"VERBS does not name the transitions: {sorted(transitions ^ set(VERBS))}")
+    return [tuple(headers[name][column] for column in COLUMNS) for name in VERBS]
+
+
+def table() -> str:
+    """Return the table, in reStructuredText."""
+    cells = [COLUMNS, *rows()]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(COLUMNS))]
+    rule = "  ".join("=" * width for width in widths)
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    return "\n".join([rule, lines[0], rule, *lines[1:], rule, ""])
+
+
+def with_table(text: str) -> str:
+    """Return a text with the table between its two marks."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--write"]:
+        README.write_text(with_table(README.read_text("utf-8")), "utf-8")
+    else:
+        print(table(), end="")
