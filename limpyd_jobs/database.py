@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from ipaddress import IPv6Address
 from typing import Any
@@ -194,7 +194,7 @@ def _client(settings: Settings) -> redis.Redis:
     }
     client = _client_of_primary(settings) if "sentinels" in settings else redis.Redis(**settings)
     pool = client.connection_pool
-    pool.connection_class = _leaving_replicas(pool.connection_class)
+    pool.connection_class = _improved(pool.connection_class)
     return client
 
 
@@ -228,10 +228,20 @@ def _greet(connection: Any) -> None:
 
 
 @cache
-def _leaving_replicas(connection_class: Any) -> Any:
-    """Return the class of connections, made to drop those that end at a primary no more."""
+def _improved(connection_class: Any) -> Any:
+    """Return a class of connections that writes any text that was read, and leaves a primary that is none any more."""
 
     class Connection(connection_class):  # type: ignore[misc]
+        def send_command(self, *args: Any, **kwargs: Any) -> Any:
+            return super().send_command(*self._encoded(args), **kwargs)
+
+        def pack_commands(self, commands: Iterable[Iterable[Any]]) -> Any:
+            return super().pack_commands([self._encoded(command) for command in commands])
+
+        def _encoded(self, words: Iterable[Any]) -> list[Any]:
+            # hiredis, which redis-py uses where it is installed, knows no surrogate escapes
+            return [self.encoder.encode(word) for word in words]
+
         def read_response(self, *args: Any, **kwargs: Any) -> Any:
             try:
                 return super().read_response(*args, **kwargs)

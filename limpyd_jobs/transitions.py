@@ -17,7 +17,7 @@ from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import RedisError
 
-from limpyd_jobs.exceptions import ClaimLost, LimpydJobsException
+from limpyd_jobs.exceptions import ClaimLost, ConfigurationException, LimpydJobsException
 from limpyd_jobs.layout import layout_of, special_indexes
 from limpyd_jobs.scripting import Script
 
@@ -186,7 +186,10 @@ def add(
     ------
     UniquenessError
         If another job has the value of a unique field.
+    ConfigurationException
+        If the models of the job and of the queue are on different databases.
     """
+    _check_database(job_class, queue_model)
     _prepare_queue(queue_model, queue_name, priority)
     path = job_class.get_model_repr()
 
@@ -231,6 +234,7 @@ def move(
     DoesNotExist
         If the job was deleted.
     """
+    _check_database(type(job), queue_model)
     if priority:
         _prepare_queue(queue_model, queue_name, priority)
     args = [layout_of(type(job)).json, job.ident, layout_of(queue_model).json, queue_name, priority]
@@ -261,6 +265,7 @@ def requeue(
     LimpydJobsException
         If it is not in error, or another job of its identifier is queued.
     """
+    _check_database(type(job), queue_model)
     if priority:
         _prepare_queue(queue_model, queue_name, priority)
     args = [layout_of(type(job)).json, job.ident, layout_of(queue_model).json, queue_name, priority]
@@ -510,6 +515,16 @@ def _flat(fields: Mapping[str, str]) -> list[str]:
 
 def _class_arguments(classes: Mapping[str, type[RedisModel]]) -> list[str]:
     return [part for path, job_class in classes.items() for part in (path, layout_of(job_class).json)]
+
+
+def _check_database(job_class: type[RedisModel], queue_model: type[RedisModel]) -> None:
+    """A script cannot change a job here and a queue there."""
+    one, other = job_class.database, queue_model.database
+    if one is not other and one.connection_settings != other.connection_settings:
+        raise ConfigurationException(
+            f"{job_class.__name__} and {queue_model.__name__} are on different databases: "
+            "call use_database on both, or on a class both inherit from"
+        )
 
 
 def _prepare_queue(queue_model: type[RedisModel], name: str, priority: str) -> None:

@@ -382,13 +382,13 @@ class Worker(JobEvents):
         try:
             self._make_rounds()
             return self.wait_for_job()
+        except RedisError as error:
+            self.log(f"Unable to get job, trying again in a second: {one_line(error)}", "error")
+            self._sleep(WAIT_SLICE)
         except Exception as error:
             self.log(f"Unable to get job: {printable(error)}\n{traceback.format_exc()}", "error")
-            if isinstance(error, RedisError):
-                self._sleep(WAIT_SLICE)
-            else:
-                self._put_back_unseen()
-            return None
+            self._put_back_unseen()
+        return None
 
     def _put_back_unseen(self) -> None:
         """Delay a job that was claimed, but that `get_queue` or `get_job` made no object of."""
@@ -465,8 +465,13 @@ class Worker(JobEvents):
             else:
                 self._execute(job, queue)
         except ClaimLost as error:
-            self.log(f"[{one_line(job._cached_identifier)}] {error}", "error")
+            self.log(f"{_label(job)} {error}", "error")
             return
+        except RedisError as error:
+            if self._fetched.token:
+                self.log(f"{_label(job)} its end is not recorded: {one_line(error)}", "error")
+                return
+            self._unexpected(job, queue, error)
         except Exception as error:
             self._unexpected(job, queue, error)
         self._let_go(job)
@@ -509,15 +514,14 @@ class Worker(JobEvents):
 
     def _unexpected(self, job: Job, queue: Queue, error: Exception) -> None:
         """A hook failed: the job is in error, unless something is recorded already, and listed as such anyway."""
-        name = one_line(job._cached_identifier)
-        self.log(f"[{name}] unexpected error: {printable(error)}\n{traceback.format_exc()}", "error")
+        self.log(f"{_label(job)} unexpected error: {printable(error)}\n{traceback.format_exc()}", "error")
         try:
             if self._token(job) and not self._held_in_error:
                 self._ended(transitions.fail(job, queue, self._token(job)))
             else:
                 queue.errors.rpush(job.ident)
         except Exception as another:
-            self.log(f"[{name}] could not be put in errors: {printable(another)}", "error")
+            self.log(f"{_label(job)} could not be put in errors: {printable(another)}", "error")
 
     def _let_go(self, job: Job) -> None:
         """End the claim if the hooks did not: they were overridden, and took care of the state of the job."""
@@ -547,3 +551,9 @@ class Worker(JobEvents):
         if not self._held_in_error:
             self._fetched = replace(self._fetched, token="")
         self._fetcher.keep(ending.upcoming)
+
+
+def _label(job: Job) -> str:
+    """Name a job at the beginning of a message, without asking Redis."""
+    ident = f"{job.get_model_repr()}:{vars(job).get('_pk')}"
+    return f"[{one_line(getattr(job, '_cached_identifier', None) or ident)}]"

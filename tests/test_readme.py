@@ -1,0 +1,482 @@
+"""Every code block of README.rst is run or checked here, and what it shows is what happens.
+
+Blocks of Python run in the order of the page, one program per chapter, with the models on the server of the tests.
+A block that begins with ``# myapp/jobs.py`` is that file, which all chapters can import. What a program prints is what
+its lines of ``#>`` show. Blocks of shell commands, units and texts have their checks in the tables below; a block
+without a check is a failure, and a command that is not run is named in `NOT_RUN`, with the reason.
+"""
+
+from __future__ import annotations
+
+import configparser
+import inspect
+import logging
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from textwrap import dedent
+from typing import Any, NamedTuple
+
+import pytest
+import redis
+from docutils import nodes
+from docutils.core import publish_doctree, publish_string
+from docutils.writers.html5_polyglot import Writer
+from servers import RedisServer, free_port
+from test_surface import ROWS
+
+from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
+from limpyd_jobs.database import JobsDatabase, parse_database
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.rst").read_text(encoding="utf-8")
+FIRST_SCREEN = "the first screen"
+RUN_COMMAND = "import sys; sys.argv[0] = 'limpyd-jobs-worker'; from limpyd_jobs.scripts.worker import main; main()"
+
+
+class Block(NamedTuple):
+    """A code block: its language, its text, and the titles it stands under."""
+
+    language: str
+    text: str
+    chapter: str
+    section: str
+
+    @property
+    def file(self) -> str | None:
+        """The path of the Python file that the block is, if it is one."""
+        match = re.match(r"# (myapp/\w+\.py)\n", self.text)
+        return match and match[1]
+
+
+def titles_above(node: nodes.Node) -> Iterator[str]:
+    while node.parent:
+        if isinstance(node, nodes.section):
+            yield node[0].astext()
+        node = node.parent
+
+
+DOCUMENT = publish_doctree(README, settings_overrides={"report_level": 5, "syntax_highlight": "none"})
+
+
+def read_blocks() -> Iterator[Block]:
+    for node in DOCUMENT.findall(nodes.literal_block):
+        titles = [*titles_above(node)] or [FIRST_SCREEN]
+        yield Block(node["classes"][-1], node.astext(), chapter=titles[-1], section=titles[0])
+
+
+BLOCKS = [*read_blocks()]
+FILES = [block for block in BLOCKS if block.file]
+PROGRAMS = [block for block in BLOCKS if block.language == "python" and not block.file]
+SHELL = [block for block in BLOCKS if block.language == "bash"]
+UNITS = [block for block in BLOCKS if block.language == "ini"]
+TEXTS = [block for block in BLOCKS if block.language == "text"]
+
+
+def test_every_block_is_of_a_kind_that_is_checked():
+    assert [block for block in BLOCKS if block not in FILES + PROGRAMS + SHELL + UNITS + TEXTS] == []
+
+
+def test_the_page_renders_without_a_warning():
+    for page in ("README.rst", "CHANGELOG.rst"):
+        publish_string(
+            (ROOT / page).read_text(encoding="utf-8"),
+            source_path=page,
+            writer=Writer(),
+            settings_overrides={"report_level": 1, "halt_level": 1, "warning_stream": sys.stderr},
+        )
+
+
+# Python
+
+
+STAND_INS = {"django/__init__.py": "def setup():\n    pass\n"}  # Django is no requirement of the tests
+
+PREPARATIONS = {  # what is there before the first block of a chapter
+    "At 3 a.m.": """
+        from limpyd_jobs import Worker
+        from myapp.jobs import SendMail
+
+        SendMail.add_job("welcome:1", to="ann@example.com")
+        SendMail.add_job("welcome:2", to="bob")
+        SendMail.add_job("welcome:3", to="eve")
+        SendMail.add_job("welcome:4", to="dan@example.com")
+        worker = Worker(queues="mails", max_loops=3)
+        worker.run()
+        dead = Worker(queues="mails")
+        dead.update_keys()
+        dead.wait_for_job()  # and then it is never heard of again
+        SendMail.add_job("welcome:5", to="ann@example.com")
+        SendMail.add_job("welcome:6", to="ann@example.com")
+        SendMail.add_job("welcome:7", to="ann@example.com", priority=5)
+        SendMail.add_job("welcome:8", to="ann@example.com", delayed_for=600)
+    """,
+}
+
+
+@pytest.fixture
+def application(tmp_path: Path) -> Path:
+    """A directory with the files of the page."""
+    for path, text in [*STAND_INS.items(), *((block.file, block.text) for block in FILES)]:
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def run_python(application: Path, redis_server: RedisServer, redis_client: redis.Redis) -> Callable[..., str]:
+    """Run Python in a process of its own, which can import the application; return what it prints."""
+
+    def run(*arguments: str, of: str = "stdout", cwd: Path = application) -> str:
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            capture_output=True,
+            text=True,
+            cwd=cwd,
+            timeout=60,
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join([str(application), str(ROOT)]),
+                "LIMPYD_JOBS_DATABASE": redis_server.url,
+                "COLUMNS": "80",
+            },
+        )
+        assert done.returncode == 0, done.stderr
+        return str(getattr(done, of))
+
+    return run
+
+
+def shown_output(program: str) -> list[str]:
+    return [match[1] for match in re.finditer(r"^ *#>(?: (.*))?$", program, re.MULTILINE)]
+
+
+@pytest.mark.parametrize("chapter", dict.fromkeys(block.chapter for block in PROGRAMS))
+def test_the_python_of_a_chapter_runs_and_prints_what_it_shows(
+    chapter: str, application: Path, run_python: Callable[..., str]
+):
+    if chapter in PREPARATIONS:
+        run_python("-c", dedent(PREPARATIONS[chapter]))
+    program = "\n\n".join(block.text for block in PROGRAMS if block.chapter == chapter)
+    (application / "program.py").write_text(program, encoding="utf-8")
+
+    assert run_python("program.py").splitlines() == shown_output(program)
+
+
+@pytest.mark.parametrize("block", FILES, ids=lambda block: block.file)
+def test_the_files_of_the_page_can_be_imported(block: Block, run_python: Callable[..., str]):
+    run_python("-c", f"import {block.file[:-3].replace('/', '.')}")
+
+
+# Commands
+
+
+NOT_RUN = {
+    "pip": "installs from the network; that the extra exists is checked instead",
+    "python": "the whole example, and all the tests inside a test; that the programs exist is checked instead",
+    "ps": "shows the processes of the whole machine",
+    "systemctl": "asks the systemd of the machine",
+    "journalctl": "asks the systemd of the machine",
+    "grep": "reads what ps shows",
+}
+
+
+def commands_of(block: Block) -> Iterator[list[str]]:
+    for line in block.text.splitlines():
+        for command in re.split(r" && | \| ", line):
+            yield shlex.split(command)
+
+
+COMMANDS = [command for block in SHELL for command in commands_of(block)]
+
+
+@pytest.mark.parametrize("block", SHELL, ids=lambda block: block.section)
+def test_the_shell_understands_the_commands(block: Block):
+    subprocess.run(["bash", "-n", "-c", block.text], check=True, capture_output=True)
+
+
+def test_every_command_is_run_or_said_not_to_be():
+    assert {command[0] for command in COMMANDS} - set(NOT_RUN) == {"limpyd-jobs-worker", "redis-cli"}
+
+
+def in_units() -> Iterator[list[str]]:
+    for block in UNITS:
+        for section in read_unit(block).values():
+            for key in ("ExecStart", "command"):
+                if key in section:
+                    yield shlex.split(section[key])
+
+
+def read_unit(block: Block) -> configparser.ConfigParser:
+    unit = configparser.ConfigParser(interpolation=None, empty_lines_in_values=False)
+    unit.optionxform = str
+    unit.read_string(block.text)
+    return unit
+
+
+def commands_with(program: str) -> pytest.MarkDecorator:
+    """Run a test for each of the page's commands that start this program."""
+    commands = [command for command in [*COMMANDS, *in_units()] if Path(command[0]).name == program]
+    return pytest.mark.parametrize("command", commands, ids=" ".join)
+
+
+@commands_with("limpyd-jobs-worker")
+def test_the_command_lines_of_workers_start_a_worker(
+    command: list[str], application: Path, run_python: Callable[..., str]
+):
+    arguments = [argument.replace("/srv/myapp", str(application)) for argument in command[1:]]
+    run_python("-c", RUN_COMMAND, *arguments, "--dry-run", "--no-title")
+
+
+@commands_with("redis-cli")
+def test_redis_understands_its_commands(command: list[str], redis_client: redis.Redis):
+    redis_client.execute_command(*command[1:])
+
+
+@commands_with("pip")
+def test_the_extras_to_install_exist(command: list[str]):
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    assert command[:3] == ["pip", "install", "-e"]
+    assert command[3].removeprefix(".[").removesuffix("]") in setup["options.extras_require"]
+
+
+@commands_with("python")
+def test_the_programs_exist_and_the_selections_of_tests_select_some(command: list[str], run_python: Callable[..., str]):
+    program, *arguments = command[1:]
+    compile((ROOT / program).read_text(encoding="utf-8"), program, "exec")
+    if arguments:
+        assert "test_" in run_python(program, *arguments, "--collect-only", "-q", cwd=ROOT)
+
+
+# Units
+
+
+UNIT_KEYS = {
+    "Unit": {"Description", "After", "Wants"},
+    "Service": {
+        *("User", "WorkingDirectory", "Environment", "ExecStart", "Restart", "RestartSec"),
+        *("KillSignal", "KillMode", "TimeoutStopSec"),
+    },
+    "Install": {"WantedBy"},
+    "program:myapp-worker": {
+        *("command", "process_name", "numprocs", "user", "directory", "environment", "autorestart"),
+        *("startsecs", "stopsignal", "stopwaitsecs", "stopasgroup"),
+    },
+}
+
+
+@pytest.mark.parametrize("block", UNITS, ids=lambda block: block.section)
+def test_units_use_only_keys_that_systemd_and_supervisord_know(block: Block):
+    unit = read_unit(block)
+    assert unit.sections()
+    for name in unit.sections():
+        assert set(unit[name]) <= UNIT_KEYS[name]
+
+
+# Texts
+
+
+def check_help(text: str, run_python: Callable[..., str]) -> None:
+    command, _, shown = text.partition("\n")
+    assert command == "$ limpyd-jobs-worker --help"
+    assert shown.split() == run_python("-c", RUN_COMMAND, "--help").split()
+
+
+def check_logs(text: str, run_python: Callable[..., str]) -> None:
+    run_python("-c", "from myapp.jobs import SendMail; SendMail.add_job('welcome:42', to='ann@example.com')")
+    logged = run_python("-c", RUN_COMMAND, "--queues=mails", "--max-loops=1", "--no-title", of="stderr")
+    assert numbers_aside(text).splitlines() == numbers_aside(logged).splitlines()
+
+
+def numbers_aside(text: str) -> str:
+    return re.sub(r"\d+", "0", re.sub(r"\d+:\d+:\d+([.,]\d+)?", "0:00:00", text))
+
+
+TELLING_CONFIG = """
+from limpyd_jobs.workers import WorkerConfig
+
+class TellingConfig(WorkerConfig):
+    def update_proc_title(self, worker=None):
+        print(self.get_proc_title())
+"""
+
+
+def check_titles(text: str, application: Path, run_python: Callable[..., str]) -> None:
+    (application / "telling.py").write_text(TELLING_CONFIG)
+    run_python("-c", "from myapp.jobs import SendMail; SendMail.add_job('welcome:42', to='ann@example.com')")
+    arguments = ["--worker-config=telling.TellingConfig", "--queues=mails,photos", "--max-loops=1"]
+    titles = numbers_aside(run_python("-c", RUN_COMMAND, *arguments)).splitlines()
+    assert [line for line in numbers_aside(text).splitlines() if line not in titles] == []
+
+
+def check_redis_settings(text: str, redis_binary: str) -> None:
+    settings = dict(line.split() for line in text.splitlines() if not line.startswith("#"))
+    arguments = [word for name, value in settings.items() for word in (f"--{name}", value)]
+    with RedisServer(redis_binary, *arguments) as server, server.client() as client:
+        assert client.config_get(*settings) == settings
+
+
+def check_map(text: str) -> None:
+    named = set(re.findall(r"\w+\.py\b", text))
+    modules = {path.name for path in (ROOT / "limpyd_jobs").rglob("*.py")}
+    assert modules - named == set()
+    assert [name for name in named if not [*ROOT.rglob(name)]] == []
+
+
+TEXT_CHECKS: dict[str, Callable[..., None]] = {  # by the title above the text
+    "The command": check_help,
+    "Logs": check_logs,
+    "Process titles": check_titles,
+    "Redis settings": check_redis_settings,
+    "The map of the code": check_map,
+}
+
+
+@pytest.mark.parametrize("block", TEXTS, ids=lambda block: block.section)
+def test_the_texts_are_what_a_user_will_see(block: Block, request: pytest.FixtureRequest):
+    check = TEXT_CHECKS[block.section]
+    fixtures = [*inspect.signature(check).parameters][1:]
+    check(block.text, *(request.getfixturevalue(name) for name in fixtures))
+
+
+# What the prose says
+
+
+def test_every_documented_name_of_version_2_is_in_the_manual():
+    documented = {row.item.split(".")[-1] for row in ROWS if not row.section.startswith("Not documented")}
+    missing = {name for name in documented if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", README)}
+    assert missing == set()
+
+
+def literals(node: nodes.Node) -> list[str]:
+    return [literal.astext() for literal in node.findall(nodes.literal)]
+
+
+def read_table(title: str) -> dict[str, nodes.Node]:
+    """The table under a title: its second column by its first."""
+    (table,) = (table for table in DOCUMENT.findall(nodes.table) if title in titles_above(table))
+    (body,) = table.findall(nodes.tbody)
+    return {first.astext(): second for first, second in body.findall(nodes.row)}
+
+
+EVENTS = {when: literals(called) for when, called in read_table("The order of events").items()}
+seen: list[str] = []
+
+
+def watched(cls: type, names: set[str], prefix: str = "") -> dict[str, Callable[..., Any]]:
+    """Methods that do what those of the class do, and note that they were called."""
+
+    def watch(name: str) -> Callable[..., Any]:
+        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+            seen.append(prefix + name)
+            return getattr(cls, name, lambda *_: None)(self, *args, **kwargs)
+
+        return method
+
+    return {name: watch(name) for name in names}
+
+
+class Obedient(Job):
+    """Does what its identifier says."""
+
+    namespace = "readme"
+    queue_name = "readme"
+
+    def run(self, queue):
+        deed = self.identifier.hget()
+        if deed == "raise":
+            raise ValueError("as told")
+        if deed in STATUSES:
+            self.status.hset(STATUSES[deed])
+
+
+NAMES = {name for names in EVENTS.values() for name in names}
+WatchedWorker = type("WatchedWorker", (Worker,), watched(Worker, {name for name in NAMES if "." not in name}))
+
+
+class WatchedJob(Obedient):
+    namespace = "readme"
+    locals().update(watched(Obedient, {name[4:] for name in NAMES if name.startswith("job.")}, "job."))
+
+
+@pytest.mark.parametrize(
+    ("identifier", "found", "requeue_times", "moments"),
+    [
+        ("return", "WAITING", 0, ["a job is to be run", "it returns"]),
+        ("raise", "WAITING", 0, ["a job is to be run", "it raises"]),
+        ("raise", "WAITING", 1, ["a job is to be run", "it raises", "and may be run again"]),
+        ("CANCELED", "WAITING", 0, ["a job is to be run", "it is canceled, or does not wait"]),
+        ("DELAYED", "WAITING", 0, ["a job is to be run", "it is delayed"]),
+        ("return", "CANCELED", 0, ["it is canceled, or does not wait"]),
+        ("return", "SUCCESS", 0, ["it is canceled, or does not wait"]),
+        ("return", "DELAYED", 0, ["it is delayed"]),
+    ],
+)
+def test_events_come_in_the_order_of_the_manual(
+    identifier: str, found: str, requeue_times: int, moments: list[str], redis_client: redis.Redis
+):
+    job = WatchedJob.add_job(identifier)
+    if found != "WAITING":
+        job.status.hset(STATUSES[found])
+    seen.clear()
+
+    WatchedWorker("readme", max_loops=1, requeue_times=requeue_times, terminate_gracefuly=False).run()
+
+    moments = ["the worker starts", "until must_stop says so", *moments, "the worker ends"]
+    assert seen == [name for moment in moments for name in EVENTS[moment] if name != "must_stop"]
+
+
+def test_the_defaults_in_the_manual_are_those_of_the_worker():
+    names = {"Queue": Queue, "Error": Error, "logging": logging}
+    shown = {name: eval(default, names) for name, default in re.findall(r"``(\w+)`` = ``([^`]+)``", README)}
+    assert {name: getattr(Worker, name) for name in Worker.parameters}.items() <= shown.items()
+
+
+def test_the_forms_of_a_database_are_understood():
+    forms = [form for cell in read_table("Databases") for form in cell.split(", ")]
+    assert forms
+    for form in forms:
+        parse_database(form)
+
+
+class Careless(Worker):
+    """Has a hook that fails."""
+
+    def job_success(self, job, queue, job_result):
+        raise RuntimeError("oops")
+
+
+def fail(job: Job, queue: Queue) -> None:
+    raise ValueError("oops")
+
+
+def put_back(job: Job, queue: Queue) -> None:
+    job.enqueue_or_delay("elsewhere")
+
+
+def test_the_log_says_what_the_manual_says(
+    caplog: pytest.LogCaptureFixture, jobs_database: JobsDatabase, redis_binary: str
+):
+    Worker("nobody", max_duration=0.1).run()
+    Queue.get_queue("a").waiting.rpush("myapp.jobs.SendMail:1", "limpyd_jobs.models.Job:12")
+    Job.add_job("canceled", "a").status.hset(STATUSES.CANCELED)
+    Job.add_job("a", "a")
+    Worker("a", callback=fail, requeue_times=1, max_loops=2).run()
+    Job.add_job("b", "b")
+    Careless("b", callback=lambda job, queue: None, max_loops=1).run()
+    Job.add_job("c", "c")
+    Worker("c", callback=put_back, max_loops=1).run()
+    with RedisServer(redis_binary, port=free_port()) as server:
+        jobs_database.connection.close()
+        jobs_database.connect(host="127.0.0.1", port=server.port)
+        Job.add_job("d", "d")
+        Worker("d", callback=lambda job, queue: server.stop(), max_duration=0.5).run()
+
+    for message in read_table("What does the log say?"):
+        pattern = re.escape(message).replace("…", ".*")
+        assert any(re.search(pattern, line) for line in caplog.messages), message
