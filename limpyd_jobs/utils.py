@@ -7,7 +7,6 @@ from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from functools import cache
 from importlib import import_module
-from inspect import getattr_static
 from typing import Any, TypeVar, cast
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -107,10 +106,14 @@ def import_class(class_uri: str) -> Any:
     return getattr(import_module(module_name), name)
 
 
-@memoized
-def overrides(cls: Any, base: Any, *names: str) -> bool:
-    """Return whether a class has its own version of any of these attributes of one of its bases."""
-    return any(getattr_static(cls, name) is not getattr_static(base, name) for name in names)
+def overrides(owner: Any, base: type, *names: str) -> bool:
+    """Return whether a class, or an object, has its own version of any of these attributes of one of its bases."""
+    return any(_definition(owner, name) is not _definition(base, name) for name in names)
+
+
+def _definition(owner: Any, name: str) -> Any:
+    found = getattr(owner, name)
+    return getattr(found, "__func__", found)
 
 
 def printable(value: object) -> str:

