@@ -29,7 +29,7 @@ ON_PURPOSE = {
 QUEUE_MODELS = ("jobs:queue", "stories:album")
 DATE_STEP = timedelta(seconds=30)  # stories take less than that, and wait for multiples of it
 
-DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{6})?")
+DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{6})?")
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 TIME = re.compile(r"(?<![\d:.-])\d\d:\d\d:\d\d(\.\d{6})?(?!\d)")
 DURATION = re.compile(r"\b0:00:\d\d(\.\d{6})?\b")

@@ -1,63 +1,17 @@
-"""Both versions of redis-limpyd-jobs at hand: ours, and version 2 in a virtual environment of its own.
-
-Where that environment is made, it stays (below ``~/.cache``). ``LIMPYD_JOBS_V2_PYTHON`` names the Python of another one.
-"""
+"""Both versions of redis-limpyd-jobs at hand."""
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
-import select
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 from servers import RedisServer
+from versions import HERE, Process, Version, python_with_version_2
 
 import limpyd_jobs
-
-HERE = Path(__file__).parent
-REQUIREMENTS = ("redis-limpyd-jobs==2", "setuptools<82")
-PATIENCE = 60  # seconds, for anything that a version is asked to do
-
-
-class Version:
-    """A version of redis-limpyd-jobs, and how to run something with it in a process of its own.
-
-    Parameters
-    ----------
-    name: str
-    python: str
-        The interpreter.
-    path: list of Path
-        Where modules are looked for, beside the packages of the interpreter.
-    """
-
-    def __init__(self, name: str, python: str, path: list[Path]) -> None:
-        self.name = name
-        self.python = python
-        self.environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))}
-
-    def __repr__(self) -> str:
-        return self.name
-
-    def start(self, code: str, *arguments: str) -> subprocess.Popen[str]:
-        """Run Python code, with pipes. Version 2 uses much that is deprecated: warnings are of no interest."""
-        return subprocess.Popen(
-            [self.python, "-W", "ignore", "-c", code, *arguments],
-            cwd=HERE,
-            env=self.environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
 
 
 @pytest.fixture(scope="session")
@@ -75,81 +29,6 @@ def version(request: pytest.FixtureRequest) -> Version:
     """Each of the two."""
     chosen: Version = request.getfixturevalue(request.param)
     return chosen
-
-
-def python_with_version_2() -> str:
-    """Return the path of a Python that has version 2, in a virtual environment made for it if need be."""
-    if given := os.environ.get("LIMPYD_JOBS_V2_PYTHON"):
-        return given
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "redis-limpyd-jobs-tests"
-    home = cache / f"version-2-python-{'.'.join(map(str, sys.version_info[:3]))}"
-    with locked(home.with_suffix(".lock")):
-        if not (home / "complete").exists():
-            shutil.rmtree(home, ignore_errors=True)
-            run_or_do_without(sys.executable, "-m", "venv", str(home))
-            run_or_do_without(str(home / "bin/python"), "-m", "pip", "install", "-q", *REQUIREMENTS)
-            (home / "complete").touch()
-    return str(home / "bin/python")
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Keep other processes that lock the same path waiting."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def run_or_do_without(*command: str) -> None:
-    """Run a command; if it fails, skip the test, or let it fail on CI."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    if done.returncode:
-        do_without(f"{' '.join(command)}:\n{done.stdout[-2000:]}")
-
-
-def do_without(reason: str) -> NoReturn:
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(f"redis-limpyd-jobs 2 cannot be had: {reason}")
-
-
-class Process:
-    """A process of a version, which answers each line that it is sent with a line of JSON. It starts when needed."""
-
-    def __init__(self, version: Version, code: str, *arguments: str) -> None:
-        self.version = version
-        self.command = (code, *arguments)
-        self.process: subprocess.Popen[str] | None = None
-
-    def ask(self, line: str) -> Any:
-        """Send a line, and return the answer."""
-        self.send(line)
-        return self.answer()
-
-    def send(self, line: str) -> None:
-        self.process = self.process or self.version.start(*self.command)
-        assert self.process.stdin
-        self.process.stdin.write(f"{line}\n")
-        self.process.stdin.flush()
-
-    def answer(self) -> Any:
-        assert self.process
-        assert self.process.stdout
-        ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE)
-        line = self.process.stdout.readline() if ready else ""
-        if not line:
-            pytest.fail(f"{self.version} gave no answer\n{self.stop()}", pytrace=False)
-        return json.loads(line)
-
-    def stop(self) -> str:
-        """End the process, and return what it wrote on standard error."""
-        if self.process is None:
-            return ""
-        self.process.kill()
-        _, errors = self.process.communicate()
-        self.process = None
-        return errors
 
 
 class Tellings:

@@ -1,7 +1,7 @@
 """The jobs of an application whose processes do not all have the same version of redis-limpyd-jobs yet.
 
-``python -c "import shared_jobs; shared_jobs.main()" WHO SOCKET`` reads lines of JSON, each the name of a function below and
-its arguments, and answers each with a line of JSON: what that function returned.
+``python -c "import shared_jobs; shared_jobs.main()" WHO SOCKET`` reads lines of JSON, each the name of a function
+below and its arguments, and answers each with a line of JSON: what that function returned.
 """
 
 import json

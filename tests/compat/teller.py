@@ -1,7 +1,7 @@
 """Tells the `stories`, with whichever redis-limpyd-jobs this Python has.
 
-``python -c "import teller; teller.main()" SOCKET`` reads names of stories, one per line, and answers each with a line of
-JSON: all that was said while the story was told, in order.
+``python -c "import teller; teller.main()" SOCKET`` reads names of stories, one per line, and answers each with a line
+of JSON: all that was said while the story was told, in order.
 
 Nothing here or in the stories may use a name that redis-limpyd-jobs 2 does not have.
 """

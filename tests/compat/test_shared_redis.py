@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import redis
-from conftest import PATIENCE, Process, Version
 from servers import RedisServer
+from versions import PATIENCE, Process, Version
 
 INDEXED = {
     "app:sharedjob": ("identifier", "status", "priority", "queued", "start"),
@@ -86,20 +86,6 @@ def one_and_other(request: pytest.FixtureRequest, sides: Sides) -> tuple[Side, S
     """The two sides, in both orders."""
     one, other = request.param.split(", then ")
     return sides[one], sides[other]
-
-
-def assert_indexes_agree(client: redis.Redis) -> None:
-    """Check that each hash is in the indexes of its values, and in no other."""
-    for model in ("app:sharedjob", "jobs:queue"):
-        pks = client.smembers(f"{model}:collection")
-        for field in FIELDS_WITH_INDEX:
-            values = {pk: client.hget(f"{model}:{pk}:hash", field) for pk in pks}
-            indexed = {
-                pk: key.removeprefix(f"{model}:{field}:")
-                for key in client.scan_iter(f"{model}:{field}:*", _type="set")
-                for pk in client.smembers(key)
-            }
-            assert indexed in ({}, {pk: value for pk, value in values.items() if value is not None}), (model, field)
 
 
 def due_at_once(client: redis.Redis, queue_pk: int = 1) -> None:

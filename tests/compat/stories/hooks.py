@@ -7,7 +7,7 @@ import teller
 
 from limpyd_jobs import STATUSES, Job, Queue, Worker
 
-from .models import FAR, Told, fail, set_while_running, succeed, wait_until_due
+from .models import FAR, SOON, Told, fail, set_while_running, succeed, wait_until_due
 from .registry import story, worker_story
 
 OWN_WORDS = "What version 2 logs at a signal depends on its `timeout`, and it has a line for a second signal."
@@ -182,6 +182,19 @@ def get_another_job(tell):
 
 
 @story
+def find_keys_of_ones_own(tell):
+    class Reversing(Worker):
+        def update_keys(self):
+            super().update_keys()
+            self.keys = self.keys[::-1]
+
+    for priority in (1, 3, 2):
+        Told.add_job(f"{priority}", priority=priority)
+    worker = tell.work("told", worker_class=Reversing, max_loops=3)
+    tell.say("keys", worker.keys)
+
+
+@story
 def raise_while_waiting(tell):
     class Unlucky(Worker):
         waited = 0
@@ -294,8 +307,8 @@ def read_a_worker(tell):
 
 @story
 def requeue_delayed_jobs_of_a_worker(tell):
-    Told.add_job("a", priority=1, delayed_for=0.02)
-    Told.add_job("b", priority=2, delayed_for=0.02)
+    Told.add_job("a", priority=1, delayed_for=SOON)
+    Told.add_job("b", priority=2, delayed_for=SOON)
     Told.add_job("c", priority=2, delayed_for=60)
     wait_until_due(Queue.get_queue("told", 1))
     wait_until_due(Queue.get_queue("told", 2))
@@ -353,3 +366,88 @@ def hooks_without_super(tell):
 
         tell.work("q", callback, worker_with(Worker, **{name: hook}), requeue_times=1)
         tell.state(name)
+
+
+class OwnQueue(Queue):
+    """A queue that says how it is used."""
+
+    namespace = "stories"
+
+    @classmethod
+    def get_queue(cls, name, priority=0, **fields_if_new):
+        queue = super().get_queue(name, priority, **fields_if_new)
+        teller.current.say("get_queue", name, str(priority))
+        return queue
+
+    def enqueue_job(self, job, prepend=False):
+        teller.current.job("enqueue_job", job, prepend)
+        super().enqueue_job(job, prepend)
+
+    def delay_job(self, job, delayed_until):
+        teller.current.job("delay_job", job, delayed_until)
+        super().delay_job(job, delayed_until)
+
+    def requeue_delayed_jobs(self):
+        failures = super().requeue_delayed_jobs()
+        teller.current.say("requeue_delayed_jobs", failures)
+        return failures
+
+
+class OwnQueueWorker(Worker):
+    """A worker of such queues."""
+
+    queue_model = OwnQueue
+
+
+class QueuedOwnWay(Job):
+    """A job in queues that have their own ways."""
+
+    namespace = "stories"
+    queue_model = OwnQueue
+    queue_name = "own"
+
+
+class QueuedItself(Job):
+    """A job that says how it is put in queues."""
+
+    namespace = "stories"
+    queue_name = "own"
+
+    def enqueue_or_delay(self, queue_name=None, priority=None, delayed_until=None, prepend=False, queue_model=None):
+        teller.current.say("enqueue_or_delay", queue_name, delayed_until, prepend)
+        super().enqueue_or_delay(queue_name, priority, delayed_until, prepend, queue_model)
+
+    def requeue(self, queue_name=None, priority=None, delayed_for=None, delayed_until=None, queue_model=None):
+        teller.current.say("requeue", queue_name, str(priority), delayed_for, delayed_until)
+        super().requeue(queue_name, priority, delayed_for, delayed_until, queue_model)
+
+
+def live_in_a_queue(tell, job_class, worker_class):
+    """Let a job be added, moved up, delayed, woken, run, put back, canceled."""
+    job = tell.ask("add", job_class.add_job, "a", priority=2)
+    tell.ask("again", job_class.add_job, "a", priority=2)
+    tell.ask("higher", job_class.add_job, "a", priority=3, prepend=True)
+    tell.work("own", set_while_running(STATUSES.DELAYED, delayed_until=str(FAR)), worker_class)
+    tell.job("delayed", job)
+    queue = job_class.queue_model.get_queue("own", 3)
+    queue.delayed.zadd({job.ident: 1})
+    tell.work("own", fail, worker_class, requeue_times=1)
+    tell.job("requeued", job)
+    tell.ask("delayed", job_class.add_job, "b", priority=2, delayed_until=FAR)
+    tell.ask("by hand", job.enqueue_or_delay, "own", 4)
+    tell.work("own", succeed, worker_class)
+
+
+@story(
+    not_copied={
+        "said/get_queue": "Version 2 gets the queue that a job leaves, too.",
+        "hash/enqueue_job*": "Version 2 calls `enqueue_job` for a delayed job that is due, too.",
+    }
+)
+def queues_with_their_own_ways(tell):
+    live_in_a_queue(tell, QueuedOwnWay, OwnQueueWorker)
+
+
+@story
+def jobs_with_their_own_ways_to_queues(tell):
+    live_in_a_queue(tell, QueuedItself, Worker)

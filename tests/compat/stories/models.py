@@ -11,23 +11,21 @@ from limpyd.indexes import NumberRangeIndex, TextRangeIndex
 from limpyd_jobs import Error, Job, Queue, Worker
 
 FAR = datetime(2099, 1, 2, 3, 4, 5, 678)
+SOON = 0.25  # seconds: enough to be in the future still when the job is added
 
 
 def now():
     return datetime.utcnow()
 
 
-def in_an_hour():
-    return now() + timedelta(hours=1)
-
-
 def an_hour_ago():
     return now() - timedelta(hours=1)
 
 
-def wait_until_due(queue):
-    """Wait until the first delayed job of a queue is due."""
-    time.sleep(max(0, queue.first_delayed_time - time.time()) + 0.005)
+def wait_until_due(queue, jobs=1):
+    """Wait until so many delayed jobs of a queue are due."""
+    ((_, moment),) = queue.delayed.zrange(jobs - 1, jobs - 1, withscores=True)
+    time.sleep(max(0, moment - time.time()) + 0.005)
 
 
 class Told(Job):

@@ -1,13 +1,12 @@
 """Queues, and the delayed jobs in them."""
 
-import time
 from datetime import timedelta
 
 import teller
 
 from limpyd_jobs import STATUSES, Job, Queue, Worker
 
-from .models import FAR, Album, Told, succeed, wait_until_due
+from .models import FAR, SOON, Album, Told, succeed, wait_until_due
 from .registry import story
 
 
@@ -70,7 +69,7 @@ def put_jobs_in_queues_by_hand(tell):
 
 @story
 def delayed_jobs_become_due(tell):
-    Job.add_job("now", "q", priority=3, delayed_for=0.02)
+    Job.add_job("now", "q", priority=3, delayed_for=SOON)
     Job.add_job("later", "q", priority=3, delayed_for=60)
     queue = Queue.get_queue("q", 3)
     wait_until_due(queue)
@@ -83,10 +82,9 @@ def delayed_jobs_become_due(tell):
 @story
 def delayed_jobs_of_other_statuses_become_due(tell):
     for status in (STATUSES.CANCELED, STATUSES.SUCCESS, STATUSES.ERROR, STATUSES.WAITING):
-        Told.add_job(status, "q", delayed_for=0.02).status.hset(status)
+        Told.add_job(status, "q", delayed_for=SOON).status.hset(status)
     queue = Queue.get_queue("q", 0)
-    wait_until_due(queue)
-    time.sleep(0.05)
+    wait_until_due(queue, jobs=4)
     tell.ask("requeue", queue.requeue_delayed_jobs)
     tell.state("all are waiting")
     tell.work("q", succeed, max_loops=4)
@@ -94,11 +92,10 @@ def delayed_jobs_of_other_statuses_become_due(tell):
 
 @story
 def delayed_jobs_that_cannot_run_become_due(tell):
-    Job.add_job("good", "q", delayed_for=0.02)
-    deleted = Job.add_job("deleted", "q", delayed_for=0.02)
+    Job.add_job("good", "q", delayed_for=SOON)
+    deleted = Job.add_job("deleted", "q", delayed_for=SOON)
     queue = Queue.get_queue("q", 0)
-    wait_until_due(queue)
-    time.sleep(0.05)
+    wait_until_due(queue, jobs=2)
     queue.delayed.zadd({"garbage": 1, deleted.ident + "9": 2})
     deleted.delete()
     failures = queue.requeue_delayed_jobs()
@@ -108,7 +105,7 @@ def delayed_jobs_that_cannot_run_become_due(tell):
 
 @story
 def delayed_jobs_of_a_locked_queue_stay(tell):
-    Job.add_job("a", "q", delayed_for=0.02)
+    Job.add_job("a", "q", delayed_for=SOON)
     queue = Queue.get_queue("q", 0)
     wait_until_due(queue)
     tell.client.set(queue.make_key("jobs", "queue", queue.pk.get(), "requeue_all_delayed_ready_jobs"), "x")

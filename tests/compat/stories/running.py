@@ -1,9 +1,12 @@
 """Workers that run jobs: what becomes of them."""
 
+import logging
+
 from limpyd_jobs import STATUSES, Error, Job, Queue
 
 from .models import (
     FAR,
+    SOON,
     Careful,
     CodedError,
     Photo,
@@ -15,7 +18,7 @@ from .models import (
     succeed,
     wait_until_due,
 )
-from .registry import worker_story
+from .registry import story, worker_story
 
 BROKEN_LINES = "Version 2 lets an identifier break a line of the log in two."
 
@@ -271,14 +274,14 @@ def change_tries_while_running(tell):
 
 @worker_story
 def delayed_jobs_are_run_when_due(tell):
-    Told.add_job("a", priority=2, delayed_for=0.02)
+    Told.add_job("a", priority=2, delayed_for=SOON)
     wait_until_due(Queue.get_queue("told", 2))
     tell.work("told")
 
 
 @worker_story
 def delayed_jobs_canceled_before_are_skipped(tell):
-    Told.add_job("a", priority=2, delayed_for=0.02).status.hset(STATUSES.CANCELED)
+    Told.add_job("a", priority=2, delayed_for=SOON).status.hset(STATUSES.CANCELED)
     wait_until_due(Queue.get_queue("told", 2))
     tell.work("told")
 
@@ -317,3 +320,41 @@ def add_another_while_running(tell):
     Told.add_job("a", priority=2)
     Told.add_job("c", priority=2)
     tell.work("told", callback, max_loops=2)
+
+
+@worker_story
+def wait_for_the_first_queue(tell):
+    class Early(tell.worker_class):
+        def update_keys(self):
+            super().update_keys()
+            if not self.keys:
+                Told.add_job("a")
+
+    tell.work("told", worker_class=Early)
+
+
+@worker_story
+def run_a_job_of_a_new_priority(tell):
+    def callback(job, queue):
+        if job.identifier.hget() == "a":
+            tell.ask("added", Told.add_job, "b", priority=9)
+
+    Told.add_job("a", priority=2)
+    tell.work("told", callback, max_loops=2)
+
+
+@story
+def log_elsewhere(tell):
+    Told.add_job("a")
+    tell.work("told", fail, logger_name="limpyd-jobs.told", logger_level=logging.WARNING)
+
+
+UNKNOWN_CLASS = "Version 2 loses a job whose class it does not know."
+
+
+@story(not_copied={"log/ERROR": UNKNOWN_CLASS, "state/*:delayed/*": UNKNOWN_CLASS})
+def jobs_of_unknown_classes_do_not_stop_a_worker(tell):
+    queue = Queue.get_queue("told")
+    queue.waiting.rpush("nowhere_at_all.Job:1", "garbage", "stories.models.Nothing:1")
+    Told.add_job("a")
+    tell.work("told")
