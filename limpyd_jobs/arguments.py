@@ -111,8 +111,8 @@ def stored_value(name: str, value: Any) -> str:
 
 
 def delay_argument(delayed_for: float | timedelta | None = None, delayed_until: datetime | None = None) -> str:
-    """Return a delay as the scripts take it: ``''``, ``'+<microseconds>'`` from now, or ``'<microseconds>'`` of
-    the epoch.
+    """Return a delay as the scripts take it: ``''``, ``'+<microseconds>'`` from now, or a moment, as
+    ``'<microseconds of the epoch> <its text>'``.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def delay_argument(delayed_for: float | timedelta | None = None, delayed_until: 
     if until is None:
         return ""
     if delayed_for is None:
-        return str((until - EPOCH) // MICROSECOND)
+        return f"{(until - EPOCH) // MICROSECOND} {until}"
     if isinstance(delayed_for, timedelta):
         delayed_for = delayed_for.total_seconds()
     return f"+{round(delayed_for * 1_000_000)}" if until > utcnow() else ""

@@ -11,5 +11,9 @@ class ConfigurationException(LimpydJobsException):
     """A worker, a model or a command was given something it cannot work with."""
 
 
+class WorkerLost(LimpydJobsException):
+    """A job is given up, as the workers that ran it died, one after the other."""
+
+
 class ClaimLost(LimpydJobsException):
     """What a worker reports of a job is not recorded, as it no longer holds the claim on that job."""

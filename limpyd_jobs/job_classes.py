@@ -55,10 +55,17 @@ class JobClasses(Generic[T]):
         """Resolve a path, and remember the class. See `resolve` for the exceptions."""
         cls = self.known.get(path)
         if cls is None:
-            cls = resolve(path, self.base)
-            lately = list(self.known.items())[1 - self.limit :]
-            self._met = dict([*lately, (path, cls)])
+            cls = self._resolve(path)
+            lately = list(self.known.items())[2 - self.limit :]
+            # The path may be an old one of a class that was moved.
+            self._met = dict([*lately, (path, cls), (path_of(cls), cls)])
         return cls
+
+    def _resolve(self, path: str) -> type[T]:
+        try:
+            return resolve(path, self.base)
+        except SystemExit as error:
+            raise ImportError(f"The module of {path!r} ends the program when it is imported") from error
 
 
 def path_of(cls: type) -> str:

@@ -12,7 +12,8 @@ from limpyd.indexes import EqualIndex
 from limpyd.model import RedisModel
 
 from limpyd_jobs.arguments import stored_value
-from limpyd_jobs.utils import memoized
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.utils import memoized, overrides
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Layout:
     plain: frozenset of str
         The fields that a script can write with all their indexes: hash fields with no index but `EqualIndex`.
     special: frozenset of str
-        The hash fields that a script can write, but that have indexes which only limpyd can maintain, afterwards.
+        The hash fields that a script can write, but with indexes that only limpyd can maintain, afterwards.
     other_defaults: dict
         The default values of all the fields but the plain ones.
     """
@@ -53,12 +54,14 @@ class Layout:
 def layout_of(model: type[RedisModel]) -> Layout:
     """Return the layout of a model class."""
     fields = {name: model.get_field(name) for name in model._fields if name != model.get_field("pk").name}
-    hash_fields = {name: field for name, field in fields.items() if type(field) is InstanceHashField}
+    hash_fields = {name: field for name, field in fields.items() if isinstance(field, InstanceHashField)}
     special = {name for name, field in hash_fields.items() if special_indexes(field)}
-    plain = hash_fields.keys() - special
+    plain = {name for name, field in hash_fields.items() if type(field) is InstanceHashField} - special
+    _check_looked_up(model, hash_fields)
     defaults = {name: field.default for name, field in fields.items() if hasattr(field, "default")}
     description = {
         "name": model._name,
+        "path": model.get_model_repr() if hasattr(model, "get_model_repr") else "",
         "indexes": {name: _prefixes(field) for name, field in hash_fields.items() if field.indexable},
         "special": dict.fromkeys(special, True),
         "unique": {name: _prefixes(hash_fields[name])[0] for name in plain if hash_fields[name].unique},
@@ -67,15 +70,32 @@ def layout_of(model: type[RedisModel]) -> Layout:
     return Layout(
         json=json.dumps(description, separators=(",", ":")),
         plain=frozenset(plain),
-        special=frozenset(name for name in special if not hash_fields[name].unique),
+        special=frozenset(
+            name for name in special if type(hash_fields[name]) is InstanceHashField and not hash_fields[name].unique
+        ),
         other_defaults={name: value for name, value in defaults.items() if name not in plain},
     )
 
 
+def _check_looked_up(model: type[RedisModel], hash_fields: Mapping[str, Any]) -> None:
+    """The scripts find records by some fields, so need their plain indexes."""
+    for name in getattr(model, "_looked_up", ()):
+        if name not in hash_fields or not _prefixes(hash_fields[name]):
+            raise ConfigurationException(
+                f"The field {name!r} of {model.__name__} must be indexed by a plain EqualIndex"
+            )
+
+
 def special_indexes(field: Any) -> list[Any]:
     """Return the indexes of a field that only limpyd can maintain: all but plain `EqualIndex` ones."""
-    return [index for index in field._indexes if type(index) is not EqualIndex]
+    return [index for index in field._indexes if not _is_plain(index)]
 
 
 def _prefixes(field: Any) -> list[str]:
-    return [index.get_storage_key("") for index in field._indexes if type(index) is EqualIndex]
+    return [index.get_storage_key("") for index in field._indexes if _is_plain(index)]
+
+
+def _is_plain(index: Any) -> bool:
+    """Whether an index keeps the pks of a value in a set whose key ends with that value, whatever begins it."""
+    names = ("add", "remove", "store", "unstore", "get_storage_key", "normalize_value", "transform")
+    return isinstance(index, EqualIndex) and not overrides(type(index), EqualIndex, *names)

@@ -69,7 +69,7 @@ class BaseJobsModel(related.RelatedModel):
 class Queue(BaseJobsModel):
     """The jobs of one name and one priority. Queues of the same name are served by priority, the highest first.
 
-    The lists, and the two sorted sets, hold the idents of jobs.
+    The lists and sorted sets hold the idents of jobs; `quarantine` what was found there and is no job that can be run.
     """
 
     name = fields.InstanceHashField(indexable=True)
@@ -79,6 +79,10 @@ class Queue(BaseJobsModel):
     errors = fields.ListField()
     delayed = fields.SortedSetField()
     running = fields.SortedSetField()
+    quarantine = fields.ListField()
+
+    # Scripts find queues by these.
+    _looked_up = ("name", "priority")
 
     @property
     def error(self) -> fields.ListField:
@@ -216,10 +220,14 @@ class Job(BaseJobsModel):
     queued = fields.InstanceHashField(indexable=True)
     cancel_on_error = fields.InstanceHashField()
     claim_token = fields.InstanceHashField()
+    rescues = fields.InstanceHashField()
 
     queue_model: type[Queue] = Queue
     queue_name: str | None = None
     always_cancel_on_error = False
+
+    # Scripts find jobs by these.
+    _looked_up = ("identifier", "queued")
 
     # What a transition decides, so cannot be given to add_job.
     _reserved = (
@@ -232,6 +240,7 @@ class Job(BaseJobsModel):
         "delayed_until",
         "queued",
         "claim_token",
+        "rescues",
     )
 
     @property
@@ -354,7 +363,8 @@ class Job(BaseJobsModel):
                     queue_model=queue_model,
                 )
             except BaseException:
-                job.queued.delete()
+                if outcome == "added":
+                    job.queued.delete()
                 raise
         return job
 
@@ -366,7 +376,10 @@ class Job(BaseJobsModel):
         prepend: bool = False,
         queue_model: type[Queue] | None = None,
     ) -> None:
-        """Put the job in a queue, whatever its status: delayed if `delayed_until` is in the future, else waiting.
+        """Put the job in a queue: delayed if `delayed_until` is in the future, else waiting.
+
+        A job that stands in a queue already is moved. One that is running is put there once it ends, unless by an
+        error, and in the queue it came from.
 
         Parameters
         ----------
@@ -390,7 +403,7 @@ class Job(BaseJobsModel):
             delay=delay_argument(delayed_until=until),
             place=not by_hand,
         )
-        if by_hand:
+        if by_hand and placed.status != STATUSES.RUNNING:
             self._enter(queue_model.get_queue(queue_name, placed.priority), placed.status, until, prepend)
 
     @staticmethod

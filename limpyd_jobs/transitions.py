@@ -24,6 +24,9 @@ from limpyd_jobs.scripting import Script
 # How many due jobs one call of wake() moves at the most, to keep the script short.
 WAKE_LIMIT = 1000
 
+# How many lapsed leases one call of rescue() looks at in each queue, at the most.
+RESCUE_LIMIT = 100
+
 # How long a job of a class that cannot be resolved rests before it is tried again.
 PUT_OFF_SECONDS = 60
 
@@ -39,7 +42,9 @@ _list_queues = Script("list_queues")
 _move = Script("move")
 _put_off = Script("put_off")
 _release = Script("release")
+_renew = Script("renew")
 _requeue = Script("requeue")
+_rescue = Script("rescue")
 _skip = Script("skip")
 _succeed = Script("succeed")
 _wake = Script("wake")
@@ -81,7 +86,8 @@ class Fetched:
     outcome: str
         ``claimed``; ``found`` for a job that does not wait, so was not claimed; ``unknown`` for one of a class that
         was not among those of the request, still in its list unless it was given; ``gone`` for one that has no
-        hash, or ``garbage`` for no ident at all, both dropped.
+        hash, dropped; ``garbage`` for no ident at all, and ``broken`` for one with records of a wrong type, both set
+        aside; ``no queue`` for one from the list of no queue, put back.
     key: str
         The waiting list.
     ident: str
@@ -90,6 +96,8 @@ class Fetched:
         Of a claimed or found job, the status being the one before the claim.
     token: str
         The name of the claim; empty unless claimed.
+    rescues: int
+        How often the job was rescued, if that is how it came out of the queue's running set.
     """
 
     outcome: str
@@ -102,6 +110,7 @@ class Fetched:
     start: str = ""
     tries: str = ""
     token: str = ""
+    rescues: int = 0
 
     @property
     def path(self) -> str:
@@ -127,11 +136,21 @@ NOTHING = Fetched("nothing", "", "")
 
 
 class Placed(NamedTuple):
-    """Where a job was put: its status (a letter), its priority, until when it is delayed (a date as text)."""
+    """Where a job was put: its status (a letter; RUNNING if it was not yet), its priority, until when it is delayed (a
+    date as text)."""
 
     status: str
     priority: str
     delayed_until: str
+
+
+class Rescue(NamedTuple):
+    """What became of lapsed leases: the jobs that wait again; the idents of those of unknown classes, left where they
+    are; and one job that was rescued too often, claimed for the caller to fail it."""
+
+    rescued: list[Fetched]
+    unknown: list[str]
+    exhausted: Fetched | None
 
 
 class Ending(NamedTuple):
@@ -233,6 +252,8 @@ def move(
     ------
     DoesNotExist
         If the job was deleted.
+    LimpydJobsException
+        If another job of its identifier is queued.
     """
     _check_database(type(job), queue_model)
     if priority:
@@ -272,10 +293,6 @@ def requeue(
     reply = _requeue(_redis(job), args=[*args, delay, "place" if place else "bare"])
     if reply[0] == "not in error":
         raise LimpydJobsException(f"Job cannot be requeued if not in ERROR status: {job.ident}")
-    if reply[0] == "already queued":
-        raise LimpydJobsException(
-            f"Job cannot be requeued: {job.ident} has the identifier of job {reply[1]}, which is queued"
-        )
     return _placed(job, _accept(job, reply))
 
 
@@ -373,15 +390,45 @@ def fail(
     return _finish(_fail, job, queue, token, args, upcoming)
 
 
-def release(job_class: type[RedisModel], ident: str, token: str, queue_key: str) -> None:
-    """Give a claimed job back, unharmed, to the front of its waiting list.
+def renew(connection: Redis, job_class: type[RedisModel], ident: str, token: str, queue_key: str, lease: float) -> bool:
+    """Extend the lease of a claim, over a connection that any thread may use.
+
+    Returns
+    -------
+    bool
+        False if somebody else holds the claim, or the job was deleted.
+    """
+    reply = _renew(connection, args=[layout_of(job_class).json, ident, token, queue_key, lease])
+    return bool(reply[0] == "done")
+
+
+def rescue(queue_model: type[RedisModel], queue_keys: Sequence[str], max_rescues: int, request: ClaimRequest) -> Rescue:
+    """Put jobs whose lease lapsed back to the front of their waiting lists.
+
+    Parameters
+    ----------
+    request: ClaimRequest
+        For the claim on a job that was rescued too often; its keys do not matter.
+    """
+    args = [RESCUE_LIMIT, max_rescues, *request.arguments()]
+    rescued, unknown, exhausted = _rescue(_redis(queue_model), keys=queue_keys, args=args)
+    found = []
+    for key, ident, identifier, name, priority, number, reindex in rescued:
+        fetched = Fetched("rescued", key, ident, "w", identifier, name, priority, rescues=int(number))
+        _reindex(request.classes[fetched.path], fetched.pk, reindex)
+        found.append(fetched)
+    return Rescue(found, unknown, _fetched(request, exhausted) if exhausted else None)
+
+
+def release(job_class: type[RedisModel], ident: str, token: str, queue_key: str, delay: str = "") -> None:
+    """Give a claimed job back, unharmed, to the front of its waiting list; or for later, with a delay.
 
     Raises
     ------
     ClaimLost, DoesNotExist
         See `succeed`.
     """
-    reply = _release(_redis(job_class), args=[layout_of(job_class).json, ident, token, queue_key])
+    reply = _release(_redis(job_class), args=[layout_of(job_class).json, ident, token, queue_key, delay])
     if reply[0] == "refused":
         raise ClaimLost(f"The claim on {ident} is lost: it was not released")
     if reply[0] == "done":
@@ -590,6 +637,8 @@ def _placed(job: RedisModel, reply: Any) -> Placed:
 
 
 def _accept(job: RedisModel, reply: Any) -> Any:
+    if reply[0] == "already queued":
+        raise LimpydJobsException(f"{job.ident} cannot be queued: job {reply[1]}, of the same identifier, is queued")
     if reply[0] == "gone":
         raise DoesNotExist(f"{job.ident} does not exist anymore")
     if reply[0] == "refused":
@@ -624,7 +673,7 @@ def _fetched(request: ClaimRequest, reply: Any) -> Fetched | None:
     if outcome == "nothing":
         return None
     if outcome != "claimed":
-        return Fetched(outcome, *details)
+        return Fetched(outcome, *details[:6])
     *details, reindex = details
     fetched = replace(Fetched(outcome, *details), token=request.token)
     path, _, pk = fetched.ident.rpartition(":")

@@ -28,9 +28,10 @@ local prepend, due, mode, reserved_pk = ARGV[7] == '1', due_at(ARGV[8]), ARGV[9]
 local function queued_job()
   local indexes = job_model.indexes
   for _, pk in ipairs(redis.call('SINTER', indexes.identifier[1] .. identifier, indexes.queued[1] .. '1')) do
-    local hash = redis.call('HMGET', hash_key(job_model, pk), 'queued', 'status', 'priority')
+    local hash = redis.call('HMGET', hash_key(job_model, pk), 'queued', 'status', 'priority', 'claim_token')
     if hash[1] == '1' then
-      return {model = job_model, pk = pk, ident = class_path .. ':' .. pk, status = hash[2], priority = hash[3]}
+      local is_running = hash[2] == 'r' or hash[4]
+      return {model = job_model, pk = pk, ident = class_path .. ':' .. pk, is_running = is_running, priority = hash[3]}
     end
   end
 end
@@ -46,7 +47,7 @@ end
 
 local function move_up(job)
   local outranked = prepend or is_above(priority, job.priority or '')
-  if job.status == 'r' or not outranked then
+  if job.is_running or not outranked then
     return {'existing', job.pk}
   elseif mode == 'bare' then
     return {'outranked', job.pk}
@@ -62,6 +63,7 @@ if existing then
 end
 
 local fields = fields_from(11)
+fields.identifier = identifier
 local conflict = not_unique(job_model, fields)
 if conflict then
   return conflict
@@ -72,13 +74,13 @@ if mode == 'reserve' then
   return {'reserved', pk}
 end
 
-fields.identifier, fields.added = identifier, date_text(now())
+fields.added = date_text(now())
 if mode == 'bare' then
   fields.queued = '1'
   create(job_model, pk, fields)
 else
+  local base = prepare_place(queue_model, queue_name, priority)
   create(job_model, pk, placed(fields, priority, due))
-  local queue_pk = find_or_create_queue(queue_model, queue_name, priority)
-  push(queue_model.name .. ':' .. queue_pk, class_path .. ':' .. pk, fields.status, due, prepend)
+  push(base, class_path .. ':' .. pk, fields.status, due, prepend)
 end
 return {'added', pk, reindex}

@@ -23,5 +23,5 @@ if refused then
   return refused
 end
 
-update(job.model, job.pk, end_claim(queue, job.ident, {status = 'c', queued = false}))
+end_claim(queue, job, {status = 'c', queued = false})
 return ended('done', '', '', 5)

@@ -14,7 +14,10 @@
 --                           off the list, but not waiting, so not claimed
 -- {'unknown', key, ident}   of a class that is not among those given: still on the list (unless given)
 -- {'gone', key, ident}      has no hash: dropped
--- {'garbage', key, ident}   not an ident: dropped
+-- {'garbage', key, ident}   not an ident: set aside
+-- {'broken', key, ident, error}
+--                           a record of a wrong type: set aside
+-- {'no queue', key, ident}  the given ident comes from the list of no queue: put back
 -- {'nothing'}
 
 --@include claims
@@ -25,10 +28,14 @@ if ident == '' then
   return claim_first(KEYS, token, lease, classes)
 end
 
-local path, pk = parse_ident(ident)
-if not path then
+local path = parse_ident(ident)
+if redis.call('EXISTS', string.sub(KEYS[1], 1, -9) .. ':hash') == 0 then
+  redis.call('LPUSH', KEYS[1], ident)
+  return {'no queue', KEYS[1], ident}
+elseif not path then
+  set_aside(string.sub(KEYS[1], 1, -9), ident)
   return {'garbage', KEYS[1], ident}
 elseif not classes[path] then
   return {'unknown', KEYS[1], ident}
 end
-return claim(KEYS[1], ident, pk, cjson.decode(classes[path]), token, lease)
+return claim_safely(KEYS[1], ident, classes[path], token, lease, false)

@@ -33,6 +33,8 @@ if refused then
 end
 
 local priority = hash[3] or '0'
-local changes = end_claim(queue, job.ident, {})
-place(job, queue_model, queue_name, priority, due, false, changes)
+local base = prepare_place(queue_model, queue_name, priority)
+local changes = placed({}, priority, due)
+end_claim(queue, job, changes)
+push(base, job.ident, changes.status, due, false)
 return ended('done', '', changes.delayed_until or '', 8)

@@ -24,10 +24,10 @@ if refused then
   return refused
 end
 
-local changes = end_claim(queue, job.ident, {})
+local changes = {}
 local status = redis.call('HGET', job.key, 'status')
 if status == 's' or status == 'e' or status == 'c' then
   changes.queued = false
 end
-update(job.model, job.pk, changes)
+end_claim(queue, job, changes)
 return {'done', '', reindex}

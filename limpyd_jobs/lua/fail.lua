@@ -36,20 +36,26 @@ end
 
 local function may_run_again()
   local hash = redis.call('HMGET', job.key, 'tries', 'cancel_on_error')
-  return (tonumber(hash[1]) or 0) <= requeue_times and (hash[2] or '') == ''
+  return requeue_times > 0 and (tonumber(hash[1]) or 0) <= requeue_times and (hash[2] or '') == ''
 end
 
+probe('LLEN', queue .. ':errors')
 local finish = date_text(now())
-redis.call('RPUSH', queue .. ':errors', job.ident)
 
 if not may_run_again() then
-  update(job.model, job.pk, end_claim(queue, job.ident, {status = 'e', ['end'] = finish, queued = false}))
+  end_claim(queue, job, {status = 'e', ['end'] = finish, queued = false})
+  redis.call('RPUSH', queue .. ':errors', job.ident)
   return ended('error', finish, '', 11)
 elseif ARGV[10] == 'hold' then
   update(job.model, job.pk, {status = 'e', ['end'] = finish})
+  redis.call('RPUSH', queue .. ':errors', job.ident)
   return {'held', finish, '', reindex, {'nothing'}}
 end
 
-local changes = end_claim(queue, job.ident, {start = false, ['end'] = false})
-place(job, cjson.decode(ARGV[6]), ARGV[7], ARGV[8], due_at(ARGV[9]), false, changes)
+local due = due_at(ARGV[9])
+local base = prepare_place(cjson.decode(ARGV[6]), ARGV[7], ARGV[8])
+local changes = placed({start = false, ['end'] = false}, ARGV[8], due)
+end_claim(queue, job, changes)
+push(base, job.ident, changes.status, due, false)
+redis.call('RPUSH', queue .. ':errors', job.ident)
 return ended('requeued', finish, changes.delayed_until or '', 11)

@@ -7,6 +7,12 @@
 
 --@include records
 
+-- A key of a wrong type counts as empty.
+local function count(command, key)
+  local number = redis.pcall(command, key)
+  return type(number) == 'number' and number or 0
+end
+
 local queue_model = cjson.decode(ARGV[1])
 local queues = {}
 for i = 2, #ARGV do
@@ -15,7 +21,7 @@ for i = 2, #ARGV do
     local hash = redis.call('HMGET', base .. ':hash', 'name', 'priority')
     if hash[1] == ARGV[i] then
       queues[#queues + 1] = {
-        pk, hash[1], hash[2] or '', redis.call('LLEN', base .. ':waiting'), redis.call('ZCARD', base .. ':delayed'),
+        pk, hash[1], hash[2] or '', count('LLEN', base .. ':waiting'), count('ZCARD', base .. ':delayed'),
       }
     end
   end

@@ -12,7 +12,11 @@
 -- ARGV[7]  delay: '', '+<microseconds>' or '<microseconds since the epoch>'
 -- ARGV[8]  mode: 'place'; 'bare' leaves the list or set to the caller
 --
--- {'done', status, priority, delayed until or '', reindex}      {'gone'}
+-- {'done', status, priority, delayed until or '', reindex}
+-- {'already queued', pk of the queued job of the same identifier}
+-- {'gone'}
+--
+-- A job whose code is being run is only marked as delayed: its worker puts it in a queue once it ends.
 
 --@include claims
 --@include places
@@ -24,12 +28,25 @@ if redis.call('EXISTS', job.key) == 0 then
   return {'gone'}
 end
 
-local hash = redis.call('HMGET', job.key, 'priority', 'queued')
+local hash = redis.call('HMGET', job.key, 'priority', 'queued', 'claim_token', 'status', 'identifier')
 local priority = ARGV[5] ~= '' and ARGV[5] or hash[1] or '0'
+
+if hash[3] and hash[4] ~= 'e' then
+  local delayed_until = due and due.text or date_text(now())
+  update(job.model, job.pk, {status = 'd', delayed_until = delayed_until, priority = priority})
+  return {'done', 'r', priority, delayed_until, reindex}
+end
+
 if hash[2] == '1' then
   unplace(queue_model, queue_name, hash[1] or '0', job.ident)
+else
+  local other = hash[5] and other_queued(job, hash[5])
+  if other then
+    return {'already queued', other}
+  end
 end
-local changes = {claim_token = false}
+
+local changes = {claim_token = false, rescues = false}
 if ARGV[8] == 'bare' then
   update(job.model, job.pk, placed(changes, priority, due))
 else

@@ -1,31 +1,39 @@
 -- verb: release
 -- from: running
--- to: waiting
--- what: given back unharmed to the front of its list, the try not counted
+-- to: waiting or delayed
+-- what: given back unharmed, the try not counted: to the front of its list, or for later
 --
 -- ARGV[1]  job model
 -- ARGV[2]  ident
 -- ARGV[3]  token of the claim
 -- ARGV[4]  queue: model name and pk
+-- ARGV[5]  delay: '' or '+<microseconds>'
 --
--- {'done', '', reindex}
--- {'refused'}    somebody else holds the claim, or the job is no longer running: nothing is changed
+-- {'done', '', reindex}    also for one that was canceled or delayed meanwhile: nobody claims it any more
+-- {'refused'}              somebody else holds the claim: nothing is changed
 -- {'gone'}
 
 --@include claims
+--@include places
 
-local job, token, queue = job_of(ARGV[1], ARGV[2]), ARGV[3], ARGV[4]
+local job, token, queue, due = job_of(ARGV[1], ARGV[2]), ARGV[3], ARGV[4], due_at(ARGV[5])
 
 local refused = refusal(job, token)
 if refused then
   return refused
-elseif redis.call('HGET', job.key, 'status') ~= 'r' then
-  return {'refused'}
 end
 
-local tries = (tonumber(redis.call('HGET', job.key, 'tries')) or 0) - 1
-update(job.model, job.pk, end_claim(queue, job.ident, {
-  status = 'w', start = false, tries = tries > 0 and string.format('%d', tries),
-}))
-redis.call('LPUSH', queue .. ':waiting', job.ident)
+local hash = redis.call('HMGET', job.key, 'status', 'tries', 'priority')
+if hash[1] ~= 'r' then
+  end_claim(queue, job, {queued = hash[1] ~= 'c' and '1'})
+  redis.call('RPUSH', queue .. ':waiting', job.ident)
+  return {'done', '', reindex}
+end
+
+probe('LLEN', queue .. ':waiting')
+probe('ZCARD', queue .. ':delayed')
+local tries = (tonumber(hash[2]) or 0) - 1
+local changes = placed({start = false, tries = tries > 0 and string.format('%d', tries)}, hash[3] or '0', due)
+end_claim(queue, job, changes)
+push(queue, job.ident, changes.status, due, true)
 return {'done', '', reindex}

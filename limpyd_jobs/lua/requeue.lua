@@ -29,11 +29,9 @@ elseif hash[1] ~= 'e' then
   return {'not in error', hash[1] or ''}
 end
 
-local indexes = job.model.indexes
-for _, other in ipairs(redis.call('SINTER', indexes.identifier[1] .. (hash[2] or ''), indexes.queued[1] .. '1')) do
-  if other ~= job.pk then
-    return {'already queued', other}
-  end
+local other = hash[2] and other_queued(job, hash[2])
+if other then
+  return {'already queued', other}
 end
 
 -- If it is a hook of its worker that puts the job back, the claim is still held.

@@ -30,7 +30,8 @@ if refused then
   return refused
 end
 
+probe('LLEN', queue .. ':success')
 local finish = date_text(now())
-update(job.model, job.pk, end_claim(queue, job.ident, {status = 's', ['end'] = finish, queued = false}))
+end_claim(queue, job, {status = 's', ['end'] = finish, queued = false})
 redis.call('RPUSH', queue .. ':success', job.ident)
 return ended('done', finish, '', 5)

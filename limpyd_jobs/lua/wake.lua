@@ -34,9 +34,22 @@ local function drop(queue, ident, reason)
   failures[#failures + 1] = {ident, reason}
 end
 
-local function wake(queue, ident)
+local function wake(queue, ident, model, pk)
+  reindex = {}
+  probe('LLEN', queue .. ':waiting')
+  if redis.call('HGET', hash_key(model, pk), 'status') == 'd' then
+    update(model, pk, {status = 'w'})
+    if #reindex > 0 then reindexes[#reindexes + 1] = {ident, reindex} end
+  end
+  redis.call('RPUSH', queue .. ':waiting', ident)
+  redis.call('ZREM', queue .. ':delayed', ident)
+  moved = moved + 1
+end
+
+local function wake_safely(queue, ident)
   local path, pk = parse_ident(ident)
   if not path then
+    set_aside(queue, ident)
     return drop(queue, ident, 'not the ident of a job')
   elseif not classes[path] then
     unknown[#unknown + 1] = {queue, ident}
@@ -46,14 +59,11 @@ local function wake(queue, ident)
   if redis.call('EXISTS', hash_key(model, pk)) == 0 then
     return drop(queue, ident, 'the job does not exist')
   end
-  redis.call('ZREM', queue .. ':delayed', ident)
-  if redis.call('HGET', hash_key(model, pk), 'status') == 'd' then
-    reindex = {}
-    update(model, pk, {status = 'w'})
-    if #reindex > 0 then reindexes[#reindexes + 1] = {ident, reindex} end
+  local ok, failure = pcall(wake, queue, ident, model, pk)
+  if not ok then
+    set_aside(queue, ident)
+    drop(queue, ident, text_of_error(failure))
   end
-  redis.call('RPUSH', queue .. ':waiting', ident)
-  moved = moved + 1
 end
 
 for _, queue in ipairs(KEYS) do
@@ -62,8 +72,10 @@ for _, queue in ipairs(KEYS) do
     if room <= 0 then
       return {moved, 1, failures, unknown, reindexes}
     end
-    for _, ident in ipairs(redis.call('ZRANGEBYSCORE', queue .. ':delayed', '-inf', moment, 'LIMIT', 0, room)) do
-      wake(queue, ident)
+    -- a delayed set of a wrong type holds no jobs
+    local idents = redis.pcall('ZRANGEBYSCORE', queue .. ':delayed', '-inf', moment, 'LIMIT', 0, room)
+    for _, ident in ipairs(idents) do
+      wake_safely(queue, ident)
     end
   end
 end

@@ -8,6 +8,7 @@ from typing import Any
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, nearest_priority, read_priority
+from limpyd_jobs.exceptions import WorkerLost
 from limpyd_jobs.models import Error, Job, Queue, queues_by_hand
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import ClaimRequest, Ending, Fetched
@@ -43,6 +44,9 @@ class JobEvents:
         raise NotImplementedError
 
     def _ended(self, ending: Ending) -> None:
+        raise NotImplementedError
+
+    def _let_go(self, job: Job) -> None:
         raise NotImplementedError
 
     def _token(self, job: Job) -> str:
@@ -143,13 +147,13 @@ class JobEvents:
         return ending.delayed_until
 
     def _delay_by_hand(self, job: Job, queue: Queue, until: datetime | None) -> str:
+        self._let_go(job)
         job.enqueue_or_delay(
             queue_name=_queue_name(queue),
             priority=job.priority.hget(),
             delayed_until=until or utcnow() + timedelta(seconds=DEFAULT_DELAY),
             queue_model=type(queue),
         )
-        self._ended(Ending("delayed"))
         return job.delayed_until.hget() or ""
 
     def job_delayed_message(self, job: Job, queue: Queue) -> str:
@@ -189,7 +193,7 @@ class JobEvents:
             job,
             queue,
             self._token(job),
-            self._requeue_times(job),
+            self._requeue_times(job, exception),
             _queue_name(queue),
             priority,
             delay_argument(delayed_for=self.requeue_delay_delta),
@@ -204,7 +208,7 @@ class JobEvents:
 
     def _fail_step_by_step(self, job: Job, queue: Queue, exception: BaseException, trace: str | None) -> None:
         """Hold a job that may run again in error until all hooks have seen it."""
-        ending = transitions.fail(job, queue, self._token(job), self._requeue_times(job), hold=True)
+        ending = transitions.fail(job, queue, self._token(job), self._requeue_times(job, exception), hold=True)
         self._ended(ending)
         held = ending.outcome == "held"
         self._save_error(job, queue, exception, trace)
@@ -213,13 +217,15 @@ class JobEvents:
         if held:
             self.requeue_job(job, queue, int(self._requeue_priority(queue)), delayed_for=self.requeue_delay_delta)
 
-    def _requeue_times(self, job: Job) -> int:
+    def _requeue_times(self, job: Job, exception: BaseException) -> int:
         """How often a job may be put back, its `cancel_on_error` field aside, which fail() looks at."""
+        if isinstance(exception, WorkerLost):
+            return 0
         if overrides(type(job), Job, "must_be_cancelled_on_error"):
             never = job.must_be_cancelled_on_error
         else:
             never = job.always_cancel_on_error
-        return 0 if never else self.requeue_times or 0
+        return 0 if never else int(self.requeue_times or 0)
 
     def _requeue_priority(self, queue: Queue) -> str:
         priority = read_priority(getattr(queue, "_cached_priority", None) or queue.priority.hget()) or 0
@@ -245,12 +251,25 @@ class JobEvents:
         """Return the values of the fields that a subclass of `Error` has in addition."""
         return {}
 
+    # -- rescued
+
+    def job_rescued(self, job: Job, queue: Queue) -> None:
+        """Hook: a job whose worker died was put back at the front of its waiting list."""
+        self.log(self.job_rescued_message(job, queue), "warning")
+        _notify(job, "on_rescued", queue)
+
+    def job_rescued_message(self, job: Job, queue: Queue) -> str:
+        """Return what to log when a job is rescued."""
+        return f"{self._name_of(job, queue)} rescued, as its worker died"
+
     # -- requeue
 
     def requeue_job(self, job: Job, queue: Queue, priority: int, delayed_for: float | timedelta | None = None) -> None:
         """Put a job that failed back in a queue."""
+        job.__dict__.pop("_cached_priority", None)
         job.requeue(queue_name=_queue_name(queue), priority=priority, delayed_for=delayed_for, queue_model=type(queue))
-        self._ended(Ending("requeued"))
+        if "_cached_priority" in vars(job):  # so it was our own version that put it back, and ended the claim
+            self._ended(Ending("requeued"))
         _notify(job, "on_requeued", queue)
         self.log(self.job_requeue_message(job, queue))
 

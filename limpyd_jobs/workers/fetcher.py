@@ -41,7 +41,8 @@ class Fetcher:
         Raises
         ------
         DoesNotExist, ValueError
-            If there was the ident of a deleted job, or no ident, which is now off the list.
+            If there was the ident of a deleted job, which is now off the list; or no ident, or that of a job with
+            records of a wrong type, which are now in the quarantine of the queue.
         ImportError, AttributeError, ValueError
             If the class of the job cannot be resolved. The job was put off.
         """
@@ -50,10 +51,19 @@ class Fetcher:
             return self._checked(fetched)
         return self._claim(keys) if keys else None
 
-    def wait(self, keys: Sequence[str], seconds: float) -> Fetched | None:
-        """Wait for the first job that is put in these lists, and claim it. For the exceptions see `next`."""
-        popped = self.queue_model.get_connection().blpop(list(keys), timeout=seconds)
-        return self.take(*popped) if popped else None
+    def wait(self, keys: list[str], seconds: float) -> Fetched | None:
+        """Wait for the first job that is put in these lists, and claim it. For the exceptions see `next`.
+
+        A key that is not that of a queue is removed from the list.
+        """
+        popped = self.queue_model.get_connection().blpop(keys, timeout=seconds)
+        if not popped:
+            return None
+        fetched = self.take(*popped)
+        if fetched.outcome == "no queue":
+            keys.remove(fetched.key)
+            raise DoesNotExist(f"Unable to get the queue from the key {fetched.key}")
+        return fetched
 
     def take(self, key: str, ident: str) -> Fetched:
         """Claim a job that was taken from a list by other means. For the exceptions see `next`."""
@@ -91,5 +101,9 @@ class Fetcher:
             path, _, pk = fetched.ident.rpartition(":")
             raise DoesNotExist(f"No {path.rpartition('.')[2]} found with pk {pk}")
         if fetched.outcome == "garbage":
-            raise ValueError(f"Not the ident of a job, so dropped from {fetched.key}: {fetched.ident!r}")
+            raise ValueError(
+                f"Not the ident of a job, so put in the quarantine of {fetched.queue_key}: {fetched.ident!r}"
+            )
+        if fetched.outcome == "broken":
+            raise ValueError(f"{fetched.ident} is put in the quarantine of {fetched.queue_key}: {fetched.status}")
         return fetched

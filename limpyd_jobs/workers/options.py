@@ -239,6 +239,19 @@ FAILURE_OPTIONS = grouped(
         help="How many seconds to delay a job that is put back (default: 30), e.g. --requeue-delay-delta=15",
     ),
     WorkerOption(
+        "--lease",
+        type="float",
+        check=interval,
+        help="How many seconds without a sign of life from its worker make a running job one to be rescued "
+        "(default: 60), e.g. --lease=300",
+    ),
+    WorkerOption(
+        "--max-rescues",
+        type="int",
+        check=count,
+        help="How often a job may lose its worker before it is an error (default: 3), e.g. --max-rescues=0",
+    ),
+    WorkerOption(
         "--save-errors",
         action="store_true",
         help="Save an object of the error model (the default)",

@@ -10,29 +10,45 @@ import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from time import monotonic
 from types import FrameType
 from typing import Any
 
 from limpyd.exceptions import DoesNotExist
 from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument
-from limpyd_jobs.exceptions import ClaimLost, ConfigurationException, LimpydJobsException
+from limpyd_jobs.exceptions import ClaimLost, ConfigurationException, LimpydJobsException, WorkerLost
 from limpyd_jobs.models import BaseJobsModel, Error, Job, Queue, job_classes, wake
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import NOTHING, ClaimRequest, Ending, Fetched
 from limpyd_jobs.utils import one_line, overrides, printable, utcnow
 from limpyd_jobs.workers.events import DEFAULT_DELAY, JobEvents
 from limpyd_jobs.workers.fetcher import Fetcher
+from limpyd_jobs.workers.heartbeat import Heartbeat
+from limpyd_jobs.workers.rescuer import Rescuer
 
 LOGGER_NAME = "limpyd-jobs"
 logger = logging.getLogger(LOGGER_NAME)
 
 # The longest a worker waits without looking whether it has to stop, in seconds.
 WAIT_SLICE = 1.0
+
+# The shortest wait, in seconds, however often something else is to be done. Redis 6.2 takes less than a millisecond
+# for a wait without end.
+SHORTEST_WAIT = 0.05
+
+# What a worker does beside its jobs: the method, and the attribute that says how many seconds to let pass in between.
+ROUNDS = {
+    "update_keys": "fetch_priorities_delay",
+    "requeue_delayed_jobs": "fetch_delayed_delay",
+    "rescue_jobs": "_heartbeat_interval",
+}
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -75,6 +91,11 @@ class Worker(JobEvents):
         What is added to its priority then.
     requeue_delay_delta: float
         By how many seconds it is delayed then.
+    lease: float
+        For how many seconds a running job is this worker's without a sign of life. The worker gives four during each
+        lease; a job without one is put back in its queue by any other worker.
+    max_rescues: int
+        How often a job may lose its worker before it is an error, of type `WorkerLost`.
 
     Raises
     ------
@@ -101,8 +122,8 @@ class Worker(JobEvents):
     requeue_priority_delta = -1
     requeue_delay_delta: float | None = 30
 
-    # For how long a claim on a job holds, in seconds.
     lease: float = 60
+    max_rescues = 3
 
     parameters: tuple[str, ...] = (
         "queues",
@@ -122,6 +143,8 @@ class Worker(JobEvents):
         "requeue_times",
         "requeue_priority_delta",
         "requeue_delay_delta",
+        "lease",
+        "max_rescues",
     )
 
     def __init__(self, queues: Any = None, **kwargs: Any) -> None:
@@ -144,9 +167,10 @@ class Worker(JobEvents):
         self._update_status_callbacks: list[Callable[[Worker], None]] = []
         self._previous_handlers: dict[int, Any] = {}
         self._fetcher = Fetcher(self.queue_model, self.lease)
+        self._rescuer = Rescuer(self._fetcher, self.max_rescues)
         self._fetched = NOTHING
         self._held_in_error = False
-        self._next_update_keys = self._next_requeue_delayed = 0.0
+        self._round_is_due = dict.fromkeys(ROUNDS, 0.0)
 
         if self.terminate_gracefuly:
             self.handle_end_signal()
@@ -175,8 +199,16 @@ class Worker(JobEvents):
         self._check_model("error", self.error_model, Error)
         if self.callback is not None and not callable(self.callback):
             raise ConfigurationException(f"The callback must be callable, unlike {self.callback!r}")
-        for name in ("max_loops", "max_duration", "timeout", "fetch_priorities_delay", "fetch_delayed_delay"):
+        for name in (
+            "max_loops",
+            "max_duration",
+            "timeout",
+            "fetch_priorities_delay",
+            "fetch_delayed_delay",
+            "max_rescues",
+        ):
             self._check_amount(name)
+        self._check_amount("lease", more_than=0)
 
     @staticmethod
     def _parse_queues(queues: Any) -> list[str]:
@@ -195,12 +227,14 @@ class Worker(JobEvents):
         if not (isinstance(model, type) and issubclass(model, base)):
             raise ConfigurationException(f"The {kind} model must be a subclass of {base.__name__}")
 
-    def _check_amount(self, name: str) -> None:
+    def _check_amount(self, name: str, more_than: float | None = None) -> None:
         value = getattr(self, name)
         if value is None and name == "max_duration":
             return
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
-            raise ConfigurationException(f"{name} must be a number, 0 or more, not {value!r}")
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not is_number or not 0 <= value < float("inf") or value == more_than:
+            least = "0 or more" if more_than is None else f"more than {more_than}"
+            raise ConfigurationException(f"{name} must be a number, {least}, not {value!r}")
 
     # -- Signals
 
@@ -214,7 +248,8 @@ class Worker(JobEvents):
         """Give SIGINT and SIGTERM back to whoever handled them before."""
         while self._previous_handlers:
             number, handler = self._previous_handlers.popitem()
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+            if signal.getsignal(number) == self.catch_end_signal:
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def catch_end_signal(self, signum: int, frame: FrameType | None) -> None:
         """Ask the worker to end once the running job is finished. A second signal changes nothing."""
@@ -284,6 +319,12 @@ class Worker(JobEvents):
         """
         if self.status is not None:
             raise LimpydJobsException("This worker has run already: create another one")
+        try:
+            self._run()
+        finally:
+            self.stop_handling_end_signal()
+
+    def _run(self) -> None:
         self.set_status("starting")
         self.start_date = utcnow()
         if self.max_duration:
@@ -291,20 +332,20 @@ class Worker(JobEvents):
 
         self._find_queues()
         if not self.must_stop():
-            self.requeue_delayed_jobs()
+            self._make_round("requeue_delayed_jobs")
             self.run_started()
-            self._main_loop()
+            with Heartbeat(self._heartbeat_interval, partial(self._beat, self.connection)):
+                self._main_loop()
 
         self.set_status("terminated")
         self.end_date = utcnow()
         self.run_ended()
-        self.stop_handling_end_signal()
 
     def _find_queues(self) -> None:
         """Wait until there is a queue."""
         warned = False
         while not self.must_stop():
-            self.update_keys()
+            self._make_round("update_keys")
             if self.keys:
                 return
             if not warned:
@@ -348,13 +389,11 @@ class Worker(JobEvents):
     def update_keys(self) -> None:
         """Find the waiting lists of its queues, and keep their keys, highest priority first, in `keys`."""
         self.keys = self.queue_model.get_waiting_keys(self.queues)
-        self._next_update_keys = monotonic() + self.fetch_priorities_delay
 
     def requeue_delayed_jobs(self) -> None:
         """Move the delayed jobs of its queues that are due to their waiting lists."""
         for ident, reason in self._wake_delayed_jobs():
             self.log(f"[{ident}] delayed job could not be put back in its waiting list: {reason}", "error")
-        self._next_requeue_delayed = monotonic() + self.fetch_delayed_delay
 
     def _wake_delayed_jobs(self) -> Iterable[tuple[str, str]]:
         if overrides(self.queue_model, Queue, "requeue_delayed_jobs"):
@@ -363,16 +402,58 @@ class Worker(JobEvents):
                 for queue in self.queue_model.get_all(self.queues)
                 for failure in queue.requeue_delayed_jobs() or ()
             ]
-        return wake(self.queue_model, [key.removesuffix(":waiting") for key in self.keys])
+        return wake(self.queue_model, self._queue_keys())
 
-    def _rounds_are_due(self) -> bool:
-        return monotonic() >= min(self._next_update_keys, self._next_requeue_delayed)
+    @property
+    def _heartbeat_interval(self) -> float:
+        return self.lease / 4
+
+    def _beat(self, connection: Redis) -> None:
+        """Renew the lease of the running job. Called by another thread, so with a connection that threads share."""
+        fetched = self._fetched
+        if not fetched.token:
+            return
+        try:
+            job_class = job_classes.meet(fetched.path)
+            renewed = transitions.renew(
+                connection, job_class, fetched.ident, fetched.token, fetched.queue_key, self.lease
+            )
+            if not renewed and self._fetched is fetched:
+                self.log(f"[{one_line(fetched.identifier)}] lost its claim: another worker may run it", "error")
+        except Exception as error:
+            self.log(f"[{one_line(fetched.identifier)}] lease not renewed: {one_line(error)}", "error")
+
+    def rescue_jobs(self) -> None:
+        """Put the jobs of its queues whose worker died back in their waiting lists."""
+        for fetched in self._rescuer.rescue(self._queue_keys()):
+            self._fetched = fetched
+            queue, job = self.get_queue(fetched.key), self.get_job(fetched.ident)
+            self._remember(job, queue)
+            if fetched.token:
+                lost = WorkerLost(f"Its workers died, {self.max_rescues + 1} times in a row")
+                self._guard(job, queue, partial(self.job_error, job, queue, lost))
+            else:
+                self._guard(job, queue, partial(self.job_rescued, job, queue))
+
+    def _queue_keys(self) -> list[str]:
+        return [key.removesuffix(":waiting") for key in self.keys]
+
+    def _next_round(self) -> float:
+        return min(self._round_is_due.values())
 
     def _make_rounds(self) -> None:
-        if monotonic() >= self._next_update_keys:
-            self.update_keys()
-        if monotonic() >= self._next_requeue_delayed:
-            self.requeue_delayed_jobs()
+        for name in ROUNDS:
+            if monotonic() >= self._round_is_due[name]:
+                try:
+                    self._make_round(name)
+                except (RedisConnectionError, RedisTimeoutError):
+                    raise
+                except Exception as error:
+                    self.log(f"{name} failed: {printable(error)}\n{traceback.format_exc()}", "error")
+
+    def _make_round(self, name: str) -> None:
+        self._round_is_due[name] = monotonic() + getattr(self, ROUNDS[name])
+        getattr(self, name)()
 
     # -- Fetching
 
@@ -387,17 +468,19 @@ class Worker(JobEvents):
             self._sleep(WAIT_SLICE)
         except Exception as error:
             self.log(f"Unable to get job: {printable(error)}\n{traceback.format_exc()}", "error")
-            self._put_back_unseen()
+        self._put_back_unseen()
         return None
 
     def _put_back_unseen(self) -> None:
-        """Delay a job that was claimed, but that `get_queue` or `get_job` made no object of."""
-        fetched = self._fetched
+        """Give back, for later, a job that was claimed, but that `get_queue` or `get_job` made no object of."""
+        fetched, self._fetched = self._fetched, NOTHING
         if fetched.token:
-            job = transitions.attached(job_classes.meet(fetched.path), fetched.pk)
-            queue = transitions.attached(self.queue_model, fetched.queue_pk)
             delay = delay_argument(delayed_for=DEFAULT_DELAY)
-            transitions.delay(job, queue, fetched.token, fetched.queue_name, delay)
+            try:
+                job_class = job_classes.meet(fetched.path)
+                transitions.release(job_class, fetched.ident, fetched.token, fetched.queue_key, delay)
+            except Exception as error:
+                self.log(f"[{one_line(fetched.ident)}] is still claimed: {printable(error)}", "error")
 
     def wait_for_job(self) -> tuple[Queue, Job] | None:
         """Wait for a job to run.
@@ -415,16 +498,18 @@ class Worker(JobEvents):
         return self.get_queue(self._fetched.key), self.get_job(self._fetched.ident)
 
     def _wait(self) -> Fetched | None:
+        """Wait in slices, to notice in between that something else is to be done."""
         patience = monotonic() + self.timeout if self.timeout else float("inf")
-        while not (self.end_forced or self._is_over_time() or self._rounds_are_due()):
-            seconds = min(WAIT_SLICE, patience - monotonic())
-            if seconds <= 0:
+        fetched = None
+        while fetched is None and not (self.end_forced or self._is_over_time()):
+            seconds = min(WAIT_SLICE, min(patience, self._next_round()) - monotonic())
+            if self.keys:
+                fetched = self._fetcher.wait(self.keys, max(seconds, SHORTEST_WAIT))
+            else:
+                self._sleep(max(seconds, SHORTEST_WAIT))
+            if monotonic() >= min(patience, self._next_round()):
                 break
-            if not self.keys:
-                self._sleep(seconds)
-            elif fetched := self._fetcher.wait(self.keys, seconds):
-                return fetched
-        return None
+        return fetched
 
     def _sleep(self, seconds: float) -> None:
         threading.Event().wait(seconds)
@@ -456,14 +541,12 @@ class Worker(JobEvents):
     # -- Running one job
 
     def _run_job(self, queue: Queue, job: Job) -> None:
+        self._guard(job, queue, partial(self._start, job, queue))
+
+    def _guard(self, job: Job, queue: Queue, action: Callable[[], None]) -> None:
+        """Do something that ends the claim on a job. No failure of the application, or of ours, ends the worker."""
         try:
-            self._take(job, queue)
-            if job._cached_status == STATUSES.DELAYED:
-                self.job_delayed(job, queue)
-            elif job._cached_status != STATUSES.WAITING:
-                self.job_skipped(job, queue)
-            else:
-                self._execute(job, queue)
+            action()
         except ClaimLost as error:
             self.log(f"{_label(job)} {error}", "error")
             return
@@ -476,11 +559,24 @@ class Worker(JobEvents):
             self._unexpected(job, queue, error)
         self._let_go(job)
 
+    def _start(self, job: Job, queue: Queue) -> None:
+        self._take(job, queue)
+        if job._cached_status == STATUSES.DELAYED:
+            self.job_delayed(job, queue)
+        elif not self._token(job):
+            self.job_skipped(job, queue)
+        else:
+            self._execute(job, queue)
+
     def _take(self, job: Job, queue: Queue) -> None:
-        """Claim the job unless `wait_for_job` did so, and keep on the objects what their hooks may read."""
+        """Claim the job unless `wait_for_job` did so."""
         if self._fetched.ident != job.ident:
             self._put_back_unseen()
             self._fetched = self._fetcher.take(queue.waiting.key, job.ident)
+        self._remember(job, queue)
+
+    def _remember(self, job: Job, queue: Queue) -> None:
+        """Keep on the objects what their hooks may read."""
         job._cached_identifier = self._fetched.identifier
         job._cached_status = self._fetched.status
         job._cached_start = self._fetched.start
@@ -531,6 +627,8 @@ class Worker(JobEvents):
                 transitions.disown(type(job), fetched.ident, fetched.token, fetched.queue_key)
             except Exception as error:
                 self.log(f"[{one_line(fetched.ident)}] is still claimed: {printable(error)}", "error")
+            self._fetched = replace(fetched, token="")
+            self._fetched = replace(fetched, token="")
 
     def _upcoming_request(self, job: Job, hook: str, event: str) -> ClaimRequest | None:
         """What to claim in the step that ends a job: nothing if the application has a say in between."""
@@ -539,7 +637,7 @@ class Worker(JobEvents):
             or overrides(self, JobEvents, hook)
             or hasattr(job, event)
             or self.status != "running"
-            or self._rounds_are_due()
+            or monotonic() >= self._next_round()
             or self.must_stop()
         ):
             return None

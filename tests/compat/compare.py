@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 # Keys and fields that only version 3 has.
 OURS = {
     "*/claim_token": "the claim on a job that runs",
+    "*/rescues": "how often a job lost its worker",
     "*:running*": "the leases on the jobs of a queue that run",
+    "*:quarantine*": "what was found in a list of a queue, and is no job that can be run",
 }
 
 # What is different on purpose, in all stories.

@@ -33,47 +33,78 @@ local function refusal(job, token)
   end
 end
 
--- Ends a claim: the lease here, the token with the changes of the hash.
-local function end_claim(base, ident, changes)
-  redis.call('ZREM', base .. ':running', ident)
+-- Changes a job so that nobody has a claim on it any more.
+local function end_claim(base, job, changes)
+  probe('ZCARD', base .. ':running')
   changes.claim_token = false
-  return changes
+  changes.rescues = false
+  update(job.model, job.pk, changes)
+  redis.call('ZREM', base .. ':running', job.ident)
 end
 
--- Claims a job that was taken from a waiting list, if it waits indeed. The reply is documented in claim.lua.
-local function claim(key, ident, pk, model, token, lease)
+-- Keeps an ident that no worker can do anything with where one can look at it: the last thousand of each queue.
+local function set_aside(base, ident)
+  redis.call('RPUSH', base .. ':quarantine', ident)
+  redis.call('LTRIM', base .. ':quarantine', -1000, -1)
+end
+
+local function text_of_error(failure)
+  return type(failure) == 'table' and failure.err or tostring(failure)
+end
+
+-- Claims a job that was taken from a waiting list, or takes it, if it waits indeed. The reply is documented in
+-- claim.lua. The ident may name the class by an old path; what is kept names it by its own.
+local function claim(key, pk, model, token, lease, pop)
   local base = string.sub(key, 1, -9)
+  local job = {model = model, pk = pk, ident = model.path .. ':' .. pk, key = hash_key(model, pk)}
   local queue = redis.call('HMGET', base .. ':hash', 'name', 'priority')
-  local hash = redis.call('HMGET', hash_key(model, pk), 'status', 'identifier', 'tries')
-  local status, identifier, tries = hash[1], hash[2] or '', hash[3]
-  if not status and redis.call('EXISTS', hash_key(model, pk)) == 0 then
-    return {'gone', key, ident}
+  local hash = redis.call('HMGET', job.key, 'status', 'identifier', 'tries', 'queued')
+  local status, identifier = hash[1], hash[2] or ''
+  probe('ZCARD', base .. ':running')
+
+  if not status and redis.call('EXISTS', job.key) == 0 then
+    if pop then redis.call('LPOP', key) end
+    return {'gone', key, job.ident}
   end
-  if status ~= 'w' then
-    return {'found', key, ident, status or '', identifier, queue[1] or '', queue[2] or ''}
+  local is_second = hash[4] ~= '1' and other_queued(job, identifier)
+  if status ~= 'w' or is_second then
+    if pop then redis.call('LPOP', key) end
+    return {'found', key, job.ident, status or '', identifier, queue[1] or '', queue[2] or ''}
   end
-  local moment = now()
-  local start = date_text(moment)
-  tries = string.format('%d', (tonumber(tries) or 0) + 1)
+  local start, tries = date_text(now()), string.format('%d', (tonumber(hash[3]) or 0) + 1)
   update(model, pk, {status = 'r', start = start, tries = tries, queued = '1', claim_token = token})
-  redis.call('ZADD', base .. ':running', score(moment + lease * 1000000), ident)
-  return {'claimed', key, ident, status, identifier, queue[1] or '', queue[2] or '', start, tries, reindex}
+  redis.call('ZADD', base .. ':running', score(now() + lease * 1000000), job.ident)
+  if pop then redis.call('LPOP', key) end
+  return {'claimed', key, job.ident, status, identifier, queue[1] or '', queue[2] or '', start, tries, reindex}
 end
 
--- Claims the first job of the first waiting list that has one.
+-- Claims a job whose records may be broken: then it is set aside, and nothing else is changed.
+local function claim_safely(key, ident, model, token, lease, pop)
+  local _, pk = parse_ident(ident)
+  local ok, reply = pcall(claim, key, pk, cjson.decode(model), token, lease, pop)
+  if ok then
+    return reply
+  end
+  reindex = {}
+  if pop then redis.call('LPOP', key) end
+  set_aside(string.sub(key, 1, -9), ident)
+  return {'broken', key, ident, text_of_error(reply)}
+end
+
+-- Claims the first job of the first waiting list that has one; a list of no queue, or no list, has none.
 local function claim_first(keys, token, lease, classes)
   for _, key in ipairs(keys) do
     local ident = redis.pcall('LINDEX', key, 0)
-    if type(ident) == 'string' then
-      local path, pk = parse_ident(ident)
+    if type(ident) == 'string' and redis.call('EXISTS', string.sub(key, 1, -9) .. ':hash') == 1 then
+      local path = parse_ident(ident)
       if not path then
         redis.call('LPOP', key)
+        set_aside(string.sub(key, 1, -9), ident)
         return {'garbage', key, ident}
       elseif not classes[path] then
         return {'unknown', key, ident}
       end
-      redis.call('LPOP', key)
-      return claim(key, ident, pk, cjson.decode(classes[path]), token, lease)
+      return claim_safely(key, ident, classes[path], token, lease, true)
     end
   end
   return {'nothing'}

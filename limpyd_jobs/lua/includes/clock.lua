@@ -42,12 +42,16 @@ local function score(microseconds)
   return string.format('%.6f', microseconds / 1000000)
 end
 
--- When a delay ends: '' is no delay, '+5000000' in five seconds, '1795254208000000' at that moment.
+-- When a delay ends, as {at: microseconds, text}: '' is no delay (nil), '+5000000' in five seconds,
+-- '4070908800000000 2099-01-01 00:00:00' at that moment. The text comes along as numbers of Lua are exact up to the
+-- year 2255 only.
 local function due_at(delay)
   if delay == '' then
     return nil
   elseif string.sub(delay, 1, 1) == '+' then
-    return now() + tonumber(string.sub(delay, 2))
+    local at = now() + tonumber(string.sub(delay, 2))
+    return {at = at, text = date_text(at)}
   end
-  return tonumber(delay)
+  local at, text = string.match(delay, '^(%S+) (.+)$')
+  return {at = tonumber(at), text = text}
 end

@@ -19,6 +19,8 @@ local function find_or_create_queue(queue_model, name, priority)
 end
 
 local function unplace_from(base, ident)
+  probe('LLEN', base .. ':waiting')
+  probe('ZCARD', base .. ':delayed', base .. ':running')
   return redis.call('LREM', base .. ':waiting', 0, ident)
     + redis.call('ZREM', base .. ':delayed', ident)
     + redis.call('ZREM', base .. ':running', ident)
@@ -36,13 +38,13 @@ local function unplace(queue_model, name, priority, ident)
   end
 end
 
--- What the hash of a job says once it waits, or is delayed until `due` (microseconds; nil is no delay).
+-- What the hash of a job says once it waits, or is delayed until `due` (as due_at returns it).
 local function placed(changes, priority, due)
   changes.queued = '1'
   changes.priority = priority
-  if due and due > now() then
+  if due and due.at > now() then
     changes.status = 'd'
-    changes.delayed_until = date_text(due)
+    changes.delayed_until = due.text
   else
     changes.status = 'w'
     changes.delayed_until = false
@@ -50,10 +52,18 @@ local function placed(changes, priority, due)
   return changes
 end
 
+-- The beginning of the keys of the queue of that name and priority, once a job can be put in it.
+local function prepare_place(queue_model, name, priority)
+  local base = queue_model.name .. ':' .. find_or_create_queue(queue_model, name, priority)
+  probe('LLEN', base .. ':waiting')
+  probe('ZCARD', base .. ':delayed')
+  return base
+end
+
 -- Puts a job in the list or set of a queue that its new status asks for.
 local function push(base, ident, status, due, prepend)
   if status == 'd' then
-    redis.call('ZADD', base .. ':delayed', score(due), ident)
+    redis.call('ZADD', base .. ':delayed', score(due.at), ident)
   else
     redis.call(prepend and 'LPUSH' or 'RPUSH', base .. ':waiting', ident)
   end
@@ -62,7 +72,7 @@ end
 -- A job, anywhere, goes to the waiting list or the delayed set of the queue of that name and priority.
 local function place(job, queue_model, name, priority, due, prepend, changes)
   placed(changes, priority, due)
-  local queue_pk = find_or_create_queue(queue_model, name, priority)
+  local base = prepare_place(queue_model, name, priority)
   update(job.model, job.pk, changes)
-  push(queue_model.name .. ':' .. queue_pk, job.ident, changes.status, due, prepend)
+  push(base, job.ident, changes.status, due, prepend)
 end

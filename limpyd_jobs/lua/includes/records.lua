@@ -1,6 +1,6 @@
 -- Records: the hash of a limpyd model, its index sets and its collection, always changed together.
--- A model is given as JSON: {name, indexes: {field: [key prefix]}, special: {field: true},
--- unique: {field: key prefix}, defaults: {field: value}}. `special` are the fields that have an index
+-- A model is given as JSON: {name, path: that of the class of a job, indexes: {field: [key prefix]}, special:
+-- {field: true}, unique: {field: key prefix}, defaults: {field: value}}. `special` are the fields that have an index
 -- which only limpyd can maintain.
 
 --@include clock
@@ -12,23 +12,53 @@ local function hash_key(model, pk)
   return model.name .. ':' .. pk .. ':hash'
 end
 
--- Sets fields of a record; the value false unsets one.
-local function update(model, pk, changes)
-  local key = hash_key(model, pk)
-  local set, unset = {}, {}
+-- Errors before anything is written if one of these keys has a wrong type: Redis does not undo half a script.
+local function probe(command, ...)
+  for _, key in ipairs({...}) do
+    redis.call(command, key)
+  end
+end
+
+-- Moves the pk of a record between the index sets of a field, or only looks whether that can be done.
+local function move_index(model, pk, field, old, value, really)
+  for _, prefix in ipairs(model.indexes[field] or {}) do
+    if old then
+      if really then redis.call('SREM', prefix .. old, pk) else probe('SCARD', prefix .. old) end
+    end
+    if value then
+      if really then redis.call('SADD', prefix .. value, pk) else probe('SCARD', prefix .. value) end
+    end
+  end
+end
+
+-- The old values of the indexed fields among some changes, where they are others.
+local function indexed_changes(model, pk, changes)
+  local olds = {}
   for field, value in pairs(changes) do
     if model.indexes[field] or model.special[field] then
-      local old = redis.call('HGET', key, field)
+      local old = redis.call('HGET', hash_key(model, pk), field)
       if old ~= value then
-        for _, prefix in ipairs(model.indexes[field] or {}) do
-          if old then redis.call('SREM', prefix .. old, pk) end
-          if value then redis.call('SADD', prefix .. value, pk) end
-        end
-        if model.special[field] then
-          reindex[#reindex + 1] = {field, old, value}
-        end
+        olds[field] = old
       end
     end
+  end
+  return olds
+end
+
+-- Sets fields of a record; the value false unsets one.
+local function update(model, pk, changes)
+  local olds = indexed_changes(model, pk, changes)
+  for field, old in pairs(olds) do
+    move_index(model, pk, field, old, changes[field], false)
+  end
+  for field, old in pairs(olds) do
+    move_index(model, pk, field, old, changes[field], true)
+    if model.special[field] then
+      reindex[#reindex + 1] = {field, old, changes[field]}
+    end
+  end
+  local set, unset = {}, {}
+  for field, value in pairs(changes) do
     if value then
       set[#set + 1] = field
       set[#set + 1] = value
@@ -36,8 +66,19 @@ local function update(model, pk, changes)
       unset[#unset + 1] = field
     end
   end
+  local key = hash_key(model, pk)
   if #set > 0 then redis.call('HSET', key, unpack(set)) end
   if #unset > 0 then redis.call('HDEL', key, unpack(unset)) end
+end
+
+-- The pk of another job of that identifier that is queued, or nil.
+local function other_queued(job, identifier)
+  local indexes = job.model.indexes
+  for _, pk in ipairs(redis.call('SINTER', indexes.identifier[1] .. identifier, indexes.queued[1] .. '1')) do
+    if pk ~= job.pk and redis.call('HGET', hash_key(job.model, pk), 'queued') == '1' then
+      return pk
+    end
+  end
 end
 
 -- The next primary key, past every existing one even if the counter was lost.
@@ -64,6 +105,7 @@ end
 
 -- Makes a new record, the model's defaults included.
 local function create(model, pk, fields)
+  probe('SCARD', model.name .. ':collection')
   for field, value in pairs(model.defaults) do
     if fields[field] == nil then fields[field] = value end
   end

@@ -1,0 +1,26 @@
+-- verb: renew
+-- from: running
+-- to: running
+-- what: the lease is extended
+--
+-- ARGV[1]  job model
+-- ARGV[2]  ident
+-- ARGV[3]  token of the claim
+-- ARGV[4]  queue: model name and pk
+-- ARGV[5]  lease: seconds
+--
+-- {'done'}
+-- {'refused'}    somebody else holds the claim: nothing is changed
+-- {'gone'}
+
+--@include claims
+
+local job, token, queue, lease = job_of(ARGV[1], ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
+
+local refused = refusal(job, token)
+if refused then
+  return refused
+end
+
+redis.call('ZADD', queue .. ':running', 'XX', score(now() + lease * 1000000), job.ident)
+return {'done'}

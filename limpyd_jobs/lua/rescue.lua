@@ -1,0 +1,79 @@
+-- verb: rescue
+-- from: running
+-- to: waiting
+-- what: the lease lapsed, so its worker died; to the front of its list. After too many rescues the rescuer claims it
+--
+-- KEYS     the queues: model name and pk
+-- ARGV[1]  how many jobs at most
+-- ARGV[2]  how often a job is rescued at the most
+-- ARGV[3]  token of the rescuer, never used before
+-- ARGV[4]  lease of the rescuer: seconds
+-- ARGV[5…] the job classes known to the caller: class path, job model…
+--
+-- {rescued, unknown, exhausted or {}}
+--   rescued    {waiting list, ident, identifier, queue name, queue priority, number of rescues, reindex}…
+--   unknown    idents of classes that are not among those given: left where they are
+--   exhausted  as a claimed job in claim.lua: one that was rescued too often, which the caller has to fail
+--
+-- A job that was canceled, delayed or put in error by its worker before that died goes to the waiting list, too, where
+-- the next worker sees to it.
+
+--@include claims
+
+local limit, max_rescues, token, lease, classes = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4], classes_from(5)
+local moment = now()
+local rescued, unknown, exhausted = {}, {}, {}
+
+-- To be run again, unless it was canceled or delayed.
+local function is_to_run(status)
+  return status == 'r' or status == 'e'
+end
+
+local function put_back(queue, job, status, number)
+  reindex = {}
+  probe('LLEN', queue .. ':waiting')
+  end_claim(queue, job, is_to_run(status) and {status = 'w', start = false, ['end'] = false} or {})
+  redis.call('HSET', job.key, 'rescues', string.format('%d', number))
+  redis.call('LPUSH', queue .. ':waiting', job.ident)
+end
+
+local function take_over(queue, job)
+  reindex = {}
+  update(job.model, job.pk, {status = 'r', claim_token = token})
+  redis.call('ZADD', queue .. ':running', score(moment + lease * 1000000), job.ident)
+  local hash = redis.call('HMGET', job.key, 'identifier', 'start', 'tries')
+  local names = redis.call('HMGET', queue .. ':hash', 'name', 'priority')
+  exhausted = {'claimed', queue .. ':waiting', job.ident, 'r', hash[1] or '', names[1] or '', names[2] or '',
+    hash[2] or '', hash[3] or '', reindex}
+end
+
+local function rescue(queue, ident)
+  local path, pk = parse_ident(ident)
+  if path and not classes[path] then
+    unknown[#unknown + 1] = ident
+    return
+  end
+  local job = path and job_of(classes[path], ident)
+  local hash = job and redis.call('HMGET', job.key, 'claim_token', 'status', 'identifier', 'rescues')
+  if not hash or not hash[1] then
+    redis.call('ZREM', queue .. ':running', ident)
+    return
+  end
+  local number = (tonumber(hash[4]) or 0) + 1
+  if is_to_run(hash[2]) and number > max_rescues then
+    take_over(queue, job)
+    return
+  end
+  put_back(queue, job, hash[2], number)
+  local names = redis.call('HMGET', queue .. ':hash', 'name', 'priority')
+  rescued[#rescued + 1] = {queue .. ':waiting', ident, hash[3] or '', names[1] or '', names[2] or '', number, reindex}
+end
+
+for _, queue in ipairs(KEYS) do
+  for _, ident in ipairs(redis.call('ZRANGEBYSCORE', queue .. ':running', '-inf', score(moment), 'LIMIT', 0, limit)) do
+    if #exhausted == 0 then
+      rescue(queue, ident)
+    end
+  end
+end
+return {rescued, unknown, exhausted}

@@ -1,0 +1,33 @@
+"""Renewing the lease of the running job, beside the job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Event, Thread
+
+
+class Heartbeat:
+    """Calls a function again and again, in a thread of its own, while the context is entered.
+
+    Parameters
+    ----------
+    interval: float
+        How many seconds to let pass between two calls.
+    beat: callable
+        What to call. It must not raise.
+    """
+
+    def __init__(self, interval: float, beat: Callable[[], None]) -> None:
+        self._interval = interval
+        self._beat = beat
+        self._stopped = Event()
+
+    def __enter__(self) -> None:
+        Thread(target=self._run, name="limpyd-jobs-heartbeat", daemon=True).start()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._stopped.set()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._interval):
+            self._beat()

@@ -1,0 +1,48 @@
+"""Looking for jobs whose worker died: their lease lapsed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from limpyd_jobs import transitions
+from limpyd_jobs.models import job_classes
+from limpyd_jobs.transitions import Fetched
+from limpyd_jobs.workers.fetcher import Fetcher
+
+
+class Rescuer:
+    """Puts jobs whose lease lapsed back in their waiting lists.
+
+    Parameters
+    ----------
+    fetcher: Fetcher
+        Makes the claims on those that were rescued too often.
+    max_rescues: int
+        How often a job is rescued at the most.
+    """
+
+    def __init__(self, fetcher: Fetcher, max_rescues: int) -> None:
+        self._fetcher = fetcher
+        self._max_rescues = max_rescues
+
+    def rescue(self, queue_keys: Sequence[str]) -> Iterator[Fetched]:
+        """Yield each job that was put back, and claimed ones, which were rescued too often: the caller ends these."""
+        more = bool(queue_keys)
+        while more:
+            found = transitions.rescue(
+                self._fetcher.queue_model, queue_keys, self._max_rescues, self._fetcher.request(())
+            )
+            yield from found.rescued
+            if found.exhausted:
+                yield found.exhausted
+            more = bool(found.exhausted) or self._meet(found.unknown)
+
+    @staticmethod
+    def _meet(idents: Sequence[str]) -> bool:
+        """Resolve the classes of some jobs, if possible: others are left to workers that can."""
+        known = job_classes.known
+        for ident in idents:
+            with suppress(Exception):
+                job_classes.meet(ident.rpartition(":")[0])
+        return job_classes.known is not known
