@@ -221,6 +221,7 @@ class Job(BaseJobsModel):
     cancel_on_error = fields.InstanceHashField()
     claim_token = fields.InstanceHashField()
     rescues = fields.InstanceHashField()
+    last_claim = fields.InstanceHashField()
 
     queue_model: type[Queue] = Queue
     queue_name: str | None = None
@@ -241,6 +242,7 @@ class Job(BaseJobsModel):
         "queued",
         "claim_token",
         "rescues",
+        "last_claim",
     )
 
     @property

@@ -213,7 +213,7 @@ def add(
     path = job_class.get_model_repr()
 
     def call(pk: str, plain: Mapping[str, str], reserve: bool) -> Any:
-        mode = "reserve" if reserve else "place" if place else "bare"
+        mode = ("reserve" if place else "reserve bare") if reserve else ("place" if place else "bare")
         args = [
             layout_of(job_class).json,
             path,
@@ -256,8 +256,7 @@ def move(
         If another job of its identifier is queued.
     """
     _check_database(type(job), queue_model)
-    if priority:
-        _prepare_queue(queue_model, queue_name, priority)
+    _prepare_queue(queue_model, queue_name, priority, job)
     args = [layout_of(type(job)).json, job.ident, layout_of(queue_model).json, queue_name, priority]
     reply = _move(_redis(job), args=[*args, "1" if prepend else "", delay, "place" if place else "bare"])
     return _placed(job, _accept(job, reply))
@@ -287,8 +286,7 @@ def requeue(
         If it is not in error, or another job of its identifier is queued.
     """
     _check_database(type(job), queue_model)
-    if priority:
-        _prepare_queue(queue_model, queue_name, priority)
+    _prepare_queue(queue_model, queue_name, priority, job)
     args = [layout_of(type(job)).json, job.ident, layout_of(queue_model).json, queue_name, priority]
     reply = _requeue(_redis(job), args=[*args, delay, "place" if place else "bare"])
     if reply[0] == "not in error":
@@ -347,6 +345,7 @@ def delay(
 
     Parameters and exceptions: see `succeed`.
     """
+    _prepare_queue(type(queue), queue_name, "", job)
     args = (layout_of(type(queue)).json, queue_name, delay)
     return _finish(_delay, job, queue, token, args, upcoming)
 
@@ -482,7 +481,7 @@ def wake(
         class that is not among the given ones, which stay where they are.
     """
     reply = _wake(_redis(queue_model), keys=queue_keys, args=[limit, *_class_arguments(classes)])
-    _moved, more, failures, unknown, reindexes = reply
+    _done, more, failures, unknown, reindexes = reply
     for ident, reindex in reindexes:
         path, _, pk = ident.rpartition(":")
         _reindex(classes[path], pk, reindex)
@@ -574,10 +573,13 @@ def _check_database(job_class: type[RedisModel], queue_model: type[RedisModel]) 
         )
 
 
-def _prepare_queue(queue_model: type[RedisModel], name: str, priority: str) -> None:
-    """Create the queue beforehand if a new one would need what only limpyd can write."""
+def _prepare_queue(queue_model: type[RedisModel], name: str, priority: str, job: RedisModel | None = None) -> None:
+    """Create the queue beforehand if a new one would need what only limpyd can write.
+
+    Without a priority it is the one of the job.
+    """
     if layout_of(queue_model).needs_limpyd:
-        get_queue(queue_model, name, priority, {})
+        get_queue(queue_model, name, priority or (job and job.priority.hget()) or "0", {})
 
 
 def _create(

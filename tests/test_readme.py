@@ -456,7 +456,8 @@ def fail(job: Job, queue: Queue) -> None:
 
 
 def put_back(job: Job, queue: Queue) -> None:
-    job.enqueue_or_delay("elsewhere")
+    job.status.hset(STATUSES.ERROR)
+    job.requeue("elsewhere")
 
 
 def test_the_log_says_what_the_manual_says(

@@ -11,7 +11,8 @@
 -- ARGV[6]  priority
 -- ARGV[7]  prepend: '1' or ''
 -- ARGV[8]  delay: '', '+<microseconds>' or '<microseconds since the epoch>'
--- ARGV[9]  mode: 'place'; 'bare' leaves the placing to the caller; 'reserve' makes nothing new, but gives a pk
+-- ARGV[9]  mode: 'place'; 'bare' leaves the placing to the caller; 'reserve' and 'reserve bare' make nothing new, but
+--          give a pk
 -- ARGV[10] pk that was reserved, or ''
 -- ARGV[11…] fields of a new job: field, value…
 --
@@ -49,7 +50,7 @@ local function move_up(job)
   local outranked = prepend or is_above(priority, job.priority or '')
   if job.is_running or not outranked then
     return {'existing', job.pk}
-  elseif mode == 'bare' then
+  elseif mode == 'bare' or mode == 'reserve bare' then
     return {'outranked', job.pk}
   end
   unplace(queue_model, queue_name, job.priority or '0', job.ident)
@@ -70,7 +71,7 @@ if conflict then
 end
 
 local pk = reserved_pk ~= '' and reserved_pk or new_pk(job_model)
-if mode == 'reserve' then
+if mode == 'reserve' or mode == 'reserve bare' then
   return {'reserved', pk}
 end
 

@@ -20,8 +20,8 @@ local job, token, queue = job_of(ARGV[1], ARGV[2]), ARGV[3], ARGV[4]
 
 local refused = refusal(job, token)
 if refused then
-  return refused
+  return ended_before(job, token, 'done', 5) or refused
 end
 
-end_claim(queue, job, {status = 'c', queued = false})
+end_claim(queue, job, {status = 'c', queued = false}, token)
 return ended('done', '', '', 5)

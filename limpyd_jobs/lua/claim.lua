@@ -16,7 +16,7 @@
 -- {'gone', key, ident}      has no hash: dropped
 -- {'garbage', key, ident}   not an ident: set aside
 -- {'broken', key, ident, error}
---                           a record of a wrong type: set aside
+--                           its hash is none: set aside
 -- {'no queue', key, ident}  the given ident comes from the list of no queue: put back
 -- {'nothing'}
 

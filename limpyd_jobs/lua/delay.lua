@@ -13,7 +13,7 @@
 -- ARGV[7]  delay: '+<microseconds>' or '<microseconds since the epoch>'; a past one makes the job wait
 -- ARGV[8…] the next claim: token, lease, classes, as in claim.lua
 --
--- {'done', '', delayed until or '', reindex, next claim}    also if its own code delayed it already
+-- {'done', '', delayed until or '', reindex, next claim}
 -- {'refused'}    somebody else holds the claim: nothing is changed
 -- {'gone'}
 
@@ -23,18 +23,14 @@
 local job, token, queue = job_of(ARGV[1], ARGV[2]), ARGV[3], ARGV[4]
 local queue_model, queue_name, due = cjson.decode(ARGV[5]), ARGV[6], due_at(ARGV[7])
 
-local hash = redis.call('HMGET', job.key, 'status', 'claim_token', 'priority', 'delayed_until')
-if hash[1] == 'd' and not hash[2] and token ~= '' then
-  return {'done', '', hash[4] or '', {}, {'nothing'}}
-end
 local refused = refusal(job, token)
 if refused then
-  return refused
+  return ended_before(job, token, 'done', 8) or refused
 end
 
-local priority = hash[3] or '0'
+local priority = redis.call('HGET', job.key, 'priority') or '0'
 local base = prepare_place(queue_model, queue_name, priority)
 local changes = placed({}, priority, due)
-end_claim(queue, job, changes)
+end_claim(queue, job, changes, token)
 push(base, job.ident, changes.status, due, false)
 return ended('done', '', changes.delayed_until or '', 8)

@@ -18,7 +18,7 @@
 -- ARGV[11…] the next claim: token, lease, classes, as in claim.lua
 --
 -- {'error', end, '', reindex, next claim}
--- {'requeued', end, delayed until or '', reindex, next claim}
+-- {'requeued', '', delayed until or '', reindex, next claim}
 -- {'held', end, '', reindex, {'nothing'}}
 -- {'refused'}    somebody else holds the claim: nothing is changed
 -- {'gone'}
@@ -31,7 +31,7 @@ local requeue_times = tonumber(ARGV[5])
 
 local refused = refusal(job, token)
 if refused then
-  return refused
+  return ended_before(job, token, 'requeued', 11) or refused
 end
 
 local function may_run_again()
@@ -43,7 +43,7 @@ probe('LLEN', queue .. ':errors')
 local finish = date_text(now())
 
 if not may_run_again() then
-  end_claim(queue, job, {status = 'e', ['end'] = finish, queued = false})
+  end_claim(queue, job, {status = 'e', ['end'] = finish, queued = false}, token)
   redis.call('RPUSH', queue .. ':errors', job.ident)
   return ended('error', finish, '', 11)
 elseif ARGV[10] == 'hold' then
@@ -55,7 +55,7 @@ end
 local due = due_at(ARGV[9])
 local base = prepare_place(cjson.decode(ARGV[6]), ARGV[7], ARGV[8])
 local changes = placed({start = false, ['end'] = false}, ARGV[8], due)
-end_claim(queue, job, changes)
+end_claim(queue, job, changes, token)
 push(base, job.ident, changes.status, due, false)
 redis.call('RPUSH', queue .. ':errors', job.ident)
-return ended('requeued', finish, changes.delayed_until or '', 11)
+return ended('requeued', '', changes.delayed_until or '', 11)

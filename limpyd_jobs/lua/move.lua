@@ -31,7 +31,7 @@ end
 local hash = redis.call('HMGET', job.key, 'priority', 'queued', 'claim_token', 'status', 'identifier')
 local priority = ARGV[5] ~= '' and ARGV[5] or hash[1] or '0'
 
-if hash[3] and hash[4] ~= 'e' then
+if hash[4] == 'r' or hash[3] and hash[4] ~= 'e' then
   local delayed_until = due and due.text or date_text(now())
   update(job.model, job.pk, {status = 'd', delayed_until = delayed_until, priority = priority})
   return {'done', 'r', priority, delayed_until, reindex}
@@ -46,7 +46,7 @@ else
   end
 end
 
-local changes = {claim_token = false, rescues = false}
+local changes = {claim_token = false, rescues = false, last_claim = false}
 if ARGV[8] == 'bare' then
   update(job.model, job.pk, placed(changes, priority, due))
 else

@@ -20,12 +20,12 @@ local job, token, queue, due = job_of(ARGV[1], ARGV[2]), ARGV[3], ARGV[4], due_a
 
 local refused = refusal(job, token)
 if refused then
-  return refused
+  return ended_before(job, token, 'done', 6) and {'done', '', {}} or refused
 end
 
 local hash = redis.call('HMGET', job.key, 'status', 'tries', 'priority')
 if hash[1] ~= 'r' then
-  end_claim(queue, job, {queued = hash[1] ~= 'c' and '1'})
+  end_claim(queue, job, {queued = hash[1] ~= 'c' and '1'}, token)
   redis.call('RPUSH', queue .. ':waiting', job.ident)
   return {'done', '', reindex}
 end
@@ -34,6 +34,6 @@ probe('LLEN', queue .. ':waiting')
 probe('ZCARD', queue .. ':delayed')
 local tries = (tonumber(hash[2]) or 0) - 1
 local changes = placed({start = false, tries = tries > 0 and string.format('%d', tries)}, hash[3] or '0', due)
-end_claim(queue, job, changes)
+end_claim(queue, job, changes, token)
 push(queue, job.ident, changes.status, due, true)
 return {'done', '', reindex}

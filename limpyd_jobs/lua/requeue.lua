@@ -39,7 +39,7 @@ if hash[4] then
   unplace(queue_model, queue_name, hash[3] or '0', job.ident)
 end
 local priority = ARGV[5] ~= '' and ARGV[5] or hash[3] or '0'
-local changes = {start = false, ['end'] = false, claim_token = false}
+local changes = {start = false, ['end'] = false, claim_token = false, last_claim = false}
 if ARGV[7] == 'bare' then
   update(job.model, job.pk, placed(changes, priority, due))
 else

@@ -70,9 +70,11 @@ local function rescue(queue, ident)
 end
 
 for _, queue in ipairs(KEYS) do
-  for _, ident in ipairs(redis.call('ZRANGEBYSCORE', queue .. ':running', '-inf', score(moment), 'LIMIT', 0, limit)) do
+  local idents = redis.pcall('ZRANGEBYSCORE', queue .. ':running', '-inf', score(moment), 'LIMIT', 0, limit)
+  for _, ident in ipairs(idents) do
     if #exhausted == 0 then
-      rescue(queue, ident)
+      -- what is broken stays where it is, and does not keep the others
+      pcall(rescue, queue, ident)
     end
   end
 end

@@ -27,11 +27,11 @@ elseif status == 'd' then
 end
 local refused = refusal(job, token)
 if refused then
-  return refused
+  return ended_before(job, token, 'done', 5) or refused
 end
 
 probe('LLEN', queue .. ':success')
 local finish = date_text(now())
-end_claim(queue, job, {status = 's', ['end'] = finish, queued = false})
+end_claim(queue, job, {status = 's', ['end'] = finish, queued = false}, token)
 redis.call('RPUSH', queue .. ':success', job.ident)
 return ended('done', finish, '', 5)

@@ -28,7 +28,7 @@ class Fetcher:
         self.queue_model = queue_model
         self.lease = lease
         self.upcoming: Fetched | None = None
-        self._name = uuid4().hex
+        self._name = uuid4().hex[:16]
         self._numbers = count(1)
 
     def request(self, keys: Sequence[str]) -> ClaimRequest:

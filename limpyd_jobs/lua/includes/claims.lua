@@ -33,11 +33,13 @@ local function refusal(job, token)
   end
 end
 
--- Changes a job so that nobody has a claim on it any more.
-local function end_claim(base, job, changes)
+-- Changes a job so that nobody has a claim on it any more. With the token of the caller, it is kept, for the caller to
+-- be told the same if it asks again.
+local function end_claim(base, job, changes, token)
   probe('ZCARD', base .. ':running')
   changes.claim_token = false
   changes.rescues = false
+  changes.last_claim = token and token ~= '' and token or false
   update(job.model, job.pk, changes)
   redis.call('ZREM', base .. ':running', job.ident)
 end
@@ -50,6 +52,10 @@ end
 
 local function text_of_error(failure)
   return type(failure) == 'table' and failure.err or tostring(failure)
+end
+
+local function is_broken(key)
+  return redis.call('TYPE', key).ok ~= 'hash' and redis.call('EXISTS', key) == 1
 end
 
 -- Claims a job that was taken from a waiting list, or takes it, if it waits indeed. The reply is documented in
@@ -72,20 +78,25 @@ local function claim(key, pk, model, token, lease, pop)
     return {'found', key, job.ident, status or '', identifier, queue[1] or '', queue[2] or ''}
   end
   local start, tries = date_text(now()), string.format('%d', (tonumber(hash[3]) or 0) + 1)
-  update(model, pk, {status = 'r', start = start, tries = tries, queued = '1', claim_token = token})
+  update(model, pk, {status = 'r', start = start, tries = tries, queued = '1', claim_token = token, last_claim = false})
   redis.call('ZADD', base .. ':running', score(now() + lease * 1000000), job.ident)
   if pop then redis.call('LPOP', key) end
   return {'claimed', key, job.ident, status, identifier, queue[1] or '', queue[2] or '', start, tries, reindex}
 end
 
--- Claims a job whose records may be broken: then it is set aside, and nothing else is changed.
+-- Claims a job whose hash may be none: then it is set aside. If what all jobs share is broken, the reply is an error.
 local function claim_safely(key, ident, model, token, lease, pop)
   local _, pk = parse_ident(ident)
-  local ok, reply = pcall(claim, key, pk, cjson.decode(model), token, lease, pop)
+  model = cjson.decode(model)
+  local ok, reply = pcall(claim, key, pk, model, token, lease, pop)
   if ok then
     return reply
   end
   reindex = {}
+  if not is_broken(hash_key(model, pk)) then
+    if not pop then redis.call('LPUSH', key, ident) end
+    return {err = text_of_error(reply)}
+  end
   if pop then redis.call('LPOP', key) end
   set_aside(string.sub(key, 1, -9), ident)
   return {'broken', key, ident, text_of_error(reply)}
@@ -115,7 +126,37 @@ local function claim_next(first)
   if #KEYS == 0 then
     return {'nothing'}
   end
-  return claim_first(KEYS, ARGV[first], tonumber(ARGV[first + 1]), classes_from(first + 2))
+  local reply = claim_first(KEYS, ARGV[first], tonumber(ARGV[first + 1]), classes_from(first + 2))
+  return reply.err and {'nothing'} or reply
+end
+
+-- The job that was claimed with that token, by a call whose reply was lost.
+local function claimed_with(token, classes)
+  for _, key in ipairs(KEYS) do
+    local base = string.sub(key, 1, -9)
+    for _, ident in ipairs(redis.call('ZRANGE', base .. ':running', 0, -1)) do
+      local path = parse_ident(ident)
+      local job = path and classes[path] and job_of(classes[path], ident)
+      local hash = job and redis.call('HMGET', job.key, 'claim_token', 'identifier', 'start', 'tries')
+      if hash and hash[1] == token then
+        local queue = redis.call('HMGET', base .. ':hash', 'name', 'priority')
+        return {'claimed', key, ident, 'w', hash[2] or '', queue[1] or '', queue[2] or '', hash[3] or '', hash[4] or '', {}}
+      end
+    end
+  end
+end
+
+-- The reply to a caller who ended its claim already, and asks again, as the first reply was lost; nil to others.
+-- `outcome` is the one of a job that was put back in a queue; `first` is where the next claim begins in ARGV.
+local function ended_before(job, token, outcome, first)
+  local hash = redis.call('HMGET', job.key, 'last_claim', 'status', 'end', 'delayed_until')
+  if token == '' or hash[1] ~= token then
+    return nil
+  end
+  local is_back, is_failed = hash[2] == 'w' or hash[2] == 'd', hash[2] == 'e'
+  outcome = is_back and outcome or is_failed and 'error' or 'done'
+  local upcoming = #KEYS > 0 and claimed_with(ARGV[first], classes_from(first + 2))
+  return {outcome, hash[3] or '', is_back and hash[4] or '', {}, upcoming or claim_next(first)}
 end
 
 -- The reply of every script that ends a claim; `first` is where the next claim begins in ARGV.

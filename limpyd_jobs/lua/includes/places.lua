@@ -2,11 +2,16 @@
 
 --@include records
 
--- The pk of the queue of that name and priority (the oldest, should there be several), or nil.
+-- The pk of the queue of that name and priority (the oldest, should there be several), or nil. One that was only half
+-- made, in the indexes but without a hash, is none.
 local function find_queue(queue_model, name, priority)
   local pks = redis.call('SINTER', queue_model.indexes.name[1] .. name, queue_model.indexes.priority[1] .. priority)
   table.sort(pks, function(a, b) return (tonumber(a) or math.huge) < (tonumber(b) or math.huge) end)
-  return pks[1]
+  for _, pk in ipairs(pks) do
+    if redis.call('EXISTS', hash_key(queue_model, pk)) == 1 then
+      return pk
+    end
+  end
 end
 
 local function find_or_create_queue(queue_model, name, priority)

@@ -1,0 +1,208 @@
+"""What becomes of jobs whose worker died: their lease lapses, and any worker puts them back."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from typing import Any
+
+import pytest
+import redis
+from servers import wait_until
+
+from limpyd_jobs import STATUSES, Error, Job, Queue, Worker, transitions
+from limpyd_jobs.exceptions import ClaimLost
+from limpyd_jobs.transitions import ClaimRequest, Fetched
+from limpyd_jobs.workers.heartbeat import Heartbeat
+
+pytestmark = pytest.mark.usefixtures("jobs_database")
+
+QUEUE = "mails"
+QUICK = {"max_loops": 1, "max_duration": 10, "timeout": 1, "terminate_gracefuly": False}
+
+
+class Patient(Job):
+    """Remembers its rescues."""
+
+    namespace = "rescue"
+    rescued: list[str] = []
+
+    def on_rescued(self, queue: Queue) -> None:
+        self.rescued.append(self.identifier.hget())
+
+    def run(self, queue: Queue) -> str:
+        return "done"
+
+
+PATH = f"{__name__}.Patient"
+
+
+def claim(lease: float = 60, token: str = "token of a dead worker") -> Fetched:
+    """Claim the next job, as a worker that dies at once."""
+    keys = Queue.get_waiting_keys(QUEUE)
+    fetched = transitions.claim(Queue, ClaimRequest(keys, token, lease, {PATH: Patient}))
+    assert fetched is not None
+    assert fetched.outcome == "claimed"
+    return fetched
+
+
+def lapse(queue: Queue) -> None:
+    """Let all leases of a queue lapse."""
+    for ident in queue.running.zmembers():
+        queue.running.zadd({ident: 1})
+
+
+def worker(**parameters: Any) -> Worker:
+    return Worker(QUEUE, **{**QUICK, **parameters})
+
+
+def rescue(rescuer: Worker) -> None:
+    rescuer.update_keys()
+    rescuer.rescue_jobs()
+
+
+def test_a_job_whose_lease_lapsed_waits_again_at_the_front_of_its_list() -> None:
+    job = Patient.add_job("first", QUEUE)
+    queue = Queue.get_queue(QUEUE)
+    claim()
+    Patient.add_job("second", QUEUE)
+    lapse(queue)
+    rescue(worker())
+    assert job.hmget("status", "queued", "tries", "start", "claim_token", "rescues") == ["w", "1", "1", None, None, "1"]
+    assert queue.waiting.lmembers() == [f"{PATH}:1", f"{PATH}:2"]
+    assert queue.running.zmembers() == []
+    assert set(Patient.collection(status=STATUSES.WAITING)) == {"1", "2"}
+
+
+def test_a_job_whose_lease_holds_is_left_alone() -> None:
+    job = Patient.add_job("busy", QUEUE)
+    claim()
+    rescue(worker())
+    assert job.status.hget() == STATUSES.RUNNING
+    assert job.claim_token.hget() == "token of a dead worker"
+
+
+def test_a_rescued_job_is_run_and_its_method_and_the_log_tell_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    job = Patient.add_job("again", QUEUE)
+    claim()
+    lapse(Queue.get_queue(QUEUE))
+    Patient.rescued.clear()
+    with caplog.at_level(logging.INFO, "limpyd-jobs"):
+        worker().run()
+    assert Patient.rescued == ["again"]
+    assert any(f"[{QUEUE}|1|again] rescued, as its worker died" in message for message in caplog.messages)
+    assert job.hmget("status", "queued", "tries", "rescues") == ["s", None, "2", None]
+
+
+def test_a_worker_whose_job_was_rescued_can_report_nothing() -> None:
+    job = Patient.add_job("late", QUEUE)
+    queue = Queue.get_queue(QUEUE)
+    fetched = claim()
+    lapse(queue)
+    rescue(worker())
+    with pytest.raises(ClaimLost):
+        transitions.succeed(job, queue, fetched.token)
+    assert job.status.hget() == STATUSES.WAITING
+    assert queue.success.lmembers() == []
+
+
+def test_a_job_that_kills_its_workers_becomes_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    job = Patient.add_job("killer", QUEUE)
+    queue = Queue.get_queue(QUEUE)
+    for number in range(4):
+        claim(token=f"worker {number}")
+        lapse(queue)
+        rescue(worker(max_rescues=3))
+    assert job.hmget("status", "queued", "claim_token", "rescues") == ["e", None, None, None]
+    assert queue.errors.lmembers() == [job.ident]
+    assert [error.type.hget() for error in Error.collection_for_job(job).instances()] == ["WorkerLost"]
+    assert queue.waiting.lmembers() == queue.running.zmembers() == []
+
+
+def test_a_job_that_lost_too_many_workers_is_never_put_back_by_requeue_times() -> None:
+    job = Patient.add_job("killer", QUEUE)
+    claim()
+    lapse(Queue.get_queue(QUEUE))
+    rescue(worker(max_rescues=0, requeue_times=100))
+    assert job.status.hget() == STATUSES.ERROR
+
+
+@pytest.mark.parametrize(("status", "hook"), [("c", "on_skipped"), ("d", "on_delayed")])
+def test_a_job_that_was_canceled_or_delayed_before_its_worker_died_is_seen_to(
+    status: str, hook: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = []
+    monkeypatch.setattr(Patient, hook, lambda self, queue: told.append(hook), raising=False)
+    job = Patient.add_job("changed", QUEUE)
+    claim()
+    job.status.hset(status)
+    lapse(Queue.get_queue(QUEUE))
+    worker().run()
+    assert told == [hook]
+    assert job.hmget("status", "claim_token") == [status, None]
+
+
+def test_an_entry_of_a_job_that_nobody_claims_is_dropped(redis_client: redis.Redis) -> None:
+    queue = Queue.get_queue(QUEUE)
+    job = Patient.add_job("waits", QUEUE)
+    queue.running.zadd({job.ident: 1, f"{PATH}:99": 1, "garbage": 1})
+    rescue(worker())
+    assert queue.running.zmembers() == []
+    assert queue.waiting.lmembers() == [job.ident]
+
+
+def test_a_job_of_a_class_that_cannot_be_imported_is_left_to_others() -> None:
+    queue = Queue.get_queue(QUEUE)
+    queue.running.zadd({"no.such.module.Task:1": 1})
+    rescue(worker())
+    assert queue.running.zmembers() == ["no.such.module.Task:1"]
+
+
+def test_a_job_that_runs_longer_than_the_lease_keeps_it() -> None:
+    job = Patient.add_job("long", QUEUE)
+    queue = Queue.get_queue(QUEUE)
+    deadlines = set()
+
+    def callback(job: Job, queue: Queue) -> None:
+        wait_until(lambda: deadlines.add(queue.running.zscore(job.ident)) or len(deadlines) > 3)
+        rescue(worker())
+
+    worker(callback=callback, lease=0.4).run()
+    assert job.status.hget() == STATUSES.SUCCESS
+    assert queue.running.zmembers() == []
+
+
+def test_a_job_of_a_killed_worker_process_is_run_by_another() -> None:
+    job = Patient.add_job("orphan", QUEUE)
+    child = os.fork()
+    if not child:
+        worker(callback=lambda job, queue: os.kill(os.getpid(), signal.SIGKILL), lease=0.4).run()
+        os._exit(1)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    assert job.status.hget() == STATUSES.RUNNING
+    worker(lease=0.4).run()
+    assert job.status.hget() == STATUSES.SUCCESS
+    assert job.tries.hget() == "2"
+
+
+def test_a_heartbeat_ends_with_its_context() -> None:
+    beats: list[float] = []
+    with Heartbeat(0.01, lambda: beats.append(time.monotonic())):
+        wait_until(lambda: len(beats) > 2)
+
+
+def test_a_lease_that_cannot_be_renewed_is_logged_and_the_job_goes_on(
+    caplog: pytest.LogCaptureFixture, redis_client: redis.Redis
+) -> None:
+    job = Patient.add_job("stolen", QUEUE)
+
+    def callback(job: Job, queue: Queue) -> None:
+        job.claim_token.hset("somebody else")
+        wait_until(lambda: "lost its claim" in caplog.text)
+
+    with caplog.at_level(logging.INFO, "limpyd-jobs"):
+        worker(callback=callback, lease=0.2).run()
+    assert job.status.hget() == STATUSES.RUNNING
+    assert any("[stolen] The claim on" in message for message in caplog.messages)

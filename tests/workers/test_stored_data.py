@@ -1,0 +1,233 @@
+"""What is in Redis and no job, or a broken one: it keeps no worker from the good jobs beside it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from invariants import violations
+from running import Collector, delayed_and_due, messages, waiting_idly, work, worker_of, working
+from servers import wait_until
+
+from limpyd_jobs import STATUSES, Job, Queue
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+
+class Task(Job):
+    namespace = "stored-data"
+    queue_name = "queue"
+
+
+class NotAJob:
+    """Has the look of a job class in an ident."""
+
+    calls: list[Any] = []
+
+    def __init__(self, *args: Any) -> None:
+        self.calls.append(args)
+
+
+@pytest.fixture
+def collector() -> Collector:
+    return Collector()
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.INFO, "limpyd-jobs")
+    return caplog
+
+
+BAD_IDENTS = {
+    "garbage": "garbage",
+    "empty": "",
+    "no pk": "test_stored_data.Task:",
+    "no class path": ":1",
+    "no module": "Task:1",
+    "too many colons": "test_stored_data.Task:1:2",
+    "newlines": "a.b\n:\n1",
+    "binary": "\x00\x01.\x02:\x03",
+    "long": "x" * 10_000 + ".y:1",
+    "pattern": "*.?[a]:1",
+    "no such job": "test_stored_data.Task:99",
+    "no such class": "test_stored_data.Missing:1",
+    "no such module": "nowhere_at_all.Task:1",
+    "no such module in a package": "limpyd_jobs.nowhere.Task:1",
+    "not a job class": "test_stored_data.NotAJob:1",
+    "an abstract class": "limpyd_jobs.models.BaseJobsModel:1",
+    "a queue": "limpyd_jobs.models.Queue:1",
+    "a function": "os.system:1",
+    "a function of ours": "test_stored_data.called:1",
+    "relative": "..os.system:1",
+}
+
+CALLS: list[Any] = []
+
+
+def called(*args: Any) -> None:
+    CALLS.append(args)
+
+
+class TestIdents:
+    """What is the ident of no job is logged, and counts no loop."""
+
+    @pytest.fixture(autouse=True)
+    def nothing_is_called(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        monkeypatch.setattr(os, "system", called)
+        yield
+        assert CALLS == []
+        assert NotAJob.calls == []
+
+    @pytest.mark.parametrize("ident", BAD_IDENTS.values(), ids=BAD_IDENTS.keys())
+    def test_an_ident_of_no_job_between_good_ones(
+        self, log: pytest.LogCaptureFixture, redis_client: redis.Redis, collector: Collector, ident: str
+    ) -> None:
+        Task.add_job("a")
+        Queue.get_queue("queue").waiting.rpush(ident)
+        Task.add_job("b")
+        worker = work(callback=collector, max_loops=2)
+        assert collector.identifiers == ["a", "b"]
+        assert worker.num_loops == 2
+        assert sum(message.startswith("Unable to get job") for message in messages(log)) == 1
+        assert Queue.get_queue("queue").waiting.llen() == 0
+        assert violations(redis_client, Task, Queue) == []
+
+    @pytest.mark.parametrize("ident", BAD_IDENTS.values(), ids=BAD_IDENTS.keys())
+    def test_an_ident_of_no_job_that_an_idle_worker_gets(
+        self, log: pytest.LogCaptureFixture, redis_client: redis.Redis, ident: str
+    ) -> None:
+        queue = Queue.get_queue("queue")
+        with waiting_idly(worker_of(), redis_client):
+            queue.waiting.rpush(ident)
+            wait_until(lambda: "Unable to get job" in log.text)
+            job = Task.add_job("a")
+        assert job.status.hget() == STATUSES.SUCCESS
+
+    @pytest.mark.parametrize("ident", BAD_IDENTS.values(), ids=BAD_IDENTS.keys())
+    def test_an_ident_of_no_job_that_is_due(
+        self, log: pytest.LogCaptureFixture, redis_client: redis.Redis, collector: Collector, ident: str
+    ) -> None:
+        queue = Queue.get_queue("queue")
+        queue.delayed.zadd({ident: 1})
+        delayed_and_due(Task, "a")
+        work(callback=collector)
+        assert collector.identifiers == ["a"]
+        assert sum(record.levelname == "ERROR" for record in log.records) == 1
+
+    def test_one_of_a_class_that_is_not_there_yet_is_kept_for_later(self) -> None:
+        queue = Queue.get_queue("queue")
+        queue.waiting.rpush("nowhere_at_all.Task:1")
+        Task.add_job("a")
+        work()
+        ident, moment = queue.first_delayed or ("", 0)
+        assert ident == "nowhere_at_all.Task:1"
+        assert moment > time.time()
+
+    @pytest.mark.parametrize(
+        "source",
+        ["raise ValueError", "import nowhere_at_all", "def broken(:", "raise SystemExit"],
+    )
+    def test_a_module_that_cannot_be_imported(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, collector: Collector, source: str
+    ) -> None:
+        (tmp_path / "module_of_trouble.py").write_text(source)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        Queue.get_queue("queue").waiting.rpush("module_of_trouble.Task:1")
+        Task.add_job("a")
+        work(callback=collector)
+        assert collector.identifiers == ["a"]
+
+    def test_a_deleted_job(self, log: pytest.LogCaptureFixture, collector: Collector) -> None:
+        deleted = Task.add_job("deleted")
+        Task.add_job("a")
+        deleted.delete()
+        assert work(callback=collector).num_loops == 1
+        assert collector.identifiers == ["a"]
+        assert "No Task found with pk 1" in log.text
+
+    def test_a_job_that_is_listed_twice_is_run_once(self, redis_client: redis.Redis, collector: Collector) -> None:
+        job = Task.add_job("a")
+        Queue.get_queue("queue").waiting.rpush(job.ident, job.ident)
+        Task.add_job("b")
+        assert work(callback=collector, max_loops=4).num_loops == 4
+        assert collector.identifiers == ["a", "b"]
+        assert violations(redis_client, Task, Queue) == []
+
+
+BAD_RECORDS: dict[str, dict[str, Any]] = {
+    "a status that is none": {"status": "z"},
+    "no status": {"status": None},
+    "no identifier": {"identifier": None},
+    "tries that are no number": {"tries": "many"},
+    "a priority that is no number": {"priority": "high"},
+    "dates that are none": {"added": "x", "start": "x", "delayed_until": "x"},
+    "text of many lines": {"identifier": "a\nb\x1b[0m"},
+}
+
+
+class TestRecords:
+    @pytest.mark.parametrize("fields", BAD_RECORDS.values(), ids=BAD_RECORDS.keys())
+    @pytest.mark.parametrize("ending", ["succeeds", "fails", "is requeued"])
+    def test_a_job_with_odd_fields(
+        self, redis_client: redis.Redis, collector: Collector, fields: dict[str, Any], ending: str
+    ) -> None:
+        def callback(job: Job, queue: Queue) -> None:
+            collector(job, queue)
+            if ending != "succeeds":
+                raise ValueError
+
+        job = Task.add_job("odd")
+        for name, value in fields.items():
+            job.get_field(name).hset(value) if value is not None else job.get_field(name).delete()
+        Task.add_job("a")
+        work(callback=callback, max_loops=2, requeue_times=int(ending == "is requeued"))
+        assert collector.identifiers[-1] == "a"
+        assert job.claim_token.hget() is None
+        assert redis_client.zcard("jobs:queue:1:running") == 0
+
+    def test_a_job_whose_hash_is_of_another_type(self, redis_client: redis.Redis, collector: Collector) -> None:
+        Task.add_job("odd")
+        Task.add_job("a")
+        redis_client.delete("stored-data:task:1:hash")
+        redis_client.set("stored-data:task:1:hash", "odd")
+        work(callback=collector)
+        assert collector.identifiers == ["a"]
+
+    @pytest.mark.parametrize("priority", ["high", "1.5", "", None])
+    def test_a_queue_with_an_odd_priority(self, collector: Collector, priority: str | None) -> None:
+        Task.add_job("odd")
+        queue = Queue.get_queue("queue")
+        queue.priority.delete() if priority is None else queue.priority.hset(priority)
+        Task.add_job("a", priority=3)
+        work(callback=collector, max_loops=2)
+        assert collector.identifiers == ["a", "odd"]
+
+    def test_a_waiting_key_of_another_type(self, redis_client: redis.Redis, collector: Collector) -> None:
+        redis_client.set(Queue.get_queue("queue", 5).waiting.key, "odd")
+        Task.add_job("a")
+        Task.add_job("b")
+        work(callback=collector, max_loops=2)
+        assert collector.identifiers == ["a", "b"]
+
+    def test_a_waiting_key_of_another_type_of_an_idle_worker(
+        self, redis_client: redis.Redis, log: pytest.LogCaptureFixture
+    ) -> None:
+        redis_client.set(Queue.get_queue("queue", 5).waiting.key, "odd")
+        with working(worker_of()):
+            wait_until(lambda: "WRONGTYPE" in log.text or redis_client.info("clients")["blocked_clients"])
+            job = Task.add_job("a")
+        assert job.status.hget() == STATUSES.SUCCESS
+
+    def test_a_delayed_key_of_another_type(self, redis_client: redis.Redis, collector: Collector) -> None:
+        redis_client.set(Queue.get_queue("queue", 5).delayed.key, "odd")
+        Task.add_job("a")
+        delayed_and_due(Task, "due")
+        work(callback=collector, max_loops=2)
+        assert collector.identifiers == ["a", "due"]
