@@ -17,6 +17,7 @@ from limpyd_jobs.arguments import delay_argument, read_priority, stored_identifi
 from limpyd_jobs.database import JobsDatabase
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.job_classes import JobClasses, path_of, resolve
+from limpyd_jobs.layout import layout_of
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.utils import (
     as_naive_utc,
@@ -596,7 +597,7 @@ def wake(queue_model: type[Queue], queue_keys: Sequence[str]) -> list[tuple[str,
         for queue_key, ident in unknown:
             more = True
             try:
-                job_classes.meet(ident.rpartition(":")[0])
+                layout_of(job_classes.meet(ident.rpartition(":")[0]))
             except Exception as error:
                 transitions.put_off(queue_model, f"{queue_key}:waiting", ident)
                 failures.append((ident, printable(error)))

@@ -360,6 +360,7 @@ def fail(
     delay: str = "",
     *,
     hold: bool = False,
+    heed_field: bool = True,
     upcoming: ClaimRequest | None = None,
 ) -> Ending:
     """Record the failure of a job, and put it back in a queue if it may run again.
@@ -373,9 +374,12 @@ def fail(
     hold: bool
         True to hold a job that may run again in error, still claimed and queued, until the caller calls `requeue` or
         `disown`. The outcome is then ``held``.
+    heed_field: bool
+        False, with `hold`, not to look at the field `cancel_on_error` of the job.
 
     The other parameters and exceptions: see `succeed`.
     """
+    mode = "place" if not hold else "hold" if heed_field else "hold anyway"
     if requeue_times and not hold:
         _prepare_queue(type(queue), queue_name, priority)
     args = (
@@ -384,7 +388,7 @@ def fail(
         queue_name,
         priority,
         delay,
-        "hold" if hold else "place",
+        mode,
     )
     return _finish(_fail, job, queue, token, args, upcoming)
 
@@ -448,11 +452,18 @@ def skip(job: RedisModel) -> bool:
     return bool(reply[0] == "done")
 
 
-def disown(job_class: type[RedisModel], ident: str, token: str, queue_key: str) -> None:
-    """End the claim on a job, and leave its state to whatever its hooks made of it, be it deleted."""
+def disown(job_class: type[RedisModel], ident: str, token: str, queue_key: str) -> bool:
+    """End the claim on a job, and leave its state to whatever its hooks made of it, be it deleted.
+
+    Returns
+    -------
+    bool
+        False if the job is delayed, so still has to be put where its status says: nothing was changed.
+    """
     reply = _disown(_redis(job_class), args=[layout_of(job_class).json, ident, token, queue_key])
     if reply[0] == "done":
         _reindex(job_class, ident.rpartition(":")[2], reply[2])
+    return bool(reply[0] != "delayed")
 
 
 def put_off(queue_model: type[RedisModel], key: str, ident: str, seconds: float = PUT_OFF_SECONDS) -> None:
@@ -560,7 +571,11 @@ def _flat(fields: Mapping[str, str]) -> list[str]:
 
 
 def _class_arguments(classes: Mapping[str, type[RedisModel]]) -> list[str]:
-    return [part for path, job_class in classes.items() for part in (path, layout_of(job_class).json)]
+    arguments = []
+    for path, job_class in classes.items():
+        with suppress(ConfigurationException):  # a class that no script can work with is as good as unknown
+            arguments += [path, layout_of(job_class).json]
+    return arguments
 
 
 def _check_database(job_class: type[RedisModel], queue_model: type[RedisModel]) -> None:

@@ -9,6 +9,7 @@
 -- ARGV[4]  queue: model name and pk
 --
 -- {'done', '', reindex}
+-- {'delayed'}    it has to be put in the delayed set: nothing is changed
 -- {'refused'}    somebody else holds the claim: nothing is changed
 -- {'gone'}
 
@@ -26,7 +27,9 @@ end
 
 local changes = {}
 local status = redis.call('HGET', job.key, 'status')
-if status == 's' or status == 'e' or status == 'c' then
+if status == 'd' then
+  return {'delayed'}
+elseif status == 's' or status == 'e' or status == 'c' then
   changes.queued = false
 end
 end_claim(queue, job, changes)

@@ -14,7 +14,7 @@
 -- ARGV[8]  priority when put back
 -- ARGV[9]  delay when put back: '' or '+<microseconds>'
 -- ARGV[10] mode: 'place'; 'hold' leaves a job that may run again in error, claimed and queued, until its worker calls
---          requeue or disown
+--          requeue or disown; 'hold anyway' does so whatever its field cancel_on_error says
 -- ARGV[11…] the next claim: token, lease, classes, as in claim.lua
 --
 -- {'error', end, '', reindex, next claim}
@@ -36,7 +36,8 @@ end
 
 local function may_run_again()
   local hash = redis.call('HMGET', job.key, 'tries', 'cancel_on_error')
-  return requeue_times > 0 and (tonumber(hash[1]) or 0) <= requeue_times and (hash[2] or '') == ''
+  local is_to_be_canceled = (hash[2] or '') ~= '' and ARGV[10] ~= 'hold anyway'
+  return requeue_times > 0 and (tonumber(hash[1]) or 0) <= requeue_times and not is_to_be_canceled
 end
 
 probe('LLEN', queue .. ':errors')
@@ -46,7 +47,7 @@ if not may_run_again() then
   end_claim(queue, job, {status = 'e', ['end'] = finish, queued = false}, token)
   redis.call('RPUSH', queue .. ':errors', job.ident)
   return ended('error', finish, '', 11)
-elseif ARGV[10] == 'hold' then
+elseif ARGV[10] ~= 'place' then
   update(job.model, job.pk, {status = 'e', ['end'] = finish})
   redis.call('RPUSH', queue .. ':errors', job.ident)
   return {'held', finish, '', reindex, {'nothing'}}

@@ -5,8 +5,6 @@
 --
 -- {pk, name, priority, number of waiting jobs, number of delayed jobs}… in the order of the names
 
---@include records
-
 -- A key of a wrong type counts as empty.
 local function count(command, key)
   local number = redis.pcall(command, key)
@@ -18,7 +16,7 @@ local queues = {}
 for i = 2, #ARGV do
   for _, pk in ipairs(redis.call('SMEMBERS', queue_model.indexes.name[1] .. ARGV[i])) do
     local base = queue_model.name .. ':' .. pk
-    local hash = redis.call('HMGET', base .. ':hash', 'name', 'priority')
+    local hash = redis.pcall('HMGET', base .. ':hash', 'name', 'priority')
     if hash[1] == ARGV[i] then
       queues[#queues + 1] = {
         pk, hash[1], hash[2] or '', count('LLEN', base .. ':waiting'), count('ZCARD', base .. ':delayed'),

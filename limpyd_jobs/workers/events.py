@@ -46,13 +46,16 @@ class JobEvents:
     def _ended(self, ending: Ending) -> None:
         raise NotImplementedError
 
-    def _let_go(self, job: Job) -> None:
+    def _claim_by_hand(self, job: Job, queue: Queue) -> None:
+        raise NotImplementedError
+
+    def _let_go(self, job: Job, queue: Queue) -> None:
         raise NotImplementedError
 
     def _token(self, job: Job) -> str:
         """The claim on a job; empty if this worker has none, as when a hook is called by hand."""
         is_fetched = (job.get_model_repr(), job.__dict__.get("_pk")) == (self._fetched.path, self._fetched.pk)
-        return self._fetched.token if is_fetched else ""
+        return self._fetched.token if is_fetched else getattr(job, "_token_by_hand", "")
 
     @staticmethod
     def _name_of(job: Job, queue: Queue) -> str:
@@ -64,6 +67,8 @@ class JobEvents:
 
     def job_started(self, job: Job, queue: Queue) -> None:
         """Hook: a job was fetched, is recorded as running, and is about to be executed."""
+        if not self._token(job):
+            self._claim_by_hand(job, queue)
         self.log(self.job_started_message(job, queue))
         _notify(job, "on_started", queue)
 
@@ -147,7 +152,7 @@ class JobEvents:
         return ending.delayed_until
 
     def _delay_by_hand(self, job: Job, queue: Queue, until: datetime | None) -> str:
-        self._let_go(job)
+        self._let_go(job, queue)
         job.enqueue_or_delay(
             queue_name=_queue_name(queue),
             priority=job.priority.hget(),
@@ -208,7 +213,14 @@ class JobEvents:
 
     def _fail_step_by_step(self, job: Job, queue: Queue, exception: BaseException, trace: str | None) -> None:
         """Hold a job that may run again in error until all hooks have seen it."""
-        ending = transitions.fail(job, queue, self._token(job), self._requeue_times(job, exception), hold=True)
+        ending = transitions.fail(
+            job,
+            queue,
+            self._token(job),
+            self._requeue_times(job, exception),
+            hold=True,
+            heed_field=not overrides(type(job), Job, "must_be_cancelled_on_error"),
+        )
         self._ended(ending)
         held = ending.outcome == "held"
         self._save_error(job, queue, exception, trace)

@@ -9,6 +9,7 @@ from uuid import uuid4
 from limpyd.exceptions import DoesNotExist
 
 from limpyd_jobs import transitions
+from limpyd_jobs.layout import layout_of
 from limpyd_jobs.models import Queue, job_classes
 from limpyd_jobs.transitions import NOTHING, ClaimRequest, Fetched
 
@@ -90,7 +91,7 @@ class Fetcher:
 
     def _meet(self, fetched: Fetched) -> None:
         try:
-            job_classes.meet(fetched.path)
+            layout_of(job_classes.meet(fetched.path))
         except Exception:
             transitions.put_off(self.queue_model, fetched.key, fetched.ident)
             raise

@@ -27,7 +27,7 @@ from limpyd_jobs.exceptions import ClaimLost, ConfigurationException, LimpydJobs
 from limpyd_jobs.models import BaseJobsModel, Error, Job, Queue, job_classes, wake
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import NOTHING, ClaimRequest, Ending, Fetched
-from limpyd_jobs.utils import one_line, overrides, printable, utcnow
+from limpyd_jobs.utils import one_line, overrides, parse_datetime, printable, utcnow
 from limpyd_jobs.workers.events import DEFAULT_DELAY, JobEvents
 from limpyd_jobs.workers.fetcher import Fetcher
 from limpyd_jobs.workers.heartbeat import Heartbeat
@@ -545,6 +545,7 @@ class Worker(JobEvents):
 
     def _guard(self, job: Job, queue: Queue, action: Callable[[], None]) -> None:
         """Do something that ends the claim on a job. No failure of the application, or of ours, ends the worker."""
+        claimed = self._fetched
         try:
             action()
         except ClaimLost as error:
@@ -557,7 +558,11 @@ class Worker(JobEvents):
             self._unexpected(job, queue, error)
         except Exception as error:
             self._unexpected(job, queue, error)
-        self._let_go(job)
+        self._let_go(job, queue)
+        if (queue._name, vars(queue).get("_pk")) != (self.queue_model._name, claimed.queue_pk):
+            # `get_queue` returned another one than that where the lease is, or it is deleted
+            self._fetched = claimed
+            self._let_go(job, queue)
 
     def _start(self, job: Job, queue: Queue) -> None:
         self._take(job, queue)
@@ -574,6 +579,10 @@ class Worker(JobEvents):
             self._put_back_unseen()
             self._fetched = self._fetcher.take(queue.waiting.key, job.ident)
         self._remember(job, queue)
+
+    def _claim_by_hand(self, job: Job, queue: Queue) -> None:
+        """Claim a job whose hooks are called outside of the loop, as tests of applications do."""
+        job._token_by_hand = self._fetcher.take(queue.waiting.key, job.ident).token
 
     def _remember(self, job: Job, queue: Queue) -> None:
         """Keep on the objects what their hooks may read."""
@@ -615,16 +624,25 @@ class Worker(JobEvents):
             if self._token(job) and not self._held_in_error:
                 self._ended(transitions.fail(job, queue, self._token(job)))
             else:
+                self._put_in_order(job, queue)
                 queue.errors.rpush(job.ident)
         except Exception as another:
             self.log(f"{_label(job)} could not be put in errors: {printable(another)}", "error")
 
-    def _let_go(self, job: Job) -> None:
+    def _put_in_order(self, job: Job, queue: Queue) -> None:
+        """Record what the hook for a job that did not wait may not have come to."""
+        if self._fetched.outcome == "found" and job._cached_status == STATUSES.DELAYED:
+            self._delay(job, queue, parse_datetime(job.delayed_until.hget()))
+        elif self._fetched.outcome == "found":
+            transitions.skip(job)
+
+    def _let_go(self, job: Job, queue: Queue) -> None:
         """End the claim if the hooks did not: they were overridden, and took care of the state of the job."""
         fetched = self._fetched
         if fetched.token:
             try:
-                transitions.disown(type(job), fetched.ident, fetched.token, fetched.queue_key)
+                if not transitions.disown(type(job), fetched.ident, fetched.token, fetched.queue_key):
+                    self._delay(job, queue, parse_datetime(job.delayed_until.hget()))
             except Exception as error:
                 self.log(f"[{one_line(fetched.ident)}] is still claimed: {printable(error)}", "error")
             self._fetched = replace(fetched, token="")

@@ -219,6 +219,7 @@ class TestRecords:
     def test_a_waiting_key_of_another_type_of_an_idle_worker(
         self, redis_client: redis.Redis, log: pytest.LogCaptureFixture
     ) -> None:
+        Queue.get_queue("queue")
         redis_client.set(Queue.get_queue("queue", 5).waiting.key, "odd")
         with working(worker_of()):
             wait_until(lambda: "WRONGTYPE" in log.text or redis_client.info("clients")["blocked_clients"])

@@ -1,5 +1,6 @@
 -- Claims: who may run a job, for how long, and what is next.
 
+--@include clock
 --@include records
 
 -- Splits an ident, 'myapp.jobs.MyJob:12', in its class path and pk; nil if it is none.

@@ -1,5 +1,6 @@
 -- Places: where a job stands in a queue: its waiting list, its delayed set, its running set.
 
+--@include clock
 --@include records
 
 -- The pk of the queue of that name and priority (the oldest, should there be several), or nil. One that was only half

@@ -3,8 +3,6 @@
 -- {field: true}, unique: {field: key prefix}, defaults: {field: value}}. `special` are the fields that have an index
 -- which only limpyd can maintain.
 
---@include clock
-
 -- The changes made to special fields, for the caller to index: {field, old or false, new or false}.
 local reindex = {}
 

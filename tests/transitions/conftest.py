@@ -1,0 +1,55 @@
+"""What the tests of the transitions share: a world for each kind of model, and a look at it when a test ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+import redis
+from invariants import violations
+from servers import RedisServer
+from worlds import KINDS, MODELS, Moment, World
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "leaves(*invariants): the test ends, on purpose, in a state that breaks these")
+
+
+@pytest.fixture
+def look(redis_server: RedisServer) -> Iterator[redis.Redis]:
+    """A client that decodes anything."""
+    with redis_server.client(encoding_errors="surrogateescape") as client:
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def _the_invariants_hold_at_the_end(request: pytest.FixtureRequest) -> Iterator[None]:
+    if "redis_client" not in request.fixturenames:
+        yield
+        return
+    look = request.getfixturevalue("look")
+    yield
+    marker = request.node.get_closest_marker("leaves")
+    accepted = marker.args if marker else ()
+    found = violations(look, *MODELS)
+    assert [problem for problem in found if problem.split()[0] not in accepted] == []
+
+
+@pytest.fixture
+def world(redis_client: redis.Redis) -> World:
+    """The world of the documented models."""
+    return World(redis_client)
+
+
+@pytest.fixture(params=KINDS)
+def any_world(request: pytest.FixtureRequest, redis_client: redis.Redis) -> World:
+    """A world of each kind of models."""
+    return World(redis_client, *KINDS[request.param])
+
+
+@pytest.fixture
+def after() -> Callable[[float], Moment]:
+    """Moments of this test: ``after(0)`` equals any date and any score of its time, ``after(60)`` those a minute on."""
+    began = time.time()
+    return lambda seconds: Moment(began, seconds)

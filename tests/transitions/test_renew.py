@@ -1,0 +1,52 @@
+"""renew: the lease of a claimed job is extended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from worlds import CLAIMED, TOKEN, UNCLAIMED, Moment, World, pk_of
+
+from limpyd_jobs import Job, transitions
+
+After = Callable[[float], Moment]
+
+
+def renew(world: World, job: Job, token: str = TOKEN, lease: float = 5000) -> bool:
+    ident = f"{world.path}:{pk_of(job)}"
+    return transitions.renew(world.client, world.job_class, ident, token, world.queue_key(), lease)
+
+
+@pytest.mark.parametrize("state", CLAIMED)
+@pytest.mark.leaves("I3", "I6", "I7", "I8")
+def test_the_holder_of_the_claim_extends_it_and_nothing_else_changes(
+    any_world: World, after: After, state: str
+) -> None:
+    job = any_world.job_that_is(state)
+    expected = any_world.contents()
+    expected[f"{any_world.queue_key()}:running"] = {job.ident: after(5000)}
+    assert renew(any_world, job) is True
+    assert any_world.contents() == expected
+
+
+@pytest.mark.parametrize("token", ["other", ""])
+def test_nobody_else_does(any_world: World, token: str) -> None:
+    job = any_world.job_that_is("running")
+    with any_world.unchanged():
+        assert renew(any_world, job, token) is False
+
+
+@pytest.mark.parametrize("state", [*UNCLAIMED, "deleted"])
+def test_a_job_that_nobody_claims_gets_no_lease(any_world: World, state: str) -> None:
+    job = any_world.job_that_is(state)
+    any_world.queue()
+    with any_world.unchanged():
+        assert renew(any_world, job) is False
+
+
+def test_a_lease_that_lapsed_is_extended_if_nobody_rescued_the_job(any_world: World, after: After) -> None:
+    job = any_world.job_that_is("running")
+    key = f"{any_world.queue_key()}:running"
+    any_world.client.zadd(key, {job.ident: 1})
+    assert renew(any_world, job) is True
+    assert any_world.client.zscore(key, job.ident) == after(5000)

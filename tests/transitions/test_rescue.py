@@ -1,0 +1,161 @@
+"""rescue: a job whose lease lapsed waits again, at the front; after too many rescues somebody has to fail it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from worlds import LEASE, TOKEN, Moment, World, pk_of
+
+from limpyd_jobs import Job, transitions
+from limpyd_jobs.exceptions import ClaimLost
+from limpyd_jobs.transitions import Fetched, Rescue
+
+After = Callable[[float], Moment]
+
+
+def lapse(world: World, job: Job, queue: str = "q") -> Job:
+    """The worker of a job is silent for longer than its lease."""
+    world.client.zadd(f"{world.queue_key(queue)}:running", {f"{world.path}:{pk_of(job)}": 1})
+    return job
+
+
+def rescue(world: World, *keys: str, max_rescues: int = 3, classes: Any = None) -> Rescue:
+    request = world.request(token="rescuer", classes=classes)
+    return transitions.rescue(world.queue_class, keys or [world.queue_key()], max_rescues, request)
+
+
+def test_the_whole_effect(world: World, after: After) -> None:
+    job = lapse(world, world.job_that_is("running", "job:1"))
+    other = world.add("b")[1]
+    key = world.waiting_key()
+    assert rescue(world) == Rescue([Fetched("rescued", key, job.ident, "w", "job:1", "q", "0", rescues=1)], [], None)
+    stored = world.contents()
+    assert stored["jobs:job:1:hash"] == {
+        "identifier": "job:1",
+        "status": "w",
+        "priority": "0",
+        "added": after(0),
+        "tries": "1",
+        "queued": "1",
+        "rescues": "1",
+    }
+    assert stored["jobs:queue:1:waiting"] == [job.ident, other.ident]
+    assert "jobs:queue:1:running" not in stored
+    assert stored["jobs:job:status:w"] == {"1", "2"}
+
+
+def test_a_job_whose_lease_holds_is_left_alone(any_world: World) -> None:
+    any_world.job_that_is("running")
+    with any_world.unchanged():
+        assert rescue(any_world) == Rescue([], [], None)
+
+
+def test_what_the_silent_worker_reports_afterwards_is_refused(any_world: World) -> None:
+    job = lapse(any_world, any_world.job_that_is("running"))
+    rescue(any_world)
+    any_world.claim(token="second")
+    with any_world.unchanged(), pytest.raises(ClaimLost):
+        any_world.succeed(job, TOKEN)
+    assert any_world.succeed(job, "second").outcome == "done"
+
+
+def test_a_held_job_is_run_again_too(any_world: World) -> None:
+    job = lapse(any_world, any_world.job_that_is("held"))
+    rescue(any_world)
+    assert any_world.places(job) == ["q/0 errors", "q/0 waiting"]
+    assert any_world.state(job) == {"status": "w", "priority": "0", "queued": "1", "tries": "1", "rescues": "1"}
+
+
+@pytest.mark.parametrize("state", ["running set to canceled", "running set to delayed"])
+@pytest.mark.leaves("I3", "I6", "I8")
+def test_a_job_that_was_canceled_or_delayed_is_for_the_next_worker_to_see_to(any_world: World, state: str) -> None:
+    job = lapse(any_world, any_world.job_that_is(state))
+    assert [fetched.ident for fetched in rescue(any_world).rescued] == [job.ident]
+    assert any_world.places(job) == ["q/0 waiting"]
+    fetched = any_world.claim(token="second")
+    assert fetched is not None
+    assert fetched.outcome == "found"
+    assert "claim_token" not in any_world.hash(job)
+
+
+def test_after_too_many_rescues_it_is_claimed_by_the_rescuer_to_fail_it(any_world: World, after: After) -> None:
+    job = any_world.add("a")[1]
+    for number in range(3):
+        any_world.claim(token=str(number))
+        lapse(any_world, job)
+        found = rescue(any_world, max_rescues=2)
+        if number < 2:
+            assert [fetched.rescues for fetched in found.rescued] == [number + 1]
+    assert found.rescued == []
+    assert found.exhausted is not None
+    assert (found.exhausted.outcome, found.exhausted.ident, found.exhausted.token) == ("claimed", job.ident, "rescuer")
+    assert (found.exhausted.queue_key, found.exhausted.queue_name) == (any_world.queue_key(), "q")
+    assert any_world.client.zscore(f"{any_world.queue_key()}:running", job.ident) == after(LEASE)
+    assert any_world.fail(job, "rescuer").outcome == "error"
+    assert "rescues" not in any_world.hash(job)
+
+
+def test_never_to_be_rescued_is_to_be_failed_at_once(any_world: World) -> None:
+    job = lapse(any_world, any_world.job_that_is("running"))
+    found = rescue(any_world, max_rescues=0)
+    assert found.exhausted is not None
+    assert found.exhausted.ident == job.ident
+
+
+@pytest.mark.parametrize("queue", ["q", "p"])
+def test_all_given_queues_are_looked_at(any_world: World, queue: str) -> None:
+    job = any_world.add("a", queue)[1]
+    any_world.claim(any_world.waiting_key(queue))
+    lapse(any_world, job, queue)
+    rescue(any_world, any_world.queue_key("q"), any_world.queue_key("p"))
+    assert any_world.places(job) == [f"{queue}/0 waiting"]
+
+
+def test_a_job_of_an_unknown_class_stays_for_those_who_know_it(any_world: World) -> None:
+    job = lapse(any_world, any_world.job_that_is("running"))
+    with any_world.unchanged():
+        assert rescue(any_world, classes={}) == Rescue([], [job.ident], None)
+
+
+@pytest.mark.parametrize("state", ["waiting", "delayed", "success", "error", "canceled", "deleted"])
+def test_a_lease_of_a_job_that_nobody_claims_just_ends(any_world: World, state: str) -> None:
+    job = any_world.job_that_is(state)
+    before = any_world.contents()
+    lapse(any_world, job)
+    assert rescue(any_world) == Rescue([], [], None)
+    assert any_world.contents() == before
+
+
+@pytest.mark.parametrize("ident", ["garbage", "", "😀"])
+def test_a_lease_of_no_job_just_ends(any_world: World, ident: str) -> None:
+    any_world.client.zadd(f"{any_world.queue_key()}:running", {ident: 1})
+    assert rescue(any_world) == Rescue([], [], None)
+    assert any_world.places(ident) in ([], ["q/0 quarantine"])
+
+
+class TestKeysOfAWrongType:
+    @pytest.mark.leaves("I1", "I2", "I10")
+    def test_of_one_job_do_not_keep_the_others_from_being_rescued(self, any_world: World) -> None:
+        any_world.job_that_is("running", "a")
+        job = lapse(any_world, any_world.job_that_is("running", "b"))
+        lapse(any_world, any_world.job("1"))
+        key = f"{any_world.jobs}:1:hash"
+        any_world.client.delete(key)
+        any_world.client.set(key, "of a wrong type")
+        rescue(any_world)
+        assert any_world.places(job) == ["q/0 waiting"]
+
+    @pytest.mark.parametrize("place", ["running", "waiting"])
+    @pytest.mark.leaves("I7", "I10")
+    def test_of_one_queue_do_not_keep_the_others_from_being_rescued(self, any_world: World, place: str) -> None:
+        stuck = any_world.add("a", "p")[1]
+        any_world.claim(any_world.waiting_key("p"))
+        lapse(any_world, stuck, "p")
+        job = lapse(any_world, any_world.job_that_is("running", "b"))
+        wrong = f"{any_world.queue_key('p')}:{place}"
+        any_world.client.delete(wrong)
+        any_world.client.set(wrong, "of a wrong type")
+        rescue(any_world, any_world.queue_key("p"), any_world.queue_key("q"))
+        assert any_world.places(job) == ["q/0 waiting"]

@@ -1,0 +1,119 @@
+"""How a script gets from its file to the server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from limpyd_jobs.scripting import FOLDER, Script, load
+
+Recorder = Callable[[], AbstractContextManager[Any]]
+
+NAMES = sorted(path.stem for path in FOLDER.glob("*.lua"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Callable[..., Path]:
+    """Write scripts; those whose name begins with an underscore are includes."""
+
+    def write(**sources: str) -> Path:
+        (tmp_path / "includes").mkdir(exist_ok=True)
+        for name, source in sources.items():
+            place = tmp_path / "includes" if name.startswith("_") else tmp_path
+            (place / f"{name.strip('_')}.lua").write_text(source, "utf-8")
+        return tmp_path
+
+    return write
+
+
+class TestLoad:
+    def test_a_script_without_includes_is_its_file(self, folder: Callable[..., Path]) -> None:
+        assert load("a", folder(a="-- é\nreturn 1\n")) == "-- é\nreturn 1\n"
+
+    def test_an_include_stands_where_it_was_asked_for(self, folder: Callable[..., Path]) -> None:
+        where = folder(a="-- a\n--@include b\nreturn b\n", _b="local b = 1\n")
+        assert load("a", where) == "-- a\nlocal b = 1\nreturn b\n"
+
+    def test_an_include_stands_there_once(self, folder: Callable[..., Path]) -> None:
+        where = folder(
+            a="--@include b\n--@include c\n--@include b\nreturn b + c\n",
+            _b="--@include c\nlocal b = c\n",
+            _c="local c = 1\n",
+        )
+        assert load("a", where) == "local c = 1\nlocal b = c\nreturn b + c\n"
+
+    def test_includes_in_a_circle_end(self, folder: Callable[..., Path]) -> None:
+        where = folder(a="--@include b\n", _b="--@include c\n-- b\n", _c="--@include b\n-- c\n")
+        assert load("a", where) == "-- c\n-- b\n"
+
+    def test_what_only_looks_like_an_include_is_none(self, folder: Callable[..., Path]) -> None:
+        source = "-- --@include b\n  --@include b\n--@include b c\nreturn '--@include b'\n"
+        assert load("a", folder(a=source, _b="-- b\n")) == source
+
+    def test_a_missing_file_is_an_error(self, folder: Callable[..., Path]) -> None:
+        where = folder(a="--@include b\n")
+        with pytest.raises(FileNotFoundError, match=r"b\.lua"):
+            load("a", where)
+        with pytest.raises(FileNotFoundError, match=r"none\.lua"):
+            load("none", where)
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_no_include_is_left_in_a_script_of_ours(self, name: str) -> None:
+        assert "\n--@include" not in load(name)
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_a_script_of_ours_defines_nothing_twice(self, name: str) -> None:
+        definitions = [line for line in load(name).splitlines() if line.startswith("local function ")]
+        names = [line.split("(")[0] for line in definitions]
+        assert len(names) == len(set(names))
+
+
+class TestScript:
+    @pytest.fixture
+    def echo(self) -> Script:
+        script = Script("echo")
+        script.source = "return {KEYS, ARGV}"  # type: ignore[misc]
+        return script
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_its_sha_is_that_of_the_server_which_takes_it(self, redis_client: redis.Redis, name: str) -> None:
+        script = Script(name)
+        assert redis_client.script_load(script.source) == script.sha
+
+    def test_keys_and_arguments_reach_it_as_they_are(self, redis_client: redis.Redis, echo: Script) -> None:
+        assert echo(redis_client) == [[], []]
+        assert echo(redis_client, ["a"], ["b", 1, 2.5, "é\0\n", ""]) == [["a"], ["b", "1", "2.5", "é\0\n", ""]]
+
+    def test_it_is_sent_whole_once(self, redis_client: redis.Redis, echo: Script, commands: Recorder) -> None:
+        redis_client.script_flush()
+        with commands() as sent:
+            for _ in range(3):
+                echo(redis_client)
+        assert sent.names == ["EVALSHA", "EVAL", "EVALSHA", "EVALSHA"]
+
+    def test_it_runs_although_the_server_forgot_it(
+        self, redis_client: redis.Redis, echo: Script, commands: Recorder
+    ) -> None:
+        echo(redis_client)
+        redis_client.script_flush()
+        assert echo(redis_client, ["a"], ["b"]) == [["a"], ["b"]]
+        with commands() as sent:
+            echo(redis_client)
+        assert sent.names == ["EVALSHA"]
+
+    def test_its_error_is_raised_and_it_is_not_run_again(self, redis_client: redis.Redis, commands: Recorder) -> None:
+        script = Script("failing")
+        script.source = "redis.call('INCR', 'runs') return redis.call('LPUSH', 'runs', 1)"  # type: ignore[misc]
+        with commands() as sent, pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+            script(redis_client)
+        assert redis_client.get("runs") == "1"
+        assert sent.names[-1] == "EVAL"
+
+    def test_one_that_does_not_exist_is_an_error_when_it_is_called(self, redis_client: redis.Redis) -> None:
+        with pytest.raises(FileNotFoundError, match="no_such_verb"):
+            Script("no_such_verb")(redis_client)
