@@ -15,5 +15,9 @@ class WorkerLost(LimpydJobsException):
     """A job is given up, as the workers that ran it died, one after the other."""
 
 
+class NotRecorded(LimpydJobsException):
+    """How a job ended could not be recorded, as Redis did not answer, or refused."""
+
+
 class ClaimLost(LimpydJobsException):
     """What a worker reports of a job is not recorded, as it no longer holds the claim on that job."""

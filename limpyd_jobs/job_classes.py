@@ -56,9 +56,10 @@ class JobClasses(Generic[T]):
         cls = self.known.get(path)
         if cls is None:
             cls = self._resolve(path)
-            lately = list(self.known.items())[2 - self.limit :]
             # The path may be an old one of a class that was moved.
-            self._met = dict([*lately, (path, cls), (path_of(cls), cls)])
+            paths = dict.fromkeys((path, path_of(cls)), cls)
+            others = [(known, other) for known, other in self.known.items() if known not in paths]
+            self._met = {**dict(others[len(paths) - self.limit :]), **paths}
         return cls
 
     def _resolve(self, path: str) -> type[T]:

@@ -17,7 +17,7 @@ from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import RedisError
 
-from limpyd_jobs.exceptions import ClaimLost, ConfigurationException, LimpydJobsException
+from limpyd_jobs.exceptions import ClaimLost, ConfigurationException, LimpydJobsException, NotRecorded
 from limpyd_jobs.layout import layout_of, special_indexes
 from limpyd_jobs.scripting import Script
 
@@ -322,8 +322,8 @@ def succeed(job: RedisModel, queue: RedisModel, token: str, upcoming: ClaimReque
 
     Raises
     ------
-    ClaimLost, DoesNotExist
-        If the claim is not (or no longer) the one on the job; if the job was deleted.
+    ClaimLost, DoesNotExist, NotRecorded
+        If the claim is not (or no longer) the one on the job; if the job was deleted; if Redis fails.
     """
     return _finish(_succeed, job, queue, token, (), upcoming)
 
@@ -645,6 +645,7 @@ def _reindex(model: type[RedisModel], pk: str, changes: Reindex) -> None:
                 index.remove(pk, old)
             if new is not None:
                 index.add(pk, new, check_uniqueness=False)
+            index._reset_rollback_cache(pk)
 
 
 def _placed(job: RedisModel, reply: Any) -> Placed:
@@ -672,11 +673,11 @@ def _finish(
     upcoming: ClaimRequest | None,
 ) -> Ending:
     claim_args = upcoming.arguments() if upcoming else ()
-    reply = script(
-        _redis(job),
-        keys=upcoming.keys if upcoming else (),
-        args=[layout_of(type(job)).json, job.ident, token, queue_key_of(queue), *args, *claim_args],
-    )
+    args = [layout_of(type(job)).json, job.ident, token, queue_key_of(queue), *args, *claim_args]
+    try:
+        reply = script(_redis(job), keys=upcoming.keys if upcoming else (), args=args)
+    except RedisError as error:
+        raise NotRecorded(f"How {job.ident} ended is not recorded: {error}") from error
     _accept(job, reply)
     if len(reply) == 1:
         return Ending(reply[0])

@@ -17,7 +17,7 @@
 -- {'garbage', key, ident}   not an ident: set aside
 -- {'broken', key, ident, error}
 --                           its hash is none: set aside
--- {'no queue', key, ident}  the given ident comes from the list of no queue: put back
+-- {'no queue', key, ident}  the given ident comes from the list of no queue, or of a broken one: put back
 -- {'nothing'}
 
 --@include claims
@@ -29,7 +29,7 @@ if ident == '' then
 end
 
 local path = parse_ident(ident)
-if redis.call('EXISTS', string.sub(KEYS[1], 1, -9) .. ':hash') == 0 then
+if not is_sound(string.sub(KEYS[1], 1, -9)) then
   redis.call('LPUSH', KEYS[1], ident)
   return {'no queue', KEYS[1], ident}
 elseif not path then

@@ -25,6 +25,7 @@ end
 
 local hash = redis.call('HMGET', job.key, 'status', 'tries', 'priority')
 if hash[1] ~= 'r' then
+  probe('LLEN', queue .. ':waiting')
   end_claim(queue, job, {queued = hash[1] ~= 'c' and '1'}, token)
   redis.call('RPUSH', queue .. ':waiting', job.ident)
   return {'done', '', reindex}

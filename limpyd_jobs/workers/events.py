@@ -183,7 +183,7 @@ class JobEvents:
     def _has_a_say_in_errors(self, job: Job, queue: Queue) -> bool:
         """Whether code of the application is to see the job between its error and its return to a queue."""
         return (
-            overrides(self, JobEvents, "additional_error_fields", "requeue_job")
+            overrides(self, JobEvents, "additional_error_fields", "job_error_message", "requeue_job")
             or overrides(type(job), Job, "requeue", "enqueue_or_delay", "must_be_cancelled_on_error")
             or overrides(self.error_model, Error, "add_error")
             or queues_by_hand(type(queue))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count
 from uuid import uuid4
 
@@ -72,7 +73,10 @@ class Fetcher:
 
     def keep(self, upcoming: Fetched | None) -> None:
         """Keep what was claimed with the end of a job; one of a class unknown so far is still in its list."""
-        if upcoming and upcoming.outcome != "unknown":
+        if upcoming and upcoming.outcome == "unknown":
+            with suppress(Exception):  # for next() to tell
+                job_classes.meet(upcoming.path)
+        elif upcoming:
             self.upcoming = upcoming
 
     def give_back(self) -> None:

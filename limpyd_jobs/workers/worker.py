@@ -23,7 +23,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument
-from limpyd_jobs.exceptions import ClaimLost, ConfigurationException, LimpydJobsException, WorkerLost
+from limpyd_jobs.exceptions import ClaimLost, ConfigurationException, LimpydJobsException, NotRecorded, WorkerLost
 from limpyd_jobs.models import BaseJobsModel, Error, Job, Queue, job_classes, wake
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import NOTHING, ClaimRequest, Ending, Fetched
@@ -462,6 +462,7 @@ class Worker(JobEvents):
         self._held_in_error = False
         try:
             self._make_rounds()
+            self._fetched = NOTHING
             return self.wait_for_job()
         except RedisError as error:
             self.log(f"Unable to get job, trying again in a second: {one_line(error)}", "error")
@@ -551,11 +552,9 @@ class Worker(JobEvents):
         except ClaimLost as error:
             self.log(f"{_label(job)} {error}", "error")
             return
-        except RedisError as error:
-            if self._fetched.token:
-                self.log(f"{_label(job)} its end is not recorded: {one_line(error)}", "error")
-                return
-            self._unexpected(job, queue, error)
+        except NotRecorded as error:
+            self.log(f"{_label(job)} {one_line(error)}", "error")
+            return
         except Exception as error:
             self._unexpected(job, queue, error)
         self._let_go(job, queue)
@@ -597,9 +596,16 @@ class Worker(JobEvents):
             result = (self.callback or self.execute)(job, queue)
         except Exception as error:
             trace = traceback.format_exc() if self.save_tracebacks else None
-            self.job_error(job, queue, error, trace)
+            self.job_error(job, self._still(queue), error, trace)
         else:
-            self._executed(job, queue, result)
+            self._executed(job, self._still(queue), result)
+
+    def _still(self, queue: Queue) -> Queue:
+        """The queue, even if the job deleted it: it is where the claim is."""
+        if "_pk" in vars(queue):
+            return queue
+        fetched = self._fetched
+        return self.queue_model._attached(fetched.queue_pk, fetched.queue_name, fetched.queue_priority)
 
     def execute(self, job: Job, queue: Queue) -> Any:
         """Run a job; what is called if there is no callback."""
@@ -646,7 +652,6 @@ class Worker(JobEvents):
             except Exception as error:
                 self.log(f"[{one_line(fetched.ident)}] is still claimed: {printable(error)}", "error")
             self._fetched = replace(fetched, token="")
-            self._fetched = replace(fetched, token="")
 
     def _upcoming_request(self, job: Job, hook: str, event: str) -> ClaimRequest | None:
         """What to claim in the step that ends a job: nothing if the application has a say in between."""
@@ -655,6 +660,7 @@ class Worker(JobEvents):
             or overrides(self, JobEvents, hook)
             or hasattr(job, event)
             or self.status != "running"
+            or self._fetcher.upcoming
             or monotonic() >= self._next_round()
             or self.must_stop()
         ):
@@ -665,7 +671,7 @@ class Worker(JobEvents):
         """Keep what a transition left: the claim, if the job is only held, and the next job, if it claimed one."""
         self._held_in_error = ending.outcome == "held"
         if not self._held_in_error:
-            self._fetched = replace(self._fetched, token="")
+            self._fetched = replace(self._fetched, token="", outcome="ended")
         self._fetcher.keep(ending.upcoming)
 
 

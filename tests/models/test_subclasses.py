@@ -29,7 +29,7 @@ from limpyd_jobs.models import BaseJobsModel
 
 pytestmark = [
     pytest.mark.usefixtures("redis_client"),
-    pytest.mark.filterwarnings("ignore:Call to deprecated hmset"),  # limpyd calls it for a HashField
+    pytest.mark.filterwarnings("ignore:.*hmset:DeprecationWarning"),  # limpyd calls it for a HashField
 ]
 
 FAR = datetime(2099, 1, 2, 3, 4, 5, 678)
@@ -457,13 +457,21 @@ class TestIndexes:
             if status == "e":
                 job.requeue()
 
-    def test_a_failing_change_by_hand_leaves_the_indexes_as_they_were(self) -> None:
+    def test_a_failing_change_by_hand_leaves_the_indexes_as_they_were(self, redis_client: redis.Redis) -> None:
         job = RangedJob.add_job("a", priority=3)
         work()
         with pytest.raises(redis.DataError):
             job.status.hset(object())
         assert list(RangedJob.collection(status="s")) == [job.pk.get()]
         assert [list(RangedJob.collection(status=status)) for status in "wrde"] == [[]] * 4
+        assert violations(redis_client, RangedJob, Queue) == []
+
+    def test_indexes_remember_nothing_of_the_jobs_that_ran(self) -> None:
+        for number in range(3):
+            RangedJob.add_job(f"{number}")
+        work(max_loops=3)
+        indexes = [index for name in ("status", "end", "tries") for index in RangedJob.get_field(name)._indexes]
+        assert [sum(map(len, index._rollback_cache.values())) for index in indexes] == [0] * len(indexes)
 
     def test_indexes_that_a_script_cannot_look_jobs_up_by_are_refused_by_name(self) -> None:
         class TextOnlyJob(Job):

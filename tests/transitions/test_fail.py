@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-import redis
 from worlds import TOKEN, Moment, World, pk_of
 
 from limpyd_jobs import transitions
+from limpyd_jobs.exceptions import NotRecorded
 from limpyd_jobs.transitions import Ending
 
 After = Callable[[float], Moment]
@@ -227,5 +227,5 @@ def test_a_key_of_a_wrong_type_leaves_the_job_as_it_was(world: World, times: int
     world.queue("q", -1)
     world.client.delete(key)
     world.client.set(key, "of a wrong type")
-    with world.unchanged(), pytest.raises(redis.ResponseError):
+    with world.unchanged(), pytest.raises(NotRecorded):
         world.fail(job, times=times)

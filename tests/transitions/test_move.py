@@ -199,3 +199,20 @@ def test_what_was_claimed_before_the_move_is_refused(any_world: World) -> None:
     move(any_world, job)
     with any_world.unchanged(), pytest.raises(ClaimLost):
         any_world.succeed(job, TOKEN)
+
+
+def test_the_lease_of_a_held_job_ends_although_its_priority_was_changed_while_it_ran(any_world: World) -> None:
+    """Else it lapses, and the job is rescued, while it runs again."""
+    job = any_world.job_that_is("running")
+    job.priority.hset(5)
+    any_world.fail(job, times=1, hold=True)
+    move(any_world, job)
+    assert any_world.places(job) == ["q/0 errors", "q/5 waiting"]
+
+
+@pytest.mark.parametrize("state", ["waiting", "delayed"])
+def test_a_job_whose_priority_was_changed_by_hand_is_taken_from_where_it_stands(any_world: World, state: str) -> None:
+    job = any_world.job_that_is(state)
+    job.priority.hset(5)
+    move(any_world, job)
+    assert any_world.places(job) == ["q/5 waiting"]

@@ -156,3 +156,12 @@ def test_the_worker_that_held_it_has_no_claim_any_more(any_world: World) -> None
     requeue(any_world, job)
     with any_world.unchanged(), pytest.raises(ClaimLost):
         any_world.succeed(job)
+
+
+def test_the_lease_of_a_held_job_ends_although_its_priority_was_changed_while_it_ran(any_world: World) -> None:
+    """Else it lapses, and the job is rescued, while it runs again."""
+    job = any_world.job_that_is("running")
+    job.priority.hset(5)
+    any_world.fail(job, times=1, hold=True)
+    requeue(any_world, job)
+    assert any_world.places(job) == ["q/0 errors", "q/5 waiting"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-import redis
 from worlds import TOKEN, Moment, World, pk_of
 
+from limpyd_jobs.exceptions import NotRecorded
 from limpyd_jobs.transitions import Ending
 
 After = Callable[[float], Moment]
@@ -128,5 +128,5 @@ def test_a_key_of_a_wrong_type_leaves_the_job_as_it_was(world: World, key: str) 
     job = world.job_that_is("running")
     world.client.delete(key)
     world.client.set(key, "of a wrong type")
-    with world.unchanged(), pytest.raises(redis.ResponseError):
+    with world.unchanged(), pytest.raises(NotRecorded):
         world.succeed(job, TOKEN)

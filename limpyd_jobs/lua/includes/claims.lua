@@ -103,11 +103,17 @@ local function claim_safely(key, ident, model, token, lease, pop)
   return {'broken', key, ident, text_of_error(reply)}
 end
 
--- Claims the first job of the first waiting list that has one; a list of no queue, or no list, has none.
+-- Whether a claim can be recorded in a queue.
+local function is_sound(base)
+  local running = redis.call('TYPE', base .. ':running').ok
+  return redis.call('TYPE', base .. ':hash').ok == 'hash' and (running == 'zset' or running == 'none')
+end
+
+-- Claims the first job of the first waiting list that has one; a list of no sound queue, or no list, has none.
 local function claim_first(keys, token, lease, classes)
   for _, key in ipairs(keys) do
     local ident = redis.pcall('LINDEX', key, 0)
-    if type(ident) == 'string' and redis.call('EXISTS', string.sub(key, 1, -9) .. ':hash') == 1 then
+    if type(ident) == 'string' and is_sound(string.sub(key, 1, -9)) then
       local path = parse_ident(ident)
       if not path then
         redis.call('LPOP', key)

@@ -32,16 +32,22 @@ local function unplace_from(base, ident)
     + redis.call('ZREM', base .. ':running', ident)
 end
 
--- Takes a job away from where it stands: the queue of that name and of the job's priority if it is there, else
--- the other queues of that priority, as a job does not know the name of its queue.
+-- Takes a job away from the first of some queues where it stands.
+local function unplace_from_any(queue_model, pks, ident)
+  for _, pk in ipairs(pks) do
+    if unplace_from(queue_model.name .. ':' .. pk, ident) > 0 then
+      return true
+    end
+  end
+end
+
+-- Takes a job away from where it stands, which it does not know: most likely the queue of that name and of its own
+-- priority, else another one of that priority, else, if its priority was changed by hand, any.
 local function unplace(queue_model, name, priority, ident)
   local likely = find_queue(queue_model, name, priority)
-  if likely and unplace_from(queue_model.name .. ':' .. likely, ident) > 0 then
-    return
-  end
-  for _, pk in ipairs(redis.call('SRANDMEMBER', queue_model.indexes.priority[1] .. priority, 1000)) do
-    unplace_from(queue_model.name .. ':' .. pk, ident)
-  end
+  local _ = likely and unplace_from_any(queue_model, {likely}, ident)
+    or unplace_from_any(queue_model, redis.call('SRANDMEMBER', queue_model.indexes.priority[1] .. priority, 1000), ident)
+    or unplace_from_any(queue_model, redis.call('SRANDMEMBER', queue_model.name .. ':collection', 1000), ident)
 end
 
 -- What the hash of a job says once it waits, or is delayed until `due` (as due_at returns it).

@@ -88,6 +88,9 @@ local function new_pk(model)
     redis.call('SET', counter, highest)
     pk = tostring(redis.call('INCR', counter))
   end
+  while redis.call('EXISTS', hash_key(model, pk)) == 1 do
+    pk = tostring(redis.call('INCR', counter))
+  end
   return pk
 end
 
