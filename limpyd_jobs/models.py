@@ -9,6 +9,7 @@ from typing import Any
 
 from limpyd import fields
 from limpyd.contrib.collection import ExtendedCollectionManager
+from limpyd.contrib.database import PipelineDatabase
 from limpyd.contrib.indexes import SimpleDateTimeIndex
 from limpyd_extensions import related
 
@@ -40,6 +41,22 @@ class BaseJobsModel(related.RelatedModel):
     namespace = "jobs"
     cacheable = False
     abstract = True
+
+    @classmethod
+    def use_database(cls, database: PipelineDatabase) -> list[type[BaseJobsModel]]:
+        """Move the class, and its subclasses that are on the same database, to another one; return all of them.
+
+        limpyd's own version fails if some of them have relations to other models and some have none.
+        """
+        relations = getattr(cls.database, "_relations", {})
+        moved: list[type[BaseJobsModel]] = super(related.RelatedModel, cls).use_database(database)
+        names = {model._name for model in moved if not model.abstract}
+        target = vars(database).setdefault("_relations", {})
+        for related_name, entries in relations.items():
+            for relation in [entry for entry in entries if entry[0] in names]:
+                entries.remove(relation)
+                target.setdefault(related_name, []).append(relation)
+        return moved
 
     def set_fields(self, **fields: Any) -> None:
         """Set several fields, each through its own ``proxy_set``.

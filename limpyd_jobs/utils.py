@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from functools import cache
@@ -43,7 +44,8 @@ def datetime_to_score(dt: datetime) -> float:
 def parse_datetime(text: str | None) -> datetime | None:
     """Read a stored date back: naive UTC, or None if there is none or it is no date."""
     try:
-        return as_naive_utc(datetime.fromisoformat(text)) if text else None
+        # Python 3.10 does not know the Z
+        return as_naive_utc(datetime.fromisoformat(re.sub("Z$", "+00:00", text))) if text else None
     except (ValueError, TypeError, OverflowError):
         return None
 

@@ -14,6 +14,7 @@ from limpyd import fields
 from servers import wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker, transitions
+from limpyd_jobs.models import job_classes
 from limpyd_jobs.scripting import Script
 
 Recorder = Callable[[], AbstractContextManager[Any]]
@@ -21,6 +22,15 @@ Recorder = Callable[[], AbstractContextManager[Any]]
 SCRIPTS = {script.sha: script.name for script in vars(transitions).values() if isinstance(script, Script)}
 JOBS = 20
 LATER = datetime(2099, 1, 1)
+
+
+@pytest.fixture(autouse=True)
+def _classes_are_known() -> None:
+    """The first job of a class that a worker has not met costs a round trip more."""
+    for name, value in globals().items():
+        if isinstance(value, type) and issubclass(value, Job) and value is not Job:
+            job_classes.meet(f"{__name__}.{name}")
+
 
 # What a worker does once, before its first job.
 START = ["list_queues", "wake", "rescue"]

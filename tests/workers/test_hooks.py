@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -922,13 +921,7 @@ class TestWhatTheExecutionMayDo:
             ("2099-01-01", "2099-01-01 00:00:00"),
             ("2099-01-01T02:03:04", "2099-01-01 02:03:04"),
             ("2099-01-01 02:03:04+02:00", "2099-01-01 00:03:04"),
-            pytest.param(
-                "2099-01-01T02:03:04Z",
-                "2099-01-01 02:03:04",
-                marks=pytest.mark.xfail(
-                    sys.version_info < (3, 11), strict=True, reason="fromisoformat of Python 3.10 knows no Z"
-                ),
-            ),
+            ("2099-01-01T02:03:04Z", "2099-01-01 02:03:04"),
         ],
     )
     def test_it_may_delay_the_job_until_a_date(self, consistent: None, until: Any, stored: str) -> None:
