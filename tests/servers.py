@@ -16,7 +16,7 @@ import redis
 
 from limpyd_jobs.embedded_keeper import answers
 
-TIMEOUT = 20  # seconds
+TIMEOUT = 60  # seconds
 
 
 def wait_until(condition: Callable[[], Any], what: str = "") -> None:
@@ -25,7 +25,7 @@ def wait_until(condition: Callable[[], Any], what: str = "") -> None:
     Raises
     ------
     AssertionError
-        If it does not within 20 seconds.
+        If it does not within a minute.
     """
     deadline = time.monotonic() + TIMEOUT
     while not condition():
