@@ -27,14 +27,13 @@ local identifier, queue_name, priority = ARGV[4], ARGV[5], ARGV[6]
 local prepend, due, mode, reserved_pk = ARGV[7] == '1', due_at(ARGV[8]), ARGV[9], ARGV[10]
 
 local function queued_job()
-  local indexes = job_model.indexes
-  for _, pk in ipairs(redis.call('SINTER', indexes.identifier[1] .. identifier, indexes.queued[1] .. '1')) do
-    local hash = redis.call('HMGET', hash_key(job_model, pk), 'queued', 'status', 'priority', 'claim_token')
-    if hash[1] == '1' then
-      local is_running = hash[2] == 'r' or hash[4]
-      return {model = job_model, pk = pk, ident = class_path .. ':' .. pk, is_running = is_running, priority = hash[3]}
-    end
+  local pk = other_queued({model = job_model}, identifier)
+  if not pk then
+    return nil
   end
+  local hash = redis.call('HMGET', hash_key(job_model, pk), 'status', 'priority', 'claim_token')
+  local is_running = hash[1] == 'r' or hash[3]
+  return {model = job_model, pk = pk, ident = class_path .. ':' .. pk, is_running = is_running, priority = hash[2]}
 end
 
 -- Whether a priority is above another one, as text. Numbers of Lua tell integers apart up to 2^53 only.
@@ -63,7 +62,7 @@ if existing then
   return move_up(existing)
 end
 
-local fields = fields_from(11)
+local fields = pairs_from(11)
 fields.identifier = identifier
 local conflict = not_unique(job_model, fields)
 if conflict then

@@ -9,7 +9,7 @@
 
 --@include records
 
-local error_model, reserved_pk, fields = cjson.decode(ARGV[1]), ARGV[3], fields_from(4)
+local error_model, reserved_pk, fields = cjson.decode(ARGV[1]), ARGV[3], pairs_from(4)
 
 local conflict = not_unique(error_model, fields)
 if conflict then

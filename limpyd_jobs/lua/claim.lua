@@ -22,7 +22,7 @@
 
 --@include claims
 
-local token, lease, ident, classes = ARGV[1], tonumber(ARGV[2]), ARGV[3], classes_from(4)
+local token, lease, ident, classes = ARGV[1], tonumber(ARGV[2]), ARGV[3], pairs_from(4)
 
 if ident == '' then
   return claim_first(KEYS, token, lease, classes)

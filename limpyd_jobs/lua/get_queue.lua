@@ -18,7 +18,7 @@ if existing then
   return {'existing', existing}
 end
 
-local fields = fields_from(6)
+local fields = pairs_from(6)
 local conflict = not_unique(queue_model, fields)
 if conflict then
   return conflict

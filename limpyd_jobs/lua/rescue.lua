@@ -20,7 +20,7 @@
 
 --@include claims
 
-local limit, max_rescues, token, lease, classes = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4], classes_from(5)
+local limit, max_rescues, token, lease, classes = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4], pairs_from(5)
 local moment = now()
 local rescued, unknown, exhausted = {}, {}, {}
 

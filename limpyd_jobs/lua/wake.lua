@@ -19,7 +19,7 @@
 
 --@include claims
 
-local limit, classes = tonumber(ARGV[1]), classes_from(2)
+local limit, classes = tonumber(ARGV[1]), pairs_from(2)
 local moment = score(now())
 local models = {}
 local done, failures, unknown, reindexes = 0, {}, {}, {}

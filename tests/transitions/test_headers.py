@@ -16,7 +16,7 @@ INCLUDES = sorted((FOLDER / "includes").glob("*.lua"))
 STATES = {"new", "the same", *(name.lower() for name in STATUSES)}
 
 # A call that uses ARGV from an index on, which is its last argument.
-OPEN_ENDED = re.compile(r"(?:fields_from|classes_from|claim_next|ended)\([^()]*?(\d+)\)|for i = (\d+), #ARGV")
+OPEN_ENDED = re.compile(r"(?:pairs_from|claim_next|ended)\([^()]*?(\d+)\)|for i = (\d+), #ARGV")
 DEFINED = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
 INCLUDED = re.compile(r"^--@include (\w+)$", re.MULTILINE)
 

@@ -8,15 +8,6 @@ local function parse_ident(ident)
   return string.match(ident, '^([^:]+%.[^:.]+):([^:]+)$')
 end
 
--- The models of the classes the caller knows, as JSON by class path, from an index of ARGV on.
-local function classes_from(first)
-  local classes = {}
-  for i = first, #ARGV, 2 do
-    classes[ARGV[i]] = ARGV[i + 1]
-  end
-  return classes
-end
-
 local function job_of(model, ident)
   local _, pk = parse_ident(ident)
   model = cjson.decode(model)
@@ -133,7 +124,7 @@ local function claim_next(first)
   if #KEYS == 0 then
     return {'nothing'}
   end
-  local reply = claim_first(KEYS, ARGV[first], tonumber(ARGV[first + 1]), classes_from(first + 2))
+  local reply = claim_first(KEYS, ARGV[first], tonumber(ARGV[first + 1]), pairs_from(first + 2))
   return reply.err and {'nothing'} or reply
 end
 
@@ -162,7 +153,7 @@ local function ended_before(job, token, outcome, first)
   end
   local is_back, is_failed = hash[2] == 'w' or hash[2] == 'd', hash[2] == 'e'
   outcome = is_back and outcome or is_failed and 'error' or 'done'
-  local upcoming = #KEYS > 0 and claimed_with(ARGV[first], classes_from(first + 2))
+  local upcoming = #KEYS > 0 and claimed_with(ARGV[first], pairs_from(first + 2))
   return {outcome, hash[3] or '', is_back and hash[4] or '', {}, upcoming or claim_next(first)}
 end
 

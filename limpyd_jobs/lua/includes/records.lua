@@ -69,7 +69,7 @@ local function update(model, pk, changes)
   if #unset > 0 then redis.call('HDEL', key, unpack(unset)) end
 end
 
--- The pk of another job of that identifier that is queued, or nil.
+-- The pk of a job of that identifier that is queued, another one than the given, or nil.
 local function other_queued(job, identifier)
   local indexes = job.model.indexes
   for _, pk in ipairs(redis.call('SINTER', indexes.identifier[1] .. identifier, indexes.queued[1] .. '1')) do
@@ -114,11 +114,11 @@ local function create(model, pk, fields)
   redis.call('SADD', model.name .. ':collection', pk)
 end
 
--- The fields given as field, value, field, value… from an index of ARGV on.
-local function fields_from(first)
-  local fields = {}
+-- What is given as key, value, key, value… from an index of ARGV on.
+local function pairs_from(first)
+  local found = {}
   for i = first, #ARGV, 2 do
-    fields[ARGV[i]] = ARGV[i + 1]
+    found[ARGV[i]] = ARGV[i + 1]
   end
-  return fields
+  return found
 end
