@@ -103,9 +103,10 @@ def python_with_version_2() -> str:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "redis-limpyd-jobs-tests"
     home = cache / f"version-2-python-{'.'.join(map(str, sys.version_info[:3]))}"
     with locked(Path(f"{home}.lock")):
-        if not (home / "complete").exists():
+        if not ((home / "complete").exists() and (home / "bin/python").exists()):
             shutil.rmtree(home, ignore_errors=True)
-            run_or_do_without(sys.executable, "-m", "venv", str(home))
+            # not of the environment of these tests, which may be gone the next time
+            run_or_do_without(sys._base_executable, "-m", "venv", str(home))  # type: ignore[attr-defined]
             pip = (str(home / "bin/python"), "-m", "pip", "--quiet", "--retries=1", "--timeout=30")
             run_or_do_without(*pip, "install", *REQUIREMENTS)
             (home / "complete").touch()
