@@ -28,8 +28,8 @@ def resolve(path: str, base: type[T]) -> type[T]:
 
 
 class JobClasses(Generic[T]):
-    """The job classes met lately by this process. A script is told of them, as it changes jobs before it is known
-    what class they are of.
+    """The job classes met lately by this process; at first, some of those that are imported. A script is told of them,
+    as it changes jobs before it is known what class they are of.
 
     Parameters
     ----------

@@ -220,8 +220,3 @@ def _is_due(score: float | None, text: str | None) -> bool:
     """Whether a score is that of a date. After 2255, numbers no longer tell all microseconds apart."""
     moment = parse_datetime(text)
     return score is not None and moment is not None and abs(score - datetime_to_score(moment)) < 0.00001
-
-
-def broken_invariants(client: redis.Redis, *job_classes: type[Job], queue_model: type[Queue] = Queue) -> list[str]:
-    """Return the `violations` of jobs of some classes and of their queues."""
-    return violations(client, *(job_classes or (Job,)), queue_model)

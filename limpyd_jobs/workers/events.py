@@ -53,7 +53,7 @@ class JobEvents:
         raise NotImplementedError
 
     def _token(self, job: Job) -> str:
-        """The claim on a job; empty if this worker has none, as when a hook is called by hand."""
+        """The claim on a job: on the one at hand, or one made by calling its hooks by hand; empty if there is none."""
         is_fetched = (job.get_model_repr(), job.__dict__.get("_pk")) == (self._fetched.path, self._fetched.pk)
         return self._fetched.token if is_fetched else getattr(job, "_token_by_hand", "")
 
