@@ -240,6 +240,7 @@ class Job(BaseJobsModel):
     claim_token = fields.InstanceHashField()
     rescues = fields.InstanceHashField()
     last_claim = fields.InstanceHashField()
+    placed_in = fields.InstanceHashField()
 
     queue_model: type[Queue] = Queue
     queue_name: str | None = None
@@ -261,6 +262,7 @@ class Job(BaseJobsModel):
         "claim_token",
         "rescues",
         "last_claim",
+        "placed_in",
     )
 
     @property

@@ -33,7 +33,10 @@ local function queued_job()
   end
   local hash = redis.call('HMGET', hash_key(job_model, pk), 'status', 'priority', 'claim_token')
   local is_running = hash[1] == 'r' or hash[3]
-  return {model = job_model, pk = pk, ident = class_path .. ':' .. pk, is_running = is_running, priority = hash[2]}
+  return {
+    model = job_model, pk = pk, ident = class_path .. ':' .. pk, key = hash_key(job_model, pk),
+    is_running = is_running, priority = hash[2],
+  }
 end
 
 -- Whether a priority is above another one, as text. Numbers of Lua tell integers apart up to 2^53 only.
@@ -52,7 +55,7 @@ local function move_up(job)
   elseif mode == 'bare' or mode == 'reserve bare' then
     return {'outranked', job.pk}
   end
-  unplace(queue_model, queue_name, job.priority or '0', job.ident)
+  unplace(queue_model, queue_name, job)
   place(job, queue_model, queue_name, priority, due, prepend, {})
   return {'moved', job.pk, reindex}
 end
@@ -80,7 +83,7 @@ if mode == 'bare' then
   create(job_model, pk, fields)
 else
   local base = prepare_place(queue_model, queue_name, priority)
-  create(job_model, pk, placed(fields, priority, due))
+  create(job_model, pk, placed(fields, priority, due, base))
   push(base, class_path .. ':' .. pk, fields.status, due, prepend)
 end
 return {'added', pk, reindex}

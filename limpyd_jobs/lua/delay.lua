@@ -30,7 +30,7 @@ end
 
 local priority = redis.call('HGET', job.key, 'priority') or '0'
 local base = prepare_place(queue_model, queue_name, priority)
-local changes = placed({}, priority, due)
+local changes = placed({}, priority, due, base)
 end_claim(queue, job, changes, token)
 push(base, job.ident, changes.status, due, false)
 return ended('done', '', changes.delayed_until or '', 8)

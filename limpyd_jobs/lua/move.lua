@@ -38,7 +38,7 @@ if hash[4] == 'r' or hash[3] and hash[4] ~= 'e' then
 end
 
 if hash[2] == '1' then
-  unplace(queue_model, queue_name, hash[1] or '0', job.ident)
+  unplace(queue_model, queue_name, job)
 else
   local other = hash[5] and other_queued(job, hash[5])
   if other then

@@ -36,7 +36,7 @@ end
 
 -- If it is a hook of its worker that puts the job back, the claim is still held.
 if hash[4] then
-  unplace(queue_model, queue_name, hash[3] or '0', job.ident)
+  unplace(queue_model, queue_name, job)
 end
 local priority = ARGV[5] ~= '' and ARGV[5] or hash[3] or '0'
 local changes = {start = false, ['end'] = false, claim_token = false, last_claim = false}

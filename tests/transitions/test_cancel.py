@@ -23,6 +23,7 @@ def test_the_whole_effect(world: World, after: After) -> None:
             "status": "c",
             "priority": "0",
             "added": after(0),
+            "placed_in": "jobs:queue:1",
             "start": after(0),
             "tries": "1",
             "last_claim": TOKEN,

@@ -39,6 +39,7 @@ def test_the_whole_effect_on_the_first_job(world: World, after: After) -> None:
             "status": "r",
             "priority": "0",
             "added": after(0),
+            "placed_in": "jobs:queue:1",
             "start": after(0),
             "tries": "1",
             "queued": "1",

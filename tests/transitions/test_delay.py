@@ -25,6 +25,7 @@ def test_the_whole_effect(world: World, after: After) -> None:
             "status": "d",
             "priority": "0",
             "added": after(0),
+            "placed_in": "jobs:queue:1",
             "start": after(0),
             "tries": "1",
             "delayed_until": str(LATER),

@@ -34,6 +34,7 @@ def test_the_whole_effect_on_a_waiting_job(world: World, after: After) -> None:
             "status": "d",
             "priority": "5",
             "added": after(0),
+            "placed_in": "jobs:queue:2",
             "delayed_until": str(LATER),
             "queued": "1",
         },

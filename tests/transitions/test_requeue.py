@@ -33,6 +33,7 @@ def test_the_whole_effect(world: World, after: After) -> None:
             "status": "d",
             "priority": "-1",
             "added": after(0),
+            "placed_in": "jobs:queue:2",
             "tries": "1",
             "delayed_until": str(LATER),
             "queued": "1",

@@ -37,6 +37,7 @@ def test_the_whole_effect(world: World, after: After) -> None:
         "status": "w",
         "priority": "0",
         "added": after(0),
+        "placed_in": "jobs:queue:1",
         "tries": "1",
         "queued": "1",
         "rescues": "1",

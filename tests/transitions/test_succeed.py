@@ -24,6 +24,7 @@ def test_the_whole_effect(world: World, after: After) -> None:
             "status": "s",
             "priority": "0",
             "added": after(0),
+            "placed_in": "jobs:queue:1",
             "start": after(0),
             "end": after(0),
             "tries": "1",

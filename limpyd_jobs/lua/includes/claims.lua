@@ -70,7 +70,9 @@ local function claim(key, pk, model, token, lease, pop)
     return {'found', key, job.ident, status or '', identifier, queue[1] or '', queue[2] or ''}
   end
   local start, tries = date_text(now()), string.format('%d', (tonumber(hash[3]) or 0) + 1)
-  update(model, pk, {status = 'r', start = start, tries = tries, queued = '1', claim_token = token, last_claim = false})
+  update(model, pk, {
+    status = 'r', start = start, tries = tries, queued = '1', placed_in = base, claim_token = token, last_claim = false,
+  })
   redis.call('ZADD', base .. ':running', score(now() + lease * 1000000), job.ident)
   if pop then redis.call('LPOP', key) end
   return {'claimed', key, job.ident, status, identifier, queue[1] or '', queue[2] or '', start, tries, reindex}

@@ -41,18 +41,27 @@ local function unplace_from_any(queue_model, pks, ident)
   end
 end
 
--- Takes a job away from where it stands, which it does not know: most likely the queue of that name and of its own
--- priority, else another one of that priority, else, if its priority was changed by hand, any.
-local function unplace(queue_model, name, priority, ident)
+-- Takes a job away from where it stands: the queue its hash names. One that version 2 wrote names none: most likely it
+-- stands in the queue of the given name and of its own priority, else in another one of that priority, else, if its
+-- priority was changed by hand, in any.
+local function unplace(queue_model, name, job)
+  local hash = redis.call('HMGET', job.key, 'priority', 'placed_in')
+  local priority, known = hash[1] or '0', hash[2]
+  if known and redis.call('TYPE', known .. ':hash').ok == 'hash' and unplace_from(known, job.ident) > 0 then
+    return
+  end
   local likely = find_queue(queue_model, name, priority)
-  local _ = likely and unplace_from_any(queue_model, {likely}, ident)
-    or unplace_from_any(queue_model, redis.call('SRANDMEMBER', queue_model.indexes.priority[1] .. priority, 1000), ident)
-    or unplace_from_any(queue_model, redis.call('SRANDMEMBER', queue_model.name .. ':collection', 1000), ident)
+  local _ = likely and unplace_from_any(queue_model, {likely}, job.ident)
+    or unplace_from_any(
+      queue_model, redis.call('SRANDMEMBER', queue_model.indexes.priority[1] .. priority, 1000), job.ident)
+    or unplace_from_any(queue_model, redis.call('SRANDMEMBER', queue_model.name .. ':collection', 1000), job.ident)
 end
 
--- What the hash of a job says once it waits, or is delayed until `due` (as due_at returns it).
-local function placed(changes, priority, due)
+-- What the hash of a job says once it waits in a queue, or is delayed there until `due` (as due_at returns it). Without
+-- a queue, it is for the caller to put the job in one.
+local function placed(changes, priority, due, base)
   changes.queued = '1'
+  changes.placed_in = base or false
   changes.priority = priority
   if due and due.at > now() then
     changes.status = 'd'
@@ -83,8 +92,8 @@ end
 
 -- A job, anywhere, goes to the waiting list or the delayed set of the queue of that name and priority.
 local function place(job, queue_model, name, priority, due, prepend, changes)
-  placed(changes, priority, due)
   local base = prepare_place(queue_model, name, priority)
+  placed(changes, priority, due, base)
   update(job.model, job.pk, changes)
   push(base, job.ident, changes.status, due, prepend)
 end
