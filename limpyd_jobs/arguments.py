@@ -69,6 +69,32 @@ def nearest_priority(number: int) -> str:
     return str(min(max(number, PRIORITY_RANGE.start), PRIORITY_RANGE.stop - 1))
 
 
+def stored_timeout(seconds: Any) -> str:
+    """Return how long a job may run as it is stored: a number of seconds, as text.
+
+    Raises
+    ------
+    TypeError
+        If it is no number.
+    ValueError
+        If it is negative, or not finite.
+    """
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise TypeError(f"The job_timeout of a job must be a number of seconds, not {seconds!r}")
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(f"The job_timeout of a job must be a number of seconds, 0 or more, not {seconds!r}")
+    return str(seconds)
+
+
+def read_seconds(text: str | None) -> float | None:
+    """Return a stored number of seconds; None if it is none."""
+    try:
+        seconds = float(text or "nan")
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < float("inf") else None
+
+
 def stored_queue_name(name: Any) -> str:
     """Return the name of a queue as it is stored: a text without a comma, which separates names on command lines.
 

@@ -15,6 +15,14 @@ class WorkerLost(LimpydJobsException):
     """A job is given up, as the workers that ran it died, one after the other."""
 
 
+class JobTimeout(BaseException):
+    """The code of a job ran for longer than it may. No `Exception`, so that the code does not catch it by chance."""
+
+
+class GracePeriodOver(BaseException):
+    """The code of a job has to stop, as its worker does; the job will be run again."""
+
+
 class NotRecorded(LimpydJobsException):
     """How a job ended could not be recorded, as Redis did not answer, or refused."""
 

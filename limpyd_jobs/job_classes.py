@@ -51,6 +51,10 @@ class JobClasses(Generic[T]):
             self._met = {path_of(cls): cls for cls in islice(_concrete(self.base), self.limit)}
         return self._met
 
+    def all(self) -> list[type[T]]:
+        """Return the classes this process knows of: those that are imported, and those it has met."""
+        return list(dict.fromkeys([*_concrete(self.base), *self._met.values()]))
+
     def meet(self, path: str) -> type[T]:
         """Resolve a path, and remember the class. See `resolve` for the exceptions."""
         cls = self.known.get(path)

@@ -14,7 +14,14 @@ from limpyd.contrib.indexes import SimpleDateTimeIndex
 from limpyd_extensions import related
 
 from limpyd_jobs import transitions
-from limpyd_jobs.arguments import delay_argument, read_priority, stored_identifier, stored_priority, stored_queue_name
+from limpyd_jobs.arguments import (
+    delay_argument,
+    read_priority,
+    stored_identifier,
+    stored_priority,
+    stored_queue_name,
+    stored_timeout,
+)
 from limpyd_jobs.database import JobsDatabase
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.job_classes import JobClasses, path_of, resolve
@@ -225,6 +232,9 @@ class Job(BaseJobsModel):
         The name of the queue its jobs are put in if none is given; None to always need one.
     always_cancel_on_error: bool
         Whether none of its jobs is put back in a queue after an error.
+    default_job_timeout: float
+        After how many seconds one of its jobs that runs is an error, of type `JobTimeout`, unless its field
+        `job_timeout` says something else. None to leave it to the worker, 0 for no limit.
     """
 
     identifier = fields.InstanceHashField(indexable=True)
@@ -241,10 +251,12 @@ class Job(BaseJobsModel):
     rescues = fields.InstanceHashField()
     last_claim = fields.InstanceHashField()
     placed_in = fields.InstanceHashField()
+    job_timeout = fields.InstanceHashField()
 
     queue_model: type[Queue] = Queue
     queue_name: str | None = None
     always_cancel_on_error = False
+    default_job_timeout: float | None = None
 
     # Scripts find jobs by these.
     _looked_up = ("identifier", "queued")
@@ -361,6 +373,8 @@ class Job(BaseJobsModel):
         queue_model = queue_model or cls.queue_model
         delay = delay_argument(delayed_for, delayed_until)
         cls._check_fields(fields_if_new, reserved=cls._reserved)
+        if fields_if_new.get("job_timeout") is not None:
+            fields_if_new["job_timeout"] = stored_timeout(fields_if_new["job_timeout"])
         by_hand = overrides(cls, Job, "enqueue_or_delay") or queues_by_hand(queue_model)
         outcome, pk = transitions.add(
             cls,

@@ -30,6 +30,12 @@ RESCUE_LIMIT = 100
 # How long a job of a class that cannot be resolved rests before it is tried again.
 PUT_OFF_SECONDS = 60
 
+# How many idents one call of reconcile() looks at: each may be looked for in a long list.
+RECONCILE_LIMIT = 100
+
+# The lease of a running job without a claim, in seconds: its worker, of version 2, may be alive.
+UNCLAIMED_LEASE = 86400
+
 _add = Script("add")
 _add_error = Script("add_error")
 _cancel = Script("cancel")
@@ -41,6 +47,7 @@ _get_queue = Script("get_queue")
 _list_queues = Script("list_queues")
 _move = Script("move")
 _put_off = Script("put_off")
+_reconcile = Script("reconcile")
 _release = Script("release")
 _renew = Script("renew")
 _requeue = Script("requeue")
@@ -66,12 +73,15 @@ class ClaimRequest:
         For how long the claim holds, in seconds.
     classes: mapping of str to RedisModel
         The job classes the worker knows, by their path.
+    is_again: bool
+        Whether it is sent once more, as the reply was lost.
     """
 
     keys: Sequence[str]
     token: str
     lease: float
     classes: Mapping[str, type[RedisModel]]
+    is_again: bool = False
 
     def arguments(self, *between: str) -> list[Any]:
         return [self.token, self.lease, *between, *_class_arguments(self.classes)]
@@ -94,6 +104,8 @@ class Fetched:
         The class path and pk of the job.
     status, identifier, queue_name, queue_priority, start, tries: str
         Of a claimed or found job, the status being the one before the claim.
+    job_timeout: str
+        The field of a claimed job.
     token: str
         The name of the claim; empty unless claimed.
     rescues: int
@@ -109,6 +121,7 @@ class Fetched:
     queue_priority: str = ""
     start: str = ""
     tries: str = ""
+    job_timeout: str = ""
     token: str = ""
     rescues: int = 0
 
@@ -146,11 +159,13 @@ class Placed(NamedTuple):
 
 class Rescue(NamedTuple):
     """What became of lapsed leases: the jobs that wait again; the idents of those of unknown classes, left where they
-    are; and one job that was rescued too often, claimed for the caller to fail it."""
+    are; and one job that was rescued too often, claimed for the caller to fail it. Then the registrations that lapsed,
+    for the caller to reconcile."""
 
     rescued: list[Fetched]
     unknown: list[str]
     exhausted: Fetched | None
+    lapsed: list[str]
 
 
 class Ending(NamedTuple):
@@ -294,20 +309,30 @@ def requeue(
     return _placed(job, _accept(job, reply))
 
 
-def claim(queue_model: type[RedisModel], request: ClaimRequest, ident: str = "") -> Fetched | None:
+def claim(
+    queue_model: type[RedisModel], request: ClaimRequest, ident: str = "", worker: str = "", wait: float | None = None
+) -> Fetched | None:
     """Claim the first job of the first waiting list that has one.
 
     Parameters
     ----------
     ident: str
         The job to claim, if it was taken already from the only list of the request.
+    worker: str
+        Its name: to register it as blocked if there is no job, for `wait` seconds, and else to end its registration.
 
     Returns
     -------
     Fetched or None
         None if the lists are empty.
     """
-    return _fetched(request, _claim(_redis(queue_model), keys=request.keys, args=request.arguments(ident)))
+    args = request.arguments(ident, "1" if request.is_again else "", worker, "" if wait is None else str(wait))
+    return _fetched(request, _claim(_redis(queue_model), keys=request.keys, args=args))
+
+
+def unregister(queue_model: type[RedisModel], workers: Iterable[str]) -> None:
+    """End the registrations of blocked workers."""
+    _redis(queue_model).zrem(f"{queue_model._name}:blocked", *workers)
 
 
 def succeed(job: RedisModel, queue: RedisModel, token: str, upcoming: ClaimRequest | None = None) -> Ending:
@@ -405,22 +430,54 @@ def renew(connection: Redis, job_class: type[RedisModel], ident: str, token: str
     return bool(reply[0] == "done")
 
 
-def rescue(queue_model: type[RedisModel], queue_keys: Sequence[str], max_rescues: int, request: ClaimRequest) -> Rescue:
+def rescue(
+    queue_model: type[RedisModel],
+    queue_keys: Sequence[str],
+    max_rescues: int,
+    request: ClaimRequest,
+    is_starting: bool = False,
+) -> Rescue:
     """Put jobs whose lease lapsed back to the front of their waiting lists.
 
     Parameters
     ----------
     request: ClaimRequest
         For the claim on a job that was rescued too often; its keys do not matter.
+    is_starting: bool
+        Whether the worker just began, so that somebody has to reconcile soon.
     """
-    args = [RESCUE_LIMIT, max_rescues, *request.arguments()]
-    rescued, unknown, exhausted = _rescue(_redis(queue_model), keys=queue_keys, args=args)
+    args = [RESCUE_LIMIT, max_rescues, *request.arguments("1" if is_starting else "")]
+    rescued, unknown, exhausted, lapsed = _rescue(_redis(queue_model), keys=queue_keys, args=args)
     found = []
     for key, ident, identifier, name, priority, number, reindex in rescued:
         fetched = Fetched("rescued", key, ident, "w", identifier, name, priority, rescues=int(number))
         _reindex(request.classes[fetched.path], fetched.pk, reindex)
         found.append(fetched)
-    return Rescue(found, unknown, _fetched(request, exhausted) if exhausted else None)
+    return Rescue(found, unknown, _fetched(request, exhausted) if exhausted else None, lapsed)
+
+
+def reconcile(
+    queue_model: type[RedisModel], job_class: type[RedisModel], idents: Sequence[str], lease: float
+) -> tuple[list[tuple[str, str, str]], list[str]]:
+    """Put live jobs of a class that are not where their status says there: in a list, a delayed set or under a lease.
+
+    Parameters
+    ----------
+    idents: sequence of str
+        At most `RECONCILE_LIMIT`.
+    lease: float
+        The one of a job that has a claim, but no lease, in seconds.
+
+    Returns
+    -------
+    tuple
+        The (ident, status, queue key) of the jobs that were put somewhere; and the idents of those of which nothing
+        says in which queue they belong, which is so for jobs of version 2 only.
+    """
+    queue_name = getattr(job_class, "queue_name", None) or ""
+    args = [layout_of(job_class).json, layout_of(queue_model).json, queue_name, lease, UNCLAIMED_LEASE, *idents]
+    mended, homeless = _reconcile(_redis(queue_model), args=args)
+    return [tuple(row) for row in mended], homeless
 
 
 def release(job_class: type[RedisModel], ident: str, token: str, queue_key: str, delay: str = "") -> None:

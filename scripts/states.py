@@ -28,6 +28,7 @@ VERBS = (
     "release",
     "disown",
     "rescue",
+    "reconcile",
     "requeue",
     "wake",
     "skip",

@@ -7,9 +7,12 @@
 -- ARGV[1]  token of the claim, never used before
 -- ARGV[2]  lease: seconds
 -- ARGV[3]  '' to take a job from the lists; or an ident that was taken from the list KEYS[1] by other means
--- ARGV[4…] the job classes known to the caller: class path, job model…
+-- ARGV[4]  again: '1' if this is sent once more, as the reply was lost; or ''
+-- ARGV[5]  name of the worker, to register it as blocked if there is no job, and not to if there is; or ''
+-- ARGV[6]  for how long: seconds; or '' not to
+-- ARGV[7…] the job classes known to the caller: class path, job model…
 --
--- {'claimed', key, ident, status before, identifier, queue name, queue priority, start, tries, reindex}
+-- {'claimed', key, ident, status before, identifier, queue name, queue priority, start, tries, job timeout, reindex}
 -- {'found', key, ident, status, identifier, queue name, queue priority}
 --                           off the list, but not waiting, so not claimed
 -- {'unknown', key, ident}   of a class that is not among those given: still on the list (unless given)
@@ -22,20 +25,37 @@
 
 --@include claims
 
-local token, lease, ident, classes = ARGV[1], tonumber(ARGV[2]), ARGV[3], pairs_from(4)
+local token, lease, ident, classes = ARGV[1], tonumber(ARGV[2]), ARGV[3], pairs_from(7)
+local is_again, worker, wait = ARGV[4] == '1', ARGV[5], ARGV[6]
 
-if ident == '' then
-  return claim_first(KEYS, token, lease, classes)
+local function claim_given()
+  local path, base = parse_ident(ident), string.sub(KEYS[1], 1, -9)
+  if not is_sound(base) then
+    redis.call('LPUSH', KEYS[1], ident)
+    return {'no queue', KEYS[1], ident}
+  elseif not path then
+    set_aside(base, ident)
+    return {'garbage', KEYS[1], ident}
+  elseif not classes[path] then
+    return {'unknown', KEYS[1], ident}
+  end
+  return claim_safely(KEYS[1], ident, classes[path], token, lease, false)
 end
 
-local path = parse_ident(ident)
-if not is_sound(string.sub(KEYS[1], 1, -9)) then
-  redis.call('LPUSH', KEYS[1], ident)
-  return {'no queue', KEYS[1], ident}
-elseif not path then
-  set_aside(string.sub(KEYS[1], 1, -9), ident)
-  return {'garbage', KEYS[1], ident}
-elseif not classes[path] then
-  return {'unknown', KEYS[1], ident}
+-- A job of an unknown class that was taken from its list is still in the hand of the worker.
+local function register(outcome)
+  local key = blocked_key(string.sub(KEYS[1], 1, -9))
+  if outcome == 'nothing' and wait ~= '' then
+    redis.pcall('ZADD', key, score(now() + wait * 1000000), worker)
+  elseif outcome ~= 'unknown' then
+    redis.pcall('ZREM', key, worker)
+  end
 end
-return claim_safely(KEYS[1], ident, classes[path], token, lease, false)
+
+local reply = is_again and claimed_with(token, classes)
+  or ident ~= '' and claim_given()
+  or claim_first(KEYS, token, lease, classes)
+if worker ~= '' and not reply.err then
+  register(reply[1])
+end
+return reply

@@ -8,19 +8,22 @@
 -- ARGV[2]  how often a job is rescued at the most
 -- ARGV[3]  token of the rescuer, never used before
 -- ARGV[4]  lease of the rescuer: seconds
--- ARGV[5…] the job classes known to the caller: class path, job model…
+-- ARGV[5]  '1' from a worker that just began, or ''
+-- ARGV[6…] the job classes known to the caller: class path, job model…
 --
--- {rescued, unknown, exhausted or {}}
+-- {rescued, unknown, exhausted or {}, lapsed}
 --   rescued    {waiting list, ident, identifier, queue name, queue priority, number of rescues, reindex}…
 --   unknown    idents of classes that are not among those given: left where they are
 --   exhausted  as a claimed job in claim.lua: one that was rescued too often, which the caller has to fail
+--   lapsed     names of workers that were silent for too long while they waited for a job, and 'net' every five
+--              minutes: the caller has to reconcile
 --
 -- A job that was canceled, delayed or put in error by its worker before that died goes to the waiting list, too, where
--- the next worker sees to it.
+-- the next worker sees to it. One that is running without a claim was given its lease by reconcile.
 
 --@include claims
 
-local limit, max_rescues, token, lease, classes = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4], pairs_from(5)
+local limit, max_rescues, token, lease, classes = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4], pairs_from(6)
 local moment = now()
 local rescued, unknown, exhausted = {}, {}, {}
 
@@ -32,9 +35,15 @@ end
 local function put_back(queue, job, status, number)
   reindex = {}
   probe('LLEN', queue .. ':waiting')
-  end_claim(queue, job, is_to_run(status) and {status = 'w', start = false, ['end'] = false} or {})
+  local changes = {placed_in = queue}
+  if is_to_run(status) then
+    changes.status, changes.start, changes['end'] = 'w', false, false
+  end
+  end_claim(queue, job, changes)
   redis.call('HSET', job.key, 'rescues', string.format('%d', number))
-  redis.call('LPUSH', queue .. ':waiting', job.ident)
+  if not redis.call('LPOS', queue .. ':waiting', job.ident) then
+    redis.call('LPUSH', queue .. ':waiting', job.ident)
+  end
 end
 
 local function take_over(queue, job)
@@ -44,7 +53,7 @@ local function take_over(queue, job)
   local hash = redis.call('HMGET', job.key, 'identifier', 'start', 'tries')
   local names = redis.call('HMGET', queue .. ':hash', 'name', 'priority')
   exhausted = {'claimed', queue .. ':waiting', job.ident, 'r', hash[1] or '', names[1] or '', names[2] or '',
-    hash[2] or '', hash[3] or '', reindex}
+    hash[2] or '', hash[3] or '', '', reindex}
 end
 
 local function rescue(queue, ident)
@@ -54,8 +63,9 @@ local function rescue(queue, ident)
     return
   end
   local job = path and job_of(classes[path], ident)
-  local hash = job and redis.call('HMGET', job.key, 'claim_token', 'status', 'identifier', 'rescues')
-  if not hash or not hash[1] then
+  local hash = job and redis.call('HMGET', job.key, 'claim_token', 'status', 'identifier', 'rescues', 'placed_in')
+  local is_here = hash and (hash[5] or queue) == queue
+  if not is_here or not hash[1] and hash[2] ~= 'r' then
     redis.call('ZREM', queue .. ':running', ident)
     return
   end
@@ -69,6 +79,23 @@ local function rescue(queue, ident)
   rescued[#rescued + 1] = {queue .. ':waiting', ident, hash[3] or '', names[1] or '', names[2] or '', number, reindex}
 end
 
+-- Whoever is told of a worker has a minute to reconcile, before another one is.
+local function take_lapsed()
+  local key, lapsed = blocked_key(KEYS[1]), {}
+  for _, name in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', score(moment), 'LIMIT', 0, limit)) do
+    if name ~= 'net' then
+      redis.call('ZADD', key, score(moment + 60000000), name)
+      lapsed[#lapsed + 1] = name
+    end
+  end
+  local net = (tonumber(redis.call('ZSCORE', key, 'net')) or 0) * 1000000
+  if net <= moment or ARGV[5] == '1' and net < moment + 290000000 then
+    redis.call('ZADD', key, score(moment + 300000000), 'net')
+    lapsed[#lapsed + 1] = 'net'
+  end
+  return lapsed
+end
+
 for _, queue in ipairs(KEYS) do
   local idents = redis.pcall('ZRANGEBYSCORE', queue .. ':running', '-inf', score(moment), 'LIMIT', 0, limit)
   for _, ident in ipairs(idents) do
@@ -78,4 +105,6 @@ for _, queue in ipairs(KEYS) do
     end
   end
 end
-return {rescued, unknown, exhausted}
+
+local is_read, lapsed = pcall(take_lapsed)
+return {rescued, unknown, exhausted, is_read and lapsed or {}}

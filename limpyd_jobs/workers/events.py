@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from inspect import signature
-from typing import Any
+from typing import Any, TypeVar
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, nearest_priority, read_priority
 from limpyd_jobs.exceptions import WorkerLost
 from limpyd_jobs.models import Error, Job, Queue, queues_by_hand
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.transitions import ClaimRequest, Ending, Fetched
+from limpyd_jobs.transitions import ClaimRequest, Ending
 from limpyd_jobs.utils import one_line, overrides, parse_datetime, printable, utcnow
+from limpyd_jobs.workers.claim import Claim
 
 # The delay of a job that delays itself without saying until when, in seconds.
 DEFAULT_DELAY = 60
+
+T = TypeVar("T")
 
 
 class JobEvents:
@@ -34,8 +39,8 @@ class JobEvents:
     requeue_priority_delta: int
     requeue_delay_delta: float | None
 
-    # What the job at hand came out of its waiting list with.
-    _fetched: Fetched
+    # The job at hand.
+    _claim: Claim
 
     def log(self, message: str, level: str = "info") -> None:
         raise NotImplementedError
@@ -46,6 +51,9 @@ class JobEvents:
     def _ended(self, ending: Ending) -> None:
         raise NotImplementedError
 
+    def _insist(self, record: Callable[[], T]) -> T:
+        raise NotImplementedError
+
     def _claim_by_hand(self, job: Job, queue: Queue) -> None:
         raise NotImplementedError
 
@@ -54,8 +62,7 @@ class JobEvents:
 
     def _token(self, job: Job) -> str:
         """The claim on a job: on the one at hand, or one made by calling its hooks by hand; empty if there is none."""
-        is_fetched = (job.get_model_repr(), job.__dict__.get("_pk")) == (self._fetched.path, self._fetched.pk)
-        return self._fetched.token if is_fetched else getattr(job, "_token_by_hand", "")
+        return self._claim.token if self._claim.is_on(job) else getattr(job, "_token_by_hand", "")
 
     @staticmethod
     def _name_of(job: Job, queue: Queue) -> str:
@@ -81,7 +88,7 @@ class JobEvents:
     def job_success(self, job: Job, queue: Queue, job_result: Any) -> None:
         """Hook: a job was executed without an exception. It is recorded as a success, and listed in its queue."""
         request = self._upcoming_request(job, "job_success", "on_success")
-        ending = transitions.succeed(job, queue, self._token(job), request)
+        ending = self._insist(partial(transitions.succeed, job, queue, self._token(job), request))
         if ending.outcome == "canceled":
             job._cached_status = STATUSES.CANCELED
             self.job_skipped(job, queue)
@@ -111,7 +118,7 @@ class JobEvents:
         token = self._token(job)
         if token:
             request = self._upcoming_request(job, "job_skipped", "on_skipped")
-            self._ended(transitions.cancel(job, queue, token, request))
+            self._ended(self._insist(partial(transitions.cancel, job, queue, token, request)))
         else:
             transitions.skip(job)
         self.log(self.job_skipped_message(job, queue), "warning")
@@ -140,13 +147,10 @@ class JobEvents:
         _notify(job, "on_delayed", queue)
 
     def _delay(self, job: Job, queue: Queue, until: datetime | None) -> str:
-        ending = transitions.delay(
-            job,
-            queue,
-            self._token(job),
-            _queue_name(queue),
-            delay_argument(delayed_until=until) if until else delay_argument(delayed_for=DEFAULT_DELAY),
-            self._upcoming_request(job, "job_delayed", "on_delayed"),
+        delay = delay_argument(delayed_until=until) if until else delay_argument(delayed_for=DEFAULT_DELAY)
+        request = self._upcoming_request(job, "job_delayed", "on_delayed")
+        ending = self._insist(
+            partial(transitions.delay, job, queue, self._token(job), _queue_name(queue), delay, request)
         )
         self._ended(ending)
         return ending.delayed_until
@@ -194,7 +198,8 @@ class JobEvents:
     def _fail_at_once(self, job: Job, queue: Queue, exception: BaseException, trace: str | None) -> None:
         self._save_error(job, queue, exception, trace)
         priority = self._requeue_priority(queue)
-        ending = transitions.fail(
+        fail = partial(
+            transitions.fail,
             job,
             queue,
             self._token(job),
@@ -204,6 +209,7 @@ class JobEvents:
             delay_argument(delayed_for=self.requeue_delay_delta),
             upcoming=self._upcoming_request(job, "job_error", "on_error"),
         )
+        ending = self._insist(fail)
         self._ended(ending)
         requeued = ending.outcome == "requeued"
         self.log(self.job_error_message(job, queue, requeued, exception, trace), "error")
@@ -213,7 +219,8 @@ class JobEvents:
 
     def _fail_step_by_step(self, job: Job, queue: Queue, exception: BaseException, trace: str | None) -> None:
         """Hold a job that may run again in error until all hooks have seen it."""
-        ending = transitions.fail(
+        fail = partial(
+            transitions.fail,
             job,
             queue,
             self._token(job),
@@ -221,6 +228,7 @@ class JobEvents:
             hold=True,
             heed_field=not overrides(type(job), Job, "must_be_cancelled_on_error"),
         )
+        ending = self._insist(fail)
         self._ended(ending)
         held = ending.outcome == "held"
         self._save_error(job, queue, exception, trace)
@@ -248,7 +256,7 @@ class JobEvents:
             # Some overrides have no parameter for the traceback.
             given = {"trace": trace} if "trace" in signature(self.additional_error_fields).parameters else {}
             fields = self.additional_error_fields(job, queue, exception, **given) or {}
-            self.error_model.add_error(_queue_name(queue), job, exception, trace=trace, **fields)
+            self._insist(partial(self.error_model.add_error, _queue_name(queue), job, exception, trace=trace, **fields))
 
     def job_error_message(
         self, job: Job, queue: Queue, to_be_requeued: bool, exception: BaseException, trace: str | None = None
@@ -273,6 +281,27 @@ class JobEvents:
     def job_rescued_message(self, job: Job, queue: Queue) -> str:
         """Return what to log when a job is rescued."""
         return f"{self._name_of(job, queue)} rescued, as its worker died"
+
+    # -- released
+
+    def job_released(self, job: Job, queue: Queue) -> None:
+        """Hook: a job was interrupted, as its worker has to end, and is back at the front of its waiting list.
+
+        The try is not counted.
+        """
+        self._release(job)
+        self.log(self.job_released_message(job, queue), "warning")
+        _notify(job, "on_released", queue)
+
+    def job_released_message(self, job: Job, queue: Queue) -> str:
+        """Return what to log when a job is released."""
+        return f"{self._name_of(job, queue)} released, as its worker has to end"
+
+    def _release(self, job: Job) -> None:
+        fetched = self._claim.fetched
+        release = partial(transitions.release, type(job), fetched.ident, self._claim.token, fetched.queue_key)
+        self._insist(release)
+        self._claim.end()
 
     # -- requeue
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 from uuid import uuid4
 
@@ -14,9 +15,15 @@ from limpyd_jobs.layout import layout_of
 from limpyd_jobs.models import Queue, job_classes
 from limpyd_jobs.transitions import NOTHING, ClaimRequest, Fetched
 
+# How long the registration of a worker that waits outlives its wait, in seconds.
+MARGIN = 5.0
+
 
 class Fetcher:
     """Takes jobs out of waiting lists.
+
+    Redis hands a job to a worker that waits before anything is recorded. So the worker is registered while it waits:
+    should it die, or the reply be lost, its registration lapses, and somebody reconciles.
 
     Parameters
     ----------
@@ -32,13 +39,20 @@ class Fetcher:
         self.upcoming: Fetched | None = None
         self._name = uuid4().hex[:16]
         self._numbers = count(1)
+        self._unanswered: ClaimRequest | None = None
+        self._registered = ""
 
     def request(self, keys: Sequence[str]) -> ClaimRequest:
         """Return a request for the next job of these lists, with a token of its own."""
         return ClaimRequest(keys, f"{self._name}:{next(self._numbers)}", self.lease, job_classes.known)
 
-    def next(self, keys: Sequence[str]) -> Fetched | None:
+    def next(self, keys: Sequence[str], wait: float | None = None) -> Fetched | None:
         """Return the job that was claimed with the end of the last one, or claim one; None if there is none.
+
+        Parameters
+        ----------
+        wait: float
+            For how many seconds the caller is about to `wait` if there is none; None for not at all.
 
         Raises
         ------
@@ -51,7 +65,7 @@ class Fetcher:
         if self.upcoming:
             fetched, self.upcoming = self.upcoming, None
             return self._checked(fetched)
-        return self._claim(keys) if keys else None
+        return self._claim(keys, wait=wait) if keys else None
 
     def wait(self, keys: list[str], seconds: float) -> Fetched | None:
         """Wait for the first job that is put in these lists, and claim it. For the exceptions see `next`.
@@ -86,12 +100,37 @@ class Fetcher:
             job_class = job_classes.meet(fetched.path)
             transitions.release(job_class, fetched.ident, fetched.token, fetched.queue_key)
 
-    def _claim(self, keys: Sequence[str], ident: str = "") -> Fetched | None:
-        fetched = transitions.claim(self.queue_model, self.request(keys), ident)
+    def failed(self) -> None:
+        """Redis failed, so that a job may be lost in between: let the registration lapse."""
+        self._registered = ""
+
+    def unregister(self) -> None:
+        """End the registration, if there is one."""
+        if self._registered:
+            transitions.unregister(self.queue_model, [self._registered])
+            self._registered = ""
+
+    def _claim(self, keys: Sequence[str], ident: str = "", wait: float | None = None) -> Fetched | None:
+        fetched = self._ask(keys, ident, wait)
         while fetched and fetched.outcome == "unknown":
             self._meet(fetched)
-            fetched = transitions.claim(self.queue_model, self.request(keys), ident)
+            fetched = self._ask(keys, ident, wait)
         return self._checked(fetched) if fetched else None
+
+    def _ask(self, keys: Sequence[str], ident: str, wait: float | None) -> Fetched | None:
+        """Claim a job; if the last reply was lost, the job that it told of, if any."""
+        request = self.request(keys)
+        if self._unanswered:
+            request = replace(request, token=self._unanswered.token, is_again=True)
+        if wait is not None and not self._registered:
+            self._registered = request.token
+        self._unanswered = request
+        until = None if wait is None else wait + MARGIN
+        fetched = transitions.claim(self.queue_model, request, ident, self._registered, until)
+        self._unanswered = None
+        if fetched and fetched.outcome != "unknown":
+            self._registered = ""
+        return fetched
 
     def _meet(self, fetched: Fetched) -> None:
         try:

@@ -190,6 +190,13 @@ END_OPTIONS = grouped(
         dest="terminate_gracefuly",
         help="Leave SIGTERM and SIGINT alone: they end the worker at once, in the midst of a job",
     ),
+    WorkerOption(
+        "--grace-period",
+        type="float",
+        check=seconds,
+        help="How many seconds the running job has to finish on SIGTERM or SIGINT, before it is interrupted and put "
+        "back at the front of its queue (default: as many as it needs), e.g. --grace-period=25",
+    ),
 )
 
 WAIT_OPTIONS = grouped(
@@ -250,6 +257,13 @@ FAILURE_OPTIONS = grouped(
         type="int",
         check=count,
         help="How often a job may lose its worker before it is an error (default: 3), e.g. --max-rescues=0",
+    ),
+    WorkerOption(
+        "--job-timeout",
+        type="float",
+        check=seconds,
+        help="How many seconds a job may run, unless it or its class says something else, before it is an error; 0 for "
+        "no limit (default: no limit), e.g. --job-timeout=3600",
     ),
     WorkerOption(
         "--save-errors",

@@ -25,18 +25,30 @@ class Rescuer:
     def __init__(self, fetcher: Fetcher, max_rescues: int) -> None:
         self._fetcher = fetcher
         self._max_rescues = max_rescues
+        self._is_starting = True
+        self._lapsed: list[str] = []
 
     def rescue(self, queue_keys: Sequence[str]) -> Iterator[Fetched]:
-        """Yield each job that was put back, and claimed ones, which were rescued too often: the caller ends these."""
+        """Yield each job that was put back, and claimed ones, which were rescued too often: the caller ends these.
+
+        Registrations that lapsed are kept for `take_lapsed`.
+        """
         more = bool(queue_keys)
         while more:
             found = transitions.rescue(
-                self._fetcher.queue_model, queue_keys, self._max_rescues, self._fetcher.request(())
+                self._fetcher.queue_model, queue_keys, self._max_rescues, self._fetcher.request(()), self._is_starting
             )
+            self._is_starting = False
+            self._lapsed += found.lapsed
             yield from found.rescued
             if found.exhausted:
                 yield found.exhausted
             more = bool(found.exhausted) or self._meet(found.unknown)
+
+    def take_lapsed(self) -> list[str]:
+        """Return the registrations that were found to have lapsed since this was called last."""
+        lapsed, self._lapsed = self._lapsed, []
+        return lapsed
 
     @staticmethod
     def _meet(idents: Sequence[str]) -> bool:

@@ -42,7 +42,7 @@ def words(text: str) -> set[str]:
 
 def replies(text: str) -> set[str]:
     """The words that replies begin with."""
-    return set(re.findall(r"(?:return \{|ended\()'([^']+)'", text))
+    return set(re.findall(r"(?:return \{\s*|ended\()'([^']+)'", text))
 
 
 def source_of_include(name: str) -> Path:

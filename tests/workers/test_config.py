@@ -356,6 +356,8 @@ def test_the_options_of_script_and_worker_are_printed(capsys, redis_server):
         " - requeue-delay-delta = 30",
         " - lease = 60",
         " - max-rescues = 3",
+        " - grace-period = None",
+        " - job-timeout = None",
     ]
 
 

@@ -32,8 +32,12 @@ local function end_claim(base, job, changes, token)
   changes.claim_token = false
   changes.rescues = false
   changes.last_claim = token and token ~= '' and token or false
+  local placed_in = redis.call('HGET', job.key, 'placed_in')
   update(job.model, job.pk, changes)
   redis.call('ZREM', base .. ':running', job.ident)
+  if placed_in and placed_in ~= base then
+    redis.pcall('ZREM', placed_in .. ':running', job.ident)
+  end
 end
 
 -- Keeps an ident that no worker can do anything with where one can look at it: the last thousand of each queue.
@@ -50,13 +54,19 @@ local function is_broken(key)
   return redis.call('TYPE', key).ok ~= 'hash' and redis.call('EXISTS', key) == 1
 end
 
+-- Where the workers are registered that wait for a job, by the key of one of their queues: a sorted set of their names,
+-- with the moment when they should have been heard of again.
+local function blocked_key(queue)
+  return string.match(queue, '^(.*):[^:]+$') .. ':blocked'
+end
+
 -- Claims a job that was taken from a waiting list, or takes it, if it waits indeed. The reply is documented in
 -- claim.lua. The ident may name the class by an old path; what is kept names it by its own.
 local function claim(key, pk, model, token, lease, pop)
   local base = string.sub(key, 1, -9)
   local job = {model = model, pk = pk, ident = model.path .. ':' .. pk, key = hash_key(model, pk)}
   local queue = redis.call('HMGET', base .. ':hash', 'name', 'priority')
-  local hash = redis.call('HMGET', job.key, 'status', 'identifier', 'tries', 'queued')
+  local hash = redis.call('HMGET', job.key, 'status', 'identifier', 'tries', 'queued', 'job_timeout')
   local status, identifier = hash[1], hash[2] or ''
   probe('ZCARD', base .. ':running')
 
@@ -75,7 +85,9 @@ local function claim(key, pk, model, token, lease, pop)
   })
   redis.call('ZADD', base .. ':running', score(now() + lease * 1000000), job.ident)
   if pop then redis.call('LPOP', key) end
-  return {'claimed', key, job.ident, status, identifier, queue[1] or '', queue[2] or '', start, tries, reindex}
+  return {
+    'claimed', key, job.ident, status, identifier, queue[1] or '', queue[2] or '', start, tries, hash[5] or '', reindex,
+  }
 end
 
 -- Claims a job whose hash may be none: then it is set aside. If what all jobs share is broken, the reply is an error.
@@ -130,17 +142,20 @@ local function claim_next(first)
   return reply.err and {'nothing'} or reply
 end
 
--- The job that was claimed with that token, by a call whose reply was lost.
+-- The job that was claimed with that token, by a call whose reply was lost; nil if there is none.
 local function claimed_with(token, classes)
   for _, key in ipairs(KEYS) do
     local base = string.sub(key, 1, -9)
     for _, ident in ipairs(redis.call('ZRANGE', base .. ':running', 0, -1)) do
       local path = parse_ident(ident)
       local job = path and classes[path] and job_of(classes[path], ident)
-      local hash = job and redis.call('HMGET', job.key, 'claim_token', 'identifier', 'start', 'tries')
+      local hash = job and redis.call('HMGET', job.key, 'claim_token', 'identifier', 'start', 'tries', 'job_timeout')
       if hash and hash[1] == token then
         local queue = redis.call('HMGET', base .. ':hash', 'name', 'priority')
-        return {'claimed', key, ident, 'w', hash[2] or '', queue[1] or '', queue[2] or '', hash[3] or '', hash[4] or '', {}}
+        return {
+          'claimed', key, ident, 'w', hash[2] or '', queue[1] or '', queue[2] or '', hash[3] or '', hash[4] or '',
+          hash[5] or '', {},
+        }
       end
     end
   end

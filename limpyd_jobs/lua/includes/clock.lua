@@ -37,6 +37,23 @@ local function date_text(microseconds)
   return string.format('%s.%06d', text, fraction)
 end
 
+-- The moment of a stored date, or nil if it is none: the calendar as above, days_from_civil.
+local function parse_date(text)
+  local year, month, day, hour, minute, second, fraction =
+    string.match(text or '', '^(%d%d%d%d)-(%d%d)-(%d%d) (%d%d):(%d%d):(%d%d)%.?(%d*)$')
+  if not year then
+    return nil
+  end
+  local shifted_year = year - (tonumber(month) <= 2 and 1 or 0)
+  local era = math.floor(shifted_year / 400)
+  local year_of_era = shifted_year - era * 400
+  local day_of_year = math.floor((153 * ((month + 9) % 12) + 2) / 5) + day - 1
+  local days = era * 146097 + year_of_era * 365 + math.floor(year_of_era / 4) - math.floor(year_of_era / 100)
+    + day_of_year - 719468
+  local microseconds = tonumber(string.sub(fraction .. '000000', 1, 6))
+  return ((days * 24 + hour) * 60 + minute) * 60000000 + second * 1000000 + microseconds
+end
+
 -- The score of a moment in a sorted set: seconds, to the microsecond.
 local function score(microseconds)
   return string.format('%.6f', microseconds / 1000000)

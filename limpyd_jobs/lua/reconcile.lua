@@ -1,0 +1,72 @@
+-- verb: reconcile
+-- from: waiting, delayed or running
+-- to: the same
+-- what: a job that is not where its status says, as a worker died while it was handed the job, is put there
+--
+-- ARGV[1]  job model
+-- ARGV[2]  queue model
+-- ARGV[3]  name of the queue of a job that names none, or ''
+-- ARGV[4]  lease of a running job that has a claim, but no lease: seconds
+-- ARGV[5]  lease of a running job without a claim, as version 2 runs them: seconds
+-- ARGV[6…] idents
+--
+-- {mended, homeless}
+--   mended    {ident, status, queue: model name and pk}…
+--   homeless  idents of jobs of which nothing says in which queue they belong
+
+--@include claims
+--@include places
+
+local model, queue_model, queue_name = ARGV[1], cjson.decode(ARGV[2]), ARGV[3]
+local lease, unclaimed_lease = tonumber(ARGV[4]), tonumber(ARGV[5])
+local mended, homeless = {}, {}
+
+-- The queue of a job that names none: the one of its priority and the given name, or the only one of its priority.
+local function likely_queue(priority)
+  if queue_name ~= '' then
+    return queue_model.name .. ':' .. find_or_create_queue(queue_model, queue_name, priority)
+  end
+  local pks = redis.call('SRANDMEMBER', queue_model.indexes.priority[1] .. priority, 2)
+  return #pks == 1 and queue_model.name .. ':' .. pks[1]
+end
+
+local function stands_in(queue, ident)
+  return redis.call('LPOS', queue .. ':waiting', ident) or redis.call('ZSCORE', queue .. ':delayed', ident)
+end
+
+-- Puts a job where it is missing. Returns whether it was.
+local function mend(job, queue, hash)
+  local status, is_queued, claim_token = hash[1], hash[2] == '1', hash[4]
+  if status == 'r' and not redis.call('ZSCORE', queue .. ':running', job.ident) then
+    local seconds = claim_token and lease or unclaimed_lease
+    redis.call('ZADD', queue .. ':running', score(now() + seconds * 1000000), job.ident)
+  elseif (status == 'w' or status == 'd') and is_queued and not claim_token and not stands_in(queue, job.ident) then
+    push(queue, job.ident, status, {at = parse_date(hash[5]) or now()}, true)
+  else
+    return false
+  end
+  redis.call('HSET', job.key, 'placed_in', queue)
+  return true
+end
+
+local function reconcile(ident)
+  local job = job_of(model, ident)
+  local hash = redis.call('HMGET', job.key, 'status', 'queued', 'placed_in', 'claim_token', 'delayed_until', 'priority')
+  local is_live, queue = hash[1] == 'w' or hash[1] == 'd' or hash[1] == 'r', hash[3]
+  if not is_live or queue and string.sub(queue, 1, #queue_model.name + 1) ~= queue_model.name .. ':' then
+    return
+  elseif not (queue and is_sound(queue)) then
+    queue = likely_queue(hash[6] or '0')
+  end
+  if not queue then
+    homeless[#homeless + 1] = ident
+  elseif mend(job, queue, hash) then
+    mended[#mended + 1] = {ident, hash[1], queue}
+  end
+end
+
+for i = 6, #ARGV do
+  -- a record that is broken does not keep the others
+  pcall(reconcile, ARGV[i])
+end
+return {mended, homeless}

@@ -1,0 +1,70 @@
+"""When Redis fails: whether to try again, how long to wait before, and how often to say so."""
+
+from __future__ import annotations
+
+import random
+import re
+from time import monotonic
+
+from redis.exceptions import (
+    ClusterError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    TryAgainError,
+)
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+# What Redis answers while it cannot do what another time it can.
+_PASSING = (RedisConnectionError, RedisTimeoutError, ClusterError, OutOfMemoryError, ReadOnlyError, TryAgainError)
+
+# The same, where redis-py has no class for it, or the error comes out of a script.
+_PASSING_TEXT = re.compile(r"\b(BUSY|LOADING|MASTERDOWN|MISCONF|NOREPLICAS|OOM|READONLY|UNBLOCKED)\b")
+
+# In seconds: the least, so that one failure is logged each second at the most, and the most.
+FIRST = 1.0
+LONGEST = 10.0
+
+
+class Backoff:
+    """Waits that grow with each failure in a row, and differ from worker to worker.
+
+    Exponential, with half of the wait at random ("equal jitter" in
+    https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/).
+    """
+
+    def __init__(self) -> None:
+        self._failures = 0
+
+    def next(self) -> float:
+        """Return the seconds to wait after one more failure."""
+        self._failures += 1
+        longest: float = min(LONGEST, FIRST * 2 ** min(self._failures, 10))
+        return longest / 2 + random.uniform(0, longest / 2)
+
+    def reset(self) -> None:
+        """There was a success."""
+        self._failures = 0
+
+
+def is_passing(error: BaseException | None) -> bool:
+    """Whether Redis may well accept later what it did not now."""
+    return isinstance(error, _PASSING) or bool(_PASSING_TEXT.search(str(error)))
+
+
+def is_of_replica(error: BaseException | None) -> bool:
+    """Whether the server is no primary any more."""
+    return isinstance(error, ReadOnlyError) or "READONLY" in str(error)
+
+
+class OncePerSecond:
+    """Tells whether to say something that may come up thousands of times a second."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def __bool__(self) -> bool:
+        if monotonic() < self._next:
+            return False
+        self._next = monotonic() + 1
+        return True

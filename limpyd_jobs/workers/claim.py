@@ -1,0 +1,43 @@
+"""What a worker has in its hands."""
+
+from __future__ import annotations
+
+from limpyd_jobs.models import Job
+from limpyd_jobs.transitions import NOTHING, Fetched
+
+
+class Claim:
+    """A job that came out of a waiting list, from then on until its end is recorded.
+
+    Parameters
+    ----------
+    fetched: Fetched
+        What came out of the list.
+
+    Attributes
+    ----------
+    job: Job
+        None until the object is made.
+    token: str
+        The name of the claim; empty once it is ended, or if there is none.
+    is_held: bool
+        Whether the job is held in error, for hooks to see it before it is put back in a queue.
+    is_ended: bool
+        Whether the worker recorded how it ended.
+    """
+
+    def __init__(self, fetched: Fetched = NOTHING) -> None:
+        self.fetched = fetched
+        self.job: Job | None = None
+        self.token = fetched.token
+        self.is_held = False
+        self.is_ended = False
+
+    def is_on(self, job: Job) -> bool:
+        """Whether it is about that job."""
+        return (job.get_model_repr(), vars(job).get("_pk")) == (self.fetched.path, self.fetched.pk)
+
+    def end(self) -> None:
+        """The worker has no claim any more."""
+        self.token = ""
+        self.is_ended = True

@@ -1,0 +1,167 @@
+"""What a worker can be told: its parameters, their defaults, and what is wrong with a value."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.models import BaseJobsModel, Error, Queue
+
+LOGGER_NAME = "limpyd-jobs"
+
+
+class Parameters:
+    """The parameters of a worker, each also an attribute that a subclass may set.
+
+    Parameters
+    ----------
+    queues: str, or list or tuple of str
+        The names of the queues, in one string separated by commas, or one by one.
+    callback: callable
+        What to run for a job, called with the job and the queue; by default `execute`.
+    queue_model: type of Queue
+    error_model: type of Error
+    logger_name: str
+    logger_level: int
+    save_errors: bool
+        Whether to record failures as errors.
+    save_tracebacks: bool
+        Whether to record the traceback with an error.
+    max_loops: int
+        How many jobs to fetch before the worker ends.
+    max_duration: float
+        After how many seconds the worker ends; None or 0 for no limit.
+    terminate_gracefuly: bool
+        Whether SIGINT and SIGTERM let the running job finish. Also spelt ``terminate_gracefully``.
+    timeout: float
+        How many seconds one `wait_for_job` waits at the most; 0 for no limit.
+    fetch_priorities_delay: float
+        How many seconds at the most until queues of a new priority are noticed.
+    fetch_delayed_delay: float
+        How many seconds at the most until delayed jobs that are due are noticed.
+    requeue_times: int
+        How often a job that failed is put back in a queue.
+    requeue_priority_delta: int
+        What is added to its priority then.
+    requeue_delay_delta: float
+        By how many seconds it is delayed then.
+    lease: float
+        For how many seconds a running job is this worker's without a sign of life. The worker gives four during each
+        lease; a job without one is put back in its queue by any other worker.
+    max_rescues: int
+        How often a job may lose its worker before it is an error, of type `WorkerLost`.
+    grace_period: float
+        How many seconds a job has to finish once the worker is asked to end; it is released then, to be run again.
+        None for no limit.
+    job_timeout: float
+        After how many seconds a job that runs is an error, of type `JobTimeout`, unless the job, or its class, says
+        something else. None or 0 for no limit.
+
+    Raises
+    ------
+    ConfigurationException
+        If there is no queue, or a parameter is not what it has to be.
+    """
+
+    queues: Any = None
+    callback: Callable[[Any, Any], Any] | None = None
+    queue_model: type[Queue] = Queue
+    error_model: type[Error] = Error
+    logger_name = LOGGER_NAME
+    logger_level: int = logging.INFO
+    save_errors = True
+    save_tracebacks = True
+    max_loops = 1000
+    max_duration: float | None = None
+    terminate_gracefuly = True
+    terminate_gracefully = True
+    timeout: float = 30
+    fetch_priorities_delay: float = 25
+    fetch_delayed_delay: float = 25
+    requeue_times = 0
+    requeue_priority_delta = -1
+    requeue_delay_delta: float | None = 30
+
+    lease: float = 60
+    max_rescues = 3
+    grace_period: float | None = None
+    job_timeout: float | None = None
+
+    parameters: tuple[str, ...] = (
+        "queues",
+        "callback",
+        "queue_model",
+        "error_model",
+        "logger_name",
+        "logger_level",
+        "save_errors",
+        "save_tracebacks",
+        "max_loops",
+        "max_duration",
+        "terminate_gracefuly",
+        "timeout",
+        "fetch_priorities_delay",
+        "fetch_delayed_delay",
+        "requeue_times",
+        "requeue_priority_delta",
+        "requeue_delay_delta",
+        "lease",
+        "max_rescues",
+        "grace_period",
+        "job_timeout",
+    )
+
+    def _set_parameters(self, given: dict[str, Any]) -> None:
+        given.setdefault("terminate_gracefuly", given.get("terminate_gracefully", self._graceful_by_class()))
+        for name in self.parameters:
+            if name in given:
+                setattr(self, name, given[name])
+        self.terminate_gracefully = self.terminate_gracefuly
+
+    @classmethod
+    def _graceful_by_class(cls) -> bool:
+        """The nearest of the two spellings among the attributes of the class and its bases."""
+        for base in cls.__mro__:
+            for name in ("terminate_gracefuly", "terminate_gracefully"):
+                if name in vars(base):
+                    return bool(vars(base)[name])
+        return True
+
+    def _check_parameters(self) -> None:
+        self.queues = self._parse_queues(self.queues)
+        self._check_model("queue", self.queue_model, Queue)
+        self._check_model("error", self.error_model, Error)
+        if self.callback is not None and not callable(self.callback):
+            raise ConfigurationException(f"The callback must be callable, unlike {self.callback!r}")
+        for name in ("max_loops", "timeout", "fetch_priorities_delay", "fetch_delayed_delay", "max_rescues"):
+            self._check_amount(name)
+        for name in ("max_duration", "grace_period", "job_timeout"):
+            if getattr(self, name) is not None:
+                self._check_amount(name)
+        self._check_amount("lease", more_than=0)
+
+    @staticmethod
+    def _parse_queues(queues: Any) -> list[str]:
+        if not queues:
+            raise ConfigurationException("The queue(s) to use are not defined")
+        names = queues.split(",") if isinstance(queues, str) else queues
+        if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+            raise ConfigurationException(f"Invalid format for queues names: {queues!r}")
+        names = list(dict.fromkeys(name.strip() for name in names if name.strip()))
+        if not names:
+            raise ConfigurationException("The queue(s) to use are not defined")
+        return names
+
+    @staticmethod
+    def _check_model(kind: str, model: Any, base: type[BaseJobsModel]) -> None:
+        if not (isinstance(model, type) and issubclass(model, base)):
+            raise ConfigurationException(f"The {kind} model must be a subclass of {base.__name__}")
+
+    def _check_amount(self, name: str, more_than: float | None = None) -> None:
+        value = getattr(self, name)
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not is_number or not 0 <= value < float("inf") or value == more_than:
+            least = "0 or more" if more_than is None else f"more than {more_than}"
+            raise ConfigurationException(f"{name} must be a number, {least}, not {value!r}")

@@ -1,0 +1,301 @@
+"""Running one job: from the moment it was fetched until its end is recorded, whatever its code does."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable
+from functools import partial
+from time import monotonic
+from typing import Any, TypeVar
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+from limpyd_jobs import transitions
+from limpyd_jobs.arguments import delay_argument, read_seconds
+from limpyd_jobs.exceptions import ClaimLost, GracePeriodOver, JobTimeout, NotRecorded
+from limpyd_jobs.models import Job, Queue, job_classes
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.transitions import ClaimRequest, Ending
+from limpyd_jobs.utils import one_line, overrides, parse_datetime, printable
+from limpyd_jobs.workers.alarm import Alarm
+from limpyd_jobs.workers.backoff import Backoff, OncePerSecond, is_of_replica, is_passing
+from limpyd_jobs.workers.claim import Claim
+from limpyd_jobs.workers.events import DEFAULT_DELAY, JobEvents
+from limpyd_jobs.workers.fetcher import Fetcher
+from limpyd_jobs.workers.parameters import Parameters
+
+T = TypeVar("T")
+
+
+class Running(Parameters, JobEvents):
+    """How a worker runs one job.
+
+    It takes the job, calls the hooks for what becomes of it, and makes sure that in the end the worker has no claim
+    on it any more.
+    """
+
+    end_forced: bool
+    status: str | None
+    keys: list[str]
+
+    def __init__(self) -> None:
+        self._fetcher = Fetcher(self.queue_model, self.lease)
+        self._claim = Claim()
+        self._alarm = Alarm()
+        self._may_log_redis_error = OncePerSecond()
+
+    def must_stop(self) -> bool:
+        raise NotImplementedError
+
+    def _next_round(self) -> float:
+        raise NotImplementedError
+
+    def _fetches_as_we_do(self) -> bool:
+        raise NotImplementedError
+
+    @property
+    def connection(self) -> Redis:
+        """The connection to Redis."""
+        return self.queue_model.get_connection()
+
+    # -- The way of a job
+
+    def _run_job(self, queue: Queue, job: Job) -> None:
+        self._guard(job, queue, partial(self._start, job, queue))
+
+    def _guard(self, job: Job, queue: Queue, action: Callable[[], None]) -> None:
+        """Do something that ends the claim on a job. No failure of the application, or of ours, ends the worker."""
+        try:
+            action()
+        except ClaimLost as error:
+            self.log(f"{_label(job)} {error}", "error")
+            return
+        except NotRecorded as error:
+            self.log(f"{_label(job)} {one_line(error)}", "error")
+            return
+        except Exception as error:
+            self._unexpected(job, queue, error)
+        self._let_go(job, queue)
+
+    def _start(self, job: Job, queue: Queue) -> None:
+        self._take(job, queue)
+        if job._cached_status == STATUSES.DELAYED:
+            self.job_delayed(job, queue)
+        elif not self._token(job):
+            self.job_skipped(job, queue)
+        else:
+            self._execute(job, queue)
+
+    def _take(self, job: Job, queue: Queue) -> None:
+        """Claim the job unless `wait_for_job` did so."""
+        if self._claim.fetched.ident != job.ident:
+            self._put_back_unseen()
+            self._claim = Claim(self._fetcher.take(queue.waiting.key, job.ident))
+        self._remember(job, queue)
+
+    def _claim_by_hand(self, job: Job, queue: Queue) -> None:
+        """Claim a job whose hooks are called outside of the loop, as tests of applications do."""
+        job._token_by_hand = self._fetcher.take(queue.waiting.key, job.ident).token
+
+    def _remember(self, job: Job, queue: Queue) -> None:
+        """Keep on the objects what their hooks may read."""
+        fetched = self._claim.fetched
+        self._claim.job = job
+        job._cached_identifier = fetched.identifier
+        job._cached_status = fetched.status
+        job._cached_start = fetched.start
+        job._claim_token = self._claim.token
+        queue._cached_name = fetched.queue_name
+
+    def _execute(self, job: Job, queue: Queue) -> None:
+        try:
+            self.job_started(job, queue)
+            result = self._call(job, queue)
+        except GracePeriodOver:
+            self._interrupted()
+            self.job_released(job, self._still(queue))
+        except (Exception, JobTimeout, SystemExit) as error:
+            if isinstance(error, JobTimeout):
+                self._interrupted()
+            trace = traceback.format_exc() if self.save_tracebacks else None
+            self.job_error(job, self._still(queue), error, trace)
+            if isinstance(error, SystemExit):
+                raise
+        except BaseException:
+            self._interrupted()
+            self.job_released(job, self._still(queue))
+            raise
+        else:
+            self._executed(job, self._still(queue), result)
+
+    def _interrupted(self) -> None:
+        """The code of the job was left in its midst: a connection may still have a reply for it."""
+        self._alarm.disarm()
+        self.connection.connection_pool.disconnect(inuse_connections=False)
+
+    def _call(self, job: Job, queue: Queue) -> Any:
+        """Run the code of a job, for as long as it may."""
+        seconds = self._timeout_of(job)
+        if seconds is not None:
+            self._alarm.set("job", seconds, JobTimeout(f"It ran for more than {seconds} seconds"))
+        self._alarm.arm()
+        try:
+            return (self.callback or self.execute)(job, queue)
+        finally:
+            self._alarm.disarm()
+            self._alarm.clear("job")
+
+    def _timeout_of(self, job: Job) -> float | None:
+        """The seconds a job may run: what it says itself, else its class, else the worker; None for no limit."""
+        seconds = read_seconds(self._claim.fetched.job_timeout)
+        if seconds is None:
+            seconds = self.job_timeout if job.default_job_timeout is None else job.default_job_timeout
+        if seconds and not self._alarm.is_possible():
+            self.log(f"{_label(job)} may run for ever: a time limit needs the main thread", "warning")
+            return None
+        return seconds or None
+
+    def _still(self, queue: Queue) -> Queue:
+        """The queue, even if the job deleted it: it is where the claim is."""
+        if "_pk" in vars(queue):
+            return queue
+        fetched = self._claim.fetched
+        return self.queue_model._attached(fetched.queue_pk, fetched.queue_name, fetched.queue_priority)
+
+    def execute(self, job: Job, queue: Queue) -> Any:
+        """Run a job; what is called if there is no callback."""
+        return job.run(queue)
+
+    def _executed(self, job: Job, queue: Queue, result: Any) -> None:
+        """Call the hook for the status the job has now. Our own `job_success` finds out by itself."""
+        job._cached_status = STATUSES.RUNNING
+        if overrides(self, JobEvents, "job_success"):
+            job._cached_status = job.status.hget()
+        if job._cached_status == STATUSES.CANCELED:
+            self.job_skipped(job, queue)
+        elif job._cached_status == STATUSES.DELAYED:
+            self.job_delayed(job, queue)
+        else:
+            self.job_success(job, queue, result)
+
+    # -- When something fails
+
+    def _unexpected(self, job: Job, queue: Queue, error: Exception) -> None:
+        """A hook failed: the job is in error, unless something is recorded already, and listed as such anyway."""
+        self.log(f"{_label(job)} unexpected error: {printable(error)}\n{traceback.format_exc()}", "error")
+        try:
+            if self._token(job) and not self._claim.is_held:
+                self._ended(transitions.fail(job, queue, self._token(job)))
+            else:
+                self._put_in_order(job, queue)
+                queue.errors.rpush(job.ident)
+        except Exception as another:
+            self.log(f"{_label(job)} could not be put in errors: {printable(another)}", "error")
+
+    def _put_in_order(self, job: Job, queue: Queue) -> None:
+        """Record what the hook for a job that did not wait may not have come to."""
+        is_found = self._claim.fetched.outcome == "found" and not self._claim.is_ended
+        if is_found and job._cached_status == STATUSES.DELAYED:
+            self._delay(job, queue, parse_datetime(job.delayed_until.hget()))
+        elif is_found:
+            transitions.skip(job)
+
+    def _let_go(self, job: Job, queue: Queue) -> None:
+        """End the claim if the hooks did not: they were overridden, and took care of the state of the job."""
+        fetched, token = self._claim.fetched, self._claim.token
+        if token:
+            try:
+                if not transitions.disown(type(job), fetched.ident, token, fetched.queue_key):
+                    self._delay(job, queue, parse_datetime(job.delayed_until.hget()))
+            except Exception as error:
+                self.log(f"[{one_line(fetched.ident)}] is still claimed: {printable(error)}", "error")
+            self._claim.token = ""
+
+    def _put_back_unseen(self) -> None:
+        """Give back, for later, a job that was claimed, but that `get_queue` or `get_job` made no object of."""
+        claim, self._claim = self._claim, Claim()
+        if claim.token:
+            fetched, delay = claim.fetched, delay_argument(delayed_for=DEFAULT_DELAY)
+            try:
+                job_class = job_classes.meet(fetched.path)
+                transitions.release(job_class, fetched.ident, claim.token, fetched.queue_key, delay)
+            except Exception as error:
+                self.log(f"[{one_line(fetched.ident)}] is still claimed: {printable(error)}", "error")
+
+    def _insist(self, record: Callable[[], T]) -> T:
+        """Record something in Redis; while that fails for a reason that may pass, again and again.
+
+        Once the worker has to end, it gives up after one lease.
+        """
+        backoff, began = Backoff(), monotonic()
+        while True:
+            try:
+                return record()
+            except (RedisError, NotRecorded) as error:
+                reason = error.__cause__ if isinstance(error, NotRecorded) else error
+                is_over = self.end_forced and monotonic() - began > self.lease
+                if is_over or not is_passing(reason):
+                    raise
+                self._redis_failed("Unable to record how a job went", reason)
+                self._sleep(backoff.next())
+
+    def _redis_failed(self, what: str, error: BaseException | None) -> None:
+        """Say so, and drop the connections if they lead to a server that is no primary any more."""
+        if self._may_log_redis_error:
+            self.log(f"{what}, trying again: {one_line(error)}", "error")
+        if is_of_replica(error):
+            self.connection.connection_pool.disconnect()
+
+    def _sleep(self, seconds: float) -> None:
+        threading.Event().wait(seconds)
+
+    # -- The claim on the job at hand, and the next one
+
+    def _beat(self, connection: Redis) -> None:
+        """Renew the lease of the running job. Called by another thread, so with a connection that threads share."""
+        claim, fetched = self._claim, self._claim.fetched
+        if not claim.token:
+            return
+        try:
+            renewed = transitions.renew(
+                connection, job_classes.meet(fetched.path), fetched.ident, claim.token, fetched.queue_key, self.lease
+            )
+            if not renewed and claim.token:
+                self._lost(claim)
+        except Exception as error:
+            if self._may_log_redis_error:
+                self.log(f"[{one_line(fetched.identifier)}] lease not renewed: {one_line(error)}", "error")
+
+    def _lost(self, claim: Claim) -> None:
+        if claim.job is not None:
+            claim.job._claim_lost = True
+        self.log(f"[{one_line(claim.fetched.identifier)}] lost its claim: another worker may run it", "error")
+
+    def _upcoming_request(self, job: Job, hook: str, event: str) -> ClaimRequest | None:
+        """What to claim in the step that ends a job: nothing if the application has a say in between."""
+        if (
+            not self._fetches_as_we_do()
+            or overrides(self, JobEvents, hook)
+            or hasattr(job, event)
+            or self.status != "running"
+            or self._fetcher.upcoming
+            or monotonic() >= self._next_round()
+            or self.must_stop()
+        ):
+            return None
+        return self._fetcher.request(self.keys)
+
+    def _ended(self, ending: Ending) -> None:
+        """Keep what a transition left: the claim, if the job is only held, and the next job, if it claimed one."""
+        self._claim.is_held = ending.outcome == "held"
+        if not self._claim.is_held:
+            self._claim.end()
+        self._fetcher.keep(ending.upcoming)
+
+
+def _label(job: Job) -> str:
+    """Name a job at the beginning of a message, without asking Redis."""
+    ident = f"{job.get_model_repr()}:{vars(job).get('_pk')}"
+    return f"[{one_line(getattr(job, '_cached_identifier', None) or ident)}]"
