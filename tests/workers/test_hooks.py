@@ -143,12 +143,6 @@ def collector() -> Collector:
 
 
 @pytest.fixture
-def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    caplog.set_level(logging.INFO, "limpyd-jobs")
-    return caplog
-
-
-@pytest.fixture
 def consistent(redis_client: redis.Redis) -> Iterator[None]:
     """Check at the end that no claim, lease or stale entry remains, and that no identifier is blocked."""
     yield

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import subprocess
@@ -34,12 +33,6 @@ class Task(Job):
 @pytest.fixture
 def collector() -> Collector:
     return Collector()
-
-
-@pytest.fixture
-def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    caplog.set_level(logging.INFO, "limpyd-jobs")
-    return caplog
 
 
 class TestOrder:

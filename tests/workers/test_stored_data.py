@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Iterator
@@ -37,12 +36,6 @@ class NotAJob:
 @pytest.fixture
 def collector() -> Collector:
     return Collector()
-
-
-@pytest.fixture
-def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    caplog.set_level(logging.INFO, "limpyd-jobs")
-    return caplog
 
 
 BAD_IDENTS = {

@@ -1,0 +1,202 @@
+"""Jobs that were lost while Redis handed them over are found, and put back in their queues."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+from invariants import violations
+from running import Collector, messages, waiting_idly, work, worker_of
+from servers import wait_until
+
+from limpyd_jobs import STATUSES, Job, Queue, transitions
+from limpyd_jobs.workers import reconciler
+from limpyd_jobs.workers.fetcher import Fetcher
+from limpyd_jobs.workers.reconciler import Reconciler
+
+pytestmark = pytest.mark.usefixtures("jobs_database")
+
+BLOCKED = "jobs:queue:blocked"
+
+
+class Task(Job):
+    namespace = "reconcile"
+    queue_name = "queue"
+
+
+class Other(Task):
+    namespace = "reconcile:other"
+
+
+@pytest.fixture
+def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconciler, "PATIENCE", 0.0)
+
+
+def lose(job: Job) -> Job:
+    """The reply that hands a job to a worker is lost: it is in no list."""
+    Queue.get_queue("queue", job.priority.hget()).waiting.lrem(0, job.ident)
+    return job
+
+
+def lapse(client: redis.Redis) -> None:
+    """All that are registered are silent for too long."""
+    for name in client.zrange(BLOCKED, 0, -1):
+        client.zadd(BLOCKED, {name: 1})
+
+
+def looks(number: int = 2, reasons: tuple[str, ...] = ("somebody",)) -> list[str]:
+    """Reconcile that often, in a row; return the idents of the jobs that were put back."""
+    one = Reconciler(Queue, 60)
+    one.because_of(list(reasons))
+    return [job.ident for _ in range(number) for job in one.reconcile()[0]]
+
+
+class TestRegistration:
+    def test_a_worker_is_registered_while_it_waits_and_no_longer(self, redis_client: redis.Redis) -> None:
+        Queue.get_queue("queue")
+        worker = worker_of(timeout=20)
+        with waiting_idly(worker, redis_client):
+            registered = [name for name in redis_client.zrange(BLOCKED, 0, -1) if name != "net"]
+            (moment,) = (redis_client.zscore(BLOCKED, name) for name in registered)
+            assert time.time() < moment <= time.time() + 40
+            Task.add_job("a")
+        assert redis_client.zrange(BLOCKED, 0, -1) == ["net"]
+
+    def test_it_ends_with_the_run(self, redis_client: redis.Redis) -> None:
+        Queue.get_queue("queue")
+        work(max_duration=0.2)
+        assert redis_client.zrange(BLOCKED, 0, -1) == ["net"]
+
+    def test_it_stays_when_the_connection_breaks_for_somebody_to_look(
+        self, redis_client: redis.Redis, log: pytest.LogCaptureFixture
+    ) -> None:
+        Queue.get_queue("queue")
+        with waiting_idly(worker_of(timeout=20), redis_client):
+            before = set(redis_client.zrange(BLOCKED, 0, -1))
+            (blocked,) = (one for one in redis_client.client_list() if one["cmd"] == "blpop")
+            redis_client.client_kill_filter(_id=blocked["id"])
+            wait_until(lambda: set(redis_client.zrange(BLOCKED, 0, -1)) - before, "another registration")
+            Task.add_job("a")
+        assert set(redis_client.zrange(BLOCKED, 0, -1)) == before
+
+    def test_a_key_of_a_wrong_type_stops_nobody(self, redis_client: redis.Redis) -> None:
+        redis_client.set(BLOCKED, "no set")
+        job = Task.add_job("a")
+        work()
+        assert job.status.hget() == STATUSES.SUCCESS
+
+    def test_one_worker_is_told_that_it_lapsed(self, redis_client: redis.Redis) -> None:
+        queue = transitions.queue_key_of(Queue.get_queue("queue"))
+        redis_client.zadd(BLOCKED, {"dead": 1, "alive": time.time() + 60, "net": time.time() + 60})
+
+        def lapsed(is_starting: bool = False) -> list[str]:
+            request = Fetcher(Queue, 60).request(())
+            return transitions.rescue(Queue, [queue], 3, request, is_starting).lapsed
+
+        assert lapsed() == ["dead"]
+        assert lapsed() == []
+        assert lapsed(is_starting=True) == ["net"]
+        assert lapsed(is_starting=True) == []
+        redis_client.zadd(BLOCKED, {"dead": 1})
+        assert lapsed() == ["dead"]
+
+
+@pytest.mark.usefixtures("_no_patience")
+class TestOrphans:
+    def test_are_put_back_when_they_were_seen_twice(self, redis_client: redis.Redis) -> None:
+        job, other = lose(Task.add_job("a")), Task.add_job("b")
+        assert looks(1) == []
+        assert looks(2) == [job.ident]
+        assert Queue.get_queue("queue").waiting.lmembers() == [job.ident, other.ident]
+        assert violations(redis_client, Task, Queue) == []
+
+    def test_not_when_they_are_back_by_then(self, redis_client: redis.Redis) -> None:
+        one = Reconciler(Queue, 60)
+        one.because_of(["somebody"])
+        job = lose(Task.add_job("a"))
+        assert one.reconcile() == ([], [])
+        Queue.get_queue("queue").waiting.rpush(job.ident)
+        assert one.reconcile() == ([], [])
+        assert not one.is_busy
+        assert Queue.get_queue("queue").waiting.lmembers() == [job.ident]
+
+    def test_are_run(self, redis_client: redis.Redis, log: pytest.LogCaptureFixture) -> None:
+        job, _ = lose(Task.add_job("a")), Task.add_job("b")
+        redis_client.zadd(BLOCKED, {"dead": 1})
+        collector = Collector()
+        work(callback=collector, max_loops=2, lease=0.2)
+        assert sorted(collector.identifiers) == ["a", "b"]
+        assert f"[{job.ident}] was waiting, but in no queue: put in jobs:queue:1" in messages(log)
+        assert redis_client.zrange(BLOCKED, 0, -1) == ["net"]
+
+    def test_of_several_classes_and_priorities(self) -> None:
+        jobs = [lose(job_class.add_job(f"at {p}", priority=p)) for p in (0, 5) for job_class in (Task, Other)]
+        assert sorted(looks()) == sorted(job.ident for job in jobs)
+
+    def test_among_many(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(reconciler, "CHUNK", 3)
+        jobs = [Task.add_job(str(number)) for number in range(20)]
+        lost = [lose(job) for job in jobs[::4]]
+        assert sorted(looks()) == sorted(job.ident for job in lost)
+
+    def test_more_than_one_call_puts_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(transitions, "RECONCILE_LIMIT", 2)
+        lost = [lose(Task.add_job(str(number))) for number in range(5)]
+        assert sorted(looks()) == sorted(job.ident for job in lost)
+
+    def test_none_among_jobs_that_are_where_they_should(self, redis_client: redis.Redis) -> None:
+        Task.add_job("waiting")
+        Task.add_job("delayed", delayed_for=60)
+        assert looks() == []
+
+    def test_of_version_2_without_a_queue_are_told_of_once(
+        self, redis_client: redis.Redis, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        job = lose(Task.add_job("a", "queue"))
+        monkeypatch.setattr(Task, "queue_name", None)
+        redis_client.hdel(f"{Task._name}:1:hash", "placed_in")
+        Queue.get_queue("another")
+        one = Reconciler(Queue, 60)
+        found = []
+        for _ in range(4):
+            one.because_of(["somebody"])
+            found += one.reconcile()[1]
+        assert found == [job.ident]
+
+
+class TestTheNet:
+    def test_looks_only_if_some_job_is_missing(self, commands: Callable[[], Any]) -> None:
+        Task.add_job("a")
+        with commands() as sent:
+            assert looks(reasons=("net",)) == []
+        assert "LRANGE" not in sent.names
+
+    @pytest.mark.usefixtures("_no_patience")
+    def test_finds_one(self) -> None:
+        job = lose(Task.add_job("a"))
+        assert looks(reasons=("net",)) == [job.ident]
+
+
+class TestALostReply:
+    def test_to_a_claim_is_asked_for_again(self, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+        job, keys = Task.add_job("a"), Queue.get_waiting_keys("queue")
+        fetcher = Fetcher(Queue, 60)
+        claim = transitions.claim
+
+        def lost(*args: Any, **options: Any) -> Any:
+            claim(*args, **options)
+            raise redis.ConnectionError("the reply is lost")
+
+        monkeypatch.setattr(transitions, "claim", lost)
+        with pytest.raises(redis.ConnectionError):
+            fetcher.next(keys)
+        monkeypatch.setattr(transitions, "claim", claim)
+        fetched = fetcher.next(keys)
+        assert fetched is not None
+        assert (fetched.ident, fetched.token) == (job.ident, job.claim_token.hget())
+        assert job.hmget("status", "tries") == ["r", "1"]
+        assert fetcher.next(keys) is None
