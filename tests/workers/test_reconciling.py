@@ -130,7 +130,7 @@ class TestOrphans:
         collector = Collector()
         work(callback=collector, max_loops=2, lease=0.2)
         assert sorted(collector.identifiers) == ["a", "b"]
-        assert f"[{job.ident}] was waiting, but in no queue: put in jobs:queue:1" in messages(log)
+        assert f"[{job.ident}] was WAITING, but in no queue: put in jobs:queue:1" in messages(log)
         assert redis_client.zrange(BLOCKED, 0, -1) == ["net"]
 
     def test_of_several_classes_and_priorities(self) -> None:
