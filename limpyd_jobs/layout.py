@@ -56,7 +56,7 @@ def layout_of(model: type[RedisModel]) -> Layout:
     fields = {name: model.get_field(name) for name in model._fields if name != model.get_field("pk").name}
     hash_fields = {name: field for name, field in fields.items() if isinstance(field, InstanceHashField)}
     special = {name for name, field in hash_fields.items() if special_indexes(field)}
-    plain = {name for name, field in hash_fields.items() if type(field) is InstanceHashField} - special
+    plain = {name for name, field in hash_fields.items() if _is_of_no_other_kind(field)} - special
     _check_looked_up(model, hash_fields)
     defaults = {name: field.default for name, field in fields.items() if hasattr(field, "default")}
     description = {
@@ -71,7 +71,7 @@ def layout_of(model: type[RedisModel]) -> Layout:
         json=json.dumps(description, separators=(",", ":")),
         plain=frozenset(plain),
         special=frozenset(
-            name for name in special if type(hash_fields[name]) is InstanceHashField and not hash_fields[name].unique
+            name for name in special if _is_of_no_other_kind(hash_fields[name]) and not hash_fields[name].unique
         ),
         other_defaults={name: value for name, value in defaults.items() if name not in plain},
     )
@@ -84,6 +84,11 @@ def _check_looked_up(model: type[RedisModel], hash_fields: Mapping[str, Any]) ->
             raise ConfigurationException(
                 f"The field {name!r} of {model.__name__} must be indexed by a plain EqualIndex"
             )
+
+
+def _is_of_no_other_kind(field: Any) -> bool:
+    """Whether a hash field is one of limpyd's, or of `atomic_fields`, which stores the same."""
+    return type(field) is InstanceHashField or "stores_the_same" in vars(type(field))
 
 
 def special_indexes(field: Any) -> list[Any]:

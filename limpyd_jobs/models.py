@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from time import monotonic
 from types import NoneType
 from typing import Any
 
@@ -12,6 +13,7 @@ from limpyd.contrib.collection import ExtendedCollectionManager
 from limpyd.contrib.database import PipelineDatabase
 from limpyd.contrib.indexes import SimpleDateTimeIndex
 from limpyd_extensions import related
+from redis.exceptions import RedisError
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import (
@@ -22,6 +24,7 @@ from limpyd_jobs.arguments import (
     stored_queue_name,
     stored_timeout,
 )
+from limpyd_jobs.atomic_fields import AtomicModel
 from limpyd_jobs.database import JobsDatabase
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.job_classes import JobClasses, path_of, resolve
@@ -37,10 +40,13 @@ from limpyd_jobs.utils import (
     utcnow,
 )
 
+# How long `Job.is_cancelled` relies on its last answer, in seconds.
+QUESTION_INTERVAL = 1
+
 __all__ = ["BaseJobsModel", "Error", "Job", "Queue", "datetime_to_score"]
 
 
-class BaseJobsModel(related.RelatedModel):
+class BaseJobsModel(related.RelatedModel, AtomicModel):
     """The base of all models of this library. Its database is that of all its subclasses, unless they have another."""
 
     database = JobsDatabase()
@@ -502,6 +508,44 @@ class Job(BaseJobsModel):
             )
         elif queue_by_hand:
             self._enter(queue_model.get_queue(queue_name, placed.priority), placed.status, until)
+
+    def cancel(self) -> bool:
+        """Cancel the job: one that waits or is delayed at once, so that its identifier is free again.
+
+        One that is running is told so: its code is not interrupted, but may ask `is_cancelled`. It ends as canceled,
+        or in error if it raises, and is not run again.
+
+        Returns
+        -------
+        bool
+            False if it ended before, in success or error: nothing was changed.
+
+        Raises
+        ------
+        DoesNotExist
+            If the job was deleted.
+        """
+        return transitions.withdraw(self, self.queue_model, self.queue_name or "")
+
+    def is_cancelled(self) -> bool:
+        """Return whether the code that runs the job should end, as it is canceled, or no longer that of its worker.
+
+        Redis is asked once per second at the most, so this may be called in every round of a loop. While Redis does
+        not answer it is False; once it was True, it remains so.
+        """
+        known = vars(self)
+        if known.get("_is_told_to_end") or known.get("_claim_lost"):
+            return True
+        if monotonic() < known.get("_next_question", 0):
+            return False
+        self._next_question = monotonic() + QUESTION_INTERVAL
+        try:
+            status, token = transitions.status_and_claim(self)
+        except RedisError:
+            return False
+        claim = known.get("_claim_token")
+        self._is_told_to_end = status == STATUSES.CANCELED or bool(claim and claim != token)
+        return self._is_told_to_end
 
     def run(self, queue: Queue) -> Any:
         """Do what the job is for; a subclass must define it, unless its worker has a callback.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from limpyd.exceptions import DoesNotExist, UniquenessError
 from limpyd.model import RedisModel
@@ -41,9 +41,11 @@ _add_error = Script("add_error")
 _cancel = Script("cancel")
 _claim = Script("claim")
 _delay = Script("delay")
+_delete_record = Script("delete_record")
 _disown = Script("disown")
 _fail = Script("fail")
 _get_queue = Script("get_queue")
+_increase_field = Script("increase_field")
 _list_queues = Script("list_queues")
 _move = Script("move")
 _put_off = Script("put_off")
@@ -52,9 +54,12 @@ _release = Script("release")
 _renew = Script("renew")
 _requeue = Script("requeue")
 _rescue = Script("rescue")
+_set_fields = Script("set_fields")
 _skip = Script("skip")
 _succeed = Script("succeed")
+_unset_fields = Script("unset_fields")
 _wake = Script("wake")
+_withdraw = Script("withdraw")
 
 Reindex = Sequence[tuple[str, "str | None", "str | None"]]
 
@@ -523,6 +528,38 @@ def disown(job_class: type[RedisModel], ident: str, token: str, queue_key: str) 
     return bool(reply[0] != "delayed")
 
 
+def withdraw(job: RedisModel, queue_model: type[RedisModel], queue_name: str = "") -> bool:
+    """Cancel a job that waits or is delayed; tell a running one that it is canceled.
+
+    Parameters
+    ----------
+    queue_model, queue_name
+        Where a job most likely stands that does not say so itself, as it was added by version 2.
+
+    Returns
+    -------
+    bool
+        False if it ended before, in success or error: nothing was changed.
+
+    Raises
+    ------
+    DoesNotExist
+        If the job was deleted.
+    """
+    _check_database(type(job), queue_model)
+    args = [layout_of(type(job)).json, job.ident, layout_of(queue_model).json, queue_name]
+    reply = _accept(job, _withdraw(_redis(job), args=args))
+    if reply[0] == "done":
+        _reindex(type(job), job.pk.get(), reply[2])
+    return bool(reply[0] != "ended")
+
+
+def status_and_claim(job: RedisModel) -> tuple[str | None, str | None]:
+    """Return the status of a job, and the token of the claim on it; None for what it does not have."""
+    status, token = cast("list[str | None]", _redis(job).hmget(job.key, "status", "claim_token"))
+    return status, token
+
+
 def put_off(queue_model: type[RedisModel], key: str, ident: str, seconds: float = PUT_OFF_SECONDS) -> None:
     """Send a job whose class cannot be resolved back to its queue for some seconds, its hash untouched.
 
@@ -603,6 +640,48 @@ def add_error(error_model: type[RedisModel], fields: Mapping[str, Any]) -> str:
     return str(_create(error_model, fields, layout.plain | layout.special, call)[1])
 
 
+def set_fields(record: RedisModel, fields: Mapping[str, Any], *, only_new: bool = False) -> Any:
+    """Set plain fields (see `Layout.plain`) of a record, with their indexes.
+
+    Parameters
+    ----------
+    only_new: bool
+        True to set the one field only if it has no value.
+
+    Returns
+    -------
+    int or Pipeline
+        How many of the fields had no value before. Inside one of limpyd's pipelines, it is the pipeline, and a
+        refusal stands among the results.
+
+    Raises
+    ------
+    DoesNotExist
+        If the record was deleted.
+    UniquenessError
+        If another record has the value of a unique field.
+    """
+    return _write(_set_fields, record, ["1" if only_new else "", *_flat(fields)])
+
+
+def unset_fields(record: RedisModel, names: Iterable[str]) -> Any:
+    """Unset plain fields of a record, with their indexes; return how many had a value. See `set_fields`."""
+    return _write(_unset_fields, record, names)
+
+
+def increase_field(record: RedisModel, name: str, amount: float, command: str) -> Any:
+    """Add to a plain field of a record, with its indexes, by HINCRBY or HINCRBYFLOAT; return its new value.
+
+    Exceptions, and pipelines: see `set_fields`.
+    """
+    return _write(_increase_field, record, [command, name, amount])
+
+
+def delete_record(record: RedisModel) -> None:
+    """Delete what a script can delete of a record: its hash and plain indexes, and its entry in the collection."""
+    _write(_delete_record, record, [])
+
+
 def attached(model: type[RedisModel], pk: str) -> Any:
     """Return the instance of a record that is known to exist, without asking Redis."""
     instance = model.lazy_connect(pk)
@@ -677,6 +756,21 @@ def _create(
     if reply[0] == "added":
         _reindex(model, reply[1], reply[2])
     return reply
+
+
+def _write(script: Script, record: RedisModel, args: Iterable[Any]) -> Any:
+    """Run a script that changes fields of a record, maybe as a command of a pipeline."""
+    connection = record.get_connection()
+    args = [layout_of(type(record)).json, record.pk.get(), *args]
+    if isinstance(connection, Pipeline):
+        reply = connection.eval(script.source, 0, *args)  # a script that is not known would fail all the commands
+    else:
+        reply = script(connection, args=args)
+    if not isinstance(reply, list):
+        return reply
+    if reply[0] == "gone":
+        raise DoesNotExist(f"No {type(record).__name__} found with pk {record.pk.get()}")
+    return _unique(type(record), reply)
 
 
 def _delete_fields(record: RedisModel, names: Iterable[str]) -> None:

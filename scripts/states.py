@@ -24,6 +24,7 @@ VERBS = (
     "succeed",
     "fail",
     "cancel",
+    "withdraw",
     "delay",
     "release",
     "disown",

@@ -41,6 +41,7 @@ class Story:
             self.release,
             self.move,
             self.requeue,
+            self.withdraw,
         ]
 
     def go_on(self) -> None:
@@ -108,6 +109,12 @@ class Story:
 
     def requeue(self) -> None:
         self.put_back(transitions.requeue, self.any_job())
+
+    def withdraw(self) -> None:
+        job = self.any_job()
+        transitions.withdraw(job, self.world.queue_class, self.random.choice("qp"))
+        if job.claim_token.hget():
+            self.world.cancel(job, job.claim_token.hget())
 
     def put_back(self, verb: Callable[..., Any], job: Any) -> None:
         verb(job, self.world.queue_class, **self.place())

@@ -76,6 +76,11 @@ class Cancels(Task):
         self.status.hset(STATUSES.CANCELED)
 
 
+class CancelsItself(Task):
+    def run(self, queue: Queue) -> None:
+        assert self.cancel()
+
+
 class Delays(Task):
     def run(self, queue: Queue) -> None:
         self.set_fields(status=STATUSES.DELAYED, delayed_until=str(LATER))
@@ -193,6 +198,34 @@ class TestTheOtherMethods:
     def test_enqueue_or_delay_is_one_round_trip(self, commands: Recorder, options: dict[str, Any]) -> None:
         job = Task.add_job("a")
         assert sent_by(lambda: job.enqueue_or_delay(**options), commands) == ["move"]
+
+    def test_cancel_is_one_round_trip(self, commands: Recorder) -> None:
+        job = Task.add_job("a")
+        assert sent_by(job.cancel, commands) == ["withdraw"]
+
+    def test_a_job_may_ask_a_million_times_whether_it_is_cancelled(self, commands: Recorder) -> None:
+        job = Task.add_job("a")
+        job._next_question = float("inf")
+        assert sent_by(lambda: [job.is_cancelled() for _ in range(1_000_000)], commands) == []
+        job._next_question = 0
+        assert sent_by(job.is_cancelled, commands) == ["HMGET"]
+
+    @pytest.mark.parametrize(
+        ("change", "script"),
+        [
+            (lambda job: job.size.hset(5), "set_fields"),
+            (lambda job: job.size.hsetnx(5), "set_fields"),
+            (lambda job: job.hmset(size=5, status="c", tries=1), "set_fields"),
+            (lambda job: job.size.hincrby(), "increase_field"),
+            (lambda job: job.size.delete(), "unset_fields"),
+            (lambda job: job.hdel("size", "status"), "unset_fields"),
+        ],
+    )
+    def test_a_change_of_fields_is_one_round_trip(
+        self, commands: Recorder, change: Callable[[Any], Any], script: str
+    ) -> None:
+        job = Task.add_job("a")
+        assert sent_by(lambda: change(job), commands) == [script]
 
     def test_get_queue_is_one_round_trip(self, commands: Recorder) -> None:
         assert sent_by(lambda: Queue.get_queue("q", 5), commands) == ["get_queue"]
@@ -338,13 +371,19 @@ class TestHooksOfTheApplication:
         backlog(Failing)
         self.check(commands, WithErrorFields, ["claim", "fail", "add_error", "requeue"], requeue_times=1)
 
-    @pytest.mark.parametrize(("job_class", "end"), [(Cancels, ["succeed", "cancel"]), (Delays, ["succeed", "delay"])])
+    @pytest.mark.parametrize(
+        ("job_class", "end"),
+        [
+            (Cancels, ["set_fields", "succeed", "cancel"]),
+            (CancelsItself, ["withdraw", "succeed", "cancel"]),
+            (Delays, ["set_fields", "set_fields", "succeed", "HGET", "delay"]),
+        ],
+    )
     def test_a_job_that_cancels_or_delays_itself(
         self, commands: Recorder, job_class: type[Job], end: list[str]
     ) -> None:
         backlog(job_class)
-        sent = [name for name in sent_by(work, commands) if name in SCRIPTS.values()]
-        assert sent == [*START[:3], "claim", *JOBS * end]
+        assert sent_by(work, commands) == [*START, "claim", *JOBS * end]
 
 
 class TestAnIdleWorker:

@@ -94,14 +94,20 @@ local function new_pk(model)
   return pk
 end
 
--- The first field whose value another record has already, as a reply; nil if there is none.
-local function not_unique(model, fields)
+-- The first field whose value another record than that of a pk, if given, has already, as a reply; nil if there is none.
+local function not_unique(model, fields, pk)
   for field, prefix in pairs(model.unique) do
-    local owner = fields[field] and redis.call('SMEMBERS', prefix .. fields[field])[1]
-    if owner then
-      return {'not unique', field, fields[field], owner}
+    for _, owner in ipairs(fields[field] and redis.call('SMEMBERS', prefix .. fields[field]) or {}) do
+      if owner ~= pk then
+        return {'not unique', field, fields[field], owner}
+      end
     end
   end
+end
+
+-- Whether a record was made, and not deleted: else a write would make half of one.
+local function is_in_collection(model, pk)
+  return redis.call('SISMEMBER', model.name .. ':collection', pk) == 1
 end
 
 -- Makes a new record, the model's defaults included.

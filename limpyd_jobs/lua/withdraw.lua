@@ -1,0 +1,40 @@
+-- verb: withdraw
+-- from: waiting, delayed or running
+-- to: canceled
+-- what: at once, out of its queue; a running one is told, and ends as canceled once its code returns
+--
+-- ARGV[1]  job model
+-- ARGV[2]  ident
+-- ARGV[3]  queue model
+-- ARGV[4]  queue name: where a job that does not say so itself most likely stands, or ''
+--
+-- {'done', '', reindex}    also if it is canceled already
+-- {'ended', status}        in success or error: nothing is changed
+-- {'gone'}
+
+--@include claims
+--@include places
+
+local job, queue_model, queue_name = job_of(ARGV[1], ARGV[2]), cjson.decode(ARGV[3]), ARGV[4]
+
+if redis.call('EXISTS', job.key) == 0 then
+  return {'gone'}
+end
+
+local hash = redis.call('HMGET', job.key, 'status', 'claim_token', 'queued')
+local status, is_claimed, is_queued = hash[1], hash[2], hash[3] == '1'
+
+-- Workers of version 2 run jobs without a claim. One that is held in error by its worker may still run again.
+if is_claimed or status == 'r' then
+  update(job.model, job.pk, {status = 'c'})
+  return {'done', '', reindex}
+elseif status == 's' or status == 'e' then
+  return {'ended', status}
+end
+
+-- The hash first: whatever may be left in a queue is only a hint, which workers drop.
+update(job.model, job.pk, {status = 'c', queued = false, rescues = false})
+if is_queued then
+  unplace(queue_model, queue_name, job)
+end
+return {'done', '', reindex}
