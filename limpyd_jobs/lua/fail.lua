@@ -35,10 +35,9 @@ if refused then
 end
 
 local function may_run_again()
-  local hash = redis.call('HMGET', job.key, 'tries', 'cancel_on_error', 'status')
+  local hash = redis.call('HMGET', job.key, 'tries', 'cancel_on_error')
   local is_to_be_canceled = (hash[2] or '') ~= '' and ARGV[10] ~= 'hold anyway'
-  local is_canceled = is_to_be_canceled or hash[3] == 'c'
-  return requeue_times > 0 and (tonumber(hash[1]) or 0) <= requeue_times and not is_canceled
+  return requeue_times > 0 and (tonumber(hash[1]) or 0) <= requeue_times and not is_to_be_canceled
 end
 
 probe('LLEN', queue .. ':errors')

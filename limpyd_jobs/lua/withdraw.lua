@@ -24,9 +24,10 @@ end
 local hash = redis.call('HMGET', job.key, 'status', 'claim_token', 'queued')
 local status, is_claimed, is_queued = hash[1], hash[2], hash[3] == '1'
 
--- Workers of version 2 run jobs without a claim. One that is held in error by its worker may still run again.
+-- Workers of version 2 run jobs without a claim. One that is held in error by its worker may still run again. A failure
+-- sets another status, and version 2, with all that was written for it, then puts the job back: the field prevents that.
 if is_claimed or status == 'r' then
-  update(job.model, job.pk, {status = 'c'})
+  update(job.model, job.pk, {status = 'c', cancel_on_error = '1'})
   return {'done', '', reindex}
 elseif status == 's' or status == 'e' then
   return {'ended', status}

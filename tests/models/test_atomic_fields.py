@@ -414,10 +414,13 @@ class TestAtTheSameTime:
 
         def set_by_hand() -> None:
             any_job().status.hset(random.choice("wc"))
-            any_job().hmset(status=random.choice("ec"), priority=random.choice("01"))
+            any_job().priority.hset(random.choice("01"))
             any_job().queued.delete()
 
-        until_done(work, produce, set_by_hand, set_by_hand)
+        def set_several() -> None:
+            any_job().hmset(status=random.choice("ec"), priority=random.choice("01"))
+
+        until_done(work, produce, set_by_hand, set_by_hand, set_several)
         assert of_the_indexes(redis_client, Raced, Queue) == []
 
     def test_changes_by_many_leave_a_record_in_one_index_each(self, redis_client: redis.Redis) -> None:

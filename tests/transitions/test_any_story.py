@@ -113,8 +113,10 @@ class Story:
     def withdraw(self) -> None:
         job = self.any_job()
         transitions.withdraw(job, self.world.queue_class, self.random.choice("qp"))
-        if job.claim_token.hget():
-            self.world.cancel(job, job.claim_token.hget())
+        token, queue_key = job.hmget("claim_token", "placed_in")
+        if token:
+            queue = transitions.attached(self.world.queue_class, queue_key.rpartition(":")[2])
+            transitions.cancel(job, queue, token)
 
     def put_back(self, verb: Callable[..., Any], job: Any) -> None:
         verb(job, self.world.queue_class, **self.place())

@@ -94,6 +94,7 @@ class TestAClaimedJob:
         before, places = any_world.state(job), any_world.places(job)
         assert withdraw(any_world, job) is True
         assert any_world.state(job) == {**before, "status": "c"}
+        assert any_world.hash(job)["cancel_on_error"] == "1"
         assert any_world.places(job) == places
         with any_world.unchanged():
             assert withdraw(any_world, job) is True
