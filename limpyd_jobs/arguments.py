@@ -6,6 +6,7 @@ import re
 from datetime import datetime, timedelta
 from typing import Any
 
+from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.utils import EPOCH, MICROSECOND, compute_delayed_until, utcnow
 
 MAX_IDENTIFIER_BYTES = 1024
@@ -153,3 +154,24 @@ def delay_argument(delayed_for: float | timedelta | None = None, delayed_until: 
     if isinstance(delayed_for, timedelta):
         delayed_for = delayed_for.total_seconds()
     return f"+{round(delayed_for * 1_000_000)}" if until > utcnow() else ""
+
+
+def check_retention(name: str, value: Any) -> None:
+    """Refuse what does not say how many jobs, or for how long, to keep: 0 or more, a `timedelta`, or None for all.
+
+    Raises
+    ------
+    ConfigurationException
+        If it is anything else.
+    """
+    is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    is_duration = isinstance(value, timedelta) and value >= timedelta(0)
+    if not (value is None or is_count or is_duration):
+        raise ConfigurationException(
+            f"{name} must be a number of jobs or a timedelta, 0 or more, or None for everything, not {value!r}"
+        )
+
+
+def retention_arguments(keep: int | timedelta) -> tuple[str, str]:
+    """Return what is to be kept as the scripts take it: a number of jobs and a duration in microseconds, one empty."""
+    return ("", str(keep // MICROSECOND)) if isinstance(keep, timedelta) else (str(keep), "")

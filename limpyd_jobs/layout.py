@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from limpyd.fields import InstanceHashField
+from limpyd.contrib.related import RelatedModel
+from limpyd.fields import InstanceHashField, RedisField
 from limpyd.indexes import EqualIndex
 from limpyd.model import RedisModel
 
@@ -30,12 +31,19 @@ class Layout:
         The hash fields that a script can write, but with indexes that only limpyd can maintain, afterwards.
     other_defaults: dict
         The default values of all the fields but the plain ones.
+    erasable: bool
+        Whether a script can delete a record, once limpyd has cleared the indexes of its special fields and deleted the
+        fields that are `outside`.
+    outside: tuple of str
+        The fields that are no hash fields, and have indexes.
     """
 
     json: str
     plain: frozenset[str]
     special: frozenset[str]
     other_defaults: Mapping[str, Any]
+    erasable: bool
+    outside: tuple[str, ...]
 
     @property
     def needs_limpyd(self) -> bool:
@@ -57,7 +65,7 @@ def layout_of(model: type[RedisModel]) -> Layout:
     hash_fields = {name: field for name, field in fields.items() if isinstance(field, InstanceHashField)}
     special = {name for name, field in hash_fields.items() if special_indexes(field)}
     plain = {name for name, field in hash_fields.items() if _is_of_no_other_kind(field)} - special
-    _check_looked_up(model, hash_fields)
+    check_found_by(model, getattr(model, "_looked_up", ()))
     defaults = {name: field.default for name, field in fields.items() if hasattr(field, "default")}
     description = {
         "name": model._name,
@@ -66,6 +74,7 @@ def layout_of(model: type[RedisModel]) -> Layout:
         "special": dict.fromkeys(special, True),
         "unique": {name: _prefixes(hash_fields[name])[0] for name in plain if hash_fields[name].unique},
         "defaults": {name: stored_value(name, defaults[name]) for name in defaults.keys() & plain},
+        "keys": [name for name in fields if name not in hash_fields],
     }
     return Layout(
         json=json.dumps(description, separators=(",", ":")),
@@ -74,13 +83,22 @@ def layout_of(model: type[RedisModel]) -> Layout:
             name for name in special if _is_of_no_other_kind(hash_fields[name]) and not hash_fields[name].unique
         ),
         other_defaults={name: value for name, value in defaults.items() if name not in plain},
+        erasable=not overrides(model, RelatedModel, "delete") and all(map(_is_erasable, fields.values())),
+        outside=tuple(name for name in description["keys"] if fields[name].indexable),
     )
 
 
-def _check_looked_up(model: type[RedisModel], hash_fields: Mapping[str, Any]) -> None:
-    """The scripts find records by some fields, so need their plain indexes."""
-    for name in getattr(model, "_looked_up", ()):
-        if name not in hash_fields or not _prefixes(hash_fields[name]):
+def _is_erasable(field: Any) -> bool:
+    if isinstance(field, InstanceHashField):
+        return _is_of_no_other_kind(field) or not field.indexable
+    return not overrides(type(field), RedisField, "delete")
+
+
+def check_found_by(model: type[RedisModel], names: Iterable[str]) -> None:
+    """Raise `ConfigurationException` if a script cannot find records by these fields, for want of plain indexes."""
+    for name in names:
+        field = model.get_field(name) if model.has_field(name) else None
+        if not isinstance(field, InstanceHashField) or not _prefixes(field):
             raise ConfigurationException(
                 f"The field {name!r} of {model.__name__} must be indexed by a plain EqualIndex"
             )

@@ -15,7 +15,7 @@ from limpyd.contrib.indexes import SimpleDateTimeIndex
 from limpyd_extensions import related
 from redis.exceptions import RedisError
 
-from limpyd_jobs import transitions
+from limpyd_jobs import pruning, transitions
 from limpyd_jobs.arguments import (
     delay_argument,
     read_priority,
@@ -29,6 +29,7 @@ from limpyd_jobs.database import JobsDatabase
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.job_classes import JobClasses, path_of, resolve
 from limpyd_jobs.layout import layout_of
+from limpyd_jobs.pruning import Retention
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.utils import (
     as_naive_utc,
@@ -111,6 +112,10 @@ class Queue(BaseJobsModel):
     delayed = fields.SortedSetField()
     running = fields.SortedSetField()
     quarantine = fields.ListField()
+
+    # How many finished jobs to keep (an int), or for how long (a timedelta); None for all.
+    keep_success: int | timedelta | None = None
+    keep_errors: int | timedelta | None = None
 
     # Scripts find queues by these.
     _looked_up = ("name", "priority")
@@ -225,6 +230,43 @@ class Queue(BaseJobsModel):
             The ident of each job that could not be moved, and why.
         """
         return wake(type(self), [transitions.queue_key_of(self)])
+
+    def prune(
+        self,
+        keep_success: int | timedelta | None = None,
+        keep_errors: int | timedelta | None = None,
+        error_model: type[Error] | None = None,
+    ) -> int:
+        """Delete jobs that succeeded, and that failed, beyond what is to be kept, the oldest first, with their errors.
+
+        Jobs that were put in a queue again stay, as do those of classes that cannot be imported here, and those whose
+        records are broken.
+
+        Parameters
+        ----------
+        keep_success, keep_errors: int or timedelta
+            How many to keep, or for how long after their end. None for what the attribute of the class says.
+        error_model: type of Error
+            `Error` by default.
+
+        Returns
+        -------
+        int
+            How many were deleted.
+
+        Raises
+        ------
+        ConfigurationException
+            If what is to be kept is none of the above, or the errors of a job cannot be found.
+        """
+        retention = Retention.of(type(self), keep_success, keep_errors)
+        lists = retention.lists([transitions.queue_key_of(self)])
+        steps = (
+            step
+            for key, keep in lists.items()
+            for step in pruning.prune(type(self), error_model or Error, key, keep, job_classes)
+        )
+        return sum(step.deleted for step in steps)
 
 
 class Job(BaseJobsModel):

@@ -6,9 +6,11 @@ refuses becomes an exception. The scripts, with their arguments and replies, are
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any, NamedTuple, cast
 
 from limpyd.exceptions import DoesNotExist, UniquenessError
@@ -17,8 +19,9 @@ from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import RedisError
 
+from limpyd_jobs.arguments import retention_arguments
 from limpyd_jobs.exceptions import ClaimLost, ConfigurationException, LimpydJobsException, NotRecorded
-from limpyd_jobs.layout import layout_of, special_indexes
+from limpyd_jobs.layout import check_found_by, layout_of, special_indexes
 from limpyd_jobs.scripting import Script
 
 # How many due jobs one call of wake() moves at the most, to keep the script short.
@@ -26,6 +29,9 @@ WAKE_LIMIT = 1000
 
 # How many lapsed leases one call of rescue() looks at in each queue, at the most.
 RESCUE_LIMIT = 100
+
+# How many entries of a list one call of prune() looks at, at the most.
+PRUNE_LIMIT = 100
 
 # How long a job of a class that cannot be resolved rests before it is tried again.
 PUT_OFF_SECONDS = 60
@@ -48,6 +54,7 @@ _get_queue = Script("get_queue")
 _increase_field = Script("increase_field")
 _list_queues = Script("list_queues")
 _move = Script("move")
+_prune = Script("prune")
 _put_off = Script("put_off")
 _reconcile = Script("reconcile")
 _release = Script("release")
@@ -171,6 +178,35 @@ class Rescue(NamedTuple):
     unknown: list[str]
     exhausted: Fetched | None
     lapsed: list[str]
+
+
+class Begun(NamedTuple):
+    """A job that is being deleted, and what limpyd has to see to before: the special fields of the record with their
+    values, to be taken out of their indexes; and the same of each of its errors, which come first."""
+
+    ident: str
+    values: Mapping[str, str]
+    errors: list[tuple[str, Mapping[str, str]]]
+
+
+class Pruning(NamedTuple):
+    """What became of the oldest entries of a list: how many jobs were deleted; how many entries to pass over the next
+    time; whether there is more to do; the jobs that are left to limpyd; the idents of those of unknown classes, and
+    the (ident, reason) of those that cannot be deleted, left where they are."""
+
+    deleted: int
+    start: int
+    more: bool
+    begun: list[Begun]
+    unknown: list[str]
+    failures: list[tuple[str, str]]
+
+
+class Cleared(NamedTuple):
+    """What limpyd has seen to: by their ident, whether it could do so, of jobs; the pks of errors."""
+
+    jobs: dict[str, bool]
+    errors: set[str]
 
 
 class Ending(NamedTuple):
@@ -593,6 +629,74 @@ def wake(
     return bool(more), [tuple(failure) for failure in failures], [tuple(pair) for pair in unknown]
 
 
+def prune(
+    queue_model: type[RedisModel],
+    list_key: str,
+    keep: int | timedelta,
+    error_model: type[RedisModel],
+    classes: Mapping[str, type[RedisModel]],
+    start: int = 0,
+    cleared: Cleared | None = None,
+) -> Pruning:
+    """Delete the oldest jobs of a list of finished jobs, beyond what is to be kept, with all that belongs to them.
+
+    Parameters
+    ----------
+    list_key: str
+        The ``success`` or the ``errors`` list of a queue.
+    keep: int or timedelta
+        How many entries, or for how long.
+    start: int
+        How many entries at the beginning to pass over.
+    cleared: Cleared
+        What `clear` did of what the last call left to it.
+    """
+    jobs, errors = cleared or ({}, ())
+    limpyd = {
+        "models": {model._name: True for model in (error_model, *classes.values()) if _needs_limpyd(model)},
+        "jobs": jobs,
+        "errors": dict.fromkeys(errors, True),
+    }
+    args = [*retention_arguments(keep), start, PRUNE_LIMIT, layout_of(error_model).json, json.dumps(limpyd)]
+    reply = _prune(_redis(queue_model), keys=[list_key], args=[*args, *_class_arguments(classes)])
+    deleted, next_start, more, begun, unknown, failures = reply
+    left = [
+        Begun(ident, _mapping(values), [(pk, _mapping(of_error)) for pk, of_error in errors])
+        for ident, values, errors in begun
+    ]
+    return Pruning(deleted, next_start, bool(more), left, unknown, [tuple(failure) for failure in failures])
+
+
+def clear(model: type[RedisModel], pk: str, values: Mapping[str, str]) -> None:
+    """Do what a script cannot when it deletes a record: what only limpyd, or the model's own ``delete``, can."""
+    record = attached(model, pk)
+    if not _is_erasable(model):
+        record.delete()
+        return
+    _reindex(model, pk, [(name, value, None) for name, value in values.items()])
+    for name in layout_of(model).outside:
+        record.get_field(name).delete()
+
+
+def check_prunable(queue_model: type[RedisModel], error_model: type[RedisModel]) -> None:
+    """Raise `ConfigurationException` if a script cannot find the errors of the jobs of some queues."""
+    _check_database(error_model, queue_model)
+    check_found_by(error_model, ("job_pk", "job_model_repr"))
+
+
+def _needs_limpyd(model: type[RedisModel]) -> bool:
+    """Whether there is something to clear in each record of a model, be it without special fields."""
+    with suppress(ConfigurationException):  # no script is told of such a class
+        return not _is_erasable(model) or bool(layout_of(model).outside)
+    return False
+
+
+def _is_erasable(model: type[RedisModel]) -> bool:
+    """Whether records of a model are for a script to delete: fields of other models may point to them."""
+    relations = getattr(model.database, "_relations", {}).get(model._name.lower())
+    return layout_of(model).erasable and not relations
+
+
 def get_queue(queue_model: type[RedisModel], name: str, priority: str, fields: Mapping[str, Any]) -> str:
     """Find the queue of a name and a priority, or create it with those fields; return its pk.
 
@@ -700,6 +804,10 @@ def _redis(model: RedisModel | type[RedisModel]) -> Redis:
     if isinstance(connection, Pipeline):
         return Redis(connection_pool=connection.connection_pool)
     return connection
+
+
+def _mapping(flat: Sequence[str]) -> dict[str, str]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 def _flat(fields: Mapping[str, str]) -> list[str]:

@@ -34,6 +34,7 @@ VERBS = (
     "wake",
     "skip",
     "put_off",
+    "prune",
 )
 
 

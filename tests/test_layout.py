@@ -63,6 +63,7 @@ class TestTheDescription:
             "special": {},
             "unique": {},
             "defaults": {"priority": "0"},
+            "keys": [],
         }
 
     def test_of_the_documented_queue(self) -> None:
@@ -73,6 +74,7 @@ class TestTheDescription:
             "special": {},
             "unique": {},
             "defaults": {"priority": "0"},
+            "keys": ["waiting", "success", "errors", "delayed", "running", "quarantine"],
         }
 
     def test_of_the_documented_error_has_a_date_that_limpyd_must_index(self) -> None:
@@ -103,6 +105,9 @@ class TestTheDescription:
     def test_has_the_unique_fields_a_script_can_check(self) -> None:
         assert described(Ticket)["unique"] == {"code": "layout:ticket:code:"}
 
+    def test_has_the_fields_with_keys_of_their_own(self) -> None:
+        assert described(Ticket)["keys"] == ["label", "lines", "tags"]
+
     def test_has_no_pk_and_no_field_of_another_type(self) -> None:
         named = {name for part in described(Ticket).values() if isinstance(part, dict) for name in part}
         assert not named & {"pk", "label", "lines", "tags"}
@@ -130,6 +135,45 @@ class TestTheFieldsAScriptWrites:
         assert layout_of(Ticket).needs_limpyd
         assert not layout_of(Job).needs_limpyd
         assert not layout_of(Queue).needs_limpyd
+
+
+class TestDeleting:
+    def test_is_for_a_script_if_all_fields_are_of_limpyds_types(self) -> None:
+        class Plain(Job):
+            namespace = "layout"
+            rank = fields.InstanceHashField(indexable=True, indexes=[NumberRangeIndex])
+            tags = fields.SetField(indexable=True)
+            lines = fields.ListField()
+            note = OwnField()
+
+        assert layout_of(Plain).erasable
+        assert layout_of(Plain).outside == ("tags",)
+        assert all(layout_of(model).erasable for model in (Job, Error))
+
+    def test_is_for_limpyd_if_a_field_has_its_own_ways(self) -> None:
+        class OwnList(fields.ListField):
+            def delete(self) -> None:
+                super().delete()
+
+        class Indexed(Job):
+            namespace = "layout"
+            own = OwnField(indexable=True)
+
+        class Listed(Job):
+            namespace = "layout"
+            lines = OwnList()
+
+        assert not layout_of(Indexed).erasable
+        assert not layout_of(Listed).erasable
+
+    def test_is_for_a_model_that_says_how(self) -> None:
+        class Guarded(Job):
+            namespace = "layout"
+
+            def delete(self) -> None:
+                super().delete()
+
+        assert not layout_of(Guarded).erasable
 
 
 class TestSplit:

@@ -24,7 +24,7 @@
 local job = job_of(ARGV[1], ARGV[2])
 local queue_model, queue_name, prepend, due = cjson.decode(ARGV[3]), ARGV[4], ARGV[6] == '1', due_at(ARGV[7])
 
-if redis.call('EXISTS', job.key) == 0 then
+if is_gone(job.model, job.pk) then
   return {'gone'}
 end
 

@@ -23,7 +23,7 @@ local job = job_of(ARGV[1], ARGV[2])
 local queue_model, queue_name, due = cjson.decode(ARGV[3]), ARGV[4], due_at(ARGV[6])
 
 local hash = redis.call('HMGET', job.key, 'status', 'identifier', 'priority', 'claim_token')
-if redis.call('EXISTS', job.key) == 0 then
+if is_gone(job.model, job.pk) then
   return {'gone'}
 elseif hash[1] ~= 'e' then
   return {'not in error', hash[1] or ''}

@@ -13,7 +13,7 @@ from limpyd_jobs.statuses import STATUSES
 
 SCRIPTS = sorted(FOLDER.glob("*.lua"))
 INCLUDES = sorted((FOLDER / "includes").glob("*.lua"))
-STATES = {"new", "the same", *(name.lower() for name in STATUSES)}
+STATES = {"new", "the same", "deleted", *(name.lower() for name in STATUSES)}
 
 # A call that uses ARGV from an index on, which is its last argument.
 OPEN_ENDED = re.compile(r"(?:pairs_from|claim_next|ended)\([^()]*?(\d+)\)|for i = (\d+), #ARGV")

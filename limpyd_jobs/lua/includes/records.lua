@@ -1,7 +1,7 @@
 -- Records: the hash of a limpyd model, its index sets and its collection, always changed together.
 -- A model is given as JSON: {name, path: that of the class of a job, indexes: {field: [key prefix]}, special:
--- {field: true}, unique: {field: key prefix}, defaults: {field: value}}. `special` are the fields that have an index
--- which only limpyd can maintain.
+-- {field: true}, unique: {field: key prefix}, defaults: {field: value}, keys: [field]}. `special` are the fields that
+-- have an index which only limpyd can maintain; `keys` those that are stored outside of the hash.
 
 -- The changes made to special fields, for the caller to index: {field, old or false, new or false}.
 local reindex = {}
@@ -118,6 +118,12 @@ local function create(model, pk, fields)
   end
   update(model, pk, fields)
   redis.call('SADD', model.name .. ':collection', pk)
+end
+
+-- Whether a record does not exist (any more), or is being deleted: it leaves its collection first.
+local function is_gone(model, pk)
+  return redis.call('EXISTS', hash_key(model, pk)) == 0
+    or redis.call('SISMEMBER', model.name .. ':collection', pk) == 0
 end
 
 -- What is given as key, value, key, value… from an index of ARGV on.

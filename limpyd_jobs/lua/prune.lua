@@ -1,0 +1,224 @@
+-- verb: prune
+-- from: success or error
+-- to: deleted
+-- what: beyond what is to be kept, the oldest jobs go, with their indexes, fields and errors; the list entry goes last
+--
+-- KEYS[1]  the list: the `success` or the `errors` of a queue
+-- ARGV[1]  how many entries to keep, or ''
+-- ARGV[2]  for how long to keep a job after its end: microseconds, or ''
+-- ARGV[3]  how many entries at the beginning of the list to pass over
+-- ARGV[4]  how many entries to look at, at most
+-- ARGV[5]  error model
+-- ARGV[6]  limpyd's part: {models: {name: true if each record of it needs limpyd}, jobs: {ident: true if that is done,
+--          false if it cannot be}, errors: {pk: true if that is done}}
+-- ARGV[7…] the job classes known to the caller: class path, job model…
+--
+-- {deleted, start, more, begun, unknown, failures}
+--   deleted    how many jobs left their collection, for good
+--   start      how many entries at the beginning to pass over the next time
+--   more       1 if there is more to look at
+--   begun      {ident, {special field, value…}, {{pk of an error, {special field, value…}}…}}… of jobs that can run no
+--              more (they are out of the collection), but have indexes, or errors that have, which only limpyd can
+--              maintain: first those of the errors, and once there are none left, those of the job
+--   unknown    idents of classes that are not among those given: left where they are
+--   failures   {ident, reason}… of those that could not be deleted: left where they are
+--
+-- Entries of jobs that are gone, live again, or ended otherwise since are old ones, and dropped.
+
+--@include claims
+
+local list, keep, keep_for = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
+local first, limit, error_model = tonumber(ARGV[3]), tonumber(ARGV[4]), cjson.decode(ARGV[5])
+local limpyd, classes = cjson.decode(ARGV[6]), pairs_from(7)
+
+local queue, name = string.match(list, '^(.+):(%a+)$')
+local status_of_list = name == 'success' and 's' or 'e'
+local deleted, begun, unknown, failures = 0, {}, {}, {}
+
+-- What was looked at, beside the entries: long lists and many errors end this call early.
+local effort, max_effort = 0, 100000
+
+local models = {}
+local function model_of(path)
+  models[path] = models[path] or cjson.decode(classes[path])
+  return models[path]
+end
+
+-- Whether an ident stands in a list, as the options of LPOS say.
+local function stands_in(key, ident, ...)
+  effort = effort + redis.call('LLEN', key)
+  return redis.call('LPOS', key, ident, ...)
+end
+
+-- Whether the job ended later once more, and that is listed in a place that is still to be kept, or to be looked at.
+local function is_listed_again(job, tries, placed_in)
+  if placed_in and placed_in ~= queue and stands_in(placed_in .. ':' .. name, job.ident) then
+    return true
+  elseif (tonumber(tries) or 0) < 2 then
+    return false
+  elseif keep then
+    return keep > 0 and stands_in(list, job.ident, 'RANK', -1, 'MAXLEN', ARGV[1])
+  end
+  return stands_in(list, job.ident, 'RANK', 2)
+end
+
+local function is_old(finish, added)
+  local is_date = finish and string.match(finish, '^%d%d%d%d%-%d%d%-%d%d ')
+  local oldest = now() - keep_for
+  return oldest > 0 and (is_date and finish or added or '') < date_text(oldest)
+end
+
+-- What is to become of an entry: 'delete' its job; 'drop' it; 'leave' it; 'keep' it with all behind it.
+local function fate_of(job)
+  if limpyd.jobs[job.ident] == false then
+    return 'leave'
+  elseif is_gone(job.model, job.pk) then
+    return 'delete'
+  end
+  local hash = redis.call('HMGET', job.key, 'status', 'queued', 'claim_token', 'end', 'added', 'tries', 'placed_in')
+  if hash[1] ~= status_of_list then
+    return 'drop'
+  elseif hash[2] == '1' or hash[3] then
+    return 'leave'
+  elseif keep_for and is_old(hash[4], hash[5]) then
+    return 'delete'
+  elseif is_listed_again(job, hash[6], hash[7]) then
+    return 'drop'
+  end
+  return keep and 'delete' or 'keep'
+end
+
+-- The values of a record that stand in indexes which only limpyd can maintain.
+local function special_values(model, pk)
+  local found = {}
+  for field in pairs(model.special) do
+    local value = redis.call('HGET', hash_key(model, pk), field)
+    if value then
+      found[#found + 1] = field
+      found[#found + 1] = value
+    end
+  end
+  return found
+end
+
+-- Takes a record out of its collection, as the beginning of its end; 1 unless that was done before.
+local function take_out(model, pk)
+  return redis.call('SREM', model.name .. ':collection', pk)
+end
+
+local function is_in_collection(model, pk)
+  return redis.call('SISMEMBER', model.name .. ':collection', pk) == 1
+end
+
+local function erase(model, pk)
+  local changes = {}
+  for field in pairs(model.indexes) do
+    changes[field] = false
+  end
+  probe('SCARD', model.name .. ':collection')
+  update(model, pk, changes)
+  redis.call('UNLINK', hash_key(model, pk))
+  for _, key in ipairs(model.keys) do
+    redis.call('UNLINK', model.name .. ':' .. pk .. ':' .. key)
+  end
+  return take_out(model, pk)
+end
+
+-- Errors name their job by the path its class has now, or had when it was listed.
+local function errors_of(job)
+  local of_job = error_model.indexes.job_pk[1] .. job.pk
+  local found = redis.call('SINTER', of_job, error_model.indexes.job_model_repr[1] .. job.model.path)
+  if job.path ~= job.model.path then
+    for _, pk in ipairs(redis.call('SINTER', of_job, error_model.indexes.job_model_repr[1] .. job.path)) do
+      found[#found + 1] = pk
+    end
+  end
+  effort = effort + 100 * #found
+  return found
+end
+
+-- Deletes the errors of a job; returns those, with their special values, that limpyd has to see to before. If the
+-- application deleted the job, and kept its errors, these are its own, but for those whose end has begun.
+local function erase_errors(job)
+  local is_there, by_limpyd = redis.call('EXISTS', job.key) == 1, {}
+  for _, pk in ipairs(errors_of(job)) do
+    local values = special_values(error_model, pk)
+    local is_ours = is_there or not is_in_collection(error_model, pk)
+    if is_ours and not limpyd.errors[pk] and (#values > 0 or limpyd.models[error_model.name]) then
+      by_limpyd[#by_limpyd + 1] = {pk, values}
+    elseif is_ours then
+      erase(error_model, pk)
+    end
+  end
+  return by_limpyd
+end
+
+-- From now on the job can run no more, and is deleted whatever happens to its worker.
+local function begin(job, values, errors)
+  probe('SCARD', error_model.name .. ':collection')
+  deleted = deleted + take_out(job.model, job.pk)
+  for _, of_error in ipairs(errors) do
+    take_out(error_model, of_error[1])
+  end
+  begun[#begun + 1] = {job.ident, values, errors}
+end
+
+-- Deletes a job, unless limpyd has to do something before.
+local function delete(job)
+  local values, errors = special_values(job.model, job.pk), erase_errors(job)
+  local needs_limpyd = #values > 0 or limpyd.models[job.model.name]
+  if #errors > 0 or needs_limpyd and not limpyd.jobs[job.ident] then
+    begin(job, values, errors)
+    return 'leave'
+  end
+  deleted = deleted + erase(job.model, job.pk)
+  return 'drop'
+end
+
+local function set_aside_or_leave(ident)
+  return pcall(set_aside, queue, ident) and 'drop' or 'leave'
+end
+
+local function see_to(ident)
+  local path, pk = parse_ident(ident)
+  if not path then
+    return set_aside_or_leave(ident)
+  elseif not classes[path] then
+    unknown[#unknown + 1] = ident
+    return 'leave'
+  end
+  local model = model_of(path)
+  local job = {model = model, path = path, pk = pk, ident = ident, key = hash_key(model, pk)}
+  local ok, fate = pcall(fate_of, job)
+  if ok and fate == 'delete' then
+    ok, fate = pcall(delete, job)
+  end
+  if ok then
+    return fate
+  elseif is_broken(job.key) then
+    return set_aside_or_leave(ident)
+  end
+  failures[#failures + 1] = {ident, text_of_error(fate)}
+  return 'leave'
+end
+
+local looked, position = 0, first
+local is_over = redis.call('TYPE', list).ok ~= 'list'
+while not is_over and looked < limit and effort < max_effort do
+  local ident = redis.call('LINDEX', list, position)
+  local fate = 'keep'
+  if ident and not (keep and redis.call('LLEN', list) - position <= keep) then
+    fate = see_to(ident)
+  end
+  if fate == 'drop' then
+    redis.call('LREM', list, 1, ident)
+  elseif fate == 'leave' then
+    position = position + 1
+  end
+  is_over = fate == 'keep'
+  looked = looked + 1
+end
+if #begun > 0 then
+  return {deleted, first, 1, begun, unknown, failures}
+end
+return {deleted, position, is_over and 0 or 1, begun, unknown, failures}
