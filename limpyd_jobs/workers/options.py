@@ -7,12 +7,15 @@ that is given is passed to the worker under the row's name (``--max-loops`` is `
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
+from datetime import timedelta
 from optparse import Option, OptionValueError
 from typing import Any, TypeVar
 
 MAX_SECONDS = 10**11  # some 3,000 years: today's date and this still make a date
 MAX_DELTA = 2**63 - 1  # priorities are 64-bit integers
+SECONDS_OF = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 
 Number = TypeVar("Number", int, float)
 
@@ -38,6 +41,21 @@ def interval(number: float) -> float:
     if number == 0:
         raise ValueError("must be more than 0")
     return seconds(number)
+
+
+def retention(text: str) -> int | timedelta:
+    """Return how many jobs to keep, or, of a text as ``7d``, ``36h``, ``90m`` or ``30s``, for how long.
+
+    Raises
+    ------
+    ValueError
+        If it is neither.
+    """
+    found = re.fullmatch(r"(\d{1,18})([dhms]?)", text, re.ASCII)
+    if not found:
+        raise ValueError(f"{text!r} is neither a number of jobs nor a duration such as 7d, 36h, 90m or 30s")
+    number = int(found[1])
+    return timedelta(seconds=seconds(float(number * SECONDS_OF[found[2]]))) if found[2] else number
 
 
 def level(text: str) -> int:
@@ -289,6 +307,21 @@ FAILURE_OPTIONS = grouped(
     ),
 )
 
+KEEP_OPTIONS = grouped(
+    "What to keep",
+    WorkerOption(
+        "--keep-success",
+        check=retention,
+        help="How many jobs that succeeded to keep in each queue, or for how long: a number, or one with d, h, m or s "
+        "behind it (default: all), e.g. --keep-success=1000 or --keep-success=7d",
+    ),
+    WorkerOption(
+        "--keep-errors",
+        check=retention,
+        help="The same for jobs that failed (default: all), e.g. --keep-errors=30d",
+    ),
+)
+
 LOG_OPTIONS = grouped(
     "What to log",
     WorkerOption(
@@ -308,5 +341,6 @@ OPTIONS: tuple[Option, ...] = (
     *END_OPTIONS,
     *WAIT_OPTIONS,
     *FAILURE_OPTIONS,
+    *KEEP_OPTIONS,
     *LOG_OPTIONS,
 )

@@ -1,0 +1,165 @@
+"""What workers keep of finished jobs: as many as the user wants, and no more."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from limpyd import fields
+from running import fail, work
+
+from limpyd_jobs import ConfigurationException, Error, Job, Queue
+from limpyd_jobs.models import job_classes
+from limpyd_jobs.transitions import PRUNE_LIMIT
+from limpyd_jobs.workers import pruner as rounds
+from limpyd_jobs.workers.options import OPTIONS
+from limpyd_jobs.workers.parser import WorkerOptionParser
+from limpyd_jobs.workers.pruner import Pruner
+
+pytestmark = pytest.mark.usefixtures("jobs_database")
+
+
+class Tidy(Queue):
+    """Keeps one."""
+
+    namespace = "pruning"
+    keep_success = 1
+    keep_errors = 1
+
+
+def keys_of(model: type[Queue], name: str = "queue") -> list[str]:
+    return [key.removesuffix(":waiting") for key in model.get_waiting_keys(name)]
+
+
+def run_jobs(number: int, model: type[Queue] = Queue, name: str = "queue", **options: Any) -> None:
+    for each in range(number):
+        Job.add_job(f"{name}:{each}", name, queue_model=model)
+    work(name, queue_model=model, max_loops=number, **options)
+
+
+def listed(model: type[Queue] = Queue, name: str = "queue") -> list[list[str]]:
+    queue = model.get_queue(name)
+    return [queue.success.lmembers(), queue.errors.lmembers()]
+
+
+class TestARound:
+    def test_does_nothing_unless_told(self, commands: Any) -> None:
+        run_jobs(2)
+        pruner = Pruner(Queue, Error)
+        keys = keys_of(Queue)
+        with commands() as sent:
+            assert pruner.prune(keys) == (0, {})
+        assert sent == []
+
+    def test_keeps_what_the_worker_says(self) -> None:
+        run_jobs(3)
+        run_jobs(3, callback=fail)
+        assert Pruner(Queue, Error, keep_success=1, keep_errors=timedelta(0)).prune(keys_of(Queue)) == (5, {})
+        assert [len(idents) for idents in listed()] == [1, 0]
+        assert len(Job.collection()) == 1
+        assert len(Error.collection()) == 0
+
+    def test_keeps_what_the_queue_model_says_if_the_worker_says_nothing(self) -> None:
+        run_jobs(3, Tidy)
+        run_jobs(3, Tidy, callback=fail)
+        assert Pruner(Tidy, Error, keep_errors=2).prune(keys_of(Tidy)).deleted == 2 + 1
+        assert [len(idents) for idents in listed(Tidy)] == [1, 2]
+
+    def test_is_about_the_queues_it_is_given(self) -> None:
+        run_jobs(2, name="queue")
+        run_jobs(2, name="other")
+        assert Pruner(Queue, Error, keep_success=0).prune(keys_of(Queue)).deleted == 2
+        assert len(listed(name="other")[0]) == 2
+
+    def test_is_bounded_and_the_next_one_goes_on_soon(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(rounds, "MAX_STEPS", 1)
+        run_jobs(PRUNE_LIMIT + 10)
+        pruner = Pruner(Queue, Error, keep_success=0)
+        assert pruner.prune(keys_of(Queue)).deleted == PRUNE_LIMIT
+        assert pruner.interval < 1
+        assert pruner.prune(keys_of(Queue)).deleted == 10
+        assert pruner.interval > 1
+
+    def test_comes_past_jobs_of_unknown_classes_however_many(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(rounds, "MAX_STEPS", 1)
+        strange = [f"no.such.Job:{number}" for number in range(PRUNE_LIMIT * 2)]
+        Queue.get_queue("queue").success.rpush(*strange)
+        run_jobs(2)
+        pruner = Pruner(Queue, Error, keep_success=0)
+        assert sum(pruner.prune(keys_of(Queue)).deleted for _ in range(3)) == 2
+        assert listed() == [strange, []]
+
+    def test_says_what_could_not_be_deleted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Stubborn(Job):
+            namespace = "pruning"
+
+            def delete(self) -> None:
+                raise ValueError("not me")
+
+        monkeypatch.setattr(job_classes, "_met", {Stubborn.get_model_repr(): Stubborn})
+        job = Stubborn.add_job("a", "queue")
+        work("queue")
+        found = Pruner(Queue, Error, keep_success=0).prune(keys_of(Queue))
+        assert found.failures == {job.ident: "not me"}
+
+
+class TestWhatIsRefused:
+    @pytest.mark.parametrize("keep", [True, -1, 2.5, "7d", timedelta(seconds=-1)])
+    def test_as_a_parameter(self, keep: Any) -> None:
+        with pytest.raises(ConfigurationException, match="keep_success"):
+            Pruner(Queue, Error, keep_success=keep)
+        with pytest.raises(ConfigurationException, match="keep_errors"):
+            Pruner(Queue, Error, keep_errors=keep)
+
+    def test_as_an_attribute_of_the_queue_model(self) -> None:
+        class Wrong(Queue):
+            namespace = "pruning"
+            keep_errors = -1
+
+        with pytest.raises(ConfigurationException, match="keep_errors"):
+            Pruner(Wrong, Error)
+
+    def test_errors_that_cannot_be_found_by_their_job_only_if_they_are_to_be_pruned(self) -> None:
+        class Lost(Error):
+            namespace = "pruning"
+            job_model_repr = fields.InstanceHashField()
+
+        Pruner(Queue, Lost)
+        with pytest.raises(ConfigurationException, match="'job_model_repr' of Lost"):
+            Pruner(Queue, Lost, keep_success=1)
+
+
+class TestTheOptions:
+    @pytest.fixture
+    def parser(self) -> WorkerOptionParser:
+        parser = WorkerOptionParser(prog="limpyd-jobs-worker")
+        parser.add_grouped_options(OPTIONS)
+        return parser
+
+    @pytest.mark.parametrize("name", ["success", "errors"])
+    @pytest.mark.parametrize(
+        ("text", "value"),
+        [
+            ("1000", 1000),
+            ("0", 0),
+            ("7d", timedelta(days=7)),
+            ("36h", timedelta(hours=36)),
+            ("90m", timedelta(minutes=90)),
+            ("30s", timedelta(seconds=30)),
+        ],
+    )
+    def test_take_a_number_or_a_duration(self, parser: Any, name: str, text: str, value: Any) -> None:
+        options, _ = parser.parse_args([f"--keep-{name}={text}"])
+        assert getattr(options, f"keep_{name}") == value
+
+    @pytest.mark.parametrize(
+        "text", ["7x", "-1", "1.5d", "", " 7", "d", "7 d", "nan", "\u0667", "9" * 30, "9" * 18 + "d"]
+    )
+    def test_refuse_anything_else_in_one_line(self, parser: Any, capsys: Any, text: str) -> None:
+        with pytest.raises(SystemExit) as exit_:
+            parser.parse_args([f"--keep-success={text}"])
+        error = capsys.readouterr().err
+        assert exit_.value.code == 2
+        assert error.count("\n") == 1
+        assert "option --keep-success" in error
