@@ -382,7 +382,7 @@ def test_whatever_a_worker_that_dies_leaves_is_finished_by_another_and_cannot_ru
         with dying_before_command(number, monkeypatch) as has_died:
             prune(any_world, state, 0)
         died = has_died()
-        if died and state == "error" and not transitions_allow(any_world, job):
+        if died and state == "error" and not still_exists(any_world, job):
             with pytest.raises((LimpydJobsException, transitions.DoesNotExist)):
                 job.requeue("q", queue_model=any_world.queue_class)
         prune(any_world, state, 0)
@@ -390,7 +390,31 @@ def test_whatever_a_worker_that_dies_leaves_is_finished_by_another_and_cannot_ru
     assert number > 1
 
 
-def transitions_allow(world: World, job: Job) -> bool:
+def test_what_was_begun_is_finished_even_if_the_application_deletes_the_job_in_between(any_world: World) -> None:
+    any_world.queue("q")
+    before = any_world.contents()
+    job = finished(any_world, "error", errors=2)
+    key = f"{any_world.queue_key()}:errors"
+    begun = next(steps_of(any_world.queue_class, any_world.error_class, key, 0, job_classes))
+    assert (begun.deleted, begun.more) == (1, True)
+    job.delete()
+    assert prune(any_world, "error", 0) == 0
+    assert without_counters(any_world.contents()) == without_counters(before)
+
+
+@ended
+def test_room_is_made_when_redis_is_full(world: World, state: str) -> None:
+    finished(world, state)
+    world.client.config_set("maxmemory", 1)
+    try:
+        assert prune(world, state, 0) == 1
+    finally:
+        world.client.config_set("maxmemory", 0)
+    assert idents(world, state) == []
+    assert len(Error.collection()) == 0
+
+
+def still_exists(world: World, job: Job) -> bool:
     """Whether the job still exists."""
     return bool(world.client.sismember(f"{world.jobs}:collection", pk_of(job)))
 
