@@ -21,11 +21,7 @@ pytestmark = pytest.mark.usefixtures("jobs_database")
 
 
 class Tidy(Queue):
-    """Keeps one."""
-
     namespace = "pruning"
-    keep_success = 1
-    keep_errors = 1
 
 
 def keys_of(model: type[Queue], name: str = "queue") -> list[str]:
@@ -60,9 +56,11 @@ class TestARound:
         assert len(Job.collection()) == 1
         assert len(Error.collection()) == 0
 
-    def test_keeps_what_the_queue_model_says_if_the_worker_says_nothing(self) -> None:
+    def test_keeps_what_the_queue_model_says_if_the_worker_says_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         run_jobs(3, Tidy)
         run_jobs(3, Tidy, callback=fail)
+        monkeypatch.setattr(Tidy, "keep_success", 1)
+        monkeypatch.setattr(Tidy, "keep_errors", 1)
         assert Pruner(Tidy, Error, keep_errors=2).prune(keys_of(Tidy)).deleted == 2 + 1
         assert [len(idents) for idents in listed(Tidy)] == [1, 2]
 
