@@ -23,6 +23,10 @@ class GracePeriodOver(BaseException):
     """The code of a job has to stop, as its worker does; the job will be run again."""
 
 
+class ClassUnresolved(LimpydJobsException):
+    """A job is given up, as no worker that met it could resolve its class."""
+
+
 class NotRecorded(LimpydJobsException):
     """How a job ended could not be recorded, as Redis did not answer, or refused."""
 

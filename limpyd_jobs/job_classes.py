@@ -1,18 +1,28 @@
-"""From the class paths that are stored with jobs to classes."""
+"""From the class paths that are stored with jobs to classes: of jobs only, whatever the path says."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from itertools import islice
+from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-from limpyd_jobs.utils import import_class
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.sources import defines_class, is_standard
 
 T = TypeVar("T")
+
+# The longest path of a class, in characters.
+MAX_PATH_LENGTH = 1024
 
 
 def resolve(path: str, base: type[T]) -> type[T]:
     """Return the class of a path, which must be one of the subclasses of `base`, or `base` itself.
+
+    If it is not imported yet, the source of its module is read before: only a module that defines such a class, or
+    brings one in, and is no part of the standard library, is imported.
 
     Raises
     ------
@@ -21,10 +31,66 @@ def resolve(path: str, base: type[T]) -> type[T]:
     ImportError, AttributeError
         If there is no such module, or no such class in it.
     """
-    found: Any = import_class(path)
-    if not (isinstance(found, type) and issubclass(found, base)):
+    module_name, name = _split(path)
+    module = sys.modules.get(module_name)
+    if module is None:
+        _check_source(module_name, name)
+        module = _import(module_name)
+    return _look_up(module, name, path, base)
+
+
+def _split(path: str) -> tuple[str, str]:
+    module_name, _, name = path.rpartition(".")
+    if len(path) > MAX_PATH_LENGTH or not (module_name and all(part.isidentifier() for part in path.split("."))):
+        raise ValueError(f"{path[:MAX_PATH_LENGTH]!r} is not the path of a class: a module and a name are needed")
+    return module_name, name
+
+
+def _check_source(module_name: str, name: str) -> None:
+    if is_standard(module_name):
+        raise ValueError(f"{module_name}.{name} is not imported: {module_name} is part of the standard library")
+    if not defines_class(module_name, name):
+        raise AttributeError(
+            f"{module_name} is not imported: its source defines no class {name}, or one without a base"
+        )
+
+
+def _import(module_name: str) -> ModuleType:
+    try:
+        return import_module(module_name)
+    except SystemExit as error:
+        raise ImportError(f"{module_name} ends the program when it is imported", name=module_name) from error
+
+
+def _look_up(module: ModuleType, name: str, path: str, base: type[T]) -> type[T]:
+    """Return what a module has, without any code of the module or of the object that has a say in it."""
+    names = vars(module) if isinstance(module, ModuleType) else {}
+    if name not in names:
+        raise AttributeError(f"{path!r} is not there: its module has no such name")
+    found: Any = names[name]
+    if not (issubclass(type(found), type) and issubclass(found, base)):
         raise ValueError(f"{path!r} is not a subclass of {base.__name__}")
     return found
+
+
+def module_names(modules: str | Sequence[str]) -> list[str]:
+    """Return the names of modules and packages: the given ones, in a list, a tuple, or a text with commas.
+
+    Raises
+    ------
+    ConfigurationException
+        If there is none, or one that cannot be the name of a module.
+    """
+    names = modules.split(",") if isinstance(modules, str) else modules
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise ConfigurationException(f"The modules of jobs must be names in a list or a text, not {modules!r}")
+    names = list(dict.fromkeys(name.strip() for name in names if name.strip()))
+    if not names:
+        raise ConfigurationException(f"No module of jobs is named by {modules!r}")
+    for name in names:
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise ConfigurationException(f"{name!r} cannot be the name of a module of jobs")
+    return names
 
 
 class JobClasses(Generic[T]):
@@ -43,34 +109,71 @@ class JobClasses(Generic[T]):
         self.base = base
         self.limit = limit
         self._met: dict[str, type[T]] = {}
+        self._allowed: list[str] | None = None
 
     @property
     def known(self) -> Mapping[str, type[T]]:
         """The classes by their path. The mapping is never changed, but replaced, so threads may share it."""
         if not self._met:
-            self._met = {path_of(cls): cls for cls in islice(_concrete(self.base), self.limit)}
+            imported = (cls for cls in _concrete(self.base) if self._allows(path_of(cls)))
+            self._met = {path_of(cls): cls for cls in islice(imported, self.limit)}
         return self._met
 
     def all(self) -> list[type[T]]:
         """Return the classes this process knows of: those that are imported, and those it has met."""
-        return list(dict.fromkeys([*_concrete(self.base), *self._met.values()]))
+        imported = (cls for cls in _concrete(self.base) if self._allows(path_of(cls)))
+        return list(dict.fromkeys([*imported, *self._met.values()]))
+
+    def allow(self, modules: str | Sequence[str] | None) -> None:
+        """From now on, in the whole process, resolve only the classes of these modules and of what is below them.
+
+        Parameters
+        ----------
+        modules: str, or list or tuple of str
+            Names of modules and packages, in one string separated by commas, or one by one; None for any module.
+
+        Raises
+        ------
+        ConfigurationException
+            If there is no name, or one that cannot be the name of a module.
+        """
+        self._allowed = None if modules is None else module_names(modules)
+        self._met = {}
+
+    def resolve(self, path: str) -> type[T]:
+        """Return the class of a path, if it is one of the allowed modules. For the other exceptions see `resolve`.
+
+        Raises
+        ------
+        ImportError
+            If the path, or the class itself, is of a module that is not allowed.
+        """
+        self._check(path)
+        cls = resolve(path, self.base)
+        self._check(path_of(cls))
+        return cls
 
     def meet(self, path: str) -> type[T]:
         """Resolve a path, and remember the class. See `resolve` for the exceptions."""
         cls = self.known.get(path)
         if cls is None:
-            cls = self._resolve(path)
+            cls = self.resolve(path)
             # The path may be an old one of a class that was moved.
             paths = dict.fromkeys((path, path_of(cls)), cls)
             others = [(known, other) for known, other in self.known.items() if known not in paths]
             self._met = {**dict(others[len(paths) - self.limit :]), **paths}
         return cls
 
-    def _resolve(self, path: str) -> type[T]:
-        try:
-            return resolve(path, self.base)
-        except SystemExit as error:
-            raise ImportError(f"The module of {path!r} ends the program when it is imported") from error
+    def _check(self, path: str) -> None:
+        if not self._allows(path):
+            allowed = ", ".join(self._allowed or ())
+            raise ImportError(
+                f"{path[:MAX_PATH_LENGTH]!r} is in none of the modules that jobs may come from: {allowed}"
+            )
+
+    def _allows(self, path: str) -> bool:
+        module = path.rpartition(".")[0]
+        return self._allowed is None or any(f"{module}.".startswith(f"{name}.") for name in self._allowed)
 
 
 def path_of(cls: type) -> str:

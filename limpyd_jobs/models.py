@@ -26,8 +26,8 @@ from limpyd_jobs.arguments import (
 )
 from limpyd_jobs.atomic_fields import AtomicModel
 from limpyd_jobs.database import JobsDatabase
-from limpyd_jobs.exceptions import LimpydJobsException
-from limpyd_jobs.job_classes import JobClasses, path_of, resolve
+from limpyd_jobs.exceptions import ClassUnresolved, LimpydJobsException
+from limpyd_jobs.job_classes import JobClasses, path_of
 from limpyd_jobs.layout import layout_of
 from limpyd_jobs.pruning import Retention
 from limpyd_jobs.statuses import STATUSES
@@ -102,6 +102,7 @@ class Queue(BaseJobsModel):
     """The jobs of one name and one priority. Queues of the same name are served by priority, the highest first.
 
     The lists and sorted sets hold the idents of jobs; `quarantine` what was found there and is no job that can be run.
+    `put_offs` counts, by ident, how often the class of a job could not be resolved.
     """
 
     name = fields.InstanceHashField(indexable=True)
@@ -112,6 +113,7 @@ class Queue(BaseJobsModel):
     delayed = fields.SortedSetField()
     running = fields.SortedSetField()
     quarantine = fields.ListField()
+    put_offs = fields.HashField()
 
     # How many finished jobs to keep (an int), or for how long (a timedelta); None for all.
     keep_success: int | timedelta | None = None
@@ -344,12 +346,13 @@ class Job(BaseJobsModel):
         ValueError
             If it is not an ident, or not that of a job.
         ImportError, AttributeError
-            If there is no such module, or no such class in it.
+            If there is no such module, or no such class in it, or not one that jobs may come from (see
+            `JobClasses`).
         DoesNotExist
             If the job was deleted.
         """
         path, pk = ident.split(":")
-        return resolve(path, Job).get(pk)
+        return job_classes.resolve(path).get(pk)
 
     @property
     def must_be_cancelled_on_error(self) -> bool:
@@ -660,12 +663,40 @@ class Error(BaseJobsModel):
         if not isinstance(when, (datetime, NoneType)):
             raise TypeError(f"The when of an error must be a datetime, not {when!r}")
         cls._check_fields(additional_fields)
-        moment = as_naive_utc(when) if when else utcnow()
         values = {
             "job_model_repr": job.get_model_repr(),
             "job_pk": job.pk.get(),
             "identifier": getattr(job, "_cached_identifier", None) or job.identifier.hget() or "",
             "queue_name": queue_name,
+            **cls._described(error, as_naive_utc(when) if when else utcnow()),
+        }
+        if trace:
+            values["traceback"] = printable(trace)
+        return cls._add({**values, **additional_fields})
+
+    @classmethod
+    def add_unresolved_error(cls, queue_name: str, ident: str, error: BaseException) -> Error:
+        """Record that a job was given up, as its class could not be resolved. Its identifier is not known, so empty.
+
+        Parameters
+        ----------
+        ident: str
+            The class path and pk of the job.
+        error: exception
+            Why the class could not be resolved. Its class is stored as type, its text, and what to do, as message.
+        """
+        path, _, pk = printable(ident).rpartition(":")
+        values = {"job_model_repr": path, "job_pk": pk, "identifier": "", "queue_name": queue_name}
+        described = cls._described(error, utcnow())
+        described["message"] += (
+            f" (After {transitions.MAX_PUT_OFFS} tries to resolve its class, the job is in no list any more. Let workers"
+            " import that class: see --pythonpath and --jobs. Then one of them puts the job back in its queue.)"
+        )
+        return cls._add({**values, **described})
+
+    @staticmethod
+    def _described(error: BaseException, moment: datetime) -> dict[str, Any]:
+        values = {
             "date_time": str(moment),
             "date": str(moment.date()),
             "time": str(moment.time()),
@@ -675,9 +706,11 @@ class Error(BaseJobsModel):
         code = getattr(error, "code", None)
         if code is not None:
             values["code"] = printable(code)
-        if trace:
-            values["traceback"] = printable(trace)
-        instance: Error = transitions.attached(cls, transitions.add_error(cls, {**values, **additional_fields}))
+        return values
+
+    @classmethod
+    def _add(cls, values: dict[str, Any]) -> Error:
+        instance: Error = transitions.attached(cls, transitions.add_error(cls, values))
         return instance
 
     @property
@@ -695,13 +728,46 @@ class Error(BaseJobsModel):
 job_classes = JobClasses(Job)
 
 
-def wake(queue_model: type[Queue], queue_keys: Sequence[str]) -> list[tuple[str, str]]:
+def put_off(
+    queue_model: type[Queue], key: str, ident: str, error: Exception, error_model: type[Error] | None = Error
+) -> Exception:
+    """Send a job whose class cannot be resolved back to its queue for a while, or, after too often, give it up.
+
+    Parameters
+    ----------
+    key: str
+        The waiting list of the queue.
+    error: exception
+        Why the class cannot be resolved.
+    error_model: type of Error
+        Where to record that the job is given up; None not to.
+
+    Returns
+    -------
+    exception
+        What to report: the given one, or a `ClassUnresolved` if the job is given up.
+    """
+    outcome, queue_name = transitions.put_off(queue_model, key, ident)
+    if outcome == "put off":
+        return error
+    if error_model:
+        error_model.add_unresolved_error(queue_name, ident, error)
+    return ClassUnresolved(
+        f"{printable(ident)} is given up, after {transitions.MAX_PUT_OFFS} tries: {printable(error)}"
+    )
+
+
+def wake(
+    queue_model: type[Queue], queue_keys: Sequence[str], error_model: type[Error] | None = Error
+) -> list[tuple[str, str]]:
     """Move the delayed jobs of some queues that are due to their waiting lists.
 
     Parameters
     ----------
     queue_keys: sequence of str
         The beginnings of the keys of the queues, as `transitions.queue_key_of` returns them.
+    error_model: type of Error
+        Where to record that a job is given up, as its class cannot be resolved; None not to.
 
     Returns
     -------
@@ -718,8 +784,8 @@ def wake(queue_model: type[Queue], queue_keys: Sequence[str]) -> list[tuple[str,
             try:
                 layout_of(job_classes.meet(ident.rpartition(":")[0]))
             except Exception as error:
-                transitions.put_off(queue_model, f"{queue_key}:waiting", ident)
-                failures.append((ident, printable(error)))
+                reported = put_off(queue_model, f"{queue_key}:waiting", ident, error, error_model)
+                failures.append((ident, printable(reported)))
     return failures
 
 

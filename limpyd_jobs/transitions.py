@@ -42,6 +42,9 @@ RECONCILE_LIMIT = 100
 # The lease of a running job without a claim, in seconds: its worker, of version 2, may be alive.
 UNCLAIMED_LEASE = 86400
 
+# How often one is put off before it is given up: for about an hour.
+MAX_PUT_OFFS = 60
+
 _add = Script("add")
 _add_error = Script("add_error")
 _cancel = Script("cancel")
@@ -596,15 +599,28 @@ def status_and_claim(job: RedisModel) -> tuple[str | None, str | None]:
     return status, token
 
 
-def put_off(queue_model: type[RedisModel], key: str, ident: str, seconds: float = PUT_OFF_SECONDS) -> None:
-    """Send a job whose class cannot be resolved back to its queue for some seconds, its hash untouched.
+def put_off(
+    queue_model: type[RedisModel],
+    key: str,
+    ident: str,
+    seconds: float = PUT_OFF_SECONDS,
+    max_put_offs: int = MAX_PUT_OFFS,
+) -> tuple[str, str]:
+    """Send a job whose class cannot be resolved back to its queue for some seconds, its hash untouched. If that
+    happened so many times already, it leaves the queue for the list of errors.
 
     Parameters
     ----------
     key: str
         The waiting list of the queue.
+
+    Returns
+    -------
+    tuple of str
+        ``put off`` or ``given up``; and the name of the queue.
     """
-    _put_off(_redis(queue_model), keys=[key], args=[ident, seconds])
+    outcome, queue_name = _put_off(_redis(queue_model), keys=[key], args=[ident, seconds, max_put_offs])
+    return outcome, queue_name
 
 
 def wake(

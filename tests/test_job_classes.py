@@ -173,7 +173,7 @@ class TestAProcess:
                 namespace = "odd"
                 identifier = fields.InstanceHashField(indexable=True, indexes=[TextRangeIndex])
         """,
-        "exits": "raise SystemExit(3)",
+        "exits": "class Job(object): pass\nraise SystemExit(3)",
     }
     SETUP = """
         import sys

@@ -1,17 +1,42 @@
 -- verb: put off
--- from: waiting
+-- from: waiting or delayed
 -- to: the same
--- what: a job whose class this worker cannot resolve goes back to its queue for a while
+-- what: a job whose class this worker cannot resolve rests in its queue for a while. After too often it is given up
 --
 -- KEYS[1]  waiting list
 -- ARGV[1]  ident
 -- ARGV[2]  for how long: seconds
+-- ARGV[3]  how often at the most
 --
--- The number of places it was taken from.
+-- {'put off', queue name}   to the delayed set
+-- {'given up', queue name}  to the errors
+--
+-- Its hash is not touched, as nothing is known of its indexes. Where it should be put is of a wrong type: set aside.
 
---@include clock
+--@include claims
 
-local taken = redis.call('LREM', KEYS[1], 1, ARGV[1])
 local queue = string.sub(KEYS[1], 1, -9)
-redis.call('ZADD', queue .. ':delayed', score(now() + tonumber(ARGV[2]) * 1000000), ARGV[1])
-return taken
+local ident, seconds, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local counts = queue .. ':put_offs'
+
+local function put(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' then
+    set_aside(queue, ident)
+  end
+end
+
+-- Errors if the hash of counts is none: then the job is just put off.
+local count = tonumber(redis.pcall('HINCRBY', counts, ident, 1)) or 0
+local name = redis.call('HGET', queue .. ':hash', 'name') or ''
+redis.call('LREM', KEYS[1], 1, ident)
+if count > limit then
+  redis.call('HDEL', counts, ident)
+  redis.pcall('ZREM', queue .. ':delayed', ident)
+  put('RPUSH', queue .. ':errors', ident)
+  return {'given up', name}
+end
+-- A job that leaves the queue by other ways than a claim leaves its count behind.
+redis.call('EXPIRE', counts, math.ceil(math.max(86400, seconds * 10)))
+put('ZADD', queue .. ':delayed', score(now() + seconds * 1000000), ident)
+return {'put off', name}

@@ -31,6 +31,7 @@ end
 
 local function drop(queue, ident, reason)
   redis.call('ZREM', queue .. ':delayed', ident)
+  redis.pcall('HDEL', queue .. ':put_offs', ident)
   failures[#failures + 1] = {ident, reason}
   done = done + 1
 end

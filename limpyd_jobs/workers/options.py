@@ -13,6 +13,9 @@ from datetime import timedelta
 from optparse import Option, OptionValueError
 from typing import Any, TypeVar
 
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.job_classes import module_names
+
 MAX_SECONDS = 10**11  # some 3,000 years: today's date and this still make a date
 MAX_DELTA = 2**63 - 1  # priorities are 64-bit integers
 SECONDS_OF = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
@@ -74,6 +77,15 @@ def queue_names(text: str) -> str:
     text.encode()  # bytes of the command line that are not UTF-8 raise here
     if not text.replace(",", "").strip():
         raise ValueError(f"no queue is named by {text!r}")
+    return text
+
+
+def modules(text: str) -> str:
+    """Return a text that has names of modules between its commas, or raise `ValueError`."""
+    try:
+        module_names(text)
+    except ConfigurationException as error:
+        raise ValueError(str(error)) from None
     return text
 
 
@@ -163,6 +175,12 @@ JOB_OPTIONS = grouped(
         "--callback",
         help="The function to call for each job, with the job and its queue, e.g. "
         '--callback=my.module.callback (default: the "run" method of the jobs)',
+    ),
+    WorkerOption(
+        "--jobs",
+        check=modules,
+        help="The modules and packages whose jobs may be run, joined by commas; classes of other modules are never "
+        "imported, e.g. --jobs=myapp.jobs,other (default: any but the standard library)",
     ),
     WorkerOption(
         "--worker-class",

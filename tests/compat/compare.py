@@ -24,6 +24,7 @@ OURS = {
     "*/last_claim": "the claim that ended, for its worker to be told the same if it asks again",
     "*:running*": "the leases on the jobs of a queue that run",
     "*:quarantine*": "what was found in a list of a queue, and is no job that can be run",
+    "*:put_offs*": "how often the class of a job could not be resolved",
 }
 
 # What is different on purpose, in all stories.

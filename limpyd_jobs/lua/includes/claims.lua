@@ -93,6 +93,7 @@ end
 -- Claims a job whose hash may be none: then it is set aside. If what all jobs share is broken, the reply is an error.
 local function claim_safely(key, ident, model, token, lease, pop)
   local _, pk = parse_ident(ident)
+  redis.pcall('HDEL', string.sub(key, 1, -9) .. ':put_offs', ident)
   model = cjson.decode(model)
   local ok, reply = pcall(claim, key, pk, model, token, lease, pop)
   if ok then
