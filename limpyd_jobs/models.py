@@ -689,8 +689,8 @@ class Error(BaseJobsModel):
         values = {"job_model_repr": path, "job_pk": pk, "identifier": "", "queue_name": queue_name}
         described = cls._described(error, utcnow())
         described["message"] += (
-            f" (After {transitions.MAX_PUT_OFFS} tries to resolve its class, the job is in no list any more. Let workers"
-            " import that class: see --pythonpath and --jobs. Then one of them puts the job back in its queue.)"
+            f" (Its class could not be resolved, {transitions.MAX_PUT_OFFS} times, so the job is in no list any more. "
+            "Let a worker import that class: see --pythonpath and --jobs. Then the job is put back in its queue.)"
         )
         return cls._add({**values, **described})
 

@@ -57,7 +57,7 @@ def _leads_to_class(module: str, name: str, seen: set[tuple[str, str]]) -> bool:
         return False
     try:
         return _defines(module, name, seen)
-    except ImportError:
+    except (ImportError, ValueError):  # the latter by modules that were made without a spec
         return False
 
 
@@ -109,7 +109,7 @@ def _find(module: str) -> ModuleSpec:
 
 
 def _find_in(path: list[str] | None, name: str) -> ModuleSpec:
-    """Find a module by the last part of its name, in the directories of its package, or, given none, where Python does."""
+    """Find a module by the last part of its name, in the folders of its package, or, given none, where Python does."""
     spec = PathFinder.find_spec(name, path)
     if spec is None and path is None:
         spec = find_spec(name)  # for packages that are installed in editable mode

@@ -5,12 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from limpyd_jobs import Job, Queue
+from limpyd_jobs import ConfigurationException, Job, Queue
 from limpyd_jobs.job_classes import JobClasses, path_of, resolve
 from limpyd_jobs.models import job_classes
 
@@ -75,6 +76,29 @@ class TestResolve:
         with pytest.raises(ImportError):
             resolve(path, Base)
 
+    def test_what_a_module_makes_up_is_not_asked_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def make_up(name: str) -> Any:
+            raise AssertionError(name)
+
+        monkeypatch.setattr(sys.modules[__name__], "__getattr__", make_up, raising=False)
+        with pytest.raises(AttributeError):
+            resolve(here("Missing"), Base)
+
+    def test_what_is_no_class_is_not_asked_whether_it_is_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Lazy:
+            @property
+            def __class__(self) -> Any:
+                raise AssertionError
+
+        monkeypatch.setattr(sys.modules[__name__], "lazy", Lazy(), raising=False)
+        with pytest.raises(ValueError, match="not a subclass"):
+            resolve(here("lazy"), Base)
+
+    def test_what_is_in_the_place_of_a_module_is_left_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "no_module", Second)  # type: ignore[arg-type]
+        with pytest.raises(AttributeError):
+            resolve("no_module.Inner", Base)
+
 
 def test_the_path_of_a_class_is_its_module_and_its_name() -> None:
     assert path_of(Job) == Job.get_model_repr() == "limpyd_jobs.models.Job"
@@ -132,6 +156,158 @@ class TestJobClasses:
 
     def test_of_the_jobs_knows_job(self) -> None:
         assert job_classes.meet("limpyd_jobs.models.Job") is Job
+
+
+HOSTILE = {
+    "os.system": ValueError,
+    "subprocess.Popen": ValueError,
+    "builtins.__import__": ValueError,
+    "builtins.eval": ValueError,
+    "antigravity.X": ValueError,
+    "this.Job": ValueError,
+    "idlelib.idle.Job": ValueError,
+    "limpyd_jobs.models.Queue": ValueError,
+    "limpyd_jobs.models.BaseJobsModel": ValueError,
+    "limpyd_jobs.models.transitions": ValueError,
+    "limpyd_jobs.models": ValueError,
+    "limpyd_jobs.models.Job.run": ModuleNotFoundError,
+    "limpyd_jobs.models.Missing": AttributeError,
+    "__main__.Missing": AttributeError,
+    "__import__": ValueError,
+    "": ValueError,
+    ".": ValueError,
+    "..": ValueError,
+    "..os.system": ValueError,
+    ".models.Job": ValueError,
+    "limpyd_jobs..models.Job": ValueError,
+    "limpyd_jobs.models.": ValueError,
+    "limpyd_jobs/models.Job": ValueError,
+    "../hostile.Task": ValueError,
+    "hostile-module.Task": ValueError,
+    "hostile .Task": ValueError,
+    "hostile\n.Task": ValueError,
+    "hostile\0.Task": ValueError,
+    "hostile.Task\0": ValueError,
+    "hostile.Task()": ValueError,
+    "hostile.\udc80": ValueError,
+    "1.2": ValueError,
+    "a." * 100_000 + "Task": ValueError,
+    "é" * 1000 + ".Task": ImportError,
+    "é.Tâsk": ImportError,
+    "hostile.Missing": AttributeError,
+    "hostile.function": AttributeError,
+    "hostile.value": AttributeError,
+    "hostile.NoBase": AttributeError,
+    "hostile.Outer.Task": ImportError,
+    "hostile.os": AttributeError,
+    "hostile.Popen": AttributeError,
+    "hostile.below.Task": ImportError,
+    "hostile_package.jobs.Missing": AttributeError,
+    "hostile_package.missing.Task": ImportError,
+    "hostile_package.Task": AttributeError,
+    "hostile_broken.Task": ImportError,
+}
+
+HOSTILE_SOURCE = """
+open(__file__ + ".imported", "w").close()
+
+import os
+from subprocess import Popen
+
+value = 1
+
+def function(): pass
+
+class NoBase: pass
+
+class Outer(NoBase):
+    class Task(NoBase): pass
+"""
+
+
+class TestHostilePaths:
+    """Whoever can write to Redis can write any path: nothing is imported, nothing is called."""
+
+    @pytest.fixture(autouse=True)
+    def modules(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        (tmp_path / "hostile_package").mkdir()
+        for name in ("hostile", "hostile-module", "hostile_package/__init__", "hostile_package/jobs"):
+            (tmp_path / f"{name}.py").write_text(HOSTILE_SOURCE)
+        (tmp_path / "hostile_broken.py").write_text(f"{HOSTILE_SOURCE}\nclass Task(")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        before = set(sys.modules)
+        yield
+        assert set(sys.modules) == before
+        assert [*tmp_path.rglob("*.imported")] == []
+
+    @pytest.mark.parametrize(("path", "exception"), HOSTILE.items(), ids=[ascii(path)[:40] for path in HOSTILE])
+    def test_import_nothing_and_are_refused(self, path: str, exception: type[Exception]) -> None:
+        for call in (JobClasses(Job).meet, lambda path: Job.get_from_ident(f"{path}:1")):
+            with pytest.raises(exception) as raised:
+                call(path)
+            assert len(str(raised.value)) < 3000
+
+
+class TestAllow:
+    @pytest.fixture
+    def classes(self) -> JobClasses[Base]:
+        return JobClasses(Base)
+
+    @pytest.mark.parametrize("modules", [__name__, f"a.b, {__name__},", ["x", __name__], (__name__,), None])
+    def test_classes_of_the_modules_are_resolved(self, classes: JobClasses[Base], modules: Any) -> None:
+        classes.allow(modules)
+        assert classes.meet(here("Third")) is Third
+        assert here("First") in classes.known
+
+    @pytest.mark.parametrize("modules", ["other", f"{__name__}.below", __name__[:-1], f"{__name__}s", here("First")])
+    def test_others_are_not_even_if_they_are_imported_and_met_before(
+        self, classes: JobClasses[Base], modules: str
+    ) -> None:
+        classes.meet(here("First"))
+        classes.allow(modules)
+        assert not classes.known
+        with pytest.raises(ImportError, match="none of the modules that jobs may come from: "):
+            classes.meet(here("First"))
+
+    def test_what_is_below_a_package_is_of_it(self) -> None:
+        classes = JobClasses(Job)
+        classes.allow("limpyd_jobs")
+        assert classes.meet("limpyd_jobs.models.Job") is Job
+        assert set(classes.known) == {"limpyd_jobs.models.Job"}
+
+    def test_a_class_that_one_of_them_brings_in_must_be_of_them_itself(
+        self, classes: JobClasses[Base], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        module = type(sys)("old_place")
+        module.First = First  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "old_place", module)
+        classes.allow("old_place")
+        with pytest.raises(ImportError, match=here("First")):
+            classes.meet("old_place.First")
+        classes.allow(["old_place", __name__])
+        assert classes.meet("old_place.First") is First
+
+    def test_no_limit_any_more(self, classes: JobClasses[Base]) -> None:
+        classes.allow("other")
+        classes.allow(None)
+        assert classes.meet(here("First")) is First
+
+    def test_of_the_jobs_holds_for_idents_too(self) -> None:
+        job_classes.allow("other")
+        try:
+            with pytest.raises(ImportError, match="jobs may come from: other"):
+                Job.get_from_ident("limpyd_jobs.models.Job:1")
+        finally:
+            job_classes.allow(None)
+
+    @pytest.mark.parametrize(
+        "modules",
+        ["", ",", " , ", [], (), [""], 1, b"a", [1], [None], {"a"}, "a b", "a..b", ".a", "a.", "a/b", "a:b", "\0"],
+    )
+    def test_what_names_no_module_is_refused(self, classes: JobClasses[Base], modules: Any) -> None:
+        with pytest.raises(ConfigurationException):
+            classes.allow(modules)
+        assert classes.meet(here("First")) is First
 
 
 class TestAProcess:
@@ -213,3 +389,62 @@ class TestAProcess:
         found = self.run(code, tmp_path, modules)
         assert "odd_jobs.ConcreteJob" in found
         assert "odd_jobs.AbstractJob" not in found
+
+    APPLICATION = {
+        "app_jobs": """
+            import app_base
+
+            class SendMail(app_base.Base):
+                namespace = "app"
+
+            OldMail = SendMail
+        """,
+        "app_base": """
+            from limpyd_jobs import Job
+
+            class Base(Job):
+                abstract = True
+        """,
+        "app_old": "from app_jobs import SendMail",
+        "app_lying": """
+            class Liar(object):
+                pass
+
+            class Job(Liar):
+                pass
+        """,
+    }
+
+    @pytest.mark.parametrize("path", ["app_jobs.SendMail", "app_jobs.OldMail", "app_old.SendMail"])
+    def test_a_class_of_an_application_that_is_not_imported_yet_is_found(self, tmp_path: Path, path: str) -> None:
+        code = f"{self.SETUP}\n        print(job_classes.meet({path!r}).get_model_repr())"
+        assert self.run(code, tmp_path, self.APPLICATION) == "app_jobs.SendMail"
+
+    def test_a_class_that_turns_out_to_be_no_job_is_refused(self, tmp_path: Path) -> None:
+        code = f"""{self.SETUP}
+        try:
+            job_classes.meet("app_lying.Job")
+        except ValueError as error:
+            print(error)
+        """
+        assert self.run(code, tmp_path, self.APPLICATION) == "'app_lying.Job' is not a subclass of Job"
+
+    def test_a_class_of_the_program_itself_is_found(self, tmp_path: Path) -> None:
+        code = f"""{self.SETUP}
+        class Mine(Job):
+            namespace = "mine"
+
+        job_classes.allow("__main__")
+        print(job_classes.meet("__main__.Mine") is Mine)
+        """
+        assert self.run(code, tmp_path, {}) == "True"
+
+    def test_a_class_of_another_module_than_the_allowed_is_not_imported(self, tmp_path: Path) -> None:
+        code = f"""{self.SETUP}
+        job_classes.allow("app_base")
+        try:
+            job_classes.meet("app_jobs.SendMail")
+        except ImportError:
+            print("app_jobs" in sys.modules)
+        """
+        assert self.run(code, tmp_path, self.APPLICATION) == "False"
