@@ -464,7 +464,10 @@ def test_the_log_says_what_the_manual_says(
     caplog: pytest.LogCaptureFixture, jobs_database: JobsDatabase, redis_binary: str
 ):
     Worker("nobody", max_duration=0.1).run()
-    Queue.get_queue("a").waiting.rpush("myapp.jobs.SendMail:1", "limpyd_jobs.models.Job:12")
+    queue = Queue.get_queue("a")
+    queue.waiting.rpush("myapp.jobs.SendMail:1", "limpyd_jobs.models.Job:12")
+    queue.delayed.zadd({"myapp.jobs.SendMail:2": 1})
+    queue.put_offs.hset("myapp.jobs.SendMail:2", 60)
     Job.add_job("canceled", "a").status.hset(STATUSES.CANCELED)
     Job.add_job("a", "a")
     Worker("a", callback=fail, requeue_times=1, max_loops=2).run()
