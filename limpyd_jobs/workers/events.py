@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, nearest_priority, read_priority
-from limpyd_jobs.exceptions import WorkerLost
+from limpyd_jobs.exceptions import LimpydJobsException, WorkerLost
 from limpyd_jobs.models import Error, Job, Queue, queues_by_hand
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import ClaimRequest, Ending
@@ -235,7 +235,17 @@ class JobEvents:
         self.log(self.job_error_message(job, queue, held, exception, trace), "error")
         _notify(job, "on_error", queue, exception, trace)
         if held:
+            self._requeue_held(job, queue)
+
+    def _requeue_held(self, job: Job, queue: Queue) -> None:
+        """Put a job that is held in error back in a queue, unless it was canceled meanwhile."""
+        try:
             self.requeue_job(job, queue, int(self._requeue_priority(queue)), delayed_for=self.requeue_delay_delta)
+        except LimpydJobsException:
+            job._cached_status = job.status.hget()
+            if job._cached_status != STATUSES.CANCELED:
+                raise
+            self.job_skipped(job, queue)
 
     def _requeue_times(self, job: Job, exception: BaseException) -> int:
         """How often a job may be put back, its `cancel_on_error` field aside, which fail() looks at."""

@@ -12,7 +12,7 @@ from limpyd.exceptions import DoesNotExist
 
 from limpyd_jobs import transitions
 from limpyd_jobs.layout import layout_of
-from limpyd_jobs.models import Queue, job_classes
+from limpyd_jobs.models import Error, Queue, job_classes, put_off
 from limpyd_jobs.transitions import NOTHING, ClaimRequest, Fetched
 
 # How long the registration of a worker that waits outlives its wait, in seconds.
@@ -31,11 +31,14 @@ class Fetcher:
         The model of the queues.
     lease: float
         For how long a claim holds, in seconds.
+    error_model: type of Error
+        Where to record that a job is given up, as its class cannot be resolved; None not to.
     """
 
-    def __init__(self, queue_model: type[Queue], lease: float) -> None:
+    def __init__(self, queue_model: type[Queue], lease: float, error_model: type[Error] | None = Error) -> None:
         self.queue_model = queue_model
         self.lease = lease
+        self.error_model = error_model
         self.upcoming: Fetched | None = None
         self._name = uuid4().hex[:16]
         self._numbers = count(1)
@@ -61,6 +64,8 @@ class Fetcher:
             records of a wrong type, which are now in the quarantine of the queue.
         ImportError, AttributeError, ValueError
             If the class of the job cannot be resolved. The job was put off.
+        ClassUnresolved
+            If that happened too often: the job was given up.
         """
         if self.upcoming:
             fetched, self.upcoming = self.upcoming, None
@@ -135,9 +140,8 @@ class Fetcher:
     def _meet(self, fetched: Fetched) -> None:
         try:
             layout_of(job_classes.meet(fetched.path))
-        except Exception:
-            transitions.put_off(self.queue_model, fetched.key, fetched.ident)
-            raise
+        except Exception as error:
+            raise put_off(self.queue_model, fetched.key, fetched.ident, error, self.error_model)  # noqa: B904
 
     @staticmethod
     def _checked(fetched: Fetched) -> Fetched:

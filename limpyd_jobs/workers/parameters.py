@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.models import BaseJobsModel, Error, Queue
+from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 
 LOGGER_NAME = "limpyd-jobs"
 
@@ -58,6 +59,12 @@ class Parameters:
     job_timeout: float
         After how many seconds a job that runs is an error, of type `JobTimeout`, unless the job, or its class, says
         something else. None or 0 for no limit.
+    keep_success, keep_errors: int or timedelta
+        How many jobs that succeeded, and that failed, to keep in each queue, or for how long; None for what the
+        attributes of the queue model say.
+    jobs: str, or list or tuple of str
+        The names of the modules and packages whose jobs may be run, in one string separated by commas, or one by one;
+        None for any module. It holds for the whole process.
 
     Raises
     ------
@@ -88,6 +95,9 @@ class Parameters:
     max_rescues = 3
     grace_period: float | None = None
     job_timeout: float | None = None
+    keep_success: int | timedelta | None = None
+    keep_errors: int | timedelta | None = None
+    jobs: Any = None
 
     parameters: tuple[str, ...] = (
         "queues",
@@ -111,6 +121,9 @@ class Parameters:
         "max_rescues",
         "grace_period",
         "job_timeout",
+        "keep_success",
+        "keep_errors",
+        "jobs",
     )
 
     def _set_parameters(self, given: dict[str, Any]) -> None:
@@ -141,6 +154,8 @@ class Parameters:
             if getattr(self, name) is not None:
                 self._check_amount(name)
         self._check_amount("lease", more_than=0)
+        if self.jobs is not None:
+            job_classes.allow(self.jobs)
 
     @staticmethod
     def _parse_queues(queues: Any) -> list[str]:

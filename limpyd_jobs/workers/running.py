@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, read_seconds
 from limpyd_jobs.exceptions import ClaimLost, GracePeriodOver, JobTimeout, NotRecorded
-from limpyd_jobs.models import Job, Queue, job_classes
+from limpyd_jobs.models import Error, Job, Queue, job_classes
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import ClaimRequest, Ending
 from limpyd_jobs.utils import one_line, overrides, parse_datetime, printable
@@ -41,10 +41,14 @@ class Running(Parameters, JobEvents):
     keys: list[str]
 
     def __init__(self) -> None:
-        self._fetcher = Fetcher(self.queue_model, self.lease)
+        self._fetcher = Fetcher(self.queue_model, self.lease, self._model_for_errors)
         self._claim = Claim()
         self._alarm = Alarm()
         self._may_log_redis_error = OncePerSecond()
+
+    @property
+    def _model_for_errors(self) -> type[Error] | None:
+        return self.error_model if self.save_errors else None
 
     def must_stop(self) -> bool:
         raise NotImplementedError

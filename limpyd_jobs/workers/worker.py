@@ -23,11 +23,12 @@ from limpyd_jobs.exceptions import GracePeriodOver, LimpydJobsException, WorkerL
 from limpyd_jobs.models import Job, Queue, job_classes, wake
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import Fetched
-from limpyd_jobs.utils import overrides, printable, utcnow
+from limpyd_jobs.utils import one_line, overrides, printable, utcnow
 from limpyd_jobs.workers.backoff import Backoff, is_passing
 from limpyd_jobs.workers.claim import Claim
 from limpyd_jobs.workers.heartbeat import Heartbeat
 from limpyd_jobs.workers.parameters import LOGGER_NAME
+from limpyd_jobs.workers.pruner import Pruner
 from limpyd_jobs.workers.reconciler import PATIENCE, Reconciler
 from limpyd_jobs.workers.rescuer import Rescuer
 from limpyd_jobs.workers.running import Running
@@ -50,6 +51,7 @@ ROUNDS = {
     "requeue_delayed_jobs": "fetch_delayed_delay",
     "rescue_jobs": "_heartbeat_interval",
     "reconcile_jobs": "_heartbeat_interval",
+    "prune_jobs": "_prune_interval",
 }
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -84,6 +86,7 @@ class Worker(Running):
         super().__init__()
         self._rescuer = Rescuer(self._fetcher, self.max_rescues)
         self._reconciler = Reconciler(self.queue_model, self.lease)
+        self._pruner = Pruner(self.queue_model, self.error_model, self.keep_success, self.keep_errors)
         self._backoff = Backoff()
         self._round_is_due = dict.fromkeys(ROUNDS, 0.0)
 
@@ -267,7 +270,7 @@ class Worker(Running):
                 for queue in self.queue_model.get_all(self.queues)
                 for failure in queue.requeue_delayed_jobs() or ()
             ]
-        return wake(self.queue_model, self._queue_keys())
+        return wake(self.queue_model, self._queue_keys(), self._model_for_errors)
 
     @property
     def _heartbeat_interval(self) -> float:
@@ -297,6 +300,23 @@ class Worker(Running):
             self.log(f"[{ident}] is in no queue, and nothing says in which it belongs: add it again", "error")
         if self._reconciler.is_busy:
             self._round_is_due["reconcile_jobs"] = monotonic() + PATIENCE
+
+    @property
+    def _prune_interval(self) -> float:
+        return self._pruner.interval
+
+    def prune_jobs(self) -> None:
+        """Delete finished jobs of its queues beyond what is to be kept."""
+        number, failures = self._pruner.prune(self._queue_keys())
+        if number:
+            self.log(self.jobs_pruned_message(number))
+        for ident, reason in list(failures.items())[:1]:
+            self.log(f"{len(failures)} finished jobs could not be deleted, as {one_line(ident)}: {reason}", "error")
+        self._round_is_due["prune_jobs"] = monotonic() + self._prune_interval
+
+    def jobs_pruned_message(self, number: int) -> str:
+        """Return what to log when that many finished jobs were deleted."""
+        return f"{number} finished jobs deleted"
 
     def _queue_keys(self) -> list[str]:
         return [key.removesuffix(":waiting") for key in self.keys]

@@ -358,6 +358,9 @@ def test_the_options_of_script_and_worker_are_printed(capsys, redis_server):
         " - max-rescues = 3",
         " - grace-period = None",
         " - job-timeout = None",
+        " - keep-success = None",
+        " - keep-errors = None",
+        " - jobs = None",
     ]
 
 

@@ -14,7 +14,9 @@ from invariants import violations
 from running import Collector, delayed_and_due, messages, waiting_idly, work, worker_of, working
 from servers import wait_until
 
-from limpyd_jobs import STATUSES, Job, Queue
+from limpyd_jobs import STATUSES, ConfigurationException, Error, Job, Queue
+from limpyd_jobs.models import job_classes
+from limpyd_jobs.transitions import MAX_PUT_OFFS
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -24,6 +26,10 @@ class Task(Job):
     queue_name = "queue"
 
 
+class Failure(Error):
+    namespace = "stored-data"
+
+
 class NotAJob:
     """Has the look of a job class in an ident."""
 
@@ -31,6 +37,12 @@ class NotAJob:
 
     def __init__(self, *args: Any) -> None:
         self.calls.append(args)
+
+
+@pytest.fixture(autouse=True)
+def jobs_of_any_module() -> Iterator[None]:
+    yield
+    job_classes.allow(None)
 
 
 @pytest.fixture
@@ -123,6 +135,39 @@ class TestIdents:
         assert ident == "nowhere_at_all.Task:1"
         assert moment > time.time()
 
+    @pytest.mark.parametrize("is_due", [True, False])
+    @pytest.mark.parametrize("save_errors", [True, False])
+    def test_one_of_a_class_that_never_comes_is_an_error_in_the_end(
+        self, log: pytest.LogCaptureFixture, collector: Collector, is_due: bool, save_errors: bool
+    ) -> None:
+        queue, ident = Queue.get_queue("queue"), "nowhere_at_all.Task:1"
+        queue.delayed.zadd({ident: 1}) if is_due else queue.waiting.rpush(ident)
+        queue.put_offs.hset(ident, MAX_PUT_OFFS)
+        Task.add_job("a")
+        work(callback=collector, save_errors=save_errors, error_model=Failure)
+        assert collector.identifiers == ["a"]
+        assert queue.errors.lmembers() == [ident]
+        assert [error.type.hget() for error in Failure.collection().instances()] == [
+            "ModuleNotFoundError"
+        ] * save_errors
+        assert sum("is given up" in message.splitlines()[0] for message in messages(log)) == 1
+
+    def test_only_jobs_of_the_modules_that_are_named_are_run(self, collector: Collector) -> None:
+        job = Job.add_job("other", "queue")
+        Task.add_job("a")
+        work(callback=collector, jobs=__name__)
+        assert collector.identifiers == ["a"]
+        assert Queue.get_queue("queue").first_delayed[0] == job.ident
+        job_classes.allow(None)
+        job.enqueue_or_delay("queue")
+        work(callback=collector)
+        assert collector.identifiers == ["a", "other"]
+
+    @pytest.mark.parametrize("jobs", ["", ",", [], 1, "a b"])
+    def test_a_worker_that_is_told_of_no_module_is_refused(self, jobs: Any) -> None:
+        with pytest.raises(ConfigurationException):
+            worker_of(jobs=jobs)
+
     @pytest.mark.parametrize(
         "source",
         ["raise ValueError", "import nowhere_at_all", "def broken(:", "raise SystemExit"],
@@ -130,7 +175,7 @@ class TestIdents:
     def test_a_module_that_cannot_be_imported(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, collector: Collector, source: str
     ) -> None:
-        (tmp_path / "module_of_trouble.py").write_text(source)
+        (tmp_path / "module_of_trouble.py").write_text(f"class Task(object): pass\n{source}")
         monkeypatch.syspath_prepend(str(tmp_path))
         Queue.get_queue("queue").waiting.rpush("module_of_trouble.Task:1")
         Task.add_job("a")
