@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 OURS = {
     "*/claim_token": "the claim on a job that runs",
     "*/rescues": "how often a job lost its worker",
-    "*:blocked": "the workers that wait for a job, and when their registration lapses",
+    "*:blocked*": "the workers that wait for a job, and when their registration lapses",
     "*/placed_in": "the queue that takes care of the job, or did last",
     "*/job_timeout": "how long a job may run",
     "*/last_claim": "the claim that ended, for its worker to be told the same if it asks again",
     "*:running*": "the leases on the jobs of a queue that run",
+    "*:put_offs*": "how often a job was put off, as its class is unknown",
     "*:quarantine*": "what was found in a list of a queue, and is no job that can be run",
     "*:put_offs*": "how often the class of a job could not be resolved",
 }
