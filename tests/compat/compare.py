@@ -111,7 +111,7 @@ class Normalizer:
         self.queues = {
             tuple(key.rsplit(":", 2)[:2]): f"{fields.get('name')}@{fields.get('priority')}"
             for key, fields in hashes.items()
-            if key.startswith(QUEUE_MODELS)
+            if key.startswith(QUEUE_MODELS) and key.endswith(":hash")
         }
 
     def json(self, value: Any) -> str:
