@@ -74,7 +74,7 @@ class TestTheDescription:
             "special": {},
             "unique": {},
             "defaults": {"priority": "0"},
-            "keys": ["waiting", "success", "errors", "delayed", "running", "quarantine"],
+            "keys": ["waiting", "success", "errors", "delayed", "running", "quarantine", "put_offs"],
         }
 
     def test_of_the_documented_error_has_a_date_that_limpyd_must_index(self) -> None:

@@ -106,10 +106,6 @@ local function take_out(model, pk)
   return redis.call('SREM', model.name .. ':collection', pk)
 end
 
-local function is_in_collection(model, pk)
-  return redis.call('SISMEMBER', model.name .. ':collection', pk) == 1
-end
-
 local function erase(model, pk)
   local changes = {}
   for field in pairs(model.indexes) do

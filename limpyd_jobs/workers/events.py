@@ -318,7 +318,15 @@ class JobEvents:
     def requeue_job(self, job: Job, queue: Queue, priority: int, delayed_for: float | timedelta | None = None) -> None:
         """Put a job that failed back in a queue."""
         job.__dict__.pop("_cached_priority", None)
-        job.requeue(queue_name=_queue_name(queue), priority=priority, delayed_for=delayed_for, queue_model=type(queue))
+        is_first = iter((True,))
+
+        def requeue() -> None:
+            if next(is_first, False) or job.status.hget() == STATUSES.ERROR:  # else it was done, but the reply was lost
+                job.requeue(
+                    queue_name=_queue_name(queue), priority=priority, delayed_for=delayed_for, queue_model=type(queue)
+                )
+
+        self._insist(requeue)
         if "_cached_priority" in vars(job):  # so it was our own version that put it back, and ended the claim
             self._ended(Ending("requeued"))
         _notify(job, "on_requeued", queue)

@@ -25,7 +25,6 @@ OURS = {
     "*:running*": "the leases on the jobs of a queue that run",
     "*:put_offs*": "how often a job was put off, as its class is unknown",
     "*:quarantine*": "what was found in a list of a queue, and is no job that can be run",
-    "*:put_offs*": "how often the class of a job could not be resolved",
 }
 
 # What is different on purpose, in all stories.

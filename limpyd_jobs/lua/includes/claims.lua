@@ -162,14 +162,16 @@ local function claimed_with(token, classes)
   end
 end
 
--- The reply to a caller who ended its claim already, and asks again, as the first reply was lost; nil to others.
+-- The reply to a caller who ended its claim already, and asks again, as the first reply was lost; nil to others. The
+-- next claim may be on the same job, once more.
 -- `outcome` is the one of a job that was put back in a queue; `first` is where the next claim begins in ARGV.
 local function ended_before(job, token, outcome, first)
-  local hash = redis.call('HMGET', job.key, 'last_claim', 'status', 'end', 'delayed_until')
-  if token == '' or hash[1] ~= token then
+  local hash = redis.call('HMGET', job.key, 'last_claim', 'status', 'end', 'delayed_until', 'claim_token')
+  local is_next = #KEYS > 0 and hash[5] == ARGV[first]
+  if token == '' or hash[1] ~= token and not is_next then
     return nil
   end
-  local is_back, is_failed = hash[2] == 'w' or hash[2] == 'd', hash[2] == 'e'
+  local is_back, is_failed = hash[2] == 'w' or hash[2] == 'd' or is_next, hash[2] == 'e'
   outcome = is_back and outcome or is_failed and 'error' or 'done'
   local upcoming = #KEYS > 0 and claimed_with(ARGV[first], pairs_from(first + 2))
   return {outcome, hash[3] or '', is_back and hash[4] or '', {}, upcoming or claim_next(first)}

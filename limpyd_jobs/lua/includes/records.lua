@@ -122,8 +122,7 @@ end
 
 -- Whether a record does not exist (any more), or is being deleted: it leaves its collection first.
 local function is_gone(model, pk)
-  return redis.call('EXISTS', hash_key(model, pk)) == 0
-    or redis.call('SISMEMBER', model.name .. ':collection', pk) == 0
+  return redis.call('EXISTS', hash_key(model, pk)) == 0 or not is_in_collection(model, pk)
 end
 
 -- What is given as key, value, key, value… from an index of ARGV on.
