@@ -1,0 +1,204 @@
+"""What is done to jobs, each way of it a `Path`: what is there before, and what the process does that is killed.
+
+Both run against `limpyd_jobs` as an application does; the process that is killed is one of `victims`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import redis
+from limpyd import fields
+from victims import uncounted
+
+from limpyd_jobs import STATUSES, Error, Job, Queue, Worker, transitions
+from limpyd_jobs.transitions import ClaimRequest
+
+QUEUE = "proofs"
+LEASE = 60  # seconds, so no heartbeat comes in between; leases are made to lapse
+
+
+class Task(Job):
+    """A job that does what its identifier says."""
+
+    namespace = "proofs"
+    queue_name = QUEUE
+
+    def run(self, queue: Queue) -> str:
+        identifier = self.identifier.hget()
+        if identifier.startswith("fails"):
+            raise ValueError("it fails")
+        with uncounted():  # a process that dies within a write of its own by limpyd is beyond our reach
+            if identifier.startswith("cancels itself"):
+                self.status.hset(STATUSES.CANCELED)
+            if identifier.startswith("delays itself") and self.tries.hget() == "1":
+                self.status.hset(STATUSES.DELAYED)
+                self.delayed_until.hset("2001-01-01 00:00:00")
+        return "done"
+
+
+class Told(Task):
+    """A job with methods for its events, so that a failure is recorded step by step."""
+
+    namespace = "proofs-told"
+
+    def on_success(self, queue: Queue, result: Any) -> None:
+        self.hmget("status")
+
+    def on_error(self, queue: Queue, exception: Exception, trace: str | None) -> None:
+        self.hmget("status")
+
+
+class Detailed(Task):
+    """A job with a field that no hash has, which is written before the job is made."""
+
+    namespace = "proofs-detailed"
+    detail = fields.StringField()
+
+
+JOBS = (Task, Told, Detailed)
+MODELS = (*JOBS, Queue, Error)
+KNOWN = {job_class.get_model_repr(): job_class for job_class in JOBS}
+
+
+@dataclass(frozen=True)
+class Path:
+    """What a process does, and what is there before."""
+
+    act: Callable[[], Any]
+    prepare: Callable[[], Any] = lambda: None
+
+
+def worker(**parameters: Any) -> Worker:
+    """A worker of one job, by default."""
+    quick = {"max_loops": 1, "timeout": 0.05, "max_duration": 20, "terminate_gracefuly": False, "lease": LEASE}
+    return Worker(QUEUE, **{**quick, "requeue_delay_delta": 0, **parameters})
+
+
+def run(**parameters: Any) -> Callable[[], Any]:
+    return lambda: worker(**parameters).run()
+
+
+def add(identifier: str = "a", job_class: type[Job] = Task, **options: Any) -> Callable[[], Any]:
+    return lambda: job_class.add_job(identifier, **options)
+
+
+def all_of(*acts: Callable[[], Any]) -> Callable[[], Any]:
+    return lambda: [act() for act in acts]
+
+
+_tokens = count()
+
+
+def claim(job_class: type[Job] = Task) -> Any:
+    """Claim the next job, in the name of a worker that does nothing more."""
+    request = ClaimRequest(Queue.get_waiting_keys(QUEUE), f"dead worker {next(_tokens)}", LEASE, KNOWN)
+    fetched = transitions.claim(Queue, request)
+    assert fetched is not None
+    return fetched
+
+
+def lapse() -> None:
+    """Let all leases lapse."""
+    connection = Queue.get_connection()
+    for pk in connection.smembers(f"{Queue._name}:collection"):
+        key = f"{Queue._name}:{pk}:running"
+        for ident in connection.zrange(key, 0, -1):
+            connection.zadd(key, {ident: 1})
+
+
+def make_due() -> None:
+    """Let the date of all delayed jobs come."""
+    connection = Queue.get_connection()
+    for pk in connection.smembers(f"{Queue._name}:collection"):
+        key = f"{Queue._name}:{pk}:delayed"
+        for ident in connection.zrange(key, 0, -1):
+            path, _, job_pk = ident.rpartition(":")
+            KNOWN[path].get(job_pk).delayed_until.hset("1970-01-01 00:00:01")
+            connection.zadd(key, {ident: 1})
+
+
+def lose_worker() -> None:
+    claim()
+    lapse()
+
+
+def only_job(job_class: type[Job] = Task) -> Job:
+    return job_class.get("1")
+
+
+def wait_and_be_handed(identifier: str) -> Callable[[], None]:
+    """Run a worker who finds nothing, so waits; the job is added once it does."""
+
+    def act() -> None:
+        blpop = redis.Redis.blpop
+
+        def blpop_what_was_just_added(self: Any, *args: Any, **options: Any) -> Any:
+            redis.Redis.blpop = blpop  # type: ignore[method-assign]
+            with uncounted():
+                Task.add_job(identifier)
+            return blpop(self, *args, **options)
+
+        redis.Redis.blpop = blpop_what_was_just_added  # type: ignore[assignment,method-assign]
+        worker().run()
+
+    return act
+
+
+def release() -> None:
+    fetched = claim()
+    transitions.release(Task, fetched.ident, fetched.token, fetched.queue_key)
+
+
+def end_with_a_job_in_hand() -> None:
+    """A worker that is asked to end while it records a success, when the next job is claimed already."""
+
+    class Ending(Worker):
+        def job_success_message(self, *args: Any) -> str:
+            self.end_forced = True
+            return super().job_success_message(*args)
+
+    quick = {"timeout": 0.05, "max_duration": 20, "terminate_gracefuly": False, "lease": LEASE}
+    Ending(QUEUE, **quick).run()
+
+
+LATER = {"delayed_for": 3600}
+HANDED_OVER = "wait, be handed a job, succeed"
+
+PATHS = {
+    "add, new": Path(add()),
+    "add, new, to an existing queue": Path(add("b"), add("a")),
+    "add, new, delayed": Path(add(**LATER)),
+    "add, new, to a server that knows no script": Path(add(), lambda: Queue.get_connection().script_flush()),
+    "add, new, with a field outside of the hash": Path(add(job_class=Detailed, detail="much")),
+    "add, existing": Path(add(), add()),
+    "add, running": Path(add(priority=5), all_of(add(), claim)),
+    "add, after an end": Path(add(), all_of(add(), run())),
+    "raise the priority": Path(add(priority=5), add()),
+    "raise the priority of a delayed job": Path(add(priority=5), add(**LATER)),
+    "prepend": Path(add(prepend=True), all_of(add(), add("b"))),
+    "move": Path(lambda: only_job().enqueue_or_delay(priority=3), add()),
+    "delay a waiting job": Path(lambda: only_job().enqueue_or_delay(delayed_until="2099-01-01 00:00:00"), add()),
+    "claim, succeed": Path(run(), add()),
+    "succeed, claim the next": Path(run(max_loops=3), all_of(add("a"), add("b"), add("c"))),
+    "succeed, with methods for the events": Path(run(), add(job_class=Told)),
+    HANDED_OVER: Path(wait_and_be_handed("a"), lambda: Queue.get_queue(QUEUE)),
+    "fail": Path(run(), add("fails")),
+    "fail, with methods for the events": Path(run(), add("fails", Told)),
+    "fail, requeue": Path(run(requeue_times=1), add("fails")),
+    "fail, requeue, fail": Path(run(requeue_times=1, requeue_priority_delta=0, max_loops=2), add("fails")),
+    "fail, requeue, with methods for the events": Path(run(requeue_times=1), add("fails", Told)),
+    "fail, requeue later": Path(run(requeue_times=1, requeue_delay_delta=3600), add("fails")),
+    "cancel while it runs": Path(run(), add("cancels itself")),
+    "delay while it runs": Path(run(max_loops=2), add("delays itself")),
+    "requeue by hand": Path(lambda: only_job().requeue(), all_of(add("fails"), run())),
+    "requeue by hand, later": Path(lambda: only_job().requeue(**LATER), all_of(add("fails"), run())),
+    "wake": Path(run(max_duration=0.01), all_of(add(**LATER), add("b", **LATER), make_due)),
+    "release": Path(release, add()),
+    "end with a job in hand": Path(end_with_a_job_in_hand, all_of(add("a"), add("b"))),
+    "rescue": Path(run(), all_of(add(), lose_worker)),
+    "rescue too often": Path(run(max_rescues=0), all_of(add(), lose_worker, add("b"))),
+}

@@ -1,0 +1,125 @@
+"""A process may be killed before or after any command it sends: no job is lost, and no identifier is blocked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import boundaries
+import pytest
+import redis
+from boundaries import HANDED_OVER, JOBS, MODELS, PATHS, QUEUE, Worker
+from invariants import FINAL, violations
+from servers import RedisServer
+from victims import MOMENTS, Victims
+
+from limpyd_jobs import Job, transitions
+from limpyd_jobs.scripting import Script
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+TABLE: list[tuple[str, str, Counter[str]]] = []
+MOST_COMMANDS = 40
+
+# How long a healthy worker goes on at the most, in seconds: it is done at once, unless a job is lost.
+PATIENCE = 3
+
+# What may be left, as limpyd alone can write it, outside of the scripts: an error that is not found by its date, and a
+# field of a job that was not made. No job is the worse for it.
+LEFTOVERS = ("I2 jobs:error:date_time:", "I10 proofs-detailed:detailed:")
+
+# What holds even with a job in the hands of a dead process.
+ALWAYS = {"I1", "I2", "I4", "I9", "I10"}
+
+
+@pytest.fixture(scope="module")
+def victims(redis_server: RedisServer) -> Iterator[Victims]:
+    with Victims(redis_server.socket) as victims:
+        yield victims
+
+
+class Healthy(Worker):
+    """A worker that goes on until all jobs have ended."""
+
+    def must_stop(self) -> bool:
+        return super().must_stop() or not unfinished()
+
+
+def unfinished() -> list[str]:
+    jobs = [job for job_class in JOBS for job in job_class.collection().instances()]
+    return [job.identifier.hget() for job in jobs if job.status.hget() not in FINAL or job.queued.hget()]
+
+
+def let_a_healthy_worker_go_on() -> None:
+    boundaries.lapse()
+    boundaries.make_due()
+    quick = {"timeout": 0.05, "fetch_delayed_delay": 0.02, "fetch_priorities_delay": 0.02, "lease": 0.2}
+    if unfinished():
+        Healthy(QUEUE, **quick, max_duration=PATIENCE, terminate_gracefuly=False, requeue_delay_delta=0).run()
+
+
+def harm(client: redis.Redis, acknowledged: dict[type[Job], set[str]]) -> list[str]:
+    """What is wrong after a process was killed: nothing, if the promises are kept."""
+    found = [problem for problem in violations(client, *MODELS) if problem.split()[0] in ALWAYS]
+    let_a_healthy_worker_go_on()
+    found += [f"never ended: {identifier}" for identifier in unfinished()]
+    if found and worst(found) == "harm":
+        return found
+    found += [f"lost: {each}" for job_class, them in acknowledged.items() for each in them - identifiers(job_class)]
+    found += violations(client, *MODELS)
+    for job_class in JOBS:
+        for identifier in identifiers(job_class):
+            job = job_class.add_job(identifier)
+            let_a_healthy_worker_go_on()
+            if unfinished() or job.status.hget() not in FINAL:
+                found.append(f"cannot be added again: {identifier}")
+    return found + violations(client, *MODELS)
+
+
+def worst(problems: list[str]) -> str:
+    """The worst of some problems: harm, leftovers, or harmless if there is none."""
+    if not problems:
+        return "harmless"
+    return "leftovers" if all(problem.startswith(LEFTOVERS) for problem in problems) else "harm"
+
+
+def identifiers(job_class: type[Job]) -> set[str]:
+    return {job.identifier.hget() for job in job_class.collection().instances()}
+
+
+def load_scripts(client: redis.Redis) -> None:
+    for each in vars(transitions).values():
+        if isinstance(each, Script):
+            client.script_load(each.source)
+
+
+LOST_IN_THE_HAND_OVER = pytest.mark.xfail(strict=True, reason="what BLPOP gave to a dead process is not put back")
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, marks=LOST_IN_THE_HAND_OVER if path == HANDED_OVER else ()) for path in PATHS]
+)
+def test_no_harm_is_done_by_a_process_that_dies(
+    path: str, moment: str, redis_client: redis.Redis, victims: Victims
+) -> None:
+    outcomes: Counter[str] = Counter()
+    problems = []
+    for number in range(1, MOST_COMMANDS):
+        redis_client.flushall()
+        load_scripts(redis_client)
+        PATHS[path].prepare()
+        acknowledged = {job_class: identifiers(job_class) for job_class in JOBS}
+        command = victims.run(path, number, moment)
+        found = harm(redis_client, acknowledged)
+        if command:
+            outcomes[worst(found)] += 1
+        where = f"killed {moment} command {number}, {command or 'none'}"
+        problems += [f"{where}: {problem}" for problem in found if worst([problem]) == "harm"]
+        if not command:
+            break
+    else:
+        pytest.fail("it never ends")
+    TABLE.append((path, moment, outcomes))
+    assert problems == []
+    assert outcomes, "it sends nothing"
