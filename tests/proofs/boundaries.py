@@ -102,12 +102,12 @@ def claim(job_class: type[Job] = Task) -> Any:
 
 
 def lapse() -> None:
-    """Let all leases lapse."""
+    """Let all leases lapse, and the registrations of workers that wait."""
     connection = Queue.get_connection()
-    for pk in connection.smembers(f"{Queue._name}:collection"):
-        key = f"{Queue._name}:{pk}:running"
-        for ident in connection.zrange(key, 0, -1):
-            connection.zadd(key, {ident: 1})
+    queues = connection.smembers(f"{Queue._name}:collection")
+    for key in (f"{Queue._name}:blocked", *(f"{Queue._name}:{pk}:running" for pk in queues)):
+        for member in connection.zrange(key, 0, -1):
+            connection.zadd(key, {member: 1})
 
 
 def make_due() -> None:
@@ -166,7 +166,6 @@ def end_with_a_job_in_hand() -> None:
 
 
 LATER = {"delayed_for": 3600}
-HANDED_OVER = "wait, be handed a job, succeed"
 
 PATHS = {
     "add, new": Path(add()),
@@ -185,7 +184,7 @@ PATHS = {
     "claim, succeed": Path(run(), add()),
     "succeed, claim the next": Path(run(max_loops=3), all_of(add("a"), add("b"), add("c"))),
     "succeed, with methods for the events": Path(run(), add(job_class=Told)),
-    HANDED_OVER: Path(wait_and_be_handed("a"), lambda: Queue.get_queue(QUEUE)),
+    "wait, be handed a job, succeed": Path(wait_and_be_handed("a"), lambda: Queue.get_queue(QUEUE)),
     "fail": Path(run(), add("fails")),
     "fail, with methods for the events": Path(run(), add("fails", Told)),
     "fail, requeue": Path(run(requeue_times=1), add("fails")),
@@ -194,6 +193,9 @@ PATHS = {
     "fail, requeue later": Path(run(requeue_times=1, requeue_delay_delta=3600), add("fails")),
     "cancel while it runs": Path(run(), add("cancels itself")),
     "delay while it runs": Path(run(max_loops=2), add("delays itself")),
+    "cancel a waiting job": Path(lambda: only_job().cancel(), add()),
+    "cancel a delayed job": Path(lambda: only_job().cancel(), add(**LATER)),
+    "cancel a running job": Path(lambda: only_job().cancel(), all_of(add(), claim)),
     "requeue by hand": Path(lambda: only_job().requeue(), all_of(add("fails"), run())),
     "requeue by hand, later": Path(lambda: only_job().requeue(**LATER), all_of(add("fails"), run())),
     "wake": Path(run(max_duration=0.01), all_of(add(**LATER), add("b", **LATER), make_due)),
