@@ -1,0 +1,202 @@
+"""Each script, and BLPOP, loses its request or its reply once: no job is lost, none is added or run twice."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import boundaries
+import pytest
+import redis
+from boundaries import JOBS, LATER, LEFTOVERS, MODELS, QUEUE, Task, Told, add, all_of, only_job, worker
+from invariants import FINAL, violations
+from proxy import Fault, Proxy
+from servers import RedisServer, wait_until
+
+import limpyd_jobs.workers.worker
+from limpyd_jobs import Job, LimpydJobsException, Queue
+from limpyd_jobs.database import JobsDatabase
+from limpyd_jobs.workers import backoff, fetcher, reconciler
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+LOSSES = [fault for fault in Fault if fault is not Fault.DELAY]
+NEVER = 3600
+
+
+@pytest.fixture(autouse=True)
+def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (reconciler, limpyd_jobs.workers.worker):
+        monkeypatch.setattr(module, "PATIENCE", 0.01)
+    monkeypatch.setattr(backoff, "FIRST", 0.01)
+    monkeypatch.setattr(fetcher, "MARGIN", 0.05)
+
+
+@pytest.fixture
+def proxy(redis_server: RedisServer) -> Iterator[Proxy]:
+    with Proxy(redis_server.socket) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def behind(proxy: Proxy, redis_server: RedisServer, jobs_database: JobsDatabase) -> Iterator[Callable[[], None]]:
+    """Put the models behind the proxy."""
+    yield lambda: jobs_database.connect(unix_socket_path=proxy.socket, socket_timeout=0.5)
+    jobs_database.connect(unix_socket_path=redis_server.socket)
+
+
+def statuses(client: redis.Redis) -> dict[str, str]:
+    """The status of each job, by class and identifier; ``live`` if it is still queued."""
+    found = {}
+    for job_class in JOBS:
+        for key in client.scan_iter(f"{job_class._name}:*:hash"):
+            stored = client.hgetall(key)
+            found[key] = "live" if stored.get("queued") else stored.get("status", "")
+    return found
+
+
+def all_ended(client: redis.Redis) -> bool:
+    return all(status in FINAL for status in statuses(client).values())
+
+
+# -- What an application calls
+
+
+@dataclass(frozen=True)
+class Call:
+    """What is called, again if it fails; what is there before; and which statuses jobs have in the end."""
+
+    call: Callable[[], Any]
+    before: Callable[[], Any] = lambda: None
+    then: str = "s"
+
+
+CALLS = {
+    "add": Call(add()),
+    "add, existing": Call(add(), add()),
+    "add, raising the priority": Call(add(priority=5), add()),
+    "add, delayed": Call(add(**LATER)),
+    "move": Call(lambda: only_job().enqueue_or_delay(priority=5), add()),
+    "requeue": Call(lambda: only_job().requeue(), all_of(add("fails"), boundaries.run()), "e"),
+    "withdraw": Call(lambda: only_job().cancel(), add(), "c"),
+    "get_queue": Call(lambda: Queue.get_queue(QUEUE, 7), add()),
+    "list_queues": Call(lambda: Queue.count_waiting_jobs(QUEUE), add()),
+    "set_fields": Call(lambda: only_job().priority.hset(4), add()),
+    "unset_fields": Call(lambda: only_job().cancel_on_error.delete(), add()),
+}
+
+
+@pytest.mark.parametrize("fault", LOSSES, ids=lambda fault: fault.name.lower())
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_that_failed_may_be_repeated(
+    name: str, fault: Fault, redis_client: redis.Redis, proxy: Proxy, behind: Callable[[], None]
+) -> None:
+    case = CALLS[name]
+    script = name.partition(",")[0]
+    case.before()
+    behind()
+    proxy.on(script, fault)
+    with pytest.raises(redis.RedisError):
+        case.call()
+    with suppress(LimpydJobsException):  # that it is done already
+        case.call()
+    assert proxy.faults == [script]
+    assert violations(redis_client, *MODELS) == []
+    boundaries.make_due()
+    runs = end_all(redis_client)
+    assert list(statuses(redis_client).values()) == [case.then]
+    assert violations(redis_client, *MODELS) == []
+    assert sum(runs.values()) == (0 if case.then == "c" else 1)
+
+
+WORK = [
+    # what is lost, what is there before, how often jobs are run, parameters of the worker
+    ("claim", add(), 1, {}),
+    ("succeed", all_of(add("a"), add("b"), add("c")), 3, {}),
+    ("fail", add("fails"), 1, {}),
+    ("fail", add("fails"), 2, {"requeue_times": 1}),
+    ("fail", add("fails", Told), 2, {"requeue_times": 1}),
+    ("requeue", add("fails", Told), 2, {"requeue_times": 1}),
+    ("add_error", add("fails"), 1, {}),
+    ("cancel", add("cancels itself"), 1, {}),
+    ("delay", add("delays itself"), 2, {}),
+    ("rescue", all_of(add(), boundaries.lose_worker), 1, {}),
+    ("wake", add(delayed_for=0.3), 1, {}),
+]
+
+
+@pytest.mark.parametrize("fault", LOSSES, ids=lambda fault: fault.name.lower())
+@pytest.mark.parametrize(("lost", "before", "times", "parameters"), WORK)
+def test_a_worker_ends_all_jobs_and_runs_none_once_more_than_it_has_to(
+    lost: str,
+    before: Callable[[], Any],
+    times: int,
+    parameters: dict[str, Any],
+    fault: Fault,
+    redis_client: redis.Redis,
+    proxy: Proxy,
+    behind: Callable[[], None],
+) -> None:
+    before()
+    behind()
+    if lost == "wake":  # the first one is part of the start, which may fail
+        nth = 2 if fault is Fault.CUT_BEFORE_REQUEST else 1
+        proxy.on(lost, fault, nth, if_reply=lambda reply: b":0" not in reply[:6])
+    else:
+        proxy.on(lost, fault)
+    runs = end_all(redis_client, lambda: proxy.faults, **parameters)
+    assert proxy.faults == [lost]
+    if (lost, fault) == ("requeue", Fault.CUT_BEFORE_REQUEST):
+        pytest.xfail("a job whose worker cannot reach Redis when it calls requeue() stays in error")
+    assert sum(runs.values()) == times
+    found = violations(redis_client, *MODELS)
+    assert [problem for problem in found if not problem.startswith(LEFTOVERS)] == []
+
+
+@pytest.mark.parametrize("fault", LOSSES, ids=lambda fault: fault.name.lower())
+def test_a_job_that_was_lost_in_the_hand_over_is_run_once(
+    fault: Fault, redis_client: redis.Redis, proxy: Proxy, behind: Callable[[], None]
+) -> None:
+    Queue.get_queue(QUEUE)
+    proxy.on("BLPOP", fault, if_reply=lambda reply: b"waiting" in reply or reply == b"any")
+
+    def a_job_is_handed_over() -> bool:
+        if not statuses(redis_client) and redis_client.info("clients")["blocked_clients"]:
+            Task.add_job("a")
+        return bool(statuses(redis_client)) and bool(proxy.faults)
+
+    behind()
+    runs = end_all(redis_client, a_job_is_handed_over)
+    assert runs == {"a": 1}
+    assert violations(redis_client, *MODELS) == []
+
+
+def end_all(client: redis.Redis, until: Callable[[], Any] = lambda: True, **parameters: Any) -> Counter[str]:
+    """Run a worker in a thread until all jobs have ended, and something else is true; count what it runs."""
+    runs: Counter[str] = Counter()
+
+    def run(job: Job, queue: Queue) -> Any:
+        runs[job.identifier.hget()] += 1
+        return job.run(queue)
+
+    quick = {
+        "fetch_delayed_delay": 0.02,
+        "fetch_priorities_delay": 0.02,
+        "lease": 1,
+        "max_loops": 1000,
+        "max_duration": NEVER,
+        "callback": run,
+    }
+    ours = worker(**{**quick, **parameters})
+    thread = threading.Thread(target=ours.run)
+    thread.start()
+    try:
+        wait_until(lambda: until() and all_ended(client), "the end of all jobs")
+    finally:
+        ours.end_forced = True
+        thread.join()
+    return runs
