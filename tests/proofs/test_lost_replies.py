@@ -116,7 +116,7 @@ def test_a_call_that_failed_may_be_repeated(
 WORK = [
     # what is lost, what is there before, how often jobs are run, parameters of the worker
     ("claim", add(), 1, {}),
-    ("succeed", all_of(add("a"), add("b"), add("c")), 3, {}),
+    ("succeed", all_of(add("a"), add("b"), add("c")), 3, {"lease": 60}),
     ("fail", add("fails"), 1, {}),
     ("fail", add("fails"), 2, {"requeue_times": 1}),
     ("fail", add("fails", Told), 2, {"requeue_times": 1}),
@@ -153,6 +153,8 @@ def test_a_worker_ends_all_jobs_and_runs_none_once_more_than_it_has_to(
     if (lost, fault) == ("requeue", Fault.CUT_BEFORE_REQUEST):
         pytest.xfail("a job whose worker cannot reach Redis when it calls requeue() stays in error")
     assert sum(runs.values()) == times
+    if lost != "rescue":
+        assert sum(int(job.tries.hget()) for job_class in JOBS for job in job_class.collection().instances()) == times
     found = violations(redis_client, *MODELS)
     assert [problem for problem in found if not problem.startswith(LEFTOVERS)] == []
 
