@@ -6,12 +6,13 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from importlib.metadata import version
 from optparse import Option, OptionParser
 from typing import Any
 
-from redis.exceptions import RedisError
+from redis.exceptions import BusyLoadingError, RedisError
 from setproctitle import setproctitle
 
 from limpyd_jobs.database import default_settings, parse_database
@@ -204,8 +205,9 @@ class WorkerConfig:
             print(f" - {name.replace('_', '-')} = {_printable(getattr(self.worker, name, None))}")
 
     def check_connection(self) -> None:
-        """Raise `redis.RedisError` if the worker's database does not answer."""
-        self._worker().connection.ping()
+        """Raise `redis.RedisError` if the worker's database does not answer. One that is still loading does."""
+        with suppress(BusyLoadingError):
+            self._worker().connection.ping()
 
     def run(self) -> None:
         """Run the worker, or with ``--dry-run`` only start and end it."""

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 from limpyd.exceptions import DoesNotExist
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 
 from limpyd_jobs import transitions
 from limpyd_jobs.exceptions import GracePeriodOver, LimpydJobsException, WorkerLost
@@ -187,7 +187,7 @@ class Worker(Running):
         self._warn_of_eviction()
         self._find_queues()
         if not self.must_stop():
-            self._make_round("requeue_delayed_jobs")
+            self._wake_at_the_start()
             self.run_started()
             with Heartbeat(self._heartbeat_interval, partial(self._beat, self.connection)):
                 self._main_loop()
@@ -208,16 +208,30 @@ class Worker(Running):
                 )
 
     def _find_queues(self) -> None:
-        """Wait until there is a queue."""
+        """Wait until Redis is ready, and there is a queue."""
         warned = False
         while not self.must_stop():
-            self._make_round("update_keys")
+            try:
+                self._make_round("update_keys")
+            except (BusyLoadingError, ResponseError) as error:
+                if not is_passing(error):
+                    raise
+                self._redis_failed("Unable to find the queues", error)
+                self._sleep(self._backoff.next())
+                continue
             if self.keys:
                 return
             if not warned:
                 self.log("No queues yet", "warning")
                 warned = True
             self._sleep(WAIT_SLICE)
+
+    def _wake_at_the_start(self) -> None:
+        try:
+            self._make_round("requeue_delayed_jobs")
+        except RedisError as error:
+            self._redis_failed("Unable to look for delayed jobs", error)
+            self._round_is_due["requeue_delayed_jobs"] = 0.0
 
     def _main_loop(self) -> None:
         try:
