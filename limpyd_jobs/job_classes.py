@@ -115,13 +115,13 @@ class JobClasses(Generic[T]):
     def known(self) -> Mapping[str, type[T]]:
         """The classes by their path. The mapping is never changed, but replaced, so threads may share it."""
         if not self._met:
-            imported = (cls for cls in _concrete(self.base) if self._allows(path_of(cls)))
+            imported = (cls for cls in concrete(self.base) if self._allows(path_of(cls)))
             self._met = {path_of(cls): cls for cls in islice(imported, self.limit)}
         return self._met
 
     def all(self) -> list[type[T]]:
         """Return the classes this process knows of: those that are imported, and those it has met."""
-        imported = (cls for cls in _concrete(self.base) if self._allows(path_of(cls)))
+        imported = (cls for cls in concrete(self.base) if self._allows(path_of(cls)))
         return list(dict.fromkeys([*imported, *self._met.values()]))
 
     def allow(self, modules: str | Sequence[str] | None) -> None:
@@ -181,9 +181,9 @@ def path_of(cls: type) -> str:
     return f"{cls.__module__}.{cls.__name__}"
 
 
-def _concrete(base: type[T]) -> Any:
+def concrete(base: type[T]) -> Any:
     """The class and its subclasses, all that are imported, without the abstract ones."""
     if not getattr(base, "abstract", False):
         yield base
     for cls in base.__subclasses__():
-        yield from _concrete(cls)
+        yield from concrete(cls)

@@ -47,6 +47,7 @@ MAX_PUT_OFFS = 60
 
 _add = Script("add")
 _add_error = Script("add_error")
+_audit = Script("audit")
 _cancel = Script("cancel")
 _claim = Script("claim")
 _delay = Script("delay")
@@ -56,17 +57,22 @@ _fail = Script("fail")
 _get_queue = Script("get_queue")
 _increase_field = Script("increase_field")
 _list_queues = Script("list_queues")
+_merge_queues = Script("merge_queues")
 _move = Script("move")
 _prune = Script("prune")
 _put_off = Script("put_off")
+_raise_counter = Script("raise_counter")
 _reconcile = Script("reconcile")
 _release = Script("release")
 _renew = Script("renew")
 _requeue = Script("requeue")
 _rescue = Script("rescue")
 _set_fields = Script("set_fields")
+_settle = Script("settle")
 _skip = Script("skip")
+_strays = Script("strays")
 _succeed = Script("succeed")
+_sweep = Script("sweep")
 _unset_fields = Script("unset_fields")
 _wake = Script("wake")
 _withdraw = Script("withdraw")
@@ -972,3 +978,141 @@ def _fetched(request: ClaimRequest, reply: Any) -> Fetched | None:
     path, _, pk = fetched.ident.rpartition(":")
     _reindex(request.classes[path], pk, reindex)
     return fetched
+
+
+# What no transition can have left behind: see `limpyd_jobs.check`.
+
+
+def audit(
+    connection: Redis, model: type[RedisModel], pks: Sequence[str], names: str, integers: str, repair: bool = False
+) -> tuple[list[list[str]], list[list[str]]]:
+    """Look at some records: hash, collection, plain indexes, values; or put them right.
+
+    Parameters
+    ----------
+    names, integers: str
+        As JSON: the names of the hash fields, and those of integers with what to set them to if they hold none.
+
+    Returns
+    -------
+    tuple of list
+        The (pk, problem, field, value) of what is wrong; the (pk, status, identifier) of jobs that are not at rest.
+    """
+    args = [layout_of(model).json, "1" if repair else "", names, integers, *pks]
+    problems, live, reindexes = _audit(connection, args=args)
+    for pk, reindex in reindexes:
+        _reindex(model, pk, reindex)
+    return problems, live
+
+
+def strays(
+    connection: Redis,
+    model: type[RedisModel],
+    field: str,
+    prefix: str,
+    members: Iterable[tuple[str, str]],
+    largest: int,
+    repair: bool = False,
+) -> tuple[list[list[str]], list[str], list[list[str]]]:
+    """Look for pks in the index of a field whose hashes have another value; or remove them.
+
+    Parameters
+    ----------
+    members: iterable of tuple of str
+        The (value, pk) to look at; an empty pk is for all of the value, if there are not more than `largest`.
+
+    Returns
+    -------
+    tuple of list
+        The (value, pk) of the strays; the values of too many pks; the (value, type) of keys that are no sets.
+    """
+    args = [layout_of(model).json, field, prefix, "1" if repair else "", largest]
+    found, large, wrong = _strays(connection, args=[*args, *(part for member in members for part in member)])
+    return found, large, wrong
+
+
+def sweep(
+    connection: Redis, model: type[RedisModel], keys: Iterable[tuple[str, str, str]], repair: bool = False
+) -> list[list[str]]:
+    """Look for keys of records that do not exist, or keys of a wrong type; or delete them.
+
+    Parameters
+    ----------
+    keys: iterable of tuple of str
+        The key, the pk it is of, and its type if that matters.
+
+    Returns
+    -------
+    list
+        Of (key, problem, type).
+    """
+    parts = [part for key in keys for part in key]
+    found: list[list[str]] = _sweep(connection, args=[layout_of(model).json, "1" if repair else "", *parts])
+    return found
+
+
+def settle(
+    connection: Redis,
+    job_class: type[RedisModel] | None,
+    ident: str,
+    queue_keys: Sequence[str],
+    *,
+    home: str = "",
+    in_no_list: bool = False,
+    lease: float = 0,
+    token: str = "",
+    delayed_until: str = "",
+    due: str = "",
+    seen: str = "",
+    repair: bool = False,
+) -> list[list[str]]:
+    """Look whether a job stands where its hash says and nowhere else; or put that right.
+
+    Parameters
+    ----------
+    job_class: RedisModel
+        None for what is no ident.
+    queue_keys: sequence of str
+        All queues it may stand in.
+    home: str
+        The one to put it in.
+
+    The other parameters, in their order: see ``lua/settle.lua``.
+
+    Returns
+    -------
+    list
+        Of (problem, place, "1" if it can be repaired).
+    """
+    model = layout_of(job_class).json if job_class else ""
+    args = [
+        model,
+        ident,
+        "1" if repair else "",
+        home,
+        "1" if in_no_list else "",
+        lease,
+        token,
+        delayed_until,
+        due,
+        seen,
+    ]
+    problems, reindex = _settle(connection, keys=queue_keys, args=args)
+    if job_class:
+        _reindex(job_class, ident.rpartition(":")[2], reindex)
+    found: list[list[str]] = problems
+    return found
+
+
+def merge_queues(
+    connection: Redis, origin: str, target: str, classes: Mapping[str, type[RedisModel]], limit: int
+) -> int:
+    """Move what is in a queue, up to a limit, to another one of the same name and priority; return how much it was."""
+    moved: int = _merge_queues(connection, keys=[origin, target], args=[limit, *_class_arguments(classes)])
+    return moved
+
+
+def raise_counter(connection: Redis, model: type[RedisModel], highest: int, repair: bool = False) -> str | None:
+    """Look whether the counter of a model is below its highest pk, or raise it; return what it is if so, else None."""
+    counter: str | None = _raise_counter(connection, args=[layout_of(model).json, "1" if repair else "", highest])
+    return counter

@@ -1,0 +1,124 @@
+"""Which models there are to check."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.job_classes import concrete
+from limpyd_jobs.layout import layout_of
+from limpyd_jobs.models import Error, Job, Queue, job_classes
+from limpyd_jobs.utils import printable
+
+Model = Any  # a class of jobs, queues or errors
+
+_IDENT = re.compile(r"([^:]+\.[^:.]+):([^:]+)", re.DOTALL)
+
+
+def parse_ident(ident: str) -> tuple[str, str] | None:
+    """Return the class path and the pk in an ident; None if it is none."""
+    match = _IDENT.fullmatch(ident)
+    return (match[1], match[2]) if match else None
+
+
+class Catalogue:
+    """The models whose records are checked, all of one database.
+
+    Parameters
+    ----------
+    jobs, queues, errors: iterables of model classes
+
+    Attributes
+    ----------
+    jobs: dict
+        The job classes by their path.
+    queues, errors: list
+        The other models.
+    unknown: dict of str to str
+        The class paths that could not be resolved, and why.
+    refused: list of str
+        The models that cannot be checked, and why.
+    """
+
+    def __init__(self, jobs: Iterable[Model], queues: Iterable[Model], errors: Iterable[Model]) -> None:
+        self.refused: list[str] = []
+        self.unknown: dict[str, str] = {}
+        self.jobs = {cls.get_model_repr(): cls for cls in self._sound(jobs)}
+        self.queues = self._sound(queues)
+        self.errors = self._sound(errors)
+        self._paths: dict[str, Model | None] = dict(self.jobs)
+
+    def _sound(self, models: Iterable[Model]) -> list[Model]:
+        by_name = {}
+        for model in models:
+            try:
+                layout_of(model)
+            except ConfigurationException as error:
+                self.refused.append(f"{path_of_model(model)}: {error}")
+            else:
+                by_name[model._name] = model
+        return list(by_name.values())
+
+    @property
+    def all(self) -> list[Model]:
+        """All the models."""
+        return [*self.jobs.values(), *self.queues, *self.errors]
+
+    @property
+    def database(self) -> Any:
+        """The database of all of them."""
+        return self.queues[0].database
+
+    def job_class(self, path: str) -> Model | None:
+        """Return the job class of a path, imported if need be; None if it cannot be had."""
+        if path not in self._paths:
+            self._paths[path] = self._meet(path)
+        return self._paths[path]
+
+    def _meet(self, path: str) -> Model | None:
+        try:
+            found: Model = job_classes.meet(path)
+            layout_of(found)
+        except Exception as error:  # whatever its module raises
+            self.unknown[path] = f"{type(error).__name__}: {printable(error)}"
+            return None
+        return self.jobs.setdefault(found.get_model_repr(), found)
+
+
+def catalogues(queue_models: Iterable[Model] | None, error_models: Iterable[Model] | None) -> list[Catalogue]:
+    """Return the models that are imported, those of each database by themselves.
+
+    Parameters
+    ----------
+    queue_models, error_models: iterables of model classes
+        None for all that are imported.
+    """
+    queues = list(concrete(Queue)) if queue_models is None else list(queue_models)
+    errors = list(concrete(Error)) if error_models is None else list(error_models)
+    jobs = list(concrete(Job))
+    groups: list[list[Model]] = []
+    for queue in queues:
+        for group in groups:
+            if _is_same(group[0], queue):
+                group.append(queue)
+                break
+        else:
+            groups.append([queue])
+    return [Catalogue(_beside(group[0], jobs), group, _beside(group[0], errors)) for group in groups]
+
+
+def _beside(model: Model, others: Iterable[Model]) -> list[Model]:
+    """Return the models that are on the same database."""
+    return [other for other in others if _is_same(model, other)]
+
+
+def _is_same(one: Model, other: Model) -> bool:
+    one, other = one.database, other.database
+    return one is other or one.connection_settings == other.connection_settings
+
+
+def path_of_model(model: Model) -> str:
+    """Return the dotted path of a model."""
+    return f"{model.__module__}.{model.__name__}"

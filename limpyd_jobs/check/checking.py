@@ -1,0 +1,154 @@
+"""The check: two looks at a database, some seconds apart; what is wrong both times is wrong."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from redis import Redis
+
+from limpyd_jobs.check.catalogue import Catalogue, Model, catalogues, path_of_model
+from limpyd_jobs.check.keys import Keys
+from limpyd_jobs.check.places import Places
+from limpyd_jobs.check.problems import PROBLEMS
+from limpyd_jobs.check.queues import Queues
+from limpyd_jobs.check.reader import Reader
+from limpyd_jobs.check.records import Records, unchecked_indexes
+from limpyd_jobs.check.report import Finding, Report
+from limpyd_jobs.models import Error, Queue
+
+Progress = Callable[[str], None]
+
+# A worker may hold a job that stands in no list, and version 2 takes its time to change one: so long at most.
+PAUSE = 5
+LEASE = 86400
+
+
+def check(
+    repair: bool = False,
+    *,
+    queue_models: Iterable[type[Queue]] | None = None,
+    error_models: Iterable[type[Error]] | None = None,
+    lease: float = LEASE,
+    pause: float = PAUSE,
+    progress: Progress | None = None,
+) -> Report:
+    """Look for what is wrong in the database: jobs in no list or in several, wrong indexes, keys of nothing.
+
+    Workers and producers may go on: it reads in small bites, and what is wrong is looked at a second time, and
+    repaired, each in one atomic step. It looks at all job classes that are imported, or that jobs in the queues are
+    of and that can be imported.
+
+    Parameters
+    ----------
+    repair: bool
+        True to repair what can be.
+    queue_models, error_models: iterables of model classes
+        By default all that are imported.
+    lease: float
+        How long, in seconds, a job that is RUNNING without a lease is left to whoever may be running it, before a
+        worker puts it back: 0 if no worker of version 2 lives.
+    pause: float
+        How many seconds lie between the two looks; less than 5 only if nothing else uses the database.
+    progress: callable
+        Is called with a line of text now and then.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    redis.exceptions.RedisError
+        If Redis fails.
+
+    Examples
+    --------
+    >>> report = check()
+    >>> report.left
+    []
+    """
+    began = time.monotonic()
+    report = Report()
+    for catalogue in catalogues(queue_models, error_models):
+        _Session(catalogue, lease, pause, progress or (lambda line: None), report).run(repair)
+    report.seconds = time.monotonic() - began
+    return report
+
+
+class _Session:
+    """The check of one database."""
+
+    def __init__(self, catalogue: Catalogue, lease: float, pause: float, progress: Progress, report: Report) -> None:
+        self._catalogue = catalogue
+        self._pause = pause
+        self._progress = progress
+        self._report = report
+        reader = Reader(Redis(connection_pool=catalogue.database.connection.connection_pool))
+        self._queues = Queues(reader, catalogue)
+        self._places = Places(reader, catalogue, self._queues, lease)
+        self._progress("looking for job classes")
+        self._places.discover()
+        self._records = Records(reader)
+        self._keys = Keys(reader, catalogue, self._queues, self._records)
+
+    def run(self, repair: bool) -> None:
+        self._look()
+        parts = (self._keys, self._records, self._queues, self._places)
+        if any(part.is_suspicious for part in parts):
+            self._progress(f"looking again in {self._pause:g} seconds")
+            time.sleep(self._pause)
+            self._report.findings += self._look_again(repair)
+        for model in self._catalogue.all:
+            self._report.records[path_of_model(model)] = self._records.counts.get(model, 0)
+            if self._records.counts.get(model):
+                names = unchecked_indexes(model)
+                self._report.unchecked += [f"all indexes of {path_of_model(model)}.{name}" for name in names]
+        self._report.unchecked += self._catalogue.refused
+
+    def _look(self) -> None:
+        self._follow("keys", self._keys.look())
+        for model in self._catalogue.all:
+            on_live = self._places.expect if model in self._catalogue.jobs.values() else _ignore
+            self._follow(f"records of {path_of_model(model)}", self._records.look(model, on_live))
+        self._follow("places in queues", self._places.look())
+
+    def _follow(self, what: str, numbers: Iterator[int]) -> None:
+        for number in numbers:
+            self._progress(f"{what}: {number}")
+
+    def _look_again(self, repair: bool) -> Iterator[Finding]:
+        """Yield what is wrong. The order matters to a repair, as each step relies on the ones before."""
+        for step in (
+            self._keys.look_at_types_again,
+            self._records.look_again,
+            self._queues.merge,
+            self._places.look_again,
+            self._keys.look_at_indexes_again,
+            self._keys.look_at_owners_again,
+            self._queues.remove_nameless,
+        ):
+            for model, subject, kind, details in step(repair):
+                yield finding(model, subject, kind, details, repair)
+
+
+def finding(model: Model | None, subject: str, kind: str, details: tuple[Any, ...], repaired: bool) -> Finding:
+    """Return a finding of one kind of problem."""
+    problem = PROBLEMS[kind]
+    is_job_state = len(details) == 3
+    status = details[1] if is_job_state else ""
+    repair = "" if is_job_state and not details[2] else problem.repair.format(*details)
+    return Finding(
+        invariant=problem.invariant,
+        model=path_of_model(model) if model else "",
+        subject=subject,
+        kind=kind,
+        problem=problem.text.format(*details, status=status),
+        repair=repair,
+        repaired=repaired and bool(repair),
+    )
+
+
+def _ignore(model: Model, live: list[list[str]]) -> None:
+    """Records that are no jobs stand nowhere."""

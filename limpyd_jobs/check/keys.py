@@ -1,0 +1,183 @@
+"""All keys of the database that are under the name of a model: whom they belong to, and what they are."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from limpyd import fields
+
+from limpyd_jobs import transitions
+from limpyd_jobs.check.catalogue import Catalogue, Model
+from limpyd_jobs.check.queues import Queues
+from limpyd_jobs.check.reader import Reader, chunks
+from limpyd_jobs.check.records import BATCH, Records
+from limpyd_jobs.layout import layout_of
+from limpyd_jobs.models import Queue
+
+# Index sets up to this size are looked at as a whole.
+SMALL_SET = 50
+
+# Keys of a model that are no fields of a record, those of version 2 included.
+OF_MODEL = {"collection", "max_pk", "blocked"}
+OF_RECORD = {"hash", "requeue_all_delayed_ready_jobs"}
+
+TYPES = (
+    (fields.ListField, "list"),
+    (fields.SetField, "set"),
+    (fields.SortedSetField, "zset"),
+    (fields.HashField, "hash"),
+    (fields.StringField, "string"),
+)
+OWN_PLACES = {name for name in Queue._fields if not isinstance(Queue.get_field(name), fields.InstanceHashField)}
+
+Index = tuple[Model, str, str]  # the model, the field, the beginning of the keys
+Found = tuple[Model, str, str, tuple[Any, ...]]
+
+
+class Keys:
+    """Looks at all keys, and again at those that looked wrong."""
+
+    def __init__(self, reader: Reader, catalogue: Catalogue, queues: Queues, records: Records) -> None:
+        self._reader = reader
+        self._queues = queues
+        self._records = records
+        self._models = {model._name: model for model in catalogue.all}
+        names = "|".join(re.escape(name) for name in sorted(self._models, key=len, reverse=True))
+        self._pattern = re.compile(rf"({names}):([^:]*)(?::(.*))?", re.DOTALL)
+        self._indexes = {model: json.loads(layout_of(model).json) for model in catalogue.all}
+        self._strays: defaultdict[Index, list[tuple[str, str]]] = defaultdict(list)
+        self._wrong: dict[str, tuple[Model, str, str]] = {}  # model, pk, type; by the key
+        self._no_sets: dict[str, Index] = {}
+        self._ownerless: dict[str, tuple[Model, str]] = {}
+        self._meaningless: dict[str, Model] = {}
+
+    # The first look
+
+    def look(self) -> Iterator[int]:
+        """Look at all keys; yield how many were, now and then."""
+        number = 0
+        for keys in self._reader.all_keys():
+            hashes: defaultdict[Model, list[str]] = defaultdict(list)
+            of_fields: defaultdict[Model, list[tuple[str, str, str]]] = defaultdict(list)
+            of_indexes: defaultdict[Index, list[tuple[str, str]]] = defaultdict(list)
+            for key in keys:
+                self._sort(key, hashes, of_fields, of_indexes)
+            self._look_at_hashes(hashes)
+            self._look_at_fields(of_fields)
+            for index, values in of_indexes.items():
+                self._look_at_index(index, values)
+            number += len(keys)
+            yield number
+
+    def _sort(self, key: str, hashes: Any, of_fields: Any, of_indexes: Any) -> None:
+        """Tell what a key is by its name."""
+        match = self._pattern.fullmatch(key)
+        if not match:
+            return
+        model, first, rest = self._models[match[1]], match[2], match[3]
+        if rest is None:
+            if first not in OF_MODEL:
+                self._meaningless[key] = model
+        elif model.has_field(first) and first != model.get_field("pk").name:
+            prefix = self._prefix(model, first, key)
+            if prefix:
+                of_indexes[model, first, prefix].append((key[len(prefix) :], ""))
+        elif rest == "hash":
+            hashes[model].append(first)
+        elif rest in OF_RECORD:
+            of_fields[model].append((key, first, ""))
+        elif model.has_field(rest) and type_of(model, rest):
+            of_fields[model].append((key, first, type_of(model, rest)))
+        else:
+            self._meaningless[key] = model
+
+    def _prefix(self, model: Model, field: str, key: str) -> str:
+        prefixes = self._indexes[model]["indexes"].get(field, ())
+        return max((prefix for prefix in prefixes if key.startswith(prefix)), key=len, default="")
+
+    def _look_at_hashes(self, hashes: dict[Model, list[str]]) -> None:
+        for model, pks in hashes.items():
+            are_listed = self._reader.connection.smismember(f"{model._name}:collection", pks)
+            self._records.suspect(model, (pk for pk, is_listed in zip(pks, are_listed, strict=True) if not is_listed))
+
+    def _look_at_fields(self, of_fields: dict[Model, list[tuple[str, str, str]]]) -> None:
+        for model, keys in of_fields.items():
+            given = {key: (pk, kind) for key, pk, kind in keys}
+            for batch in chunks(keys, BATCH):
+                for key, problem, _ in transitions.sweep(self._reader.connection, model, batch):
+                    pk, kind = given[key]
+                    if problem == "no owner":
+                        self._ownerless[key] = model, pk
+                        if issubclass(model, Queue):
+                            self._queues.ghosts.add(f"{model._name}:{pk}")
+                    else:
+                        self._wrong[key] = model, pk, kind
+
+    def _look_at_index(self, index: Index, members: Any) -> None:
+        model, field, prefix = index
+        for batch in chunks(members, BATCH):
+            found, large, wrong = transitions.strays(self._reader.connection, *index, batch, SMALL_SET)
+            self._strays[index] += [(value, pk) for value, pk in found]
+            if field not in self._indexes[model]["special"]:  # which has sets of its own kind
+                self._no_sets.update({prefix + value: index for value, _ in wrong})
+            for value in large:
+                for pks in self._reader.members(prefix + value):
+                    self._look_at_index(index, [(value, pk) for pk in pks])
+
+    @property
+    def is_suspicious(self) -> bool:
+        return bool(any(self._strays.values()) or self._wrong or self._no_sets or self._ownerless or self._meaningless)
+
+    # The second look
+
+    def look_at_types_again(self, repair: bool) -> Iterator[Found]:
+        """Yield the keys that are still of a wrong type, and delete those that can be made anew if asked to."""
+        for key, (model, pk, kind) in self._wrong.items():
+            is_place = issubclass(model, Queue) and key.rpartition(":")[2] in OWN_PLACES
+            for _, problem, found in transitions.sweep(
+                self._reader.connection, model, [(key, pk, kind)], repair and is_place
+            ):
+                if problem == "wrong type":
+                    yield model, key, problem if is_place else "wrong type of a field", (found,)
+        for key, index in self._no_sets.items():
+            members = [(key.removeprefix(index[2]), "")]
+            for _, kind in transitions.strays(self._reader.connection, *index, members, SMALL_SET, repair)[2]:
+                self._records.suspect(index[0], self._pks_of_value(index, members[0][0]))
+                yield index[0], key, "not a set", (kind,)
+
+    def _pks_of_value(self, index: Index, value: str) -> Iterator[str]:
+        """The records that belong in an index key, which is lost."""
+        model, field, _ = index
+        for pks in self._reader.members(f"{model._name}:collection"):
+            replies = self._reader.all(("HGET", f"{model._name}:{pk}:hash", field) for pk in pks)
+            yield from (pk for pk, reply in zip(pks, replies, strict=True) if reply == value)
+
+    def look_at_indexes_again(self, repair: bool) -> Iterator[Found]:
+        """Yield the pks that are still in the index of a value they do not have, and remove them if asked to."""
+        for index, members in self._strays.items():
+            for batch in chunks(members, BATCH):
+                for value, pk in transitions.strays(self._reader.connection, *index, batch, SMALL_SET, repair)[0]:
+                    yield index[0], pk, "stray", (index[1], value)
+
+    def look_at_owners_again(self, repair: bool) -> Iterator[Found]:
+        """Yield the keys that still belong to nothing, and delete those of records that are gone if asked to."""
+        for key, (model, pk) in self._ownerless.items():
+            is_kept = issubclass(model, Queue) and self._queues.holds_strangers(f"{model._name}:{pk}")
+            for _, problem, kind in transitions.sweep(
+                self._reader.connection, model, [(key, pk, "")], repair and not is_kept
+            ):
+                yield model, key, "jobs of no queue" if is_kept else problem, (kind,)
+        still = self._reader.all(("EXISTS", key) for key in self._meaningless)
+        for (key, model), exists in zip(self._meaningless.items(), still, strict=True):
+            if exists:
+                yield model, key, "no meaning", ()
+
+
+def type_of(model: Model, name: str) -> str:
+    """Return the type that the key of a field of a record has; '' if the field has no key of its own."""
+    field = model.get_field(name)
+    return next((kind for cls, kind in TYPES if isinstance(field, cls)), "")

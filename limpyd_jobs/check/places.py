@@ -1,0 +1,221 @@
+"""Where jobs stand, against what their hashes say."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from redis.exceptions import ResponseError
+
+from limpyd_jobs import transitions
+from limpyd_jobs.check.catalogue import Catalogue, Model, parse_ident
+from limpyd_jobs.check.queues import Queues
+from limpyd_jobs.check.reader import Reader
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.utils import datetime_to_score, parse_datetime
+
+PLACES = {STATUSES.WAITING: "waiting", STATUSES.DELAYED: "delayed", STATUSES.RUNNING: "running"}
+
+# What must not change between the two looks at a job: in the order of lua/settle.lua.
+SEEN = ("status", "queued", "claim_token", "start", "end", "last_claim", "rescues", "delayed_until")
+
+T = TypeVar("T")
+Pk = int | str  # numbers take less room
+Found = tuple[Model, str, str, tuple[Any, ...]]
+
+
+class Places:
+    """Looks at all the places jobs stand in, after all jobs were, and again at what did not fit.
+
+    It keeps some numbers for each job that is not at rest, about 250 bytes in all.
+
+    Attributes
+    ----------
+    strangers: Counter
+        How many jobs of unknown classes stand in queues, by the path of the class.
+    """
+
+    def __init__(self, reader: Reader, catalogue: Catalogue, queues: Queues, lease: float) -> None:
+        self._reader = reader
+        self._catalogue = catalogue
+        self._queues = queues
+        self._lease = lease
+        self._expected: defaultdict[tuple[str, str], set[Pk]] = defaultdict(set)  # by the path and the status
+        self._identifiers: set[int] = set()
+        self._rivals: set[tuple[str, str]] = set()  # paths and identifiers of several jobs
+        self._met: defaultdict[str, set[Pk]] = defaultdict(set)  # by the path
+        self._suspects: dict[str, str] = {}  # what the hash said, by the ident
+        self._orphans: set[str] = set()
+        self._garbage: set[str] = set()
+        self.strangers: Counter[str] = Counter()
+
+    # The first look
+
+    def expect(self, model: Model, live: list[list[str]]) -> None:
+        """Note where jobs should be found: pks, statuses, identifiers, and whether something is wrong already."""
+        path = model.get_model_repr()
+        for pk, status, identifier, is_odd in live:
+            if status in PLACES:
+                self._expected[path, status].add(_compact(pk))
+                self._note_identifier(path, identifier)
+            if is_odd:
+                self._suspects[f"{path}:{pk}"] = ""
+
+    def _note_identifier(self, path: str, identifier: str) -> None:
+        number = hash((path, identifier))
+        if number in self._identifiers:
+            self._rivals.add((path, identifier))
+        self._identifiers.add(number)
+
+    def discover(self) -> None:
+        """Find out of which classes the jobs in the queues are."""
+        for _, _, idents, _ in self._walk(PLACES):
+            for path in {parsed[0] for parsed in map(parse_ident, idents) if parsed}:
+                self._catalogue.job_class(path)
+
+    def look(self) -> Iterator[int]:
+        """Look at all places; yield how many entries there were, now and then."""
+        self._queues.read()
+        number = 0
+        for key, status, idents, scores in self._walk(PLACES):
+            self._look_at(key, status, idents, scores)
+            number += len(idents)
+            yield number
+        self._sum_up()
+
+    def _walk(self, statuses: Iterable[str]) -> Iterator[tuple[str, str, list[str], list[float]]]:
+        """Yield, in chunks, what stands in the queues: the key, the status that belongs there, idents, scores."""
+        for queue in self._queues.sound:
+            for status in statuses:
+                key = f"{queue}:{PLACES[status]}"
+                with suppress(ResponseError):  # of a wrong type: see keys.py
+                    if status == STATUSES.WAITING:
+                        for idents in self._reader.entries(key):
+                            yield key, status, idents, []
+                    else:
+                        for pairs in self._reader.scores(key):
+                            yield key, status, [ident for ident, _ in pairs], [score for _, score in pairs]
+
+    def _look_at(self, key: str, status: str, idents: list[str], scores: list[float]) -> None:
+        to_compare: list[tuple[Model, str, float]] = []
+        for ident, score in zip(idents, scores or [0.0] * len(idents), strict=True):
+            parsed = parse_ident(ident)
+            model = self._catalogue.job_class(parsed[0]) if parsed else None
+            if parsed is None:
+                self._garbage.add(ident)
+            elif model is None:
+                self.strangers[parsed[0]] += 1
+            else:
+                path, pk = model.get_model_repr(), _compact(parsed[1])
+                if pk in self._met[path]:
+                    self._suspects[f"{path}:{pk}"] = ""
+                elif status != STATUSES.WAITING or pk not in self._expected[path, status]:
+                    to_compare.append((model, parsed[1], score))
+                self._met[path].add(pk)
+        self._compare(status, to_compare)
+
+    def _compare(self, status: str, jobs: list[tuple[Model, str, float]]) -> None:
+        """Look at the hashes of jobs that stand in a place: those of delayed and running ones, and newcomers."""
+        fields = ("status", "delayed_until", "claim_token")
+        replies = self._reader.all(("HMGET", f"{model._name}:{pk}:hash", *fields) for model, pk, _ in jobs)
+        for (model, pk, score), reply in zip(jobs, replies, strict=True):
+            stored, delayed_until, token = reply if isinstance(reply, list) else (None, None, None)
+            is_right = token if status == STATUSES.RUNNING else stored == status
+            if status == STATUSES.DELAYED:
+                is_right = is_right and is_date_of(score, delayed_until)
+            if not is_right:
+                self._suspects[f"{model.get_model_repr()}:{pk}"] = ""
+
+    def _sum_up(self) -> None:
+        """All was seen: what was expected and is not there is suspicious."""
+        for (path, status), pks in self._expected.items():
+            missing = {f"{path}:{pk}" for pk in pks - self._met[path]}
+            if status == STATUSES.WAITING:
+                self._orphans |= missing - self._suspects.keys()
+            self._suspects.update(dict.fromkeys(missing, ""))
+        for path, identifier in self._rivals:
+            queued = self._catalogue.jobs[path].collection(identifier=identifier, queued="1")
+            self._suspects.update(dict.fromkeys((f"{path}:{pk}" for pk in queued), ""))
+        for kept in (self._expected, self._identifiers, self._met):
+            kept.clear()
+        self._suspects = dict(zip(self._suspects, self._read(self._suspects, SEEN, "\0".join), strict=True))
+
+    # The second look
+
+    @property
+    def is_suspicious(self) -> bool:
+        return bool(self._suspects or self._garbage or self.strangers)
+
+    def look_again(self, repair: bool) -> Iterator[Found]:
+        """Yield what is still wrong, and repair it if asked to."""
+        self._queues.read()
+        self._forget_found_orphans()
+        for path, number in self.strangers.items():
+            yield None, path, "unknown class", (number, self._catalogue.unknown[path])
+        for ident in self._garbage:
+            yield from self._settle(None, ident, repair)
+        # An orphan goes to the beginning of its list, so the last comes first.
+        idents = sorted(self._suspects, key=_rank, reverse=True)
+        hints = self._read(idents, ("placed_in", "priority", "delayed_until"), list)
+        for ident, (placed_in, priority, delayed_until) in zip(idents, hints, strict=True):
+            model = self._catalogue.jobs[ident.rpartition(":")[0]]
+            moment = parse_datetime(delayed_until)
+            yield from self._settle(
+                model,
+                ident,
+                repair,
+                home=self._queues.home(model, placed_in or None, priority or None, create=repair),
+                in_no_list=ident in self._orphans,
+                delayed_until=delayed_until,
+                due=f"{datetime_to_score(moment):.6f}" if moment else "",
+                seen=self._suspects[ident],
+            )
+
+    def _forget_found_orphans(self) -> None:
+        """Jobs that stood in no list may have been in the hands of a worker: those that are back are no orphans."""
+        for _, _, idents, _ in self._walk([STATUSES.WAITING] if self._orphans else []):
+            for ident in self._orphans.intersection(idents):
+                self._orphans.discard(ident)
+                del self._suspects[ident]
+
+    def _settle(self, model: Model | None, ident: str, repair: bool, **options: Any) -> Iterator[Found]:
+        problems = transitions.settle(
+            self._reader.connection,
+            model,
+            ident,
+            self._queues.sound,
+            lease=self._lease,
+            token=f"check:{uuid.uuid4().hex}",
+            repair=repair,
+            **options,
+        )
+        status = STATUSES.by_value((options.get("seen") or "").partition("\0")[0], "unknown")
+        for problem, place, is_repairable in problems:
+            yield model, ident, problem, (place, status, is_repairable)
+
+    def _read(self, idents: Iterable[str], fields: tuple[str, ...], convert: Callable[[list[str]], T]) -> Iterator[T]:
+        """Yield the values of some fields of jobs, '' for none."""
+        jobs = self._catalogue.jobs
+        parts = (ident.rpartition(":") for ident in idents)
+        commands = (("HMGET", f"{jobs[path]._name}:{pk}:hash", *fields) for path, _, pk in parts)
+        for reply in self._reader.all(commands):
+            values = reply if isinstance(reply, list) else [None] * len(fields)
+            yield convert([value or "" for value in values])
+
+
+def is_date_of(score: float, text: str | None) -> bool:
+    """Whether a score in a sorted set is that of a date, as text."""
+    moment = parse_datetime(text)
+    return moment is not None and abs(score - datetime_to_score(moment)) < 0.0001
+
+
+def _compact(pk: str) -> Pk:
+    return int(pk) if pk.isascii() and pk.isdigit() and str(int(pk)) == pk else pk
+
+
+def _rank(ident: str) -> tuple[str, int, str]:
+    path, _, pk = ident.rpartition(":")
+    return path, len(pk), pk

@@ -1,0 +1,76 @@
+"""What can be wrong: which invariant it breaks, what it is in words, and what a repair does about it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Problem(NamedTuple):
+    """One kind of problem.
+
+    Attributes
+    ----------
+    invariant: str
+        The name of what it breaks, ``I1`` to ``I10``.
+    text: str
+        What is wrong, with ``{0}`` and ``{1}`` for its details.
+    repair: str
+        What a repair does; empty if there is none.
+    """
+
+    invariant: str
+    text: str
+    repair: str = ""
+
+
+# By the words that the scripts use, see lua/audit.lua, strays.lua, sweep.lua, settle.lua.
+PROBLEMS = {
+    # records
+    "no hash": Problem("I1", "is in the collection, but does not exist", "removed from the collection"),
+    "not a hash": Problem("I1", "its hash is a {1}", "deleted"),
+    "not in the collection": Problem("I1", "is not in the collection", "added to the collection"),
+    "not indexed": Problem("I2", "is not in the index of its {0} {1!r}", "added to the index"),
+    "not text": Problem("I2", "its {0} is not UTF-8", "each byte that is not is written as \\xNN: {1!r}"),
+    "no integer": Problem("I2", "its {0} is {1!r}, no integer", "set to its default"),
+    "unreadable": Problem("I10", "cannot be looked at: {1}"),
+    # indexes and other keys
+    "stray": Problem("I2", "is in the index of the {0} {1!r}, which it does not have", "removed from the index"),
+    "not a set": Problem("I10", "an index that is a {0}", "deleted, and made anew"),
+    "no owner": Problem("I10", "a {0} of a record that does not exist", "deleted"),
+    "wrong type": Problem("I10", "is a {0}", "deleted; its jobs are put back"),
+    "wrong type of a field": Problem("I10", "is a {0}"),
+    "no meaning": Problem("I10", "belongs to nothing that the model knows"),
+    "jobs of no queue": Problem("I10", "belongs to no queue, and holds jobs of unknown classes"),
+    "counter too low": Problem("I10", "is {0}, lower than the highest pk, {1}", "set to the highest pk"),
+    # where jobs stand
+    "not queued": Problem("I3", "is {status}, but not queued", "its queued is set"),
+    "ended and queued": Problem("I3", "is {status}, but still queued", "its queued is removed"),
+    "no status": Problem("I3", "its status is {status}, which is none", "set to what its place says"),
+    "second of its identifier": Problem("I4", "another job of its identifier is queued, too", "canceled"),
+    "in no list": Problem("I5", "is WAITING, but in no list", "put at the beginning of its list"),
+    "in several places": Problem("I5", "stands more than once in {0} or in another queue", "stands there once"),
+    "waits and is delayed": Problem("I5", "is WAITING, but also in {0}", "removed from there"),
+    "no ident": Problem("I5", "is in {0}, and is no ident of a job", "moved to the quarantine list"),
+    "no such job": Problem("I5", "is in {0}, but does not exist", "removed from there"),
+    "unknown class": Problem("I5", "{0} jobs of this class stand in queues, but it cannot be had: {1}"),
+    "no date": Problem("I6", "is DELAYED until {0!r}, no date", "set to the date of its place, or to now"),
+    "in no delayed set": Problem("I6", "is DELAYED, but in no delayed set", "put in {0}"),
+    "wrong score": Problem("I6", "its date in {0} is not its delayed_until", "set to it"),
+    "in several sets": Problem("I6", "is in {0} and in the delayed set of another queue", "is there only"),
+    "delayed and waits": Problem("I6", "is DELAYED, but also in {0}", "removed from there"),
+    "in no queue": Problem("I6", "is DELAYED, but it is not known in which queue"),
+    "no claim": Problem("I7", "is RUNNING, but nobody has a claim on it", "given a claim"),
+    "no lease": Problem("I7", "is RUNNING, but without a lease", "given a lease"),
+    "several leases": Problem("I7", "has more than one lease", "the others are removed"),
+    "runs and waits": Problem("I7", "is being run, but also in {0}", "removed from there"),
+    "runs and is delayed": Problem("I7", "is being run, but also in {0}", "removed from there"),
+    "lease without claim": Problem("I7", "is in {0}, but nobody has a claim on it", "removed from there"),
+    "claim without lease": Problem("I7", "is {status}, but somebody has a claim on it, without a lease", "removed"),
+    "ended and waits": Problem("I8", "is {status}, but in {0}", "removed from there"),
+    "ended and is delayed": Problem("I8", "is {status}, but in {0}", "removed from there"),
+    # queues
+    "in a queue that is gone": Problem("I9", "its queue {0} does not exist", "set to the queue it is in"),
+    "second queue": Problem("I9", "has the same name and priority as {0}", "moved there, and deleted"),
+    "no priority": Problem("I9", "is a queue without a priority", "set to 0"),
+    "no name": Problem("I9", "is a queue without a name", "deleted; its jobs are put in other queues"),
+}

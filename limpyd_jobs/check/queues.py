@@ -1,0 +1,140 @@
+"""The queues: which there are, which are one too many, and where a job that stands nowhere belongs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from limpyd_jobs import transitions
+from limpyd_jobs.arguments import read_priority
+from limpyd_jobs.check.catalogue import Catalogue, Model, parse_ident
+from limpyd_jobs.check.reader import Reader
+
+# How many jobs move at once from a queue to its twin, so that it takes a few milliseconds.
+MERGE_LIMIT = 200
+
+Found = tuple[Model, str, str, tuple[Any, ...]]
+
+
+class StoredQueue(NamedTuple):
+    """A queue, as stored: the beginning of its keys, and its name and priority, if it has them."""
+
+    model: Model
+    pk: str
+    name: str | None
+    priority: str | None
+
+    @property
+    def key(self) -> str:
+        return f"{self.model._name}:{self.pk}"
+
+
+class Queues:
+    """The queues of some models.
+
+    Attributes
+    ----------
+    sound: list of str
+        The beginnings of the keys of the queues that jobs can stand in.
+    ghosts: set of str
+        Those of queues that do not exist, although there are jobs in them.
+    """
+
+    def __init__(self, reader: Reader, catalogue: Catalogue) -> None:
+        self._reader = reader
+        self._catalogue = catalogue
+        self.ghosts: set[str] = set()
+        self.read()
+
+    def read(self) -> None:
+        """Read which queues there are now."""
+        self._all = [queue for model in self._catalogue.queues for queue in self._of_model(model)]
+        named = [queue for queue in self._all if queue.name and queue.priority is not None]
+        self.sound = [queue.key for queue in named]
+        self._by_rank: dict[tuple[Model, str | None, str | None], str] = {}
+        self._by_priority: defaultdict[tuple[Model, str | None], list[str]] = defaultdict(list)
+        for queue in named:
+            self._by_rank.setdefault((queue.model, queue.name, queue.priority), queue.key)
+            self._by_priority[queue.model, queue.priority].append(queue.key)
+
+    def _of_model(self, model: Model) -> Iterator[StoredQueue]:
+        pks = {pk for found in self._reader.members(f"{model._name}:collection") for pk in found}
+        in_order = sorted(pks, key=lambda pk: (not pk.isdigit(), len(pk), pk))
+        hashes = self._reader.all(("HMGET", f"{model._name}:{pk}:hash", "name", "priority") for pk in in_order)
+        exist = self._reader.all(("EXISTS", f"{model._name}:{pk}:hash") for pk in in_order)
+        for pk, found, exists in zip(in_order, hashes, exist, strict=True):
+            if exists and isinstance(found, list):
+                yield StoredQueue(model, pk, *found)
+
+    def home(self, job_class: Model, placed_in: str | None, priority: str | None, create: bool) -> str:
+        """Return the queue a job belongs in: the one its hash names, else that of its class, else the only one of its
+        priority; empty if none of these is to be had."""
+        if placed_in in self.sound:
+            return str(placed_in)
+        model, priority = job_class.queue_model, priority if read_priority(priority) is not None else "0"
+        name = job_class.queue_name
+        if name:
+            known = self._by_rank.get((model, name, priority))
+            return known or self._create(model, name, str(priority), create)
+        of_priority = self._by_priority[model, priority]
+        return of_priority[0] if len(of_priority) == 1 else ""
+
+    def _create(self, model: Model, name: str, priority: str, really: bool) -> str:
+        if not really:
+            return f"{model._name}:new"
+        key = f"{model._name}:{transitions.get_queue(model, name, priority, {})}"
+        self._by_rank[model, name, priority] = key
+        self.sound.append(key)
+        return key
+
+    # What is wrong with queues themselves
+
+    @property
+    def is_suspicious(self) -> bool:
+        return bool(self.ghosts) or any(self._twins()) or len(self.sound) < len(self._all)
+
+    def _twins(self) -> Iterator[tuple[StoredQueue, str]]:
+        """The queues of a name and a priority that an older queue has, too."""
+        for queue in self._all:
+            oldest = self._by_rank.get((queue.model, queue.name, queue.priority), queue.key)
+            if oldest != queue.key:
+                yield queue, oldest
+
+    def merge(self, repair: bool) -> Iterator[Found]:
+        """Yield the queues that are one too many, and merge each into the oldest if asked to."""
+        self.read()
+        for queue in [each for each in self._all if each.name and each.priority is None]:
+            if repair:
+                transitions.attached(queue.model, queue.pk).priority.hset("0")
+            yield queue.model, queue.key, "no priority", ()
+        self.read()
+        for queue, oldest in list(self._twins()):
+            if repair:
+                self._merge(queue, oldest)
+            yield queue.model, queue.key, "second queue", (oldest,)
+        self.read()
+
+    def _merge(self, queue: StoredQueue, oldest: str) -> None:
+        connection, classes = self._reader.connection, self._catalogue.jobs
+        while transitions.merge_queues(connection, queue.key, oldest, classes, MERGE_LIMIT):
+            pass
+        transitions.attached(queue.model, queue.pk).delete()
+
+    def remove_nameless(self, repair: bool) -> Iterator[Found]:
+        """Yield the queues without a name, and delete them if asked to: their jobs were put elsewhere."""
+        for queue in self._all:
+            if not queue.name:
+                if repair and not self.holds_strangers(queue.key):
+                    transitions.attached(queue.model, queue.pk).delete()
+                yield queue.model, queue.key, "no name", ()
+
+    def holds_strangers(self, key: str) -> bool:
+        """Whether there are jobs in a queue whose classes cannot be had."""
+        in_lists = (ident for chunk in self._reader.entries(f"{key}:waiting") for ident in chunk)
+        in_sets = (ident for chunk in self._reader.scores(f"{key}:delayed") for ident, _ in chunk)
+        return any(map(self._is_strange, in_lists)) or any(map(self._is_strange, in_sets))
+
+    def _is_strange(self, ident: str) -> bool:
+        parsed = parse_ident(ident)
+        return bool(parsed) and self._catalogue.job_class(parsed[0]) is None if parsed else False

@@ -1,0 +1,82 @@
+"""Reading a database of any size in small bites, so that nobody else has to wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, TypeVar
+
+from redis import Redis
+
+T = TypeVar("T")
+
+# How much one command reads, and how many commands are sent at once.
+CHUNK = 1000
+
+
+class Reader:
+    """Reads keys of any size in chunks of at most `CHUNK`.
+
+    What does not change meanwhile is read; what does may be missed, or read twice.
+    """
+
+    def __init__(self, connection: Redis) -> None:
+        self.connection: Any = connection
+
+    def all(self, commands: Iterable[Sequence[Any]]) -> Iterator[Any]:
+        """Yield the replies to some commands; an exception for one that Redis refuses."""
+        for chunk in chunks(commands, CHUNK):
+            pipeline = self.connection.pipeline(transaction=False)
+            for command in chunk:
+                pipeline.execute_command(*command)
+            yield from pipeline.execute(raise_on_error=False)
+
+    def all_keys(self) -> Iterator[list[str]]:
+        """Yield the keys of the database."""
+        cursor = None
+        while cursor != 0:
+            cursor, keys = self.connection.scan(cursor or 0, count=CHUNK)
+            yield keys
+
+    def members(self, key: str) -> Iterator[list[str]]:
+        """Yield the members of a set."""
+        cursor = None
+        while cursor != 0:
+            cursor, members = self.connection.sscan(key, cursor or 0, count=CHUNK)
+            yield list(members)
+
+    def scores(self, key: str) -> Iterator[list[tuple[str, float]]]:
+        """Yield the members of a sorted set with their scores."""
+        cursor = None
+        while cursor != 0:
+            cursor, members = self.connection.zscan(key, cursor or 0, count=CHUNK)
+            yield list(members)
+
+    def entries(self, key: str) -> Iterator[list[str]]:
+        """Yield the entries of a list, from its end: what leaves at its beginning moves none of the others.
+
+        What joins at the end does, so the last entry that was read is read again to find where to go on.
+        """
+        last, read = None, 0
+        while True:
+            entries = list(self.connection.lrange(key, -read - CHUNK + (read > 0), -max(read, 1)))
+            if not entries:
+                return
+            length = len(entries)
+            if last in entries:
+                position = length - 1 - entries[::-1].index(last)
+                entries, shift = entries[:position], length - 1 - position
+                read += shift
+            read += len(entries)
+            if entries:
+                yield entries
+                last = entries[0]
+            elif length < CHUNK:
+                return
+
+
+def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yield the items in lists of that size; the last one may be shorter."""
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk

@@ -1,0 +1,103 @@
+"""The records of each model: their hashes, their values, and the indexes these belong in."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from limpyd.fields import InstanceHashField
+
+from limpyd_jobs import transitions
+from limpyd_jobs.check.catalogue import Model
+from limpyd_jobs.check.reader import Reader, chunks
+from limpyd_jobs.layout import layout_of, special_indexes
+
+# How many records one call of the script looks at, so that it takes about a millisecond.
+BATCH = 100
+
+Live = Callable[[Model, list[list[str]]], None]
+Found = tuple[Model, str, str, tuple[Any, ...]]  # the model, pk or key, kind of problem, details
+
+
+class Records:
+    """Looks at all records, and again at those that looked wrong."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._suspects: defaultdict[Model, set[str]] = defaultdict(set)
+        self._highest: dict[Model, int] = {}
+        self.counts: dict[Model, int] = {}
+
+    def look(self, model: Model, on_live: Live) -> Iterator[int]:
+        """Look at all records of a model; yield how many were, now and then.
+
+        `on_live` is called with the pk, status and identifier of each job that is not at rest, and '1' if that
+        cannot be so.
+        """
+        self.counts[model] = 0
+        for pks in self._reader.members(f"{model._name}:collection"):
+            for batch in chunks(pks, BATCH):
+                problems, live = self._audit(model, batch)
+                self._suspects[model].update(pk for pk, *_ in problems)
+                on_live(model, live)
+            highest = max((int(pk) for pk in pks if _is_number(pk)), default=0)
+            if highest:
+                self._highest[model] = max(highest, self._highest.get(model, 0))
+            self.counts[model] += len(pks)
+            yield self.counts[model]
+
+    def suspect(self, model: Model, pks: Iterable[str]) -> None:
+        """Have records looked at that were found elsewhere."""
+        self._suspects[model].update(pks)
+
+    @property
+    def is_suspicious(self) -> bool:
+        return any(self._suspects.values()) or any(self._low_counters())
+
+    def look_again(self, repair: bool) -> Iterator[Found]:
+        """Yield what is still wrong, and repair it if asked to."""
+        for model, suspects in self._suspects.items():
+            for batch in chunks(sorted(suspects), BATCH):
+                for pk, kind, *details in self._audit(model, batch, repair)[0]:
+                    yield model, pk, kind, tuple(details)
+        for model, counter in self._low_counters(repair):
+            yield model, f"{model._name}:max_pk", "counter too low", (counter, self._highest[model])
+
+    def _audit(self, model: Model, pks: list[str], repair: bool = False) -> tuple[Any, Any]:
+        return transitions.audit(self._reader.connection, model, pks, hash_fields(model), integers(model), repair)
+
+    def _low_counters(self, repair: bool = False) -> Iterator[tuple[Model, str]]:
+        for model, highest in self._highest.items():
+            counter = transitions.raise_counter(self._reader.connection, model, highest, repair)
+            if counter is not None:
+                yield model, counter
+
+
+def hash_fields(model: Model) -> str:
+    """Return the names of the hash fields of a model, as JSON."""
+    names = [name for name in model._fields if isinstance(model.get_field(name), InstanceHashField)]
+    return json.dumps(names)
+
+
+def integers(model: Model) -> str:
+    """Return the hash fields that hold an integer, each with what to set it to if it does not, as JSON."""
+    return json.dumps({name: "0" for name in ("priority", "tries") if name in json.loads(hash_fields(model))})
+
+
+def unchecked_indexes(model: Model) -> Iterator[str]:
+    """Yield the indexed fields of a model that are not, or not all, checked."""
+    for name in model._fields:
+        field = model.get_field(name)
+        if getattr(field, "indexable", False) and (special_indexes(field) or name not in _plain(model)):
+            yield name
+
+
+def _plain(model: Model) -> dict[str, list[str]]:
+    plain: dict[str, list[str]] = json.loads(layout_of(model).json)["indexes"]
+    return plain
+
+
+def _is_number(pk: str) -> bool:
+    return pk.isascii() and pk.isdigit()

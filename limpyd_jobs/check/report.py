@@ -1,0 +1,133 @@
+"""What a check found, as objects, as a table and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from limpyd_jobs.utils import one_line
+
+# How many findings of a kind a table shows.
+ROWS_PER_KIND = 20
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is wrong.
+
+    Attributes
+    ----------
+    invariant: str
+        What it breaks: ``I1`` to ``I10``.
+    model: str
+        The path of a job class, or of the model of the queue or error.
+    subject: str
+        The ident of a job, the pk of another record, or a key.
+    kind: str
+        What is wrong, in a few words that are the same for all of its kind.
+    problem: str
+        What is wrong, in words.
+    repair: str
+        What a repair does; empty if there is none.
+    repaired: bool
+        Whether that was done.
+    """
+
+    invariant: str
+    model: str
+    subject: str
+    kind: str
+    problem: str
+    repair: str
+    repaired: bool = False
+
+    @property
+    def repairable(self) -> bool:
+        """Whether there is a repair."""
+        return bool(self.repair)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the attributes, and ``repairable``."""
+        return {**vars(self), "repairable": self.repairable}
+
+
+@dataclass
+class Report:
+    """What a check found.
+
+    Attributes
+    ----------
+    findings: list of Finding
+    records: dict of str to int
+        How many records of each model were looked at, by the path of the model.
+    unchecked: list of str
+        What was not looked at.
+    seconds: float
+        How long it took.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    records: dict[str, int] = field(default_factory=dict)
+    unchecked: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def left(self) -> list[Finding]:
+        """The findings that were not repaired."""
+        return [finding for finding in self.findings if not finding.repaired]
+
+    def as_json(self) -> str:
+        """Return all of it as the text of one JSON object, as ``limpyd-jobs check --json`` prints it."""
+        return json.dumps(
+            {
+                "found": len(self.findings),
+                "repaired": len(self.findings) - len(self.left),
+                "findings": [finding.as_dict() for finding in self.findings],
+                "records": self.records,
+                "unchecked": self.unchecked,
+                "seconds": round(self.seconds, 3),
+            }
+        )
+
+    def as_table(self) -> str:
+        """Return the findings as lines of text, the first ones of each kind, and what they come to."""
+        return "\n".join([*self._rows(), self._summary()])
+
+    def _rows(self) -> Iterator[str]:
+        kinds = Counter(finding.kind for finding in self.findings)
+        shown: Counter[str] = Counter()
+        rows = []
+        for finding in sorted(self.findings, key=lambda each: (int(each.invariant[1:]), each.kind)):
+            shown[finding.kind] += 1
+            if shown[finding.kind] <= ROWS_PER_KIND:
+                rows.append((finding.invariant, finding.subject, finding.problem, _outcome(finding)))
+            elif shown[finding.kind] == kinds[finding.kind]:
+                rows.append((finding.invariant, f"… and {kinds[finding.kind] - ROWS_PER_KIND} more", "", ""))
+        if rows:
+            yield from _aligned([("", "what", "what is wrong", "repair"), *rows])
+            yield ""
+
+    def _summary(self) -> str:
+        looked_at = f"{sum(self.records.values())} records looked at in {self.seconds:.1f} s"
+        if not self.findings:
+            return f"Nothing is wrong: {looked_at}."
+        repaired = len(self.findings) - len(self.left)
+        hopeless = sum(not finding.repairable for finding in self.findings)
+        rest = f", {hopeless} cannot be repaired" if hopeless else ""
+        return f"{len(self.findings)} found, {repaired} repaired{rest}: {looked_at}."
+
+
+def _outcome(finding: Finding) -> str:
+    if not finding.repairable:
+        return "none"
+    return f"{'done' if finding.repaired else 'with --repair'}: {finding.repair}"
+
+
+def _aligned(rows: list[tuple[str, ...]]) -> Iterator[str]:
+    lines = [tuple(one_line(cell) for cell in row) for row in rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    for line in lines:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()

@@ -1,0 +1,67 @@
+-- Moves some of what is in a queue to another one of the same name and priority. No transition of a job.
+--
+-- KEYS[1]  from: model name and pk
+-- KEYS[2]  to: model name and pk
+-- ARGV[1]  how many jobs at most
+-- ARGV[2…] the job classes known to the caller: class path, job model…
+--
+-- How many were moved: none if the queues are no longer alike.
+
+--@include claims
+
+local from, to, limit, classes = KEYS[1], KEYS[2], tonumber(ARGV[1]), pairs_from(2)
+local models = {}
+
+local function is_alike()
+  local one = redis.call('HMGET', from .. ':hash', 'name', 'priority')
+  local other = redis.call('HMGET', to .. ':hash', 'name', 'priority')
+  return one[1] and one[1] == other[1] and one[2] == other[2]
+end
+
+-- The hash of a job says where it is.
+local function follow(ident)
+  local path, pk = parse_ident(ident)
+  if path and classes[path] then
+    models[path] = models[path] or cjson.decode(classes[path])
+    local key = hash_key(models[path], pk)
+    if redis.pcall('HGET', key, 'placed_in') == from then
+      update(models[path], pk, {placed_in = to})
+    end
+  end
+end
+
+local function move_list(name, room)
+  local idents = redis.call('LRANGE', from .. name, 0, room - 1)
+  for _, ident in ipairs(idents) do
+    redis.call('RPUSH', to .. name, ident)
+    follow(ident)
+  end
+  redis.call('LTRIM', from .. name, #idents, -1)
+  return #idents
+end
+
+local function move_set(name, room)
+  local members = redis.call('ZRANGE', from .. name, 0, room - 1, 'WITHSCORES')
+  for i = 1, #members, 2 do
+    redis.call('ZADD', to .. name, members[i + 1], members[i])
+    redis.call('ZREM', from .. name, members[i])
+    follow(members[i])
+  end
+  return #members / 2
+end
+
+if not is_alike() then
+  return 0
+end
+for _, base in ipairs({from, to}) do
+  probe('LLEN', base .. ':waiting', base .. ':success', base .. ':errors', base .. ':quarantine')
+  probe('ZCARD', base .. ':delayed', base .. ':running')
+end
+local moved = 0
+for _, name in ipairs({':running', ':delayed', ':waiting', ':success', ':errors', ':quarantine'}) do
+  if moved < limit then
+    local is_set = name == ':running' or name == ':delayed'
+    moved = moved + (is_set and move_set or move_list)(name, limit - moved)
+  end
+end
+return moved
