@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 from limpyd.fields import InstanceHashField
@@ -15,7 +16,7 @@ from limpyd_jobs.check.reader import Reader, chunks
 from limpyd_jobs.layout import layout_of, special_indexes
 
 # How many records one call of the script looks at, so that it takes about a millisecond.
-BATCH = 100
+BATCH = 50
 
 Live = Callable[[Model, list[list[str]]], None]
 Found = tuple[Model, str, str, tuple[Any, ...]]  # the model, pk or key, kind of problem, details
@@ -37,7 +38,8 @@ class Records:
         cannot be so.
         """
         self.counts[model] = 0
-        for pks in self._reader.members(f"{model._name}:collection"):
+        unlisted = list(chunks(self._suspects[model], BATCH))
+        for pks in chain(unlisted, self._reader.members(f"{model._name}:collection")):
             for batch in chunks(pks, BATCH):
                 problems, live = self._audit(model, batch)
                 self._suspects[model].update(pk for pk, *_ in problems)

@@ -21,7 +21,7 @@ local strays, large, wrong = {}, {}, {}
 local function look_at(value, pk)
   local key = hash_key(model, pk)
   local found = redis.pcall('HGET', key, field)
-  if found ~= value then
+  if found ~= value and redis.call('SISMEMBER', prefix .. value, pk) == 1 then
     strays[#strays + 1] = {value, pk}
     if repairs then redis.call('SREM', prefix .. value, pk) end
   end

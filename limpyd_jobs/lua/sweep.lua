@@ -19,7 +19,7 @@ end
 for i = 3, #ARGV, 3 do
   local key, pk, expected = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   local kind = redis.call('TYPE', key).ok
-  if kind ~= 'none' and redis.call('EXISTS', hash_key(model, pk)) == 0 then
+  if kind ~= 'none' and redis.call('TYPE', hash_key(model, pk)).ok ~= 'hash' then
     report(key, 'no owner', kind)
   elseif kind ~= 'none' and expected ~= '' and kind ~= expected then
     report(key, 'wrong type', kind)

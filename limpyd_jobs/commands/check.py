@@ -1,0 +1,84 @@
+"""``limpyd-jobs check``: what is wrong in a database, and its repair."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from limpyd_jobs.check import Report, check
+from limpyd_jobs.check.checking import LEASE, PAUSE
+from limpyd_jobs.commands.command import COMMON_OPTIONS, Command
+from limpyd_jobs.workers.options import WorkerOption, seconds
+
+
+class Check(Command):
+    """Exit status: 0 if nothing is wrong, or all that is was repaired; 1 if something is."""
+
+    summary = "Look for jobs, queues and keys that are not as they should be, and repair them"
+    option_list = (
+        *COMMON_OPTIONS,
+        WorkerOption("--repair", action="store_true", help="Repair what can be repaired (default: only tell)"),
+        WorkerOption("--json", action="store_true", help="Print what is wrong as JSON (default: as a table)"),
+        WorkerOption(
+            "--lease",
+            type="float",
+            check=seconds,
+            default=LEASE,
+            help=f"For how many seconds to leave a RUNNING job without a lease to whoever may be running it, before a "
+            f"worker puts it back (default: {LEASE}); 0 if no worker of version 2 lives",
+        ),
+        WorkerOption(
+            "--pause",
+            type="float",
+            check=seconds,
+            default=PAUSE,
+            help=f"The seconds between the two looks at what seems wrong (default: {PAUSE}); 0 if nothing else uses the "
+            "database",
+        ),
+        WorkerOption(
+            "--progress",
+            action="store_true",
+            help="Tell on standard error how far it is (default: if that is a terminal)",
+        ),
+        WorkerOption("--no-progress", action="store_false", dest="progress", help="Do not"),
+    )
+
+    def run(self) -> int:
+        """Check, print the report, and return the exit status."""
+        model, error_model = self.options.queue_model, self.options.error_model
+        shows = sys.stderr.isatty() if self.options.progress is None else self.options.progress
+        progress = _Progress() if shows else None
+        report = check(
+            repair=bool(self.options.repair),
+            queue_models=[model] if model else None,
+            error_models=[error_model] if error_model else None,
+            lease=self.options.lease,
+            pause=self.options.pause,
+            progress=progress,
+        )
+        if progress:
+            progress.end()
+        self._print(report)
+        return 1 if report.left else 0
+
+    def _print(self, report: Report) -> None:
+        print(report.as_json() if self.options.json else report.as_table())
+
+
+class _Progress:
+    """A line on standard error that is written again and again; a new one now and then if that is no terminal."""
+
+    def __init__(self) -> None:
+        self._is_terminal = sys.stderr.isatty()
+        self._pause = 0.1 if self._is_terminal else 5
+        self._last = float("-inf")
+
+    def __call__(self, line: str) -> None:
+        if time.monotonic() - self._last >= self._pause:
+            self._last = time.monotonic()
+            sys.stderr.write(f"\r\x1b[K{line}" if self._is_terminal else f"{line}\n")
+            sys.stderr.flush()
+
+    def end(self) -> None:
+        if self._is_terminal:
+            sys.stderr.write("\r\x1b[K")

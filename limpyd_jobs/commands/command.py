@@ -1,0 +1,126 @@
+"""What all commands of ``limpyd-jobs`` share: how a command line is read, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from optparse import Option, Values
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from limpyd_jobs.database import parse_database
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.models import BaseJobsModel, Error, Queue
+from limpyd_jobs.scripts.worker import add_to_python_path
+from limpyd_jobs.workers.options import SCRIPT_OPTIONS, WorkerOption
+from limpyd_jobs.workers.parser import (
+    LaxOptionParser,
+    WorkerOptionParser,
+    import_for,
+    one_line,
+    require_subclass,
+)
+
+UNAVAILABLE = 3  # exit status: Redis cannot be used right now
+
+_OF_WORKERS = {option.get_opt_string(): option for option in SCRIPT_OPTIONS}
+
+COMMON_OPTIONS: tuple[Option, ...] = (
+    _OF_WORKERS["--database"],
+    _OF_WORKERS["--pythonpath"],
+    WorkerOption(
+        "--jobs",
+        help="The modules that define job classes, joined by commas, to be imported, e.g. --jobs=myapp.jobs "
+        "(those that jobs in the queues are of are imported anyway)",
+    ),
+    WorkerOption(
+        "--queue-model",
+        help="The model of the queues: Queue or a subclass, e.g. --queue-model=my.module.QueueModel (default: all that "
+        "are imported)",
+    ),
+    WorkerOption(
+        "--error-model",
+        help="The model of the errors: Error or a subclass, e.g. --error-model=my.module.ErrorModel (default: all that "
+        "are imported)",
+    ),
+)
+
+
+class Command:
+    """One of the things that ``limpyd-jobs`` can do. A subclass says what, in `run`.
+
+    Parameters
+    ----------
+    prog: str
+        The words of the command: ``limpyd-jobs check``.
+    argv: sequence of str
+        What follows them.
+
+    Attributes
+    ----------
+    summary: str
+        What it does, in a line.
+    option_list: tuple of optparse.Option
+        Its options, the common ones included.
+    options: optparse.Values
+        What they are, classes being imported; None for those that are not given.
+    """
+
+    summary = ""
+    option_list: tuple[Option, ...] = COMMON_OPTIONS
+    options: Values
+
+    def __init__(self, prog: str, argv: Sequence[str]) -> None:
+        self.argv = list(argv)
+        self.parser = WorkerOptionParser(prog=prog, usage=f"%prog [options]\n\n{self.summary}")
+        self.parser.add_grouped_options(self.option_list)
+
+    def run(self) -> int:
+        """Do it, and return the exit status."""
+        raise NotImplementedError
+
+    def execute(self) -> int:
+        """Do what the command line asks for, and return the exit status."""
+        early, _ = LaxOptionParser([_OF_WORKERS["--pythonpath"]]).parse_args(self.argv)
+        add_to_python_path(early.pythonpath or ())
+        self.options, surplus = self.parser.parse_args(self.argv)
+        if surplus:
+            self.parser.error(f"unexpected argument: {surplus[0]!r}")
+        self._import()
+        try:
+            self._use_database()
+            return self.run()
+        except ConfigurationException as error:
+            self.parser.error(str(error))
+        except RedisError as error:
+            self.parser.exit(
+                UNAVAILABLE, f"{self.parser.get_prog_name()}: error: cannot use Redis: {one_line(str(error))}\n"
+            )
+
+    def _import(self) -> None:
+        """Import what the options name."""
+        for name in filter(None, (self.options.jobs or "").split(",")):
+            try:
+                import_module(name.strip())
+            except Exception as error:  # whatever the module raises
+                self.parser.error(f"option --jobs: cannot import {name!r}: {type(error).__name__}: {error}")
+        for name, base in (("queue_model", Queue), ("error_model", Error)):
+            path = getattr(self.options, name)
+            if path:
+                model = import_for(self.parser, name, path)
+                require_subclass(self.parser, name, model, base)
+                setattr(self.options, name, model)
+
+    def _use_database(self) -> None:
+        if self.options.database:
+            try:
+                settings = parse_database(self.options.database)
+            except ConfigurationException as error:
+                self.parser.error(f"option --database: {error}")
+            for model in self._models():
+                model.database.reset(**settings)
+
+    def _models(self) -> list[Any]:
+        given = (self.options.queue_model, self.options.error_model)
+        return [BaseJobsModel, *(model for model in given if model)]

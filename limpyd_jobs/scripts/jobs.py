@@ -1,0 +1,52 @@
+"""The command ``limpyd-jobs``, whose first word says what to do."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from optparse import OptionParser
+
+from limpyd_jobs.commands.check import Check
+from limpyd_jobs.commands.command import Command
+from limpyd_jobs.version import EXACT_VERSION
+from limpyd_jobs.workers.parser import WorkerOptionParser
+
+# A new one is a file in limpyd_jobs/commands and a row here.
+COMMANDS: dict[str, type[Command]] = {
+    "check": Check,
+}
+
+PROG = "limpyd-jobs"
+
+
+def main() -> None:
+    """Run the command that the command line of this process names, and end with its exit status."""
+    argv = sys.argv[1:]
+    name = argv[0] if argv else ""
+    if name not in COMMANDS:
+        refuse(argv)
+    try:
+        sys.exit(COMMANDS[name](f"{PROG} {name}", argv[1:]).execute())
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def refuse(argv: list[str]) -> None:
+    """Answer a command line that names no command: with the help, the version, or an error."""
+    parser = create_parser()
+    parser.disable_interspersed_args()
+    _, words = parser.parse_args(argv)
+    what = f"no such command: {words[0]!r}" if words else "a command is needed"
+    parser.error(f"{what}, one of: {', '.join(COMMANDS)}")
+
+
+def create_parser() -> OptionParser:
+    """Return the parser of what comes before the name of a command."""
+    lines = "\n".join(f"  {name}  {command.summary}" for name, command in COMMANDS.items())
+    usage = f"%prog command [options]\n\nCommands:\n{lines}\n\n%prog command --help tells more of one."
+    text = f"%prog (redis-limpyd-jobs {EXACT_VERSION}, redis-limpyd {version('redis-limpyd')})"
+    return WorkerOptionParser(prog=PROG, usage=usage, version=text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,211 @@
+"""``limpyd-jobs check``, as a user runs it: in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import redis
+from servers import RedisServer
+
+from limpyd_jobs import Job, Queue
+
+COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
+
+BAKERY = """
+from limpyd_jobs import Error, Job, Queue
+
+NUMBER = 3
+
+
+class Bread(Job):
+    namespace = "bakery"
+    queue_name = "oven"
+
+
+class Oven(Queue):
+    namespace = "bakery"
+
+
+class Burn(Error):
+    namespace = "bakery"
+"""
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def run(redis_server: RedisServer, redis_client: redis.Redis, tmp_path: Path) -> Run:
+    """Run the command, on the server of the tests."""
+    (tmp_path / "bakery.py").write_text(BAKERY)
+
+    def start(*arguments: str, database: str = redis_server.url) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [COMMAND, *arguments, *(["--pause=0"] if "check" in arguments else [])],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=tmp_path,
+            env={**os.environ, "LIMPYD_JOBS_DATABASE": database, "PYTHONPATH": ""},
+        )
+
+    return start
+
+
+@pytest.fixture
+def orphan(redis_client: redis.Redis) -> str:
+    """The ident of a job that waits in no list."""
+    job = Job.add_job("a", "q")
+    redis_client.delete("jobs:queue:1:waiting")
+    return str(job.ident)
+
+
+def test_a_sound_database_is_no_failure(run: Run) -> None:
+    Job.add_job("a", "q")
+    done = run("check")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Nothing is wrong: 2 records looked at in ")
+
+
+def test_what_is_wrong_is_a_failure_and_a_row_of_a_table(run: Run, orphan: str) -> None:
+    done = run("check")
+    assert (done.returncode, done.stderr) == (1, "")
+    header, row, _, summary = done.stdout.splitlines()
+    assert header.split() == ["what", "what", "is", "wrong", "repair"]
+    assert row.split("  ") == [
+        "I5",
+        orphan,
+        "is WAITING, but in no list",
+        "with --repair: put at the beginning of its list",
+    ]
+    assert summary.startswith("1 found, 0 repaired: 2 records looked at in ")
+
+
+def test_what_is_repaired_is_no_failure(run: Run, orphan: str) -> None:
+    done = run("check", "--repair")
+    assert done.returncode == 0
+    assert "done: put at the beginning of its list" in done.stdout
+    assert Queue.get_queue("q").waiting.lmembers() == [orphan]
+
+
+def test_what_cannot_be_repaired_is_a_failure(run: Run, redis_client: redis.Redis) -> None:
+    redis_client.set("jobs:job:what", "x")
+    done = run("check", "--repair")
+    assert done.returncode == 1
+    assert "1 found, 0 repaired, 1 cannot be repaired" in done.stdout
+
+
+def test_the_report_as_json(run: Run, orphan: str) -> None:
+    done = run("check", "--json")
+    assert done.returncode == 1
+    report = json.loads(done.stdout)
+    assert report.pop("seconds") > 0
+    assert report == {
+        "found": 1,
+        "repaired": 0,
+        "findings": [
+            {
+                "invariant": "I5",
+                "model": "limpyd_jobs.models.Job",
+                "subject": orphan,
+                "kind": "in no list",
+                "problem": "is WAITING, but in no list",
+                "repair": "put at the beginning of its list",
+                "repairable": True,
+                "repaired": False,
+            }
+        ],
+        "records": {"limpyd_jobs.models.Job": 1, "limpyd_jobs.models.Queue": 1, "limpyd_jobs.models.Error": 0},
+        "unchecked": [],
+    }
+
+
+def test_what_is_not_text_is_printed_all_the_same(run: Run, redis_client: redis.Redis) -> None:
+    Job.add_job("a", "q")
+    redis_client.rpush("jobs:queue:1:waiting", b"\xff\n\x1b[31m")
+    assert "\\xff" in run("check").stdout or "\\udcff\\n\\x1b" in run("check").stdout
+    assert json.loads(run("check", "--json").stdout)["found"] == 1
+
+
+def test_many_of_a_kind_are_not_all_shown(run: Run, redis_client: redis.Redis) -> None:
+    for number in range(50):
+        Job.add_job(str(number), "q")
+    redis_client.delete("jobs:queue:1:waiting")
+    lines = run("check").stdout.splitlines()
+    assert len(lines) < 30
+    assert "… and 30 more" in "\n".join(lines)
+
+
+def test_the_progress_is_told_if_asked_for(run: Run, orphan: str) -> None:
+    assert "looking again in 0 seconds" not in run("check").stderr
+    assert "looking for job classes" in run("check", "--progress").stderr
+
+
+def test_models_of_the_application_are_checked(run: Run, redis_client: redis.Redis, tmp_path: Path) -> None:
+    redis_client.sadd("bakery:bread:collection", 5)
+    options = ("--jobs=bakery", f"--pythonpath={tmp_path}", "--queue-model=bakery.Oven", "--error-model=bakery.Burn")
+    done = run("check", "--json", *options)
+    report = json.loads(done.stdout)
+    assert {finding["model"] for finding in report["findings"]} == {"bakery.Bread"}
+    assert {"bakery.Bread", "bakery.Oven", "bakery.Burn"} <= report["records"].keys()
+    assert "limpyd_jobs.models.Queue" not in report["records"]
+
+
+def test_the_class_of_a_job_in_a_queue_is_imported(run: Run, redis_client: redis.Redis, tmp_path: Path) -> None:
+    Queue.get_queue("q")
+    redis_client.rpush("jobs:queue:1:waiting", "bakery.Bread:1")
+    assert "ModuleNotFoundError" in run("check").stdout
+    assert "is in jobs:queue:1:waiting, but does not exist" in run("check", f"--pythonpath={tmp_path}").stdout
+
+
+def test_another_database(run: Run, orphan: str, redis_server: RedisServer) -> None:
+    assert run("check", f"--database=unix://{redis_server.socket}?db=3").returncode == 0
+    assert run("check", f"--database={redis_server.url}", database="localhost:1").returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["check", "--nope"], "limpyd-jobs check: error: no such option: --nope"),
+        (["check", "surplus"], "limpyd-jobs check: error: unexpected argument: 'surplus'"),
+        (["check", "--lease=-1"], "limpyd-jobs check: error: option --lease: -1.0 is out of range, must be at least 0"),
+        (["check", "--database=host:port"], "limpyd-jobs check: error: option --database: "),
+        (["check", "--jobs=no.such"], "limpyd-jobs check: error: option --jobs: cannot import 'no.such': "),
+        (["check", "--queue-model=no.such.Model"], "limpyd-jobs check: error: option --queue-model: cannot import"),
+        (["check", "--queue-model=limpyd_jobs.Job"], "limpyd-jobs check: error: option --queue-model: limpyd_jobs."),
+        (["check", "--error-model=limpyd_jobs.Job"], "limpyd-jobs check: error: option --error-model: limpyd_jobs."),
+        (["chek"], "limpyd-jobs: error: no such command: 'chek', one of: check"),
+        ([], "limpyd-jobs: error: a command is needed, one of: check"),
+        (["--nope"], "limpyd-jobs: error: no such option: --nope"),
+    ],
+)
+def test_a_command_line_that_is_wrong(run: Run, arguments: list[str], message: str) -> None:
+    done = run(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(message)
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_redis_that_does_not_answer(run: Run) -> None:
+    done = run("check", database="localhost:1")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("limpyd-jobs check: error: cannot use Redis: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_variable_that_is_wrong(run: Run) -> None:
+    done = run("check", database="host:port")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["check", "--help"], ["--version"]])
+def test_the_help(run: Run, arguments: list[str]) -> None:
+    done = run(*arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "check" in done.stdout or "redis-limpyd-jobs 3" in done.stdout
