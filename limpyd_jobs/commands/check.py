@@ -32,8 +32,8 @@ class Check(Command):
             type="float",
             check=seconds,
             default=PAUSE,
-            help=f"The seconds between the two looks at what seems wrong (default: {PAUSE}); 0 if nothing else uses the "
-            "database",
+            help=f"The seconds between the two looks at what seems wrong (default: {PAUSE}); 0 if nothing else uses "
+            "the database",
         ),
         WorkerOption(
             "--progress",

@@ -70,8 +70,8 @@ local function look_at_state(pk, key)
     return
   end
   local is_lost = hash[5] and redis.call('EXISTS', hash[5] .. ':hash') == 0
-  local is_sound = is_queued and not is_lost and (waits and not is_claimed or runs and is_claimed)
-  live[#live + 1] = {pk, status, hash[2] or '', is_sound and '' or '1'}
+  local is_fine = is_queued and not is_lost and (waits and not is_claimed or runs and is_claimed)
+  live[#live + 1] = {pk, status, hash[2] or '', is_fine and '' or '1'}
 end
 
 local function look_at(pk)

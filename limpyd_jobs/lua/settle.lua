@@ -1,5 +1,5 @@
--- Looks whether a job stands where its hash says, and nowhere else, or puts that right. No transition of a job: what
--- is wrong is left over from one that was not made whole.
+-- Looks whether a job stands where its hash says, and nowhere else, or puts that right.
+-- No transition of a job. What is wrong is left over from one that was not made whole.
 --
 -- KEYS     all queues it may stand in: model name and pk
 -- ARGV[1]  job model, or '' for what is no ident
@@ -25,8 +25,8 @@ local LIVE, FINAL = {w = true, d = true, r = true}, {s = true, e = true, c = tru
 local job = ARGV[1] ~= '' and job_of(ARGV[1], ident)
 local problems, changes, commands = {}, {}, {}
 
-local function report(problem, place, cannot)
-  problems[#problems + 1] = {problem, place or '', cannot and '' or '1'}
+local function report(problem, where, cannot)
+  problems[#problems + 1] = {problem, where or '', cannot and '' or '1'}
 end
 
 -- All is looked at before anything is written.
@@ -125,9 +125,9 @@ local function has_better(identifier)
 end
 
 local function must_not_be_claimed(hash)
-  must_not_stand_in('running', 'lease without claim')
+  must_not_stand_in('running', 'lease of nobody')
   if hash.claim_token then
-    report('claim without lease')
+    report('token without lease')
     changes.claim_token = false
   end
 end
@@ -142,7 +142,7 @@ end
 local function settle_running(hash)
   if not FINAL[hash.status] then must_be_queued(hash) end
   if not hash.claim_token then
-    report('no claim')
+    report('not claimed')
     changes.claim_token = token
   end
   must_not_stand_in('waiting', 'runs and waits')

@@ -1,0 +1,97 @@
+"""settle: a job stands where its hash says, and nowhere else. What it finds, and how, is in tests/check."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+from worlds import World, pk_of
+
+from limpyd_jobs import transitions
+from limpyd_jobs.check.places import SEEN
+
+
+def seen(world: World, job: Any) -> str:
+    return "\0".join(value or "" for value in world.client.hmget(f"{world.jobs}:{pk_of(job)}:hash", *SEEN))
+
+
+def settle(world: World, job: Any, repair: bool = True, **options: Any) -> Any:
+    given = {"home": world.queue_key(), "lease": 60, "token": "new", "seen": seen(world, job), **options}
+    if "due" not in given:
+        given.update(delayed_until="2099-12-31 23:59:59.999999", due="4102444799.999999")
+    ident = f"{world.path}:{pk_of(job)}"
+    return transitions.settle(world.client, world.job_class, ident, [world.queue_key()], repair=repair, **given)
+
+
+@pytest.mark.leaves("I3", "I7", "I8")
+@pytest.mark.parametrize(
+    "state", ["waiting", "delayed", "running", "held", "success", "error", "canceled", "bare", "deleted"]
+)
+def test_a_sound_job_is_left_alone(any_world: World, state: str) -> None:
+    any_world.queue()
+    job = any_world.job_that_is(state)
+    with any_world.unchanged():
+        assert settle(any_world, job) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "place", "problem"),
+    [
+        ("waiting", "waiting", "in no list"),
+        ("delayed", "delayed", "in no delayed set"),
+        ("running", "running", "no lease"),
+    ],
+)
+def test_a_job_that_lost_its_place_gets_it_back(any_world: World, state: str, place: str, problem: str) -> None:
+    job = any_world.job_that_is(state)
+    any_world.client.delete(f"{any_world.queue_key()}:{place}")
+    before = any_world.contents()
+    assert [found[0] for found in settle(any_world, job, repair=False)] == [problem]
+    assert any_world.contents() == before
+    assert [found[0] for found in settle(any_world, job)] == [problem]
+    assert any_world.places(job) == [f"q/0 {place}"]
+
+
+@pytest.mark.leaves("I5")
+def test_a_job_whose_hash_changed_since_it_was_seen_is_left_alone(any_world: World) -> None:
+    job = any_world.job_that_is("waiting")
+    before = seen(any_world, job)
+    any_world.claim()
+    any_world.client.delete(f"{any_world.queue_key()}:running")
+    with any_world.unchanged():
+        assert settle(any_world, job, seen=before) == []
+    settle(any_world, job)
+
+
+@pytest.mark.leaves("I5")
+def test_a_key_of_a_wrong_type_leaves_nothing_half_done(any_world: World) -> None:
+    job = any_world.job_that_is("waiting")
+    any_world.client.delete(f"{any_world.queue_key()}:waiting")
+    any_world.client.set(f"{any_world.queue_key()}:waiting", "x")
+    with any_world.unchanged(), pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        settle(any_world, job)
+
+
+@pytest.mark.leaves("I5")
+def test_a_job_without_a_home_stays_lost(any_world: World) -> None:
+    job = any_world.job_that_is("waiting")
+    any_world.client.delete(f"{any_world.queue_key()}:waiting")
+    with any_world.unchanged():
+        assert settle(any_world, job, home="") == [["in no list", "", ""]]
+
+
+def test_a_fresh_claim_can_be_rescued(any_world: World) -> None:
+    job = any_world.job_that_is("running")
+    any_world.client.delete(f"{any_world.queue_key()}:running")
+    settle(any_world, job, lease=0)
+    rescue = transitions.rescue(any_world.queue_class, [any_world.queue_key()], 3, any_world.request())
+    assert [fetched.ident for fetched in rescue.rescued] == [job.ident]
+
+
+def test_what_is_no_ident_is_set_aside(world: World) -> None:
+    key = world.queue_key()
+    world.client.zadd(f"{key}:delayed", {"what": 1})
+    problems = transitions.settle(world.client, None, "what", [key], repair=True)
+    assert problems == [["no ident", f"{key}:delayed", "1"]]
+    assert world.places("what") == ["q/0 quarantine"]
