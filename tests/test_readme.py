@@ -37,6 +37,8 @@ README = (ROOT / "README.rst").read_text(encoding="utf-8")
 FIRST_SCREEN = "the first screen"
 RUN_COMMAND = "import sys; sys.argv[0] = 'limpyd-jobs-worker'; from limpyd_jobs.scripts.worker import main; main()"
 
+RUN_JOBS = "from limpyd_jobs.scripts.jobs import main; main()"
+
 
 class Block(NamedTuple):
     """A code block: its language, its text, and the titles it stands under."""
@@ -200,7 +202,7 @@ def test_the_shell_understands_the_commands(block: Block):
 
 
 def test_every_command_is_run_or_said_not_to_be():
-    assert {command[0] for command in COMMANDS} - set(NOT_RUN) == {"limpyd-jobs-worker", "redis-cli"}
+    assert {command[0] for command in COMMANDS} - set(NOT_RUN) == {"limpyd-jobs", "limpyd-jobs-worker", "redis-cli"}
 
 
 def in_units() -> Iterator[list[str]]:
@@ -230,6 +232,12 @@ def test_the_command_lines_of_workers_start_a_worker(
 ):
     arguments = [argument.replace("/srv/myapp", str(application)) for argument in command[1:]]
     run_python("-c", RUN_COMMAND, *arguments, "--dry-run", "--no-title")
+
+
+@commands_with("limpyd-jobs")
+def test_the_commands_run(command: list[str], application: Path, run_python: Callable[..., str]):
+    arguments = [argument.replace("/srv/myapp", str(application)) for argument in command[1:]]
+    assert run_python("-c", RUN_JOBS, *arguments)
 
 
 @commands_with("redis-cli")
@@ -287,6 +295,12 @@ def check_help(text: str, run_python: Callable[..., str]) -> None:
     assert shown.split() == run_python("-c", RUN_COMMAND, "--help").split()
 
 
+def check_help_of_check(text: str, run_python: Callable[..., str]) -> None:
+    command, _, shown = text.partition("\n")
+    assert command == "$ limpyd-jobs check --help"
+    assert shown.split() == run_python("-c", RUN_JOBS, "check", "--help").split()
+
+
 def check_logs(text: str, run_python: Callable[..., str]) -> None:
     run_python("-c", "from myapp.jobs import SendMail; SendMail.add_job('welcome:42', to='ann@example.com')")
     logged = run_python("-c", RUN_COMMAND, "--queues=mails", "--max-loops=1", "--no-title", of="stderr")
@@ -330,6 +344,7 @@ def check_map(text: str) -> None:
 
 TEXT_CHECKS: dict[str, Callable[..., None]] = {  # by the title above the text
     "The command": check_help,
+    "Checking a database": check_help_of_check,
     "Logs": check_logs,
     "Process titles": check_titles,
     "Redis settings": check_redis_settings,
