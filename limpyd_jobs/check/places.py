@@ -123,7 +123,7 @@ class Places:
         replies = self._reader.all(("HMGET", f"{model._name}:{pk}:hash", *fields) for model, pk, _ in jobs)
         for (model, pk, score), reply in zip(jobs, replies, strict=True):
             stored, delayed_until, token = reply if isinstance(reply, list) else (None, None, None)
-            is_right = token if status == STATUSES.RUNNING else stored == status
+            is_right = stored == status or (status == STATUSES.RUNNING and bool(token))
             if status == STATUSES.DELAYED:
                 is_right = is_right and is_date_of(score, delayed_until)
             if not is_right:

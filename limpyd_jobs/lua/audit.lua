@@ -70,7 +70,7 @@ local function look_at_state(pk, key)
     return
   end
   local is_lost = hash[5] and redis.call('EXISTS', hash[5] .. ':hash') == 0
-  local is_fine = is_queued and not is_lost and (waits and not is_claimed or runs and is_claimed)
+  local is_fine = is_queued and not is_lost and (runs or waits and not is_claimed)
   live[#live + 1] = {pk, status, hash[2] or '', is_fine and '' or '1'}
 end
 

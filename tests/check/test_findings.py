@@ -85,7 +85,6 @@ BROKEN = {
     "a delayed job waits": ("I6", f"LPUSH jobs:queue:1:waiting {IDENT}6"),
     "a delayed job has no date": ("I6", f"HDEL {HASH}6:hash delayed_until"),
     "a delayed job has a date that is none": ("I6", f"HSET {HASH}6:hash delayed_until never"),
-    "a job runs without a claim": ("I7", f"HDEL {HASH}7:hash claim_token"),
     "a job runs without a lease": ("I7", "DEL jobs:queue:1:running"),
     "a job of version 2 runs": ("I7", "DEL jobs:queue:1:running", f"HDEL {HASH}7:hash claim_token placed_in"),
     "a job runs and waits": ("I7", f"RPUSH jobs:queue:1:waiting {IDENT}7"),

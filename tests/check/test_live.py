@@ -85,6 +85,7 @@ UNUSUAL: dict[str, Callable[[redis.Redis], Any]] = {
     "a job that was made, but not put in a queue": lambda client: Stone(identifier="a"),
     "a running job that is to be canceled": lambda client: claimed("a").status.hset(STATUSES.CANCELED),
     "a running job that is to be delayed": lambda client: claimed("a").status.hset(STATUSES.DELAYED),
+    "a job that version 2 runs, once it was found": lambda client: claimed("a").claim_token.delete(),
     "a lock of version 2": lambda client: client.set("jobs:queue:1:requeue_all_delayed_ready_jobs", 1),
     "the names of waiting workers": lambda client: client.zadd("jobs:queue:blocked", {"worker": 1}),
     "a key of somebody else": lambda client: client.set("jobs:other:1:what", "x"),
