@@ -13,7 +13,7 @@ from limpyd.fields import InstanceHashField, PKField
 from limpyd.model import RedisModel
 from redis.client import Pipeline
 
-from limpyd_jobs import transitions
+from limpyd_jobs import records
 from limpyd_jobs.layout import layout_of
 
 
@@ -34,19 +34,19 @@ class AtomicHashField(InstanceHashField):
         return self.post_command(sender=self, name=name, result=result, args=(self.name, *args), kwargs=kwargs)
 
     def _hset(self, value: Any) -> Any:
-        return transitions.set_fields(self._instance, {self.name: value})
+        return records.set_fields(self._instance, {self.name: value})
 
     def _hsetnx(self, value: Any) -> Any:
-        return transitions.set_fields(self._instance, {self.name: value}, only_new=True)
+        return records.set_fields(self._instance, {self.name: value}, only_new=True)
 
     def _hdel(self) -> Any:
-        return transitions.unset_fields(self._instance, [self.name])
+        return records.unset_fields(self._instance, [self.name])
 
     def _hincrby(self, amount: int = 1) -> Any:
-        return _number(int, transitions.increase_field(self._instance, self.name, amount, "HINCRBY"))
+        return _number(int, records.increase_field(self._instance, self.name, amount, "HINCRBY"))
 
     def _hincrbyfloat(self, amount: float = 1.0) -> Any:
-        return _number(float, transitions.increase_field(self._instance, self.name, amount, "HINCRBYFLOAT"))
+        return _number(float, records.increase_field(self._instance, self.name, amount, "HINCRBYFLOAT"))
 
 
 class AtomicModel(RedisModel):
@@ -71,7 +71,7 @@ class AtomicModel(RedisModel):
         if not fields or not are_plain(self, fields):
             return super().hmset(**fields)
         connect(self)
-        reply = transitions.set_fields(self, fields)
+        reply = records.set_fields(self, fields)
         result = reply if isinstance(reply, Pipeline) else True
         return self.post_command(sender=self, name="hmset", result=result, args=(fields,), kwargs={})
 
@@ -80,7 +80,7 @@ class AtomicModel(RedisModel):
         if not names or not are_plain(self, names):
             return super().hdel(*names)
         connect(self)
-        result = transitions.unset_fields(self, names)
+        result = records.unset_fields(self, names)
         return self.post_command(sender=self, name="hdel", result=result, args=names, kwargs={})
 
     def delete(self) -> None:
@@ -90,7 +90,7 @@ class AtomicModel(RedisModel):
         for field in self.fields:
             if not isinstance(field, PKField) and field.name not in plain:
                 field.delete()
-        transitions.delete_record(self)
+        records.delete_record(self)
         del self._pk
 
 

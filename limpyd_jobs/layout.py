@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +87,15 @@ def layout_of(model: type[RedisModel]) -> Layout:
         erasable=not overrides(model, RelatedModel, "delete") and all(map(_is_erasable, fields.values())),
         outside=tuple(name for name in description["keys"] if fields[name].indexable),
     )
+
+
+def class_arguments(classes: Mapping[str, type[RedisModel]]) -> list[str]:
+    """Return some classes, by their path, as scripts take them: the path and the layout of each."""
+    arguments = []
+    for path, job_class in classes.items():
+        with suppress(ConfigurationException):  # a class that no script can work with is as good as unknown
+            arguments += [path, layout_of(job_class).json]
+    return arguments
 
 
 def _is_erasable(field: Any) -> bool:

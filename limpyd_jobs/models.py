@@ -15,7 +15,7 @@ from limpyd.contrib.indexes import SimpleDateTimeIndex
 from limpyd_extensions import related
 from redis.exceptions import RedisError
 
-from limpyd_jobs import pruning, transitions
+from limpyd_jobs import pruning, records, transitions
 from limpyd_jobs.arguments import (
     delay_argument,
     read_priority,
@@ -142,11 +142,11 @@ class Queue(BaseJobsModel):
         """
         name, priority = stored_queue_name(name), cls._stored_priority(priority)
         cls._check_fields(fields_if_new, reserved=("name", "priority"))
-        return cls._attached(transitions.get_queue(cls, name, priority, fields_if_new), name, priority)
+        return cls._attached(records.get_queue(cls, name, priority, fields_if_new), name, priority)
 
     @classmethod
     def _attached(cls, pk: str, name: str, priority: str) -> Queue:
-        queue: Queue = transitions.attached(cls, pk)
+        queue: Queue = records.attached(cls, pk)
         queue._cached_name = name
         queue._cached_priority = priority
         return queue
@@ -158,7 +158,7 @@ class Queue(BaseJobsModel):
     @classmethod
     def get_all(cls, names: str | Iterable[str]) -> list[Queue]:
         """Return the queues of a name, or of several, in the order of the names."""
-        rows = transitions.list_queues(cls, cls._get_iterable_for_names(names))
+        rows = records.list_queues(cls, cls._get_iterable_for_names(names))
         return [cls._attached(pk, name, priority) for pk, name, priority, _, _ in rows]
 
     @classmethod
@@ -180,7 +180,7 @@ class Queue(BaseJobsModel):
     @classmethod
     def count_jobs(cls, names: str | Iterable[str]) -> tuple[int, int]:
         """Return how many jobs wait, and how many are delayed, in the queues of some names, in one round trip."""
-        rows = transitions.list_queues(cls, cls._get_iterable_for_names(names))
+        rows = records.list_queues(cls, cls._get_iterable_for_names(names))
         return sum(row[3] for row in rows), sum(row[4] for row in rows)
 
     @classmethod
@@ -231,7 +231,7 @@ class Queue(BaseJobsModel):
         list of tuple of str
             The ident of each job that could not be moved, and why.
         """
-        return wake(type(self), [transitions.queue_key_of(self)])
+        return wake(type(self), [records.queue_key_of(self)])
 
     def prune(
         self,
@@ -262,7 +262,7 @@ class Queue(BaseJobsModel):
             If what is to be kept is none of the above, or the errors of a job cannot be found.
         """
         retention = Retention.of(type(self), keep_success, keep_errors)
-        lists = retention.lists([transitions.queue_key_of(self)])
+        lists = retention.lists([records.queue_key_of(self)])
         steps = (
             step
             for key, keep in lists.items()
@@ -438,7 +438,7 @@ class Job(BaseJobsModel):
             fields=fields_if_new,
             place=not by_hand,
         )
-        job: Job = transitions.attached(cls, pk)
+        job: Job = records.attached(cls, pk)
         if by_hand and outcome != "existing":
             until = compute_delayed_until(delayed_for, delayed_until)
             try:
@@ -710,7 +710,7 @@ class Error(BaseJobsModel):
 
     @classmethod
     def _add(cls, values: dict[str, Any]) -> Error:
-        instance: Error = transitions.attached(cls, transitions.add_error(cls, values))
+        instance: Error = records.attached(cls, records.add_error(cls, values))
         return instance
 
     @property
@@ -765,7 +765,7 @@ def wake(
     Parameters
     ----------
     queue_keys: sequence of str
-        The beginnings of the keys of the queues, as `transitions.queue_key_of` returns them.
+        The beginnings of the keys of the queues, as `records.queue_key_of` returns them.
     error_model: type of Error
         Where to record that a job is given up, as its class cannot be resolved; None not to.
 

@@ -7,21 +7,21 @@ refuses becomes an exception. The scripts, with their arguments and replies, are
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, NamedTuple, cast
 
-from limpyd.exceptions import DoesNotExist, UniquenessError
+from limpyd.exceptions import DoesNotExist
 from limpyd.model import RedisModel
 from redis import Redis
-from redis.client import Pipeline
 from redis.exceptions import RedisError
 
 from limpyd_jobs.arguments import retention_arguments
 from limpyd_jobs.exceptions import ClaimLost, ConfigurationException, LimpydJobsException, NotRecorded
-from limpyd_jobs.layout import check_found_by, layout_of, special_indexes
+from limpyd_jobs.layout import check_found_by, class_arguments, layout_of
+from limpyd_jobs.records import attached, create, flat, get_queue, mapping_of, queue_key_of, redis_of, reindexed
 from limpyd_jobs.scripting import Script
 
 # How many due jobs one call of wake() moves at the most, to keep the script short.
@@ -46,38 +46,23 @@ UNCLAIMED_LEASE = 86400
 MAX_PUT_OFFS = 60
 
 _add = Script("add")
-_add_error = Script("add_error")
-_audit = Script("audit")
 _cancel = Script("cancel")
 _claim = Script("claim")
 _delay = Script("delay")
-_delete_record = Script("delete_record")
 _disown = Script("disown")
 _fail = Script("fail")
-_get_queue = Script("get_queue")
-_increase_field = Script("increase_field")
-_list_queues = Script("list_queues")
-_merge_queues = Script("merge_queues")
 _move = Script("move")
 _prune = Script("prune")
 _put_off = Script("put_off")
-_raise_counter = Script("raise_counter")
 _reconcile = Script("reconcile")
 _release = Script("release")
 _renew = Script("renew")
 _requeue = Script("requeue")
 _rescue = Script("rescue")
-_set_fields = Script("set_fields")
-_settle = Script("settle")
 _skip = Script("skip")
-_strays = Script("strays")
 _succeed = Script("succeed")
-_sweep = Script("sweep")
-_unset_fields = Script("unset_fields")
 _wake = Script("wake")
 _withdraw = Script("withdraw")
-
-Reindex = Sequence[tuple[str, "str | None", "str | None"]]
 
 
 @dataclass(frozen=True)
@@ -105,7 +90,7 @@ class ClaimRequest:
     is_again: bool = False
 
     def arguments(self, *between: str) -> list[Any]:
-        return [self.token, self.lease, *between, *_class_arguments(self.classes)]
+        return [self.token, self.lease, *between, *class_arguments(self.classes)]
 
 
 @dataclass(frozen=True)
@@ -287,12 +272,12 @@ def add(
             queue_name,
             priority,
         ]
-        return _add(_redis(job_class), args=[*args, "1" if prepend else "", delay, mode, pk, *_flat(plain)])
+        return _add(redis_of(job_class), args=[*args, "1" if prepend else "", delay, mode, pk, *flat(plain)])
 
     # A job must be found by all its fields before a worker can see it.
-    reply = _create(job_class, fields or {}, layout_of(job_class).plain, call)
+    reply = create(job_class, fields or {}, layout_of(job_class).plain, call)
     if reply[0] == "moved":
-        _reindex(job_class, reply[1], reply[2])
+        reindexed(job_class, reply[1], reply[2])
     return reply[0], reply[1]
 
 
@@ -323,7 +308,7 @@ def move(
     _check_database(type(job), queue_model)
     _prepare_queue(queue_model, queue_name, priority, job)
     args = [layout_of(type(job)).json, job.ident, layout_of(queue_model).json, queue_name, priority]
-    reply = _move(_redis(job), args=[*args, "1" if prepend else "", delay, "place" if place else "bare"])
+    reply = _move(redis_of(job), args=[*args, "1" if prepend else "", delay, "place" if place else "bare"])
     return _placed(job, _accept(job, reply))
 
 
@@ -353,7 +338,7 @@ def requeue(
     _check_database(type(job), queue_model)
     _prepare_queue(queue_model, queue_name, priority, job)
     args = [layout_of(type(job)).json, job.ident, layout_of(queue_model).json, queue_name, priority]
-    reply = _requeue(_redis(job), args=[*args, delay, "place" if place else "bare"])
+    reply = _requeue(redis_of(job), args=[*args, delay, "place" if place else "bare"])
     if reply[0] == "not in error":
         raise LimpydJobsException(f"Job cannot be requeued if not in ERROR status: {job.ident}")
     return _placed(job, _accept(job, reply))
@@ -377,12 +362,12 @@ def claim(
         None if the lists are empty.
     """
     args = request.arguments(ident, "1" if request.is_again else "", worker, "" if wait is None else str(wait))
-    return _fetched(request, _claim(_redis(queue_model), keys=request.keys, args=args))
+    return _fetched(request, _claim(redis_of(queue_model), keys=request.keys, args=args))
 
 
 def unregister(queue_model: type[RedisModel], workers: Iterable[str]) -> None:
     """End the registrations of blocked workers."""
-    _redis(queue_model).zrem(f"{queue_model._name}:blocked", *workers)
+    redis_of(queue_model).zrem(f"{queue_model._name}:blocked", *workers)
 
 
 def succeed(job: RedisModel, queue: RedisModel, token: str, upcoming: ClaimRequest | None = None) -> Ending:
@@ -497,11 +482,11 @@ def rescue(
         Whether the worker just began, so that somebody has to reconcile soon.
     """
     args = [RESCUE_LIMIT, max_rescues, *request.arguments("1" if is_starting else "")]
-    rescued, unknown, exhausted, lapsed = _rescue(_redis(queue_model), keys=queue_keys, args=args)
+    rescued, unknown, exhausted, lapsed = _rescue(redis_of(queue_model), keys=queue_keys, args=args)
     found = []
     for key, ident, identifier, name, priority, number, reindex in rescued:
         fetched = Fetched("rescued", key, ident, "w", identifier, name, priority, rescues=int(number))
-        _reindex(request.classes[fetched.path], fetched.pk, reindex)
+        reindexed(request.classes[fetched.path], fetched.pk, reindex)
         found.append(fetched)
     return Rescue(found, unknown, _fetched(request, exhausted) if exhausted else None, lapsed)
 
@@ -526,7 +511,7 @@ def reconcile(
     """
     queue_name = getattr(job_class, "queue_name", None) or ""
     args = [layout_of(job_class).json, layout_of(queue_model).json, queue_name, lease, UNCLAIMED_LEASE, *idents]
-    mended, homeless = _reconcile(_redis(queue_model), args=args)
+    mended, homeless = _reconcile(redis_of(queue_model), args=args)
     return [tuple(row) for row in mended], homeless
 
 
@@ -538,11 +523,11 @@ def release(job_class: type[RedisModel], ident: str, token: str, queue_key: str,
     ClaimLost, DoesNotExist
         See `succeed`.
     """
-    reply = _release(_redis(job_class), args=[layout_of(job_class).json, ident, token, queue_key, delay])
+    reply = _release(redis_of(job_class), args=[layout_of(job_class).json, ident, token, queue_key, delay])
     if reply[0] == "refused":
         raise ClaimLost(f"The claim on {ident} is lost: it was not released")
     if reply[0] == "done":
-        _reindex(job_class, ident.rpartition(":")[2], reply[2])
+        reindexed(job_class, ident.rpartition(":")[2], reply[2])
 
 
 def skip(job: RedisModel) -> bool:
@@ -553,9 +538,9 @@ def skip(job: RedisModel) -> bool:
     bool
         False if it is not finished, and so was left alone.
     """
-    reply = _skip(_redis(job), args=[layout_of(type(job)).json, job.ident])
+    reply = _skip(redis_of(job), args=[layout_of(type(job)).json, job.ident])
     if reply[0] == "done":
-        _reindex(type(job), job.pk.get(), reply[2])
+        reindexed(type(job), job.pk.get(), reply[2])
     return bool(reply[0] == "done")
 
 
@@ -567,9 +552,9 @@ def disown(job_class: type[RedisModel], ident: str, token: str, queue_key: str) 
     bool
         False if the job is delayed, so still has to be put where its status says: nothing was changed.
     """
-    reply = _disown(_redis(job_class), args=[layout_of(job_class).json, ident, token, queue_key])
+    reply = _disown(redis_of(job_class), args=[layout_of(job_class).json, ident, token, queue_key])
     if reply[0] == "done":
-        _reindex(job_class, ident.rpartition(":")[2], reply[2])
+        reindexed(job_class, ident.rpartition(":")[2], reply[2])
     return bool(reply[0] != "delayed")
 
 
@@ -593,15 +578,15 @@ def withdraw(job: RedisModel, queue_model: type[RedisModel], queue_name: str = "
     """
     _check_database(type(job), queue_model)
     args = [layout_of(type(job)).json, job.ident, layout_of(queue_model).json, queue_name]
-    reply = _accept(job, _withdraw(_redis(job), args=args))
+    reply = _accept(job, _withdraw(redis_of(job), args=args))
     if reply[0] == "done":
-        _reindex(type(job), job.pk.get(), reply[2])
+        reindexed(type(job), job.pk.get(), reply[2])
     return bool(reply[0] != "ended")
 
 
 def status_and_claim(job: RedisModel) -> tuple[str | None, str | None]:
     """Return the status of a job, and the token of the claim on it; None for what it does not have."""
-    status, token = cast("list[str | None]", _redis(job).hmget(job.key, "status", "claim_token"))
+    status, token = cast("list[str | None]", redis_of(job).hmget(job.key, "status", "claim_token"))
     return status, token
 
 
@@ -625,7 +610,7 @@ def put_off(
     tuple of str
         ``put off`` or ``given up``; and the name of the queue.
     """
-    outcome, queue_name = _put_off(_redis(queue_model), keys=[key], args=[ident, seconds, max_put_offs])
+    outcome, queue_name = _put_off(redis_of(queue_model), keys=[key], args=[ident, seconds, max_put_offs])
     return outcome, queue_name
 
 
@@ -643,11 +628,11 @@ def wake(
         Whether more are due; the (ident, reason) of those that were dropped; the (queue key, ident) of those of a
         class that is not among the given ones, which stay where they are.
     """
-    reply = _wake(_redis(queue_model), keys=queue_keys, args=[limit, *_class_arguments(classes)])
+    reply = _wake(redis_of(queue_model), keys=queue_keys, args=[limit, *class_arguments(classes)])
     _done, more, failures, unknown, reindexes = reply
     for ident, reindex in reindexes:
         path, _, pk = ident.rpartition(":")
-        _reindex(classes[path], pk, reindex)
+        reindexed(classes[path], pk, reindex)
     return bool(more), [tuple(failure) for failure in failures], [tuple(pair) for pair in unknown]
 
 
@@ -680,10 +665,10 @@ def prune(
         "errors": dict.fromkeys(errors, True),
     }
     args = [*retention_arguments(keep), start, PRUNE_LIMIT, layout_of(error_model).json, json.dumps(limpyd)]
-    reply = _prune(_redis(queue_model), keys=[list_key], args=[*args, *_class_arguments(classes)])
+    reply = _prune(redis_of(queue_model), keys=[list_key], args=[*args, *class_arguments(classes)])
     deleted, next_start, more, begun, unknown, failures = reply
     left = [
-        Begun(ident, _mapping(values), [(pk, _mapping(of_error)) for pk, of_error in errors])
+        Begun(ident, mapping_of(values), [(pk, mapping_of(of_error)) for pk, of_error in errors])
         for ident, values, errors in begun
     ]
     return Pruning(deleted, next_start, bool(more), left, unknown, [tuple(failure) for failure in failures])
@@ -695,7 +680,7 @@ def clear(model: type[RedisModel], pk: str, values: Mapping[str, str]) -> None:
     if not _is_erasable(model):
         record.delete()
         return
-    _reindex(model, pk, [(name, value, None) for name, value in values.items()])
+    reindexed(model, pk, [(name, value, None) for name, value in values.items()])
     for name in layout_of(model).outside:
         record.get_field(name).delete()
 
@@ -719,131 +704,6 @@ def _is_erasable(model: type[RedisModel]) -> bool:
     return layout_of(model).erasable and not relations
 
 
-def get_queue(queue_model: type[RedisModel], name: str, priority: str, fields: Mapping[str, Any]) -> str:
-    """Find the queue of a name and a priority, or create it with those fields; return its pk.
-
-    Raises
-    ------
-    UniquenessError
-        If another queue has the value of a unique field.
-    """
-
-    def call(pk: str, plain: Mapping[str, str], reserve: bool) -> Any:
-        args = [
-            layout_of(queue_model).json,
-            name,
-            priority,
-            "reserve" if reserve else "create",
-            pk,
-            *_flat(plain),
-        ]
-        return _get_queue(_redis(queue_model), args=args)
-
-    layout = layout_of(queue_model)
-    return str(_create(queue_model, fields, layout.plain | layout.special, call)[1])
-
-
-def list_queues(queue_model: type[RedisModel], names: Iterable[str]) -> list[tuple[str, str, str, int, int]]:
-    """Return the pk, name, priority, number of waiting jobs and number of delayed jobs of the queues of some names."""
-    reply = _list_queues(_redis(queue_model), args=[layout_of(queue_model).json, *names])
-    return [tuple(row) for row in reply]
-
-
-def add_error(error_model: type[RedisModel], fields: Mapping[str, Any]) -> str:
-    """Create an error; return its pk.
-
-    Raises
-    ------
-    UniquenessError
-        If another error has the value of a unique field.
-    """
-
-    def call(pk: str, plain: Mapping[str, str], reserve: bool) -> Any:
-        args = [layout_of(error_model).json, "reserve" if reserve else "create", pk, *_flat(plain)]
-        return _add_error(_redis(error_model), args=args)
-
-    layout = layout_of(error_model)
-    return str(_create(error_model, fields, layout.plain | layout.special, call)[1])
-
-
-def set_fields(record: RedisModel, fields: Mapping[str, Any], *, only_new: bool = False) -> Any:
-    """Set plain fields (see `Layout.plain`) of a record, with their indexes.
-
-    Parameters
-    ----------
-    only_new: bool
-        True to set the one field only if it has no value.
-
-    Returns
-    -------
-    int or Pipeline
-        How many of the fields had no value before. Inside one of limpyd's pipelines, it is the pipeline, and a
-        refusal stands among the results.
-
-    Raises
-    ------
-    DoesNotExist
-        If the record was deleted.
-    UniquenessError
-        If another record has the value of a unique field.
-    """
-    return _write(_set_fields, record, ["1" if only_new else "", *_flat(fields)])
-
-
-def unset_fields(record: RedisModel, names: Iterable[str]) -> Any:
-    """Unset plain fields of a record, with their indexes; return how many had a value. See `set_fields`."""
-    return _write(_unset_fields, record, names)
-
-
-def increase_field(record: RedisModel, name: str, amount: float, command: str) -> Any:
-    """Add to a plain field of a record, with its indexes, by HINCRBY or HINCRBYFLOAT; return its new value.
-
-    Exceptions, and pipelines: see `set_fields`.
-    """
-    return _write(_increase_field, record, [command, name, amount])
-
-
-def delete_record(record: RedisModel) -> None:
-    """Delete what a script can delete of a record: its hash and plain indexes, and its entry in the collection."""
-    _write(_delete_record, record, [])
-
-
-def attached(model: type[RedisModel], pk: str) -> Any:
-    """Return the instance of a record that is known to exist, without asking Redis."""
-    instance = model.lazy_connect(pk)
-    instance._connected = True
-    return instance
-
-
-def queue_key_of(queue: RedisModel) -> str:
-    """Return the beginning of the keys of a queue: its model's name and its pk."""
-    return f"{queue._name}:{queue.pk.get()}"
-
-
-def _redis(model: RedisModel | type[RedisModel]) -> Redis:
-    """The connection of a model, even inside one of limpyd's pipelines: a script's reply is needed at once."""
-    connection = model.get_connection()
-    if isinstance(connection, Pipeline):
-        return Redis(connection_pool=connection.connection_pool)
-    return connection
-
-
-def _mapping(flat: Sequence[str]) -> dict[str, str]:
-    return dict(zip(flat[::2], flat[1::2], strict=True))
-
-
-def _flat(fields: Mapping[str, str]) -> list[str]:
-    return [part for pair in fields.items() for part in pair]
-
-
-def _class_arguments(classes: Mapping[str, type[RedisModel]]) -> list[str]:
-    arguments = []
-    for path, job_class in classes.items():
-        with suppress(ConfigurationException):  # a class that no script can work with is as good as unknown
-            arguments += [path, layout_of(job_class).json]
-    return arguments
-
-
 def _check_database(job_class: type[RedisModel], queue_model: type[RedisModel]) -> None:
     """A script cannot change a job here and a queue there."""
     one, other = job_class.database, queue_model.database
@@ -863,75 +723,9 @@ def _prepare_queue(queue_model: type[RedisModel], name: str, priority: str, job:
         get_queue(queue_model, name, priority or (job and job.priority.hget()) or "0", {})
 
 
-def _create(
-    model: type[RedisModel], fields: Mapping[str, Any], scripted: frozenset[str], call: Callable[..., Any]
-) -> Any:
-    """Create a record by a script, after the fields that only limpyd can write.
-
-    ``call(pk, scripted fields, reserve)`` calls the script; see `lua/add.lua` for reserving.
-    """
-    plain, others = layout_of(model).split(fields, scripted)
-    reply = _unique(model, call("", plain, bool(others)))
-    if reply[0] == "reserved":
-        pk = reply[1]
-        record = attached(model, pk)
-        try:
-            record.set_fields(**others)
-            reply = _unique(model, call(pk, plain, False))
-        except BaseException:
-            _delete_fields(record, others)
-            raise
-        if reply[1] != pk:
-            _delete_fields(record, others)
-    if reply[0] == "added":
-        _reindex(model, reply[1], reply[2])
-    return reply
-
-
-def _write(script: Script, record: RedisModel, args: Iterable[Any]) -> Any:
-    """Run a script that changes fields of a record, maybe as a command of a pipeline."""
-    connection = record.get_connection()
-    args = [layout_of(type(record)).json, record.pk.get(), *args]
-    if isinstance(connection, Pipeline):
-        reply = connection.eval(script.source, 0, *args)  # a script that is not known would fail all the commands
-    else:
-        reply = script(connection, args=args)
-    if not isinstance(reply, list):
-        return reply
-    if reply[0] == "gone":
-        raise DoesNotExist(f"No {type(record).__name__} found with pk {record.pk.get()}")
-    return _unique(type(record), reply)
-
-
-def _delete_fields(record: RedisModel, names: Iterable[str]) -> None:
-    with suppress(RedisError):
-        for name in names:
-            record.get_field(name).delete()
-
-
-def _unique(model: type[RedisModel], reply: Any) -> Any:
-    if reply[0] == "not unique":
-        _, field, value, pk = reply
-        raise UniquenessError(
-            f'Value "{value}" already indexed for unique field {model.__name__}.{field} (for instance {pk})'
-        )
-    return reply
-
-
-def _reindex(model: type[RedisModel], pk: str, changes: Reindex) -> None:
-    """Maintain the indexes that a script cannot, after it changed a field."""
-    for name, old, new in changes:
-        for index in special_indexes(model.get_field(name)):
-            if old is not None:
-                index.remove(pk, old)
-            if new is not None:
-                index.add(pk, new, check_uniqueness=False)
-            index._reset_rollback_cache(pk)
-
-
 def _placed(job: RedisModel, reply: Any) -> Placed:
     _, status, priority, delayed_until, reindex = reply
-    _reindex(type(job), job.pk.get(), reindex)
+    reindexed(type(job), job.pk.get(), reindex)
     return Placed(status, priority, delayed_until)
 
 
@@ -956,14 +750,14 @@ def _finish(
     claim_args = upcoming.arguments() if upcoming else ()
     args = [layout_of(type(job)).json, job.ident, token, queue_key_of(queue), *args, *claim_args]
     try:
-        reply = script(_redis(job), keys=upcoming.keys if upcoming else (), args=args)
+        reply = script(redis_of(job), keys=upcoming.keys if upcoming else (), args=args)
     except RedisError as error:
         raise NotRecorded(f"How {job.ident} ended is not recorded: {error}") from error
     _accept(job, reply)
     if len(reply) == 1:
         return Ending(reply[0])
     outcome, end, delayed_until, reindex, next_reply = reply
-    _reindex(type(job), job.pk.get(), reindex)
+    reindexed(type(job), job.pk.get(), reindex)
     return Ending(outcome, end, delayed_until, _fetched(upcoming, next_reply) if upcoming else None)
 
 
@@ -976,143 +770,5 @@ def _fetched(request: ClaimRequest, reply: Any) -> Fetched | None:
     *details, reindex = details
     fetched = replace(Fetched(outcome, *details), token=request.token)
     path, _, pk = fetched.ident.rpartition(":")
-    _reindex(request.classes[path], pk, reindex)
+    reindexed(request.classes[path], pk, reindex)
     return fetched
-
-
-# What no transition can have left behind: see `limpyd_jobs.check`.
-
-
-def audit(
-    connection: Redis, model: type[RedisModel], pks: Sequence[str], names: str, integers: str, repair: bool = False
-) -> tuple[list[list[str]], list[list[str]]]:
-    """Look at some records: hash, collection, plain indexes, values; or put them right.
-
-    Parameters
-    ----------
-    names, integers: str
-        As JSON: the names of the hash fields, and those of integers with what to set them to if they hold none.
-
-    Returns
-    -------
-    tuple of list
-        The (pk, problem, field, value) of what is wrong; the (pk, status, identifier) of jobs that are not at rest.
-    """
-    args = [layout_of(model).json, "1" if repair else "", names, integers, *pks]
-    problems, live, reindexes = _audit(connection, args=args)
-    for pk, reindex in reindexes:
-        _reindex(model, pk, reindex)
-    return problems, live
-
-
-def strays(
-    connection: Redis,
-    model: type[RedisModel],
-    field: str,
-    prefix: str,
-    members: Iterable[tuple[str, str]],
-    largest: int,
-    repair: bool = False,
-) -> tuple[list[list[str]], list[str], list[list[str]]]:
-    """Look for pks in the index of a field whose hashes have another value; or remove them.
-
-    Parameters
-    ----------
-    members: iterable of tuple of str
-        The (value, pk) to look at; an empty pk is for all of the value, if there are not more than `largest`.
-
-    Returns
-    -------
-    tuple of list
-        The (value, pk) of the strays; the values of too many pks; the (value, type) of keys that are no sets.
-    """
-    args = [layout_of(model).json, field, prefix, "1" if repair else "", largest]
-    found, large, wrong = _strays(connection, args=[*args, *(part for member in members for part in member)])
-    return found, large, wrong
-
-
-def sweep(
-    connection: Redis, model: type[RedisModel], keys: Iterable[tuple[str, str, str]], repair: bool = False
-) -> list[list[str]]:
-    """Look for keys of records that do not exist, or keys of a wrong type; or delete them.
-
-    Parameters
-    ----------
-    keys: iterable of tuple of str
-        The key, the pk it is of, and its type if that matters.
-
-    Returns
-    -------
-    list
-        Of (key, problem, type).
-    """
-    parts = [part for key in keys for part in key]
-    found: list[list[str]] = _sweep(connection, args=[layout_of(model).json, "1" if repair else "", *parts])
-    return found
-
-
-def settle(
-    connection: Redis,
-    job_class: type[RedisModel] | None,
-    ident: str,
-    queue_keys: Sequence[str],
-    *,
-    home: str = "",
-    in_no_list: bool = False,
-    lease: float = 0,
-    token: str = "",
-    delayed_until: str = "",
-    due: str = "",
-    seen: str = "",
-    repair: bool = False,
-) -> list[list[str]]:
-    """Look whether a job stands where its hash says and nowhere else; or put that right.
-
-    Parameters
-    ----------
-    job_class: RedisModel
-        None for what is no ident.
-    queue_keys: sequence of str
-        All queues it may stand in.
-    home: str
-        The one to put it in.
-
-    The other parameters, in their order: see ``lua/settle.lua``.
-
-    Returns
-    -------
-    list
-        Of (problem, place, "1" if it can be repaired).
-    """
-    model = layout_of(job_class).json if job_class else ""
-    args = [
-        model,
-        ident,
-        "1" if repair else "",
-        home,
-        "1" if in_no_list else "",
-        lease,
-        token,
-        delayed_until,
-        due,
-        seen,
-    ]
-    problems, reindex = _settle(connection, keys=queue_keys, args=args)
-    if job_class:
-        _reindex(job_class, ident.rpartition(":")[2], reindex)
-    found: list[list[str]] = problems
-    return found
-
-
-def merge_queues(
-    connection: Redis, origin: str, target: str, classes: Mapping[str, type[RedisModel]], limit: int
-) -> int:
-    """Move what is in a queue, up to a limit, to another one of the same name and priority; return how much it was."""
-    moved: int = _merge_queues(connection, keys=[origin, target], args=[limit, *_class_arguments(classes)])
-    return moved
-
-
-def raise_counter(connection: Redis, model: type[RedisModel], highest: int, repair: bool = False) -> str | None:
-    """Look whether the counter of a model is below its highest pk, or raise it; return what it is if so, else None."""
-    counter: str | None = _raise_counter(connection, args=[layout_of(model).json, "1" if repair else "", highest])
-    return counter

@@ -10,7 +10,7 @@ from typing import Any
 
 from limpyd import fields
 
-from limpyd_jobs import transitions
+from limpyd_jobs.check import scripts
 from limpyd_jobs.check.catalogue import Catalogue, Model
 from limpyd_jobs.check.queues import Queues
 from limpyd_jobs.check.reader import Reader, chunks
@@ -108,7 +108,7 @@ class Keys:
         for model, keys in of_fields.items():
             given = {key: (pk, kind) for key, pk, kind in keys}
             for batch in chunks(keys, BATCH):
-                for key, problem, _ in transitions.sweep(self._reader.connection, model, batch):
+                for key, problem, _ in scripts.sweep(self._reader.connection, model, batch):
                     pk, kind = given[key]
                     if problem == "no owner":
                         self._ownerless[key] = model, pk
@@ -120,7 +120,7 @@ class Keys:
     def _look_at_index(self, index: Index, members: Any) -> None:
         model, field, prefix = index
         for batch in chunks(members, BATCH):
-            found, large, wrong = transitions.strays(self._reader.connection, *index, batch, SMALL_SET)
+            found, large, wrong = scripts.strays(self._reader.connection, *index, batch, SMALL_SET)
             self._strays[index] += [(value, pk) for value, pk in found]
             if field not in self._indexes[model]["special"]:  # which has sets of its own kind
                 self._no_sets.update({prefix + value: index for value, _ in wrong})
@@ -138,14 +138,14 @@ class Keys:
         """Yield the keys that are still of a wrong type, and delete those that can be made anew if asked to."""
         for key, (model, pk, kind) in self._wrong.items():
             is_place = issubclass(model, Queue) and key.rpartition(":")[2] in OWN_PLACES
-            for _, problem, found in transitions.sweep(
+            for _, problem, found in scripts.sweep(
                 self._reader.connection, model, [(key, pk, kind)], repair and is_place
             ):
                 if problem == "wrong type":
                     yield model, key, problem if is_place else "wrong type of a field", (found,)
         for key, index in self._no_sets.items():
             members = [(key.removeprefix(index[2]), "")]
-            for _, kind in transitions.strays(self._reader.connection, *index, members, SMALL_SET, repair)[2]:
+            for _, kind in scripts.strays(self._reader.connection, *index, members, SMALL_SET, repair)[2]:
                 self._records.suspect(index[0], self._pks_of_value(index, members[0][0]))
                 yield index[0], key, "not a set", (kind,)
 
@@ -160,14 +160,14 @@ class Keys:
         """Yield the pks that are still in the index of a value they do not have, and remove them if asked to."""
         for index, members in self._strays.items():
             for batch in chunks(members, BATCH):
-                for value, pk in transitions.strays(self._reader.connection, *index, batch, SMALL_SET, repair)[0]:
+                for value, pk in scripts.strays(self._reader.connection, *index, batch, SMALL_SET, repair)[0]:
                     yield index[0], pk, "stray", (index[1], value)
 
     def look_at_owners_again(self, repair: bool) -> Iterator[Found]:
         """Yield the keys that still belong to nothing, and delete those of records that are gone if asked to."""
         for key, (model, pk) in self._ownerless.items():
             is_kept = issubclass(model, Queue) and self._queues.holds_strangers(f"{model._name}:{pk}")
-            for _, problem, kind in transitions.sweep(
+            for _, problem, kind in scripts.sweep(
                 self._reader.connection, model, [(key, pk, "")], repair and not is_kept
             ):
                 yield model, key, "jobs of no queue" if is_kept else problem, (kind,)

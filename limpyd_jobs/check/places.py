@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from redis.exceptions import ResponseError
 
-from limpyd_jobs import transitions
+from limpyd_jobs.check import scripts
 from limpyd_jobs.check.catalogue import Catalogue, Model, parse_ident
 from limpyd_jobs.check.queues import Queues
 from limpyd_jobs.check.reader import Reader
@@ -182,7 +182,7 @@ class Places:
                 del self._suspects[ident]
 
     def _settle(self, model: Model | None, ident: str, repair: bool, **options: Any) -> Iterator[Found]:
-        problems = transitions.settle(
+        problems = scripts.settle(
             self._reader.connection,
             model,
             ident,

@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from limpyd_jobs import transitions
+from limpyd_jobs import records
 from limpyd_jobs.arguments import read_priority
+from limpyd_jobs.check import scripts
 from limpyd_jobs.check.catalogue import Catalogue, Model, parse_ident
 from limpyd_jobs.check.reader import Reader
 
@@ -83,7 +84,7 @@ class Queues:
     def _create(self, model: Model, name: str, priority: str, really: bool) -> str:
         if not really:
             return f"{model._name}:new"
-        key = f"{model._name}:{transitions.get_queue(model, name, priority, {})}"
+        key = f"{model._name}:{records.get_queue(model, name, priority, {})}"
         self._by_rank[model, name, priority] = key
         self.sound.append(key)
         return key
@@ -106,7 +107,7 @@ class Queues:
         self.read()
         for queue in [each for each in self._all if each.name and each.priority is None]:
             if repair:
-                transitions.attached(queue.model, queue.pk).priority.hset("0")
+                records.attached(queue.model, queue.pk).priority.hset("0")
             yield queue.model, queue.key, "no priority", ()
         self.read()
         for queue, oldest in list(self._twins()):
@@ -117,16 +118,16 @@ class Queues:
 
     def _merge(self, queue: StoredQueue, oldest: str) -> None:
         connection, classes = self._reader.connection, self._catalogue.jobs
-        while transitions.merge_queues(connection, queue.key, oldest, classes, MERGE_LIMIT):
+        while scripts.merge_queues(connection, queue.key, oldest, classes, MERGE_LIMIT):
             pass
-        transitions.attached(queue.model, queue.pk).delete()
+        records.attached(queue.model, queue.pk).delete()
 
     def remove_nameless(self, repair: bool) -> Iterator[Found]:
         """Yield the queues without a name, and delete them if asked to: their jobs were put elsewhere."""
         for queue in self._all:
             if not queue.name:
                 if repair and not self.holds_strangers(queue.key):
-                    transitions.attached(queue.model, queue.pk).delete()
+                    records.attached(queue.model, queue.pk).delete()
                 yield queue.model, queue.key, "no name", ()
 
     def holds_strangers(self, key: str) -> bool:

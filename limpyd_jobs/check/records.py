@@ -10,7 +10,7 @@ from typing import Any
 
 from limpyd.fields import InstanceHashField
 
-from limpyd_jobs import transitions
+from limpyd_jobs.check import scripts
 from limpyd_jobs.check.catalogue import Model
 from limpyd_jobs.check.reader import Reader, chunks
 from limpyd_jobs.layout import layout_of, special_indexes
@@ -68,11 +68,11 @@ class Records:
             yield model, f"{model._name}:max_pk", "counter too low", (counter, self._highest[model])
 
     def _audit(self, model: Model, pks: list[str], repair: bool = False) -> tuple[Any, Any]:
-        return transitions.audit(self._reader.connection, model, pks, hash_fields(model), integers(model), repair)
+        return scripts.audit(self._reader.connection, model, pks, hash_fields(model), integers(model), repair)
 
     def _low_counters(self, repair: bool = False) -> Iterator[tuple[Model, str]]:
         for model, highest in self._highest.items():
-            counter = transitions.raise_counter(self._reader.connection, model, highest, repair)
+            counter = scripts.raise_counter(self._reader.connection, model, highest, repair)
             if counter is not None:
                 yield model, counter
 

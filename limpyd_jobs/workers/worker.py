@@ -18,7 +18,7 @@ from typing import Any
 from limpyd.exceptions import DoesNotExist
 from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 
-from limpyd_jobs import transitions
+from limpyd_jobs import records
 from limpyd_jobs.exceptions import GracePeriodOver, LimpydJobsException, WorkerLost
 from limpyd_jobs.models import Job, Queue, job_classes, wake
 from limpyd_jobs.statuses import STATUSES
@@ -425,7 +425,7 @@ class Worker(Running):
         """Return the job of an ident. For the exceptions see `Job.get_from_ident`."""
         fetched = self._claim.fetched
         if fetched.ident == job_ident:
-            return transitions.attached(job_classes.meet(fetched.path), fetched.pk)
+            return records.attached(job_classes.meet(fetched.path), fetched.pk)
         return Job.get_from_ident(job_ident)
 
     def _fetches_as_we_do(self) -> bool:

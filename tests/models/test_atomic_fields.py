@@ -16,7 +16,7 @@ from limpyd.indexes import EqualIndex, TextRangeIndex
 from limpyd.model import RedisModel
 from limpyd_extensions import related
 
-from limpyd_jobs import Error, Job, LimpydJobsException, Queue, transitions
+from limpyd_jobs import Error, Job, LimpydJobsException, Queue, records, transitions
 from limpyd_jobs.atomic_fields import AtomicHashField
 from limpyd_jobs.models import BaseJobsModel, job_classes
 from limpyd_jobs.transitions import ClaimRequest
@@ -399,13 +399,13 @@ class TestAtTheSameTime:
             Raced.add_job(identifier)
 
         def any_job() -> Any:
-            return transitions.attached(Raced, random.choice(sorted(redis_client.smembers("raced:raced:collection"))))
+            return records.attached(Raced, random.choice(sorted(redis_client.smembers("raced:raced:collection"))))
 
         def work() -> None:
             request = ClaimRequest([queue.waiting.key], f"t{next(claims)}", 60, {Raced.get_model_repr(): Raced})
             fetched = transitions.claim(Queue, request)
             if fetched and fetched.token:
-                transitions.succeed(transitions.attached(Raced, fetched.pk), queue, fetched.token)
+                transitions.succeed(records.attached(Raced, fetched.pk), queue, fetched.token)
 
         def produce() -> None:
             if len(Raced.collection()) < 4:

@@ -20,8 +20,7 @@ from enum import Enum
 from pathlib import Path
 from typing import BinaryIO
 
-from limpyd_jobs import transitions
-from limpyd_jobs.scripting import Script
+from all_scripts import ALL_SCRIPTS
 
 
 class Fault(Enum):
@@ -58,7 +57,7 @@ class _Request:
 
 
 def _scripts() -> dict[bytes, str]:
-    scripts = [each for each in vars(transitions).values() if isinstance(each, Script)]
+    scripts = ALL_SCRIPTS
     return {key.encode(): each.name for each in scripts for key in (each.sha, each.source)}
 
 

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 import boundaries
 import pytest
 import redis
+from all_scripts import ALL_SCRIPTS
 from boundaries import JOBS, LEFTOVERS, MODELS, PATHS, QUEUE, Worker
 from invariants import FINAL, violations
 from servers import RedisServer
 from victims import MOMENTS, Victims
 
 import limpyd_jobs.workers.worker
-from limpyd_jobs import Job, transitions
-from limpyd_jobs.scripting import Script
+from limpyd_jobs import Job
 from limpyd_jobs.workers import reconciler
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -86,9 +86,8 @@ def identifiers(job_class: type[Job]) -> set[str]:
 
 
 def load_scripts(client: redis.Redis) -> None:
-    for each in vars(transitions).values():
-        if isinstance(each, Script):
-            client.script_load(each.source)
+    for each in ALL_SCRIPTS:
+        client.script_load(each.source)
 
 
 @pytest.fixture(autouse=True)

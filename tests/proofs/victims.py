@@ -131,12 +131,11 @@ def _prepare_to_die(die_at: int, moment: str, last_words: int) -> None:
 
 def _name_of(command: Any) -> str:
     """The name of a packed command, and that of the script it runs."""
-    from limpyd_jobs import transitions
-    from limpyd_jobs.scripting import Script
+    from all_scripts import ALL_SCRIPTS
 
     words = b"".join([command] if isinstance(command, bytes) else command).split(b"\r\n")
     name, first = words[2].decode(), words[4].decode() if len(words) > 4 else ""
-    scripts = {each.sha: each.name for each in vars(transitions).values() if isinstance(each, Script)}
+    scripts = {each.sha: each.name for each in ALL_SCRIPTS}
     return f"{name} {scripts.get(first, '')}".strip()
 
 

@@ -28,7 +28,7 @@ from worlds import (
     without_counters,
 )
 
-from limpyd_jobs import Job, Queue, transitions
+from limpyd_jobs import Job, Queue, records, transitions
 from limpyd_jobs.utils import datetime_to_score
 
 After = Callable[[float], Moment]
@@ -407,7 +407,7 @@ class TestHalfStates:
             world.client.sadd(f"jobs:queue:{name}", "1")
         job = world.add("a")[1]
         assert world.places(job) == ["q/0 waiting"]
-        assert [row[1:4] for row in transitions.list_queues(Queue, ["q"])] == [("q", "0", 1)]
+        assert [row[1:4] for row in records.list_queues(Queue, ["q"])] == [("q", "0", 1)]
 
     @pytest.mark.leaves("I9")
     def test_of_several_queues_of_a_name_and_priority_the_oldest_is_used(self, world: World) -> None:
@@ -436,7 +436,7 @@ class TestANewPk:
         any_world.client.delete(f"{any_world.queues}:max_pk")
         job = any_world.add("a", "q", 9)[1]
         assert any_world.places(job) == ["q/9 waiting"]
-        assert [row[0] for row in transitions.list_queues(any_world.queue_class, ["q"])].count("4") == 1
+        assert [row[0] for row in records.list_queues(any_world.queue_class, ["q"])].count("4") == 1
 
     @pytest.mark.leaves("I1", "I2", "I9", "I10")
     def test_overwrites_nothing_that_stands_in_its_way(self, any_world: World) -> None:

@@ -9,11 +9,11 @@ import redis
 from limpyd.exceptions import UniquenessError
 from worlds import HARD_TEXT, IDENTIFIERS, Complaint, Error, Mishap, World, without_counters
 
-from limpyd_jobs import transitions
+from limpyd_jobs import records
 
 
 def add_error(model: Any, **fields: Any) -> str:
-    return transitions.add_error(model, fields)
+    return records.add_error(model, fields)
 
 
 def test_the_whole_effect_as_it_is_stored_by_version_2(world: World) -> None:

@@ -13,7 +13,7 @@ from invariants import violations
 from limpyd.exceptions import DoesNotExist
 from worlds import KINDS, MODELS, World
 
-from limpyd_jobs import LimpydJobsException, transitions
+from limpyd_jobs import LimpydJobsException, records, transitions
 
 STEPS = 50
 QUEUES = [(name, priority) for name in "qp" for priority in (1, 0, -1)]
@@ -74,7 +74,7 @@ class Story:
     def of_a_claim(self) -> tuple[Any, Any, str]:
         """A job that was claimed once, the queue it came from, and the token of that claim."""
         fetched = self.random.choice(self.claims)
-        queue = transitions.attached(self.world.queue_class, fetched.queue_pk)
+        queue = records.attached(self.world.queue_class, fetched.queue_pk)
         return self.world.job(fetched.pk), queue, fetched.token
 
     def any_job(self) -> Any:
@@ -100,7 +100,7 @@ class Story:
 
     def release(self) -> None:
         job, queue, token = self.of_a_claim()
-        transitions.release(self.world.job_class, job.ident, token, transitions.queue_key_of(queue))
+        transitions.release(self.world.job_class, job.ident, token, records.queue_key_of(queue))
 
     def move(self) -> None:
         job = self.any_job()
@@ -115,7 +115,7 @@ class Story:
         transitions.withdraw(job, self.world.queue_class, self.random.choice("qp"))
         token, queue_key = job.hmget("claim_token", "placed_in")
         if token:
-            queue = transitions.attached(self.world.queue_class, queue_key.rpartition(":")[2])
+            queue = records.attached(self.world.queue_class, queue_key.rpartition(":")[2])
             transitions.cancel(job, queue, token)
 
     def put_back(self, verb: Callable[..., Any], job: Any) -> None:

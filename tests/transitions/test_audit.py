@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from worlds import World, pk_of
 
-from limpyd_jobs import transitions
+from limpyd_jobs.check import scripts
 from limpyd_jobs.check.records import hash_fields, integers
 
 
 def audit(world: World, *pks: str, repair: bool = False, model: Any = None) -> Any:
     model = model or world.job_class
-    return transitions.audit(world.client, model, pks, hash_fields(model), integers(model), repair)
+    return scripts.audit(world.client, model, pks, hash_fields(model), integers(model), repair)
 
 
 @pytest.mark.parametrize("state", ["waiting", "delayed", "running", "success", "error", "canceled", "bare"])

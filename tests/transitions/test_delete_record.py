@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from worlds import World
 
-from limpyd_jobs import transitions
+from limpyd_jobs import records
 
 
 def test_the_whole_effect(world: World) -> None:
     job = world.job_that_is("bare")
-    transitions.delete_record(job)
+    records.delete_record(job)
     assert world.contents() == {"jobs:job:max_pk": "1"}
 
 
@@ -27,4 +27,4 @@ def test_a_job_leaves_nothing_but_its_entries_in_lists(any_world: World, state: 
 def test_one_that_is_deleted_is_no_error(any_world: World) -> None:
     job = any_world.job_that_is("deleted")
     with any_world.unchanged():
-        transitions.delete_record(job)
+        records.delete_record(job)

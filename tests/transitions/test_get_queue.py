@@ -10,11 +10,11 @@ import redis
 from limpyd.exceptions import UniquenessError
 from worlds import EVERYTHING, IDENTIFIERS, Bench, Job, Till, World, without_counters
 
-from limpyd_jobs import Queue, transitions
+from limpyd_jobs import Queue, records
 
 
 def get_queue(world: World, name: str = "q", priority: str = "0", **fields: Any) -> str:
-    return transitions.get_queue(world.queue_class, name, priority, fields)
+    return records.get_queue(world.queue_class, name, priority, fields)
 
 
 def test_the_whole_effect(world: World) -> None:

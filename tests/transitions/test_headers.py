@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+from all_scripts import ALL_SCRIPTS
 
 from limpyd_jobs import transitions
-from limpyd_jobs.scripting import FOLDER, Script
+from limpyd_jobs.scripting import FOLDER
 from limpyd_jobs.statuses import STATUSES
 
 SCRIPTS = sorted(FOLDER.glob("*.lua"))
@@ -55,7 +56,7 @@ def all_includes(path: Path) -> set[str]:
 
 
 def test_every_script_has_a_function_and_every_function_its_script() -> None:
-    loaded = {value.name for value in vars(transitions).values() if isinstance(value, Script)}
+    loaded = {script.name for script in ALL_SCRIPTS}
     assert loaded == {path.stem for path in SCRIPTS}
 
 

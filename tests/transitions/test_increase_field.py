@@ -8,13 +8,13 @@ import pytest
 from limpyd.exceptions import DoesNotExist
 from worlds import World
 
-from limpyd_jobs import transitions
+from limpyd_jobs import records
 
 
 def test_the_whole_effect(world: World) -> None:
     job = world.job_that_is("bare")
-    assert transitions.increase_field(job, "priority", 5, "HINCRBY") == 5
-    assert transitions.increase_field(job, "tries", 1.5, "HINCRBYFLOAT") == "1.5"
+    assert records.increase_field(job, "priority", 5, "HINCRBY") == 5
+    assert records.increase_field(job, "tries", 1.5, "HINCRBYFLOAT") == "1.5"
     assert world.contents() == {
         "jobs:job:max_pk": "1",
         "jobs:job:collection": {"1"},
@@ -29,11 +29,11 @@ def test_no_digit_is_lost(world: World, value: int) -> None:
     job = world.job_that_is("bare")
     sign = 1 if value > 0 else -1
     job.priority.hset(value - sign)
-    reply: Any = transitions.increase_field(job, "priority", sign, "HINCRBY")
+    reply: Any = records.increase_field(job, "priority", sign, "HINCRBY")
     assert (int(reply), job.priority.hget()) == (value, str(value))
 
 
 def test_a_deleted_record_is_not_made_again(any_world: World) -> None:
     job = any_world.job_that_is("deleted")
     with any_world.unchanged(), pytest.raises(DoesNotExist):
-        transitions.increase_field(job, "tries", 1, "HINCRBY")
+        records.increase_field(job, "tries", 1, "HINCRBY")

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from worlds import IDENTIFIERS, LATER, World, until
 
-from limpyd_jobs import transitions
+from limpyd_jobs import records
 
 
 def rows(world: World, *names: str) -> list[Any]:
-    return transitions.list_queues(world.queue_class, names)
+    return records.list_queues(world.queue_class, names)
 
 
 def test_each_queue_is_told_with_its_jobs(any_world: World) -> None:

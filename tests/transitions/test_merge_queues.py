@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from worlds import World
 
-from limpyd_jobs import transitions
+from limpyd_jobs.check import scripts
 
 
 def merge(world: World, limit: int = 100) -> int:
     origin, target = f"{world.queues}:2", f"{world.queues}:1"
-    return transitions.merge_queues(world.client, origin, target, {world.path: world.job_class}, limit)
+    return scripts.merge_queues(world.client, origin, target, {world.path: world.job_class}, limit)
 
 
 @pytest.fixture

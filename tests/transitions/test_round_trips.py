@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 import redis
+from all_scripts import ALL_SCRIPTS
 from limpyd import fields
 from servers import wait_until
 
-from limpyd_jobs import STATUSES, Error, Job, Queue, Worker, transitions
+from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
 from limpyd_jobs.models import job_classes
-from limpyd_jobs.scripting import Script
 
 Recorder = Callable[[], AbstractContextManager[Any]]
 
-SCRIPTS = {script.sha: script.name for script in vars(transitions).values() if isinstance(script, Script)}
+SCRIPTS = {script.sha: script.name for script in ALL_SCRIPTS}
 JOBS = 20
 LATER = datetime(2099, 1, 1)
 
@@ -127,9 +127,8 @@ class WithMessages(Worker):
 @pytest.fixture(autouse=True)
 def _scripts_are_known(redis_client: redis.Redis) -> None:
     """Sending a script whole, once for each server, is no part of the budget."""
-    for script in vars(transitions).values():
-        if isinstance(script, Script):
-            redis_client.script_load(script.source)
+    for script in ALL_SCRIPTS:
+        redis_client.script_load(script.source)
 
 
 def verbs(sent: Iterable[str]) -> list[str]:

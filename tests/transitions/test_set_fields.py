@@ -8,13 +8,13 @@ import pytest
 from limpyd.exceptions import DoesNotExist, UniquenessError
 from worlds import HARD_TEXT, Probe, World
 
-from limpyd_jobs import transitions
+from limpyd_jobs import records
 
 
 def test_the_whole_effect(world: World) -> None:
     job = world.job_that_is("bare")
     job.hdel("priority")
-    assert transitions.set_fields(job, {"identifier": HARD_TEXT, "priority": 5, "tries": 1.5}) == 2
+    assert records.set_fields(job, {"identifier": HARD_TEXT, "priority": 5, "tries": 1.5}) == 2
     assert world.contents() == {
         "jobs:job:max_pk": "1",
         "jobs:job:collection": {"1"},
@@ -26,28 +26,28 @@ def test_the_whole_effect(world: World) -> None:
 
 def test_only_new_leaves_a_value_alone(world: World) -> None:
     job = world.job_that_is("bare")
-    assert transitions.set_fields(job, {"tries": 1}, only_new=True) == 1
+    assert records.set_fields(job, {"tries": 1}, only_new=True) == 1
     with world.unchanged():
-        assert transitions.set_fields(job, {"tries": 2}, only_new=True) == 0
+        assert records.set_fields(job, {"tries": 2}, only_new=True) == 0
 
 
 def test_the_same_again_changes_nothing(any_world: World) -> None:
     job = any_world.job_that_is("waiting")
-    transitions.set_fields(job, {"queued": "1"})
+    records.set_fields(job, {"queued": "1"})
     with any_world.unchanged():
-        assert transitions.set_fields(job, {"queued": "1"}) == 0
+        assert records.set_fields(job, {"queued": "1"}) == 0
 
 
 def test_a_deleted_record_is_not_made_again(any_world: World) -> None:
     job = any_world.job_that_is("deleted")
     with any_world.unchanged(), pytest.raises(DoesNotExist):
-        transitions.set_fields(job, {"queued": "1"})
+        records.set_fields(job, {"queued": "1"})
 
 
 def test_a_value_that_another_record_has_is_refused(redis_client: Any) -> None:
     world = World(redis_client, Probe)
     first, second = Probe(serial="1"), Probe(serial="2")
     with world.unchanged(), pytest.raises(UniquenessError):
-        transitions.set_fields(second, {"serial": "1", "queued": "1"})
+        records.set_fields(second, {"serial": "1", "queued": "1"})
     with world.unchanged():
-        assert transitions.set_fields(first, {"serial": "1"}) == 0
+        assert records.set_fields(first, {"serial": "1"}) == 0

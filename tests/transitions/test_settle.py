@@ -9,6 +9,7 @@ import redis
 from worlds import World, pk_of
 
 from limpyd_jobs import transitions
+from limpyd_jobs.check import scripts
 from limpyd_jobs.check.places import SEEN
 
 
@@ -21,7 +22,7 @@ def settle(world: World, job: Any, repair: bool = True, **options: Any) -> Any:
     if "due" not in given:
         given.update(delayed_until="2099-12-31 23:59:59.999999", due="4102444799.999999")
     ident = f"{world.path}:{pk_of(job)}"
-    return transitions.settle(world.client, world.job_class, ident, [world.queue_key()], repair=repair, **given)
+    return scripts.settle(world.client, world.job_class, ident, [world.queue_key()], repair=repair, **given)
 
 
 @pytest.mark.leaves("I3", "I7", "I8")
@@ -92,6 +93,6 @@ def test_a_fresh_claim_can_be_rescued(any_world: World) -> None:
 def test_what_is_no_ident_is_set_aside(world: World) -> None:
     key = world.queue_key()
     world.client.zadd(f"{key}:delayed", {"what": 1})
-    problems = transitions.settle(world.client, None, "what", [key], repair=True)
+    problems = scripts.settle(world.client, None, "what", [key], repair=True)
     assert problems == [["no ident", f"{key}:delayed", "1"]]
     assert world.places("what") == ["q/0 quarantine"]

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from worlds import HARD_TEXT, World
 
-from limpyd_jobs import transitions
+from limpyd_jobs.check import scripts
 
 
 def strays(world: World, *members: tuple[str, str], largest: int = 50, repair: bool = False) -> Any:
     prefix = f"{world.jobs}:identifier:"
-    return transitions.strays(world.client, world.job_class, "identifier", prefix, members, largest, repair)
+    return scripts.strays(world.client, world.job_class, "identifier", prefix, members, largest, repair)
 
 
 @pytest.mark.parametrize("identifier", ["a", HARD_TEXT])

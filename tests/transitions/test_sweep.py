@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from worlds import World
 
-from limpyd_jobs import transitions
+from limpyd_jobs.check import scripts
 
 
 def sweep(world: World, *keys: tuple[str, str, str], repair: bool = False) -> Any:
-    return transitions.sweep(world.client, world.queue_class, keys, repair)
+    return scripts.sweep(world.client, world.queue_class, keys, repair)
 
 
 def test_a_key_of_a_record_that_does_not_exist_is_deleted(world: World) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from worlds import World
 
-from limpyd_jobs import transitions
+from limpyd_jobs import records
 
 
 def test_the_whole_effect(world: World) -> None:
     job = world.job_that_is("bare")
-    assert transitions.unset_fields(job, ["priority", "priority", "tries"]) == 1
+    assert records.unset_fields(job, ["priority", "priority", "tries"]) == 1
     assert world.contents() == {
         "jobs:job:max_pk": "1",
         "jobs:job:collection": {"1"},
@@ -21,4 +21,4 @@ def test_the_whole_effect(world: World) -> None:
 def test_of_a_deleted_record_there_is_nothing_to_unset(any_world: World) -> None:
     job = any_world.job_that_is("deleted")
     with any_world.unchanged():
-        assert transitions.unset_fields(job, ["identifier", "queued"]) == 0
+        assert records.unset_fields(job, ["identifier", "queued"]) == 0

@@ -16,7 +16,7 @@ from limpyd import fields
 from limpyd.contrib.indexes import SimpleDateTimeIndex
 from limpyd.indexes import EqualIndex, NumberRangeIndex, TextRangeIndex
 
-from limpyd_jobs import Error, Job, Queue, transitions
+from limpyd_jobs import Error, Job, Queue, records, transitions
 from limpyd_jobs.arguments import delay_argument
 from limpyd_jobs.layout import layout_of
 from limpyd_jobs.scripting import FOLDER
@@ -200,7 +200,7 @@ class World:
 
     def queue_key(self, name: str = "q", priority: int | str = 0) -> str:
         """The beginning of the keys of a queue: its model's name and its pk."""
-        return transitions.queue_key_of(self.queue(name, priority))
+        return records.queue_key_of(self.queue(name, priority))
 
     def waiting_key(self, name: str = "q", priority: int | str = 0) -> str:
         return f"{self.queue_key(name, priority)}:waiting"
@@ -212,7 +212,7 @@ class World:
         return outcome, self.job(pk)
 
     def job(self, pk: str) -> Job:
-        job: Job = transitions.attached(self.job_class, pk)
+        job: Job = records.attached(self.job_class, pk)
         return job
 
     def request(self, *keys: str, token: str = TOKEN, classes: Any = None) -> ClaimRequest:

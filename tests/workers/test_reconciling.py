@@ -12,7 +12,7 @@ from invariants import violations
 from running import Collector, messages, waiting_idly, work, worker_of
 from servers import wait_until
 
-from limpyd_jobs import STATUSES, Job, Queue, transitions
+from limpyd_jobs import STATUSES, Job, Queue, records, transitions
 from limpyd_jobs.workers import reconciler
 from limpyd_jobs.workers.fetcher import Fetcher
 from limpyd_jobs.workers.reconciler import Reconciler
@@ -90,7 +90,7 @@ class TestRegistration:
         assert job.status.hget() == STATUSES.SUCCESS
 
     def test_one_worker_is_told_that_it_lapsed(self, redis_client: redis.Redis) -> None:
-        queue = transitions.queue_key_of(Queue.get_queue("queue"))
+        queue = records.queue_key_of(Queue.get_queue("queue"))
         redis_client.zadd(BLOCKED, {"dead": 1, "alive": time.time() + 60, "net": time.time() + 60})
 
         def lapsed(is_starting: bool = False) -> list[str]:

@@ -1,0 +1,154 @@
+"""What the check asks Redis for: to look at some records, atomically, or to put them right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from limpyd.model import RedisModel
+from redis import Redis
+
+from limpyd_jobs.layout import class_arguments, layout_of
+from limpyd_jobs.records import reindexed
+from limpyd_jobs.scripting import Script
+
+_audit = Script("audit")
+_merge_queues = Script("merge_queues")
+_raise_counter = Script("raise_counter")
+_settle = Script("settle")
+_strays = Script("strays")
+_sweep = Script("sweep")
+
+
+def audit(
+    connection: Redis, model: type[RedisModel], pks: Sequence[str], names: str, integers: str, repair: bool = False
+) -> tuple[list[list[str]], list[list[str]]]:
+    """Look at some records: hash, collection, plain indexes, values; or put them right.
+
+    Parameters
+    ----------
+    names, integers: str
+        As JSON: the names of the hash fields, and those of integers with what to set them to if they hold none.
+
+    Returns
+    -------
+    tuple of list
+        The (pk, problem, field, value) of what is wrong; the (pk, status, identifier) of jobs that are not at rest.
+    """
+    args = [layout_of(model).json, "1" if repair else "", names, integers, *pks]
+    problems, live, reindexes = _audit(connection, args=args)
+    for pk, reindex in reindexes:
+        reindexed(model, pk, reindex)
+    return problems, live
+
+
+def strays(
+    connection: Redis,
+    model: type[RedisModel],
+    field: str,
+    prefix: str,
+    members: Iterable[tuple[str, str]],
+    largest: int,
+    repair: bool = False,
+) -> tuple[list[list[str]], list[str], list[list[str]]]:
+    """Look for pks in the index of a field whose hashes have another value; or remove them.
+
+    Parameters
+    ----------
+    members: iterable of tuple of str
+        The (value, pk) to look at; an empty pk is for all of the value, if there are not more than `largest`.
+
+    Returns
+    -------
+    tuple of list
+        The (value, pk) of the strays; the values of too many pks; the (value, type) of keys that are no sets.
+    """
+    args = [layout_of(model).json, field, prefix, "1" if repair else "", largest]
+    found, large, wrong = _strays(connection, args=[*args, *(part for member in members for part in member)])
+    return found, large, wrong
+
+
+def sweep(
+    connection: Redis, model: type[RedisModel], keys: Iterable[tuple[str, str, str]], repair: bool = False
+) -> list[list[str]]:
+    """Look for keys of records that do not exist, or keys of a wrong type; or delete them.
+
+    Parameters
+    ----------
+    keys: iterable of tuple of str
+        The key, the pk it is of, and its type if that matters.
+
+    Returns
+    -------
+    list
+        Of (key, problem, type).
+    """
+    parts = [part for key in keys for part in key]
+    found: list[list[str]] = _sweep(connection, args=[layout_of(model).json, "1" if repair else "", *parts])
+    return found
+
+
+def settle(
+    connection: Redis,
+    job_class: type[RedisModel] | None,
+    ident: str,
+    queue_keys: Sequence[str],
+    *,
+    home: str = "",
+    in_no_list: bool = False,
+    lease: float = 0,
+    token: str = "",
+    delayed_until: str = "",
+    due: str = "",
+    seen: str = "",
+    repair: bool = False,
+) -> list[list[str]]:
+    """Look whether a job stands where its hash says and nowhere else; or put that right.
+
+    Parameters
+    ----------
+    job_class: RedisModel
+        None for what is no ident.
+    queue_keys: sequence of str
+        All queues it may stand in.
+    home: str
+        The one to put it in.
+
+    The other parameters, in their order: see ``lua/settle.lua``.
+
+    Returns
+    -------
+    list
+        Of (problem, place, "1" if it can be repaired).
+    """
+    model = layout_of(job_class).json if job_class else ""
+    args = [
+        model,
+        ident,
+        "1" if repair else "",
+        home,
+        "1" if in_no_list else "",
+        lease,
+        token,
+        delayed_until,
+        due,
+        seen,
+    ]
+    problems, reindex = _settle(connection, keys=queue_keys, args=args)
+    if job_class:
+        reindexed(job_class, ident.rpartition(":")[2], reindex)
+    found: list[list[str]] = problems
+    return found
+
+
+def merge_queues(
+    connection: Redis, origin: str, target: str, classes: Mapping[str, type[RedisModel]], limit: int
+) -> int:
+    """Move what is in a queue, up to a limit, to another one of the same name and priority; return how much it was."""
+    moved: int = _merge_queues(connection, keys=[origin, target], args=[limit, *class_arguments(classes)])
+    return moved
+
+
+def raise_counter(connection: Redis, model: type[RedisModel], highest: int, repair: bool = False) -> str | None:
+    """Look whether the counter of a model is below its highest pk, or raise it; return what it is if so, else None."""
+    counter: str | None = _raise_counter(connection, args=[layout_of(model).json, "1" if repair else "", highest])
+    return counter

@@ -1,0 +1,212 @@
+"""Records of the models: made, found, changed and deleted in one step each. None of this is a transition of a job.
+
+The scripts are those of ``lua/`` whose header names no verb.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from limpyd.exceptions import DoesNotExist, UniquenessError
+from limpyd.model import RedisModel
+from redis import Redis
+from redis.client import Pipeline
+from redis.exceptions import RedisError
+
+from limpyd_jobs.layout import layout_of, special_indexes
+from limpyd_jobs.scripting import Script
+
+_add_error = Script("add_error")
+_delete_record = Script("delete_record")
+_get_queue = Script("get_queue")
+_increase_field = Script("increase_field")
+_list_queues = Script("list_queues")
+_set_fields = Script("set_fields")
+_unset_fields = Script("unset_fields")
+
+Reindex = Sequence[tuple[str, "str | None", "str | None"]]
+
+
+def get_queue(queue_model: type[RedisModel], name: str, priority: str, fields: Mapping[str, Any]) -> str:
+    """Find the queue of a name and a priority, or create it with those fields; return its pk.
+
+    Raises
+    ------
+    UniquenessError
+        If another queue has the value of a unique field.
+    """
+
+    def call(pk: str, plain: Mapping[str, str], reserve: bool) -> Any:
+        args = [
+            layout_of(queue_model).json,
+            name,
+            priority,
+            "reserve" if reserve else "create",
+            pk,
+            *flat(plain),
+        ]
+        return _get_queue(redis_of(queue_model), args=args)
+
+    layout = layout_of(queue_model)
+    return str(create(queue_model, fields, layout.plain | layout.special, call)[1])
+
+
+def list_queues(queue_model: type[RedisModel], names: Iterable[str]) -> list[tuple[str, str, str, int, int]]:
+    """Return the pk, name, priority, number of waiting jobs and number of delayed jobs of the queues of some names."""
+    reply = _list_queues(redis_of(queue_model), args=[layout_of(queue_model).json, *names])
+    return [tuple(row) for row in reply]
+
+
+def add_error(error_model: type[RedisModel], fields: Mapping[str, Any]) -> str:
+    """Create an error; return its pk.
+
+    Raises
+    ------
+    UniquenessError
+        If another error has the value of a unique field.
+    """
+
+    def call(pk: str, plain: Mapping[str, str], reserve: bool) -> Any:
+        args = [layout_of(error_model).json, "reserve" if reserve else "create", pk, *flat(plain)]
+        return _add_error(redis_of(error_model), args=args)
+
+    layout = layout_of(error_model)
+    return str(create(error_model, fields, layout.plain | layout.special, call)[1])
+
+
+def set_fields(record: RedisModel, fields: Mapping[str, Any], *, only_new: bool = False) -> Any:
+    """Set plain fields (see `Layout.plain`) of a record, with their indexes.
+
+    Parameters
+    ----------
+    only_new: bool
+        True to set the one field only if it has no value.
+
+    Returns
+    -------
+    int or Pipeline
+        How many of the fields had no value before. Inside one of limpyd's pipelines, it is the pipeline, and a
+        refusal stands among the results.
+
+    Raises
+    ------
+    DoesNotExist
+        If the record was deleted.
+    UniquenessError
+        If another record has the value of a unique field.
+    """
+    return _write(_set_fields, record, ["1" if only_new else "", *flat(fields)])
+
+
+def unset_fields(record: RedisModel, names: Iterable[str]) -> Any:
+    """Unset plain fields of a record, with their indexes; return how many had a value. See `set_fields`."""
+    return _write(_unset_fields, record, names)
+
+
+def increase_field(record: RedisModel, name: str, amount: float, command: str) -> Any:
+    """Add to a plain field of a record, with its indexes, by HINCRBY or HINCRBYFLOAT; return its new value.
+
+    Exceptions, and pipelines: see `set_fields`.
+    """
+    return _write(_increase_field, record, [command, name, amount])
+
+
+def delete_record(record: RedisModel) -> None:
+    """Delete what a script can delete of a record: its hash and plain indexes, and its entry in the collection."""
+    _write(_delete_record, record, [])
+
+
+def attached(model: type[RedisModel], pk: str) -> Any:
+    """Return the instance of a record that is known to exist, without asking Redis."""
+    instance = model.lazy_connect(pk)
+    instance._connected = True
+    return instance
+
+
+def queue_key_of(queue: RedisModel) -> str:
+    """Return the beginning of the keys of a queue: its model's name and its pk."""
+    return f"{queue._name}:{queue.pk.get()}"
+
+
+def redis_of(model: RedisModel | type[RedisModel]) -> Redis:
+    """The connection of a model, even inside one of limpyd's pipelines: a script's reply is needed at once."""
+    connection = model.get_connection()
+    if isinstance(connection, Pipeline):
+        return Redis(connection_pool=connection.connection_pool)
+    return connection
+
+
+def mapping_of(flat: Sequence[str]) -> dict[str, str]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def flat(fields: Mapping[str, str]) -> list[str]:
+    return [part for pair in fields.items() for part in pair]
+
+
+def create(
+    model: type[RedisModel], fields: Mapping[str, Any], scripted: frozenset[str], call: Callable[..., Any]
+) -> Any:
+    """Create a record by a script, after the fields that only limpyd can write.
+
+    ``call(pk, scripted fields, reserve)`` calls the script; see `lua/add.lua` for reserving.
+    """
+    plain, others = layout_of(model).split(fields, scripted)
+    reply = unique(model, call("", plain, bool(others)))
+    if reply[0] == "reserved":
+        pk = reply[1]
+        record = attached(model, pk)
+        try:
+            record.set_fields(**others)
+            reply = unique(model, call(pk, plain, False))
+        except BaseException:
+            _delete_fields(record, others)
+            raise
+        if reply[1] != pk:
+            _delete_fields(record, others)
+    if reply[0] == "added":
+        reindexed(model, reply[1], reply[2])
+    return reply
+
+
+def _write(script: Script, record: RedisModel, args: Iterable[Any]) -> Any:
+    """Run a script that changes fields of a record, maybe as a command of a pipeline."""
+    connection = record.get_connection()
+    args = [layout_of(type(record)).json, record.pk.get(), *args]
+    if isinstance(connection, Pipeline):
+        reply = connection.eval(script.source, 0, *args)  # a script that is not known would fail all the commands
+    else:
+        reply = script(connection, args=args)
+    if not isinstance(reply, list):
+        return reply
+    if reply[0] == "gone":
+        raise DoesNotExist(f"No {type(record).__name__} found with pk {record.pk.get()}")
+    return unique(type(record), reply)
+
+
+def _delete_fields(record: RedisModel, names: Iterable[str]) -> None:
+    with suppress(RedisError):
+        for name in names:
+            record.get_field(name).delete()
+
+
+def unique(model: type[RedisModel], reply: Any) -> Any:
+    if reply[0] == "not unique":
+        _, field, value, pk = reply
+        raise UniquenessError(
+            f'Value "{value}" already indexed for unique field {model.__name__}.{field} (for instance {pk})'
+        )
+    return reply
+
+
+def reindexed(model: type[RedisModel], pk: str, changes: Reindex) -> None:
+    """Maintain the indexes that a script cannot, after it changed a field."""
+    for name, old, new in changes:
+        for index in special_indexes(model.get_field(name)):
+            if old is not None:
+                index.remove(pk, old)
+            if new is not None:
+                index.add(pk, new, check_uniqueness=False)
+            index._reset_rollback_cache(pk)
