@@ -9,9 +9,10 @@ import pytest
 import redis
 from invariants import contents, violations
 from limpyd import fields
+from looking import check
 
 from limpyd_jobs import Error, Job, Queue, Worker
-from limpyd_jobs.check import Report, check
+from limpyd_jobs.check import Report
 
 LATER = datetime(2099, 1, 1)
 GOOD = range(1, 5)

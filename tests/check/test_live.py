@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import redis
 from invariants import contents, violations
+from looking import check
 from running import Collector, worker_of, working
 from servers import wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker, transitions
-from limpyd_jobs.check import check
 
 
 class Stone(Job):

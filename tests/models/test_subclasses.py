@@ -763,7 +763,7 @@ class TestOverriddenMethods:
 # -- Databases
 
 
-AWAY = PipelineDatabase()
+AWAY = PipelineDatabase(unix_socket_path=os.devnull)
 
 
 class AwayQueue(Queue):
@@ -789,7 +789,7 @@ class TestDatabases:
             client.flushdb()
             yield client
         AWAY.connection.close()
-        AWAY.reset()
+        AWAY.reset(unix_socket_path=os.devnull)
 
     def test_some_models_may_be_on_another_database(
         self, redis_client: redis.Redis, away: redis.Redis, collector: Collector
