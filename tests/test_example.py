@@ -24,6 +24,7 @@ from servers import RedisServer, wait_until
 ROOT = Path(__file__).parent.parent
 EXAMPLE = [sys.executable, str(ROOT / "example.py")]
 TIMEOUT = 120  # seconds
+pytestmark = pytest.mark.xdist_group("example")  # a run of it is shared by many tests
 LIBRARY = Path(sysconfig.get_path("stdlib"))
 NAMESPACE = "limpyd-jobs-example"
 
