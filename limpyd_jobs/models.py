@@ -29,6 +29,7 @@ from limpyd_jobs.database import JobsDatabase
 from limpyd_jobs.exceptions import ClassUnresolved, LimpydJobsException
 from limpyd_jobs.job_classes import JobClasses, path_of
 from limpyd_jobs.layout import layout_of
+from limpyd_jobs.lazy_fields import LazyModel, pk_of
 from limpyd_jobs.pruning import Retention
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.utils import (
@@ -47,7 +48,7 @@ QUESTION_INTERVAL = 1
 __all__ = ["BaseJobsModel", "Error", "Job", "Queue", "datetime_to_score"]
 
 
-class BaseJobsModel(related.RelatedModel, AtomicModel):
+class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
     """The base of all models of this library. Its database is that of all its subclasses, unless they have another."""
 
     database = JobsDatabase()
@@ -330,7 +331,7 @@ class Job(BaseJobsModel):
     @property
     def ident(self) -> str:
         """The class path and pk of the job, ``'myapp.jobs.MyJob:12'``: what the lists of a queue hold."""
-        return f"{self.get_model_repr()}:{self.pk.get()}"
+        return f"{self.get_model_repr()}:{pk_of(self)}"
 
     @classmethod
     def get_model_repr(cls) -> str:
@@ -665,7 +666,7 @@ class Error(BaseJobsModel):
         cls._check_fields(additional_fields)
         values = {
             "job_model_repr": job.get_model_repr(),
-            "job_pk": job.pk.get(),
+            "job_pk": pk_of(job),
             "identifier": getattr(job, "_cached_identifier", None) or job.identifier.hget() or "",
             "queue_name": queue_name,
             **cls._described(error, as_naive_utc(when) if when else utcnow()),

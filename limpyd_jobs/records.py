@@ -16,6 +16,7 @@ from redis.client import Pipeline
 from redis.exceptions import RedisError
 
 from limpyd_jobs.layout import layout_of, special_indexes
+from limpyd_jobs.lazy_fields import pk_of
 from limpyd_jobs.scripting import Script
 
 _add_error = Script("add_error")
@@ -120,14 +121,15 @@ def delete_record(record: RedisModel) -> None:
 
 def attached(model: type[RedisModel], pk: str) -> Any:
     """Return the instance of a record that is known to exist, without asking Redis."""
-    instance = model.lazy_connect(pk)
+    instance = model()
+    instance._pk = model.get_field("pk").normalize(pk)
     instance._connected = True
     return instance
 
 
 def queue_key_of(queue: RedisModel) -> str:
     """Return the beginning of the keys of a queue: its model's name and its pk."""
-    return f"{queue._name}:{queue.pk.get()}"
+    return f"{queue._name}:{pk_of(queue)}"
 
 
 def redis_of(model: RedisModel | type[RedisModel]) -> Redis:
@@ -174,7 +176,7 @@ def create(
 def _write(script: Script, record: RedisModel, args: Iterable[Any]) -> Any:
     """Run a script that changes fields of a record, maybe as a command of a pipeline."""
     connection = record.get_connection()
-    args = [layout_of(type(record)).json, record.pk.get(), *args]
+    args = [layout_of(type(record)).json, pk_of(record), *args]
     if isinstance(connection, Pipeline):
         reply = connection.eval(script.source, 0, *args)  # a script that is not known would fail all the commands
     else:

@@ -21,6 +21,7 @@ from redis.exceptions import RedisError
 from limpyd_jobs.arguments import retention_arguments
 from limpyd_jobs.exceptions import ClaimLost, ConfigurationException, LimpydJobsException, NotRecorded
 from limpyd_jobs.layout import check_found_by, class_arguments, layout_of
+from limpyd_jobs.lazy_fields import pk_of
 from limpyd_jobs.records import attached, create, flat, get_queue, mapping_of, queue_key_of, redis_of, reindexed
 from limpyd_jobs.scripting import Script
 
@@ -540,7 +541,7 @@ def skip(job: RedisModel) -> bool:
     """
     reply = _skip(redis_of(job), args=[layout_of(type(job)).json, job.ident])
     if reply[0] == "done":
-        reindexed(type(job), job.pk.get(), reply[2])
+        reindexed(type(job), pk_of(job), reply[2])
     return bool(reply[0] == "done")
 
 
@@ -580,7 +581,7 @@ def withdraw(job: RedisModel, queue_model: type[RedisModel], queue_name: str = "
     args = [layout_of(type(job)).json, job.ident, layout_of(queue_model).json, queue_name]
     reply = _accept(job, _withdraw(redis_of(job), args=args))
     if reply[0] == "done":
-        reindexed(type(job), job.pk.get(), reply[2])
+        reindexed(type(job), pk_of(job), reply[2])
     return bool(reply[0] != "ended")
 
 
@@ -725,7 +726,7 @@ def _prepare_queue(queue_model: type[RedisModel], name: str, priority: str, job:
 
 def _placed(job: RedisModel, reply: Any) -> Placed:
     _, status, priority, delayed_until, reindex = reply
-    reindexed(type(job), job.pk.get(), reindex)
+    reindexed(type(job), pk_of(job), reindex)
     return Placed(status, priority, delayed_until)
 
 
@@ -757,7 +758,7 @@ def _finish(
     if len(reply) == 1:
         return Ending(reply[0])
     outcome, end, delayed_until, reindex, next_reply = reply
-    reindexed(type(job), job.pk.get(), reindex)
+    reindexed(type(job), pk_of(job), reindex)
     return Ending(outcome, end, delayed_until, _fetched(upcoming, next_reply) if upcoming else None)
 
 

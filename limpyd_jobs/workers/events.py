@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, nearest_priority, read_priority
 from limpyd_jobs.exceptions import LimpydJobsException, WorkerLost
+from limpyd_jobs.lazy_fields import pk_of
 from limpyd_jobs.models import Error, Job, Queue, queues_by_hand
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import ClaimRequest, Ending
@@ -68,7 +69,7 @@ class JobEvents:
     def _name_of(job: Job, queue: Queue) -> str:
         """The queue, pk and identifier at the beginning of a message on a job."""
         identifier = getattr(job, "_cached_identifier", None) or job.identifier.hget()
-        return f"[{one_line(_queue_name(queue))}|{job.pk.get()}|{one_line(identifier)}]"
+        return f"[{one_line(_queue_name(queue))}|{pk_of(job)}|{one_line(identifier)}]"
 
     # -- started
 

@@ -1,0 +1,59 @@
+"""Records whose fields are made when they are asked for: limpyd copies them all for each instance, which takes longer
+than everything else that is done to add a job, and most are never used."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any
+
+from limpyd.model import RedisModel
+
+from limpyd_jobs.utils import memoized
+
+
+class LazyModel(RedisModel):
+    """A model whose instances make each of their fields once it is asked for."""
+
+    abstract = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if args or kwargs or not _can_be_lazy(type(self)):
+            super().__init__(*args, **kwargs)
+            return
+        # what limpyd does for an instance that stands for no record yet, except for the fields
+        self.lockable = type(self).lockable
+        self._connected = False
+        self._pk = None
+        self.get_field = self.get_instance_field
+        self.get_fields = self.get_instance_fields
+        self._init_fields: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        cls = type(self)
+        if name not in cls._fields and name != "pk":
+            raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        original = cls.get_class_field(name)
+        if original.name != name:  # `pk`, where the model has a name of its own for it
+            return getattr(self, original.name)
+        field = copy(original)
+        field._attach_to_instance(self)
+        setattr(self, name, field)
+        return field
+
+
+@memoized
+def _can_be_lazy(model: type[LazyModel]) -> bool:
+    """Whether nothing else in a class answers to the names of its fields."""
+    is_hidden = any(hasattr(model, name) for name in model._fields)
+    return not is_hidden and model.__getattr__ is LazyModel.__getattr__
+
+
+def pk_of(record: RedisModel) -> Any:
+    """Return the pk of a record, which gets one if it has none, without the making of its field if it has.
+
+    Raises
+    ------
+    DoesNotExist
+        If the record was deleted through this instance.
+    """
+    return vars(record).get("_pk") or record.pk.get()
