@@ -27,6 +27,7 @@ from redis.backoff import NoBackoff
 from redis.client import Pipeline
 from redis.retry import Retry
 from redis.sentinel import Sentinel
+from redis.utils import HIREDIS_AVAILABLE
 
 from limpyd_jobs.embedded import EmbeddedServer
 from limpyd_jobs.exceptions import ConfigurationException
@@ -242,9 +243,9 @@ def _improved(connection_class: Any) -> Any:
         def pack_commands(self, commands: Iterable[Iterable[Any]]) -> Any:
             return super().pack_commands([self._encoded(command) for command in commands])
 
-        def _encoded(self, words: Iterable[Any]) -> list[Any]:
+        def _encoded(self, words: Iterable[Any]) -> Iterable[Any]:
             # hiredis, which redis-py uses where it is installed, knows no surrogate escapes
-            return [self.encoder.encode(word) for word in words]
+            return [self.encoder.encode(word) for word in words] if HIREDIS_AVAILABLE else words
 
         def read_response(self, *args: Any, **kwargs: Any) -> Any:
             try:

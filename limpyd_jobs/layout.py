@@ -24,14 +24,18 @@ class Layout:
 
     Attributes
     ----------
+    description: dict
+        What ``lua/includes/records.lua`` says.
     json: str
-        The model as the scripts take it (see ``lua/includes/records.lua``).
+        The same as the scripts take it, without what is empty.
     plain: frozenset of str
         The fields that a script can write with all their indexes: hash fields with no index but `EqualIndex`.
     special: frozenset of str
         The hash fields that a script can write, but with indexes that only limpyd can maintain, afterwards.
     other_defaults: dict
         The default values of all the fields but the plain ones.
+    has_unique: bool
+        Whether a plain field is unique.
     erasable: bool
         Whether a script can delete a record, once limpyd has cleared the indexes of its special fields and deleted the
         fields that are `outside`.
@@ -39,10 +43,12 @@ class Layout:
         The fields that are no hash fields, and have indexes.
     """
 
+    description: Mapping[str, Any]
     json: str
     plain: frozenset[str]
     special: frozenset[str]
     other_defaults: Mapping[str, Any]
+    has_unique: bool
     erasable: bool
     outside: tuple[str, ...]
 
@@ -53,6 +59,8 @@ class Layout:
 
     def split(self, fields: Mapping[str, Any], scripted: frozenset[str]) -> tuple[dict[str, str], dict[str, Any]]:
         """Divide the fields of a new record in those a script writes, and those limpyd has to write before."""
+        if not fields and not self.other_defaults:
+            return {}, {}
         fields = {**self.other_defaults, **fields}
         by_script = {name: stored_value(name, value) for name, value in fields.items() if name in scripted}
         by_limpyd = {name: value for name, value in fields.items() if name not in scripted}
@@ -78,12 +86,14 @@ def layout_of(model: type[RedisModel]) -> Layout:
         "keys": [name for name in fields if name not in hash_fields],
     }
     return Layout(
-        json=json.dumps(description, separators=(",", ":")),
+        description=description,
+        json=json.dumps({name: value for name, value in description.items() if value}, separators=(",", ":")),
         plain=frozenset(plain),
         special=frozenset(
             name for name in special if _is_of_no_other_kind(hash_fields[name]) and not hash_fields[name].unique
         ),
         other_defaults={name: value for name, value in defaults.items() if name not in plain},
+        has_unique=bool(description["unique"]),
         erasable=not overrides(model, RelatedModel, "delete") and all(map(_is_erasable, fields.values())),
         outside=tuple(name for name in description["keys"] if fields[name].indexable),
     )

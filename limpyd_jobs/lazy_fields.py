@@ -21,12 +21,14 @@ class LazyModel(RedisModel):
             super().__init__(*args, **kwargs)
             return
         # what limpyd does for an instance that stands for no record yet, except for the fields
-        self.lockable = type(self).lockable
-        self._connected = False
-        self._pk = None
-        self.get_field = self.get_instance_field
-        self.get_fields = self.get_instance_fields
-        self._init_fields: set[str] = set()
+        self.__dict__.update(
+            lockable=type(self).lockable,
+            get_field=self.get_instance_field,
+            get_fields=self.get_instance_fields,
+            _connected=False,
+            _pk=None,
+            _init_fields=set(),
+        )
 
     def __getattr__(self, name: str) -> Any:
         cls = type(self)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from time import monotonic
 from types import NoneType
@@ -15,7 +15,7 @@ from limpyd.contrib.indexes import SimpleDateTimeIndex
 from limpyd_extensions import related
 from redis.exceptions import RedisError
 
-from limpyd_jobs import pruning, records, transitions
+from limpyd_jobs import bulk, pruning, records, transitions
 from limpyd_jobs.arguments import (
     delay_argument,
     read_priority,
@@ -424,10 +424,7 @@ class Job(BaseJobsModel):
         queue_name = cls._get_queue_name(queue_name)
         queue_model = queue_model or cls.queue_model
         delay = delay_argument(delayed_for, delayed_until)
-        cls._check_fields(fields_if_new, reserved=cls._reserved)
-        if fields_if_new.get("job_timeout") is not None:
-            fields_if_new["job_timeout"] = stored_timeout(fields_if_new["job_timeout"])
-        by_hand = overrides(cls, Job, "enqueue_or_delay") or queues_by_hand(queue_model)
+        by_hand = cls._is_placed_by_hand(queue_model)
         outcome, pk = transitions.add(
             cls,
             stored_identifier(identifier),
@@ -436,7 +433,7 @@ class Job(BaseJobsModel):
             cls._stored_priority(priority),
             prepend=prepend,
             delay=delay,
-            fields=fields_if_new,
+            fields=cls._checked_fields(fields_if_new),
             place=not by_hand,
         )
         job: Job = records.attached(cls, pk)
@@ -455,6 +452,71 @@ class Job(BaseJobsModel):
                     job.queued.delete()
                 raise
         return job
+
+    @classmethod
+    def add_jobs(
+        cls,
+        jobs: Iterable[str | Mapping[str, Any]],
+        queue_name: str | None = None,
+        priority: int | str | None = 0,
+        queue_model: type[Queue] | None = None,
+        prepend: bool = False,
+        delayed_for: float | timedelta | None = None,
+        delayed_until: datetime | None = None,
+        progress: Callable[[int], object] | None = None,
+        **fields_if_new: Any,
+    ) -> list[Job]:
+        """Add many jobs, one after the other, each as `add_job` does: in steps of up to 250, a round trip each.
+
+        Each step is done as a whole or not at all. Those before an error stay. Jobs of a class with unique fields, with
+        fields outside of its hash that have defaults, or with a way of its own to put a job in a queue, are added one
+        by one.
+
+        Parameters
+        ----------
+        jobs: iterable of str or mapping
+            Identifiers; or arguments of `add_job` by name, for what is particular to a job:
+            ``{"identifier": "page:1", "priority": 3}``. It is read as the jobs are added, so may be endless.
+        progress: callable
+            Is called after each step with the number of jobs added so far.
+
+        For the other parameters, which are those of each job that has none of its own, and the exceptions, see
+        `add_job`.
+
+        Returns
+        -------
+        list of Job
+            In the order of `jobs`.
+        """
+        common: dict[str, Any] = {
+            "queue_name": queue_name,
+            "priority": priority,
+            "queue_model": queue_model,
+            "prepend": prepend,
+            "delayed_for": delayed_for,
+            "delayed_until": delayed_until,
+            **fields_if_new,
+        }
+        added: list[Job] = []
+        for step in bulk.steps(cls, jobs, common):
+            added += step()
+            if progress:
+                progress(len(added))
+        return added
+
+    @classmethod
+    def _is_placed_by_hand(cls, queue_model: type[Queue]) -> bool:
+        """Whether the class, or the queue model, has its own way to put a job in a queue, which then must be called."""
+        return overrides(cls, Job, "enqueue_or_delay") or queues_by_hand(queue_model)
+
+    @classmethod
+    def _checked_fields(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        """Check the fields given for a new job, and return them."""
+        if fields:
+            cls._check_fields(fields, reserved=cls._reserved)
+            if fields.get("job_timeout") is not None:
+                fields["job_timeout"] = stored_timeout(fields["job_timeout"])
+        return fields
 
     def enqueue_or_delay(
         self,

@@ -62,6 +62,6 @@ class Script:
             Whatever the server or the connection answers.
         """
         try:
-            return connection.evalsha(self.sha, len(keys), *keys, *args)
+            return connection.execute_command("EVALSHA", self.sha, len(keys), *keys, *args)  # type: ignore[no-untyped-call]
         except NoScriptError:
             return connection.eval(self.source, len(keys), *keys, *args)

@@ -47,6 +47,7 @@ UNCLAIMED_LEASE = 86400
 MAX_PUT_OFFS = 60
 
 _add = Script("add")
+_add_many = Script("add_many")
 _cancel = Script("cancel")
 _claim = Script("claim")
 _delay = Script("delay")
@@ -261,25 +262,52 @@ def add(
     """
     _check_database(job_class, queue_model)
     _prepare_queue(queue_model, queue_name, priority)
-    path = job_class.get_model_repr()
+    layout = layout_of(job_class)
 
     def call(pk: str, plain: Mapping[str, str], reserve: bool) -> Any:
-        mode = ("reserve" if place else "reserve bare") if reserve else ("place" if place else "bare")
-        args = [
-            layout_of(job_class).json,
-            path,
-            layout_of(queue_model).json,
-            identifier,
-            queue_name,
-            priority,
-        ]
-        return _add(redis_of(job_class), args=[*args, "1" if prepend else "", delay, mode, pk, *flat(plain)])
+        mode = " ".join(word for word in ("reserve" if reserve else "", "" if place else "bare") if word)
+        options = _options(prepend=prepend, delay=delay, mode=mode, pk=pk)
+        args = [layout.json, layout_of(queue_model).json, identifier, queue_name, priority, options, *flat(plain)]
+        return _add(redis_of(job_class), args=args)
 
     # A job must be found by all its fields before a worker can see it.
-    reply = create(job_class, fields or {}, layout_of(job_class).plain, call)
+    reply = create(job_class, fields or {}, layout.plain, call)
     if reply[0] == "moved":
         reindexed(job_class, reply[1], reply[2])
     return reply[0], reply[1]
+
+
+def add_many(
+    job_class: type[RedisModel],
+    jobs: Sequence[tuple[str, Mapping[str, str]]],
+    queue_model: type[RedisModel],
+    queue_name: str,
+    priority: str,
+    *,
+    prepend: bool = False,
+    delay: str = "",
+) -> list[str]:
+    """Add several jobs in one step, in their order; return their pks.
+
+    Parameters
+    ----------
+    jobs: sequence of (str, mapping of str to str)
+        Their identifiers, with the other fields of new jobs, as they are stored: plain ones (see `Layout.plain`), none
+        of which is unique.
+
+    For the other parameters, and the exceptions, see `add`.
+    """
+    _check_database(job_class, queue_model)
+    _prepare_queue(queue_model, queue_name, priority)
+    models = [layout_of(job_class).json, layout_of(queue_model).json]
+    texts = json.dumps(jobs, ensure_ascii=False, separators=(",", ":"))
+    args = [*models, queue_name, priority, _options(prepend=prepend, delay=delay), texts]
+    return list(json.loads(_add_many(redis_of(job_class), args=args)))
+
+
+def _options(**options: Any) -> str:
+    given = {name: value for name, value in options.items() if value}
+    return json.dumps(given) if given else ""
 
 
 def move(

@@ -110,6 +110,8 @@ def import_class(class_uri: str) -> Any:
 
 def overrides(owner: Any, base: type, *names: str) -> bool:
     """Return whether a class, or an object, has its own version of any of these attributes of one of its bases."""
+    if owner is base:
+        return False
     return any(_definition(owner, name) is not _definition(base, name) for name in names)
 
 

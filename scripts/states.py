@@ -18,6 +18,7 @@ COLUMNS = ("verb", "from", "to", "what")
 # In the order of a job's life.
 VERBS = (
     "add",
+    "add_many",
     "move",
     "claim",
     "renew",

@@ -46,7 +46,9 @@ class Ticket(Job):
 
 
 def described(model: Any) -> dict[str, Any]:
-    return dict(json.loads(layout_of(model).json))
+    layout = layout_of(model)
+    assert json.loads(layout.json) == {name: value for name, value in layout.description.items() if value}
+    return dict(layout.description)
 
 
 class TestTheDescription:

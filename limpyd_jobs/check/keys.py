@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -48,7 +47,7 @@ class Keys:
         self._models = {model._name: model for model in catalogue.all}
         names = "|".join(re.escape(name) for name in sorted(self._models, key=len, reverse=True))
         self._pattern = re.compile(rf"({names}):([^:]*)(?::(.*))?", re.DOTALL)
-        self._indexes = {model: json.loads(layout_of(model).json) for model in catalogue.all}
+        self._indexes = {model: layout_of(model).description for model in catalogue.all}
         self._strays: defaultdict[Index, list[tuple[str, str]]] = defaultdict(list)
         self._wrong: dict[str, tuple[Model, str, str]] = {}  # model, pk, type; by the key
         self._no_sets: dict[str, Index] = {}

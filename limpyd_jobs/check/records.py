@@ -97,7 +97,7 @@ def unchecked_indexes(model: Model) -> Iterator[str]:
 
 
 def _plain(model: Model) -> dict[str, list[str]]:
-    plain: dict[str, list[str]] = json.loads(layout_of(model).json)["indexes"]
+    plain: dict[str, list[str]] = layout_of(model).description["indexes"]
     return plain
 
 

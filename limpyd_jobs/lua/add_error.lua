@@ -9,7 +9,7 @@
 
 --@include records
 
-local error_model, reserved_pk, fields = cjson.decode(ARGV[1]), ARGV[3], pairs_from(4)
+local error_model, reserved_pk, fields = model_of(ARGV[1]), ARGV[3], pairs_from(4)
 
 local conflict = not_unique(error_model, fields)
 if conflict then
@@ -20,5 +20,5 @@ local pk = reserved_pk ~= '' and reserved_pk or new_pk(error_model)
 if ARGV[2] == 'reserve' then
   return {'reserved', pk}
 end
-create(error_model, pk, fields)
+create(error_model, pk, fields, reserved_pk ~= '')
 return {'added', pk, reindex}

@@ -15,7 +15,7 @@
 --@include records
 --@include text
 
-local model, repairs, names, integers = cjson.decode(ARGV[1]), ARGV[2] == '1', cjson.decode(ARGV[3]), cjson.decode(ARGV[4])
+local model, repairs, names, integers = model_of(ARGV[1]), ARGV[2] == '1', cjson.decode(ARGV[3]), cjson.decode(ARGV[4])
 local collection = model.name .. ':collection'
 local problems, live, reindexes = {}, {}, {}
 
@@ -92,7 +92,7 @@ local function look_at(pk)
   for i, field in ipairs(names) do
     if values[i] then look_at_value(pk, field, values[i]) end
   end
-  if model.path ~= '' then look_at_state(pk, key) end
+  if model.path then look_at_state(pk, key) end
 end
 
 for i = 5, #ARGV do

@@ -30,7 +30,8 @@ local is_again, worker, wait = ARGV[4] == '1', ARGV[5], ARGV[6]
 
 local function claim_given()
   local path, base = parse_ident(ident), string.sub(KEYS[1], 1, -9)
-  if not is_sound(base) then
+  local queue = sound_queue(base)
+  if not queue then
     redis.call('LPUSH', KEYS[1], ident)
     return {'no queue', KEYS[1], ident}
   elseif not path then
@@ -39,7 +40,7 @@ local function claim_given()
   elseif not classes[path] then
     return {'unknown', KEYS[1], ident}
   end
-  return claim_safely(KEYS[1], ident, classes[path], token, lease, false)
+  return claim_safely(KEYS[1], queue, ident, classes[path], token, lease, false)
 end
 
 -- A job of an unknown class that was taken from its list is still in the hand of the worker.

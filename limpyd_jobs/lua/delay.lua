@@ -21,7 +21,7 @@
 --@include places
 
 local job, token, queue = job_of(ARGV[1], ARGV[2]), ARGV[3], ARGV[4]
-local queue_model, queue_name, due = cjson.decode(ARGV[5]), ARGV[6], due_at(ARGV[7])
+local queue_model, queue_name, due = model_of(ARGV[5]), ARGV[6], due_at(ARGV[7])
 
 local refused = refusal(job, token)
 if refused then

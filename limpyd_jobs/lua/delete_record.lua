@@ -9,7 +9,7 @@
 
 --@include records
 
-local model, pk, changes = cjson.decode(ARGV[1]), ARGV[2], {}
+local model, pk, changes = model_of(ARGV[1]), ARGV[2], {}
 
 for field in pairs(model.indexes) do
   changes[field] = false

@@ -41,7 +41,7 @@ local function may_run_again()
 end
 
 probe('LLEN', queue .. ':errors')
-local finish = date_text(now())
+local finish = now_text()
 
 if not may_run_again() then
   end_claim(queue, job, {status = 'e', ['end'] = finish, queued = false}, token)
@@ -54,7 +54,7 @@ elseif ARGV[10] ~= 'place' then
 end
 
 local due = due_at(ARGV[9])
-local base = prepare_place(cjson.decode(ARGV[6]), ARGV[7], ARGV[8])
+local base = prepare_place(model_of(ARGV[6]), ARGV[7], ARGV[8])
 local changes = placed({start = false, ['end'] = false}, ARGV[8], due, base)
 end_claim(queue, job, changes, token)
 push(base, job.ident, changes.status, due, false)

@@ -11,7 +11,7 @@
 
 --@include places
 
-local queue_model, name, priority, reserved_pk = cjson.decode(ARGV[1]), ARGV[2], ARGV[3], ARGV[5]
+local queue_model, name, priority, reserved_pk = model_of(ARGV[1]), ARGV[2], ARGV[3], ARGV[5]
 
 local existing = find_queue(queue_model, name, priority)
 if existing then
@@ -29,5 +29,5 @@ if ARGV[4] == 'reserve' then
   return {'reserved', pk}
 end
 fields.name, fields.priority = name, priority
-create(queue_model, pk, fields)
+create(queue_model, pk, fields, reserved_pk ~= '')
 return {'added', pk, reindex}

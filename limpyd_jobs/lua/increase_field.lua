@@ -12,7 +12,7 @@
 
 --@include records
 
-local model, pk, field = cjson.decode(ARGV[1]), ARGV[2], ARGV[4]
+local model, pk, field = model_of(ARGV[1]), ARGV[2], ARGV[4]
 local key = hash_key(model, pk)
 
 if not is_in_collection(model, pk) then

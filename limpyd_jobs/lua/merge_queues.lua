@@ -10,7 +10,6 @@
 --@include claims
 
 local from, to, limit, classes = KEYS[1], KEYS[2], tonumber(ARGV[1]), pairs_from(2)
-local models = {}
 
 local function is_alike()
   local one = redis.call('HMGET', from .. ':hash', 'name', 'priority')
@@ -22,10 +21,10 @@ end
 local function follow(ident)
   local path, pk = parse_ident(ident)
   if path and classes[path] then
-    models[path] = models[path] or cjson.decode(classes[path])
-    local key = hash_key(models[path], pk)
+    local model = model_of(classes[path])
+    local key = hash_key(model, pk)
     if redis.pcall('HGET', key, 'placed_in') == from then
-      update(models[path], pk, {placed_in = to})
+      update(model, pk, {placed_in = to})
     end
   end
 end

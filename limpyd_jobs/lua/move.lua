@@ -22,7 +22,7 @@
 --@include places
 
 local job = job_of(ARGV[1], ARGV[2])
-local queue_model, queue_name, prepend, due = cjson.decode(ARGV[3]), ARGV[4], ARGV[6] == '1', due_at(ARGV[7])
+local queue_model, queue_name, prepend, due = model_of(ARGV[3]), ARGV[4], ARGV[6] == '1', due_at(ARGV[7])
 
 if is_gone(job.model, job.pk) then
   return {'gone'}
@@ -32,7 +32,7 @@ local hash = redis.call('HMGET', job.key, 'priority', 'queued', 'claim_token', '
 local priority = ARGV[5] ~= '' and ARGV[5] or hash[1] or '0'
 
 if hash[4] == 'r' or hash[3] and hash[4] ~= 'e' then
-  local delayed_until = due and due.text or date_text(now())
+  local delayed_until = due and due.text or now_text()
   update(job.model, job.pk, {status = 'd', delayed_until = delayed_until, priority = priority})
   return {'done', 'r', priority, delayed_until, reindex}
 end

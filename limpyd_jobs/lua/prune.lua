@@ -28,7 +28,7 @@
 --@include claims
 
 local list, keep, keep_for = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
-local first, limit, error_model = tonumber(ARGV[3]), tonumber(ARGV[4]), cjson.decode(ARGV[5])
+local first, limit, error_model = tonumber(ARGV[3]), tonumber(ARGV[4]), model_of(ARGV[5])
 local limpyd, classes = cjson.decode(ARGV[6]), pairs_from(7)
 
 local queue, name = string.match(list, '^(.+):(%a+)$')
@@ -37,12 +37,6 @@ local deleted, begun, unknown, failures = 0, {}, {}, {}
 
 -- What was looked at, beside the entries: long lists and many errors end this call early.
 local effort, max_effort = 0, 100000
-
-local models = {}
-local function model_of(path)
-  models[path] = models[path] or cjson.decode(classes[path])
-  return models[path]
-end
 
 -- Whether an ident stands in a list, as the options of LPOS say.
 local function stands_in(key, ident, ...)
@@ -183,7 +177,7 @@ local function see_to(ident)
     unknown[#unknown + 1] = ident
     return 'leave'
   end
-  local model = model_of(path)
+  local model = model_of(classes[path])
   local job = {model = model, path = path, pk = pk, ident = ident, key = hash_key(model, pk)}
   local ok, fate = pcall(fate_of, job)
   if ok and fate == 'delete' then

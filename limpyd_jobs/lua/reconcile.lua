@@ -17,7 +17,7 @@
 --@include claims
 --@include places
 
-local model, queue_model, queue_name = ARGV[1], cjson.decode(ARGV[2]), ARGV[3]
+local model, queue_model, queue_name = ARGV[1], model_of(ARGV[2]), ARGV[3]
 local lease, unclaimed_lease = tonumber(ARGV[4]), tonumber(ARGV[5])
 local mended, homeless = {}, {}
 
@@ -55,7 +55,7 @@ local function reconcile(ident)
   local is_live, queue = hash[1] == 'w' or hash[1] == 'd' or hash[1] == 'r', hash[3]
   if not is_live or queue and string.sub(queue, 1, #queue_model.name + 1) ~= queue_model.name .. ':' then
     return
-  elseif not (queue and is_sound(queue)) then
+  elseif not (queue and sound_queue(queue)) then
     queue = likely_queue(hash[6] or '0')
   end
   if not queue then

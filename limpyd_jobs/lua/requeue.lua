@@ -20,7 +20,7 @@
 --@include places
 
 local job = job_of(ARGV[1], ARGV[2])
-local queue_model, queue_name, due = cjson.decode(ARGV[3]), ARGV[4], due_at(ARGV[6])
+local queue_model, queue_name, due = model_of(ARGV[3]), ARGV[4], due_at(ARGV[6])
 
 local hash = redis.call('HMGET', job.key, 'status', 'identifier', 'priority', 'claim_token')
 if is_gone(job.model, job.pk) then

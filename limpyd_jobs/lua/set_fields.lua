@@ -11,7 +11,7 @@
 
 --@include records
 
-local model, pk, fields = cjson.decode(ARGV[1]), ARGV[2], pairs_from(4)
+local model, pk, fields = model_of(ARGV[1]), ARGV[2], pairs_from(4)
 
 if not is_in_collection(model, pk) then
   return {'gone'}

@@ -15,7 +15,7 @@
 
 --@include records
 
-local model, field, prefix, repairs, largest = cjson.decode(ARGV[1]), ARGV[2], ARGV[3], ARGV[4] == '1', tonumber(ARGV[5])
+local model, field, prefix, repairs, largest = model_of(ARGV[1]), ARGV[2], ARGV[3], ARGV[4] == '1', tonumber(ARGV[5])
 local strays, large, wrong = {}, {}, {}
 
 local function look_at(value, pk)

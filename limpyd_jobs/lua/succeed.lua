@@ -19,7 +19,7 @@
 
 local job, token, queue = job_of(ARGV[1], ARGV[2]), ARGV[3], ARGV[4]
 
-local status = redis.call('HGET', job.key, 'status')
+local status = claim_of(job).status
 if status == 'c' then
   return {'canceled'}
 elseif status == 'd' then
@@ -31,7 +31,7 @@ if refused then
 end
 
 probe('LLEN', queue .. ':success')
-local finish = date_text(now())
+local finish = now_text()
 end_claim(queue, job, {status = 's', ['end'] = finish, queued = false}, token)
 redis.call('RPUSH', queue .. ':success', job.ident)
 return ended('done', finish, '', 5)

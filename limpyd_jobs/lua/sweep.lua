@@ -8,7 +8,7 @@
 
 --@include records
 
-local model, repairs = cjson.decode(ARGV[1]), ARGV[2] == '1'
+local model, repairs = model_of(ARGV[1]), ARGV[2] == '1'
 local found = {}
 
 local function report(key, problem, kind)

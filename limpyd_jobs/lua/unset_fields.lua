@@ -8,7 +8,7 @@
 
 --@include records
 
-local model, pk, changes, number = cjson.decode(ARGV[1]), ARGV[2], {}, 0
+local model, pk, changes, number = model_of(ARGV[1]), ARGV[2], {}, 0
 
 for i = 3, #ARGV do
   if changes[ARGV[i]] == nil then

@@ -21,13 +21,7 @@
 
 local limit, classes = tonumber(ARGV[1]), pairs_from(2)
 local moment = score(now())
-local models = {}
 local done, failures, unknown, reindexes = 0, {}, {}, {}
-
-local function model_of(path)
-  models[path] = models[path] or cjson.decode(classes[path])
-  return models[path]
-end
 
 local function drop(queue, ident, reason)
   redis.call('ZREM', queue .. ':delayed', ident)
@@ -56,7 +50,7 @@ local function wake_safely(queue, ident)
     unknown[#unknown + 1] = {queue, ident}
     return
   end
-  local model = model_of(path)
+  local model = model_of(classes[path])
   if redis.call('EXISTS', hash_key(model, pk)) == 0 then
     return drop(queue, ident, 'the job does not exist')
   end

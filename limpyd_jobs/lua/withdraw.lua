@@ -15,7 +15,7 @@
 --@include claims
 --@include places
 
-local job, queue_model, queue_name = job_of(ARGV[1], ARGV[2]), cjson.decode(ARGV[3]), ARGV[4]
+local job, queue_model, queue_name = job_of(ARGV[1], ARGV[2]), model_of(ARGV[3]), ARGV[4]
 
 if redis.call('EXISTS', job.key) == 0 then
   return {'gone'}

@@ -112,7 +112,8 @@ def test_the_header_lists_every_reply_and_no_other(path: Path) -> None:
     listed = set(re.findall(r"\{'([a-z ]+)'", header_of(path)))
     body = body_of(path)
     given = replies(body)
-    used = words(body)
+    used = words(re.sub(r"\badd\(.*\)\[2\]", "", body))  # one part of a reply is not that reply
+    used |= {"move_up", "not_unique"} if "add" in used else set()
     for name in all_includes(path):
         for function, text in functions_of(source_of_include(name)).items():
             if function in used and function not in ("ended", "claim_next"):

@@ -10,14 +10,27 @@ end
 
 local function job_of(model, ident)
   local _, pk = parse_ident(ident)
-  model = cjson.decode(model)
+  model = model_of(model)
   return {model = model, pk = pk, ident = ident, key = hash_key(model, pk)}
+end
+
+local CLAIM_FIELDS = {'status', 'claim_token', 'queued', 'placed_in', 'rescues', 'last_claim'}
+
+-- What a job says of itself that matters when a claim ends, as it was when this was called first.
+local function claim_of(job)
+  if not job.known then
+    job.known = {}
+    for i, value in ipairs(redis.call('HMGET', job.key, unpack(CLAIM_FIELDS))) do
+      job.known[CLAIM_FIELDS[i]] = value
+    end
+  end
+  return job.known
 end
 
 -- The reply to a caller who may not end the claim on a job, as it does not hold it, or the job was deleted; nil to
 -- one who may. An empty token stands for a job that nobody claimed.
 local function refusal(job, token)
-  local held = redis.call('HGET', job.key, 'claim_token') or ''
+  local held = claim_of(job).claim_token or ''
   if held == '' and redis.call('EXISTS', job.key) == 0 then
     return {'gone'}
   elseif held ~= token then
@@ -32,11 +45,11 @@ local function end_claim(base, job, changes, token)
   changes.claim_token = false
   changes.rescues = false
   changes.last_claim = token and token ~= '' and token or false
-  local placed_in = redis.call('HGET', job.key, 'placed_in')
-  update(job.model, job.pk, changes)
+  local known = claim_of(job)
+  update(job.model, job.pk, changes, known)
   redis.call('ZREM', base .. ':running', job.ident)
-  if placed_in and placed_in ~= base then
-    redis.pcall('ZREM', placed_in .. ':running', job.ident)
+  if known.placed_in and known.placed_in ~= base then
+    redis.pcall('ZREM', known.placed_in .. ':running', job.ident)
   end
 end
 
@@ -60,15 +73,22 @@ local function blocked_key(queue)
   return string.match(queue, '^(.*):[^:]+$') .. ':blocked'
 end
 
--- Claims a job that was taken from a waiting list, or takes it, if it waits indeed. The reply is documented in
--- claim.lua. The ident may name the class by an old path; what is kept names it by its own.
-local function claim(key, pk, model, token, lease, pop)
+-- The name and priority of the queue of some keys, if a claim can be recorded there; else nil.
+local function sound_queue(base)
+  local queue = redis.pcall('HMGET', base .. ':hash', 'name', 'priority')
+  local exists = not queue.err and (queue[1] or queue[2] or redis.call('EXISTS', base .. ':hash') == 1)
+  if exists and type(redis.pcall('ZCARD', base .. ':running')) == 'number' then
+    return queue
+  end
+end
+
+-- Claims a job that was taken from the waiting list of a sound queue, or takes it, if it waits indeed. The reply is
+-- documented in claim.lua. The ident may name the class by an old path; what is kept names it by its own.
+local function claim(key, queue, pk, model, token, lease, pop)
   local base = string.sub(key, 1, -9)
   local job = {model = model, pk = pk, ident = model.path .. ':' .. pk, key = hash_key(model, pk)}
-  local queue = redis.call('HMGET', base .. ':hash', 'name', 'priority')
-  local hash = redis.call('HMGET', job.key, 'status', 'identifier', 'tries', 'queued', 'job_timeout')
+  local hash = redis.call('HMGET', job.key, 'status', 'identifier', 'tries', 'queued', 'job_timeout', 'last_claim')
   local status, identifier = hash[1], hash[2] or ''
-  probe('ZCARD', base .. ':running')
 
   if not status and redis.call('EXISTS', job.key) == 0 then
     if pop then redis.call('LPOP', key) end
@@ -79,10 +99,10 @@ local function claim(key, pk, model, token, lease, pop)
     if pop then redis.call('LPOP', key) end
     return {'found', key, job.ident, status or '', identifier, queue[1] or '', queue[2] or ''}
   end
-  local start, tries = date_text(now()), string.format('%d', (tonumber(hash[3]) or 0) + 1)
+  local start, tries = now_text(), string.format('%d', (tonumber(hash[3]) or 0) + 1)
   update(model, pk, {
     status = 'r', start = start, tries = tries, queued = '1', placed_in = base, claim_token = token, last_claim = false,
-  })
+  }, {status = status, queued = hash[4], last_claim = hash[6]})
   redis.call('ZADD', base .. ':running', score(now() + lease * 1000000), job.ident)
   if pop then redis.call('LPOP', key) end
   return {
@@ -91,11 +111,11 @@ local function claim(key, pk, model, token, lease, pop)
 end
 
 -- Claims a job whose hash may be none: then it is set aside. If what all jobs share is broken, the reply is an error.
-local function claim_safely(key, ident, model, token, lease, pop)
+local function claim_safely(key, queue, ident, model, token, lease, pop)
   local _, pk = parse_ident(ident)
   redis.pcall('HDEL', string.sub(key, 1, -9) .. ':put_offs', ident)
-  model = cjson.decode(model)
-  local ok, reply = pcall(claim, key, pk, model, token, lease, pop)
+  model = model_of(model)
+  local ok, reply = pcall(claim, key, queue, pk, model, token, lease, pop)
   if ok then
     return reply
   end
@@ -109,17 +129,12 @@ local function claim_safely(key, ident, model, token, lease, pop)
   return {'broken', key, ident, text_of_error(reply)}
 end
 
--- Whether a claim can be recorded in a queue.
-local function is_sound(base)
-  local running = redis.call('TYPE', base .. ':running').ok
-  return redis.call('TYPE', base .. ':hash').ok == 'hash' and (running == 'zset' or running == 'none')
-end
-
 -- Claims the first job of the first waiting list that has one; a list of no sound queue, or no list, has none.
 local function claim_first(keys, token, lease, classes)
   for _, key in ipairs(keys) do
     local ident = redis.pcall('LINDEX', key, 0)
-    if type(ident) == 'string' and is_sound(string.sub(key, 1, -9)) then
+    local queue = type(ident) == 'string' and sound_queue(string.sub(key, 1, -9))
+    if queue then
       local path = parse_ident(ident)
       if not path then
         redis.call('LPOP', key)
@@ -128,7 +143,7 @@ local function claim_first(keys, token, lease, classes)
       elseif not classes[path] then
         return {'unknown', key, ident}
       end
-      return claim_safely(key, ident, classes[path], token, lease, true)
+      return claim_safely(key, queue, ident, classes[path], token, lease, true)
     end
   end
   return {'nothing'}

@@ -37,6 +37,13 @@ local function date_text(microseconds)
   return string.format('%s.%06d', text, fraction)
 end
 
+local text_of_this_call
+
+local function now_text()
+  text_of_this_call = text_of_this_call or date_text(now())
+  return text_of_this_call
+end
+
 -- The moment of a stored date, or nil if it is none: the calendar as above, days_from_civil.
 local function parse_date(text)
   local year, month, day, hour, minute, second, fraction =

@@ -17,40 +17,71 @@ local function probe(command, ...)
   end
 end
 
--- Moves the pk of a record between the index sets of a field, or only looks whether that can be done.
-local function move_index(model, pk, field, old, value, really)
-  for _, prefix in ipairs(model.indexes[field] or {}) do
-    if old then
-      if really then redis.call('SREM', prefix .. old, pk) else probe('SCARD', prefix .. old) end
+local known_models = {}
+
+-- The model of a JSON, which a caller may give more than once. What is empty is left out of it.
+local function model_of(json)
+  local model = known_models[json]
+  if not model then
+    model = cjson.decode(json)
+    for _, part in ipairs({'indexes', 'special', 'unique', 'defaults', 'keys'}) do
+      model[part] = model[part] or {}
     end
-    if value then
-      if really then redis.call('SADD', prefix .. value, pk) else probe('SCARD', prefix .. value) end
+    known_models[json] = model
+  end
+  return model
+end
+
+-- Changes a set, and notes how to undo that: if it fails, all that is noted is undone, and it errors.
+local function write(undo, command, opposite, key, pk)
+  local reply = redis.pcall(command, key, pk)
+  if reply == 1 then
+    undo[#undo + 1] = {opposite, key}
+  elseif reply ~= 0 then
+    for i = #undo, 1, -1 do
+      redis.call(undo[i][1], undo[i][2], pk)
     end
+    redis.call(command, key, pk)
   end
 end
 
--- The old values of the indexed fields among some changes, where they are others.
-local function indexed_changes(model, pk, changes)
-  local olds = {}
+-- Moves the pk of a record between the index sets of a field.
+local function move_index(undo, model, pk, field, old, value)
+  for _, prefix in ipairs(model.indexes[field] or {}) do
+    if old then write(undo, 'SREM', 'SADD', prefix .. old, pk) end
+    if value then write(undo, 'SADD', 'SREM', prefix .. value, pk) end
+  end
+end
+
+-- The values of the indexed fields among some changes, where they are others; those that are known are not asked for.
+local function indexed_changes(model, pk, changes, known)
+  local olds, names = {}, {}
   for field, value in pairs(changes) do
     if model.indexes[field] or model.special[field] then
-      local old = redis.call('HGET', hash_key(model, pk), field)
-      if old ~= value then
-        olds[field] = old
+      if known[field] == nil then
+        names[#names + 1] = field
+      elseif known[field] ~= value then
+        olds[field] = known[field]
       end
+    end
+  end
+  local values = #names > 0 and redis.call('HMGET', hash_key(model, pk), unpack(names))
+  for i, field in ipairs(names) do
+    if values[i] ~= changes[field] then
+      olds[field] = values[i]
     end
   end
   return olds
 end
 
--- Sets fields of a record; the value false unsets one.
-local function update(model, pk, changes)
-  local olds = indexed_changes(model, pk, changes)
+-- Sets fields of a record; the value false unsets one. `known` are values that the caller has read already, if any.
+local function update(model, pk, changes, known)
+  known = known or {}
+  local olds, undo = indexed_changes(model, pk, changes, known), {}
   for field, old in pairs(olds) do
-    move_index(model, pk, field, old, changes[field], false)
+    move_index(undo, model, pk, field, old, changes[field])
   end
   for field, old in pairs(olds) do
-    move_index(model, pk, field, old, changes[field], true)
     if model.special[field] then
       reindex[#reindex + 1] = {field, old, changes[field]}
     end
@@ -60,7 +91,7 @@ local function update(model, pk, changes)
     if value then
       set[#set + 1] = field
       set[#set + 1] = value
-    else
+    elseif known[field] ~= false then
       unset[#unset + 1] = field
     end
   end
@@ -110,13 +141,17 @@ local function is_in_collection(model, pk)
   return redis.call('SISMEMBER', model.name .. ':collection', pk) == 1
 end
 
--- Makes a new record, the model's defaults included.
-local function create(model, pk, fields)
+-- Makes a new record, the model's defaults included. One whose pk was reserved may have some fields already.
+local function create(model, pk, fields, is_reserved)
   probe('SCARD', model.name .. ':collection')
   for field, value in pairs(model.defaults) do
     if fields[field] == nil then fields[field] = value end
   end
-  update(model, pk, fields)
+  local known = {}
+  for field in pairs(is_reserved and known or fields) do
+    known[field] = false
+  end
+  update(model, pk, fields, known)
   redis.call('SADD', model.name .. ':collection', pk)
 end
 

@@ -1,0 +1,55 @@
+-- Adding: a job is new, or is the queued one of its identifier.
+
+--@include places
+
+-- Whether a priority is above another one, as text. Numbers of Lua tell integers apart up to 2^53 only.
+local function is_above(one, other)
+  local difference = tonumber(one) - (tonumber(other) or -math.huge)
+  if difference ~= 0 or #one ~= #other then
+    return difference > 0
+  end
+  return one ~= other and (one > other) == (tonumber(one) > 0)
+end
+
+-- `where` is {model: that of the queue, name, priority, due, prepend, mode}; the replies are documented in add.lua.
+local function move_up(model, pk, where)
+  local job = {model = model, pk = pk, ident = model.path .. ':' .. pk, key = hash_key(model, pk)}
+  local hash = redis.call('HMGET', job.key, 'status', 'priority', 'claim_token')
+  local is_running = hash[1] == 'r' or hash[3]
+  local outranked = where.prepend or is_above(where.priority, hash[2] or '')
+  if is_running or not outranked then
+    return {'existing', pk}
+  elseif where.mode == 'bare' or where.mode == 'reserve bare' then
+    return {'outranked', pk}
+  end
+  unplace(where.model, where.name, job)
+  place(job, where.model, where.name, where.priority, where.due, where.prepend, {})
+  return {'moved', pk, reindex}
+end
+
+local function add(model, identifier, where, fields, reserved_pk)
+  local existing = other_queued({model = model}, identifier)
+  if existing then
+    return move_up(model, existing, where)
+  end
+  fields.identifier = identifier
+  local conflict = not_unique(model, fields)
+  if conflict then
+    return conflict
+  end
+  local pk = reserved_pk or new_pk(model)
+  if where.mode == 'reserve' or where.mode == 'reserve bare' then
+    return {'reserved', pk}
+  end
+
+  fields.added = now_text()
+  if where.mode == 'bare' then
+    fields.queued = '1'
+    create(model, pk, fields, reserved_pk)
+  else
+    where.base = where.base or prepare_place(where.model, where.name, where.priority)
+    create(model, pk, placed(fields, where.priority, where.due, where.base), reserved_pk)
+    push(where.base, model.path .. ':' .. pk, fields.status, where.due, where.prepend)
+  end
+  return {'added', pk, reindex}
+end
