@@ -26,11 +26,16 @@ import redis
 from docutils import nodes
 from docutils.core import publish_doctree, publish_string
 from docutils.writers.html5_polyglot import Writer
-from servers import RedisServer, free_port
+from running import working
+from servers import RedisServer, free_port, wait_until
 from test_surface import ROWS
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
 from limpyd_jobs.database import JobsDatabase, parse_database
+from limpyd_jobs.transitions import MAX_PUT_OFFS, UNCLAIMED_LEASE
+from limpyd_jobs.workers.backoff import FIRST, LONGEST
+from limpyd_jobs.workers.fetcher import MARGIN
+from limpyd_jobs.workers.reconciler import PATIENCE
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.rst").read_text(encoding="utf-8")
@@ -460,42 +465,134 @@ def test_the_forms_of_a_database_are_understood():
 
 
 class Careless(Worker):
-    """Has a hook that fails."""
+    """Has hooks that fail."""
 
     def job_success(self, job, queue, job_result):
         raise RuntimeError("oops")
+
+    def prune_jobs(self):
+        raise RuntimeError("oops")
+
+
+def do_nothing(job: Job, queue: Queue) -> None:
+    pass
 
 
 def fail(job: Job, queue: Queue) -> None:
     raise ValueError("oops")
 
 
-def put_back(job: Job, queue: Queue) -> None:
-    job.status.hset(STATUSES.ERROR)
-    job.requeue("elsewhere")
+def interrupt(job: Job, queue: Queue) -> None:
+    raise KeyboardInterrupt
 
 
-def test_the_log_says_what_the_manual_says(
-    caplog: pytest.LogCaptureFixture, jobs_database: JobsDatabase, redis_binary: str
-):
-    Worker("nobody", max_duration=0.1).run()
+def let_its_worker_die(identifier: str, queue_name: str) -> None:
+    """Add a job, and claim it with a lease that lapsed."""
+    job = Job.add_job(identifier, queue_name)
+    worker = Worker(queue_name)
+    worker.update_keys()
+    worker.wait_for_job()
+    Queue.get_queue(queue_name).running.zadd({job.ident: 1})
+
+
+def provoke_what_is_wrong_with_jobs() -> None:
     queue = Queue.get_queue("a")
-    queue.waiting.rpush("myapp.jobs.SendMail:1", "limpyd_jobs.models.Job:12")
-    queue.delayed.zadd({"myapp.jobs.SendMail:2": 1})
+    queue.waiting.rpush("myapp.jobs.SendMail:1", "limpyd_jobs.models.Job:12", "garbage")
+    queue.delayed.zadd({"myapp.jobs.SendMail:2": 1, "more garbage": 1})
     queue.put_offs.hset("myapp.jobs.SendMail:2", 60)
     Job.add_job("canceled", "a").status.hset(STATUSES.CANCELED)
     Job.add_job("a", "a")
     Worker("a", callback=fail, requeue_times=1, max_loops=2).run()
     Job.add_job("b", "b")
-    Careless("b", callback=lambda job, queue: None, max_loops=1).run()
+    Careless("b", callback=do_nothing, max_loops=1).run()
     Job.add_job("c", "c")
-    Worker("c", callback=put_back, max_loops=1).run()
-    with RedisServer(redis_binary, port=free_port()) as server:
-        jobs_database.connection.close()
-        jobs_database.connect(host="127.0.0.1", port=server.port)
-        Job.add_job("d", "d")
-        Worker("d", callback=lambda job, queue: server.stop(), max_duration=0.5).run()
+    with pytest.raises(KeyboardInterrupt):
+        Worker("c", callback=interrupt).run()
+
+
+def provoke_what_happens_when_workers_die(caplog: pytest.LogCaptureFixture) -> None:
+    let_its_worker_die("rescued", "rescued")
+    Worker("rescued", callback=do_nothing, max_loops=1).run()
+    let_its_worker_die("lost", "lost")
+    Worker("lost", max_rescues=0, max_duration=0.1).run()
+
+    def lose_the_claim(job: Job, queue: Queue) -> None:
+        job.claim_token.hset("of another worker")
+        wait_until(lambda: "lost its claim" in caplog.text)
+
+    Job.add_job("stolen", "stolen")
+    Worker("stolen", callback=lose_the_claim, lease=0.2, max_loops=1).run()
+
+
+def provoke_orphans(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("reconciler", "worker"):
+        monkeypatch.setattr(f"limpyd_jobs.workers.{module}.PATIENCE", 0.01)
+    Queue.get_queue("nowhere", priority=1)
+    Queue.get_queue("elsewhere", priority=1)
+    homeless = Job.add_job("homeless", "nowhere", priority=1)
+    homeless.placed_in.delete()
+    for identifier in ("orphan", "second orphan"):
+        Job.add_job(identifier, "orphans")
+    for name, priority in (("nowhere", 1), ("orphans", 0)):
+        Queue.get_queue(name, priority).waiting.delete()
+    Queue.get_connection().zadd("jobs:queue:blocked", {"of a dead worker": 1})
+    Worker("orphans", callback=do_nothing, max_loops=2).run()
+
+
+def provoke_failures_of_redis(database: JobsDatabase, binary: str, caplog: pytest.LogCaptureFixture) -> None:
+    with RedisServer(binary, "--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru", port=free_port()) as server:
+        database.connection.close()
+        database.connect(host="127.0.0.1", port=server.port)
+
+        def run_without_redis(lease: float, wait_for: str) -> None:
+            def stop_redis(job: Job, queue: Queue) -> None:
+                server.stop()
+                wait_until(lambda: wait_for in caplog.text)
+                worker.end_forced = True
+
+            Job.add_job("d", "d")
+            worker = Worker("d", callback=stop_redis, lease=lease)
+            worker.run()
+            server.start()
+
+        run_without_redis(lease=0.2, wait_for="lease not renewed")
+        run_without_redis(lease=2, wait_for="")
+        Queue.get_queue("d")
+        type("Unlucky", (Worker,), {"run_started": lambda self: server.stop()})("d", max_duration=0.5).run()
+
+
+def test_the_log_says_what_the_manual_says(
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    jobs_database: JobsDatabase,
+    redis_binary: str,
+):
+    Worker("nobody", max_duration=0.1).run()
+    provoke_what_is_wrong_with_jobs()
+    provoke_what_happens_when_workers_die(caplog)
+    provoke_orphans(monkeypatch)
+    Job.add_job("endless", "endless")
+    with working(Worker("endless", callback=do_nothing, job_timeout=1, max_loops=1, terminate_gracefuly=False)):
+        pass
+    provoke_failures_of_redis(jobs_database, redis_binary, caplog)
 
     for message in read_table("What does the log say?"):
         pattern = re.escape(message).replace("…", ".*")
         assert any(re.search(pattern, line) for line in caplog.messages), message
+
+
+def test_the_numbers_of_the_guarantees_are_those_of_the_code():
+    promised = " ".join(README.partition("What is promised\n")[2].partition("What is not promised\n")[0].split())
+    rounds = Worker.lease / 4
+    for text in (
+        f"the lease and a quarter: {Worker.lease + rounds:g} seconds",
+        f"{rounds:g} seconds at the most, and {MARGIN:g} more",
+        f"seen twice, {PATIENCE:g} seconds apart",
+        f"rescued {Worker.max_rescues} times",
+        f"{Worker.max_rescues + 1} leases and {Worker.max_rescues + 1} quarters: "
+        f"{(Worker.max_rescues + 1) * (Worker.lease + rounds) / 60:g} minutes",
+        f"each after {FIRST:g} to {LONGEST:g} seconds",
+        f"tried again, {MAX_PUT_OFFS} times",
+        f"a lease of {UNCLAIMED_LEASE / 3600:g} hours",
+    ):
+        assert text in promised
