@@ -451,6 +451,25 @@ def test_events_come_in_the_order_of_the_manual(
     assert seen == [name for moment in moments for name in EVENTS[moment] if name != "must_stop"]
 
 
+def test_events_of_jobs_that_were_not_finished_come_in_the_order_of_the_manual(redis_client: redis.Redis):
+    let_its_worker_die("return", "readme", WatchedJob)
+    seen.clear()
+    WatchedWorker("readme", max_loops=1, terminate_gracefuly=False).run()
+    assert_contains(seen, EVENTS["its worker died, and another one found it"])
+
+    WatchedJob.add_job("released")
+    seen.clear()
+    with pytest.raises(KeyboardInterrupt):
+        WatchedWorker("readme", callback=interrupt, terminate_gracefuly=False).run()
+    assert_contains(seen, EVENTS["it is interrupted, as the worker has to end"])
+
+
+def assert_contains(events: list[str], expected: list[str]) -> None:
+    """Find the expected events of one job in a row, up to those that come only the last time."""
+    expected = [name for name in expected if name != "job_error"]
+    assert expected in [events[start : start + len(expected)] for start in range(len(events))], events
+
+
 def test_the_defaults_in_the_manual_are_those_of_the_worker():
     names = {"Queue": Queue, "Error": Error, "logging": logging}
     shown = {name: eval(default, names) for name, default in re.findall(r"``(\w+)`` = ``([^`]+)``", README)}
@@ -486,9 +505,9 @@ def interrupt(job: Job, queue: Queue) -> None:
     raise KeyboardInterrupt
 
 
-def let_its_worker_die(identifier: str, queue_name: str) -> None:
+def let_its_worker_die(identifier: str, queue_name: str, job_class: type[Job] = Job) -> None:
     """Add a job, and claim it with a lease that lapsed."""
-    job = Job.add_job(identifier, queue_name)
+    job = job_class.add_job(identifier, queue_name)
     worker = Worker(queue_name)
     worker.update_keys()
     worker.wait_for_job()
