@@ -26,6 +26,7 @@ import redis
 from docutils import nodes
 from docutils.core import publish_doctree, publish_string
 from docutils.writers.html5_polyglot import Writer
+from limpyd_extensions.related import RelatedModel
 from running import working
 from servers import RedisServer, free_port, wait_until
 from test_surface import ROWS
@@ -370,6 +371,13 @@ def test_the_texts_are_what_a_user_will_see(block: Block, request: pytest.Fixtur
 def test_every_documented_name_of_version_2_is_in_the_manual():
     documented = {row.item.split(".")[-1] for row in ROWS if not row.section.startswith("Not documented")}
     missing = {name for name in documented if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", README)}
+    assert missing == set()
+
+
+@pytest.mark.parametrize("cls", [Job, Queue, Error, Worker])
+def test_every_public_name_of_a_class_is_in_the_manual(cls: type):
+    names = {name for name in {*dir(cls), *getattr(cls, "_fields", ())} - {*dir(RelatedModel)} if name[0] != "_"}
+    missing = {name for name in names - {"cacheable"} if not re.search(rf"(?<![\w-]){name}(?![\w-])", README)}
     assert missing == set()
 
 
