@@ -9,6 +9,12 @@ import pytest
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the figures of the proofs that ran."""
+    _print_boundaries(terminalreporter)
+    _print_chaos(terminalreporter)
+
+
+def _print_boundaries(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the table of the points where processes were killed."""
     table = getattr(sys.modules.get("test_every_boundary"), "TABLE", [])
     if not table:
@@ -18,3 +24,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for path, moment, outcomes in rows:
         figures = "  ".join(f"{outcomes[kind]:3} {kind}" for kind in ("harmless", "leftovers", "harm"))
         terminalreporter.write_line(f"{path:45} {moment:7} {sum(outcomes.values()):3} kill points  {figures}")
+
+
+def _print_chaos(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what the chaos tests report, each with its seed."""
+    for report in getattr(sys.modules.get("test_chaos"), "REPORTS", []):
+        terminalreporter.section("chaos")
+        terminalreporter.write_line(str(report))

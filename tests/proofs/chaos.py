@@ -1,0 +1,366 @@
+"""Chaos: producers and workers at work while processes are killed and stopped, connections are cut, and Redis crashes.
+
+    python tests/proofs/chaos.py --seconds 600 --seed 7
+
+prints what came of it, and ends with status 1 if a job was lost, or anything else was not as it has to be. What is
+broken, and when, follows from the seed; what is hit by it, from the machine as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+HERE = Path(__file__).parent
+PATH = [str(HERE), str(HERE.parent)]
+sys.path[:0] = [each for each in PATH if each not in sys.path]
+
+from boundaries import LEFTOVERS  # noqa: E402
+from chaos_jobs import DIRECTORY, JOBS, MODELS, NAME, QUEUE, read_marks  # noqa: E402
+from chaos_report import Fault, Observed, Report  # noqa: E402
+from invariants import violations  # noqa: E402
+from proxy import Fault as Cut  # noqa: E402
+from proxy import Proxy  # noqa: E402
+from servers import RedisServer  # noqa: E402
+
+from limpyd_jobs import Queue  # noqa: E402
+from limpyd_jobs.database import VARIABLE  # noqa: E402
+from limpyd_jobs.embedded import find_server  # noqa: E402
+
+NO_RECONCILE = "CHAOS_NO_RECONCILE"
+
+WORKERS = 4
+PRODUCERS = 2
+RATE = 6.0  # jobs each second, of each producer
+LEASE = 2.0  # seconds
+
+# The last moment for all jobs to end, in seconds after the last fault. A job that was lost by a worker, whose loss is
+# noticed by a worker that is lost as well, is looked for a minute later.
+PATIENCE = 240
+
+# How often each kind of fault comes up in a row of them.
+FAULTS = {
+    "kill_worker": 5,
+    "kill_producer": 1,
+    "stop_worker": 2,
+    "kill_client": 4,
+    "cut": 6,
+    "cut_hand_over": 4,
+    "kill_redis": 1,
+}
+
+COMMANDS = ("add", "claim", "succeed", "fail", "renew", "rescue", "wake", "reconcile")
+
+WORKER_OPTIONS = (
+    "--worker-class=chaos_worker.ChaosWorker",
+    f"--queues={QUEUE}",
+    f"--lease={LEASE}",
+    "--max-rescues=1000",
+    "--max-loops=1000000",
+    "--timeout=2",
+    "--fetch-priorities-delay=1",
+    "--fetch-delayed-delay=0.5",
+    "--requeue-times=1",
+    "--requeue-delay-delta=0.5",
+)
+
+
+class Crew:
+    """The processes of one kind: there are always `size` of them.
+
+    Attributes
+    ----------
+    members: dict
+        The processes, by their names; none is used again.
+    """
+
+    def __init__(self, kind: str, size: int, directory: Path, command: Callable[[int], list[str]], **env: str) -> None:
+        self.members: dict[str, subprocess.Popen[bytes]] = {}
+        self._kind, self._size, self._directory, self._command, self._env = kind, size, directory, command, env
+        self._number = 0
+
+    def fill(self) -> None:
+        while len(self.members) < self._size:
+            self._number += 1
+            name = f"{self._kind}-{self._number}"
+            path = os.pathsep.join(PATH)
+            env = {**os.environ, **self._env, "PYTHONPATH": path, DIRECTORY: str(self._directory), NAME: name}
+            with open(self._directory / f"{name}.log", "wb") as log:
+                command = [sys.executable, *self._command(self._number)]
+                self.members[name] = subprocess.Popen(command, env=env, stdout=log, stderr=log)
+
+    def kill(self, name: str) -> None:
+        one = self.members.pop(name)
+        one.kill()
+        one.wait()
+
+    def ended(self) -> Iterator[tuple[str, int]]:
+        """Yield, and forget, those that ended by themselves, with their status."""
+        for name, one in list(self.members.items()):
+            if one.poll() is not None:
+                del self.members[name]
+                yield name, one.returncode
+
+    def end(self) -> list[str]:
+        """Ask all to end; return the names of those that do not, or not well, and kill them."""
+        for one in self.members.values():
+            one.send_signal(signal.SIGCONT)
+            one.terminate()
+        bad = [name for name, one in self.members.items() if not _ends_well(one)]
+        for name in list(self.members):
+            self.kill(name)
+        return bad
+
+
+def _ends_well(one: subprocess.Popen[bytes]) -> bool:
+    try:
+        return one.wait(30) == 0
+    except subprocess.TimeoutExpired:
+        return False
+
+
+class Chaos:
+    """One test.
+
+    Parameters
+    ----------
+    seed: int
+    seconds: float
+        For how long there are faults.
+    reconcile: bool
+        False to do without the search for lost jobs.
+    faults: dict
+        How often each kind of fault comes up in a row of them.
+    binary: str
+        The server program.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        seconds: float,
+        *,
+        reconcile: bool = True,
+        faults: Mapping[str, int] = FAULTS,
+        binary: str = "",
+    ) -> None:
+        self.seed, self.seconds = seed, seconds
+        self.faults: list[Fault] = []
+        self.wrong: list[str] = []
+        self.directory = Path(tempfile.mkdtemp(prefix="limpyd-jobs-chaos-"))
+        self._rng = random.Random(seed)
+        self._kinds, self._deck = faults, list[str]()
+        self._stopped: dict[str, float] = {}
+        self._are_cuts_on = True
+        self._reconcile = reconcile
+        self._server = RedisServer(binary or find_server(), "--appendonly", "yes", "--appendfsync", "always")
+        self._proxy = Proxy(self._server.socket)
+
+    def run(self) -> Report:
+        """Let there be faults for a while, then none, until all jobs came to an end; and look at what is left."""
+        with ExitStack() as stack:
+            stack.enter_context(self._server)
+            stack.enter_context(self._proxy)
+            self._client = stack.enter_context(self._server.client())
+            self._start()
+            stack.callback(self._end)
+            self._break_things()
+            self._calm_down()
+            return self._report()
+
+    def remove(self) -> None:
+        """Delete what the processes wrote."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _start(self) -> None:
+        database = f"unix://{self._proxy.socket}"
+        env = {VARIABLE: database, **({} if self._reconcile else {NO_RECONCILE: "1"})}
+        longest = f"--max-duration={self.seconds + 3 * PATIENCE}"  # should nobody be left to end them
+        worker = ["-m", "limpyd_jobs.scripts.worker", *WORKER_OPTIONS, longest]
+        producer = str(HERE / "chaos_producer.py")
+        self._workers = Crew("worker", WORKERS, self.directory, lambda _: worker, **env)
+        self._producers = Crew(
+            "producer", PRODUCERS, self.directory, lambda n: [producer, f"{self.seed}:{n}", str(RATE)], **env
+        )
+        self._fill()
+
+    def _fill(self) -> None:
+        for crew in (self._workers, self._producers):
+            for name, status in crew.ended():
+                self._died(name, status)
+            crew.fill()
+
+    def _died(self, name: str, status: int) -> None:
+        """A worker that cannot use Redis at its start says so, and ends with status 1: its supervisor starts one."""
+        self._stopped.pop(name, None)
+        if status != 1 or any(mark["kind"] == "begun" and mark["name"] == name for mark in read_marks(self.directory)):
+            self.wrong.append(f"{name} ended with status {status}: {self._log_of(name)}")
+        self._note("ended at its start", name)
+
+    def _log_of(self, name: str) -> str:
+        return (self.directory / f"{name}.log").read_text(errors="replace")[-2000:]
+
+    # -- Faults
+
+    def _break_things(self) -> None:
+        begun = monotonic()
+        while monotonic() < begun + self.seconds or not self._has_lost_some(begun):
+            time.sleep(self._rng.uniform(0.05, 0.8))
+            self._continue_stopped()
+            getattr(self, f"_{self._next_fault()}")()
+            self._fill()
+
+    def _has_lost_some(self, begun: float) -> bool:
+        """Whether a job was lost in its hand-over: without that, the test would prove nothing."""
+        return any(fault.kind == "BLPOP cut" for fault in self.faults) or monotonic() > begun + PATIENCE
+
+    def _next_fault(self) -> str:
+        if not self._deck:
+            self._deck = [name for name, number in self._kinds.items() for _ in range(number)]
+            self._rng.shuffle(self._deck)
+        return self._deck.pop()
+
+    def _note(self, kind: str, name: str = "", ident: str = "") -> None:
+        self.faults.append(Fault(monotonic(), kind, name, ident))
+
+    def _kill_worker(self) -> None:
+        name = self._rng.choice(sorted(self._workers.members))
+        self._stopped.pop(name, None)
+        self._workers.kill(name)
+        self._note("worker killed", name)
+
+    def _kill_producer(self) -> None:
+        name = self._rng.choice(sorted(self._producers.members))
+        self._producers.kill(name)
+        self._note("producer killed", name)
+
+    def _stop_worker(self) -> None:
+        name = self._rng.choice(sorted(self._workers.members))
+        if name not in self._stopped and len(self._stopped) < 2:
+            self._note("worker stopped", name)
+            self._workers.members[name].send_signal(signal.SIGSTOP)
+            self._stopped[name] = monotonic() + LEASE * self._rng.uniform(1.2, 2)
+
+    def _continue_stopped(self, at: float | None = None) -> None:
+        for name, until in list(self._stopped.items()):
+            if until < (at or monotonic()):
+                del self._stopped[name]
+                self._workers.members[name].send_signal(signal.SIGCONT)
+
+    def _kill_client(self) -> None:
+        own = self._client.client_id()
+        others = [each["id"] for each in self._client.client_list() if int(each["id"]) != own]
+        if others:
+            self._note("client killed")
+            self._client.client_kill_filter(_id=self._rng.choice(others))
+
+    def _kill_redis(self) -> None:
+        self._note("Redis killed")
+        self._server.kill()
+        self._server.start()
+
+    def _cut(self) -> None:
+        """Lose a request, or its reply."""
+        command = self._rng.choice(COMMANDS)
+        cut = self._rng.choice((Cut.CUT_BEFORE_REQUEST, Cut.CUT_BEFORE_REPLY, Cut.CUT_WITHIN_REPLY))
+        self._proxy.on(command, cut, if_reply=partial(self._is_cut, command))
+
+    def _cut_hand_over(self) -> None:
+        """Lose the reply that hands a job to a worker that waits, before anything is recorded."""
+        cut = self._rng.choice((Cut.CUT_BEFORE_REPLY, Cut.CUT_WITHIN_REPLY))
+        self._proxy.on("BLPOP", cut, if_reply=lambda reply: self._is_cut("BLPOP", _handed_over(reply)))
+
+    def _is_cut(self, command: str, about: bytes | str) -> bool:
+        """Note what is cut, unless the faults are over, or it is about nothing."""
+        if about and self._are_cuts_on:
+            self._note(f"{command} cut", ident=about if isinstance(about, str) else "")
+        return bool(about) and self._are_cuts_on
+
+    # -- The end
+
+    def _calm_down(self) -> None:
+        """No more faults, no more jobs; wait until nothing is left to do."""
+        self._are_cuts_on = False
+        self._continue_stopped(at=float("inf"))
+        self.wrong += [f"{name} did not end well: {self._log_of(name)}" for name in self._producers.end()]
+        self._producers._size = 0
+        until = monotonic() + PATIENCE
+        while self._are_jobs_left() and monotonic() < until:
+            self._fill()
+            time.sleep(0.1)
+        self.wrong += [f"{name} did not end well: {self._log_of(name)}" for name in self._workers.end()]
+
+    def _are_jobs_left(self) -> bool:
+        """Whether jobs are queued, or, if nobody looks for lost ones, stand in a queue."""
+        keys = self._client.scan_iter(f"{Queue._name}:*")
+        places = [key for key in keys if re.search(":(waiting|delayed|running)$", key)]
+        queued = [f"{job_class._name}:queued:1" for job_class in JOBS]
+        return bool(self._client.exists(*(places or ["-"]), *(queued if self._reconcile else [])))
+
+    def _end(self) -> None:
+        for crew in (self._producers, self._workers):
+            crew.end()
+
+    def _report(self) -> Report:
+        found = violations(self._client, *MODELS)
+        return Report(
+            Observed(
+                seed=self.seed,
+                seconds=self.seconds,
+                lease=LEASE,
+                workers=WORKERS,
+                marks=list(read_marks(self.directory)),
+                faults=self.faults,
+                records=dict(self._records()),
+                wrong=[*self.wrong, *(each for each in found if not each.startswith(LEFTOVERS))],
+            )
+        )
+
+    def _records(self) -> Iterator[tuple[str, Any]]:
+        for job_class in JOBS:
+            for pk in self._client.smembers(f"{job_class._name}:collection"):
+                yield f"{job_class.get_model_repr()}:{pk}", self._client.hgetall(f"{job_class._name}:{pk}:hash")
+
+
+def _handed_over(reply: bytes) -> str:
+    """The ident in a reply of BLPOP; empty if there is none."""
+    words = reply.split(b"\r\n")
+    return words[4].decode() if len(words) > 4 else ""
+
+
+def main() -> int:
+    """Run the test that the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=60, help="for how long there are faults (default: 60)")
+    parser.add_argument("--seed", type=int, default=None, help="what is broken when (default: any)")
+    parser.add_argument("--no-reconcile", action="store_true", help="do not look for lost jobs: some are lost then")
+    parser.add_argument("--redis-server", default="", help="the server program")
+    options = parser.parse_args()
+    seed = random.randrange(10**6) if options.seed is None else options.seed
+    print(f"seed {seed}", flush=True)
+    chaos = Chaos(seed, options.seconds, reconcile=not options.no_reconcile, binary=options.redis_server)
+    report = chaos.run()
+    print(report)
+    if report.violations:
+        print(f"what the processes wrote is in {chaos.directory}")
+        return 1
+    chaos.remove()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

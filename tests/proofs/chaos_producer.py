@@ -1,0 +1,55 @@
+"""A process that adds jobs, each again and again until `add_job` returns, and marks it then, until it gets SIGTERM."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from itertools import count
+from typing import Any
+
+from chaos_jobs import NAME, Failing, Long, Quick, Slow, marks
+from redis.exceptions import RedisError
+
+_is_over = False
+
+
+def produce(seed: str, rate: float) -> None:
+    """Add jobs, `rate` each second."""
+    rng, name, parent = random.Random(seed), os.environ[NAME], os.getppid()
+    for number in count():
+        identifier = f"{name}:{number}"
+        job_class = rng.choices((Quick, Slow, Long, Failing), (85, 7, 2, 6))[0]
+        options: dict[str, Any] = {"priority": rng.choice((None, None, 0, 5, -2)), "prepend": rng.random() < 0.1}
+        if rng.random() < 0.15:
+            options["delayed_for"] = rng.uniform(0.1, 2)
+        _add(job_class, identifier, options)
+        if rng.random() < 0.05:
+            _add(job_class, identifier, {"priority": 9})
+        if _is_over or os.getppid() != parent:
+            return
+        time.sleep(rng.expovariate(rate))
+
+
+def _add(job_class: type[Quick], identifier: str, options: dict[str, Any]) -> None:
+    while True:
+        try:
+            job_class.add_job(identifier, **options)
+        except RedisError:
+            marks().write("not added", identifier=identifier)
+            time.sleep(0.05)
+        else:
+            marks().write("added", identifier=identifier)
+            return
+
+
+def _end(*_: object) -> None:
+    global _is_over
+    _is_over = True
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _end)
+    produce(sys.argv[1], float(sys.argv[2]))

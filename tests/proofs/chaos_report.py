@@ -1,0 +1,282 @@
+"""What a chaos test found: from the marks of its processes, its faults, and what is in Redis at the end."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations, pairwise
+from math import inf
+from typing import Any
+
+from chaos_jobs import Failing
+
+from limpyd_jobs import STATUSES
+
+# How much clocks may differ: Redis counts leases in wall time, the marks are in monotonic time.
+TOLERANCE = 0.05
+
+OF_WORKERS = ("worker killed", "worker stopped")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that was done to a process (`name`) or a job (`ident`), or to all (neither)."""
+
+    at: float
+    kind: str
+    name: str = ""
+    ident: str = ""
+
+
+@dataclass
+class Run:
+    """One time that a worker ran a job.
+
+    Attributes
+    ----------
+    claimed: float
+        When the claim was sent.
+    end: float or None
+        When the code of the job came to its end.
+    died: float
+        When the worker was killed, if it was.
+    renewed: list of float
+        When those renewals of the lease were sent that Redis accepted.
+    outcome: str
+        What Redis recorded, as far as the worker heard of it; or ``refused``.
+    """
+
+    ident: str
+    token: str
+    name: str
+    start: float
+    claimed: float
+    died: float = inf
+    end: float | None = None
+    renewed: list[float] = field(default_factory=list)
+    outcome: str = ""
+
+    @property
+    def over(self) -> float:
+        return self.died if self.end is None else self.end
+
+    def last_sign(self, before: float) -> float:
+        """When its worker was heard of last before a moment."""
+        return max(self.claimed, *(at for at in self.renewed if at < before), self.claimed)
+
+
+@dataclass
+class Observed:
+    """All that is known of a test.
+
+    Attributes
+    ----------
+    marks: list of dict
+        As `chaos_jobs.read_marks` yields them.
+    records: dict
+        The hash of each job, by its ident.
+    wrong: list of str
+        What else is wrong: the invariants that do not hold, and workers that ended by themselves.
+    """
+
+    seed: int
+    seconds: float
+    lease: float
+    workers: int
+    marks: list[dict[str, Any]]
+    faults: list[Fault]
+    records: dict[str, dict[str, str]]
+    wrong: list[str]
+
+
+class Report:
+    """The figures of a test, and in `violations` all that must not be."""
+
+    def __init__(self, observed: Observed) -> None:
+        self.seen = observed
+        self.runs = list(self._runs())
+        self.by_ident = _grouped((run.ident, run) for run in self.runs)
+        self.faults = Counter(fault.kind for fault in observed.faults)
+
+    def _runs(self) -> Iterator[Run]:
+        of_token = _grouped((mark["token"], mark) for mark in self.seen.marks if "token" in mark)
+        died = {fault.name: fault.at for fault in self.seen.faults if fault.kind == "worker killed"}
+        for token, marks in of_token.items():
+            at = {mark["kind"]: mark["at"] for mark in marks}
+            start = next((mark for mark in marks if mark["kind"] == "start"), None)
+            if start:
+                yield Run(
+                    ident=start["ident"],
+                    token=token,
+                    name=start["name"],
+                    start=start["at"],
+                    claimed=min(mark["at"] for mark in marks if mark["kind"] == "claim"),
+                    died=died.get(start["name"], inf),
+                    end=at.get("end"),
+                    renewed=[mark["at"] for mark in marks if mark["kind"] == "renewed"],
+                    outcome="refused" if "refused" in at else next((m["outcome"] for m in marks if "outcome" in m), ""),
+                )
+
+    # -- Lost
+
+    @cached_property
+    def acknowledged(self) -> set[str]:
+        return {mark["identifier"] for mark in self.seen.marks if mark["kind"] == "added"}
+
+    @cached_property
+    def lost(self) -> set[str]:
+        """The identifiers whose job was added, but did not run to a recorded end."""
+        return self.acknowledged - {
+            record.get("identifier", "")
+            for ident, record in self.seen.records.items()
+            if record.get("status") == _expected(ident) and any(run.end for run in self.by_ident.get(ident, ()))
+        }
+
+    @property
+    def doubled(self) -> set[str]:
+        """The identifiers of which there is more than one job."""
+        numbers = Counter(record.get("identifier", "") for record in self.seen.records.values())
+        return {identifier for identifier, number in numbers.items() if number > 1}
+
+    def _wrong_doubles(self) -> set[str]:
+        """Without the producer having asked twice."""
+        asked = Counter(mark["identifier"] for mark in self.seen.marks if mark["kind"] in ("added", "not added"))
+        return {identifier for identifier in self.doubled if asked[identifier] < 2}
+
+    # -- Run again
+
+    @cached_property
+    def again(self) -> list[tuple[Run, Run]]:
+        """Two runs of a job, one after the other, of which the first did not put it back in a queue itself."""
+        rows = [sorted(runs, key=lambda run: run.start) for runs in self.by_ident.values()]
+        return [pair for runs in rows for pair in pairwise(runs) if not self._may_have_requeued(pair[0])]
+
+    @staticmethod
+    def _may_have_requeued(run: Run) -> bool:
+        """One that ended, and was refused or died, may not know that the call before was heard."""
+        may_not_know = run.end is not None and run.outcome in ("", "refused")
+        return run.outcome == "requeued" or (may_not_know and _expected(run.ident) == STATUSES.ERROR)
+
+    @property
+    def bound(self) -> int:
+        """How many runs the faults may cost: that of each worker that was killed or stopped, or that of all workers."""
+        dead = self.faults["worker killed"] + self.faults["worker stopped"]
+        return dead + self.faults["Redis killed"] * self.seen.workers
+
+    @property
+    def unexplained(self) -> list[tuple[Run, Run]]:
+        """Again, though nothing was done to the first: its worker had no time on a slow machine."""
+        return [pair for pair in self.again if not any(self._explains(fault, *pair) for fault in self.seen.faults)]
+
+    @staticmethod
+    def _explains(fault: Fault, first: Run, second: Run) -> bool:
+        is_of_worker = fault.kind in OF_WORKERS and fault.name == first.name
+        return (is_of_worker or fault.kind == "Redis killed") and first.claimed <= fault.at <= second.start
+
+    def _too_soon(self) -> list[tuple[Run, Run]]:
+        """Again before the lease was over."""
+        return [(first, second) for first, second in self.again if not self._was_silent(first, second)]
+
+    def _was_silent(self, first: Run, second: Run) -> bool:
+        return second.start >= first.last_sign(second.start) + self.seen.lease - TOLERANCE
+
+    # -- At once
+
+    @cached_property
+    def at_once(self) -> list[tuple[Run, Run]]:
+        """Two runs of one identifier at the same time."""
+        by_identifier = _grouped((self._identifier(run), run) for run in self.runs)
+        rows = [sorted(runs, key=lambda run: run.start) for runs in by_identifier.values()]
+        pairs = (pair for runs in rows for pair in combinations(runs, 2))
+        return [(first, second) for first, second in pairs if second.start < first.over]
+
+    def _identifier(self, run: Run) -> str:
+        return self.seen.records.get(run.ident, {}).get("identifier", run.ident)
+
+    # -- Recovery
+
+    @cached_property
+    def recovery(self) -> list[float]:
+        """The seconds from a fault to the next end of each job that it hit, if another run was needed."""
+        return sorted(seconds for fault in self.seen.faults for seconds in self._recovered(fault))
+
+    def _recovered(self, fault: Fault) -> Iterator[float]:
+        for ident, runs in self.by_ident.items():
+            hit = [run for run in runs if self._hits(fault, run)]
+            ends = [run.end for run in runs if run.end and run.end > fault.at and run not in hit]
+            if ends and (hit or ident == fault.ident):
+                yield min(ends) - fault.at
+
+    @staticmethod
+    def _hits(fault: Fault, run: Run) -> bool:
+        is_of_worker = fault.kind in OF_WORKERS and fault.name == run.name
+        is_under_way = run.start <= fault.at and (run.end is None or run.end > fault.at)
+        return (is_of_worker or fault.kind == "Redis killed") and is_under_way
+
+    # -- All
+
+    @cached_property
+    def violations(self) -> list[str]:
+        ended_twice = [pair for pair in self.again if pair[0].outcome in ("done", "error")]
+        heard = [pair for pair in self.at_once if pair[0].outcome not in ("", "refused")]
+        rude = [pair for pair in self.at_once if not self._was_silent(*pair)]
+        found = [
+            *(f"lost: {each} {self._records_of(each)}" for each in sorted(self.lost)),
+            *(f"two jobs, though it was added once: {each}" for each in sorted(self._wrong_doubles())),
+            *(f"run again after its recorded end: {_said(pair)}" for pair in ended_twice),
+            *(f"run again though the lease was renewed: {_said(pair)}" for pair in self._too_soon()),
+            *(f"run twice at once though the lease was renewed: {_said(pair)}" for pair in rude),
+            *(f"recorded though another worker had the job: {_said(pair)}" for pair in heard),
+            *self.seen.wrong,
+        ]
+        if len(self.again) > self.bound + len(self.unexplained):
+            found.append(f"{len(self.again)} runs again, more than the faults explain: {self.bound}")
+        return found
+
+    def _records_of(self, identifier: str) -> list[tuple[str, dict[str, str]]]:
+        return [each for each in self.seen.records.items() if each[1].get("identifier") == identifier]
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [*(f"{name:32} {value}" for name, value in self._rows()), *(each[:1000] for each in self.violations[:50])]
+        )
+
+    def _rows(self) -> Iterator[tuple[str, Any]]:
+        yield "seed", self.seen.seed
+        yield "seconds under faults", f"{self.seen.seconds:g}"
+        yield "acknowledged", len(self.acknowledged)
+        yield "run", len(self.runs)
+        for kind, number in sorted(self.faults.items()):
+            yield f"  {kind}", number
+        yield "LOST", len(self.lost)
+        yield "run again", f"{len(self.again)}, at most {self.bound}"
+        yield "  of workers without a fault", len(self.unexplained)
+        yield "run twice at once, silent", len(self.at_once)
+        yield "refused", sum(run.outcome == "refused" for run in self.runs)
+        yield "two jobs of an identifier", f"{len(self.doubled)}, one after the other"
+        for percent in (50, 99):
+            yield f"recovery p{percent}, of {len(self.recovery)}", f"{_percentile(self.recovery, percent):.1f} s"
+        yield "VIOLATIONS", len(self.violations)
+
+
+def _expected(ident: str) -> str:
+    """The status in which a job has to end."""
+    status: str = STATUSES.ERROR if ident.startswith(f"{Failing.get_model_repr()}:") else STATUSES.SUCCESS
+    return status
+
+
+def _grouped(pairs: Iterable[tuple[str, Any]]) -> dict[str, list[Any]]:
+    groups: defaultdict[str, list[Any]] = defaultdict(list)
+    for key, value in pairs:
+        groups[key].append(value)
+    return groups
+
+
+def _percentile(values: list[float], percent: int) -> float:
+    return values[min(len(values) * percent // 100, len(values) - 1)] if values else 0.0
+
+
+def _said(pair: tuple[Run, Run]) -> str:
+    return " and ".join(map(str, pair))

@@ -1,0 +1,84 @@
+"""The worker of the chaos test, which tells what Redis accepted of it. For processes of their own only: importing this
+changes the library.
+
+- A lost job is looked for after a second or two, instead of ten.
+- With `NO_RECONCILE` in the environment, none is looked for at all.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import wraps
+from time import monotonic
+from typing import Any
+
+from chaos_jobs import marks
+
+from limpyd_jobs import Worker, transitions
+from limpyd_jobs.exceptions import ClaimLost
+from limpyd_jobs.transitions import ClaimRequest, Ending
+from limpyd_jobs.workers import fetcher, reconciler, worker
+
+NO_RECONCILE = "CHAOS_NO_RECONCILE"
+
+fetcher.MARGIN = reconciler.PATIENCE = worker.PATIENCE = 1.0
+
+
+class ChaosWorker(Worker):
+    """A worker that marks that it began."""
+
+    def run_started(self) -> None:
+        super().run_started()
+        marks().write("begun")
+
+    def reconcile_jobs(self) -> None:
+        if NO_RECONCILE not in os.environ:
+            super().reconcile_jobs()
+
+
+def _mark_requests() -> None:
+    request = fetcher.Fetcher.request
+
+    @wraps(request)
+    def marked(*args: Any) -> ClaimRequest:
+        made = request(*args)
+        marks().write("claim", token=made.token)
+        return made
+
+    fetcher.Fetcher.request = marked  # type: ignore[method-assign]
+
+
+def _mark_renewals() -> None:
+    renew = transitions.renew
+
+    @wraps(renew)
+    def marked(connection: Any, job_class: Any, ident: str, token: str, *args: Any) -> bool:
+        sent = monotonic()
+        is_renewed = renew(connection, job_class, ident, token, *args)
+        if is_renewed:
+            marks().write("renewed", token=token, at=sent)
+        return is_renewed
+
+    transitions.renew = marked
+
+
+def _mark_endings(verb: str) -> None:
+    end = getattr(transitions, verb)
+
+    @wraps(end)
+    def marked(job: Any, queue: Any, token: str, *args: Any, **options: Any) -> Ending:
+        try:
+            ending: Ending = end(job, queue, token, *args, **options)
+        except ClaimLost:
+            marks().write("refused", token=token)
+            raise
+        marks().write("recorded", token=token, outcome=ending.outcome)
+        return ending
+
+    setattr(transitions, verb, marked)
+
+
+_mark_requests()
+_mark_renewals()
+for _verb in ("succeed", "fail"):
+    _mark_endings(_verb)
