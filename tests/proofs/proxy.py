@@ -17,6 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cache, cached_property
 from pathlib import Path
 from typing import BinaryIO
 
@@ -49,16 +50,16 @@ class _Request:
     raw: bytes
     words: list[bytes] = field(default_factory=list)
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The name of the script, if it is one of ours, else that of the command in capitals."""
         command = self.words[0].decode().upper()
         return _scripts().get(self.words[1], command) if command in ("EVALSHA", "EVAL") else command
 
 
+@cache
 def _scripts() -> dict[bytes, str]:
-    scripts = ALL_SCRIPTS
-    return {key.encode(): each.name for each in scripts for key in (each.sha, each.source)}
+    return {key.encode(): each.name for each in ALL_SCRIPTS for key in (each.sha, each.source)}
 
 
 class Proxy:
