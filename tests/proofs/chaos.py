@@ -1,9 +1,10 @@
 """Chaos: producers and workers at work while processes are killed and stopped, connections are cut, and Redis crashes.
 
-    python tests/proofs/chaos.py --seconds 600 --seed 7
+    python tests/proofs/chaos.py --minutes 30 --seed 7
 
 prints what came of it, and ends with status 1 if a job was lost, or anything else was not as it has to be. What is
-broken, and when, follows from the seed; what is hit by it, from the machine as well.
+broken, and when, follows from the seed; what is hit by it, from the machine as well. Redis writes each change to its
+append-only file before it answers, so it remembers all that it acknowledged.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from chaos_report import Fault, Observed, Report  # noqa: E402
 from invariants import violations  # noqa: E402
 from proxy import Fault as Cut  # noqa: E402
 from proxy import Proxy  # noqa: E402
-from servers import RedisServer  # noqa: E402
+from servers import RedisServer, wait_until  # noqa: E402
 
 from limpyd_jobs import Queue  # noqa: E402
 from limpyd_jobs.database import VARIABLE  # noqa: E402
@@ -51,6 +52,12 @@ LEASE = 2.0  # seconds
 # The last moment for all jobs to end, in seconds after the last fault. A job that was lost by a worker, whose loss is
 # noticed by a worker that is lost as well, is looked for a minute later.
 PATIENCE = 240
+
+# How many jobs are lost in their hand-over at the least: one to be found, or, if nobody looks for them, so many that
+# not each of them is added again.
+LOSSES = {True: 1, False: 5}
+
+PROGRESS = 10  # seconds
 
 # How often each kind of fault comes up in a row of them.
 FAULTS = {
@@ -80,21 +87,24 @@ WORKER_OPTIONS = (
 
 
 class Crew:
-    """The processes of one kind: there are always `size` of them.
+    """The processes of one kind.
 
     Attributes
     ----------
+    size: int
+        How many there are after `fill`.
     members: dict
         The processes, by their names; none is used again.
     """
 
     def __init__(self, kind: str, size: int, directory: Path, command: Callable[[int], list[str]], **env: str) -> None:
         self.members: dict[str, subprocess.Popen[bytes]] = {}
-        self._kind, self._size, self._directory, self._command, self._env = kind, size, directory, command, env
+        self.size = size
+        self._kind, self._directory, self._command, self._env = kind, directory, command, env
         self._number = 0
 
     def fill(self) -> None:
-        while len(self.members) < self._size:
+        while len(self.members) < self.size:
             self._number += 1
             name = f"{self._kind}-{self._number}"
             path = os.pathsep.join(PATH)
@@ -147,6 +157,8 @@ class Chaos:
         How often each kind of fault comes up in a row of them.
     binary: str
         The server program.
+    tell: callable
+        What to call with a line of text from time to time.
     """
 
     def __init__(
@@ -157,6 +169,7 @@ class Chaos:
         reconcile: bool = True,
         faults: Mapping[str, int] = FAULTS,
         binary: str = "",
+        tell: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.seed, self.seconds = seed, seconds
         self.faults: list[Fault] = []
@@ -165,7 +178,9 @@ class Chaos:
         self._rng = random.Random(seed)
         self._kinds, self._deck = faults, list[str]()
         self._stopped: dict[str, float] = {}
+        self._cuts_under_way: set[str] = set()
         self._are_cuts_on = True
+        self._tell, self._told = tell, monotonic()
         self._reconcile = reconcile
         self._server = RedisServer(binary or find_server(), "--appendonly", "yes", "--appendfsync", "always")
         self._proxy = Proxy(self._server.socket)
@@ -197,6 +212,10 @@ class Chaos:
             "producer", PRODUCERS, self.directory, lambda n: [producer, f"{self.seed}:{n}", str(RATE)], **env
         )
         self._fill()
+        wait_until(lambda: sum(mark["kind"] == "begun" for mark in self._marks()) >= WORKERS, "all workers")
+
+    def _marks(self) -> list[dict[str, Any]]:
+        return list(read_marks(self.directory))
 
     def _fill(self) -> None:
         for crew in (self._workers, self._producers):
@@ -207,7 +226,7 @@ class Chaos:
     def _died(self, name: str, status: int) -> None:
         """A worker that cannot use Redis at its start says so, and ends with status 1: its supervisor starts one."""
         self._stopped.pop(name, None)
-        if status != 1 or any(mark["kind"] == "begun" and mark["name"] == name for mark in read_marks(self.directory)):
+        if status != 1 or any(mark["kind"] == "begun" and mark["name"] == name for mark in self._marks()):
             self.wrong.append(f"{name} ended with status {status}: {self._log_of(name)}")
         self._note("ended at its start", name)
 
@@ -218,21 +237,30 @@ class Chaos:
 
     def _break_things(self) -> None:
         begun = monotonic()
-        while monotonic() < begun + self.seconds or not self._has_lost_some(begun):
+        while monotonic() < begun + self.seconds or not self._has_lost_enough(begun):
             time.sleep(self._rng.uniform(0.05, 0.8))
             self._continue_stopped()
             getattr(self, f"_{self._next_fault()}")()
             self._fill()
+            self._tell_progress(f"{monotonic() - begun:.0f} s under faults")
 
-    def _has_lost_some(self, begun: float) -> bool:
-        """Whether a job was lost in its hand-over: without that, the test would prove nothing."""
-        return any(fault.kind == "BLPOP cut" for fault in self.faults) or monotonic() > begun + PATIENCE
+    def _has_lost_enough(self, begun: float) -> bool:
+        """Whether jobs were lost in their hand-over: without that, the test would prove nothing."""
+        losses = sum(fault.kind == "BLPOP cut" for fault in self.faults)
+        return losses >= LOSSES[self._reconcile] or monotonic() > begun + self.seconds + PATIENCE
 
     def _next_fault(self) -> str:
         if not self._deck:
             self._deck = [name for name, number in self._kinds.items() for _ in range(number)]
             self._rng.shuffle(self._deck)
         return self._deck.pop()
+
+    def _tell_progress(self, what: str) -> None:
+        if monotonic() > self._told + PROGRESS:
+            self._told = monotonic()
+            kinds = [mark["kind"] for mark in self._marks()]
+            told = f"{kinds.count('added')} jobs added, {kinds.count('start')} runs begun, {len(self.faults)} faults"
+            self._tell(f"{what}: {told}")
 
     def _note(self, kind: str, name: str = "", ident: str = "") -> None:
         self.faults.append(Fault(monotonic(), kind, name, ident))
@@ -277,18 +305,26 @@ class Chaos:
         """Lose a request, or its reply."""
         command = self._rng.choice(COMMANDS)
         cut = self._rng.choice((Cut.CUT_BEFORE_REQUEST, Cut.CUT_BEFORE_REPLY, Cut.CUT_WITHIN_REPLY))
-        self._proxy.on(command, cut, if_reply=partial(self._is_cut, command))
+        self._cut_once(command, cut, lambda reply: "")
 
     def _cut_hand_over(self) -> None:
         """Lose the reply that hands a job to a worker that waits, before anything is recorded."""
-        cut = self._rng.choice((Cut.CUT_BEFORE_REPLY, Cut.CUT_WITHIN_REPLY))
-        self._proxy.on("BLPOP", cut, if_reply=lambda reply: self._is_cut("BLPOP", _handed_over(reply)))
+        self._cut_once("BLPOP", self._rng.choice((Cut.CUT_BEFORE_REPLY, Cut.CUT_WITHIN_REPLY)), _handed_over)
 
-    def _is_cut(self, command: str, about: bytes | str) -> bool:
-        """Note what is cut, unless the faults are over, or it is about nothing."""
-        if about and self._are_cuts_on:
-            self._note(f"{command} cut", ident=about if isinstance(about, str) else "")
-        return bool(about) and self._are_cuts_on
+    def _cut_once(self, command: str, cut: Cut, ident_in: Callable[[bytes], str | None]) -> None:
+        """Cut the next such command, unless its reply has no ident; only one of them is looked for at a time."""
+
+        def is_cut(reply: bytes) -> bool:
+            ident = ident_in(reply)
+            if ident is None or not self._are_cuts_on:
+                return False
+            self._note(f"{command} cut", ident=ident)
+            self._cuts_under_way.discard(command)
+            return True
+
+        if command not in self._cuts_under_way:
+            self._cuts_under_way.add(command)
+            self._proxy.on(command, cut, if_reply=is_cut)
 
     # -- The end
 
@@ -297,11 +333,12 @@ class Chaos:
         self._are_cuts_on = False
         self._continue_stopped(at=float("inf"))
         self.wrong += [f"{name} did not end well: {self._log_of(name)}" for name in self._producers.end()]
-        self._producers._size = 0
+        self._producers.size = 0
         until = monotonic() + PATIENCE
         while self._are_jobs_left() and monotonic() < until:
             self._fill()
             time.sleep(0.1)
+            self._tell_progress("no more faults, waiting for the last jobs")
         self.wrong += [f"{name} did not end well: {self._log_of(name)}" for name in self._workers.end()]
 
     def _are_jobs_left(self) -> bool:
@@ -323,10 +360,11 @@ class Chaos:
                 seconds=self.seconds,
                 lease=LEASE,
                 workers=WORKERS,
-                marks=list(read_marks(self.directory)),
+                marks=self._marks(),
                 faults=self.faults,
                 records=dict(self._records()),
-                wrong=[*self.wrong, *(each for each in found if not each.startswith(LEFTOVERS))],
+                broken=[each for each in found if not each.startswith(LEFTOVERS)],
+                wrong=self.wrong,
             )
         )
 
@@ -336,27 +374,33 @@ class Chaos:
                 yield f"{job_class.get_model_repr()}:{pk}", self._client.hgetall(f"{job_class._name}:{pk}:hash")
 
 
-def _handed_over(reply: bytes) -> str:
-    """The ident in a reply of BLPOP; empty if there is none."""
+def _handed_over(reply: bytes) -> str | None:
+    """The ident in a reply of BLPOP, if there is one."""
     words = reply.split(b"\r\n")
-    return words[4].decode() if len(words) > 4 else ""
+    return words[4].decode() if len(words) > 4 else None
 
 
 def main() -> int:
     """Run the test that the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60, help="for how long there are faults (default: 60)")
+    parser.add_argument("--minutes", type=float, default=1, help="for how long there are faults (default: 1)")
     parser.add_argument("--seed", type=int, default=None, help="what is broken when (default: any)")
     parser.add_argument("--no-reconcile", action="store_true", help="do not look for lost jobs: some are lost then")
     parser.add_argument("--redis-server", default="", help="the server program")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that all that was started is ended
     seed = random.randrange(10**6) if options.seed is None else options.seed
-    print(f"seed {seed}", flush=True)
-    chaos = Chaos(seed, options.seconds, reconcile=not options.no_reconcile, binary=options.redis_server)
+    chaos = Chaos(
+        seed,
+        options.minutes * 60,
+        reconcile=not options.no_reconcile,
+        binary=options.redis_server,
+        tell=partial(print, flush=True),
+    )
+    print(f"seed {seed}; what the processes write is in {chaos.directory}", flush=True)
     report = chaos.run()
     print(report)
     if report.violations:
-        print(f"what the processes wrote is in {chaos.directory}")
         return 1
     chaos.remove()
     return 0

@@ -13,12 +13,14 @@ from typing import Any
 from chaos_jobs import NAME, Failing, Long, Quick, Slow, marks
 from redis.exceptions import RedisError
 
+PARENT = os.getppid()
+
 _is_over = False
 
 
 def produce(seed: str, rate: float) -> None:
     """Add jobs, `rate` each second."""
-    rng, name, parent = random.Random(seed), os.environ[NAME], os.getppid()
+    rng, name = random.Random(seed), os.environ[NAME]
     for number in count():
         identifier = f"{name}:{number}"
         job_class = rng.choices((Quick, Slow, Long, Failing), (85, 7, 2, 6))[0]
@@ -28,21 +30,22 @@ def produce(seed: str, rate: float) -> None:
         _add(job_class, identifier, options)
         if rng.random() < 0.05:
             _add(job_class, identifier, {"priority": 9})
-        if _is_over or os.getppid() != parent:
+        if _is_over:
             return
         time.sleep(rng.expovariate(rate))
 
 
 def _add(job_class: type[Quick], identifier: str, options: dict[str, Any]) -> None:
-    while True:
+    while os.getppid() == PARENT:
         try:
-            job_class.add_job(identifier, **options)
+            job = job_class.add_job(identifier, **options)
         except RedisError:
             marks().write("not added", identifier=identifier)
             time.sleep(0.05)
         else:
-            marks().write("added", identifier=identifier)
+            marks().write("added", identifier=identifier, ident=job.ident)
             return
+    sys.exit("there is nobody left to end this process")
 
 
 def _end(*_: object) -> None:

@@ -1,4 +1,9 @@
-"""What a chaos test found: from the marks of its processes, its faults, and what is in Redis at the end."""
+"""What a chaos test found: from the marks of its processes, its faults, and what is in Redis at the end.
+
+A worker is *silent* from the moment on when it sent the claim, or the last renewal of it that Redis accepted, be it
+killed, stopped, or cut off from Redis. Once that is longer than the lease another worker may run the job, even at the
+same time; what the first one has to say then is refused. Anything else of that kind is a violation.
+"""
 
 from __future__ import annotations
 
@@ -77,8 +82,10 @@ class Observed:
         As `chaos_jobs.read_marks` yields them.
     records: dict
         The hash of each job, by its ident.
+    broken: list of str
+        The invariants that do not hold.
     wrong: list of str
-        What else is wrong: the invariants that do not hold, and workers that ended by themselves.
+        What else is wrong: processes that ended by themselves, or not when they were asked to.
     """
 
     seed: int
@@ -88,6 +95,7 @@ class Observed:
     marks: list[dict[str, Any]]
     faults: list[Fault]
     records: dict[str, dict[str, str]]
+    broken: list[str]
     wrong: list[str]
 
 
@@ -98,6 +106,7 @@ class Report:
         self.seen = observed
         self.runs = list(self._runs())
         self.by_ident = _grouped((run.ident, run) for run in self.runs)
+        self.by_worker = _grouped((run.name, run) for run in self.runs)
         self.faults = Counter(fault.kind for fault in observed.faults)
 
     def _runs(self) -> Iterator[Run]:
@@ -123,16 +132,17 @@ class Report:
 
     @cached_property
     def acknowledged(self) -> set[str]:
-        return {mark["identifier"] for mark in self.seen.marks if mark["kind"] == "added"}
+        """The idents that `add_job` returned."""
+        return {mark["ident"] for mark in self.seen.marks if mark["kind"] == "added"}
 
     @cached_property
     def lost(self) -> set[str]:
-        """The identifiers whose job was added, but did not run to a recorded end."""
-        return self.acknowledged - {
-            record.get("identifier", "")
-            for ident, record in self.seen.records.items()
-            if record.get("status") == _expected(ident) and any(run.end for run in self.by_ident.get(ident, ()))
-        }
+        """The idents that were acknowledged, but did not run to a recorded end."""
+        return {ident for ident in self.acknowledged if not self._ran(ident)}
+
+    def _ran(self, ident: str) -> bool:
+        is_recorded = self.seen.records.get(ident, {}).get("status") == _expected(ident)
+        return is_recorded and any(run.end for run in self.by_ident.get(ident, ()))
 
     @property
     def doubled(self) -> set[str]:
@@ -192,6 +202,11 @@ class Report:
         pairs = (pair for runs in rows for pair in combinations(runs, 2))
         return [(first, second) for first, second in pairs if second.start < first.over]
 
+    @property
+    def _rude(self) -> list[tuple[Run, Run]]:
+        """Two at the same time though the lease of the first was not over."""
+        return [pair for pair in self.at_once if not self._was_silent(*pair)]
+
     def _identifier(self, run: Run) -> str:
         return self.seen.records.get(run.ident, {}).get("identifier", run.ident)
 
@@ -203,11 +218,14 @@ class Report:
         return sorted(seconds for fault in self.seen.faults for seconds in self._recovered(fault))
 
     def _recovered(self, fault: Fault) -> Iterator[float]:
-        for ident, runs in self.by_ident.items():
-            hit = [run for run in runs if self._hits(fault, run)]
-            ends = [run.end for run in runs if run.end and run.end > fault.at and run not in hit]
-            if ends and (hit or ident == fault.ident):
-                yield min(ends) - fault.at
+        hit = {run.token: run.ident for run in self._runs_of(fault) if self._hits(fault, run)}
+        for ident in {fault.ident, *hit.values()}:
+            ends = [run.end for run in self.by_ident.get(ident, ()) if run.end and run.token not in hit]
+            if later := [end for end in ends if end > fault.at]:
+                yield min(later) - fault.at
+
+    def _runs_of(self, fault: Fault) -> list[Run]:
+        return self.by_worker.get(fault.name, []) if fault.name else self.runs
 
     @staticmethod
     def _hits(fault: Fault, run: Run) -> bool:
@@ -221,22 +239,19 @@ class Report:
     def violations(self) -> list[str]:
         ended_twice = [pair for pair in self.again if pair[0].outcome in ("done", "error")]
         heard = [pair for pair in self.at_once if pair[0].outcome not in ("", "refused")]
-        rude = [pair for pair in self.at_once if not self._was_silent(*pair)]
         found = [
-            *(f"lost: {each} {self._records_of(each)}" for each in sorted(self.lost)),
+            *(f"lost: {each} {self.seen.records.get(each)}" for each in sorted(self.lost)),
             *(f"two jobs, though it was added once: {each}" for each in sorted(self._wrong_doubles())),
             *(f"run again after its recorded end: {_said(pair)}" for pair in ended_twice),
             *(f"run again though the lease was renewed: {_said(pair)}" for pair in self._too_soon()),
-            *(f"run twice at once though the lease was renewed: {_said(pair)}" for pair in rude),
+            *(f"run twice at once though the lease was renewed: {_said(pair)}" for pair in self._rude),
             *(f"recorded though another worker had the job: {_said(pair)}" for pair in heard),
+            *self.seen.broken,
             *self.seen.wrong,
         ]
         if len(self.again) > self.bound + len(self.unexplained):
             found.append(f"{len(self.again)} runs again, more than the faults explain: {self.bound}")
         return found
-
-    def _records_of(self, identifier: str) -> list[tuple[str, dict[str, str]]]:
-        return [each for each in self.seen.records.items() if each[1].get("identifier") == identifier]
 
     def __str__(self) -> str:
         return "\n".join(
@@ -253,11 +268,13 @@ class Report:
         yield "LOST", len(self.lost)
         yield "run again", f"{len(self.again)}, at most {self.bound}"
         yield "  of workers without a fault", len(self.unexplained)
-        yield "run twice at once, silent", len(self.at_once)
-        yield "refused", sum(run.outcome == "refused" for run in self.runs)
-        yield "two jobs of an identifier", f"{len(self.doubled)}, one after the other"
+        yield "run twice at once", len(self._rude)
+        yield "  after a silence of a lease", len(self.at_once) - len(self._rude)
+        yield "refused to record", sum(run.outcome == "refused" for run in self.runs)
+        yield "two jobs, one after the other", len(self.doubled)
         for percent in (50, 99):
             yield f"recovery p{percent}, of {len(self.recovery)}", f"{_percentile(self.recovery, percent):.1f} s"
+        yield "invariants broken", len(self.seen.broken)
         yield "VIOLATIONS", len(self.violations)
 
 

@@ -27,7 +27,10 @@ def _print_boundaries(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def _print_chaos(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what the chaos tests report, each with its seed."""
-    for report in getattr(sys.modules.get("test_chaos"), "REPORTS", []):
-        terminalreporter.section("chaos")
-        terminalreporter.write_line(str(report))
+    """Print what the chaos tests report, each with its seed, whichever process ran them."""
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            found = dict(getattr(report, "user_properties", ())).get("chaos")
+            if found and report.when == "call":
+                terminalreporter.section("chaos")
+                terminalreporter.write_line(found)
