@@ -18,8 +18,8 @@ PARENT = os.getppid()
 _is_over = False
 
 
-def produce(seed: str, rate: float) -> None:
-    """Add jobs, `rate` each second."""
+def produce(seed: str, rate: float, again: float) -> None:
+    """Add jobs, `rate` each second, and of some of them, `again` of 1, more urgent ones of the same identifier."""
     rng, name = random.Random(seed), os.environ[NAME]
     for number in count():
         identifier = f"{name}:{number}"
@@ -28,7 +28,7 @@ def produce(seed: str, rate: float) -> None:
         if rng.random() < 0.15:
             options["delayed_for"] = rng.uniform(0.1, 2)
         _add(job_class, identifier, options)
-        if rng.random() < 0.05:
+        if rng.random() < again:
             _add(job_class, identifier, {"priority": 9})
         if _is_over:
             return
@@ -55,4 +55,4 @@ def _end(*_: object) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, _end)
-    produce(sys.argv[1], float(sys.argv[2]))
+    produce(sys.argv[1], *map(float, sys.argv[2:]))
