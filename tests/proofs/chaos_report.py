@@ -159,8 +159,8 @@ class Report:
 
     @cached_property
     def again(self) -> list[tuple[Run, Run]]:
-        """Two runs of a job, one after the other, of which the first did not put it back in a queue itself."""
-        rows = [sorted(runs, key=lambda run: run.start) for runs in self.by_ident.values()]
+        """Two runs of a job, claimed one after the other, of which the first did not put it back in a queue itself."""
+        rows = [sorted(runs, key=lambda run: run.claimed) for runs in self.by_ident.values()]
         return [pair for runs in rows for pair in pairwise(runs) if not self._may_have_requeued(pair[0])]
 
     @staticmethod
@@ -196,11 +196,11 @@ class Report:
 
     @cached_property
     def at_once(self) -> list[tuple[Run, Run]]:
-        """Two runs of one identifier at the same time."""
+        """Two runs of one identifier at the same time, the one that was claimed first before the other one."""
         by_identifier = _grouped((self._identifier(run), run) for run in self.runs)
-        rows = [sorted(runs, key=lambda run: run.start) for runs in by_identifier.values()]
+        rows = [sorted(runs, key=lambda run: run.claimed) for runs in by_identifier.values()]
         pairs = (pair for runs in rows for pair in combinations(runs, 2))
-        return [(first, second) for first, second in pairs if second.start < first.over]
+        return [(first, second) for first, second in pairs if second.start < first.over and first.start < second.over]
 
     @property
     def _rude(self) -> list[tuple[Run, Run]]:

@@ -70,6 +70,14 @@ def test_a_second_run_after_a_silence_longer_than_the_lease_is_counted_only() ->
     assert len(found.at_once) == 1
 
 
+def test_a_worker_that_is_silent_between_its_claim_and_its_run_may_come_too_late() -> None:
+    late = run("1", 9, 9.5, "refused")
+    late[0]["at"] = 1
+    found = report(added(), *late, *run("2", 3.1, 4))
+    assert found.violations == []
+    assert found.at_once == []
+
+
 def test_renewals_end_a_silence() -> None:
     found = report(added(), *run("1", 1, 9, "refused"), mark(2.5, "renewed", token="1"), *run("2", 3.1, 4))
     assert found.violations
