@@ -122,22 +122,22 @@ class Crew:
                 del self.members[name]
                 yield name, one.returncode
 
-    def end(self) -> list[str]:
-        """Ask all to end; return the names of those that do not, or not well, and kill them."""
+    def end(self) -> dict[str, int | None]:
+        """Ask all to end; return their statuses, None for one that does not, and was killed."""
         for one in self.members.values():
             one.send_signal(signal.SIGCONT)
             one.terminate()
-        bad = [name for name, one in self.members.items() if not _ends_well(one)]
-        for name in list(self.members):
+        statuses = {name: _status(one) for name, one in self.members.items()}
+        for name in statuses:
             self.kill(name)
-        return bad
+        return statuses
 
 
-def _ends_well(one: subprocess.Popen[bytes]) -> bool:
+def _status(one: subprocess.Popen[bytes]) -> int | None:
     try:
-        return one.wait(30) == 0
+        return one.wait(30)
     except subprocess.TimeoutExpired:
-        return False
+        return None
 
 
 class Chaos:
@@ -173,7 +173,7 @@ class Chaos:
         self.wrong: list[str] = []
         self.directory = Path(tempfile.mkdtemp(prefix="limpyd-jobs-chaos-"))
         self._rng = random.Random(seed)
-        self._kinds, self._deck = faults, list[str]()
+        self._kinds, self._undone, self._deck = faults, set(faults), list[str]()
         self._stopped: dict[str, float] = {}
         self._cuts_under_way: set[str] = set()
         self._are_cuts_on = True
@@ -223,9 +223,18 @@ class Chaos:
     def _died(self, name: str, status: int) -> None:
         """A worker that cannot use Redis at its start says so, and ends with status 1: its supervisor starts one."""
         self._stopped.pop(name, None)
-        if status != 1 or any(mark["kind"] == "begun" and mark["name"] == name for mark in self._marks()):
+        if status != 1 or self._has_begun(name):
             self.wrong.append(f"{name} ended with status {status}: {self._log_of(name)}")
         self._note("ended at its start", name)
+
+    def _end_crew(self, crew: Crew) -> None:
+        """SIGTERM has to end its processes well, but for those that did not come to know it yet."""
+        for name, status in crew.end().items():
+            if status is None or (status and self._has_begun(name)):
+                self.wrong.append(f"{name}, asked to end, came to status {status}: {self._log_of(name)}")
+
+    def _has_begun(self, name: str) -> bool:
+        return any(mark["name"] == name for mark in self._marks())
 
     def _log_of(self, name: str) -> str:
         return (self.directory / f"{name}.log").read_text(errors="replace")[-2000:]
@@ -234,23 +243,25 @@ class Chaos:
 
     def _break_things(self) -> None:
         begun = monotonic()
-        while monotonic() < begun + self.seconds or not self._has_lost_some(begun):
+        while monotonic() < begun + self.seconds or not self._has_done_all(begun):
             time.sleep(self._rng.uniform(0.05, 0.8))
             self._continue_stopped()
             getattr(self, f"_{self._next_fault()}")()
             self._fill()
             self._tell_progress(f"{monotonic() - begun:.0f} s under faults")
 
-    def _has_lost_some(self, begun: float) -> bool:
-        """Whether a job was lost in its hand-over: without that, the test would prove nothing."""
+    def _has_done_all(self, begun: float) -> bool:
+        """Whether there was each kind of fault, and a job lost in its hand-over: else the test would prove little."""
         has_lost = any(fault.kind == "BLPOP cut" for fault in self.faults)
-        return has_lost or monotonic() > begun + self.seconds + PATIENCE
+        return (has_lost and not self._undone) or monotonic() > begun + self.seconds + PATIENCE
 
     def _next_fault(self) -> str:
         if not self._deck:
             self._deck = [name for name, number in self._kinds.items() for _ in range(number)]
             self._rng.shuffle(self._deck)
-        return self._deck.pop()
+        name = self._deck.pop()
+        self._undone.discard(name)
+        return name
 
     def _tell_progress(self, what: str) -> None:
         if monotonic() > self._told + PROGRESS:
@@ -329,14 +340,14 @@ class Chaos:
         """No more faults, no more jobs; wait until nothing is left to do."""
         self._are_cuts_on = False
         self._continue_stopped(at=float("inf"))
-        self.wrong += [f"{name} did not end well: {self._log_of(name)}" for name in self._producers.end()]
+        self._end_crew(self._producers)
         self._producers.size = 0
         until = monotonic() + PATIENCE
         while self._are_jobs_left() and monotonic() < until:
             self._fill()
             time.sleep(0.1)
             self._tell_progress("no more faults, waiting for the last jobs")
-        self.wrong += [f"{name} did not end well: {self._log_of(name)}" for name in self._workers.end()]
+        self._end_crew(self._workers)
 
     def _are_jobs_left(self) -> bool:
         """Whether jobs are queued, or, if nobody looks for lost ones, stand in a queue."""
