@@ -188,8 +188,9 @@ class Chaos:
             stack.enter_context(self._server)
             stack.enter_context(self._proxy)
             self._client = stack.enter_context(self._server.client())
-            self._start()
+            self._hire()
             stack.callback(self._end)
+            self._start()
             self._break_things()
             self._calm_down()
             return self._report()
@@ -198,7 +199,7 @@ class Chaos:
         """Delete what the processes wrote."""
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def _start(self) -> None:
+    def _hire(self) -> None:
         database = f"unix://{self._proxy.socket}"
         env = {VARIABLE: database, **({} if self._reconcile else {NO_RECONCILE: "1"})}
         longest = f"--max-duration={self.seconds + 3 * PATIENCE}"  # should nobody be left to end them
@@ -208,6 +209,8 @@ class Chaos:
         self._producers = Crew(
             "producer", PRODUCERS, self.directory, lambda n: [producer, f"{self.seed}:{n}", *settings], **env
         )
+
+    def _start(self) -> None:
         self._fill()
         wait_until(lambda: sum(mark["kind"] == "begun" for mark in self._marks()) >= WORKERS, "all workers")
 
