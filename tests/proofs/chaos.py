@@ -172,7 +172,7 @@ class Chaos:
         self.faults: list[Fault] = []
         self.wrong: list[str] = []
         self.directory = Path(tempfile.mkdtemp(prefix="limpyd-jobs-chaos-"))
-        self._rng = random.Random(seed)
+        self._rng, self._hits = random.Random(seed), random.Random(seed)  # what to do and when, and to whom
         self._kinds, self._undone, self._deck = faults, set(faults), list[str]()
         self._stopped: dict[str, float] = {}
         self._cuts_under_way: set[str] = set()
@@ -276,23 +276,33 @@ class Chaos:
     def _note(self, kind: str, name: str = "", ident: str = "") -> None:
         self.faults.append(Fault(monotonic(), kind, name, ident))
 
+    def _next_worker(self) -> str:
+        """Any, or, every other time, one that runs a job, if there is one."""
+        names = sorted(self._workers.members)
+        busy = [name for name in names if self._is_busy(name)]
+        return self._hits.choice(busy if busy and self._hits.random() < 0.5 else names)
+
+    def _is_busy(self, name: str) -> bool:
+        kinds = [mark["kind"] for mark in read_marks(self.directory, name)]
+        return kinds.count("start") > kinds.count("end")
+
     def _kill_worker(self) -> None:
-        name = self._rng.choice(sorted(self._workers.members))
+        name = self._next_worker()
         self._stopped.pop(name, None)
         self._workers.kill(name)
         self._note("worker killed", name)
 
     def _kill_producer(self) -> None:
-        name = self._rng.choice(sorted(self._producers.members))
+        name = self._hits.choice(sorted(self._producers.members))
         self._producers.kill(name)
         self._note("producer killed", name)
 
     def _stop_worker(self) -> None:
-        name = self._rng.choice(sorted(self._workers.members))
+        name = self._next_worker()
         if name not in self._stopped and len(self._stopped) < 2:
             self._note("worker stopped", name)
             self._workers.members[name].send_signal(signal.SIGSTOP)
-            self._stopped[name] = monotonic() + LEASE * self._rng.uniform(1.2, 2)
+            self._stopped[name] = monotonic() + LEASE * self._hits.uniform(1.2, 2)
 
     def _continue_stopped(self, at: float | None = None) -> None:
         for name, until in list(self._stopped.items()):
@@ -305,7 +315,7 @@ class Chaos:
         others = [each["id"] for each in self._client.client_list() if int(each["id"]) != own]
         if others:
             self._note("client killed")
-            self._client.client_kill_filter(_id=self._rng.choice(others))
+            self._client.client_kill_filter(_id=self._hits.choice(others))
 
     def _kill_redis(self) -> None:
         self._note("Redis killed")

@@ -38,9 +38,9 @@ def marks() -> Marks:
     return Marks(Path(os.environ[DIRECTORY]) / f"{os.environ[NAME]}.marks")
 
 
-def read_marks(directory: Path) -> Iterator[dict[str, Any]]:
-    """Yield all marks, each with the name of its process, but not a line that was cut off by the end of one."""
-    for path in directory.glob("*.marks"):
+def read_marks(directory: Path, name: str = "*") -> Iterator[dict[str, Any]]:
+    """Yield all marks, or those of one process, each with its name, but not a line that was cut off by its end."""
+    for path in directory.glob(f"{name}.marks"):
         for line in path.read_bytes().splitlines(keepends=True):
             if line.endswith(b"\n"):
                 yield {"name": path.stem, **json.loads(line)}
