@@ -46,13 +46,13 @@ NO_RECONCILE = "CHAOS_NO_RECONCILE"
 
 WORKERS = 4
 PRODUCERS = 2
-RATE = 6.0  # jobs each second, of each producer
+RATE = 4.0  # jobs each second, of each producer
 AGAIN = 0.05  # how many of them are added once more, with a higher priority; that finds a lost one, too
 LEASE = 2.0  # seconds
 
 # The last moment for all jobs to end, in seconds after the last fault. A job that was lost by a worker, whose loss is
 # noticed by a worker that is lost as well, is looked for a minute later.
-PATIENCE = 240
+PATIENCE = 100
 
 PROGRESS = 10  # seconds
 
