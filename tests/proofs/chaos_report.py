@@ -161,7 +161,8 @@ class Report:
     def again(self) -> list[tuple[Run, Run]]:
         """Two runs of a job, claimed one after the other, of which the first did not put it back in a queue itself."""
         rows = [sorted(runs, key=lambda run: run.claimed) for runs in self.by_ident.values()]
-        return [pair for runs in rows for pair in pairwise(runs) if not self._may_have_requeued(pair[0])]
+        pairs = (self._in_order(*pair) for runs in rows for pair in pairwise(runs))
+        return [pair for pair in pairs if not self._may_have_requeued(pair[0])]
 
     @staticmethod
     def _may_have_requeued(run: Run) -> bool:
@@ -189,6 +190,11 @@ class Report:
         """Again before the lease was over."""
         return [(first, second) for first, second in self.again if not self._was_silent(first, second)]
 
+    def _in_order(self, one: Run, other: Run) -> tuple[Run, Run]:
+        """Two runs in the order of their first requests, unless that of the first was lost, and sent again later."""
+        was_lost = not self._was_silent(one, other) and self._was_silent(other, one)
+        return (other, one) if was_lost else (one, other)
+
     def _was_silent(self, first: Run, second: Run) -> bool:
         return second.start >= first.last_sign(second.start) + self.seen.lease - TOLERANCE
 
@@ -199,7 +205,7 @@ class Report:
         """Two runs of one identifier at the same time, the one that was claimed first before the other one."""
         by_identifier = _grouped((self._identifier(run), run) for run in self.runs)
         rows = [sorted(runs, key=lambda run: run.claimed) for runs in by_identifier.values()]
-        pairs = (pair for runs in rows for pair in combinations(runs, 2))
+        pairs = (self._in_order(*pair) for runs in rows for pair in combinations(runs, 2))
         return [(first, second) for first, second in pairs if second.start < first.over and first.start < second.over]
 
     @property

@@ -78,6 +78,12 @@ def test_a_worker_that_is_silent_between_its_claim_and_its_run_may_come_too_late
     assert found.at_once == []
 
 
+def test_a_claim_whose_reply_was_lost_may_be_asked_for_again_later() -> None:
+    asked_again = run("1", 5, 6)
+    asked_again[0]["at"] = 1
+    assert report(added(), *asked_again, *run("2", 2, None)).violations == []
+
+
 def test_renewals_end_a_silence() -> None:
     found = report(added(), *run("1", 1, 9, "refused"), mark(2.5, "renewed", token="1"), *run("2", 3.1, 4))
     assert found.violations
