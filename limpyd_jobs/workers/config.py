@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import timedelta
+from functools import partial
 from importlib.metadata import version
 from optparse import Option, OptionParser
 from typing import Any
@@ -19,9 +20,12 @@ from limpyd_jobs.database import default_settings, parse_database
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel, Error, Queue
 from limpyd_jobs.version import EXACT_VERSION
+from limpyd_jobs.workers.heartbeat import Heartbeat
 from limpyd_jobs.workers.options import OPTIONS
 from limpyd_jobs.workers.parser import WorkerOptionParser, import_for, one_line, path_of, require_subclass
-from limpyd_jobs.workers.title import JobCounts, make_title
+from limpyd_jobs.workers.processes import Processes
+from limpyd_jobs.workers.systemd import notify, watchdog_interval
+from limpyd_jobs.workers.title import JobCounts, make_parent_title, make_title
 from limpyd_jobs.workers.worker import Worker
 
 LOG_FORMAT = "[%(process)d] %(asctime)s (%(name)s) %(levelname)-8s %(message)s"
@@ -33,6 +37,9 @@ class WorkerConfig:
 
     What is wrong is said in one line on standard error: a command line, with exit status 2; a Redis that
     cannot be used when the worker is about to run, with exit status 1.
+
+    With ``--processes``, the parent does all of this up to `check_connection`. Each child begins at `prepare_worker`,
+    with a worker of its own.
 
     Subclass it, and name the subclass with ``--worker-config``, to do something before the worker's class is
     imported, or to add options. All of them are in ``options``; those that the ``parameters`` of the worker's
@@ -149,17 +156,26 @@ class WorkerConfig:
 
     def execute(self) -> None:
         """Do what the command line asks for, until the worker ends."""
-        try:
+        with self._told_in_one_line():
             self.prepare_models()
             self.prepare_worker()
             if self.options.print_options:
                 self.print_options()
             self.check_connection()
+        if self._worker().processes > 1 and not self.options.dry_run:
+            self.run_processes()
+        else:
+            self.run()
+
+    @contextmanager
+    def _told_in_one_line(self) -> Iterator[None]:
+        """End the program if there is no way to work, and say why."""
+        try:
+            yield
         except ConfigurationException as error:
             self.parser.error(str(error))
         except RedisError as error:
             self.parser.exit(UNAVAILABLE, f"{self.prog_name}: error: cannot use Redis: {one_line(str(error))}\n")
-        self.run()
 
     def prepare_models(self) -> None:
         """Move all models of this library, and those of the worker, to the database that is given."""
@@ -182,6 +198,8 @@ class WorkerConfig:
         """
         self.worker = self.options.worker_class(**self.prepare_worker_options())
         self.worker._add_update_status_callback(self.update_proc_title)
+        self.worker._add_update_status_callback(_notify_of_end)
+        self.worker._call_when_ready(partial(notify, "READY=1"))
         self._ensure_log_handler(self.worker.logger)
         self.update_proc_title()
 
@@ -214,7 +232,37 @@ class WorkerConfig:
         worker = self._worker()
         if self.options.dry_run:
             worker.end_forced = True
-        worker.run()
+        interval = watchdog_interval()
+        with Heartbeat(interval, partial(notify, "WATCHDOG=1")) if interval else nullcontext():
+            worker.run()
+
+    def run_processes(self) -> None:
+        """Run a worker in each of several processes, until the end of all.
+
+        Raises
+        ------
+        SystemExit
+            With status 1, if one did not end as it was asked to.
+        """
+        worker = self._worker()
+        worker.stop_handling_end_signal()
+        worker.connection.connection_pool.disconnect()
+        status = Processes(
+            worker.processes,
+            self._prepare_another,
+            lambda _: self.run(),
+            grace_period=worker.grace_period,
+            logger=worker.logger,
+            on_change=self._update_parent_title,
+        ).run()
+        if status:
+            sys.exit(status)
+
+    def _prepare_another(self) -> Worker:
+        with self._told_in_one_line():
+            self.prepare_worker()
+            self.check_connection()
+        return self._worker()
 
     def _worker(self) -> Worker:
         if self.worker is None:
@@ -230,6 +278,13 @@ class WorkerConfig:
         """
         if self.update_title:
             setproctitle(self.get_proc_title())
+
+    def _update_parent_title(self, processes: Processes) -> None:
+        if self.update_title:
+            queues = self._worker().queues
+            setproctitle(
+                make_parent_title(self.prog_name, processes.status, queues, processes.living, processes.number)
+            )
 
     def get_proc_title(self) -> str:
         """Return the title: the program and the state of the worker."""
@@ -253,6 +308,11 @@ class WorkerConfig:
     def _count_jobs(self) -> tuple[int, int]:
         worker = self._worker()
         return worker.queue_model.count_jobs(worker.queues)
+
+
+def _notify_of_end(worker: Worker) -> None:
+    if worker.end_forced or worker.status == "terminated":
+        notify("STOPPING=1")
 
 
 def _printable(value: Any) -> Any:

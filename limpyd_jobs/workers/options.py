@@ -17,6 +17,7 @@ from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.job_classes import module_names
 
 MAX_SECONDS = 10**11  # some 3,000 years: today's date and this still make a date
+MAX_PROCESSES = 500  # each takes two of the 1,024 files that a process may have open by default
 MAX_DELTA = 2**63 - 1  # priorities are 64-bit integers
 SECONDS_OF = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 
@@ -26,6 +27,11 @@ Number = TypeVar("Number", int, float)
 def count(number: int) -> int:
     """Return a number of 0 or more, or raise `ValueError`."""
     return _between(0, number)
+
+
+def processes(number: int) -> int:
+    """Return a number of 1 or more, or raise `ValueError`."""
+    return _between(1, number, MAX_PROCESSES)
 
 
 def delta(number: int) -> int:
@@ -196,6 +202,13 @@ JOB_OPTIONS = grouped(
         "--error-model",
         help="The model to save errors in: Error or a subclass, e.g. --error-model=my.module.ErrorModel "
         "(default: the one of the worker class)",
+    ),
+    WorkerOption(
+        "--processes",
+        type="int",
+        check=processes,
+        help="In how many processes to run such a worker; with more than one, a parent starts them, and starts another "
+        "one for each that ends (default: 1), e.g. --processes=4",
     ),
 )
 

@@ -65,6 +65,8 @@ class Parameters:
     jobs: str, or list or tuple of str
         The names of the modules and packages whose jobs may be run, in one string separated by commas, or one by one;
         None for any module. It holds for the whole process.
+    processes: int
+        In how many processes the command runs such a worker; see `Processes`, which `run` does not use.
 
     Raises
     ------
@@ -98,6 +100,7 @@ class Parameters:
     keep_success: int | timedelta | None = None
     keep_errors: int | timedelta | None = None
     jobs: Any = None
+    processes = 1
 
     parameters: tuple[str, ...] = (
         "queues",
@@ -124,6 +127,7 @@ class Parameters:
         "keep_success",
         "keep_errors",
         "jobs",
+        "processes",
     )
 
     def _set_parameters(self, given: dict[str, Any]) -> None:
@@ -156,6 +160,8 @@ class Parameters:
         self._check_amount("lease", more_than=0)
         if self.jobs is not None:
             job_classes.allow(self.jobs)
+        if type(self.processes) is not int or self.processes < 1:
+            raise ConfigurationException(f"processes must be a number, 1 or more, not {self.processes!r}")
 
     @staticmethod
     def _parse_queues(queues: Any) -> list[str]:

@@ -55,6 +55,23 @@ def make_title(
     return " ".join(words)
 
 
+def make_parent_title(program: str, status: str, queues: Sequence[str], living: int, number: int) -> str:
+    """Return the title of a parent: ``limpyd-jobs-worker [running] queues=a,b processes=4/4``.
+
+    Parameters
+    ----------
+    program: str
+        The name of the command.
+    status: str
+        That of the `Processes`.
+    queues: sequence of str
+        The names of the queues.
+    living, number: int
+        How many children there are, and how many there should be.
+    """
+    return f"{program} [{status}] queues={','.join(queues)} processes={_part_of(living, number)}"
+
+
 def _part_of(amount: object, most: object | None) -> str:
     return f"{amount}" if most is None else f"{amount}/{most}"
 

@@ -82,6 +82,7 @@ class Worker(Running):
 
         self._id = f"{random.randrange(10**6):06d}"
         self._update_status_callbacks: list[Callable[[Worker], None]] = []
+        self._ready_callbacks: list[Callable[[], None]] = []
         self._previous_handlers: dict[int, Any] = {}
         super().__init__()
         self._rescuer = Rescuer(self._fetcher, self.max_rescues)
@@ -151,6 +152,10 @@ class Worker(Running):
         """Call a function with the worker after each change of its status, and when it is asked to end."""
         self._update_status_callbacks.append(callback)
 
+    def _call_when_ready(self, callback: Callable[[], None]) -> None:
+        """Call a function once, when the worker has found out in Redis which queues there are."""
+        self._ready_callbacks.append(callback)
+
     def count_waiting_jobs(self) -> int:
         """Return how many jobs wait in its queues."""
         return self.queue_model.count_waiting_jobs(self.queues)
@@ -219,6 +224,8 @@ class Worker(Running):
                 self._redis_failed("Unable to find the queues", error)
                 self._sleep(self._backoff.next())
                 continue
+            while self._ready_callbacks:
+                self._ready_callbacks.pop()()
             if self.keys:
                 return
             if not warned:

@@ -1,0 +1,316 @@
+"""Several processes with a worker each, and the parent that keeps them running."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import select
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing.context import ForkProcess
+from struct import Struct
+from threading import Thread, main_thread
+from time import monotonic
+from types import FrameType
+from typing import Any
+
+from limpyd_jobs.workers.backoff import FIRST, LONGEST, Backoff
+from limpyd_jobs.workers.systemd import VARIABLES, notify, watchdog_interval
+from limpyd_jobs.workers.worker import SIGNALS, Worker, logger
+
+FORK = multiprocessing.get_context("fork")
+
+# What a child tells the parent: its process id, and how many jobs it has run. The id 0 only wakes the parent.
+REPORT = Struct("=qq")
+
+# How much longer than its grace period a child may take to end before it is killed, in seconds.
+MARGIN = 10.0
+
+
+class Processes:
+    """Runs workers, each in a process of its own, until SIGTERM or SIGINT.
+
+    The process that calls `run` is the parent: it runs no jobs. A child that ends, as it has run ``max_loops`` jobs
+    for instance, is followed by another one at once; one that dies soon after its start, after 1 to 10 seconds.
+    Signals are passed on. Should the parent die, its children end as they do on SIGTERM.
+
+    What the parent opened before is inherited, so let each worker open its own connections: those of the models are.
+
+    >>> Processes(4, lambda: Worker("mails", grace_period=25), grace_period=25).run()
+
+    Parameters
+    ----------
+    number: int
+        How many children.
+    make_worker: callable
+        Returns the worker of a child. It is called in the child, as is all that follows.
+    run_worker: callable
+        Runs that worker, which it is called with; by default by its method `run`.
+    grace_period: float
+        That of the workers, in seconds. A child that has not ended 10 seconds later is killed; None for never.
+    logger: logging.Logger
+        Where the parent tells what becomes of its children.
+    on_change: callable
+        Called by the parent, with this object, each time that `status` or `living` may have changed.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        make_worker: Callable[[], Worker],
+        run_worker: Callable[[Worker], Any] = lambda worker: worker.run(),
+        *,
+        grace_period: float | None = None,
+        logger: logging.Logger = logger,
+        on_change: Callable[[Processes], None] = lambda _: None,
+    ) -> None:
+        self._places = [Place() for _ in range(number)]
+        self._make_worker = make_worker
+        self._run_worker = run_worker
+        self._grace_period = grace_period
+        self._logger = logger
+        self._on_change = on_change
+        self._caught: signal.Signals | None = None
+        self._kill_at: float | None = None
+        self._all_ended_well = True
+        self.status = "starting"
+
+    @property
+    def number(self) -> int:
+        """How many children there should be."""
+        return len(self._places)
+
+    @property
+    def living(self) -> int:
+        """How many children there are."""
+        return len(self._children())
+
+    def run(self) -> int:
+        """Keep the processes running until SIGTERM or SIGINT, then wait for their end. For the main thread only.
+
+        Returns
+        -------
+        int
+            The exit status for the parent: 0 if all children ended as they were asked to, or 1.
+        """
+        with self._signals_and_pipes():
+            while self._caught is None or self.living:
+                if self._caught is None:
+                    self._start_children()
+                elif self.status != "ending":
+                    self._end_children()
+                self._on_change(self)
+                self._wait()
+                self._reap_children()
+                self._kill_late_children()
+        self._log("all processes have ended")
+        return 0 if self._all_ended_well else 1
+
+    def _log(self, message: str, level: int = logging.INFO) -> None:
+        self._logger.log(level, f"[parent] {message}")
+
+    def _children(self) -> list[ForkProcess]:
+        return [place.process for place in self._places if place.process]
+
+    # -- Signals and pipes
+
+    @contextmanager
+    def _signals_and_pipes(self) -> Iterator[None]:
+        self._inbox, self._outbox = os.pipe()  # of reports
+        self._lifeline, self._held = os.pipe()  # nothing is ever written: it breaks with the last one who could
+        os.set_blocking(self._inbox, False)
+        numbers = (*SIGNALS, signal.SIGCHLD)
+        self._previous_handlers = {number: signal.signal(number, self._catch) for number in numbers}
+        try:
+            yield
+        finally:
+            self._give_signals_back()
+            for pipe in (self._inbox, self._outbox, self._lifeline, self._held):
+                os.close(pipe)
+
+    def _give_signals_back(self) -> None:
+        for number, handler in self._previous_handlers.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+    def _catch(self, number: int, frame: FrameType | None) -> None:
+        if number in SIGNALS and self._caught is None:
+            self._caught = signal.Signals(number)
+        self._report(0)
+
+    def _report(self, pid: int, jobs: int = 0) -> None:
+        with suppress(BrokenPipeError):  # by a child without a parent
+            os.write(self._outbox, REPORT.pack(pid, jobs))
+
+    def _wait(self) -> None:
+        """Wait until a child ends or reports, a signal comes, or the time for something has come."""
+        moments = [] if self._caught else [place.due for place in self._places if not place.process]
+        if self._kill_at is not None:
+            moments.append(self._kill_at)
+        watchdog = watchdog_interval()
+        if watchdog:
+            moments.append(monotonic() + watchdog)
+        select.select([self._inbox], [], [], max(min(moments) - monotonic(), 0) if moments else None)
+        if watchdog:
+            notify("WATCHDOG=1")
+
+    # -- Children
+
+    def _start_children(self) -> None:
+        for place in self._places:
+            if self._caught is None and not place.process and monotonic() >= place.due:
+                self._start_child(place)
+
+    def _start_child(self, place: Place) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # a child without our handlers has none of its own yet
+        try:
+            process = place.start(self._live)
+            self._log(f"process {process.pid} started")
+        except OSError as error:
+            delay = place.next_after(status=1)
+            self._log(f"no process can be started, trying again in {delay:.1f} seconds: {error}", logging.ERROR)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+    def _live(self) -> None:
+        """The life of a child."""
+        os.close(self._inbox)
+        os.close(self._held)
+        self._give_signals_back()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        for name in VARIABLES:  # the parent speaks for all
+            os.environ.pop(name, None)
+        Thread(target=self._end_with_parent, name="limpyd-jobs-lifeline", daemon=True).start()
+        worker = self._make_worker()
+        worker._call_when_ready(lambda: self._report(os.getpid()))
+        with suppress(KeyboardInterrupt):  # by workers that leave signals alone
+            self._run_worker(worker)
+        self._report(os.getpid(), worker.num_loops)
+
+    def _end_with_parent(self) -> None:
+        os.read(self._lifeline, 1)
+        thread = main_thread().ident
+        assert thread is not None
+        signal.pthread_kill(thread, signal.SIGTERM)
+
+    def _reap_children(self) -> None:
+        ended = [place for place in self._places if place.process and place.process.exitcode is not None]
+        self._read_reports()
+        for place in ended:
+            self._reap_child(place)
+        if self.status == "starting" and all(place.was_ready for place in self._places):
+            self.status = "running"
+            notify("READY=1")
+
+    def _read_reports(self) -> None:
+        with suppress(BlockingIOError):
+            while True:
+                for pid, jobs in REPORT.iter_unpack(os.read(self._inbox, REPORT.size * 100)):
+                    for place in self._places:
+                        place.take_report(pid, jobs)
+
+    def _reap_child(self, place: Place) -> None:
+        pid, status, jobs = place.clear()
+        what = f"process {pid} {_told(status, jobs)}"
+        level = logging.ERROR if status else logging.INFO
+        if self._caught:
+            if status in (0, -self._caught):
+                level = logging.INFO
+            else:
+                self._all_ended_well = False
+            self._log(what, level)
+        else:
+            delay = place.next_after(status)
+            self._log(f"{what}, another one is started{f' in {delay:.1f} seconds' if delay else ''}", level)
+
+    def _end_children(self) -> None:
+        assert self._caught is not None
+        self.status = "ending"
+        notify("STOPPING=1")
+        self._log(f"{self._caught.name} caught: ending all processes, after their running jobs", logging.CRITICAL)
+        for process in self._children():
+            _send(process, self._caught)
+        if self._grace_period is not None:
+            self._kill_at = monotonic() + self._grace_period + MARGIN
+
+    def _kill_late_children(self) -> None:
+        if self._kill_at is not None and monotonic() >= self._kill_at:
+            self._kill_at = None
+            for process in self._children():
+                self._log(f"process {process.pid} does not end: it is killed", logging.CRITICAL)
+                _send(process, signal.SIGKILL)
+
+
+class Place:
+    """Where a child runs, and the next one after it.
+
+    Attributes
+    ----------
+    process: ForkProcess
+        None between two.
+    was_ready: bool
+        Whether one of them ever was.
+    due: float
+        When to start the next one, at the earliest, by the monotonic clock.
+    """
+
+    def __init__(self) -> None:
+        self.process: ForkProcess | None = None
+        self.was_ready = False
+        self.due = 0.0
+        self._jobs = 0
+        self._started = 0.0
+        self._backoff = Backoff()
+
+    def start(self, live: Callable[[], None]) -> ForkProcess:
+        """Start a child, which does what it is told to; raise `OSError` if that is impossible."""
+        self._jobs, self._started = 0, monotonic()
+        process = FORK.Process(target=live)
+        process.start()
+        self.process = process
+        return process
+
+    def take_report(self, pid: int, jobs: int) -> None:
+        """Remember what a child reports, if it is the one of this place."""
+        if self.process and self.process.pid == pid:
+            self.was_ready = True
+            self._jobs = jobs
+
+    def clear(self) -> tuple[int, int, int]:
+        """Forget the child, which has ended; return its process id, its exit status, and how many jobs it ran."""
+        process, self.process = self.process, None
+        assert process is not None
+        assert process.pid is not None
+        assert process.exitcode is not None
+        ended = process.pid, process.exitcode, self._jobs
+        process.close()
+        return ended
+
+    def next_after(self, status: int) -> float:
+        """Set and return how many seconds to wait before the next start, after an end with that exit status."""
+        lived = monotonic() - self._started
+        if lived >= (LONGEST if status else FIRST) or (self._jobs and not status):
+            self._backoff.reset()
+            delay = 0.0
+        else:
+            delay = self._backoff.next()
+        self.due = monotonic() + delay
+        return delay
+
+
+def _send(process: ForkProcess, number: signal.Signals) -> None:
+    if process.exitcode is None:  # so its id is not that of another process
+        assert process.pid is not None
+        os.kill(process.pid, number)
+
+
+def _told(status: int, jobs: int) -> str:
+    if status > 0:
+        return f"ended with exit status {status}"
+    if status == 0:
+        return f"ended after {jobs} jobs"
+    try:
+        return f"died of {signal.Signals(-status).name}"
+    except ValueError:
+        return f"died of signal {-status}"

@@ -1,0 +1,26 @@
+"""Telling the service manager how the service is: the protocol of `sd_notify`, as systemd and others read it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+
+VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+
+
+def notify(state: str) -> None:
+    """Send a state, as ``READY=1``, ``STOPPING=1`` or ``WATCHDOG=1``, if a service manager listens."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if address:
+        if address.startswith("@"):  # the abstract namespace of Linux
+            address = f"\0{address[1:]}"
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as client:
+            client.sendto(state.encode(), address)
+
+
+def watchdog_interval() -> float | None:
+    """Return how many seconds to let pass between two ``WATCHDOG=1``; None if the service manager expects none."""
+    microseconds = os.environ.get("WATCHDOG_USEC", "")
+    is_for_us = os.environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+    return int(microseconds) / 2e6 if microseconds.isdecimal() and int(microseconds) and is_for_us else None
