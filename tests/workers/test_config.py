@@ -363,6 +363,7 @@ def test_the_options_of_script_and_worker_are_printed(capsys, redis_server):
         " - keep-success = None",
         " - keep-errors = None",
         " - jobs = None",
+        " - processes = 1",
     ]
 
 
@@ -397,7 +398,7 @@ def test_a_database_is_shown_without_user_and_password(text, shown):
 def test_a_default_in_the_help_is_that_of_the_worker():
     stated = {option.dest: re.search(r"\(default: (-?\d+)\b", option.help) for option in OPTIONS}
     defaults = {name: int(found[1]) for name, found in stated.items() if found}
-    assert len(defaults) == 9
+    assert len(defaults) == 10
     assert defaults == {name: getattr(Worker, name) for name in defaults}
 
 

@@ -61,6 +61,7 @@ def test_nothing_is_set_that_was_not_given_so_that_the_worker_class_decides(pars
         ("--max-loops=0", "max_loops", 0),
         ("--max-loops=100", "max_loops", 100),
         ("--max-duration=3600", "max_duration", 3600),
+        ("--processes=4", "processes", 4),
         ("--timeout=0", "timeout", 0),
         ("--timeout=0.5", "timeout", 0.5),
         ("--fetch-priorities-delay=20", "fetch_priorities_delay", 20),
@@ -90,6 +91,11 @@ def test_a_value_is_read_as_what_the_worker_wants(parser, argument, name, value)
 @pytest.mark.parametrize("text", ["x", "", "1.5", "-1", "1e3", "nan"])
 def test_a_number_of_jobs_or_times_refuses_all_but_integers_of_0_or_more(parser, capsys, flag, text):
     assert refusal(parser, capsys, f"{flag}={text}").startswith(f"option {flag}: ")
+
+
+@pytest.mark.parametrize("text", ["x", "", "1.5", "-1", "0", "501"])
+def test_a_number_of_processes_refuses_all_but_integers_from_1_to_500(parser, capsys, text):
+    assert refusal(parser, capsys, f"--processes={text}").startswith("option --processes: ")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,521 @@
+"""Several processes with a worker each: real ones, started by the command as a user does."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from invariants import violations
+from servers import TIMEOUT, RedisServer, wait_until
+
+from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.workers.processes import Place
+from limpyd_jobs.workers.systemd import notify, watchdog_interval
+
+pytestmark = pytest.mark.usefixtures("jobs_database")
+
+COMMAND = str(Path(sys.executable).with_name("limpyd-jobs-worker"))
+QUEUE = "orders"
+
+SHOP = '''
+import os
+import signal
+import time
+
+import redis
+
+from limpyd_jobs import Worker
+from limpyd_jobs.workers import WorkerConfig, processes
+
+gates = redis.Redis(unix_socket_path=os.environ["GATES"])
+
+
+def ship(job, queue):
+    gates.rpush("by", os.getpid())
+
+
+def ship_slowly(job, queue):
+    """Wait until the test opens the gate."""
+    gates.rpush("by", os.getpid())
+    gates.blpop("open", 60)
+
+
+def crash_once(job, queue):
+    gates.rpush("by", os.getpid())
+    if gates.llen("by") == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class FailingWorker(Worker):
+    def run_started(self):
+        raise RuntimeError("no way")
+
+
+class ImpatientConfig(WorkerConfig):
+    def run_processes(self):
+        processes.MARGIN = 0.1
+        super().run_processes()
+
+
+class ForgetfulConfig(WorkerConfig):
+    def prepare_worker(self):
+        super().prepare_worker()
+        if gates.incr("prepared") == 2:
+            print("started without systemd", "NOTIFY_SOCKET" not in os.environ, flush=True)
+'''
+
+
+class Parent:
+    """The command, in a session of its own, with what it logs."""
+
+    def __init__(self, command: list[str], log: Path, environment: dict[str, str]) -> None:
+        self._log = log
+        with open(log, "wb") as file:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+                env={**os.environ, **environment},
+            )
+        self.pid = self._process.pid
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def said(self, pattern: str) -> list[str]:
+        """The messages of the parent that begin with the pattern."""
+        return re.findall(rf"\[parent\] ({pattern}.*)", self.log, re.MULTILINE)
+
+    @property
+    def children(self) -> list[int]:
+        """The process ids of all that descend from it, and have not ended."""
+        return [pid for pid in processes_of_session(self.pid) if pid != self.pid]
+
+    def wait_for(self, pattern: str, number: int = 1) -> list[str]:
+        """Return the messages of the parent that begin with the pattern, once there are that many."""
+        wait_until(lambda: len(self.said(pattern)) >= number, f"{number} times {pattern!r} in the log")
+        return self.said(pattern)
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def wait(self) -> int:
+        """Return its exit status, once it has ended."""
+        return self._process.wait(TIMEOUT)
+
+    def end(self) -> int:
+        self.send(signal.SIGTERM)
+        return self.wait()
+
+    def kill_all(self) -> list[int]:
+        """Leave nothing behind; return what was left of an ended parent."""
+        left = self.children if self._process.poll() is not None else []
+        while processes_of_session(self.pid):
+            os.killpg(self.pid, signal.SIGKILL)
+            self._process.wait()
+        return left
+
+
+def processes_of_session(pid: int) -> list[int]:
+    listed = subprocess.run(["ps", "-eo", "pid=,sess=,stat="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split() for line in listed.splitlines()]
+    return [int(row[0]) for row in rows if row[1] == str(pid) and not row[2].startswith("Z")]
+
+
+@pytest.fixture
+def start(
+    tmp_path: Path, redis_server: RedisServer, redis_client: redis.Redis, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., Parent]]:
+    """Start the command on the server of the tests, with an application; at the end none of its processes is left."""
+    (tmp_path / "shop.py").write_text(SHOP)
+    parents: list[Parent] = []
+
+    def start(*arguments: str, program: list[str] | None = None, **environment: str) -> Parent:
+        options = [f"--pythonpath={tmp_path}", f"--queues={QUEUE}", *arguments]
+        variables = {"GATES": redis_server.socket, "LIMPYD_JOBS_DATABASE": redis_server.url, **environment}
+        parents.append(Parent(program or [COMMAND, *options], tmp_path / f"log{len(parents)}", variables))
+        return parents[-1]
+
+    yield start
+    assert [left for parent in parents for left in parent.kill_all()] == []
+
+
+def add(number: int) -> list[Job]:
+    return [Job.add_job(str(each), QUEUE) for each in range(number)]
+
+
+def all_succeeded(jobs: list[Job]) -> bool:
+    return all(job.status.hget() == STATUSES.SUCCESS for job in jobs)
+
+
+def runners(client: redis.Redis) -> list[int]:
+    """The ids of the processes that ran, or run, jobs, in order."""
+    return [int(pid) for pid in client.lrange("by", 0, -1)]
+
+
+class TestRunningJobs:
+    def test_each_process_runs_a_job_at_the_same_time(self, start, redis_client):
+        jobs = add(3)
+        parent = start("--processes=3", "--callback=shop.ship_slowly")
+        wait_until(lambda: len(runners(redis_client)) == 3)
+        assert sorted(runners(redis_client)) == sorted(parent.children)
+        redis_client.rpush("open", 1, 2, 3)
+        wait_until(lambda: all_succeeded(jobs))
+        assert parent.end() == 0
+        assert violations(redis_client, Job, Queue, Error) == []
+
+    @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="there is no /proc to look at")
+    def test_no_connection_is_shared(self, start, redis_client):
+        def sockets(pid: int) -> set[str]:
+            links = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
+            return {link for link in links if link.startswith("socket:")}
+
+        add(2)
+        parent = start("--processes=2", "--callback=shop.ship_slowly")
+        wait_until(lambda: len(runners(redis_client)) == 2)
+        first, second = (sockets(pid) for pid in parent.children)
+        assert first
+        assert second
+        assert first & second == sockets(parent.pid) == set()
+        redis_client.rpush("open", 1, 2)
+        assert parent.end() == 0
+
+    def test_an_embedded_server_is_shared(self, start, redis_client, tmp_path):
+        program = "from limpyd_jobs import Job; [Job.add_job(str(n), 'orders') for n in range(4)]"
+        database = f"embedded://{tmp_path}/data"
+        subprocess.run(
+            [sys.executable, "-c", program], env={**os.environ, "LIMPYD_JOBS_DATABASE": database}, check=True
+        )
+        parent = start("--processes=2", "--callback=shop.ship", LIMPYD_JOBS_DATABASE=database)
+        wait_until(lambda: len(runners(redis_client)) == 4)
+        assert parent.end() == 0
+
+    def test_a_temporary_embedded_server_is_one_for_all(self, start):
+        parent = start("--processes=2", "--callback=shop.ship", "--database=embedded://")
+        wait_until(lambda: parent.log.count("No queues yet") == 2)
+        assert parent.end() == 0
+
+    def test_in_python(self, start, redis_client):
+        jobs = add(2)
+        program = """if True:
+            import os, sys, redis
+            from limpyd_jobs import Worker
+            from limpyd_jobs.workers import Processes
+
+            gates = redis.Redis(unix_socket_path=os.environ["GATES"])
+            sys.exit(Processes(2, lambda: Worker("orders", callback=lambda *_: gates.rpush("by", os.getpid()))).run())
+        """
+        parent = start(program=[sys.executable, "-c", program])
+        wait_until(lambda: all_succeeded(jobs))
+        assert set(runners(redis_client)) <= set(parent.children)
+        assert parent.end() == 0
+
+    @pytest.mark.parametrize("number", [(), ("--processes=1",)])
+    def test_one_process_has_no_parent(self, start, redis_client, number):
+        add(1)
+        parent = start(*number, "--callback=shop.ship", "--max-loops=1")
+        assert parent.wait() == 0
+        assert runners(redis_client) == [parent.pid]
+
+    def test_a_dry_run_starts_none(self, start):
+        parent = start("--processes=2", "--dry-run", "--print-options")
+        assert parent.wait() == 0
+        assert " - processes = 2\n" in parent.log
+        assert parent.said("") == []
+
+    @pytest.mark.parametrize("number", [0, -1, 1.5, "2", True, None])
+    def test_a_number_of_processes_must_be_1_or_more(self, number):
+        with pytest.raises(ConfigurationException, match="processes must be a number, 1 or more"):
+            Worker(QUEUE, processes=number)
+
+    def test_titles(self, start, redis_client):
+        def titles() -> list[str]:
+            listed = subprocess.run(["ps", "-eo", "sess=,args="], capture_output=True, text=True, check=True).stdout
+            rows = [line.split(None, 1) for line in listed.splitlines()]
+            return [row[1].strip() for row in rows if row[0] == str(parent.pid) and "<defunct>" not in row[1]]
+
+        add(2)
+        parent = start("--processes=2", "--callback=shop.ship_slowly")
+        wait_until(lambda: len(runners(redis_client)) == 2)
+        wait_until(lambda: f"limpyd-jobs-worker [running] queues={QUEUE} processes=2/2" in titles())
+        parent.send(signal.SIGTERM)
+        wait_until(lambda: f"limpyd-jobs-worker [ending] queues={QUEUE} processes=2/2" in titles())
+        wait_until(lambda: sum("[running - ending] " in title for title in titles()) == 2)
+        assert len({title.split()[0] for title in titles()}) == 3
+        redis_client.rpush("open", 1)
+        wait_until(lambda: f"limpyd-jobs-worker [ending] queues={QUEUE} processes=1/2" in titles())
+        redis_client.rpush("open", 1)
+        assert parent.wait() == 0
+
+
+class TestStartingAgain:
+    def test_a_killed_child_is_replaced_and_its_job_rescued(self, start, redis_client):
+        (job,) = add(1)
+        parent = start("--processes=2", "--callback=shop.crash_once", "--lease=0.5")
+        wait_until(lambda: all_succeeded([job]))
+        killed, rescuer = runners(redis_client)
+        assert killed != rescuer
+        (message,) = parent.said(f"process {killed}.*another")
+        assert re.fullmatch(rf"process {killed} died of SIGKILL, another one is started in [12]\.\d seconds", message)
+        assert len(parent.wait_for("process .* started$", 3)) == 3
+        assert parent.end() == 0
+        assert violations(redis_client, Job, Queue, Error) == []
+
+    def test_a_child_that_ran_all_its_jobs_is_followed_at_once(self, start, redis_client):
+        jobs = add(20)
+        parent = start("--processes=2", "--callback=shop.ship", "--max-loops=4")
+        wait_until(lambda: all_succeeded(jobs))
+        messages = parent.wait_for("process .* another one is started", 4)
+        assert [re.sub(r"\d+", "0", message, count=1) for message in messages] == [
+            "process 0 ended after 4 jobs, another one is started"
+        ] * len(messages)
+        assert len(set(runners(redis_client))) >= 5
+        wait_until(lambda: len(parent.children) == 2)
+        assert parent.end() == 0
+
+    def test_idle_children_are_recycled_after_max_duration(self, start):
+        Queue.get_queue(QUEUE)
+        parent = start("--processes=2", "--max-duration=1.2")
+        messages = parent.wait_for("process .* another", 4)
+        assert {re.sub(r"\d+", "0", message, count=1) for message in messages} == {
+            "process 0 ended after 0 jobs, another one is started"
+        }
+        assert parent.end() == 0
+
+    def test_while_one_child_is_replaced_the_others_work(self, start, redis_client):
+        add(1)
+        parent = start("--processes=2", "--callback=shop.ship_slowly")
+        wait_until(lambda: len(runners(redis_client)) == 1)
+        (busy,) = runners(redis_client)
+        (idle,) = set(parent.children) - {busy}
+        os.kill(busy, signal.SIGTERM)
+        redis_client.rpush("open", 1)
+        parent.wait_for(f"process {busy} ended after 1 jobs, another one is started$")
+        wait_until(lambda: len(parent.children) == 2)
+        assert idle in parent.children
+        assert parent.end() == 0
+
+    def test_children_that_cannot_start_are_started_again_ever_later(self, start):
+        Queue.get_queue(QUEUE)
+        parent = start("--processes=2", "--worker-class=shop.FailingWorker")
+        messages = parent.wait_for("process .* ended with exit status 1", 4)
+        delays = [float(message.split()[-2]) for message in messages]
+        assert all(1 <= delay <= 10 for delay in delays)
+        assert "RuntimeError: no way" in parent.log
+        assert parent.end() == 0
+
+    def test_children_that_end_without_having_run_a_job_make_no_hot_loop(self, start):
+        Queue.get_queue(QUEUE)
+        parent = start("--processes=2", "--max-loops=0")
+        messages = parent.wait_for("process .* ended after 0 jobs", 2)
+        assert all(message.endswith(" seconds") for message in messages)
+        assert parent.end() == 0
+
+    def test_a_worker_that_is_refused_ends_the_parent_before_it_starts_any(self, start):
+        parent = start("--processes=2", "--callback=shop.nothing")
+        assert parent.wait() == 2
+        assert parent.log.count("\n") == 1
+
+    def test_children_outlast_a_redis_that_is_away(self, start, redis_binary):
+        with RedisServer(redis_binary) as server:
+            parent = start("--processes=2", f"--database={server.url}", "--callback=shop.ship")
+            wait_until(lambda: parent.log.count("No queues yet") == 2)
+            server.kill()
+            os.kill(parent.children[0], signal.SIGKILL)
+            wait_until(lambda: "error: cannot use Redis" in parent.log)
+            server.start()
+            wait_until(lambda: parent.log.count("No queues yet") >= 3)
+            assert parent.end() == 0
+
+    def test_the_wait_grows_with_each_failure_and_is_none_after_a_long_life(self):
+        place = Place()
+        place._started = -100.0
+        assert place.next_after(status=1) == 0
+
+    @pytest.mark.parametrize(("status", "jobs", "waits"), [(0, 0, True), (0, 1, False), (1, 1, True), (-9, 0, True)])
+    def test_who_ended_soon_waits_unless_it_did_its_work(self, status, jobs, waits):
+        place = Place()
+        place._started = float("inf")
+        place._jobs = jobs
+        assert (place.next_after(status) > 0) is waits
+
+
+class TestEnding:
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    def test_a_signal_ends_all_after_their_jobs_and_a_second_one_changes_nothing(self, start, redis_client, number):
+        jobs = add(3)
+        parent = start("--processes=2", "--callback=shop.ship_slowly")
+        wait_until(lambda: len(runners(redis_client)) == 2)
+        parent.send(number)
+        parent.wait_for(f"{number.name} caught: ending all processes, after their running jobs")
+        parent.send(number)
+        redis_client.rpush("open", 1, 2)
+        assert parent.wait() == 0
+        assert sorted(job.status.hget() for job in jobs) == ["s", "s", "w"]
+        assert len(parent.said("process .* ended after 1 jobs$")) == 2
+        assert parent.said("all") == ["all processes have ended"]
+        assert parent.children == []
+
+    def test_a_signal_to_all_processes_at_once_is_the_same(self, start, redis_client):
+        jobs = add(2)
+        parent = start("--processes=2", "--callback=shop.ship_slowly")
+        wait_until(lambda: len(runners(redis_client)) == 2)
+        os.killpg(parent.pid, signal.SIGINT)
+        redis_client.rpush("open", 1, 2)
+        assert parent.wait() == 0
+        assert all_succeeded(jobs)
+
+    def test_jobs_that_outlast_the_grace_period_are_released(self, start, redis_client):
+        jobs = add(2)
+        parent = start("--processes=2", "--callback=shop.ship_slowly", "--grace-period=0.1")
+        wait_until(lambda: len(runners(redis_client)) == 2)
+        assert parent.end() == 0
+        assert [job.status.hget() for job in jobs] == ["w", "w"]
+        assert violations(redis_client, Job, Queue, Error) == []
+
+    def test_workers_that_leave_signals_alone_die_of_them(self, start, redis_client):
+        add(2)
+        parent = start("--processes=2", "--callback=shop.ship_slowly", "--no-terminate-gracefuly")
+        wait_until(lambda: len(runners(redis_client)) == 2)
+        assert parent.end() == 0
+        assert len(parent.said("process .* died of SIGTERM$")) == 2
+
+    def test_who_does_not_end_after_the_grace_period_is_killed(self, start, redis_client):
+        add(2)
+        options = ("--callback=shop.ship_slowly", "--grace-period=0", "--worker-config=shop.ImpatientConfig")
+        parent = start("--processes=2", *options)
+        wait_until(lambda: len(runners(redis_client)) == 2)
+        stopped = parent.children[0]
+        os.kill(stopped, signal.SIGSTOP)
+        assert parent.end() == 1
+        assert parent.said(f"process {stopped} ")[-2:] == [
+            f"process {stopped} does not end: it is killed",
+            f"process {stopped} died of SIGKILL",
+        ]
+
+    def test_without_a_grace_period_nobody_is_killed_but_who_dies_shows_in_the_exit_status(self, start, redis_client):
+        add(2)
+        parent = start("--processes=2", "--callback=shop.ship_slowly")
+        wait_until(lambda: len(runners(redis_client)) == 2)
+        parent.send(signal.SIGTERM)
+        parent.wait_for("SIGTERM caught")
+        os.kill(parent.children[0], signal.SIGKILL)
+        redis_client.rpush("open", 1, 2)
+        assert parent.wait() == 1
+
+    def test_children_of_a_killed_parent_end_after_their_jobs(self, start, redis_client):
+        jobs = add(3)
+        parent = start("--processes=3", "--callback=shop.ship_slowly")
+        wait_until(lambda: len(runners(redis_client)) == 3)
+        parent.send(signal.SIGKILL)
+        assert parent.wait() == -signal.SIGKILL
+        wait_until(lambda: parent.log.count("SIGTERM caught: ending, after the running job") == 3)
+        redis_client.rpush("open", 1, 2, 3)
+        wait_until(lambda: not processes_of_session(parent.pid))
+        assert all_succeeded(jobs)
+
+    def test_idle_children_of_a_killed_parent_end(self, start):
+        Queue.get_queue(QUEUE)
+        parent = start("--processes=2")
+        wait_until(lambda: parent.log.count("Run started.") == 2)
+        parent.send(signal.SIGKILL)
+        parent.wait()
+        wait_until(lambda: not processes_of_session(parent.pid))
+        assert parent.log.count("Run terminated") == 2
+
+
+@pytest.fixture(params=["path", "abstract"])
+def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[socket.socket, str]]:
+    """A service manager that listens, and its address as a service sees it."""
+    address = str(tmp_path / "notify")
+    if request.param == "abstract":
+        if sys.platform != "linux":
+            pytest.skip("only Linux has abstract addresses")
+        address = f"@limpyd-jobs-tests-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(address.replace("@", "\0") if address[0] == "@" else address)
+        listener.settimeout(TIMEOUT)
+        yield listener, address
+
+
+class TestTellingTheServiceManager:
+    def test_several_processes_are_ready_once_all_of_them_are(self, start, manager, redis_client):
+        listener, address = manager
+        Queue.get_queue(QUEUE)
+        parent = start("--processes=2", NOTIFY_SOCKET=address)
+        assert listener.recv(100) == b"READY=1"
+        assert parent.log.count("process") == 2
+        parent.send(signal.SIGTERM)
+        assert listener.recv(100) == b"STOPPING=1"
+        assert parent.wait() == 0
+        listener.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listener.recv(100)
+
+    def test_children_tell_it_nothing_themselves(self, start, manager, redis_client):
+        listener, address = manager
+        parent = start("--processes=2", "--worker-config=shop.ForgetfulConfig", NOTIFY_SOCKET=address)
+        assert listener.recv(100) == b"READY=1"
+        assert "started without systemd True" in parent.log
+        assert parent.end() == 0
+
+    def test_one_process_is_ready_when_it_can_work_though_there_is_no_queue_yet(self, start, manager):
+        listener, address = manager
+        parent = start(NOTIFY_SOCKET=address)
+        assert listener.recv(100) == b"READY=1"
+        assert parent.end() == 0
+        assert listener.recv(100) == b"STOPPING=1"
+
+    def test_one_process_tells_when_it_ends_by_itself(self, start, manager):
+        listener, address = manager
+        add(1)
+        parent = start("--callback=shop.ship", "--max-loops=1", NOTIFY_SOCKET=address)
+        assert [listener.recv(100) for _ in range(2)] == [b"READY=1", b"STOPPING=1"]
+        assert parent.wait() == 0
+
+    @pytest.mark.parametrize("number", [1, 2])
+    def test_the_watchdog_is_fed_while_jobs_run(self, start, manager, redis_client, number):
+        listener, address = manager
+        add(number)
+        options = (f"--processes={number}", "--callback=shop.ship_slowly")
+        parent = start(*options, NOTIFY_SOCKET=address, WATCHDOG_USEC="100000")
+        wait_until(lambda: len(runners(redis_client)) == number)
+        received: list[bytes] = []
+        wait_until(lambda: received.append(listener.recv(100)) or received.count(b"WATCHDOG=1") > 2)
+        redis_client.rpush("open", 1, 2)
+        assert parent.end() == 0
+
+    def test_a_manager_that_is_gone_is_no_failure(self, monkeypatch, tmp_path):
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "nobody"))
+        notify("READY=1")
+
+    @pytest.mark.parametrize(
+        ("environment", "interval"),
+        [
+            ({}, None),
+            ({"WATCHDOG_USEC": "3000000"}, 1.5),
+            ({"WATCHDOG_USEC": "3000000", "WATCHDOG_PID": str(os.getpid())}, 1.5),
+            ({"WATCHDOG_USEC": "3000000", "WATCHDOG_PID": "1"}, None),
+            ({"WATCHDOG_USEC": "soon"}, None),
+            ({"WATCHDOG_USEC": "0"}, None),
+        ],
+    )
+    def test_the_watchdog_is_fed_twice_as_often_as_it_must_be(self, monkeypatch, environment: Any, interval: Any):
+        for name in ("WATCHDOG_USEC", "WATCHDOG_PID"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        assert watchdog_interval() == interval
