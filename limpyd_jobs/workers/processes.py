@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 import select
 import signal
@@ -16,11 +15,9 @@ from time import monotonic
 from types import FrameType
 from typing import Any
 
-from limpyd_jobs.workers.backoff import FIRST, LONGEST, Backoff
+from limpyd_jobs.workers.slot import Slot
 from limpyd_jobs.workers.systemd import VARIABLES, notify, watchdog_interval
 from limpyd_jobs.workers.worker import SIGNALS, Worker, logger
-
-FORK = multiprocessing.get_context("fork")
 
 # What a child tells the parent: its process id, and how many jobs it has run. The id 0 only wakes the parent.
 REPORT = Struct("=qq")
@@ -66,7 +63,7 @@ class Processes:
         logger: logging.Logger = logger,
         on_change: Callable[[Processes], None] = lambda _: None,
     ) -> None:
-        self._places = [Place() for _ in range(number)]
+        self._slots = [Slot() for _ in range(number)]
         self._make_worker = make_worker
         self._run_worker = run_worker
         self._grace_period = grace_period
@@ -80,7 +77,7 @@ class Processes:
     @property
     def number(self) -> int:
         """How many children there should be."""
-        return len(self._places)
+        return len(self._slots)
 
     @property
     def living(self) -> int:
@@ -112,7 +109,7 @@ class Processes:
         self._logger.log(level, f"[parent] {message}")
 
     def _children(self) -> list[ForkProcess]:
-        return [place.process for place in self._places if place.process]
+        return [slot.process for slot in self._slots if slot.process]
 
     # -- Signals and pipes
 
@@ -145,7 +142,7 @@ class Processes:
 
     def _wait(self) -> None:
         """Wait until a child ends or reports, a signal comes, or the time for something has come."""
-        moments = [] if self._caught else [place.due for place in self._places if not place.process]
+        moments = [] if self._caught else [slot.due for slot in self._slots if not slot.process]
         if self._kill_at is not None:
             moments.append(self._kill_at)
         watchdog = watchdog_interval()
@@ -158,23 +155,32 @@ class Processes:
     # -- Children
 
     def _start_children(self) -> None:
-        for place in self._places:
-            if self._caught is None and not place.process and monotonic() >= place.due:
-                self._start_child(place)
+        for slot in self._slots:
+            if self._caught is None and not slot.process and monotonic() >= slot.due:
+                self._start_child(slot)
 
-    def _start_child(self, place: Place) -> None:
+    def _start_child(self, slot: Slot) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # a child without our handlers has none of its own yet
         try:
-            process = place.start(self._live)
+            process = slot.start(self._live)
             self._log(f"process {process.pid} started")
         except OSError as error:
-            delay = place.next_after(status=1)
+            delay = slot.next_after(status=1)
             self._log(f"no process can be started, trying again in {delay:.1f} seconds: {error}", logging.ERROR)
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
     def _live(self) -> None:
         """The life of a child."""
+        with suppress(KeyboardInterrupt):  # SIGINT, when a worker leaves it alone, or is not made yet
+            self._leave_parent()
+            worker = self._make_worker()
+            worker._call_when_ready(lambda: self._report(os.getpid()))
+            self._run_worker(worker)
+            self._report(os.getpid(), worker.num_loops)
+
+    def _leave_parent(self) -> None:
+        """Give up what is the parent's, and watch for its end."""
         os.close(self._inbox)
         os.close(self._held)
         self._give_signals_back()
@@ -182,11 +188,6 @@ class Processes:
         for name in VARIABLES:  # the parent speaks for all
             os.environ.pop(name, None)
         Thread(target=self._end_with_parent, name="limpyd-jobs-lifeline", daemon=True).start()
-        worker = self._make_worker()
-        worker._call_when_ready(lambda: self._report(os.getpid()))
-        with suppress(KeyboardInterrupt):  # by workers that leave signals alone
-            self._run_worker(worker)
-        self._report(os.getpid(), worker.num_loops)
 
     def _end_with_parent(self) -> None:
         os.read(self._lifeline, 1)
@@ -195,11 +196,11 @@ class Processes:
         signal.pthread_kill(thread, signal.SIGTERM)
 
     def _reap_children(self) -> None:
-        ended = [place for place in self._places if place.process and place.process.exitcode is not None]
+        ended = [slot for slot in self._slots if slot.process and slot.process.exitcode is not None]
         self._read_reports()
-        for place in ended:
-            self._reap_child(place)
-        if self.status == "starting" and all(place.was_ready for place in self._places):
+        for slot in ended:
+            self._reap_child(slot)
+        if self.status == "starting" and all(slot.was_ready for slot in self._slots):
             self.status = "running"
             notify("READY=1")
 
@@ -207,11 +208,11 @@ class Processes:
         with suppress(BlockingIOError):
             while True:
                 for pid, jobs in REPORT.iter_unpack(os.read(self._inbox, REPORT.size * 100)):
-                    for place in self._places:
-                        place.take_report(pid, jobs)
+                    for slot in self._slots:
+                        slot.take_report(pid, jobs)
 
-    def _reap_child(self, place: Place) -> None:
-        pid, status, jobs = place.clear()
+    def _reap_child(self, slot: Slot) -> None:
+        pid, status, jobs = slot.clear()
         what = f"process {pid} {_told(status, jobs)}"
         level = logging.ERROR if status else logging.INFO
         if self._caught:
@@ -221,7 +222,7 @@ class Processes:
                 self._all_ended_well = False
             self._log(what, level)
         else:
-            delay = place.next_after(status)
+            delay = slot.next_after(status)
             self._log(f"{what}, another one is started{f' in {delay:.1f} seconds' if delay else ''}", level)
 
     def _end_children(self) -> None:
@@ -240,63 +241,6 @@ class Processes:
             for process in self._children():
                 self._log(f"process {process.pid} does not end: it is killed", logging.CRITICAL)
                 _send(process, signal.SIGKILL)
-
-
-class Place:
-    """Where a child runs, and the next one after it.
-
-    Attributes
-    ----------
-    process: ForkProcess
-        None between two.
-    was_ready: bool
-        Whether one of them ever was.
-    due: float
-        When to start the next one, at the earliest, by the monotonic clock.
-    """
-
-    def __init__(self) -> None:
-        self.process: ForkProcess | None = None
-        self.was_ready = False
-        self.due = 0.0
-        self._jobs = 0
-        self._started = 0.0
-        self._backoff = Backoff()
-
-    def start(self, live: Callable[[], None]) -> ForkProcess:
-        """Start a child, which does what it is told to; raise `OSError` if that is impossible."""
-        self._jobs, self._started = 0, monotonic()
-        process = FORK.Process(target=live)
-        process.start()
-        self.process = process
-        return process
-
-    def take_report(self, pid: int, jobs: int) -> None:
-        """Remember what a child reports, if it is the one of this place."""
-        if self.process and self.process.pid == pid:
-            self.was_ready = True
-            self._jobs = jobs
-
-    def clear(self) -> tuple[int, int, int]:
-        """Forget the child, which has ended; return its process id, its exit status, and how many jobs it ran."""
-        process, self.process = self.process, None
-        assert process is not None
-        assert process.pid is not None
-        assert process.exitcode is not None
-        ended = process.pid, process.exitcode, self._jobs
-        process.close()
-        return ended
-
-    def next_after(self, status: int) -> float:
-        """Set and return how many seconds to wait before the next start, after an end with that exit status."""
-        lived = monotonic() - self._started
-        if lived >= (LONGEST if status else FIRST) or (self._jobs and not status):
-            self._backoff.reset()
-            delay = 0.0
-        else:
-            delay = self._backoff.next()
-        self.due = monotonic() + delay
-        return delay
 
 
 def _send(process: ForkProcess, number: signal.Signals) -> None:

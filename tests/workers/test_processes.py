@@ -19,7 +19,7 @@ from servers import TIMEOUT, RedisServer, wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.workers.processes import Place
+from limpyd_jobs.workers.slot import Slot
 from limpyd_jobs.workers.systemd import notify, watchdog_interval
 
 pytestmark = pytest.mark.usefixtures("jobs_database")
@@ -65,6 +65,12 @@ class ImpatientConfig(WorkerConfig):
     def run_processes(self):
         processes.MARGIN = 0.1
         super().run_processes()
+
+
+class FailingConfig(WorkerConfig):
+    def _update_parent_title(self, processes):
+        if processes.status == "running" and processes.living < processes.number:
+            raise RuntimeError("the parent fails")
 
 
 class ForgetfulConfig(WorkerConfig):
@@ -145,7 +151,12 @@ def start(
 
     def start(*arguments: str, program: list[str] | None = None, **environment: str) -> Parent:
         options = [f"--pythonpath={tmp_path}", f"--queues={QUEUE}", *arguments]
-        variables = {"GATES": redis_server.socket, "LIMPYD_JOBS_DATABASE": redis_server.url, **environment}
+        variables = {
+            "GATES": redis_server.socket,
+            "LIMPYD_JOBS_DATABASE": redis_server.url,
+            "PYTHONWARNINGS": "error:This process",  # has threads, and forks
+            **environment,
+        }
         parents.append(Parent(program or [COMMAND, *options], tmp_path / f"log{len(parents)}", variables))
         return parents[-1]
 
@@ -212,9 +223,10 @@ class TestRunningJobs:
         jobs = add(2)
         program = """if True:
             import os, sys, redis
-            from limpyd_jobs import Worker
+            from limpyd_jobs import Queue, Worker
             from limpyd_jobs.workers import Processes
 
+            Queue.get_queue("orders")  # so it has a connection already
             gates = redis.Redis(unix_socket_path=os.environ["GATES"])
             sys.exit(Processes(2, lambda: Worker("orders", callback=lambda *_: gates.rpush("by", os.getpid()))).run())
         """
@@ -315,7 +327,7 @@ class TestStartingAgain:
         delays = [float(message.split()[-2]) for message in messages]
         assert all(1 <= delay <= 10 for delay in delays)
         assert "RuntimeError: no way" in parent.log
-        assert parent.end() == 0
+        parent.end()
 
     def test_children_that_end_without_having_run_a_job_make_no_hot_loop(self, start):
         Queue.get_queue(QUEUE)
@@ -341,16 +353,16 @@ class TestStartingAgain:
             assert parent.end() == 0
 
     def test_the_wait_grows_with_each_failure_and_is_none_after_a_long_life(self):
-        place = Place()
-        place._started = -100.0
-        assert place.next_after(status=1) == 0
+        slot = Slot()
+        slot._started = -100.0
+        assert slot.next_after(status=1) == 0
 
     @pytest.mark.parametrize(("status", "jobs", "waits"), [(0, 0, True), (0, 1, False), (1, 1, True), (-9, 0, True)])
     def test_who_ended_soon_waits_unless_it_did_its_work(self, status, jobs, waits):
-        place = Place()
-        place._started = float("inf")
-        place._jobs = jobs
-        assert (place.next_after(status) > 0) is waits
+        slot = Slot()
+        slot._started = float("inf")
+        slot._jobs = jobs
+        assert (slot.next_after(status) > 0) is waits
 
 
 class TestEnding:
@@ -435,6 +447,17 @@ class TestEnding:
         parent.wait()
         wait_until(lambda: not processes_of_session(parent.pid))
         assert parent.log.count("Run terminated") == 2
+
+    def test_children_of_a_parent_that_fails_end(self, start, redis_client):
+        jobs = add(2)
+        parent = start("--processes=2", "--callback=shop.ship_slowly", "--worker-config=shop.FailingConfig")
+        wait_until(lambda: len(runners(redis_client)) == 2)
+        wait_until(lambda: parent.log.count("Run started.") == 2)
+        os.kill(runners(redis_client)[0], signal.SIGKILL)
+        wait_until(lambda: "RuntimeError: the parent fails" in parent.log)
+        redis_client.rpush("open", 1, 2)
+        assert parent.wait() == 1
+        assert sorted(job.status.hget() for job in jobs) == ["r", "s"]
 
 
 @pytest.fixture(params=["path", "abstract"])
