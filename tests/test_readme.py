@@ -273,7 +273,7 @@ def test_the_programs_exist_and_the_selections_of_tests_select_some(command: lis
 UNIT_KEYS = {
     "Unit": {"Description", "After", "Wants"},
     "Service": {
-        *("User", "WorkingDirectory", "Environment", "ExecStart", "Restart", "RestartSec"),
+        *("Type", "WatchdogSec", "User", "WorkingDirectory", "Environment", "ExecStart", "Restart", "RestartSec"),
         *("KillSignal", "KillMode", "TimeoutStopSec"),
     },
     "Install": {"WantedBy"},
@@ -311,6 +311,31 @@ def check_logs(text: str, run_python: Callable[..., str]) -> None:
     run_python("-c", "from myapp.jobs import SendMail; SendMail.add_job('welcome:42', to='ann@example.com')")
     logged = run_python("-c", RUN_COMMAND, "--queues=mails", "--max-loops=1", "--no-title", of="stderr")
     assert numbers_aside(text).splitlines() == numbers_aside(logged).splitlines()
+
+
+SHORT_LIVES = """
+import os
+import signal
+
+from limpyd_jobs import Job
+
+
+def act(job, queue):
+    deed = job.identifier.hget()
+    if deed == "die":
+        Job.add_job("end", "mails", delayed_for=1)
+        os.kill(os.getpid(), signal.SIGKILL)
+    if deed == "end":
+        os.kill(os.getppid(), signal.SIGTERM)
+"""
+
+
+def check_log_of_parent(text: str, application: Path, run_python: Callable[..., str]) -> None:
+    (application / "short_lives.py").write_text(SHORT_LIVES)
+    run_python("-c", "from limpyd_jobs import Job; Job.add_job('return', 'mails'); Job.add_job('die', 'mails')")
+    arguments = ["--queues=mails", "--processes=2", "--callback=short_lives.act", "--max-loops=1", "--no-title"]
+    logged = numbers_aside(run_python("-c", RUN_COMMAND, *arguments, of="stderr")).splitlines()
+    assert [line for line in numbers_aside(text).splitlines() if line not in logged] == []
 
 
 def numbers_aside(text: str) -> str:
@@ -352,6 +377,7 @@ TEXT_CHECKS: dict[str, Callable[..., None]] = {  # by the title above the text
     "The command": check_help,
     "Checking a database": check_help_of_check,
     "Logs": check_logs,
+    "Several processes": check_log_of_parent,
     "Process titles": check_titles,
     "Redis settings": check_redis_settings,
     "The map of the code": check_map,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -78,6 +79,13 @@ class ForgetfulConfig(WorkerConfig):
         super().prepare_worker()
         if gates.incr("prepared") == 2:
             print("started without systemd", "NOTIFY_SOCKET" not in os.environ, flush=True)
+
+
+class SlowConfig(WorkerConfig):
+    def prepare_worker(self):
+        super().prepare_worker()
+        if gates.incr("prepared") == 3:  # the second child
+            gates.blpop("prepare", 60)
 '''
 
 
@@ -474,19 +482,26 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[so
         yield listener, address
 
 
+def assert_silent(listener: socket.socket) -> None:
+    assert select.select([listener], [], [], 0)[0] == []
+
+
 class TestTellingTheServiceManager:
     def test_several_processes_are_ready_once_all_of_them_are(self, start, manager, redis_client):
         listener, address = manager
         Queue.get_queue(QUEUE)
-        parent = start("--processes=2", NOTIFY_SOCKET=address)
+        parent = start("--processes=2", "--worker-config=shop.SlowConfig", NOTIFY_SOCKET=address)
+        wait_until(lambda: "Run started." in parent.log)
+        (ready,) = re.findall(r"\[(\d+)\].*Run started\.", parent.log)
+        os.kill(int(ready), signal.SIGKILL)
+        parent.wait_for(f"process {ready} died")
+        assert_silent(listener)
+        redis_client.rpush("prepare", 1)
         assert listener.recv(100) == b"READY=1"
-        assert parent.log.count("process") == 2
         parent.send(signal.SIGTERM)
         assert listener.recv(100) == b"STOPPING=1"
         assert parent.wait() == 0
-        listener.setblocking(False)
-        with pytest.raises(BlockingIOError):
-            listener.recv(100)
+        assert_silent(listener)
 
     def test_children_tell_it_nothing_themselves(self, start, manager, redis_client):
         listener, address = manager
