@@ -22,5 +22,8 @@ if refused then
   return refused
 end
 
-redis.call('ZADD', queue .. ':running', 'XX', score(now() + lease * 1000000), job.ident)
+-- A full Redis refuses ZADD, unless something was written before: the job must not be taken for lost.
+if redis.call('ZREM', queue .. ':running', job.ident) == 1 then
+  redis.call('ZADD', queue .. ':running', score(now() + lease * 1000000), job.ident)
+end
 return {'done'}
