@@ -8,6 +8,7 @@ from time import monotonic
 
 from redis.exceptions import (
     ClusterError,
+    NoPermissionError,
     OutOfMemoryError,
     ReadOnlyError,
     TryAgainError,
@@ -20,6 +21,9 @@ _PASSING = (RedisConnectionError, RedisTimeoutError, ClusterError, OutOfMemoryEr
 
 # The same, where redis-py has no class for it, or the error comes out of a script.
 _PASSING_TEXT = re.compile(r"\b(BUSY|LOADING|MASTERDOWN|MISCONF|NOREPLICAS|OOM|READONLY|UNBLOCKED)\b")
+
+# The same for what the user of Redis is not allowed to do, as the scripts of Redis 7 and 6.2 say it.
+_DENIED_TEXT = re.compile(r"\bNOPERM\b|ACL failure in script|The user executing the script can't")
 
 # In seconds: the least, so that one failure is logged each second at the most, and the most.
 FIRST = 1.0
@@ -50,6 +54,11 @@ class Backoff:
 def is_passing(error: BaseException | None) -> bool:
     """Whether Redis may well accept later what it did not now."""
     return isinstance(error, _PASSING) or bool(_PASSING_TEXT.search(str(error)))
+
+
+def is_denied(error: BaseException | None) -> bool:
+    """Whether Redis does not allow this user to do that, until somebody changes its rights."""
+    return isinstance(error, NoPermissionError) or bool(_DENIED_TEXT.search(str(error)))
 
 
 def is_of_replica(error: BaseException | None) -> bool:

@@ -20,7 +20,7 @@ from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import ClaimRequest, Ending
 from limpyd_jobs.utils import one_line, overrides, parse_datetime, printable
 from limpyd_jobs.workers.alarm import Alarm
-from limpyd_jobs.workers.backoff import Backoff, OncePerSecond, is_of_replica, is_passing
+from limpyd_jobs.workers.backoff import Backoff, OncePerSecond, is_denied, is_of_replica, is_passing
 from limpyd_jobs.workers.claim import Claim
 from limpyd_jobs.workers.events import DEFAULT_DELAY, JobEvents
 from limpyd_jobs.workers.fetcher import Fetcher
@@ -229,7 +229,7 @@ class Running(Parameters, JobEvents):
                 self.log(f"[{one_line(fetched.ident)}] is still claimed: {printable(error)}", "error")
 
     def _insist(self, record: Callable[[], T]) -> T:
-        """Record something in Redis; while that fails for a reason that may pass, again and again.
+        """Record something in Redis; while that fails for a reason that may pass, or is denied, again and again.
 
         Once the worker has to end, it gives up after one lease.
         """
@@ -240,7 +240,7 @@ class Running(Parameters, JobEvents):
             except (RedisError, NotRecorded) as error:
                 reason = error.__cause__ if isinstance(error, NotRecorded) else error
                 is_over = self.end_forced and monotonic() - began > self.lease
-                if is_over or not is_passing(reason):
+                if is_over or not (is_passing(reason) or is_denied(reason)):
                     raise
                 self._redis_failed("Unable to record how a job went", reason)
                 self._sleep(backoff.next())

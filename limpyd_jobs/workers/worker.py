@@ -24,7 +24,7 @@ from limpyd_jobs.models import Job, Queue, job_classes, wake
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import Fetched
 from limpyd_jobs.utils import one_line, overrides, printable, utcnow
-from limpyd_jobs.workers.backoff import Backoff, is_passing
+from limpyd_jobs.workers.backoff import Backoff, is_denied, is_passing
 from limpyd_jobs.workers.claim import Claim
 from limpyd_jobs.workers.heartbeat import Heartbeat
 from limpyd_jobs.workers.parameters import LOGGER_NAME
@@ -353,7 +353,14 @@ class Worker(Running):
                 except Exception as error:
                     if is_passing(error):
                         raise
+                    if is_denied(error):
+                        self._round_denied(name, error)
+                        continue
                     self.log(f"{name} failed: {printable(error)}\n{traceback.format_exc()}", "error")
+
+    def _round_denied(self, name: str, error: Exception) -> None:
+        if self._may_log_redis_error:
+            self.log(f"{name} failed: {one_line(error)}", "error")
 
     def _make_round(self, name: str) -> None:
         self._round_is_due[name] = monotonic() + getattr(self, ROUNDS[name])
