@@ -213,16 +213,16 @@ class Worker(Running):
                 )
 
     def _find_queues(self) -> None:
-        """Wait until Redis is ready, and there is a queue."""
+        """Wait until Redis is ready, and there is a queue. Once it answered, Redis may fail."""
         warned = False
         while not self.must_stop():
             try:
                 self._make_round("update_keys")
-            except (BusyLoadingError, ResponseError) as error:
-                if not is_passing(error):
+            except RedisError as error:
+                is_answer = isinstance(error, (BusyLoadingError, ResponseError))
+                if not warned and not (is_answer and is_passing(error)):
                     raise
-                self._redis_failed("Unable to find the queues", error)
-                self._sleep(self._backoff.next())
+                self._wait_for_redis("Unable to find the queues", error)
                 continue
             while self._ready_callbacks:
                 self._ready_callbacks.pop()()
@@ -376,8 +376,7 @@ class Worker(Running):
             found = self.wait_for_job()
         except RedisError as error:
             self._fetcher.failed()
-            self._redis_failed("Unable to get job", error)
-            self._sleep(self._backoff.next())
+            self._wait_for_redis("Unable to get job", error)
         except Exception as error:
             self.log(f"Unable to get job: {printable(error)}\n{traceback.format_exc()}", "error")
         else:
@@ -385,6 +384,13 @@ class Worker(Running):
             return found
         self._put_back_unseen()
         return None
+
+    def _wait_for_redis(self, what: str, error: RedisError) -> None:
+        """Say what failed, and wait before the next try, but no longer than until the worker has to end."""
+        self._redis_failed(what, error)
+        until = monotonic() + self._backoff.next()
+        while monotonic() < until and not (self.end_forced or self._is_over_time()):
+            self._sleep(min(WAIT_SLICE, max(until - monotonic(), 0)))
 
     def wait_for_job(self) -> tuple[Queue, Job] | None:
         """Wait for a job to run.
