@@ -9,7 +9,7 @@
 -- ARGV[4]  queue: model name and pk
 -- ARGV[5]  lease: seconds
 --
--- {'done'}
+-- {'done'}        so it is, too, if this claim was just ended by its holder, who was not told yet
 -- {'refused'}    somebody else holds the claim: nothing is changed
 -- {'gone'}
 
@@ -19,7 +19,8 @@ local job, token, queue, lease = job_of(ARGV[1], ARGV[2]), ARGV[3], ARGV[4], ton
 
 local refused = refusal(job, token)
 if refused then
-  return refused
+  local is_ended = redis.call('HGET', job.key, 'last_claim') == token
+  return is_ended and {'done'} or refused
 end
 
 -- A full Redis refuses ZADD, unless something was written before: the job must not be taken for lost.

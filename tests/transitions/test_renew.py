@@ -41,7 +41,14 @@ def test_a_job_that_nobody_claims_gets_no_lease(any_world: World, state: str) ->
     job = any_world.job_that_is(state)
     any_world.queue()
     with any_world.unchanged():
-        assert renew(any_world, job) is False
+        assert renew(any_world, job, "other") is False
+
+
+@pytest.mark.parametrize("state", ["success", "error", "canceled"])
+def test_whoever_ended_the_job_did_not_lose_its_claim(any_world: World, state: str) -> None:
+    job = any_world.job_that_is(state)
+    with any_world.unchanged():
+        assert renew(any_world, job) is True
 
 
 def test_a_lease_that_lapsed_is_extended_if_nobody_rescued_the_job(any_world: World, after: After) -> None:
