@@ -168,12 +168,13 @@ class Placed(NamedTuple):
 class Rescue(NamedTuple):
     """What became of lapsed leases: the jobs that wait again; the idents of those of unknown classes, left where they
     are; and one job that was rescued too often, claimed for the caller to fail it. Then the registrations that lapsed,
-    for the caller to reconcile."""
+    for the caller to reconcile; and the idents, with a reason, of broken jobs, which are in quarantine now."""
 
     rescued: list[Fetched]
     unknown: list[str]
     exhausted: Fetched | None
     lapsed: list[str]
+    broken: Sequence[tuple[str, str]] = ()
 
 
 class Begun(NamedTuple):
@@ -511,13 +512,14 @@ def rescue(
         Whether the worker just began, so that somebody has to reconcile soon.
     """
     args = [RESCUE_LIMIT, max_rescues, *request.arguments("1" if is_starting else "")]
-    rescued, unknown, exhausted, lapsed = _rescue(redis_of(queue_model), keys=queue_keys, args=args)
+    rescued, unknown, exhausted, lapsed, broken = _rescue(redis_of(queue_model), keys=queue_keys, args=args)
     found = []
     for key, ident, identifier, name, priority, number, reindex in rescued:
         fetched = Fetched("rescued", key, ident, "w", identifier, name, priority, rescues=int(number))
         reindexed(request.classes[fetched.path], fetched.pk, reindex)
         found.append(fetched)
-    return Rescue(found, unknown, _fetched(request, exhausted) if exhausted else None, lapsed)
+    claimed = _fetched(request, exhausted) if exhausted else None
+    return Rescue(found, unknown, claimed, lapsed, tuple((ident, reason) for ident, reason in broken))
 
 
 def reconcile(

@@ -11,12 +11,13 @@
 -- ARGV[5]  '1' from a worker that just began, or ''
 -- ARGV[6…] the job classes known to the caller: class path, job model…
 --
--- {rescued, unknown, exhausted or {}, lapsed}
+-- {rescued, unknown, exhausted or {}, lapsed, broken}
 --   rescued    {waiting list, ident, identifier, queue name, queue priority, number of rescues, reindex}…
 --   unknown    idents of classes that are not among those given: left where they are
 --   exhausted  as a claimed job in claim.lua: one that was rescued too often, which the caller has to fail
 --   lapsed     names of workers that were silent for too long while they waited for a job, and 'net' every five
 --              minutes: the caller has to reconcile
+--   broken     {ident, reason}… of jobs whose hash is none: they are in the quarantine of their queue now
 --
 -- A job that was canceled, delayed or put in error by its worker before that died goes to the waiting list, too, where
 -- the next worker sees to it. One that is running without a claim was given its lease by reconcile.
@@ -25,7 +26,7 @@
 
 local limit, max_rescues, token, lease, classes = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4], pairs_from(6)
 local moment = now()
-local rescued, unknown, exhausted = {}, {}, {}
+local rescued, unknown, exhausted, broken = {}, {}, {}, {}
 
 -- To be run again, unless it was canceled or delayed.
 local function is_to_run(status)
@@ -79,6 +80,17 @@ local function rescue(queue, ident)
   rescued[#rescued + 1] = {queue .. ':waiting', ident, hash[3] or '', names[1] or '', names[2] or '', number, reindex}
 end
 
+-- Whatever fails does not keep the others: a queue whose keys are of a wrong type is looked at again in a minute.
+local function rescue_failed(queue, ident, reason)
+  if is_broken(job_of(classes[parse_ident(ident)], ident).key) then
+    set_aside(queue, ident)
+    redis.call('ZREM', queue .. ':running', ident)
+    broken[#broken + 1] = {ident, reason}
+  else
+    redis.call('ZADD', queue .. ':running', 'XX', score(moment + 60000000), ident)
+  end
+end
+
 -- Whoever is told of a worker has a minute to reconcile, before another one is.
 local function take_lapsed()
   local key, lapsed = blocked_key(KEYS[1]), {}
@@ -100,11 +112,11 @@ for _, queue in ipairs(KEYS) do
   local idents = redis.pcall('ZRANGEBYSCORE', queue .. ':running', '-inf', score(moment), 'LIMIT', 0, limit)
   for _, ident in ipairs(idents) do
     if #exhausted == 0 then
-      -- what is broken stays where it is, and does not keep the others
-      pcall(rescue, queue, ident)
+      local ok, failure = pcall(rescue, queue, ident)
+      if not ok then pcall(rescue_failed, queue, ident, text_of_error(failure)) end
     end
   end
 end
 
 local is_read, lapsed = pcall(take_lapsed)
-return {rescued, unknown, exhausted, is_read and lapsed or {}}
+return {rescued, unknown, exhausted, is_read and lapsed or {}, broken}

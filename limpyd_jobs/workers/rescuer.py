@@ -27,11 +27,12 @@ class Rescuer:
         self._max_rescues = max_rescues
         self._is_starting = True
         self._lapsed: list[str] = []
+        self._broken: list[tuple[str, str]] = []
 
     def rescue(self, queue_keys: Sequence[str]) -> Iterator[Fetched]:
         """Yield each job that was put back, and claimed ones, which were rescued too often: the caller ends these.
 
-        Registrations that lapsed are kept for `take_lapsed`.
+        Registrations that lapsed are kept for `take_lapsed`, broken jobs for `take_broken`.
         """
         more = bool(queue_keys)
         while more:
@@ -40,6 +41,7 @@ class Rescuer:
             )
             self._is_starting = False
             self._lapsed += found.lapsed
+            self._broken += found.broken
             yield from found.rescued
             if found.exhausted:
                 yield found.exhausted
@@ -49,6 +51,11 @@ class Rescuer:
         """Return the registrations that were found to have lapsed since this was called last."""
         lapsed, self._lapsed = self._lapsed, []
         return lapsed
+
+    def take_broken(self) -> list[tuple[str, str]]:
+        """Return the idents of the broken jobs that were put in quarantine since this was called last, and why."""
+        broken, self._broken = self._broken, []
+        return broken
 
     @staticmethod
     def _meet(idents: Sequence[str]) -> bool:

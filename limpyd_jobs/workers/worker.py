@@ -282,7 +282,7 @@ class Worker(Running):
     def requeue_delayed_jobs(self) -> None:
         """Move the delayed jobs of its queues that are due to their waiting lists."""
         for ident, reason in self._wake_delayed_jobs():
-            self.log(f"[{ident}] delayed job could not be put back in its waiting list: {reason}", "error")
+            self.log(f"[{one_line(ident)}] delayed job could not be put back in its waiting list: {reason}", "error")
 
     def _wake_delayed_jobs(self) -> Iterable[tuple[str, str]]:
         if overrides(self.queue_model, Queue, "requeue_delayed_jobs"):
@@ -308,6 +308,8 @@ class Worker(Running):
                 self._guard(job, queue, partial(self.job_error, job, queue, lost))
             else:
                 self._guard(job, queue, partial(self.job_rescued, job, queue))
+        for ident, reason in self._rescuer.take_broken():
+            self.log(f"[{one_line(ident)}] is put in the quarantine of its queue: {reason}", "error")
 
     def reconcile_jobs(self) -> None:
         """Put live jobs that stand nowhere back in their queues, if a worker may have lost some."""
@@ -318,7 +320,7 @@ class Worker(Running):
                 f"[{job.ident}] was {STATUSES.by_value(job.status)}, but in no queue: put in {job.queue_key}", "warning"
             )
         for ident in homeless:
-            self.log(f"[{ident}] is in no queue, and nothing says in which it belongs: use enqueue_or_delay", "error")
+            self.log(f"[{one_line(ident)}] is in no queue, and nothing says in which it belongs: use enqueue_or_delay", "error")
         if self._reconciler.is_busy:
             self._round_is_due["reconcile_jobs"] = monotonic() + PATIENCE
 

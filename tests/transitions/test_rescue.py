@@ -155,8 +155,30 @@ class TestKeysOfAWrongType:
         key = f"{any_world.jobs}:1:hash"
         any_world.client.delete(key)
         any_world.client.set(key, "of a wrong type")
+        found = rescue(any_world)
+        assert any_world.places(job) == ["q/0 waiting"]
+        ident = f"{any_world.path}:1"
+        assert [broken for broken, _ in found.broken] == [ident]
+        assert any_world.places(ident) == ["q/0 quarantine"]
+        assert rescue(any_world).broken == ()
+
+    @pytest.mark.leaves("I1", "I2", "I7", "I10")
+    def test_of_many_jobs_do_not_keep_the_others_from_being_rescued(self, any_world: World) -> None:
+        for number in range(transitions.RESCUE_LIMIT + 1):
+            any_world.client.set(f"{any_world.jobs}:x{number}:hash", "of a wrong type")
+            any_world.client.zadd(f"{any_world.queue_key()}:running", {f"{any_world.path}:x{number}": 0})
+        job = lapse(any_world, any_world.job_that_is("running"))
+        rescue(any_world)
         rescue(any_world)
         assert any_world.places(job) == ["q/0 waiting"]
+
+    @pytest.mark.leaves("I2", "I7", "I10")
+    def test_that_may_be_mended_are_looked_at_again_in_a_minute(self, any_world: World, after: After) -> None:
+        job = lapse(any_world, any_world.job_that_is("running"))
+        key = any_world.waiting_key()
+        any_world.client.set(key, "of a wrong type")
+        assert rescue(any_world) == Rescue([], [], None, [])
+        assert any_world.client.zscore(f"{any_world.queue_key()}:running", job.ident) == after(60)
 
     @pytest.mark.parametrize("place", ["running", "waiting"])
     @pytest.mark.leaves("I7", "I10")
