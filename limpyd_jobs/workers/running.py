@@ -250,7 +250,7 @@ class Running(Parameters, JobEvents):
         if self._may_log_redis_error:
             self.log(f"{what}, trying again: {one_line(error)}", "error")
         if is_of_replica(error):
-            self.connection.connection_pool.disconnect()
+            self.connection.connection_pool.disconnect(inuse_connections=False)  # of this thread: none is
 
     def _sleep(self, seconds: float) -> None:
         threading.Event().wait(seconds)
