@@ -9,6 +9,7 @@ from itertools import count
 from uuid import uuid4
 
 from limpyd.exceptions import DoesNotExist
+from redis.exceptions import ResponseError
 
 from limpyd_jobs import transitions
 from limpyd_jobs.layout import layout_of
@@ -44,6 +45,7 @@ class Fetcher:
         self._numbers = count(1)
         self._unanswered: ClaimRequest | None = None
         self._registered = ""
+        self._left: set[str] = set()
 
     def request(self, keys: Sequence[str]) -> ClaimRequest:
         """Return a request for the next job of these lists, with a token of its own."""
@@ -75,16 +77,34 @@ class Fetcher:
     def wait(self, keys: list[str], seconds: float) -> Fetched | None:
         """Wait for the first job that is put in these lists, and claim it. For the exceptions see `next`.
 
-        A key that is not that of a queue is removed from the list.
+        A key that is no list, or not that of a queue, is removed from `keys`. That is an exception the first time.
         """
-        popped = self.queue_model.get_connection().blpop(keys, timeout=seconds)
-        if not popped:
+        try:
+            popped = self.queue_model.get_connection().blpop(keys, timeout=seconds)
+        except ResponseError as error:
+            if "WRONGTYPE" not in str(error):
+                raise
+            self._leave(self._no_lists(keys), keys)
             return None
-        fetched = self.take(*popped)
-        if fetched.outcome == "no queue":
-            keys.remove(fetched.key)
-            raise DoesNotExist(f"Unable to get the queue from the key {fetched.key}")
+        fetched = self.take(*popped) if popped else None
+        if fetched and fetched.outcome == "no queue":
+            self._leave([fetched.key], keys)
+            return None
         return fetched
+
+    def _no_lists(self, keys: Sequence[str]) -> list[str]:
+        pipe = self.queue_model.get_connection().pipeline(transaction=False)
+        for key in keys:
+            pipe.type(key)
+        return [key for key, kind in zip(keys, pipe.execute(), strict=True) if kind not in ("list", "none")]
+
+    def _leave(self, broken: list[str], keys: list[str]) -> None:
+        """Wait for other keys only, until the queues are looked for again."""
+        keys[:] = [key for key in keys if key not in broken]
+        new = [key for key in broken if key not in self._left]
+        self._left.update(new)
+        if new:
+            raise DoesNotExist(f"Unable to get the queue from the key {', '.join(new)}")
 
     def take(self, key: str, ident: str) -> Fetched:
         """Claim a job that was taken from a list by other means. For the exceptions see `next`."""
