@@ -121,7 +121,7 @@ class JobEvents:
             request = self._upcoming_request(job, "job_skipped", "on_skipped")
             self._ended(self._insist(partial(transitions.cancel, job, queue, token, request)))
         else:
-            transitions.skip(job)
+            self._insist(partial(transitions.skip, job))
         self.log(self.job_skipped_message(job, queue), "warning")
         _notify(job, "on_skipped", queue)
 
@@ -138,7 +138,7 @@ class JobEvents:
 
         It goes to the delayed set until its `delayed_until`, or for 60 seconds if it has none.
         """
-        until = parse_datetime(job.delayed_until.hget())
+        until = parse_datetime(self._insist(job.delayed_until.hget))
         if overrides(type(job), Job, "enqueue_or_delay") or queues_by_hand(type(queue)):
             delayed_until = self._delay_by_hand(job, queue, until)
         else:
@@ -243,7 +243,7 @@ class JobEvents:
         try:
             self.requeue_job(job, queue, int(self._requeue_priority(queue)), delayed_for=self.requeue_delay_delta)
         except LimpydJobsException:
-            job._cached_status = job.status.hget()
+            job._cached_status = self._insist(job.status.hget)
             if job._cached_status != STATUSES.CANCELED:
                 raise
             self.job_skipped(job, queue)

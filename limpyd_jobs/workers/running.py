@@ -176,7 +176,7 @@ class Running(Parameters, JobEvents):
         """Call the hook for the status the job has now. Our own `job_success` finds out by itself."""
         job._cached_status = STATUSES.RUNNING
         if overrides(self, JobEvents, "job_success"):
-            job._cached_status = job.status.hget()
+            job._cached_status = self._insist(job.status.hget)
         if job._cached_status == STATUSES.CANCELED:
             self.job_skipped(job, queue)
         elif job._cached_status == STATUSES.DELAYED:
@@ -211,7 +211,8 @@ class Running(Parameters, JobEvents):
         fetched, token = self._claim.fetched, self._claim.token
         if token:
             try:
-                if not transitions.disown(type(job), fetched.ident, token, fetched.queue_key):
+                disown = partial(transitions.disown, type(job), fetched.ident, token, fetched.queue_key)
+                if not self._insist(disown):
                     self._delay(job, queue, parse_datetime(job.delayed_until.hget()))
             except Exception as error:
                 self.log(f"[{one_line(fetched.ident)}] is still claimed: {printable(error)}", "error")
