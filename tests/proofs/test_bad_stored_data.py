@@ -92,7 +92,7 @@ class Stage:
 
     @contextmanager
     def working(self) -> Iterator[Rounds]:
-        options = {"lease": 1, "fetch_delayed_delay": 0.05, "fetch_priorities_delay": 0.05, "max_loops": 1000}
+        options = {"lease": 0.4, "fetch_delayed_delay": 0.05, "fetch_priorities_delay": 0.05, "max_loops": 1000}
         worker = worker_of(worker_class=Rounds, callback=self.callback, max_duration=60, **options)
         with working(worker):
             try:

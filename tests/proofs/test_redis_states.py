@@ -96,8 +96,8 @@ class Scene:
 
     @contextmanager
     def working(self, number: int = 3) -> Iterator[None]:
-        options = {"timeout": 30, "max_loops": 1000, "max_duration": 2 * END, "lease": self.lease, "callback": self.callback}
-        self.workers = [worker_of(**options) for _ in range(number)]
+        options = {"timeout": 30, "max_loops": 1000, "max_duration": 2 * END, "callback": self.callback}
+        self.workers = [worker_of(lease=self.lease, **options) for _ in range(number)]
         threads = [threading.Thread(target=worker.run) for worker in self.workers]
         try:
             for thread in threads:
