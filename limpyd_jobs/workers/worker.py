@@ -320,7 +320,10 @@ class Worker(Running):
                 f"[{job.ident}] was {STATUSES.by_value(job.status)}, but in no queue: put in {job.queue_key}", "warning"
             )
         for ident in homeless:
-            self.log(f"[{one_line(ident)}] is in no queue, and nothing says in which it belongs: use enqueue_or_delay", "error")
+            self.log(
+                f"[{one_line(ident)}] is in no queue, and nothing says in which it belongs: use enqueue_or_delay",
+                "error",
+            )
         if self._reconciler.is_busy:
             self._round_is_due["reconcile_jobs"] = monotonic() + PATIENCE
 

@@ -188,7 +188,7 @@ def test_what_will_not_pass_is_not_tried_again(redis_client: redis.Redis, log: L
 
     Task.add_job("a")
     work(callback=callback)
-    assert sum("is not recorded: WRONGTYPE" in message for message in messages(log)) == 1
+    assert sum("is not recorded: " in message and "WRONGTYPE" in message for message in messages(log)) == 1
     assert REFUSED not in log.text
 
 
