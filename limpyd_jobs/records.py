@@ -204,11 +204,11 @@ def unique(model: type[RedisModel], reply: Any) -> Any:
 
 
 def reindexed(model: type[RedisModel], pk: str, changes: Reindex) -> None:
-    """Maintain the indexes that a script cannot, after it changed a field."""
+    """Maintain the indexes that a script cannot, after it changed a field: from one value, or False, to another."""
     for name, old, new in changes:
         for index in special_indexes(model.get_field(name)):
-            if old is not None:
+            if old is not None and old is not False:
                 index.remove(pk, old)
-            if new is not None:
+            if new is not None and new is not False:
                 index.add(pk, new, check_uniqueness=False)
             index._reset_rollback_cache(pk)

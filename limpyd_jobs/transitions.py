@@ -784,6 +784,8 @@ def _finish(
         reply = script(redis_of(job), keys=upcoming.keys if upcoming else (), args=args)
     except RedisError as error:
         raise NotRecorded(f"How {job.ident} ended is not recorded: {error}") from error
+    if isinstance(reply, str):
+        reply = json.loads(reply)
     _accept(job, reply)
     if len(reply) == 1:
         return Ending(reply[0])

@@ -10,7 +10,7 @@
 -- ARGV[4]  queue: model name and pk
 -- ARGV[5…] the next claim: token, lease, classes, as in claim.lua
 --
--- {'done', '', '', reindex, next claim}
+-- {'done', '', '', reindex, next claim}    as JSON
 -- {'refused'}    somebody else holds the claim: nothing is changed
 -- {'gone'}
 

@@ -13,7 +13,7 @@
 -- ARGV[7]  delay: '+<microseconds>' or '<microseconds since the epoch>'; a past one makes the job wait
 -- ARGV[8…] the next claim: token, lease, classes, as in claim.lua
 --
--- {'done', '', delayed until or '', reindex, next claim}
+-- {'done', '', delayed until or '', reindex, next claim}    as JSON
 -- {'refused'}    somebody else holds the claim: nothing is changed
 -- {'gone'}
 

@@ -17,8 +17,8 @@
 --          requeue or disown; 'hold anyway' does so whatever its field cancel_on_error says
 -- ARGV[11…] the next claim: token, lease, classes, as in claim.lua
 --
--- {'error', end, '', reindex, next claim}
--- {'requeued', '', delayed until or '', reindex, next claim}
+-- {'error', end, '', reindex, next claim}    as JSON
+-- {'requeued', '', delayed until or '', reindex, next claim}    as JSON
 -- {'held', end, '', reindex, {'nothing'}}
 -- {'refused'}    somebody else holds the claim: nothing is changed
 -- {'gone'}

@@ -10,7 +10,7 @@
 -- ARGV[4]  queue: model name and pk
 -- ARGV[5…] the next claim: token, lease, classes, as in claim.lua
 --
--- {'done', end, '', reindex, next claim}
+-- {'done', end, '', reindex, next claim}    as JSON
 -- {'canceled'}    {'delayed'}    the status that the job was given while it ran: nothing is changed
 -- {'refused'}     somebody else holds the claim: nothing is changed
 -- {'gone'}

@@ -189,12 +189,13 @@ local function ended_before(job, token, outcome, first)
   local is_back, is_failed = hash[2] == 'w' or hash[2] == 'd' or is_next, hash[2] == 'e'
   outcome = is_back and outcome or is_failed and 'error' or 'done'
   local upcoming = #KEYS > 0 and claimed_with(ARGV[first], pairs_from(first + 2))
-  return {outcome, hash[3] or '', is_back and hash[4] or '', {}, upcoming or claim_next(first)}
+  return cjson.encode({outcome, hash[3] or '', is_back and hash[4] or '', {}, upcoming or claim_next(first)})
 end
 
--- The reply of every script that ends a claim; `first` is where the next claim begins in ARGV.
+-- The reply of every script that ends a claim, as JSON, which clients read much faster than so many values; `first` is
+-- where the next claim begins in ARGV.
 local function ended(outcome, finish, delayed_until, first)
   local changes = reindex
   reindex = {}
-  return {outcome, finish, delayed_until, changes, claim_next(first)}
+  return cjson.encode({outcome, finish, delayed_until, changes, claim_next(first)})
 end
