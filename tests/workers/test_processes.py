@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -477,7 +478,7 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[so
             pytest.skip("only Linux has abstract addresses")
         address = f"@limpyd-jobs-tests-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
-        listener.bind(address.replace("@", "\0") if address[0] == "@" else address)
+        listener.bind(address.replace("@", "\0"))
         listener.settimeout(TIMEOUT)
         yield listener, address
 
@@ -534,6 +535,19 @@ class TestTellingTheServiceManager:
         received: list[bytes] = []
         wait_until(lambda: received.append(listener.recv(100)) or received.count(b"WATCHDOG=1") > 2)
         redis_client.rpush("open", 1, 2)
+        assert parent.end() == 0
+
+    @pytest.mark.parametrize("number", [1, 2])
+    def test_a_manager_that_does_not_read_holds_nothing_up(self, start, manager, number):
+        _, address = manager
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as client:
+            client.setblocking(False)
+            with suppress(BlockingIOError):  # once no more fits in
+                while True:
+                    client.sendto(b"READY=1", address.replace("@", "\0"))
+        jobs = add(number)
+        parent = start(f"--processes={number}", "--callback=shop.ship", NOTIFY_SOCKET=address, WATCHDOG_USEC="100000")
+        wait_until(lambda: all_succeeded(jobs))
         assert parent.end() == 0
 
     def test_a_manager_that_is_gone_is_no_failure(self, monkeypatch, tmp_path):
