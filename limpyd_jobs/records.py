@@ -27,7 +27,7 @@ _list_queues = Script("list_queues")
 _set_fields = Script("set_fields")
 _unset_fields = Script("unset_fields")
 
-Reindex = Sequence[tuple[str, "str | None", "str | None"]]
+Reindex = Sequence[tuple[str, Any, Any]]
 
 
 def get_queue(queue_model: type[RedisModel], name: str, priority: str, fields: Mapping[str, Any]) -> str:
@@ -204,11 +204,11 @@ def unique(model: type[RedisModel], reply: Any) -> Any:
 
 
 def reindexed(model: type[RedisModel], pk: str, changes: Reindex) -> None:
-    """Maintain the indexes that a script cannot, after it changed a field: from one value, or False, to another."""
+    """Maintain the indexes that a script cannot, after it changed a field from one value, if it had one, to another."""
     for name, old, new in changes:
         for index in special_indexes(model.get_field(name)):
-            if old is not None and old is not False:
+            if isinstance(old, str):
                 index.remove(pk, old)
-            if new is not None and new is not False:
+            if isinstance(new, str):
                 index.add(pk, new, check_uniqueness=False)
             index._reset_rollback_cache(pk)
