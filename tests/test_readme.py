@@ -539,13 +539,14 @@ def interrupt(job: Job, queue: Queue) -> None:
     raise KeyboardInterrupt
 
 
-def let_its_worker_die(identifier: str, queue_name: str, job_class: type[Job] = Job) -> None:
-    """Add a job, and claim it with a lease that lapsed."""
+def let_its_worker_die(identifier: str, queue_name: str, job_class: type[Job] = Job) -> Job:
+    """Add a job, and claim it with a lease that lapsed; return it."""
     job = job_class.add_job(identifier, queue_name)
     worker = Worker(queue_name)
     worker.update_keys()
     worker.wait_for_job()
     Queue.get_queue(queue_name).running.zadd({job.ident: 1})
+    return job
 
 
 def provoke_what_is_wrong_with_jobs() -> None:
@@ -568,6 +569,11 @@ def provoke_what_happens_when_workers_die(caplog: pytest.LogCaptureFixture) -> N
     Worker("rescued", callback=do_nothing, max_loops=1).run()
     let_its_worker_die("lost", "lost")
     Worker("lost", max_rescues=0, max_duration=0.1).run()
+
+    broken = let_its_worker_die("broken", "broken")
+    Queue.get_connection().set(broken.key, "of a wrong type")
+    Worker("broken", max_duration=0.1).run()
+    Queue.get_connection().delete(broken.key)
 
     def lose_the_claim(job: Job, queue: Queue) -> None:
         job.claim_token.hset("of another worker")
