@@ -69,7 +69,7 @@ class Collector:
 
 def delayed_and_due(job_class: type[JobClass], identifier: str) -> JobClass:
     """Return a job that is delayed until a moment that has come already."""
-    job = job_class.add_job(identifier, delayed_for=0.005)
+    job = job_class.add_job(identifier, delayed_for=0.1)
     moment = job_class.queue_model.get_queue(job_class.queue_name).delayed.zscore(job.ident)
     wait_until(lambda: time.time() >= moment)
     return job

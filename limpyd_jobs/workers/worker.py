@@ -103,8 +103,8 @@ class Worker(Running):
                 self._previous_handlers[number] = signal.signal(number, self.catch_end_signal)
 
     def stop_handling_end_signal(self) -> None:
-        """Give SIGINT and SIGTERM back to whoever handled them before."""
-        while self._previous_handlers:
+        """Give SIGINT and SIGTERM back to whoever handled them before. Python allows it in the main thread only."""
+        while self._previous_handlers and threading.current_thread() is threading.main_thread():
             number, handler = self._previous_handlers.popitem()
             if signal.getsignal(number) == self.catch_end_signal:
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)
@@ -239,6 +239,8 @@ class Worker(Running):
         except RedisError as error:
             self._redis_failed("Unable to look for delayed jobs", error)
             self._round_is_due["requeue_delayed_jobs"] = 0.0
+        except Exception as error:
+            self._round_failed("requeue_delayed_jobs", error)
 
     def _main_loop(self) -> None:
         try:
@@ -361,7 +363,10 @@ class Worker(Running):
                     if is_denied(error):
                         self._round_denied(name, error)
                         continue
-                    self.log(f"{name} failed: {printable(error)}\n{traceback.format_exc()}", "error")
+                    self._round_failed(name, error)
+
+    def _round_failed(self, name: str, error: Exception) -> None:
+        self.log(f"{name} failed: {printable(error)}\n{traceback.format_exc()}", "error")
 
     def _round_denied(self, name: str, error: Exception) -> None:
         if self._may_log_redis_error:

@@ -593,6 +593,18 @@ class TestSignals:
         assert outcomes == ["terminated"]
         assert signal.getsignal(signal.SIGTERM) == before
 
+    def test_a_worker_of_the_main_thread_may_run_in_another_one(self) -> None:
+        before = signal.getsignal(signal.SIGTERM)
+        Task.add_job("a")
+        worker = worker_of(terminate_gracefuly=True, max_loops=1)
+        outcomes: list[Any] = []
+        thread = threading.Thread(target=lambda: outcomes.append(worker.run()))
+        thread.start()
+        thread.join()
+        assert (outcomes, worker.status) == ([None], "terminated")
+        worker.stop_handling_end_signal()
+        assert signal.getsignal(signal.SIGTERM) == before
+
     def test_catch_end_signal_may_be_called_by_hand(self) -> None:
         worker = worker_of()
         worker.catch_end_signal(signal.SIGTERM, None)
@@ -854,6 +866,16 @@ class TestOverriddenRounds:
         worker = worker_of(worker_class=OneQueue, callback=collector, max_loops=2, max_duration=0.5)
         assert commands_during(worker.run, redis_client) < 250
         assert collector.identifiers == ["a"]
+
+    def test_requeue_delayed_jobs_that_fails_at_the_start_keeps_nobody_from_work(self, log: Any) -> None:
+        class Failing(Worker):
+            def requeue_delayed_jobs(self) -> None:
+                raise KeyError("on purpose")
+
+        job = Task.add_job("a")
+        work(worker_class=Failing)
+        assert job.status.hget() == STATUSES.SUCCESS
+        assert any("requeue_delayed_jobs failed: 'on purpose'" in message for message in messages(log))
 
     def test_requeue_delayed_jobs_without_super_leaves_them(
         self, redis_client: redis.Redis, collector: Collector
