@@ -526,6 +526,7 @@ def reconcile(
     queue_model: type[RedisModel], job_class: type[RedisModel], idents: Sequence[str], lease: float
 ) -> tuple[list[tuple[str, str, str]], list[str]]:
     """Put live jobs of a class that are not where their status says there: in a list, a delayed set or under a lease.
+    Those that ended no longer count as queued.
 
     Parameters
     ----------
@@ -542,7 +543,9 @@ def reconcile(
     """
     queue_name = getattr(job_class, "queue_name", None) or ""
     args = [layout_of(job_class).json, layout_of(queue_model).json, queue_name, lease, UNCLAIMED_LEASE, *idents]
-    mended, homeless = _reconcile(redis_of(queue_model), args=args)
+    mended, homeless, freed = _reconcile(redis_of(queue_model), args=args)
+    for ident, reindex in freed:
+        reindexed(job_class, ident.rpartition(":")[2], reindex)
     return [tuple(row) for row in mended], homeless
 
 

@@ -10,16 +10,18 @@
 -- ARGV[5]  lease of a running job without a claim, as version 2 runs them: seconds
 -- ARGV[6…] idents
 --
--- {mended, homeless}
+-- {mended, homeless, freed}
 --   mended    {ident, status, queue: model name and pk}…
 --   homeless  idents of jobs of which nothing says in which queue they belong
+--   freed     {ident, reindex}… of jobs that ended, but still counted as queued: canceled ones, say, that were lost on
+--             their way to the worker that would have skipped them
 
 --@include claims
 --@include places
 
 local model, queue_model, queue_name = ARGV[1], model_of(ARGV[2]), ARGV[3]
 local lease, unclaimed_lease = tonumber(ARGV[4]), tonumber(ARGV[5])
-local mended, homeless = {}, {}
+local mended, homeless, freed = {}, {}, {}
 
 -- The queue of a job that names none: the one of its priority and the given name, or the only one of its priority.
 local function likely_queue(priority)
@@ -49,11 +51,22 @@ local function mend(job, queue, hash)
   return true
 end
 
+-- The identifier of a job that ended is free again.
+local function free(job, status, claim_token)
+  if (status == 's' or status == 'e' or status == 'c') and not claim_token then
+    reindex = {}
+    update(job.model, job.pk, {queued = false})
+    freed[#freed + 1] = {job.ident, reindex}
+  end
+end
+
 local function reconcile(ident)
   local job = job_of(model, ident)
   local hash = redis.call('HMGET', job.key, 'status', 'queued', 'placed_in', 'claim_token', 'delayed_until', 'priority')
   local is_live, queue = hash[1] == 'w' or hash[1] == 'd' or hash[1] == 'r', hash[3]
-  if not is_live or queue and string.sub(queue, 1, #queue_model.name + 1) ~= queue_model.name .. ':' then
+  if hash[2] == '1' and not is_live then
+    return free(job, hash[1], hash[4])
+  elseif not is_live or queue and string.sub(queue, 1, #queue_model.name + 1) ~= queue_model.name .. ':' then
     return
   elseif not (queue and sound_queue(queue)) then
     queue = likely_queue(hash[6] or '0')
@@ -69,4 +82,4 @@ for i = 6, #ARGV do
   -- a record that is broken does not keep the others
   pcall(reconcile, ARGV[i])
 end
-return {mended, homeless}
+return {mended, homeless, freed}

@@ -135,3 +135,23 @@ def test_a_broken_record_does_not_keep_the_others(any_world: World) -> None:
     any_world.client.delete(f"{any_world.jobs}:1:hash")
     any_world.client.hset(f"{any_world.jobs}:1:hash", mapping=saved)
     reconcile(any_world, broken)
+
+
+class TestAJobThatEndedButIsQueued:
+    """The worker that would have skipped it died, or the reply of ``BLPOP`` was lost."""
+
+    def test_is_queued_no_more(self, any_world: World) -> None:
+        job = any_world.job_that_is("running")
+        transitions.withdraw(job, any_world.queue_class)
+        any_world.client.zadd(f"{any_world.queue_key()}:running", {job.ident: 1})  # its worker dies
+        transitions.rescue(any_world.queue_class, [any_world.queue_key()], 3, any_world.request(token="rescuer"))
+        assert any_world.client.lpop(any_world.waiting_key()) == job.ident  # so does the next one
+        assert any_world.add()[0] == "existing"
+        assert reconcile(any_world, job) == NOTHING_TO_DO
+        assert any_world.add()[0] == "added"
+
+    @pytest.mark.leaves("I3", "I7", "I8")
+    def test_is_left_alone_while_a_worker_holds_it(self, any_world: World) -> None:
+        job = any_world.job_that_is("held")
+        with any_world.unchanged():
+            assert reconcile(any_world, job) == NOTHING_TO_DO
