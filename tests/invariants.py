@@ -44,7 +44,11 @@ def violations(client: redis.Redis, *models: type[RedisModel]) -> list[str]:
 
     The places of jobs (I5 to I8) are looked for in the queues of the given queue models. `client` has to decode.
     """
-    stored = contents(client)
+    return violations_in(contents(client), *models)
+
+
+def violations_in(stored: Contents, *models: type[RedisModel]) -> list[str]:
+    """Return what is wrong with the records of some models, given all that is stored: see `violations`."""
     records = [_Records(model, stored) for model in models]
     queues = [queue for queue in records if issubclass(queue.model, Queue)]
     places = _Places(queues)

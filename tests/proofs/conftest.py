@@ -7,6 +7,8 @@ from collections import Counter
 
 import pytest
 
+pytest.register_assert_rewrite("machine")
+
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the figures of the proofs that ran."""

@@ -1,0 +1,340 @@
+"""What a database of jobs should hold after each thing that is done to it, told in plain Python: statuses, claims, and
+where each job stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from invariants import FINAL, LIVE, Contents
+
+LISTS, SETS = ("waiting", "success", "errors"), ("delayed", "running")
+
+
+@dataclass
+class JobState:
+    """A job. Moments are in seconds; a text that is empty stands for a field that is not set.
+
+    Attributes
+    ----------
+    queue: str
+        Where it was placed last, as far as the job says so: the beginning of the queue's keys.
+    ended_claim: str
+        The last claim on it, if it was its holder who ended it.
+    is_told: bool
+        Whether it was withdrawn while it ran.
+    """
+
+    identifier: str
+    priority: str
+    status: str = ""
+    is_queued: bool = True
+    queue: str = ""
+    token: str = ""
+    ended_claim: str = ""
+    tries: int = 0
+    rescues: int = 0
+    due: int = 0
+    is_told: bool = False
+
+    @property
+    def is_live(self) -> bool:
+        return self.status in LIVE
+
+    def stored(self) -> dict[str, str]:
+        """The fields of its hash that tell all this."""
+        texts = {
+            "identifier": self.identifier,
+            "priority": self.priority,
+            "status": self.status,
+            "queued": "1" if self.is_queued else "",
+            "placed_in": self.queue,
+            "claim_token": self.token,
+            "last_claim": self.ended_claim,
+            "tries": str(self.tries or ""),
+            "rescues": str(self.rescues or ""),
+            "cancel_on_error": "1" if self.is_told else "",
+        }
+        return {name: text for name, text in texts.items() if text}
+
+
+FIELDS = set(JobState("x", "0", "w", True, "x", "x", "x", 1, 1, 0, True).stored())
+
+
+@dataclass
+class QueueState:
+    """A queue: idents, in sorted sets with their moments."""
+
+    name: str
+    priority: str
+    waiting: list[str] = field(default_factory=list)
+    delayed: dict[str, int] = field(default_factory=dict)
+    running: dict[str, int] = field(default_factory=dict)
+    success: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    put_offs: dict[str, int] = field(default_factory=dict)
+
+    def remove(self, ident: str) -> bool:
+        """Take a job away from where it stands; return whether it stood here."""
+        stood = self.stands(ident)
+        self.waiting = [each for each in self.waiting if each != ident]
+        self.delayed.pop(ident, None)
+        self.running.pop(ident, None)
+        return stood
+
+    def stands(self, ident: str) -> bool:
+        return ident in self.waiting or ident in self.delayed or ident in self.running
+
+    def is_due(self, name: str, now: int) -> list[str]:
+        """What is due in one of the sorted sets, in order."""
+        moments = getattr(self, name)
+        return sorted((ident for ident in moments if moments[ident] <= now), key=lambda ident: (moments[ident], ident))
+
+
+class Reference:
+    """All jobs and queues.
+
+    Parameters
+    ----------
+    now: int
+        What the clock says, in seconds.
+    lease, unclaimed_lease: int
+        For how long a claim holds, and for how long a job that runs without one is left alone, in seconds.
+    queues: dict of str to QueueState
+        By the beginning of their keys, those whose jobs go first first.
+    home: str
+        The name of the queue of a job that does not say where it is.
+    """
+
+    def __init__(self, now: int, lease: int, unclaimed_lease: int, queues: dict[str, QueueState], home: str) -> None:
+        self.now = now
+        self.lease = lease
+        self.unclaimed_lease = unclaimed_lease
+        self.queues = queues
+        self.home = home
+        self.jobs: dict[str, JobState] = {}
+        self.silent_at: dict[str, int] = {}  # when a worker that waits for a job should have been heard of again
+
+    # -- Looking
+
+    def queue_of(self, name: str, priority: str) -> str:
+        return next(key for key, queue in self.queues.items() if (queue.name, queue.priority) == (name, priority))
+
+    def first_waiting(self) -> tuple[str, str] | None:
+        """The queue and the ident of the job that is next."""
+        return next(((key, queue.waiting[0]) for key, queue in self.queues.items() if queue.waiting), None)
+
+    def queued(self, identifier: str) -> str | None:
+        """The ident of the job of that identifier that is queued."""
+        found = (ident for ident, job in self.jobs.items() if job.is_queued and job.identifier == identifier)
+        return next(found, None)
+
+    def standing(self, ident: str) -> list[str]:
+        """Where a job stands: ``waiting``, ``delayed``, ``running``, once for each time."""
+        places: list[str] = []
+        for queue in self.queues.values():
+            places += ["waiting"] * queue.waiting.count(ident)
+            places += [name for name in SETS if ident in getattr(queue, name)]
+        return places
+
+    def orphans(self) -> list[str]:
+        """The queued jobs that stand nowhere."""
+        return [ident for ident, job in self.jobs.items() if job.is_queued and not self.standing(ident)]
+
+    def rests(self, ident: str) -> bool:
+        """Whether a job is where its status says: not in the hands of a process, or left behind by one."""
+        job = self.jobs[ident]
+        place = {"w": ["waiting"], "d": ["delayed"], "r": ["running"]}.get(job.status, [])
+        is_due = all(queue.delayed.get(ident, job.due) == job.due for queue in self.queues.values())
+        is_claimed_or_not = bool(job.token) == (job.status == "r")
+        return self.standing(ident) == place and is_due and is_claimed_or_not and job.is_queued == job.is_live
+
+    def unfinished(self) -> list[str]:
+        return [ident for ident, job in self.jobs.items() if job.status not in FINAL or job.is_queued]
+
+    def differences(self, stored: Contents, job_keys: dict[str, str]) -> Iterator[str]:
+        """What is stored that should not be, or the other way round; `job_keys` are those of the jobs' hashes."""
+        for key, queue in self.queues.items():
+            for name in (*LISTS, *SETS):
+                expected, found = getattr(queue, name), stored.get(f"{key}:{name}", [] if name in LISTS else {})
+                if expected != found:
+                    yield f"{key}:{name} holds {found}, which should be {expected}"
+        for ident, job in self.jobs.items():
+            found = {name: text for name, text in stored.get(job_keys[ident], {}).items() if name in FIELDS}
+            if found != job.stored():
+                yield f"{ident} is {found}, which should be {job.stored()}"
+
+    # -- The verbs
+
+    def new(self, ident: str, identifier: str, queue: str, delay: int | None = None, front: bool = False) -> None:
+        self.jobs[ident] = JobState(identifier, self.queues[queue].priority)
+        self.place(ident, queue, delay, front)
+
+    def place(
+        self, ident: str, queue: str, delay: int | None = None, front: bool = False, priority: str | None = None
+    ) -> None:
+        """Let a job wait in a queue, or be delayed there."""
+        job, line = self.jobs[ident], self.queues[queue]
+        job.is_queued, job.queue, job.priority, job.token = True, queue, priority or line.priority, ""
+        if delay is not None and delay > 0:
+            job.status, job.due = "d", self.now + delay
+            line.delayed[ident] = job.due
+        else:
+            job.status = "w"
+            line.waiting.insert(0 if front else len(line.waiting), ident)
+
+    def unplace(self, ident: str, name: str) -> None:
+        """Take a job away from the first of the queues where it may be."""
+        job = self.jobs[ident]
+        likely = [job.queue, self.queue_of(name, job.priority)]
+        likely += [key for key, queue in self.queues.items() if queue.priority == job.priority]
+        any(self.queues[key].remove(ident) for key in [*likely, *self.queues] if key)
+
+    def claim(self, ident: str, queue: str, token: str) -> str:
+        """A job that was taken from its list is run, if it waits indeed; returns the outcome."""
+        self.queues[queue].put_offs.pop(ident, None)
+        job = self.jobs.get(ident)
+        if job is None:
+            return "gone"
+        if job.status != "w":
+            return "found"
+        assert not job.token, f"{ident} waits, but is in the hands of {job.token}"
+        job.status, job.is_queued, job.queue, job.tries = "r", True, queue, job.tries + 1
+        job.token, job.ended_claim = token, ""
+        self.queues[queue].running[ident] = self.now + self.lease
+        return "claimed"
+
+    def end_claim(self, ident: str, queue: str, token: str = "") -> None:
+        """Nobody has a claim on a job any more; `token` is that of its holder, if it was its holder who ended it."""
+        job = self.jobs[ident]
+        job.token, job.rescues, job.ended_claim = "", 0, token
+        self.queues[queue].running.pop(ident, None)
+        if job.queue:
+            self.queues[job.queue].running.pop(ident, None)
+
+    def end(self, ident: str, queue: str, token: str, status: str) -> None:
+        """A job ends, for good."""
+        self.end_claim(ident, queue, token)
+        self.jobs[ident].status, self.jobs[ident].is_queued = status, False
+
+    def put_back(self, ident: str, queue: str, token: str, to: str, delay: int | None = None) -> None:
+        """The holder of a claim puts the job in a queue once more."""
+        self.end_claim(ident, queue, token)
+        self.place(ident, to, delay)
+
+    def release(self, ident: str, queue: str, token: str, delay: int | None) -> None:
+        job = self.jobs[ident]
+        self.end_claim(ident, queue, token)
+        if job.status != "r":
+            job.is_queued = job.status != "c"
+            self.queues[queue].waiting.append(ident)
+            return
+        job.tries -= 1
+        self.place(ident, queue, delay, front=True, priority=job.priority)
+
+    def withdraw(self, ident: str, name: str) -> bool:
+        job = self.jobs[ident]
+        if job.token or job.status == "r":
+            job.status, job.is_told = "c", True
+        elif job.status in ("s", "e"):
+            return False
+        else:
+            was_queued = job.is_queued
+            job.status, job.is_queued, job.rescues = "c", False, 0
+            if was_queued:
+                self.unplace(ident, name)
+        return True
+
+    def put_off(self, ident: str, queue: str, seconds: int, limit: int) -> str:
+        line = self.queues[queue]
+        line.put_offs[ident] = line.put_offs.get(ident, 0) + 1
+        if ident in line.waiting:
+            line.waiting.remove(ident)
+        if line.put_offs[ident] > limit:
+            del line.put_offs[ident]
+            line.delayed.pop(ident, None)
+            line.errors.append(ident)
+            return "given up"
+        line.delayed[ident] = self.now + seconds
+        return "put off"
+
+    def wake(self) -> None:
+        for line in self.queues.values():
+            for ident in line.is_due("delayed", self.now):
+                del line.delayed[ident]
+                if ident not in self.jobs:
+                    continue
+                if self.jobs[ident].status == "d":
+                    self.jobs[ident].status = "w"
+                line.waiting.append(ident)
+
+    def rescue(self, max_rescues: int, token: str) -> tuple[list[str], str]:
+        """Jobs whose lease lapsed wait again; returns them, and the one that was rescued too often."""
+        rescued: list[str] = []
+        for key, line in self.queues.items():
+            for ident in line.is_due("running", self.now):
+                job = self.jobs.get(ident)
+                if not job or (job.queue or key) != key or not (job.token or job.status == "r"):
+                    del line.running[ident]
+                elif job.status in ("r", "e") and job.rescues >= max_rescues:
+                    job.status, job.token = "r", token
+                    line.running[ident] = self.now + self.lease
+                    return rescued, ident
+                else:
+                    self._rescue(ident, key, job)
+                    rescued.append(ident)
+        return rescued, ""
+
+    def _rescue(self, ident: str, queue: str, job: JobState) -> None:
+        number = job.rescues + 1
+        job.queue = queue
+        self.end_claim(ident, queue)
+        job.rescues = number
+        if job.status in ("r", "e"):
+            job.status = "w"
+        if ident not in self.queues[queue].waiting:
+            self.queues[queue].waiting.insert(0, ident)
+
+    def take_lapsed(self) -> list[str]:
+        """The workers that were silent for too long, with a minute more for whoever is told so to see to it."""
+        lapsed = [name for name, moment in self.silent_at.items() if moment <= self.now]
+        self.silent_at.update(dict.fromkeys(lapsed, self.now + 60))
+        return lapsed
+
+    def reconcile(self, ident: str) -> None:
+        """A job that stands nowhere, though queued, is put where its status says, or is queued no more."""
+        job = self.jobs[ident]
+        if not job.token and not job.is_live:
+            job.is_queued = False
+        if not job.is_live or (job.token and job.status != "r"):
+            return
+        job.queue = job.queue or self.queue_of(self.home, job.priority)
+        line = self.queues[job.queue]
+        if job.status == "r":
+            line.running[ident] = self.now + (self.lease if job.token else self.unclaimed_lease)
+        elif job.status == "d":
+            line.delayed[ident] = job.due
+        else:
+            line.waiting.insert(0, ident)
+
+    def prune(self, key: str, name: str, keep: int) -> int:
+        """Delete the oldest jobs of a list of finished ones; return how many."""
+        entries, status, position, deleted = getattr(self.queues[key], name), name[0], 0, 0
+        while len(entries) - position > keep:
+            ident = entries[position]
+            job = self.jobs.get(ident)
+            if job and job.status == status and (job.is_queued or job.token):
+                position += 1
+                continue
+            entries.remove(ident)
+            if job and job.status == status and not self._is_listed_again(ident, key, name, keep):
+                del self.jobs[ident]
+                deleted += 1
+        return deleted
+
+    def _is_listed_again(self, ident: str, key: str, name: str, keep: int) -> bool:
+        job = self.jobs[ident]
+        if job.queue and job.queue != key and ident in getattr(self.queues[job.queue], name):
+            return True
+        entries = getattr(self.queues[key], name)
+        return job.tries > 1 and keep > 0 and ident in entries[-keep:]

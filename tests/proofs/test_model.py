@@ -1,0 +1,114 @@
+"""No order of what may happen to jobs loses one, runs it twice at once, or leaves it stuck: see `machine`.
+
+The stories are the same in each run. For others, as many as are wanted:
+
+    LIMPYD_JOBS_STORIES=5000 python -m pytest -s tests/proofs/test_model.py
+
+prints its seed; LIMPYD_JOBS_SEED tells the stories of that seed again.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from functools import partial
+
+import hypothesis
+import pytest
+import redis
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+from machine import CLOCK, Life
+from rewritten import Replacement, rewritten
+
+NUMBER = int(os.environ.get("LIMPYD_JOBS_STORIES", "0"))
+SEED = int(os.environ.get("LIMPYD_JOBS_SEED", "0")) or random.SystemRandom().randrange(1, 10**9)
+
+# Some stories of several seeds differ more than many of one.
+SEEDS = range(1, 9)
+
+STORIES = settings(
+    max_examples=10,
+    stateful_step_count=50,
+    deadline=None,
+    database=None,
+    print_blob=False,
+    suppress_health_check=list(HealthCheck),
+)
+
+# As many as it takes to find what is wrong, and no search for the shortest.
+UNTIL_ONE_FAILS = settings(STORIES, max_examples=400, phases=[Phase.generate], report_multiple_bugs=False)
+
+# What has to happen in the stories, for them to tell anything.
+EVENTS = {
+    *("added", "existing", "moved", "withdrawn", "told", "canceled by hand"),
+    *("claimed", "found", "popped", "registered", "put off", "claim and lost", "popped and lost"),
+    *("succeed: done", "held", "marked as delayed", "released", "renewed", "refused"),
+    *("rescued", "orphan", "begun by version 2", "ended by version 2"),
+}
+
+
+def tell(client: redis.Redis, how: settings, seed: int, *wrongs: Replacement) -> Counter[str]:
+    """Tell stories of the scripts, with something wrong in these, and return what happened."""
+    story: Counter[str] = Counter()
+    with rewritten(CLOCK, *wrongs):
+        run_state_machine_as_test(hypothesis.seed(seed)(partial(Life, client, story)), settings=how)
+    return story
+
+
+def test_each_story_ends_well(redis_client: redis.Redis) -> None:
+    story = sum((tell(redis_client, STORIES, seed) for seed in SEEDS), Counter())
+    print(dict(story.most_common()))
+    assert EVENTS - story.keys() == set()
+
+
+@pytest.mark.skipif(not NUMBER, reason="LIMPYD_JOBS_STORIES says how many")
+def test_other_stories_end_well(redis_client: redis.Redis) -> None:
+    print(f"LIMPYD_JOBS_SEED={SEED}")
+    story: Counter[str] = Counter()
+    for number in range(0, NUMBER, STORIES.max_examples):
+        story += tell(redis_client, STORIES, SEED + number)
+    print(dict(story.most_common()))
+
+
+WRONGS = {
+    "no fence": (
+        Replacement(
+            "elseif held ~= token then",
+            "elseif held ~= token and redis.call('HGET', job.key, 'last_claim') == token then",
+        ),
+        "DID NOT RAISE .*ClaimLost|is renewed: True|the same call again ended|I[3567] ",
+    ),
+    "a forgotten index": (
+        Replacement(
+            "if really then redis.call('SREM', prefix .. old, pk) else",
+            "if field == 'queued' then elseif really then redis.call('SREM', prefix .. old, pk) else",
+        ),
+        "I2 machine:errand:queued:1 holds",
+    ),
+    "a running job is not live for add": (
+        Replacement(
+            "local pk = other_queued({model = job_model}, identifier)\n  if not pk then",
+            "local pk = other_queued({model = job_model}, identifier)\n"
+            "  if not pk or redis.call('HGET', hash_key(job_model, pk), 'status') == 'r' then",
+        ),
+        "is added, though .*, of the same identifier, is r",
+    ),
+    "a running job moves up": (
+        Replacement("local is_running = hash[1] == 'r' or hash[3]", "local is_running = false"),
+        "assert 'moved' == 'existing'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("wrong", "expected"), WRONGS.values(), ids=WRONGS)
+def test_what_is_wrong_is_found(redis_client: redis.Redis, wrong: Replacement, expected: str) -> None:
+    with pytest.raises((AssertionError, pytest.fail.Exception), match=expected):
+        tell(redis_client, UNTIL_ONE_FAILS, 1, wrong)
+
+
+@pytest.mark.parametrize("text", ["stands nowhere", "redis.call("])
+def test_only_what_stands_in_a_script_once_can_be_replaced(text: str) -> None:
+    with pytest.raises(AssertionError, match=r"in no script|more than once"), rewritten(Replacement(text, "")):
+        pass
