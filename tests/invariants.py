@@ -61,24 +61,33 @@ def violations_in(stored: Contents, *models: type[RedisModel]) -> list[str]:
 
 def contents(client: redis.Redis) -> Contents:
     """Return all that is in a database, as Python values: sorted sets are dicts of members and scores."""
-    read = {
-        "string": lambda pipe, key: pipe.get(key),
-        "hash": lambda pipe, key: pipe.hgetall(key),
-        "list": lambda pipe, key: pipe.lrange(key, 0, -1),
-        "set": lambda pipe, key: pipe.smembers(key),
-        "zset": lambda pipe, key: pipe.zrange(key, 0, -1, withscores=True),
+    values = {
+        "string": lambda text: text,
+        "hash": _pairs,
+        "list": list,
+        "set": set,
+        "zset": lambda members: {member: float(score) for member, score in _pairs(members).items()},
     }
-    keys = sorted(client.scan_iter(count=1000))
-    types, values = client.pipeline(transaction=False), client.pipeline(transaction=False)
-    for key in keys:
-        types.type(key)
-    kinds = types.execute()
-    for key, kind in zip(keys, kinds, strict=True):
-        read[kind](values, key)
-    return {
-        key: dict(value) if kind == "zset" else value
-        for key, kind, value in zip(keys, kinds, values.execute(), strict=True)
-    }
+    return {key: values[kind](value) for key, kind, value in client.eval(_READ_ALL, 0)}
+
+
+_READ_ALL = """
+local read = {
+  string = {'GET'}, hash = {'HGETALL'}, list = {'LRANGE', 0, -1}, set = {'SMEMBERS'},
+  zset = {'ZRANGE', 0, -1, 'WITHSCORES'},
+}
+local keys, found = redis.call('KEYS', '*'), {}
+table.sort(keys)
+for i, key in ipairs(keys) do
+  local kind = redis.call('TYPE', key).ok
+  found[i] = {key, kind, redis.call(read[kind][1], key, unpack(read[kind], 2))}
+end
+return found
+"""
+
+
+def _pairs(flat: list[str]) -> dict[str, str]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 class _Records:
