@@ -552,10 +552,12 @@ def reconcile(
 def release(job_class: type[RedisModel], ident: str, token: str, queue_key: str, delay: str = "") -> None:
     """Give a claimed job back, unharmed, to the front of its waiting list; or for later, with a delay.
 
+    One that was deleted is no more to be given back.
+
     Raises
     ------
-    ClaimLost, DoesNotExist
-        See `succeed`.
+    ClaimLost
+        If the claim is not (or no longer) the one on the job.
     """
     reply = _release(redis_of(job_class), args=[layout_of(job_class).json, ident, token, queue_key, delay])
     if reply[0] == "refused":
