@@ -91,6 +91,38 @@ class Popped(NamedTuple):
     queue: str
 
 
+# Named functions, as older versions of hypothesis parse this file anew to describe a lambda.
+def something_waits(life: Life) -> bool:
+    return life.expected.first_waiting() is not None
+
+
+def nothing_waits_and_nobody(life: Life) -> bool:
+    return not something_waits(life) and not life.expected.silent_at
+
+
+def something_is_delayed(life: Life) -> bool:
+    return any(queue.delayed for queue in life.expected.queues.values())
+
+
+def somebody_may_be_dead(life: Life) -> bool:
+    return bool(life.expected.silent_at) or any(queue.running for queue in life.expected.queues.values())
+
+
+def something_stands_nowhere(life: Life) -> bool:
+    return bool(life.expected.orphans())
+
+
+def something_ended(life: Life) -> bool:
+    return any(queue.success or queue.errors for queue in life.expected.queues.values())
+
+
+def some_are(*statuses: str) -> Callable[[Life], bool]:
+    def are_some(life: Life) -> bool:
+        return any(job.status in statuses for job in life.expected.jobs.values())
+
+    return are_some
+
+
 class Life(RuleBasedStateMachine):
     """All that may happen to jobs.
 
@@ -150,7 +182,7 @@ class Life(RuleBasedStateMachine):
         self.expected.place(queued, queue, delay, prepend)
         return "moved"
 
-    @precondition(lambda self: self._is_any("w", "d"))
+    @precondition(some_are("w", "d"))
     @rule(ident=jobs, to=queues, delay=delays, prepend=sometimes)
     def a_waiting_job_is_moved(self, ident: str, to: Place, delay: int | None, prepend: bool) -> None:
         """To another queue, to another place, or to wait for longer or shorter."""
@@ -164,7 +196,7 @@ class Life(RuleBasedStateMachine):
             job.rescues, job.ended_claim = 0, ""
             self.expected.place(ident, self.expected.queue_of(*to), delay, prepend)
 
-    @precondition(lambda self: self._is_any("w", "d"))
+    @precondition(some_are("w", "d"))
     @rule(ident=jobs, name=st.sampled_from("qp"), again=sometimes, by_hand=sometimes)
     def a_job_is_canceled(self, ident: str, name: str, again: bool, by_hand: bool) -> None:
         """It leaves its queue at once. An application written for version 2 just sets the status: whoever finds the
@@ -185,7 +217,7 @@ class Life(RuleBasedStateMachine):
         """It is told so, and ends as canceled if its code comes to an end."""
         self.a_job_is_canceled(claim.ident, "q", again, by_hand)
 
-    @precondition(lambda self: self._is_any("e"))
+    @precondition(some_are("e"))
     @rule(ident=jobs, to=queues, delay=delays, again=sometimes)
     def a_job_in_error_is_requeued(self, ident: str, to: Place, delay: int | None, again: bool) -> None:
         """By anybody once it rests in error, by the hook of its worker while that holds it."""
@@ -204,7 +236,7 @@ class Life(RuleBasedStateMachine):
 
     # -- Workers get jobs
 
-    @precondition(lambda self: self.expected.first_waiting())
+    @precondition(something_waits)
     @rule(target=claims, again=sometimes, dies=sometimes)
     def a_worker_claims_a_job(self, again: bool, dies: bool) -> Any:
         """The first one that waits. It is registered no more; one that dies then is heard of no more."""
@@ -214,7 +246,7 @@ class Life(RuleBasedStateMachine):
         claims = self._next(claim(request), request, again, lambda: claim(replace(request, is_again=True)))
         return self._lost(claims) if dies else claims
 
-    @precondition(lambda self: not self.expected.first_waiting() and not self.expected.silent_at)
+    @precondition(nothing_waits_and_nobody)
     @rule()
     def a_worker_waits(self) -> None:
         """As there is no job, others are told for how long it will be silent."""
@@ -222,7 +254,7 @@ class Life(RuleBasedStateMachine):
         self.expected.silent_at["a worker"] = self.expected.now + WAIT
         self._tell("registered")
 
-    @precondition(lambda self: self.expected.first_waiting())
+    @precondition(something_waits)
     @rule(target=popped, dies=sometimes)
     def a_job_is_popped(self, dies: bool) -> Any:
         """``BLPOP`` hands it to a worker, and it stands nowhere until that claims it. If the worker dies then, or the
@@ -254,7 +286,7 @@ class Life(RuleBasedStateMachine):
         self._see_to(fetched)
         return Claim(popped.ident, popped.queue, request.token) if outcome == "claimed" else multiple()
 
-    @precondition(lambda self: self.expected.first_waiting())
+    @precondition(something_waits)
     @rule(seconds=st.sampled_from([10, 60]))
     def a_job_is_put_off(self, seconds: int) -> None:
         """A worker does not know its class."""
@@ -331,7 +363,7 @@ class Life(RuleBasedStateMachine):
         elif not job or not job.token:
             self.expected.queues[claim.queue].running.pop(claim.ident, None)
 
-    @precondition(lambda self: self._is_any("r"))
+    @precondition(some_are("r"))
     @rule(claim=claims, to=queues, delay=delays)
     def a_running_job_asks_to_be_delayed(self, claim: Claim, to: Place, delay: int | None) -> None:
         """Its code marks it, and its worker delays it afterwards."""
@@ -375,7 +407,7 @@ class Life(RuleBasedStateMachine):
         """Leases lapse, delays pass; a clock that is put right may jump back."""
         self._set_clock(seconds)
 
-    @precondition(lambda self: any(queue.delayed for queue in self.expected.queues.values()))
+    @precondition(something_is_delayed)
     @rule(again=sometimes)
     def delayed_jobs_wake(self, again: bool) -> None:
         for _ in range(1 + again):
@@ -383,7 +415,7 @@ class Life(RuleBasedStateMachine):
             assert (more, unknown) == (False, [])
             self.expected.wake()
 
-    @precondition(lambda self: self.expected.silent_at or any(queue.running for queue in self.expected.queues.values()))
+    @precondition(somebody_may_be_dead)
     @rule(target=claims, limit=st.sampled_from([0, 1, 3]), again=sometimes)
     def a_worker_looks_for_dead_ones(self, limit: int, again: bool) -> Any:
         """What they ran waits again. A job that was rescued too often is claimed, to be put in error."""
@@ -400,7 +432,7 @@ class Life(RuleBasedStateMachine):
             self._tell(*["rescued"] * len(rescued), *["rescued too often"] * len(claims))
         return multiple(*claims)
 
-    @precondition(lambda self: self.expected.orphans())
+    @precondition(something_stands_nowhere)
     @rule(again=sometimes)
     def a_worker_looks_for_orphans(self, again: bool) -> None:
         """Live jobs that stand nowhere are put back: those that were popped are in their lists again."""
@@ -412,7 +444,7 @@ class Life(RuleBasedStateMachine):
             self.expected.reconcile(ident)
             self._tell("orphan")
 
-    @precondition(lambda self: any(queue.success or queue.errors for queue in self.expected.queues.values()))
+    @precondition(something_ended)
     @rule(queue=queues, name=st.sampled_from(["success", "errors"]), keep=st.sampled_from([0, 1]), again=sometimes)
     def finished_jobs_are_deleted(self, queue: Place, name: str, keep: int, again: bool) -> None:
         """The oldest first, and none that lives again."""
@@ -434,7 +466,7 @@ class Life(RuleBasedStateMachine):
         self.expected.jobs[ident].queue = ""
         return ident
 
-    @precondition(lambda self: self._is_any("w"))
+    @precondition(some_are("w"))
     @rule(ident=jobs, name=st.sampled_from("qp"))
     def version_2_raises_a_priority(self, ident: str, name: str) -> None:
         job = self.expected.jobs.get(ident)
@@ -446,7 +478,7 @@ class Life(RuleBasedStateMachine):
             self.expected.queues[after].waiting.append(ident)
             job.priority = "1"
 
-    @precondition(lambda self: self.expected.first_waiting())
+    @precondition(something_waits)
     @rule(target=begun)
     def version_2_begins_a_job(self) -> Any:
         """It runs without a claim: should its worker die, it is left alone for a day."""
@@ -517,9 +549,6 @@ class Life(RuleBasedStateMachine):
         self.story["stories"] += 1
 
     # -- How it is done
-
-    def _is_any(self, *statuses: str) -> bool:
-        return any(job.status in statuses for job in self.expected.jobs.values())
 
     def _tell(self, *events: str) -> None:
         self.story.update(events)
