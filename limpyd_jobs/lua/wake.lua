@@ -14,8 +14,9 @@
 --   unknown    {queue, ident}… of classes that are not among those given: left where they are
 --   reindexes  {ident, reindex}…
 --
--- A job that is due but not delayed (canceled, say) is moved as it is, for a worker to skip it. A queue whose jobs
--- are being moved by redis-limpyd-jobs 2, which sets a lock, is left alone; so is one with keys of a wrong type.
+-- A job that is due but not delayed (canceled, say), or delayed by its code while it still runs, is moved as it is, for
+-- a worker to skip it. A queue whose jobs are being moved by redis-limpyd-jobs 2, which sets a lock, is left alone; so
+-- is one with keys of a wrong type.
 
 --@include claims
 
@@ -32,7 +33,8 @@ end
 
 local function wake(queue, ident, model, pk)
   reindex = {}
-  if redis.call('HGET', hash_key(model, pk), 'status') == 'd' then
+  local hash = redis.call('HMGET', hash_key(model, pk), 'status', 'claim_token')
+  if hash[1] == 'd' and not hash[2] then
     update(model, pk, {status = 'w'})
     if #reindex > 0 then reindexes[#reindexes + 1] = {ident, reindex} end
   end

@@ -265,3 +265,15 @@ def test_a_woken_job_is_found_by_its_indexes_through_limpyd(any_world: World) ->
     wake(any_world)
     assert list(any_world.job_class.collection(status="w")) == [pk_of(job)]
     assert list(any_world.job_class.collection(status="d")) == []
+
+
+@pytest.mark.leaves("I6", "I7")
+def test_a_job_that_runs_is_claimed_by_nobody_else_though_its_code_delayed_it(world: World) -> None:
+    """Its ident was left in the delayed set."""
+    job = world.job_that_is("running set to delayed")
+    world.client.zadd(f"{world.queue_key()}:delayed", {job.ident: 1})
+    transitions.wake(world.queue_class, [world.queue_key()], {world.path: world.job_class})
+    fetched = world.claim(token="another")
+    assert fetched is not None
+    assert (fetched.outcome, fetched.status) == ("found", "d")
+    assert world.hash(job)["claim_token"] == "mine"
