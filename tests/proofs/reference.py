@@ -264,7 +264,7 @@ class Reference:
                 del line.delayed[ident]
                 if ident not in self.jobs:
                     continue
-                if self.jobs[ident].status == "d":
+                if self.jobs[ident].status == "d" and not self.jobs[ident].token:
                     self.jobs[ident].status = "w"
                 line.waiting.append(ident)
 
