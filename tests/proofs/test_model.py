@@ -81,17 +81,13 @@ WRONGS = {
         "DID NOT RAISE .*ClaimLost|is renewed: True|the same call again ended|I[3567] ",
     ),
     "a forgotten index": (
-        Replacement(
-            "if really then redis.call('SREM', prefix .. old, pk) else",
-            "if field == 'queued' then elseif really then redis.call('SREM', prefix .. old, pk) else",
-        ),
+        Replacement("if old then write(undo, 'SREM'", "if old and field ~= 'queued' then write(undo, 'SREM'"),
         "I2 machine:errand:queued:1 holds",
     ),
     "a running job is not live for add": (
         Replacement(
-            "local pk = other_queued({model = job_model}, identifier)\n  if not pk then",
-            "local pk = other_queued({model = job_model}, identifier)\n"
-            "  if not pk or redis.call('HGET', hash_key(job_model, pk), 'status') == 'r' then",
+            "if existing then",
+            "if existing and redis.call('HGET', hash_key(model, existing), 'status') ~= 'r' then",
         ),
         "is added, though .*, of the same identifier, is r",
     ),
