@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple, cast
 
@@ -806,7 +806,7 @@ def _fetched(request: ClaimRequest, reply: Any) -> Fetched | None:
     if outcome != "claimed":
         return Fetched(outcome, *details[:6])
     *details, reindex = details
-    fetched = replace(Fetched(outcome, *details), token=request.token)
+    fetched = Fetched(outcome, *details, token=request.token)
     path, _, pk = fetched.ident.rpartition(":")
     reindexed(request.classes[path], pk, reindex)
     return fetched
