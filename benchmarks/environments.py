@@ -1,0 +1,152 @@
+"""A virtual environment for each peer, made once and kept."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+PEERS = HERE / "peers"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "limpyd-jobs-benchmarks"
+
+VERSIONS = """
+import importlib.metadata as m, json, platform, sys
+versions = {'Python': platform.python_version()}
+for name in sys.argv[1:]:
+    try:
+        versions[name] = m.version(name)
+    except m.PackageNotFoundError:
+        pass
+print(json.dumps(versions))
+"""
+CLIENTS = ["redis", "hiredis", "coredis", "uvloop"]  # what else is worth telling of an environment
+
+
+class Unavailable(Exception):
+    """A peer, or one of its measures, cannot be had; the message says why."""
+
+
+@dataclass
+class Peer:
+    """What the constants of a file in ``peers/`` say. The file is not imported here, where its library is not."""
+
+    name: str
+    TITLE: str
+    PACKAGE: str
+    ADDING: str
+    WORKERS: dict[str, str]
+    REQUIREMENTS: list[str] = field(default_factory=list)
+    NODE_REQUIREMENTS: list[str] = field(default_factory=list)
+    STARTS_BOTH: list[str] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, path: Path) -> Peer:
+        """Read a file."""
+        known = set(cls.__dataclass_fields__)
+        constants: dict[str, Any] = {}
+        for statement in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(statement, ast.Assign):
+                target, value = statement.targets[0], statement.value
+            elif isinstance(statement, ast.AnnAssign) and statement.value:
+                target, value = statement.target, statement.value
+            else:
+                continue
+            if isinstance(target, ast.Name) and target.id in known:
+                constants[target.id] = ast.literal_eval(value)
+        return cls(path.stem, **constants)
+
+
+def all_peers() -> dict[str, Peer]:
+    """Return all peers by name, the limits last."""
+    paths = sorted(PEERS.glob("*.py"), key=lambda path: (path.stem.startswith("bare"), path.stem))
+    return {path.stem: Peer.read(path) for path in paths}
+
+
+@dataclass
+class Environment:
+    """Where a peer is installed: the command that makes it a subject, what that needs, and which versions are there."""
+
+    command: list[str]
+    variables: dict[str, str]
+    versions: dict[str, str]
+
+
+def prepare(peer: Peer, cache: Path, newest: bool = False) -> Environment:
+    """Install a peer, unless it is, and return its environment.
+
+    Parameters
+    ----------
+    peer: Peer
+    cache: Path
+        The directory of all environments.
+    newest: bool, optional
+        True takes the newest versions there are today instead of those the file of the peer names.
+
+    Raises
+    ------
+    Unavailable
+        If it cannot be installed.
+    """
+    requirements = [_unpinned(each) if newest else each for each in (*peer.REQUIREMENTS, *peer.NODE_REQUIREMENTS)]
+    key = hashlib.sha256(json.dumps([requirements, sys.version]).encode()).hexdigest()[:12]
+    directory = cache / f"{peer.name}-{'newest' if newest else key}"
+    if peer.NODE_REQUIREMENTS:
+        return _prepare_node(peer, directory, requirements)
+    return _prepare_python(peer, directory, requirements)
+
+
+def _unpinned(requirement: str) -> str:
+    return requirement.split("==")[0] if requirement[0] != "@" else requirement
+
+
+def _prepare_python(peer: Peer, directory: Path, requirements: list[str]) -> Environment:
+    python = sys.executable
+    if requirements:
+        python = str(directory / "bin" / "python")
+        _install(directory, [sys.executable, "-m", "venv", str(directory)], [python, "-m", "pip", "install", "--quiet"], requirements)
+    told = _run([python, "-c", VERSIONS, peer.PACKAGE, *CLIENTS])
+    return Environment([python, str(HERE / "subject.py"), peer.name], {"PYTHONPATH": str(HERE)}, json.loads(told))
+
+
+def _prepare_node(peer: Peer, directory: Path, requirements: list[str]) -> Environment:
+    for program in ("node", "npm"):
+        if not shutil.which(program):
+            raise Unavailable(f"there is no {program}")
+    install = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(directory)]
+    _install(directory, ["node", "--version"], install, requirements)
+    modules = directory / "node_modules"
+    versions = {"Node": _run(["node", "--version"]).strip().lstrip("v")}
+    for name in (peer.PACKAGE, "ioredis"):
+        if (modules / name / "package.json").exists():
+            versions[name] = json.loads((modules / name / "package.json").read_text())["version"]
+    return Environment(["node", str(PEERS / f"{peer.name}.cjs")], {"NODE_PATH": str(modules)}, versions)
+
+
+def _install(directory: Path, create: list[str], install: list[str], requirements: list[str]) -> None:
+    ready = directory / ".ready"
+    if ready.exists():
+        return
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    _run(create)
+    _run([*install, *requirements])
+    ready.touch()
+
+
+def _run(command: list[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"{command[0]} takes longer than 600 seconds") from None
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no reason given"]
+        raise Unavailable(f"not installed: {lines[-1]}")
+    return done.stdout

@@ -1,0 +1,245 @@
+"""What is measured, and how. Each function is one measure of one entry: a fresh server, and processes of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import quantiles
+from typing import NamedTuple
+
+from environments import Environment, Peer, Unavailable
+from processes import Place, Subject, processor_seconds
+from server import Server
+
+SETTLING = 1.0  # seconds from the last job until a worker counts as idle
+LONGEST_RUN = 120  # seconds
+MOST_JOBS = 60_000
+
+
+class Column(NamedTuple):
+    """A value of the results: its title in tables, whether more of it is better, and how many digits it is shown with."""
+
+    title: str
+    more_is_better: bool
+    digits: int = 0
+
+
+COLUMNS = {
+    "add": Column("add/s, one producer", True),
+    "bulk": Column("bulk add/s", True),
+    "run_1": Column("run/s, 1 worker", True),
+    "run_2": Column("run/s, 2 workers", True),
+    "latency_p50": Column("latency p50, ms", False, 2),
+    "latency_p99": Column("latency p99, ms", False, 2),
+    "bytes": Column("bytes a waiting job", False),
+    "add_round_trips": Column("add: round trips", False, 2),
+    "add_commands": Column("add: commands", False, 2),
+    "add_inner": Column("add: inner commands", False, 2),
+    "run_round_trips": Column("run: round trips", False, 2),
+    "run_commands": Column("run: commands", False, 2),
+    "run_inner": Column("run: inner commands", False, 2),
+    "idle_commands": Column("idle: commands/s", False, 2),
+    "idle_cpu": Column("idle: % of a core", False, 2),
+}
+
+
+@dataclass
+class Sizes:
+    """How much is done for each measure."""
+
+    seconds: float = 2.0  # of adding, and about of running
+    least_jobs: int = 4_000  # to run
+    bulk_jobs: int = 30_000
+    waiting_jobs: int = 5_000  # for their memory
+    counted_jobs: int = 2_000
+    samples: int = 300  # of latency
+    idle_seconds: float = 5.0
+    bare_jobs: int = 3_000  # of the loop beside each measure
+
+
+QUICK = Sizes(
+    seconds=0.2, least_jobs=300, bulk_jobs=300, waiting_jobs=300, counted_jobs=200, samples=20, idle_seconds=1, bare_jobs=500
+)
+
+
+@dataclass
+class Entry:
+    """One row of the results: a peer with one kind of worker."""
+
+    peer: Peer
+    variant: str
+    environment: Environment
+    is_first: bool  # of its peer: what has nothing to do with workers is measured for this one only
+    jobs: dict[int, int] = field(default_factory=dict)  # by number of workers: how many take about long enough
+
+    @property
+    def title(self) -> str:
+        return self.peer.TITLE + ("" if self.variant == "default" else f", {self.variant}")
+
+
+Values = dict[str, float | None]
+
+
+def bare_rate(server: Server, sizes: Sizes) -> float:
+    """Return the rate of a bare loop of RPUSH in this process, right now."""
+    began = time.perf_counter()
+    for number in range(sizes.bare_jobs):
+        server.client.rpush("bare", number)
+    rate = sizes.bare_jobs / (time.perf_counter() - began)
+    server.client.delete("bare")
+    return rate
+
+
+def add(server: Server, entry: Entry, sizes: Sizes) -> Values:
+    """The rate of a loop that adds one job after the other."""
+    with Place(server.url) as place:
+        done = Subject(place, entry.environment, "add", sizes.seconds).go()
+    return {"add": done["jobs"] / done["seconds"]}
+
+
+def bulk(server: Server, entry: Entry, sizes: Sizes) -> Values:
+    """The rate of adding many at once."""
+    with Place(server.url) as place:
+        done = Subject(place, entry.environment, "add_many", sizes.bulk_jobs).go()
+    return {"bulk": done["jobs"] / done["seconds"]}
+
+
+def memory(server: Server, entry: Entry, sizes: Sizes) -> Values:
+    """What a job that waits costs in Redis."""
+    with Place(server.url) as place:
+        subject = Subject(place, entry.environment, "add_some", sizes.waiting_jobs)
+        before = server.memory()
+        subject.go()
+        return {"bytes": (server.memory() - before) / sizes.waiting_jobs}
+
+
+def run_1(server: Server, entry: Entry, sizes: Sizes) -> Values:
+    """The rate of one worker that finds a backlog, from its first job to its last."""
+    return {"run_1": run(server, entry, sizes, workers=1)}
+
+
+def run_2(server: Server, entry: Entry, sizes: Sizes) -> Values:
+    """The rate of two workers together, from the moment when both have their first job to the last job."""
+    return {"run_2": run(server, entry, sizes, workers=2)}
+
+
+def run(server: Server, entry: Entry, sizes: Sizes, workers: int) -> float:
+    jobs = entry.jobs.get(workers, sizes.least_jobs)
+    while True:
+        rate = drain(server, entry, jobs, workers)
+        wanted = min(MOST_JOBS, int(rate * sizes.seconds))
+        entry.jobs[workers] = max(jobs, wanted)
+        if jobs > 0.7 * wanted:
+            return rate
+        jobs = wanted
+        server.empty()
+
+
+def drain(server: Server, entry: Entry, jobs: int, workers: int) -> float:
+    """Return the rate at which so many jobs are run."""
+    with Place(server.url) as place:
+        Subject(place, entry.environment, "fill", jobs).go()
+        start_workers(place, entry, workers)
+        began = place.open_gate()
+        place.wait_until(lambda: place.jobs_begun() >= jobs, LONGEST_RUN, f"{jobs} jobs did not run")
+        return jobs / (place.last_begun() - began)
+
+
+def start_workers(place: Place, entry: Entry, workers: int) -> None:
+    """Start workers, and wait until each of them has a job in its hands."""
+    for _ in range(1 if entry.variant in entry.peer.STARTS_BOTH else workers):
+        place.start(entry.environment, "work", entry.variant)
+    place.wait_until(lambda: place.workers_at_the_gate() >= workers, 20, f"not each of {workers} workers had a job")
+
+
+def latency_and_idling(server: Server, entry: Entry, sizes: Sizes) -> Values:
+    """What passes until an idle worker runs a job, and what it does while there is none."""
+    with Place(server.url) as place:
+        place.open_gate()
+        worker = place.start(entry.environment, "work", entry.variant)
+        found = Subject(place, entry.environment, "latency", sizes.samples).go()["seconds"]
+        time.sleep(SETTLING)
+        if worker.poll() is not None:
+            raise place.why(worker, "the worker ended")
+        used, began = processor_seconds(worker.pid), time.monotonic()
+        with server.counting() as counts:
+            time.sleep(sizes.idle_seconds)
+        passed = time.monotonic() - began
+        now = processor_seconds(worker.pid)
+    percentiles = quantiles([1000 * seconds for seconds in found], n=100, method="inclusive")
+    return {
+        "latency_p50": percentiles[49],
+        "latency_p99": percentiles[98],
+        "idle_commands": counts.commands / passed,
+        "idle_cpu": None if used is None or now is None else 100 * (now - used) / passed,
+    }
+
+
+def counts_of_adding(server: Server, entry: Entry, sizes: Sizes) -> Values:
+    """What is sent to Redis to add a job."""
+    with Place(server.url) as place:
+        subject = Subject(place, entry.environment, "add_some", sizes.counted_jobs)
+        with server.counting() as counts:
+            subject.go()
+    return {f"add_{name}": number / sizes.counted_jobs for name, number in vars(counts).items()}
+
+
+def counts_of_running(server: Server, entry: Entry, sizes: Sizes) -> Values:
+    """What is sent to Redis to run a job of a backlog, the start of the worker included."""
+    jobs = sizes.counted_jobs
+    with Place(server.url) as place:
+        Subject(place, entry.environment, "fill", jobs).go()
+        place.open_gate()
+        with server.counting() as counts:
+            place.start(entry.environment, "work", entry.variant)
+            place.wait_until(lambda: place.jobs_begun() >= jobs, LONGEST_RUN, f"{jobs} jobs did not run")
+            time.sleep(0.1)  # the last of them ends
+    return {f"run_{name}": number / jobs for name, number in vars(counts).items()}
+
+
+class Measure(NamedTuple):
+    """A function above, with the columns it fills, and when it is done."""
+
+    function: Callable[[Server, Entry, Sizes], Values]
+    columns: tuple[str, ...]
+    needs_worker: bool = True
+    each_round: bool = True  # once is enough for what does not depend on speed
+
+
+MEASURES = {
+    "add": Measure(add, ("add",), needs_worker=False),
+    "bulk": Measure(bulk, ("bulk",), needs_worker=False),
+    "run_1": Measure(run_1, ("run_1",)),
+    "run_2": Measure(run_2, ("run_2",)),
+    "latency": Measure(latency_and_idling, ("latency_p50", "latency_p99", "idle_commands", "idle_cpu")),
+    "memory": Measure(memory, ("bytes",), needs_worker=False, each_round=False),
+    "add_counts": Measure(
+        counts_of_adding, ("add_round_trips", "add_commands", "add_inner"), needs_worker=False, each_round=False
+    ),
+    "run_counts": Measure(counts_of_running, ("run_round_trips", "run_commands", "run_inner"), each_round=False),
+}
+
+
+def is_wanted(name: str, entry: Entry, round_number: int) -> bool:
+    """Return whether a measure is due for an entry in a round, counted from 0."""
+    measure = MEASURES[name]
+    if entry.variant in entry.peer.STARTS_BOTH and name != "run_2":
+        return False
+    return (entry.is_first or measure.needs_worker) and (round_number == 0 or measure.each_round)
+
+
+def take(name: str, server: Server, entry: Entry, sizes: Sizes) -> tuple[Values, float]:
+    """Take a measure; return what was found, and the rate of the bare loop beside it.
+
+    Raises
+    ------
+    Unavailable
+        If it cannot be taken; the message says why.
+    """
+    server.empty()
+    bare = bare_rate(server, sizes)
+    try:
+        return MEASURES[name].function(server, entry, sizes), bare
+    except (OSError, ValueError, KeyError) as error:
+        raise Unavailable(f"{type(error).__name__}: {error}") from error

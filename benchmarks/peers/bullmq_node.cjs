@@ -1,0 +1,104 @@
+// BullMQ for Node: what subject.py, inside.py and a peer's file do in Python.
+'use strict';
+
+const fs = require('fs');
+const path = require('path');
+const { Queue, Worker } = require('bullmq');
+
+const directory = process.env.BENCHMARK_MARKS;
+const url = new URL(process.env.BENCHMARK_URL);
+const connection = { host: url.hostname, port: Number(url.port), maxRetriesPerRequest: null };
+const now = () => Number(process.hrtime.bigint()) / 1e9;
+const pause = (seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1000));
+
+// Marks, in the layout of inside.py: int64 jobs, double seconds.
+
+const memory = Buffer.alloc(16);
+let file;
+let jobs = 0;
+
+function mark() {
+  if (file === undefined) {
+    file = fs.openSync(path.join(directory, `${process.pid}.mark`), 'w+');
+    fs.writeSync(file, memory, 0, 16, 0);
+    const nobody = new Int32Array(new SharedArrayBuffer(4));
+    while (!fs.existsSync(path.join(directory, 'open'))) Atomics.wait(nobody, 0, 0, 0.5);
+  }
+  jobs += 1;
+  memory.writeBigInt64LE(BigInt(jobs), 0);
+  memory.writeDoubleLE(now(), 8);
+  fs.writeSync(file, memory, 0, 16, 0);
+}
+
+function readMarks() {
+  const names = fs.readdirSync(directory).filter((name) => name.endsWith('.mark'));
+  const marks = names.map((name) => fs.readFileSync(path.join(directory, name))).filter((text) => text.length === 16);
+  return {
+    jobs: marks.reduce((sum, text) => sum + Number(text.readBigInt64LE(0)), 0),
+    last: Math.max(0, ...marks.map((text) => text.readDoubleLE(8))),
+  };
+}
+
+// Jobs
+
+let queue;
+const add = (number) => queue.add('nothing', { number });
+
+async function addMany(count) {
+  const began = now();
+  for (let start = 0; start < count; start += 1000) {
+    const numbers = Array.from({ length: Math.min(1000, count - start) }, (_, index) => start + index);
+    await queue.addBulk(numbers.map((number) => ({ name: 'nothing', data: { number } })));
+  }
+  return { jobs: count, seconds: now() - began };
+}
+
+async function addSome(count) {
+  const began = now();
+  for (let number = 0; number < count; number += 1) await add(number);
+  return { jobs: count, seconds: now() - began };
+}
+
+async function addFor(seconds) {
+  const began = now();
+  let count = 0;
+  while (now() - began < seconds) {
+    for (let number = 0; number < 50; number += 1) await add(count + number);
+    count += 50;
+  }
+  return { jobs: count, seconds: now() - began };
+}
+
+async function latency(samples) {
+  const found = [];
+  const end = now() + 15;
+  while (found.length < samples && (now() < end || !found.length)) {
+    await pause(0.01 + Math.random() * 0.02);
+    const known = readMarks().jobs;
+    const began = now();
+    await add(found.length);
+    while (readMarks().jobs === known) await pause(0.0005);
+    found.push(readMarks().last - began);
+  }
+  return { seconds: found };
+}
+
+async function main(verb, argument) {
+  if (verb === 'work') {
+    const worker = new Worker('bench', async () => mark(), { connection, concurrency: parseInt(argument, 10) });
+    process.on('SIGTERM', () => worker.close().then(() => process.exit(0)));
+    return;
+  }
+  queue = new Queue('bench', { connection });
+  await queue.waitUntilReady();
+  if (verb === 'latency') await latency(20);
+  else if (verb !== 'fill') await addSome(20);
+  if (verb === 'add_many') await addMany(20);
+  console.log('ready');
+  await new Promise((resolve) => process.stdin.once('data', resolve));
+  const measures = { add: addFor, add_some: addSome, add_many: addMany, fill: addMany, latency };
+  console.log(JSON.stringify(await measures[verb](Number(argument))));
+  process.exit(0);
+}
+
+main(...process.argv.slice(2));

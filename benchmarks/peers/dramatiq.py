@@ -1,0 +1,45 @@
+"""Dramatiq."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import dramatiq
+from dramatiq.brokers.redis import RedisBroker
+from inside import URL, mark
+
+TITLE = "Dramatiq"
+REQUIREMENTS = ["dramatiq[redis]==2.2.1"]
+PACKAGE = "dramatiq"
+ADDING = "`send`; many: a `group`"
+WORKERS = {
+    "default": "one process of 8 threads; defaults: prefetch 16, acknowledged when done, no results",
+    "prefetch 1000": "`dramatiq_queue_prefetch=1000`; the rest as above",
+}
+
+broker = RedisBroker(url=URL)
+dramatiq.set_broker(broker)
+
+
+@dramatiq.actor
+def nothing(number: int) -> None:
+    mark()
+
+
+def setup() -> None:
+    broker.client.ping()
+
+
+def add(number: int) -> None:
+    nothing.send(number)
+
+
+def add_many(numbers: range) -> None:
+    dramatiq.group(nothing.message(number) for number in numbers).run()
+
+
+def work(variant: str) -> list[str]:
+    if variant == "prefetch 1000":
+        os.environ["dramatiq_queue_prefetch"] = "1000"
+    return [sys.executable, "-m", "dramatiq", "peers.dramatiq", "--processes", "1"]

@@ -1,0 +1,51 @@
+"""redis-limpyd-jobs as it is in this repository."""
+
+from __future__ import annotations
+
+import sys
+
+from inside import URL, mark
+
+from limpyd_jobs import Job, Queue
+from limpyd_jobs.models import BaseJobsModel
+
+TITLE = "redis-limpyd-jobs 3"
+REQUIREMENTS: list[str] = []  # it is measured with the Python that runs the benchmark
+PACKAGE = "redis-limpyd-jobs"
+ADDING = "`add_job`; the argument is the identifier; many: `add_jobs`"
+WORKERS = {
+    "default": "`limpyd-jobs-worker` as it comes: all guarantees, one job at a time, finished jobs kept, log level INFO",
+    "prefetch 100": "`--prefetch=100`; the rest as above",
+    "processes 2": "`--processes=2`, instead of two commands; the rest as above",
+}
+STARTS_BOTH = ["processes 2"]
+
+BaseJobsModel.database.connect(url=URL)
+
+
+class Nothing(Job):
+    namespace = "bench"
+    queue_name = "bench"
+
+    def run(self, queue: Queue) -> None:
+        mark()
+
+
+def setup() -> None:
+    Queue.get_queue("bench")
+
+
+def add(number: int) -> None:
+    Nothing.add_job(f"job:{number}")
+
+
+if hasattr(Job, "add_jobs"):
+
+    def add_many(numbers: range) -> None:
+        Nothing.add_jobs(f"job:{number}" for number in numbers)
+
+
+def work(variant: str) -> list[str]:
+    options = [] if variant == "default" else [f"--{variant.replace(' ', '=')}"]
+    command = ["--queues=bench", f"--database={URL}", "--max-loops=1000000000", *options]
+    return [sys.executable, "-m", "limpyd_jobs.scripts.worker", *command]

@@ -1,0 +1,43 @@
+"""SAQ."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+from inside import URL, mark
+from saq import Queue
+
+TITLE = "SAQ"
+# it imports typing-extensions, which nothing it requires brings any more
+REQUIREMENTS = ["saq[redis,hiredis]==0.26.4", "typing-extensions"]
+PACKAGE = "saq"
+ADDING = "`await enqueue`; many: `gather` of 1,000"
+WORKERS = {"default": "10 at once; defaults: popped without a lease, results kept 600 s"}
+
+queue = Queue.from_url(URL)
+
+
+async def nothing(context: Any, *, number: int) -> None:
+    mark()
+
+
+settings = {"queue": queue, "functions": [nothing]}
+
+
+async def setup() -> None:
+    await queue.connect()
+
+
+async def add(number: int) -> None:
+    await queue.enqueue("nothing", number=number)
+
+
+async def add_many(numbers: range) -> None:
+    for start in range(0, len(numbers), 1000):
+        await asyncio.gather(*[queue.enqueue("nothing", number=number) for number in numbers[start : start + 1000]])
+
+
+def work(variant: str) -> list[str]:
+    return [sys.executable, "-m", "saq", "peers.saq.settings"]

@@ -1,0 +1,70 @@
+"""The plots of the results, with matplotlib: each as PNG and as SVG."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+
+import matplotlib
+
+matplotlib.use("Agg")
+matplotlib.rcParams["svg.hashsalt"] = "redis-limpyd-jobs"  # the same numbers make the same file
+
+import matplotlib.pyplot as plt  # noqa: E402
+from report import COLUMNS, Results, Row  # noqa: E402
+
+OURS, OTHERS, LIMIT = "#c1440e", "#6b7a8f", "#c9ced6"
+
+PLOTS = {
+    "adding": ["add", "bulk"],
+    "running": ["run_1", "run_2"],
+    "latency": ["latency_p50", "latency_p99"],
+    "memory": ["bytes"],
+    "commands": ["add_commands", "run_commands"],
+    "round_trips": ["add_round_trips", "run_round_trips"],
+}
+
+
+def draw_results(results: Results, directory: Path) -> None:
+    """Write one plot for each row of `PLOTS`."""
+    for name, columns in PLOTS.items():
+        columns = [column for column in columns if any(column in row.values for row in results.entries)]
+        if columns:
+            _draw(results, columns, directory / name)
+
+
+def _draw(results: Results, columns: list[str], path: Path) -> None:
+    longest = max(sum(column in row.values for row in results.entries) for column in columns)
+    figure, axes = plt.subplots(1, len(columns), figsize=(6.4 * len(columns), 1 + 0.3 * longest), squeeze=False)
+    for axis, column in zip(axes[0], columns, strict=True):
+        _bars(axis, results, column)
+    machine = results.machine
+    figure.text(0.01, 0.005, f"{results.date}, {machine['cores']} cores, Redis {machine['Redis']}", fontsize=7, color=OTHERS)
+    figure.tight_layout()
+    for suffix in ("png", "svg"):
+        figure.savefig(path.with_suffix(f".{suffix}"), dpi=110, metadata={"Date": None} if suffix == "svg" else None)
+    plt.close(figure)
+
+
+def _bars(axis: plt.Axes, results: Results, column: str) -> None:
+    """Draw the medians as bars, the best at the top, with the range of the rounds."""
+    more = COLUMNS[column].more_is_better
+    rows = sorted((row for row in results.entries if column in row.values), key=lambda row: median(row.values[column]))
+    rows = rows if more else rows[::-1]
+    middles = [median(row.values[column]) for row in rows]
+    below = [middle - min(row.values[column]) for middle, row in zip(middles, rows, strict=True)]
+    above = [max(row.values[column]) - middle for middle, row in zip(middles, rows, strict=True)]
+    bars = axis.barh([row.title for row in rows], middles, xerr=[below, above], ecolor="#333333", height=0.7)
+    for bar, row in zip(bars, rows, strict=True):
+        bar.set_color(_color(row))
+    axis.bar_label(bars, [f" {middle:,.{COLUMNS[column].digits}f}" for middle in middles], fontsize=7)
+    axis.set_title(f"{COLUMNS[column].title} ({'more' if more else 'less'} is better)", fontsize=9)
+    axis.tick_params(labelsize=8)
+    axis.spines[["top", "right"]].set_visible(False)
+    if column.startswith("latency"):
+        axis.set_xscale("log")
+    axis.margins(x=0.15)
+
+
+def _color(row: Row) -> str:
+    return LIMIT if row.is_limit else OURS if row.peer == "limpyd_jobs_3" else OTHERS

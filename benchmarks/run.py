@@ -1,0 +1,121 @@
+"""Measure redis-limpyd-jobs and other job queues beside each other, on one Redis that this starts itself.
+
+Each peer is installed in a virtual environment of its own, once. Then all are measured in turn, measure by measure and
+round by round, so that what else the machine does hits all alike; beside each measure stands the rate of a bare loop
+of RPUSH at that moment. A peer that cannot be installed or measured is shown with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from environments import CACHE, HERE, Environment, Peer, Unavailable, all_peers, prepare
+from measures import MEASURES, QUICK, Entry, Sizes, is_wanted, take
+from report import Results, show_summary, write_results
+from server import Server
+
+RESULTS = HERE / "results"
+
+
+def parse_arguments(arguments: list[str]) -> argparse.Namespace:
+    """Return what the command line says."""
+    parser = argparse.ArgumentParser(
+        prog="benchmarks/run.py",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="Peers: " + ", ".join(all_peers()) + "\nMeasures: " + ", ".join(MEASURES),
+    )
+    add = parser.add_argument
+    add("--quick", action="store_true", help="few jobs: to see that it works, not how fast it is")
+    add("--only", nargs="+", metavar="PEER", choices=all_peers(), help="only these peers")
+    add("--measures", nargs="+", metavar="MEASURE", choices=MEASURES, default=[*MEASURES], help="only these measures")
+    add("--rounds", type=int, default=2, metavar="N", help="how many times each is measured (default: 2)")
+    add("--seconds", type=float, metavar="S", help="about how long to add, and to run, each time (default: 2)")
+    add("--newest", action="store_true", help="take the newest versions of the peers, not those their files name")
+    add("--environments", type=Path, default=CACHE, metavar="DIR", help=f"where to install the peers (default: {CACHE})")
+    add("--redis-server", default="redis-server", metavar="PATH", help="the server program")
+    add("--results", type=Path, default=RESULTS, metavar="DIR", help="where to write (default: benchmarks/results)")
+    add("--no-plots", action="store_true", help="write no plots, which need matplotlib: pip install -e .[benchmarks]")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str]) -> int:
+    """Measure, and write the results."""
+    options = parse_arguments(arguments)
+    sizes = QUICK if options.quick else Sizes()
+    if options.seconds:
+        sizes.seconds = options.seconds
+    names = options.only or [*all_peers()]
+    with Server(options.redis_server) as server:
+        results = Results.of_this_machine(server, options.rounds, sizes, options.quick)
+        entries = install([all_peers()[name] for name in names], options.environments, options.newest, results)
+        measure(server, entries, options.measures, options.rounds, sizes, results)
+    write_results(results, options.results, plots=not options.no_plots)
+    show_summary(results)
+    return 0 if any(entry.values for entry in results.entries) else 1
+
+
+def install(peers: list[Peer], cache: Path, newest: bool, results: Results) -> list[Entry]:
+    """Return an entry for each kind of worker of each peer that can be installed."""
+    entries: list[Entry] = []
+    for peer in peers:
+        say(f"{peer.TITLE}: environment")
+        try:
+            environment = prepare(peer, cache, newest)
+        except Unavailable as reason:
+            environment = None
+            say(f"{peer.TITLE}: {reason}")
+            results.add_missing(peer, str(reason))
+        if environment:
+            entries += entries_of(peer, environment)
+    for entry in entries:
+        results.add_entry(entry)
+    return entries
+
+
+def entries_of(peer: Peer, environment: Environment) -> list[Entry]:
+    return [Entry(peer, variant, environment, is_first=not number) for number, variant in enumerate(peer.WORKERS)]
+
+
+def measure(
+    server: Server, entries: list[Entry], names: list[str], rounds: int, sizes: Sizes, results: Results
+) -> None:
+    """Take all measures, interleaved: the same measure of all entries, then the next one, then the next round."""
+    todo = [
+        (number, name, entry)
+        for number in range(rounds)
+        for name in names
+        for entry in (entries if number % 2 == 0 else entries[::-1])
+        if is_wanted(name, entry, number)
+    ]
+    began = time.monotonic()
+    for position, (number, name, entry) in enumerate(todo, 1):
+        if results.has_failed(entry, name):
+            continue
+        progress = f"{position}/{len(todo)} {time.monotonic() - began:.0f}s round {number + 1} {name}: {entry.title}"
+        try:
+            values, bare = take(name, server, entry, sizes)
+        except Unavailable as reason:
+            for failed in [name, *(others_of_workers(names) if name == "run_1" else ())]:
+                results.add_failure(entry, failed, str(reason))
+            say(f"{progress}: {reason}")
+        else:
+            results.add_values(entry, values, bare)
+            shown = ", ".join(f"{column} {value:,.2f}" for column, value in values.items() if value is not None)
+            say(f"{progress}: {shown} (bare loop {bare:,.0f}/s)")
+
+
+def others_of_workers(names: list[str]) -> list[str]:
+    """Return what need not be tried when a worker does not run."""
+    return [name for name in names if MEASURES[name].needs_worker]
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

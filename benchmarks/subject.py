@@ -1,0 +1,135 @@
+"""Inside the environment of a peer: add jobs, or be a worker. ``run.py`` starts it; it is not for people.
+
+``python subject.py PEER VERB ARGUMENT``, where the verb is
+
+- ``add SECONDS``: add jobs, one call per job, for so long;
+- ``add_many JOBS``: add so many, by the peer's own way for many;
+- ``add_some JOBS``: add so many, one call per job;
+- ``fill JOBS``: add so many, in the fastest of these ways there is;
+- ``latency SAMPLES``: add a job to an idle worker, see when it runs, and again;
+- ``work VARIANT``: be a worker, until a signal.
+
+Before it adds, it is ready: connected and warm. Then it writes a line, and waits for one. What it measured is its last
+line, as JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+from inside import DIRECTORY, read_marks
+
+WARM_UP = 20  # jobs
+LONGEST_LATENCY = 15.0  # seconds for all samples
+
+Add = Callable[[int], Any]
+
+
+def main(name: str, verb: str, argument: str) -> None:
+    """Do one verb for one peer."""
+    peer = import_module(f"peers.{name}")
+    if verb == "work":
+        work(peer, argument)
+    else:
+        asyncio.run(measure(peer, verb, float(argument)))
+
+
+def work(peer: Any, variant: str) -> None:
+    """Be a worker. A peer with a command line is that command from here on."""
+    command = peer.work(variant)
+    if command:
+        os.execv(command[0], command)
+
+
+async def measure(peer: Any, verb: str, argument: float) -> None:
+    """Get ready, wait for the start, and tell what was measured."""
+    await settled(peer.setup())
+    measures = {"add": add, "add_some": add_some, "add_many": add_many, "fill": fill, "latency": latency}
+    await warm_up(peer, verb)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    print(json.dumps(await measures[verb](peer, argument)), flush=True)
+    os._exit(0)  # some clients take their time to close
+
+
+async def warm_up(peer: Any, verb: str) -> None:
+    """Do the same before, for the first call of a client does more than the others."""
+    if verb == "latency":
+        await latency(peer, WARM_UP)
+    elif verb != "fill":
+        await add_some(peer, WARM_UP)
+        if verb == "add_many":
+            if not hasattr(peer, "add_many"):
+                raise SystemExit("it has no way to add many jobs")
+            await add_many(peer, WARM_UP)
+
+
+async def settled(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
+
+
+async def add(peer: Any, seconds: float) -> dict[str, float]:
+    """Add jobs for some seconds."""
+    chunk, jobs, began = 50, 0, time.perf_counter()
+    while (passed := time.perf_counter() - began) < seconds:
+        await in_a_row(peer.add, range(jobs, jobs + chunk))
+        jobs += chunk
+    return {"jobs": jobs, "seconds": passed}
+
+
+async def add_some(peer: Any, jobs: float) -> dict[str, float]:
+    """Add so many jobs."""
+    began = time.perf_counter()
+    await in_a_row(peer.add, range(int(jobs)))
+    return {"jobs": jobs, "seconds": time.perf_counter() - began}
+
+
+async def in_a_row(add_one: Add | Callable[[int], Awaitable[Any]], numbers: Sequence[int]) -> None:
+    if inspect.iscoroutinefunction(add_one):
+        for number in numbers:
+            await add_one(number)
+    else:
+        for number in numbers:
+            add_one(number)
+
+
+async def add_many(peer: Any, jobs: float) -> dict[str, float]:
+    """Add so many jobs in the way the peer has for many."""
+    began = time.perf_counter()
+    await settled(peer.add_many(range(int(jobs))))
+    return {"jobs": jobs, "seconds": time.perf_counter() - began}
+
+
+async def fill(peer: Any, jobs: float) -> dict[str, float]:
+    """Add so many jobs."""
+    return await (add_many if hasattr(peer, "add_many") else add_some)(peer, jobs)
+
+
+async def latency(peer: Any, samples: float) -> dict[str, list[float]]:
+    """Add one job at a time to an idle worker; tell the times from before the call to the beginning of the run."""
+    found: list[float] = []
+    end = time.monotonic() + LONGEST_LATENCY
+    while len(found) < samples and (time.monotonic() < end or not found):
+        await asyncio.sleep(random.uniform(0.01, 0.03))  # the worker is idle again, and no poll is met in step
+        known = sum(jobs for jobs, _ in read_marks(DIRECTORY))
+        began = time.monotonic()
+        await settled(peer.add(len(found)))
+        while sum(jobs for jobs, _ in read_marks(DIRECTORY)) == known:
+            if time.monotonic() > end + LONGEST_LATENCY:
+                raise RuntimeError("the job does not run")
+            await asyncio.sleep(0.0005)
+        found.append(max(last for _, last in read_marks(DIRECTORY)) - began)
+    return {"seconds": found}
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
