@@ -6,6 +6,7 @@ import ast
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -65,8 +66,9 @@ class Peer:
 
 
 def all_peers() -> dict[str, Peer]:
-    """Return all peers by name, the limits last."""
-    paths = sorted(PEERS.glob("*.py"), key=lambda path: (path.stem.startswith("bare"), path.stem))
+    """Return all peers by name: this library first, the limits last."""
+    first, last = "limpyd_jobs_3", "bare"
+    paths = sorted(PEERS.glob("*.py"), key=lambda path: (path.stem != first, path.stem.startswith(last), path.stem))
     return {path.stem: Peer.read(path) for path in paths}
 
 
@@ -104,14 +106,15 @@ def prepare(peer: Peer, cache: Path, newest: bool = False) -> Environment:
 
 
 def _unpinned(requirement: str) -> str:
-    return requirement.split("==")[0] if requirement[0] != "@" else requirement
+    return re.split(r"(?<!^)==|(?<!^)@", requirement)[0]
 
 
 def _prepare_python(peer: Peer, directory: Path, requirements: list[str]) -> Environment:
     python = sys.executable
     if requirements:
         python = str(directory / "bin" / "python")
-        _install(directory, [sys.executable, "-m", "venv", str(directory)], [python, "-m", "pip", "install", "--quiet"], requirements)
+        create = [sys.executable, "-m", "venv", str(directory)]
+        _install(directory, create, [python, "-m", "pip", "install", "--quiet"], requirements)
     told = _run([python, "-c", VERSIONS, peer.PACKAGE, *CLIENTS])
     return Environment([python, str(HERE / "subject.py"), peer.name], {"PYTHONPATH": str(HERE)}, json.loads(told))
 

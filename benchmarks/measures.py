@@ -18,7 +18,7 @@ MOST_JOBS = 60_000
 
 
 class Column(NamedTuple):
-    """A value of the results: its title in tables, whether more of it is better, and how many digits it is shown with."""
+    """A value of the results: its title in tables, whether more of it is better, and how many digits are shown."""
 
     title: str
     more_is_better: bool
@@ -57,10 +57,9 @@ class Sizes:
     idle_seconds: float = 5.0
     bare_jobs: int = 3_000  # of the loop beside each measure
 
-
-QUICK = Sizes(
-    seconds=0.2, least_jobs=300, bulk_jobs=300, waiting_jobs=300, counted_jobs=200, samples=20, idle_seconds=1, bare_jobs=500
-)
+    def scaled(self, scale: float) -> Sizes:
+        """Return the same with so much of everything."""
+        return Sizes(**{name: type(value)(value * scale) for name, value in vars(self).items()})
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import matplotlib
 
@@ -39,14 +40,19 @@ def _draw(results: Results, columns: list[str], path: Path) -> None:
     for axis, column in zip(axes[0], columns, strict=True):
         _bars(axis, results, column)
     machine = results.machine
-    figure.text(0.01, 0.005, f"{results.date}, {machine['cores']} cores, Redis {machine['Redis']}", fontsize=7, color=OTHERS)
+    about = f"{results.date}, {machine['cores']} cores, Redis {machine['Redis']}"
+    figure.text(0.01, 0.005, about, fontsize=7, color=OTHERS)
     figure.tight_layout()
+    _save(figure, path)
+
+
+def _save(figure: Any, path: Path) -> None:
     for suffix in ("png", "svg"):
         figure.savefig(path.with_suffix(f".{suffix}"), dpi=110, metadata={"Date": None} if suffix == "svg" else None)
     plt.close(figure)
 
 
-def _bars(axis: plt.Axes, results: Results, column: str) -> None:
+def _bars(axis: Any, results: Results, column: str) -> None:
     """Draw the medians as bars, the best at the top, with the range of the rounds."""
     more = COLUMNS[column].more_is_better
     rows = sorted((row for row in results.entries if column in row.values), key=lambda row: median(row.values[column]))
@@ -68,3 +74,26 @@ def _bars(axis: plt.Axes, results: Results, column: str) -> None:
 
 def _color(row: Row) -> str:
     return LIMIT if row.is_limit else OURS if row.peer == "limpyd_jobs_3" else OTHERS
+
+
+def draw_growth(raw: dict[str, Any], path: Path) -> None:
+    """Plot what a job costs beside more and more of something, as a share of what it costs beside the least."""
+    kinds = raw["growth"]
+    figure, axes = plt.subplots(1, len(kinds) + 1, figsize=(3.2 * (len(kinds) + 1), 3), squeeze=False)
+    for axis, (kind, costs) in zip(axes[0], kinds.items(), strict=False):
+        there = [cost["there"] for cost in costs]
+        for name, color in (("add", OTHERS), ("run", OURS)):
+            axis.plot(there, [cost[name] / costs[0][name] for cost in costs], marker="o", label=name, color=color)
+        axis.set_xscale("symlog", linthresh=max(1, min(filter(None, there), default=1)))
+        axis.set_ylim(0, 1.5)
+        axis.set_title(f"rate beside more {kind}", fontsize=9)
+        axis.legend(fontsize=7)
+    axis = axes[0][-1]
+    axis.plot(*zip(*raw["worker"], strict=True), color=OURS, marker="o")
+    axis.set_ylim(bottom=0)
+    axis.set_title("memory of a worker, MB, after jobs", fontsize=9)
+    for axis in axes[0]:
+        axis.tick_params(labelsize=7)
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    _save(figure, path)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -36,10 +38,8 @@ class Place:
         for process in self._processes:
             _signal(process, signal.SIGTERM)
         for process in self._processes:
-            try:
+            with suppress(subprocess.TimeoutExpired):
                 process.wait(END_TIMEOUT)
-            except subprocess.TimeoutExpired:
-                pass
             _signal(process, signal.SIGKILL)  # what is left of its group
             process.wait()
         shutil.rmtree(self.path, ignore_errors=True)
@@ -69,10 +69,11 @@ class Place:
         return self.path / f"{number}.log"
 
     def why(self, process: subprocess.Popen[str], otherwise: str) -> Unavailable:
-        """Return why a process failed: the last line it wrote."""
+        """Return why a process failed: the last line it wrote that speaks of an error, or else the last one."""
         text = self._log(self._processes.index(process)).read_text(errors="replace")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        return Unavailable(lines[-1] if process.poll() and lines else otherwise)
+        errors = [line for line in lines if re.search(r"error\b.*:", line, re.IGNORECASE)]
+        return Unavailable((errors or lines)[-1] if process.poll() and lines else otherwise)
 
     # -- Marks
 
@@ -138,10 +139,8 @@ class Subject:
 
 
 def _signal(process: subprocess.Popen[str], number: signal.Signals) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, number)
-    except ProcessLookupError:
-        pass
 
 
 # -- What the system says of a worker, and of all processes it started; on Linux

@@ -7,7 +7,9 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -22,6 +24,7 @@ BEGIN, END = ".. benchmarks-begin\n", ".. benchmarks-end\n"
 
 SPEED = ["add", "bulk", "run_1", "run_2", "latency_p50", "latency_p99", "bytes"]
 COST = [column for column in COLUMNS if column not in SPEED]
+NONE = TO = "\N{EN DASH}"
 RATES = ["add", "bulk", "run_1", "run_2"]  # what is told in relation to the bare loop, too
 
 
@@ -56,7 +59,7 @@ class Results:
     format: int = FORMAT
 
     @classmethod
-    def of_this_machine(cls, server: Server, rounds: int, sizes: Sizes, is_quick: bool) -> Results:
+    def of_this_machine(cls, server: Server, rounds: int, scale: float, sizes: Sizes) -> Results:
         """Return empty results, with what one has to know of the machine. Names and paths of it are not told."""
         machine = {
             "processor": processor_model(),
@@ -66,7 +69,7 @@ class Results:
             "Redis": server.client.info("server")["redis_version"],
             "transport": "TCP, loopback",
         }
-        settings = {"rounds": rounds, "quick": is_quick, **asdict(sizes)}
+        settings = {"rounds": rounds, "scale": scale, **asdict(sizes)}
         return cls(time.strftime("%Y-%m-%d", time.gmtime()), machine, settings)
 
     @classmethod
@@ -139,7 +142,7 @@ def summary(results: Results) -> str:
     return "\n".join(
         [
             _about(results),
-            table(["", *(COLUMNS[name].title for name in SPEED)], [_cells(row, results, SPEED) for row in results.entries]),
+            _table(SPEED, results, partial(_cell, results)),
             *(f"- {line}" for line in _failures(results)),
             "",
         ]
@@ -153,15 +156,15 @@ def details(results: Results) -> str:
             "Commands, round trips and idling",
             "--------------------------------",
             "",
-            table(["", *(COLUMNS[name].title for name in COST)], [_cells(row, results, COST) for row in results.entries]),
+            _table(COST, results, partial(_cell, results)),
             "Medians, with the least and the most of all rounds",
             "--------------------------------------------------",
             "",
-            table(["", *(COLUMNS[name].title for name in SPEED)], [_ranges(row) for row in results.entries]),
+            _table(SPEED, results, _range),
             "In relation to a bare loop of RPUSH at the same moment",
             "------------------------------------------------------",
             "",
-            table(["", *(COLUMNS[name].title for name in RATES)], [_ratios(row) for row in results.entries]),
+            _table(RATES, results, _ratio),
             "Settings and versions",
             "---------------------",
             "",
@@ -174,18 +177,20 @@ def _about(results: Results) -> str:
     machine = results.machine
     text = (
         f"Measured on {results.date}: {machine['processor']}, {machine['cores']} cores, Redis {machine['Redis']}, "
-        f"Python {machine['Python']}; medians of {results.settings['rounds']} rounds."
+        f"Python {machine['Python']}; medians, rounds: {results.settings['rounds']}."
     )
-    return text + (" A quick run: the numbers say little.\n" if results.settings["quick"] else "\n")
+    scale = results.settings["scale"]
+    return text + (f" A small run, of scale {scale:g}: the numbers are rough.\n" if scale < 1 else "\n")
 
 
-def _cells(row: Row, results: Results, columns: list[str]) -> list[str]:
-    return [row.title, *(_cell(row, name, results) for name in columns)]
+def _table(columns: list[str], results: Results, cell: Callable[[Row, str], str]) -> str:
+    rows = [[row.title, *(cell(row, name) for name in columns)] for row in results.entries]
+    return table(["", *(COLUMNS[name].title for name in columns)], rows)
 
 
-def _cell(row: Row, name: str, results: Results) -> str:
+def _cell(results: Results, row: Row, name: str) -> str:
     if name not in row.values:
-        return "–" if _measure_of(name) in row.failures else ""
+        return NONE if _measure_of(name) in row.failures else ""
     value = shown(median(row.values[name]), COLUMNS[name])
     return f"**{value}**" if row in best(results, name) else value
 
@@ -208,20 +213,16 @@ def shown(value: float, column: Column) -> str:
     return f"{value:,.{column.digits}f}"
 
 
-def _ranges(row: Row) -> list[str]:
-    return [row.title, *(_range(row, name) for name in SPEED)]
-
-
 def _range(row: Row, name: str) -> str:
     values, column = row.values.get(name, []), COLUMNS[name]
     if not values:
         return ""
     middle = shown(median(values), column)
-    return middle if len(values) == 1 else f"{middle} ({shown(min(values), column)}–{shown(max(values), column)})"
+    return middle if len(values) == 1 else f"{middle} ({shown(min(values), column)}{TO}{shown(max(values), column)})"
 
 
-def _ratios(row: Row) -> list[str]:
-    return [row.title, *(f"{row.ratio(name):.2f}" if name in row.values else "" for name in RATES)]
+def _ratio(row: Row, name: str) -> str:
+    return f"{row.ratio(name):.2f}" if name in row.values else ""
 
 
 def _settings(row: Row) -> list[str]:

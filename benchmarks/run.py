@@ -13,11 +13,12 @@ import time
 from pathlib import Path
 
 from environments import CACHE, HERE, Environment, Peer, Unavailable, all_peers, prepare
-from measures import MEASURES, QUICK, Entry, Sizes, is_wanted, take
+from measures import MEASURES, Entry, Sizes, is_wanted, take
 from report import Results, show_summary, write_results
 from server import Server
 
 RESULTS = HERE / "results"
+QUICK = 0.05
 
 
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:
@@ -29,13 +30,13 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         epilog="Peers: " + ", ".join(all_peers()) + "\nMeasures: " + ", ".join(MEASURES),
     )
     add = parser.add_argument
-    add("--quick", action="store_true", help="few jobs: to see that it works, not how fast it is")
+    add("--quick", action="store_true", help="few jobs: to see that it works, not how fast it is (--scale=0.05)")
+    add("--scale", type=float, default=1, metavar="X", help="how much of everything is done (default: 1)")
     add("--only", nargs="+", metavar="PEER", choices=all_peers(), help="only these peers")
     add("--measures", nargs="+", metavar="MEASURE", choices=MEASURES, default=[*MEASURES], help="only these measures")
     add("--rounds", type=int, default=2, metavar="N", help="how many times each is measured (default: 2)")
-    add("--seconds", type=float, metavar="S", help="about how long to add, and to run, each time (default: 2)")
     add("--newest", action="store_true", help="take the newest versions of the peers, not those their files name")
-    add("--environments", type=Path, default=CACHE, metavar="DIR", help=f"where to install the peers (default: {CACHE})")
+    add("--environments", type=Path, default=CACHE, metavar="DIR", help=f"where the peers are (default: {CACHE})")
     add("--redis-server", default="redis-server", metavar="PATH", help="the server program")
     add("--results", type=Path, default=RESULTS, metavar="DIR", help="where to write (default: benchmarks/results)")
     add("--no-plots", action="store_true", help="write no plots, which need matplotlib: pip install -e .[benchmarks]")
@@ -45,12 +46,11 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
 def main(arguments: list[str]) -> int:
     """Measure, and write the results."""
     options = parse_arguments(arguments)
-    sizes = QUICK if options.quick else Sizes()
-    if options.seconds:
-        sizes.seconds = options.seconds
+    scale = QUICK if options.quick else options.scale
+    sizes = Sizes().scaled(scale)
     names = options.only or [*all_peers()]
     with Server(options.redis_server) as server:
-        results = Results.of_this_machine(server, options.rounds, sizes, options.quick)
+        results = Results.of_this_machine(server, options.rounds, scale, sizes)
         entries = install([all_peers()[name] for name in names], options.environments, options.newest, results)
         measure(server, entries, options.measures, options.rounds, sizes, results)
     write_results(results, options.results, plots=not options.no_plots)

@@ -24,12 +24,13 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
+from statistics import median
 from typing import Any
 
 from inside import DIRECTORY, read_marks
 
 WARM_UP = 20  # jobs
-LONGEST_LATENCY = 15.0  # seconds for all samples
+LONGEST_LATENCY = 12.0  # seconds for all samples
 
 Add = Callable[[int], Any]
 
@@ -54,23 +55,24 @@ async def measure(peer: Any, verb: str, argument: float) -> None:
     """Get ready, wait for the start, and tell what was measured."""
     await settled(peer.setup())
     measures = {"add": add, "add_some": add_some, "add_many": add_many, "fill": fill, "latency": latency}
-    await warm_up(peer, verb)
+    known = await warm_up(peer, verb)
     print("ready", flush=True)
     sys.stdin.readline()
-    print(json.dumps(await measures[verb](peer, argument)), flush=True)
+    print(json.dumps(await measures[verb](peer, argument, **known)), flush=True)
     os._exit(0)  # some clients take their time to close
 
 
-async def warm_up(peer: Any, verb: str) -> None:
-    """Do the same before, for the first call of a client does more than the others."""
+async def warm_up(peer: Any, verb: str) -> dict[str, float]:
+    """Do the same before, for the first call of a client does more than others; return what it is good to know."""
     if verb == "latency":
-        await latency(peer, WARM_UP)
-    elif verb != "fill":
+        return {"usual": median((await latency(peer, WARM_UP))["seconds"])}
+    if verb != "fill":
         await add_some(peer, WARM_UP)
         if verb == "add_many":
             if not hasattr(peer, "add_many"):
                 raise SystemExit("it has no way to add many jobs")
             await add_many(peer, WARM_UP)
+    return {}
 
 
 async def settled(value: Any) -> Any:
@@ -114,12 +116,16 @@ async def fill(peer: Any, jobs: float) -> dict[str, float]:
     return await (add_many if hasattr(peer, "add_many") else add_some)(peer, jobs)
 
 
-async def latency(peer: Any, samples: float) -> dict[str, list[float]]:
-    """Add one job at a time to an idle worker; tell the times from before the call to the beginning of the run."""
+async def latency(peer: Any, samples: float, usual: float = 0) -> dict[str, list[float]]:
+    """Add one job at a time to an idle worker; tell the times from before the call to the beginning of the run.
+
+    The pauses in between let the worker become idle again. They are of random lengths, up to more than the `usual`
+    latency in seconds, for else a worker that polls would always be met just after it did.
+    """
     found: list[float] = []
     end = time.monotonic() + LONGEST_LATENCY
     while len(found) < samples and (time.monotonic() < end or not found):
-        await asyncio.sleep(random.uniform(0.01, 0.03))  # the worker is idle again, and no poll is met in step
+        await asyncio.sleep(random.uniform(0.01, 0.03 + usual))
         known = sum(jobs for jobs, _ in read_marks(DIRECTORY))
         began = time.monotonic()
         await settled(peer.add(len(found)))

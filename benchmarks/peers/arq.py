@@ -31,7 +31,9 @@ class WorkerSettings:
     redis_settings = RedisSettings.from_dsn(URL)
 
 
-class Tuned(WorkerSettings):
+class Tuned:
+    functions = WorkerSettings.functions
+    redis_settings = WorkerSettings.redis_settings
     max_jobs = 100
     poll_delay = 0.01
     keep_result = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 TITLE = "BullMQ for Node"
-NODE_REQUIREMENTS = ["bullmq@6.7.0"]
+NODE_REQUIREMENTS = ["bullmq@6.7.0", "ioredis@6.0.0"]
 PACKAGE = "bullmq"
 ADDING = "`await add`; many: `addBulk`, 1,000 at a time"
 WORKERS = {

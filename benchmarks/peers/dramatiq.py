@@ -41,5 +41,5 @@ def add_many(numbers: range) -> None:
 
 def work(variant: str) -> list[str]:
     if variant == "prefetch 1000":
-        os.environ["dramatiq_queue_prefetch"] = "1000"
+        os.environ["dramatiq_queue_prefetch"] = "1000"  # noqa: SIM112
     return [sys.executable, "-m", "dramatiq", "peers.dramatiq", "--processes", "1"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from inside import HOST, PORT, mark
 from limpyd.database import RedisDatabase
+
 from limpyd_jobs.models import Error, Job, Queue
 from limpyd_jobs.workers import Worker
 

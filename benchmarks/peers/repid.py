@@ -9,7 +9,7 @@ from inside import URL, mark
 from repid import RedisServer, Repid, Router
 
 TITLE = "repid"
-REQUIREMENTS = ["repid[redis]==2.1.4"]
+REQUIREMENTS = ["repid[redis]==2.1.4", "typing-extensions"]  # which it imports, and does not name
 PACKAGE = "repid"
 ADDING = "`await send_message_json`; many: `gather` of 1,000"
 WORKERS = {"default": "a stream, read 10 at a time, 1,000 at once; acknowledged; jobs of dead workers not taken over"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from inside import URL, mark
 from redis import Redis
@@ -35,4 +36,5 @@ def add_many(numbers: range) -> None:
 
 
 def work(variant: str) -> list[str]:
-    return [sys.executable, "-m", "rq", "worker", "--url", URL, "--worker-class", "rq.SimpleWorker", "bench"]
+    command = str(Path(sys.executable).parent / "rq")
+    return [sys.executable, command, "worker", "--url", URL, "--worker-class", "rq.SimpleWorker", "bench"]

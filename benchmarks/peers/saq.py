@@ -10,8 +10,7 @@ from inside import URL, mark
 from saq import Queue
 
 TITLE = "SAQ"
-# it imports typing-extensions, which nothing it requires brings any more
-REQUIREMENTS = ["saq[redis,hiredis]==0.26.4", "typing-extensions"]
+REQUIREMENTS = ["saq[redis,hiredis]==0.26.4", "typing-extensions"]  # which it imports, and does not name
 PACKAGE = "saq"
 ADDING = "`await enqueue`; many: `gather` of 1,000"
 WORKERS = {"default": "10 at once; defaults: popped without a lease, results kept 600 s"}
