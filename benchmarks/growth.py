@@ -14,6 +14,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from statistics import median
@@ -21,7 +22,8 @@ from typing import Any, NamedTuple
 
 from environments import HERE, all_peers, prepare
 from measures import Entry, Sizes, bare_rate
-from processes import Place, Subject, resident_bytes
+from measures import fill as fill_for
+from processes import Place, resident_bytes
 from report import Results, table
 from server import Counts, Server
 
@@ -67,6 +69,9 @@ class Cost(NamedTuple):
     add_commands: float
     run_round_trips: float
     run_commands: float
+
+
+Several = Callable[[int], Load]
 
 
 def one_queue() -> Load:
@@ -130,6 +135,8 @@ def count(server: Server, load: Load, jobs: int) -> tuple[float, float, float, f
 
     It is the difference between many jobs and twice as many, so that the start of a worker does not count.
     """
+    add(len(load.queues), load)  # so there are all queues, scripts are loaded, and the class of the jobs is known
+    run(len(load.queues), load)
     added, ran = [], []
     for number in (jobs, 2 * jobs):
         with server.counting() as counts:
@@ -209,14 +216,17 @@ def memory_of_a_worker(server: Server, jobs: int) -> list[tuple[int, float]]:
     entry = Entry(peer, "default", prepare(peer, HERE), is_first=True)
     found = []
     with Place(server.url) as place:
-        Subject(place, entry.environment, "fill", jobs).go(3600)
+        fill_for(place, entry, jobs)
         place.open_gate()
         worker = place.start(entry.environment, "work", entry.variant)
         for step in range(1, 11):
-            wanted = jobs * step // 10
-            place.wait_until(lambda wanted=wanted: place.jobs_begun() >= wanted, 3600, "jobs did not run")
+            place.wait_until(partial(_has_begun, place, jobs * step // 10), 3600, "jobs did not run")
             found.append((place.jobs_begun(), (resident_bytes(worker.pid) or 0) / 1e6))
     return found
+
+
+def _has_begun(place: Place, jobs: int) -> bool:
+    return place.jobs_begun() >= jobs
 
 
 # -- The program
@@ -274,13 +284,13 @@ def write(raw: dict[str, Any], directory: Path, plots: bool) -> None:
     """Write ``growth.json``, ``growth.rst`` and the plot."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "growth.json").write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
-    titles = ["", "there are", *(name.replace("_", " ") for name in Cost._fields)]
+    titles = ["beside more and more", "there are", *(name.replace("_", " ") for name in Cost._fields)]
     rows = [
-        [kind if not number else "", f"{row['there']:,}", *(f"{row[name]:.2f}" for name in Cost._fields)]
+        [kind, f"{row['there']:,}", *(f"{row[name]:.2f}" for name in Cost._fields)]
         for kind, costs in raw["growth"].items()
-        for number, row in enumerate(costs)
+        for row in costs
     ]
-    memory = f"A worker occupies {shown_memory(raw['worker'])} jobs, in MB.\n"
+    memory = f"Megabytes of a worker: {shown_memory(raw['worker'])} jobs.\n"
     (directory / "growth.rst").write_text(f"{table(titles, rows)}\n{memory}", encoding="utf-8")
     if plots:
         from plots import draw_growth

@@ -138,11 +138,18 @@ def run(server: Server, entry: Entry, sizes: Sizes, workers: int) -> float:
 def drain(server: Server, entry: Entry, jobs: int, workers: int) -> float:
     """Return the rate at which so many jobs are run."""
     with Place(server.url) as place:
-        Subject(place, entry.environment, "fill", jobs).go()
+        fill(place, entry, jobs)
         start_workers(place, entry, workers)
         began = place.open_gate()
         place.wait_until(lambda: place.jobs_begun() >= jobs, LONGEST_RUN, f"{jobs} jobs did not run")
         return jobs / (place.last_begun() - began)
+
+
+def fill(place: Place, entry: Entry, jobs: int) -> None:
+    """Add a backlog."""
+    subject = Subject(place, entry.environment, "fill", jobs)
+    subject.go(timeout=3600)
+    subject.end()
 
 
 def start_workers(place: Place, entry: Entry, workers: int) -> None:
@@ -157,7 +164,9 @@ def latency_and_idling(server: Server, entry: Entry, sizes: Sizes) -> Values:
     with Place(server.url) as place:
         place.open_gate()
         worker = place.start(entry.environment, "work", entry.variant)
-        found = Subject(place, entry.environment, "latency", sizes.samples).go()["seconds"]
+        subject = Subject(place, entry.environment, "latency", sizes.samples)
+        found = subject.go()["seconds"]
+        subject.end()
         time.sleep(SETTLING)
         if worker.poll() is not None:
             raise place.why(worker, "the worker ended")
@@ -188,7 +197,7 @@ def counts_of_running(server: Server, entry: Entry, sizes: Sizes) -> Values:
     """What is sent to Redis to run a job of a backlog, the start of the worker included."""
     jobs = sizes.counted_jobs
     with Place(server.url) as place:
-        Subject(place, entry.environment, "fill", jobs).go()
+        fill(place, entry, jobs)
         place.open_gate()
         with server.counting() as counts:
             place.start(entry.environment, "work", entry.variant)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 
@@ -12,7 +12,10 @@ matplotlib.use("Agg")
 matplotlib.rcParams["svg.hashsalt"] = "redis-limpyd-jobs"  # the same numbers make the same file
 
 import matplotlib.pyplot as plt  # noqa: E402
-from report import COLUMNS, Results, Row  # noqa: E402
+from measures import COLUMNS  # noqa: E402
+
+if TYPE_CHECKING:
+    from report import Results, Row
 
 OURS, OTHERS, LIMIT = "#c1440e", "#6b7a8f", "#c9ced6"
 

@@ -118,13 +118,20 @@ class Subject:
         self._line(START_TIMEOUT)
 
     def go(self, timeout: float = 300) -> dict[str, Any]:
-        """Let it begin; return what it measured."""
-        assert self._process.stdin
-        self._process.stdin.write("go\n")
-        self._process.stdin.flush()
+        """Let it begin; return what it measured. It stays connected."""
+        self._say("go")
         result: dict[str, Any] = json.loads(self._line(timeout))
-        self._process.wait()
         return result
+
+    def end(self) -> None:
+        """Let it end."""
+        self._say("end")
+        self._process.wait()
+
+    def _say(self, text: str) -> None:
+        assert self._process.stdin
+        self._process.stdin.write(f"{text}\n")
+        self._process.stdin.flush()
 
     def _line(self, timeout: float) -> str:
         assert self._process.stdout

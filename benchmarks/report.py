@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -168,7 +169,7 @@ def details(results: Results) -> str:
             "Settings and versions",
             "---------------------",
             "",
-            table(["", "adding", "running", "versions"], [_settings(row) for row in results.entries]),
+            table(["queue", "adding", "running", "versions"], [_settings(row) for row in results.entries]),
         ]
     )
 
@@ -185,7 +186,7 @@ def _about(results: Results) -> str:
 
 def _table(columns: list[str], results: Results, cell: Callable[[Row, str], str]) -> str:
     rows = [[row.title, *(cell(row, name) for name in columns)] for row in results.entries]
-    return table(["", *(COLUMNS[name].title for name in columns)], rows)
+    return table(["queue", *(COLUMNS[name].title for name in columns)], rows)
 
 
 def _cell(results: Results, row: Row, name: str) -> str:
@@ -244,11 +245,12 @@ def _failures(results: Results) -> list[str]:
 
 
 def table(titles: list[str], rows: list[list[str]]) -> str:
-    """Return a table in reStructuredText."""
-    lines = [".. list-table::", "   :header-rows: 1", ""]
-    for row in [titles, *rows]:
-        lines += [f"   {'*' if not number else ' '} - {text}".rstrip() for number, text in enumerate(row)]
-    return "\n".join([*lines, ""])
+    """Return a table in reStructuredText. The first column must have no empty cells."""
+    lines = [[*titles], *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
+    ruler = "  ".join("=" * width for width in widths)
+    head, *body = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+    return "\n".join([ruler, head, ruler, *body, ruler, ""])
 
 
 # -- The copy in the README
@@ -262,8 +264,16 @@ def copy_to_readme(directory: Path, readme: Path = README) -> None:
     readme.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
 
 
-if __name__ == "__main__":  # write the tables and plots again, from what was measured
-    directory = HERE / "results"
-    write_results(Results.read(directory / "benchmarks.json"), directory)
-    copy_to_readme(directory)
-    sys.exit()
+def main(arguments: list[str]) -> int:
+    """Write the tables and plots again, from what was measured, and put the newest table into the README."""
+    parser = argparse.ArgumentParser(prog="benchmarks/report.py", description=main.__doc__)
+    parser.add_argument("--results", type=Path, default=HERE / "results", metavar="DIR", help="where they are")
+    parser.add_argument("--no-plots", action="store_true", help="write no plots, which need matplotlib")
+    options = parser.parse_args(arguments)
+    write_results(Results.read(options.results / "benchmarks.json"), options.results, plots=not options.no_plots)
+    copy_to_readme(options.results)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 START_TIMEOUT = 30  # seconds
 INNER = b" lua] "  # how MONITOR marks what a script calls
@@ -32,7 +34,7 @@ class Server:
 
     def __enter__(self) -> Server:
         self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
-        self.client = redis.Redis(port=self.port, retry=None)
+        self.client = redis.Redis(port=self.port, retry=Retry(NoBackoff(), 0))
         deadline = time.monotonic() + START_TIMEOUT
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -62,7 +64,10 @@ class Server:
         return int(self.client.info("memory")["used_memory"])
 
     def round_trips(self) -> int:
-        """Return how many times a client sent something, be it one command or many; the calls of this aside."""
+        """Return how many times the server read what a client sent, be it one command or many.
+
+        Of a command of many kilobytes, the parts that come one after the other count.
+        """
         return int(self.client.info("stats")["total_reads_processed"])
 
     @contextmanager

@@ -54,11 +54,11 @@ def work(peer: Any, variant: str) -> None:
 async def measure(peer: Any, verb: str, argument: float) -> None:
     """Get ready, wait for the start, and tell what was measured."""
     await settled(peer.setup())
-    measures = {"add": add, "add_some": add_some, "add_many": add_many, "fill": fill, "latency": latency}
     known = await warm_up(peer, verb)
     print("ready", flush=True)
     sys.stdin.readline()
-    print(json.dumps(await measures[verb](peer, argument, **known)), flush=True)
+    print(json.dumps(await VERBS[verb](peer, argument, **known)), flush=True)
+    sys.stdin.readline()  # what it says when it closes its connection is not to be counted
     os._exit(0)  # some clients take their time to close
 
 
@@ -136,6 +136,14 @@ async def latency(peer: Any, samples: float, usual: float = 0) -> dict[str, list
         found.append(max(last for _, last in read_marks(DIRECTORY)) - began)
     return {"seconds": found}
 
+
+VERBS: dict[str, Callable[..., Any]] = {
+    "add": add,
+    "add_some": add_some,
+    "add_many": add_many,
+    "fill": fill,
+    "latency": latency,
+}
 
 if __name__ == "__main__":
     main(*sys.argv[1:])

@@ -185,7 +185,7 @@ def test_the_files_of_the_page_can_be_imported(block: Block, run_python: Callabl
 
 NOT_RUN = {
     "pip": "installs from the network; that the extra exists is checked instead",
-    "python": "the whole example, and all the tests inside a test; that the programs exist is checked instead",
+    "python": "the whole example, all tests inside a test, benchmarks; that the programs exist is checked instead",
     "ps": "shows the processes of the whole machine",
     "systemctl": "asks the systemd of the machine",
     "journalctl": "asks the systemd of the machine",
@@ -263,7 +263,9 @@ def test_the_extras_to_install_exist(command: list[str]):
 def test_the_programs_exist_and_the_selections_of_tests_select_some(command: list[str], run_python: Callable[..., str]):
     program, *arguments = command[1:]
     compile((ROOT / program).read_text(encoding="utf-8"), program, "exec")
-    if arguments:
+    if program.startswith("benchmarks/"):
+        assert run_python(program, *arguments, "--help", cwd=ROOT).startswith(f"usage: {program}")
+    elif arguments:
         assert "test_" in run_python(program, *arguments, "--collect-only", "-q", cwd=ROOT)
 
 

@@ -98,7 +98,7 @@ async function main(verb, argument) {
   await new Promise((resolve) => process.stdin.once('data', resolve));
   const measures = { add: addFor, add_some: addSome, add_many: addMany, fill: addMany, latency };
   console.log(JSON.stringify(await measures[verb](Number(argument), usual)));
-  process.exit(0);
+  process.stdin.once('data', () => process.exit(0));
 }
 
 main(...process.argv.slice(2));

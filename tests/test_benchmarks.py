@@ -1,0 +1,188 @@
+"""The benchmarks in short: they run and write what they should. And by counts, what a job costs. Nothing is timed."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from docutils.core import publish_doctree
+
+from limpyd_jobs.models import BaseJobsModel
+
+ROOT = Path(__file__).parent.parent
+BENCHMARKS = ROOT / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+
+import growth  # noqa: E402
+from environments import Peer, Unavailable, all_peers, prepare  # noqa: E402
+from measures import COLUMNS, MEASURES  # noqa: E402
+from report import BEGIN, END, Results, Row, details, summary  # noqa: E402
+from server import Server  # noqa: E402
+
+OURS = "limpyd_jobs_3"
+PLOTS = ["adding", "running", "latency", "memory", "commands", "round_trips"]
+
+
+def run(redis_binary: str, results: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(BENCHMARKS / "run.py"), "--redis-server", redis_binary, "--results", str(results)]
+    return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def written(redis_binary: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory that a run of our own entry wrote, with tiny sizes."""
+    directory = tmp_path_factory.mktemp("results")
+    done = run(redis_binary, directory, "--scale=0.01", "--rounds=1", "--no-plots", "--only", OURS, "bare_rpush")
+    assert done.returncode == 0, done.stderr
+    assert "round 1 run_2: redis-limpyd-jobs 3" in done.stderr
+    assert done.stdout.strip() == (directory / "table.rst").read_text(encoding="utf-8").strip()
+    return directory
+
+
+class TestARun:
+    def test_measures_everything_of_a_worker_as_it_comes(self, written: Path) -> None:
+        row = Results.read(written / "benchmarks.json").entries[0]
+        assert (row.peer, row.variant) == (OURS, "default")
+        missing = {*COLUMNS} - {*row.values} - {"bulk"}  # whose reason is told, if the version has none
+        assert missing - {"idle_cpu"} == set()  # which Linux tells only
+        assert {column: len(values) for column, values in row.values.items()} == dict.fromkeys(row.values, 1)
+        assert row.values.keys() == row.bare.keys()
+        assert all(row.values[name][0] > 0 for name in ("add", "run_1", "run_2", "latency_p50", "latency_p99"))
+
+    def test_tells_why_where_there_is_no_number(self, written: Path) -> None:
+        for row in Results.read(written / "benchmarks.json").entries:
+            for name, measure in MEASURES.items():
+                for column in set(measure.columns) & set(row.values):
+                    assert name not in row.failures, column
+            assert all(row.failures.values())
+
+    def test_counts_one_round_trip_for_adding_a_job(self, written: Path) -> None:
+        row = Results.read(written / "benchmarks.json").entries[0]
+        assert row.values["add_round_trips"] == row.values["add_commands"] == [1]
+
+    def test_describes_the_machine_and_each_entry_without_names_and_paths(self, written: Path) -> None:
+        text = (written / "benchmarks.json").read_text(encoding="utf-8")
+        raw = json.loads(text)
+        assert set(raw) == {"format", "date", "machine", "settings", "entries"}
+        assert set(raw["machine"]) == {"processor", "cores", "system", "Python", "Redis", "transport"}
+        assert all(entry["versions"] and entry["adding"] and entry["working"] for entry in raw["entries"])
+        assert str(Path.home()) not in text
+        assert str(ROOT) not in text
+
+    @pytest.mark.parametrize("name", ["table.rst", "details.rst"])
+    def test_writes_tables_that_render(self, written: Path, name: str) -> None:
+        text = (written / name).read_text(encoding="utf-8")
+        publish_doctree(text, settings_overrides={"report_level": 1, "halt_level": 1})
+        assert "redis-limpyd-jobs 3" in text
+
+    def test_draws_plots(self, written: Path, tmp_path: Path) -> None:
+        pytest.importorskip("matplotlib")
+        from plots import draw_results
+
+        draw_results(Results.read(written / "benchmarks.json"), tmp_path)
+        assert {path.name for path in tmp_path.iterdir()} == {
+            f"{name}.{suffix}" for name in PLOTS for suffix in ("png", "svg")
+        }
+
+
+def results_of(rows: list[Row]) -> Results:
+    machine = dict.fromkeys(["processor", "cores", "Redis", "Python"], "some")
+    return Results("2026-01-01", machine, {"rounds": 1, "scale": 1}, rows)
+
+
+class TestAPeer:
+    @pytest.mark.parametrize("peer", all_peers().values(), ids=lambda peer: peer.name)
+    def test_is_a_file_that_says_what_it_is_and_has_the_functions(self, peer: Peer) -> None:
+        assert all([peer.TITLE, peer.PACKAGE, peer.ADDING, peer.WORKERS])
+        if not peer.NODE_REQUIREMENTS:
+            tree = ast.parse((BENCHMARKS / "peers" / f"{peer.name}.py").read_text(encoding="utf-8"))
+            functions = {each.name for each in tree.body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))}
+            assert {"setup", "add", "work"} <= functions
+
+    def test_that_cannot_be_installed_is_shown_with_the_reason(self, tmp_path: Path) -> None:
+        peer = Peer("peer", "Peer", "peer", "`add`", {"default": ""}, REQUIREMENTS=["/nowhere/at/all"])
+        with pytest.raises(Unavailable, match=r"not installed: .*nowhere"):
+            prepare(peer, tmp_path)
+        results = results_of([])
+        results.add_missing(peer, "not installed: no such thing")
+        assert "- Peer: ``not installed: no such thing``" in summary(results)
+
+    def test_that_wins_a_column_is_shown_winning_it_and_a_limit_is_not(self) -> None:
+        def row(title: str, is_limit: bool = False, **values: float) -> Row:
+            found = {name: [value] for name, value in values.items()}
+            return Row(title, "default", title, "", "", {}, is_limit, found, found)
+
+        rows = [row("ours", add=5, bytes=7), row("theirs", add=6, bytes=8), row("limit", is_limit=True, add=9, bytes=1)]
+        text = summary(results_of(rows))
+        assert "**6**" in text
+        assert "**7**" in text
+        assert text.count("**") == 4
+
+
+class TestThePage:
+    def test_shows_the_newest_table(self) -> None:
+        _, _, rest = (ROOT / "README.rst").read_text(encoding="utf-8").partition(BEGIN)
+        shown, _, _ = rest.partition(END)
+        assert shown.strip() == (BENCHMARKS / "results" / "table.rst").read_text(encoding="utf-8").strip()
+
+    def test_and_all_tables_are_made_of_what_was_measured(self) -> None:
+        results = Results.read(BENCHMARKS / "results" / "benchmarks.json")
+        for name, text in (("table.rst", summary(results)), ("details.rst", details(results))):
+            assert (BENCHMARKS / "results" / name).read_text(encoding="utf-8") == text
+
+
+JOBS = 10  # of which the costs are counted
+
+
+@pytest.fixture
+def server(redis_binary: str) -> Iterator[Server]:
+    """A server as benchmarks use it, with the models on it."""
+    with Server(redis_binary) as server:
+        database = BaseJobsModel.database
+        database.connect(url=server.url)
+        yield server
+        database.connection.close()
+        database.reset()
+
+
+def cost(server: Server, load: growth.Load) -> dict[str, float]:
+    names = ["add_round_trips", "add_commands", "run_round_trips", "run_commands"]
+    return dict(zip(names, growth.count(server, load, JOBS), strict=True))
+
+
+class TestTheCostOfAJob:
+    """In counts of what is sent to Redis, and of what scripts call there."""
+
+    def test_is_one_round_trip_to_add_and_one_to_run(self, server: Server) -> None:
+        found = cost(server, growth.one_queue())
+        assert (found["add_round_trips"], found["run_round_trips"]) == (1, 1)
+
+    @pytest.mark.parametrize("options", [{}, {"delayed_for": growth.DAY}], ids=["waiting", "delayed"])
+    def test_is_the_same_beside_ten_jobs_and_beside_two_thousand(self, server: Server, options: dict[str, int]) -> None:
+        load = growth.one_queue()
+        growth.fill(10, load, **options)
+        few = cost(server, load)
+        growth.fill(1_990, load, **options)
+        assert cost(server, load) == few
+
+    def test_is_the_same_beside_finished_jobs_that_are_kept(self, server: Server) -> None:
+        load = growth.one_queue()
+        few = cost(server, load)
+        growth.fill(300, load)
+        growth.run(300, load)
+        assert cost(server, load) == few
+
+    @pytest.mark.parametrize("several", [growth.several_names, growth.several_priorities])
+    def test_is_one_round_trip_in_fifty_queues_with_one_look_at_most_for_each(
+        self, server: Server, several: growth.Several
+    ) -> None:
+        one = cost(server, several(1))
+        server.empty()
+        fifty = cost(server, several(50))
+        assert {**fifty, "run_commands": 0} == {**one, "run_commands": 0}
+        assert fifty["run_commands"] <= one["run_commands"] + 50
