@@ -124,7 +124,7 @@ def run_2(server: Server, entry: Entry, sizes: Sizes) -> Values:
 
 
 def run(server: Server, entry: Entry, sizes: Sizes, workers: int) -> float:
-    jobs = entry.jobs.get(workers, sizes.least_jobs)
+    jobs = entry.jobs.get(workers, workers * sizes.least_jobs)
     while True:
         rate = drain(server, entry, jobs, workers)
         wanted = min(MOST_JOBS, int(rate * sizes.seconds))

@@ -20,7 +20,7 @@ from environments import Environment, Unavailable
 from inside import GATE, read_marks
 
 START_TIMEOUT = 60  # seconds until a subject is ready, or a worker has its first job
-END_TIMEOUT = 5  # seconds until a process that was asked to end is killed
+END_TIMEOUT = 3  # seconds until a process that was asked to end is killed
 
 
 class Place:
