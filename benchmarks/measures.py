@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from statistics import quantiles
+from statistics import harmonic_mean, quantiles
 from typing import NamedTuple
 
 from environments import Environment, Peer, Unavailable
@@ -238,7 +238,7 @@ def is_wanted(name: str, entry: Entry, round_number: int) -> bool:
 
 
 def take(name: str, server: Server, entry: Entry, sizes: Sizes) -> tuple[Values, float]:
-    """Take a measure; return what was found, and the rate of the bare loop beside it.
+    """Take a measure; return what was found, and the rate of the bare loop just before and after it.
 
     Raises
     ------
@@ -246,8 +246,9 @@ def take(name: str, server: Server, entry: Entry, sizes: Sizes) -> tuple[Values,
         If it cannot be taken; the message says why.
     """
     server.empty()
-    bare = bare_rate(server, sizes)
+    before = bare_rate(server, sizes)
     try:
-        return MEASURES[name].function(server, entry, sizes), bare
+        values = MEASURES[name].function(server, entry, sizes)
+        return values, harmonic_mean([before, bare_rate(server, sizes)])
     except (OSError, ValueError, KeyError) as error:
         raise Unavailable(f"{type(error).__name__}: {error}") from error

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -85,7 +86,7 @@ class Results:
     def add_missing(self, peer: Peer, reason: str) -> None:
         """Add a peer that could not be installed."""
         row = _row(peer, "default", peer.TITLE, {})
-        row.failures = dict.fromkeys(MEASURES, reason)
+        row.failures = dict.fromkeys(MEASURES, without_paths(reason))
         self.entries.append(row)
 
     def add_values(self, entry: Entry, values: dict[str, float | None], bare: float) -> None:
@@ -96,7 +97,7 @@ class Results:
                 row.bare.setdefault(column, []).append(bare)
 
     def add_failure(self, entry: Entry, name: str, reason: str) -> None:
-        self._row_of(entry).failures[name] = reason
+        self._row_of(entry).failures[name] = without_paths(reason)
 
     def has_failed(self, entry: Entry, name: str) -> bool:
         return name in self._row_of(entry).failures
@@ -117,6 +118,11 @@ def processor_model() -> str:
     except OSError:
         return platform.processor() or "unknown"
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+def without_paths(text: str) -> str:
+    """Return a text with the last part only of each path in it."""
+    return re.sub(r"(?:/[\w.@+-]+)+/", "", text)
 
 
 # -- Files

@@ -109,8 +109,8 @@ class TestAPeer:
         with pytest.raises(Unavailable, match=r"not installed: .*nowhere"):
             prepare(peer, tmp_path)
         results = results_of([])
-        results.add_missing(peer, "not installed: no such thing")
-        assert "- Peer: ``not installed: no such thing``" in summary(results)
+        results.add_missing(peer, "not installed: no such thing in /home/ann/.cache/python3.12")
+        assert "- Peer: ``not installed: no such thing in python3.12``" in summary(results)
 
     def test_that_wins_a_column_is_shown_winning_it_and_a_limit_is_not(self) -> None:
         def row(title: str, is_limit: bool = False, **values: float) -> Row:
