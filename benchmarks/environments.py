@@ -146,7 +146,8 @@ def _install(directory: Path, create: list[str], install: list[str], requirement
 
 def _run(command: list[str]) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+        # elsewhere than in the repository, whose own version would be told for that of any environment
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=PEERS)
     except subprocess.TimeoutExpired:
         raise Unavailable(f"{command[0]} takes longer than 600 seconds") from None
     if done.returncode:

@@ -163,6 +163,7 @@ def latency_and_idling(server: Server, entry: Entry, sizes: Sizes) -> Values:
     """What passes until an idle worker runs a job, and what it does while there is none."""
     with Place(server.url) as place:
         place.open_gate()
+        fill(place, entry, 1)  # some workers look only now and then for a queue that is not there at their start
         worker = place.start(entry.environment, "work", entry.variant)
         subject = Subject(place, entry.environment, "latency", sizes.samples)
         found = subject.go()["seconds"]

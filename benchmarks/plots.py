@@ -72,7 +72,7 @@ def _bars(axis: Any, results: Results, column: str) -> None:
     axis.spines[["top", "right"]].set_visible(False)
     if column.startswith("latency"):
         axis.set_xscale("log")
-    axis.margins(x=0.15)
+    axis.margins(x=0.15, y=0.01)
 
 
 def _color(row: Row) -> str:
