@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from statistics import median
+from statistics import harmonic_mean, median
 from typing import Any, NamedTuple
 
 from environments import HERE, all_peers, prepare
@@ -118,15 +118,16 @@ def run(number: int, load: Load) -> None:
 
 def cost(server: Server, load: Load, jobs: int, rounds: int) -> Cost:
     """Measure adding and running some jobs among what is there; there is as much afterwards as before."""
+    sizes = Sizes(bare_jobs=jobs)
     adding, running = [], []
     for _ in range(rounds):
-        bare = bare_rate(server, Sizes(bare_jobs=jobs))
-        began = time.perf_counter()
+        before, began = bare_rate(server, sizes), time.perf_counter()
         add(jobs, load)
-        adding.append(jobs / (time.perf_counter() - began) / bare)
-        bare = bare_rate(server, Sizes(bare_jobs=jobs))
+        added, between = jobs / (time.perf_counter() - began), bare_rate(server, sizes)
         run(jobs, load)
-        running.append((jobs - 1) / (Nothing.moments[-1] - Nothing.moments[0]) / bare)
+        ran, after = (jobs - 1) / (Nothing.moments[-1] - Nothing.moments[0]), bare_rate(server, sizes)
+        adding.append(added / harmonic_mean([before, between]))
+        running.append(ran / harmonic_mean([between, after]))
     return Cost(median(adding), median(running), *count(server, load, min(jobs, 200)))
 
 
@@ -291,6 +292,7 @@ def write(raw: dict[str, Any], directory: Path, plots: bool) -> None:
         for row in costs
     ]
     memory = f"Megabytes of a worker: {shown_memory(raw['worker'])} jobs.\n"
+    memory += "Add and run are rates in relation to a bare loop of RPUSH. Commands include those that scripts call.\n"
     (directory / "growth.rst").write_text(f"{table(titles, rows)}\n{memory}", encoding="utf-8")
     if plots:
         from plots import draw_growth
