@@ -44,13 +44,13 @@ FINISHED = [0, 10_000, 100_000, 1_000_000]
 
 
 class Nothing(Job):
-    """Does nothing but note when it was run."""
+    """Does nothing but count how often it was run."""
 
     namespace = NAME
-    moments: list[float] = []
+    runs = 0
 
     def run(self, queue: Queue) -> None:
-        self.moments.append(time.perf_counter())
+        Nothing.runs += 1
 
 
 class Load(NamedTuple):
@@ -61,10 +61,12 @@ class Load(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What one job costs: rates in relation to the bare loop, and what is sent to Redis."""
+    """What one job costs: rates in relation to the bare loop, microseconds of a core, and what is sent to Redis."""
 
     add: float
     run: float
+    add_cpu: float
+    run_cpu: float
     add_round_trips: float
     add_commands: float
     run_round_trips: float
@@ -111,24 +113,33 @@ def fill(number: int, load: Load, **options: Any) -> None:
 
 def run(number: int, load: Load) -> None:
     """Run so many jobs, by a worker in this process."""
-    Nothing.moments = []
+    Nothing.runs = 0
     Worker(load.names, max_loops=number, terminate_gracefuly=False, logger_level=logging.CRITICAL).run()
-    assert len(Nothing.moments) == number
+    assert Nothing.runs == number
 
 
 def cost(server: Server, load: Load, jobs: int, rounds: int) -> Cost:
     """Measure adding and running some jobs among what is there; there is as much afterwards as before."""
     sizes = Sizes(bare_jobs=jobs)
-    adding, running = [], []
+    found: list[list[float]] = []
     for _ in range(rounds):
-        before, began = bare_rate(server, sizes), time.perf_counter()
-        add(jobs, load)
-        added, between = jobs / (time.perf_counter() - began), bare_rate(server, sizes)
-        run(jobs, load)
-        ran, after = (jobs - 1) / (Nothing.moments[-1] - Nothing.moments[0]), bare_rate(server, sizes)
-        adding.append(added / harmonic_mean([before, between]))
-        running.append(ran / harmonic_mean([between, after]))
-    return Cost(median(adding), median(running), *count(server, load, min(jobs, 200)))
+        before = bare_rate(server, sizes)
+        added, add_cpu = timed(server, partial(add, jobs, load))
+        between = bare_rate(server, sizes)
+        ran, run_cpu = timed(server, partial(run, jobs, load))
+        after = bare_rate(server, sizes)
+        rates = jobs / added / harmonic_mean([before, between]), jobs / ran / harmonic_mean([between, after])
+        found.append([*rates, 1e6 * add_cpu / jobs, 1e6 * run_cpu / jobs])
+    add_rate, run_rate, add_cpu, run_cpu = map(median, zip(*found, strict=True))
+    return Cost(add_rate, run_rate, add_cpu, run_cpu, *count(server, load, min(jobs, 200)))
+
+
+def timed(server: Server, action: Callable[[], None]) -> tuple[float, float]:
+    """Do something; return the seconds that passed, and those of a core that this process and the server used."""
+    used, began = time.process_time() + server.processor_seconds(), time.perf_counter()
+    action()
+    passed = time.perf_counter() - began
+    return passed, time.process_time() + server.processor_seconds() - used
 
 
 def count(server: Server, load: Load, jobs: int) -> tuple[float, float, float, float]:
@@ -292,7 +303,10 @@ def write(raw: dict[str, Any], directory: Path, plots: bool) -> None:
         for row in costs
     ]
     memory = f"Megabytes of a worker: {shown_memory(raw['worker'])} jobs.\n"
-    memory += "Add and run are rates in relation to a bare loop of RPUSH. Commands include those that scripts call.\n"
+    memory += (
+        "Add and run are rates in relation to a bare loop of RPUSH; cpu is microseconds of a core, of the client and "
+    )
+    memory += "of Redis together, which other programs disturb less. Commands include those that scripts call.\n"
     (directory / "growth.rst").write_text(f"{table(titles, rows)}\n{memory}", encoding="utf-8")
     if plots:
         from plots import draw_growth

@@ -30,6 +30,8 @@ COLUMNS = {
     "bulk": Column("bulk add/s", True),
     "run_1": Column("run/s, 1 worker", True),
     "run_2": Column("run/s, 2 workers", True),
+    "worker_cpu": Column("run: µs of a core, worker", False),
+    "redis_cpu": Column("run: µs of a core, Redis", False),
     "latency_p50": Column("latency p50, ms", False, 2),
     "latency_p99": Column("latency p99, ms", False, 2),
     "bytes": Column("bytes a waiting job", False),
@@ -115,34 +117,49 @@ def memory(server: Server, entry: Entry, sizes: Sizes) -> Values:
 
 def run_1(server: Server, entry: Entry, sizes: Sizes) -> Values:
     """The rate of one worker that finds a backlog, from its first job to its last."""
-    return {"run_1": run(server, entry, sizes, workers=1)}
+    done = run(server, entry, sizes, workers=1)
+    return {"run_1": done.rate, "worker_cpu": done.worker_cpu, "redis_cpu": done.redis_cpu}
 
 
 def run_2(server: Server, entry: Entry, sizes: Sizes) -> Values:
     """The rate of two workers together, from the moment when both have their first job to the last job."""
-    return {"run_2": run(server, entry, sizes, workers=2)}
+    return {"run_2": run(server, entry, sizes, workers=2).rate}
 
 
-def run(server: Server, entry: Entry, sizes: Sizes, workers: int) -> float:
+class Run(NamedTuple):
+    """The rate of jobs per second, and the microseconds of a core per job, as far as the system tells them."""
+
+    rate: float
+    worker_cpu: float | None
+    redis_cpu: float
+
+
+def run(server: Server, entry: Entry, sizes: Sizes, workers: int) -> Run:
     jobs = entry.jobs.get(workers, workers * sizes.least_jobs)
     while True:
-        rate = drain(server, entry, jobs, workers)
-        wanted = min(MOST_JOBS, int(rate * sizes.seconds))
+        done = drain(server, entry, jobs, workers)
+        wanted = min(MOST_JOBS, int(done.rate * sizes.seconds))
         entry.jobs[workers] = max(jobs, wanted)
         if jobs > 0.7 * wanted:
-            return rate
+            return done
         jobs = wanted
         server.empty()
 
 
-def drain(server: Server, entry: Entry, jobs: int, workers: int) -> float:
-    """Return the rate at which so many jobs are run."""
+def drain(server: Server, entry: Entry, jobs: int, workers: int) -> Run:
+    """Run so many jobs."""
     with Place(server.url) as place:
         fill(place, entry, jobs)
-        start_workers(place, entry, workers)
+        sessions = start_workers(place, entry, workers)
+        cpu, redis_cpu = processor_seconds(*sessions), server.processor_seconds()
         began = place.open_gate()
         place.wait_until(lambda: place.jobs_begun() >= jobs, LONGEST_RUN, f"{jobs} jobs did not run")
-        return jobs / (place.last_begun() - began)
+        now = processor_seconds(*sessions)
+        return Run(
+            rate=jobs / (place.last_begun() - began),
+            worker_cpu=None if cpu is None or now is None else 1e6 * (now - cpu) / jobs,
+            redis_cpu=1e6 * (server.processor_seconds() - redis_cpu) / jobs,
+        )
 
 
 def fill(place: Place, entry: Entry, jobs: int) -> None:
@@ -152,11 +169,12 @@ def fill(place: Place, entry: Entry, jobs: int) -> None:
     subject.end()
 
 
-def start_workers(place: Place, entry: Entry, workers: int) -> None:
-    """Start workers, and wait until each of them has a job in its hands."""
-    for _ in range(1 if entry.variant in entry.peer.STARTS_BOTH else workers):
-        place.start(entry.environment, "work", entry.variant)
+def start_workers(place: Place, entry: Entry, workers: int) -> list[int]:
+    """Start workers, wait until each of them has a job in its hands, and return their sessions."""
+    commands = 1 if entry.variant in entry.peer.STARTS_BOTH else workers
+    sessions = [place.start(entry.environment, "work", entry.variant).pid for _ in range(commands)]
     place.wait_until(lambda: place.workers_at_the_gate() >= workers, 20, f"not each of {workers} workers had a job")
+    return sessions
 
 
 def latency_and_idling(server: Server, entry: Entry, sizes: Sizes) -> Values:
@@ -219,7 +237,7 @@ class Measure(NamedTuple):
 MEASURES = {
     "add": Measure(add, ("add",), needs_worker=False),
     "bulk": Measure(bulk, ("bulk",), needs_worker=False),
-    "run_1": Measure(run_1, ("run_1",)),
+    "run_1": Measure(run_1, ("run_1", "worker_cpu", "redis_cpu")),
     "run_2": Measure(run_2, ("run_2",)),
     "latency": Measure(latency_and_idling, ("latency_p50", "latency_p99", "idle_commands", "idle_cpu")),
     "memory": Measure(memory, ("bytes",), needs_worker=False, each_round=False),

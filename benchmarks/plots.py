@@ -80,20 +80,20 @@ def _color(row: Row) -> str:
 
 
 def draw_growth(raw: dict[str, Any], path: Path) -> None:
-    """Plot what a job costs beside more and more of something, as a share of what it costs beside the least."""
+    """Plot the time of a core for a job beside more and more of something, in relation to that beside the least."""
     kinds = raw["growth"]
     figure, axes = plt.subplots(1, len(kinds) + 1, figsize=(3.2 * (len(kinds) + 1), 3), squeeze=False)
     for axis, (kind, costs) in zip(axes[0], kinds.items(), strict=False):
         there = [cost["there"] for cost in costs]
-        for name, color in (("add", OTHERS), ("run", OURS)):
-            axis.plot(there, [cost[name] / costs[0][name] for cost in costs], marker="o", label=name, color=color)
+        for name, color in (("add_cpu", OTHERS), ("run_cpu", OURS)):
+            axis.plot(there, [cost[name] / costs[0][name] for cost in costs], marker="o", label=name[:3], color=color)
         axis.set_xscale("symlog", linthresh=max(1, min(filter(None, there), default=1)))
-        axis.set_ylim(0, 1.5)
-        axis.set_title(f"rate beside more {kind}", fontsize=9)
+        axis.set_ylim(0, max(2, 1.1 * axis.get_ylim()[1]))
+        axis.set_title(f"cost beside more {kind}", fontsize=9)
         axis.legend(fontsize=7)
     axis = axes[0][-1]
     axis.plot(*zip(*raw["worker"], strict=True), color=OURS, marker="o")
-    axis.set_ylim(bottom=0)
+    axis.set_ylim(0, 1.2 * axis.get_ylim()[1])
     axis.set_title("memory of a worker, MB, after jobs", fontsize=9)
     for axis in axes[0]:
         axis.tick_params(labelsize=7)

@@ -153,9 +153,10 @@ def _signal(process: subprocess.Popen[str], number: signal.Signals) -> None:
 # -- What the system says of a worker, and of all processes it started; on Linux
 
 
-def processor_seconds(session: int) -> float | None:
-    """Return how much time of a core a session has used, or None where that cannot be told."""
-    texts = [path.read_text() for pid in _session(session) for path in Path(f"/proc/{pid}/task").glob("*/schedstat")]
+def processor_seconds(*sessions: int) -> float | None:
+    """Return how much time of a core some sessions have used, or None where that cannot be told."""
+    pids = [pid for session in sessions for pid in _session(session)]
+    texts = [path.read_text() for pid in pids for path in Path(f"/proc/{pid}/task").glob("*/schedstat")]
     return sum(int(text.split()[0]) for text in texts) / 1e9 if texts else None
 
 

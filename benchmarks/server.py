@@ -63,6 +63,11 @@ class Server:
         """Return how many bytes the server uses."""
         return int(self.client.info("memory")["used_memory"])
 
+    def processor_seconds(self) -> float:
+        """Return how much time of a core the server has used."""
+        used = self.client.info("cpu")
+        return float(used["used_cpu_user"]) + float(used["used_cpu_sys"])
+
     def round_trips(self) -> int:
         """Return how many times the server read what a client sent, be it one command or many.
 
