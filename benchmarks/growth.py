@@ -303,10 +303,8 @@ def write(raw: dict[str, Any], directory: Path, plots: bool) -> None:
         for row in costs
     ]
     memory = f"Megabytes of a worker: {shown_memory(raw['worker'])} jobs.\n"
-    memory += (
-        "Add and run are rates in relation to a bare loop of RPUSH; cpu is microseconds of a core, of the client and "
-    )
-    memory += "of Redis together, which other programs disturb less. Commands include those that scripts call.\n"
+    memory += "Add and run are rates in relation to a bare loop of RPUSH. Cpu is microseconds of a core, of the client\n"
+    memory += "and of Redis together, which other programs disturb less. Commands include those that scripts call.\n"
     (directory / "growth.rst").write_text(f"{table(titles, rows)}\n{memory}", encoding="utf-8")
     if plots:
         from plots import draw_growth
