@@ -35,6 +35,11 @@ if __name__ == "__main__":
     sys.exit(import_module("growth").main(sys.argv[1:]))
 
 NAME = "growth"
+NOTE = """
+Add and run are rates in relation to a bare loop of RPUSH; cpu is microseconds of a core, of client and Redis together,
+which other programs disturb less. Commands include those that scripts call. Of a command of many kilobytes, the parts
+that Redis reads one after the other count as round trips.
+"""
 DAY = 86_400  # seconds
 
 WAITING = [1_000, 10_000, 100_000, 1_000_000]
@@ -303,9 +308,7 @@ def write(raw: dict[str, Any], directory: Path, plots: bool) -> None:
         for row in costs
     ]
     memory = f"Megabytes of a worker: {shown_memory(raw['worker'])} jobs.\n"
-    memory += "Add and run are rates in relation to a bare loop of RPUSH. Cpu is microseconds of a core, of the client\n"
-    memory += "and of Redis together, which other programs disturb less. Commands include those that scripts call.\n"
-    (directory / "growth.rst").write_text(f"{table(titles, rows)}\n{memory}", encoding="utf-8")
+    (directory / "growth.rst").write_text(f"{table(titles, rows)}\n{memory}{NOTE}", encoding="utf-8")
     if plots:
         from plots import draw_growth
 
