@@ -14,7 +14,8 @@ REQUIREMENTS: list[str] = []  # it is measured with the Python that runs the ben
 PACKAGE = "redis-limpyd-jobs"
 ADDING = "`add_job`; the argument is the identifier; many: `add_jobs`"
 WORKERS = {
-    "default": "`limpyd-jobs-worker` as it comes: all guarantees, finished jobs kept, log level INFO",
+    "default": "`limpyd-jobs-worker` as it comes: all guarantees, finished jobs kept, log level INFO; the job reads no "
+    "field, which would be a round trip",
     "prefetch 100": "`--prefetch=100`; the rest as above",
     "processes 2": "`--processes=2`, instead of two commands; the rest as above",
 }
