@@ -806,7 +806,7 @@ def _fetched(request: ClaimRequest, reply: Any) -> Fetched | None:
     if outcome != "claimed":
         return Fetched(outcome, *details[:6])
     *details, reindex = details
-    fetched = Fetched(outcome, *details, token=request.token)
+    fetched = Fetched(outcome, *details, request.token)
     path, _, pk = fetched.ident.rpartition(":")
     reindexed(request.classes[path], pk, reindex)
     return fetched

@@ -528,6 +528,7 @@ class TestSignals:
         assert [Job.get(pk).status.hget() for pk in (1, 2)] == [STATUSES.SUCCESS, STATUSES.WAITING]
 
     def test_the_handlers_are_given_back_after_the_run(self) -> None:
+        of_interrupt = signal.getsignal(signal.SIGINT)
         for handler in (signal.SIG_IGN, signal.SIG_DFL, lambda *_: None):
             signal.signal(signal.SIGTERM, handler)
             Task.add_job("a")
@@ -536,7 +537,7 @@ class TestSignals:
             assert signal.getsignal(signal.SIGINT) == worker.catch_end_signal
             worker.run()
             assert signal.getsignal(signal.SIGTERM) is handler
-            assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+            assert signal.getsignal(signal.SIGINT) == of_interrupt
 
     def test_the_handlers_are_given_back_when_the_run_is_broken_off(self) -> None:
         before = signal.getsignal(signal.SIGTERM)
