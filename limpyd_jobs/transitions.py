@@ -800,13 +800,13 @@ def _finish(
 
 
 def _fetched(request: ClaimRequest, reply: Any) -> Fetched | None:
-    outcome, *details = reply
-    if outcome == "nothing":
+    if reply[0] == "nothing":
         return None
-    if outcome != "claimed":
-        return Fetched(outcome, *details[:6])
-    *details, reindex = details
-    fetched = Fetched(outcome, *details, request.token)
+    if reply[0] != "claimed":
+        return Fetched(*reply[:7])
+    *details, reindex = reply
+    details.append(request.token)
+    fetched = Fetched(*details)
     path, _, pk = fetched.ident.rpartition(":")
     reindexed(request.classes[path], pk, reindex)
     return fetched
