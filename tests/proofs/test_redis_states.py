@@ -94,6 +94,17 @@ class Scene:
     def add(self, identifier: str) -> None:
         self.acknowledged.append(Task.add_job(identifier))
 
+    def add_soon(self, identifier: str) -> None:
+        """Add it though some connections of the application are still to a server that is gone."""
+
+        def is_added() -> bool:
+            with suppress(redis.ConnectionError):
+                self.add(identifier)
+                return True
+            return False
+
+        wait_until(is_added, "a connection that is whole")
+
     @contextmanager
     def working(self, number: int = 3) -> Iterator[None]:
         options = {"timeout": 30, "max_loops": 1000, "max_duration": 2 * END, "callback": self.callback}
@@ -484,8 +495,8 @@ def test_workers_follow_a_failover(redis_binary: str, journal: Journal, failover
                     scene.gate.set()
                 scene.admin = replica.client(**AS_ADMIN)
                 wait_until(lambda: models_are_on(replica), "a new primary")
-                scene.add("after")
-                scene.add("after, fails")
+                scene.add_soon("after")
+                scene.add_soon("after, fails")
                 scene.wait_for_ends()
             scene.check()
             scene.check_log()
