@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import redis
 from redis.backoff import NoBackoff
@@ -34,7 +35,7 @@ class Server:
 
     def __enter__(self) -> Server:
         self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
-        self.client = redis.Redis(port=self.port, retry=Retry(NoBackoff(), 0))
+        self.client: Any = redis.Redis(port=self.port, retry=Retry(NoBackoff(), 0))
         deadline = time.monotonic() + START_TIMEOUT
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:

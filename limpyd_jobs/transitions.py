@@ -622,7 +622,7 @@ def withdraw(job: RedisModel, queue_model: type[RedisModel], queue_name: str = "
 
 def status_and_claim(job: RedisModel) -> tuple[str | None, str | None]:
     """Return the status of a job, and the token of the claim on it; None for what it does not have."""
-    status, token = cast("list[str | None]", redis_of(job).hmget(job.key, "status", "claim_token"))
+    status, token = cast("list[str | None]", redis_of(job).hmget(job.key, ["status", "claim_token"]))
     return status, token
 
 

@@ -145,7 +145,7 @@ def run_python(application: Path, redis_server: RedisServer, redis_client: redis
             capture_output=True,
             text=True,
             cwd=cwd,
-            timeout=60,
+            timeout=240,
             env={
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join([str(application), str(ROOT)]),

@@ -204,7 +204,7 @@ class Worker(Running):
     def _warn_of_eviction(self) -> None:
         """Say so if Redis may delete jobs to make room."""
         with suppress(ResponseError):  # not everybody may ask
-            memory = self.connection.info("memory")
+            memory: Any = self.connection.info("memory")
             policy = memory.get("maxmemory_policy", "noeviction")
             if memory.get("maxmemory") and policy != "noeviction":
                 self.log(
