@@ -10,6 +10,7 @@ with warnings.catch_warnings():
 
 from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
 from limpyd_jobs.models import Error, Job, Queue
+from limpyd_jobs.retrying import Cancel, Exponential, Requeue, Retry
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.version import EXACT_VERSION, VERSION
 from limpyd_jobs.workers import Worker
@@ -18,10 +19,14 @@ __all__ = [
     "EXACT_VERSION",
     "STATUSES",
     "VERSION",
+    "Cancel",
     "ConfigurationException",
     "Error",
+    "Exponential",
     "Job",
     "LimpydJobsException",
     "Queue",
+    "Requeue",
+    "Retry",
     "Worker",
 ]

@@ -31,6 +31,7 @@ from limpyd_jobs.job_classes import JobClasses, path_of
 from limpyd_jobs.layout import layout_of
 from limpyd_jobs.lazy_fields import LazyModel, pk_of
 from limpyd_jobs.pruning import Retention
+from limpyd_jobs.retrying import Retry, as_policy
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.utils import (
     as_naive_utc,
@@ -286,6 +287,9 @@ class Job(BaseJobsModel):
     default_job_timeout: float
         After how many seconds one of its jobs that runs is an error, of type `JobTimeout`, unless its field
         `job_timeout` says something else. None to leave it to the worker, 0 for no limit.
+    default_retry_policy: Retry
+        When to try again one of its jobs that failed, unless its field `retry_policy` says something else. None to
+        leave it to the worker.
     """
 
     identifier = fields.InstanceHashField(indexable=True)
@@ -303,11 +307,15 @@ class Job(BaseJobsModel):
     last_claim = fields.InstanceHashField()
     placed_in = fields.InstanceHashField()
     job_timeout = fields.InstanceHashField()
+    retry_policy = fields.InstanceHashField()
+    uncounted_tries = fields.InstanceHashField()
+    requeued_at = fields.InstanceHashField()
 
     queue_model: type[Queue] = Queue
     queue_name: str | None = None
     always_cancel_on_error = False
     default_job_timeout: float | None = None
+    default_retry_policy: Retry | None = None
 
     # Scripts find jobs by these.
     _looked_up = ("identifier", "queued")
@@ -326,6 +334,8 @@ class Job(BaseJobsModel):
         "rescues",
         "last_claim",
         "placed_in",
+        "uncounted_tries",
+        "requeued_at",
     )
 
     @property
@@ -516,6 +526,8 @@ class Job(BaseJobsModel):
             cls._check_fields(fields, reserved=cls._reserved)
             if fields.get("job_timeout") is not None:
                 fields["job_timeout"] = stored_timeout(fields["job_timeout"])
+            if fields.get("retry_policy") is not None:
+                fields["retry_policy"] = str(as_policy(fields["retry_policy"]))
         return fields
 
     def enqueue_or_delay(
@@ -579,7 +591,7 @@ class Job(BaseJobsModel):
         delayed_until: datetime | None = None,
         queue_model: type[Queue] | None = None,
     ) -> None:
-        """Put the job back in a queue after an error. Its tries are kept.
+        """Put the job back in a queue after an error. Its tries are kept, but its retry policy begins anew.
 
         Parameters
         ----------

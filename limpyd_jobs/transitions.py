@@ -114,6 +114,9 @@ class Fetched:
         Of a claimed or found job, the status being the one before the claim.
     job_timeout: str
         The field of a claimed job.
+    retry: tuple of str
+        Of a claimed job, what matters if it fails: its field ``retry_policy``; how many of its tries do not count;
+        when it was added, or put back in its queue by hand.
     token: str
         The name of the claim; empty unless claimed.
     rescues: int
@@ -130,6 +133,7 @@ class Fetched:
     start: str = ""
     tries: str = ""
     job_timeout: str = ""
+    retry: Sequence[str] = ("", "", "")
     token: str = ""
     rescues: int = 0
 
@@ -430,13 +434,22 @@ def delay(
     queue_name: str,
     delay: str,
     upcoming: ClaimRequest | None = None,
+    *,
+    priority: str = "",
+    uncounted: bool = False,
 ) -> Ending:
-    """Delay a job that asked for it while it ran, in the queue of that name and of its own priority.
+    """Delay a job that asked for it while it ran, in the queue of that name and of a priority, else of its own.
 
-    Parameters and exceptions: see `succeed`.
+    Parameters
+    ----------
+    uncounted: bool
+        True for a try that its retry policy does not count, of a job that is not canceled; if it is, the outcome is
+        ``canceled``.
+
+    The other parameters and exceptions: see `succeed`.
     """
-    _prepare_queue(type(queue), queue_name, "", job)
-    args = (layout_of(type(queue)).json, queue_name, delay)
+    _prepare_queue(type(queue), queue_name, priority, job)
+    args = (layout_of(type(queue)).json, queue_name, delay, priority, "uncounted" if uncounted else "")
     return _finish(_delay, job, queue, token, args, upcoming)
 
 
@@ -444,7 +457,7 @@ def fail(
     job: RedisModel,
     queue: RedisModel,
     token: str,
-    requeue_times: int = 0,
+    requeue_times: int | None = 0,
     queue_name: str = "",
     priority: str = "",
     delay: str = "",
@@ -458,7 +471,7 @@ def fail(
     Parameters
     ----------
     requeue_times: int
-        How often a job is put back at the most.
+        How often a job is put back at the most; None to put it back whatever its tries are.
     queue_name, priority, delay: str
         Where to put it back.
     hold: bool
@@ -470,10 +483,10 @@ def fail(
     The other parameters and exceptions: see `succeed`.
     """
     mode = "place" if not hold else "hold" if heed_field else "hold anyway"
-    if requeue_times and not hold:
+    if requeue_times != 0 and not hold:
         _prepare_queue(type(queue), queue_name, priority)
     args = (
-        str(requeue_times),
+        "" if requeue_times is None else str(requeue_times),
         layout_of(type(queue)).json,
         queue_name,
         priority,

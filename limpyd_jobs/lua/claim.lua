@@ -12,7 +12,8 @@
 -- ARGV[6]  for how long: seconds; or '' not to
 -- ARGV[7…] the job classes known to the caller: class path, job model…
 --
--- {'claimed', key, ident, status before, identifier, queue name, queue priority, start, tries, job timeout, reindex}
+-- {'claimed', key, ident, status before, identifier, queue name, queue priority, start, tries, job timeout,
+--  {retry policy, uncounted tries, since}, reindex}
 -- {'found', key, ident, status, identifier, queue name, queue priority}
 --                           off the list, but not waiting, so not claimed
 -- {'unknown', key, ident}   of a class that is not among those given: still on the list (unless given)

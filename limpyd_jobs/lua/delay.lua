@@ -1,6 +1,6 @@
 -- verb: delay
 -- from: running
--- to: delayed
+-- to: delayed or waiting
 -- what: at the request of its code, or found delayed in a waiting list; may claim the next job
 --
 -- KEYS     waiting lists to claim the next job from; none not to
@@ -10,10 +10,13 @@
 -- ARGV[4]  queue: model name and pk
 -- ARGV[5]  queue model
 -- ARGV[6]  queue name
--- ARGV[7]  delay: '+<microseconds>' or '<microseconds since the epoch>'; a past one makes the job wait
--- ARGV[8…] the next claim: token, lease, classes, as in claim.lua
+-- ARGV[7]  delay: '+<microseconds>' or '<microseconds since the epoch>'; '' or a past one makes the job wait
+-- ARGV[8]  priority, or '' to keep it
+-- ARGV[9]  'uncounted' for a try that is none of its retry policy, of a job that was not canceled meanwhile; or ''
+-- ARGV[10…] the next claim: token, lease, classes, as in claim.lua
 --
 -- {'done', '', delayed until or '', reindex, next claim}    as JSON
+-- {'canceled'}   as its status says: nothing is changed
 -- {'refused'}    somebody else holds the claim: nothing is changed
 -- {'gone'}
 
@@ -25,12 +28,20 @@ local queue_model, queue_name, due = model_of(ARGV[5]), ARGV[6], due_at(ARGV[7])
 
 local refused = refusal(job, token)
 if refused then
-  return ended_before(job, token, 'done', 8) or refused
+  return ended_before(job, token, 'done', 10) or refused
 end
 
-local priority = redis.call('HGET', job.key, 'priority') or '0'
+local hash = redis.call('HMGET', job.key, 'priority', 'uncounted_tries')
+local changes = {}
+if ARGV[9] == 'uncounted' then
+  if claim_of(job).status == 'c' then
+    return {'canceled'}
+  end
+  changes.uncounted_tries = string.format('%d', (tonumber(hash[2]) or 0) + 1)
+end
+local priority = ARGV[8] ~= '' and ARGV[8] or hash[1] or '0'
 local base = prepare_place(queue_model, queue_name, priority)
-local changes = placed({}, priority, due, base)
+placed(changes, priority, due, base)
 end_claim(queue, job, changes, token)
 push(base, job.ident, changes.status, due, false)
-return ended('done', '', changes.delayed_until or '', 8)
+return ended('done', '', changes.delayed_until or '', 10)

@@ -8,7 +8,7 @@
 -- ARGV[2]  ident
 -- ARGV[3]  token of the claim, or '' for a job that nobody claimed
 -- ARGV[4]  queue: model name and pk
--- ARGV[5]  how often the job may be put back
+-- ARGV[5]  how often the job may be put back; or '' to do so whatever its tries are
 -- ARGV[6]  queue model
 -- ARGV[7]  queue name
 -- ARGV[8]  priority when put back
@@ -27,7 +27,7 @@
 --@include places
 
 local job, token, queue = job_of(ARGV[1], ARGV[2]), ARGV[3], ARGV[4]
-local requeue_times = tonumber(ARGV[5])
+local requeue_times = tonumber(ARGV[5]) or math.huge
 
 local refused = refusal(job, token)
 if refused then

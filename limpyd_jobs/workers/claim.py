@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import monotonic
+
 from limpyd_jobs.models import Job
 from limpyd_jobs.transitions import NOTHING, Fetched
 
@@ -24,6 +26,8 @@ class Claim:
         Whether the job is held in error, for hooks to see it before it is put back in a queue.
     is_ended: bool
         Whether the worker recorded how it ended.
+    began: float
+        When it was made, by the clock of `monotonic`.
     """
 
     def __init__(self, fetched: Fetched = NOTHING) -> None:
@@ -32,6 +36,7 @@ class Claim:
         self.token = fetched.token
         self.is_held = False
         self.is_ended = False
+        self.began = monotonic()
 
     def is_on(self, job: Job) -> bool:
         """Whether it is about that job."""

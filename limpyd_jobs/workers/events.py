@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from inspect import signature
+from time import monotonic
 from typing import Any, TypeVar
 
 from limpyd_jobs import transitions
@@ -13,15 +15,35 @@ from limpyd_jobs.arguments import delay_argument, nearest_priority, read_priorit
 from limpyd_jobs.exceptions import LimpydJobsException, WorkerLost
 from limpyd_jobs.lazy_fields import pk_of
 from limpyd_jobs.models import Error, Job, Queue, queues_by_hand
+from limpyd_jobs.retrying import Again, Cancel, GiveUp, Requeue, Retry, as_policy, decide, read_policy
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import ClaimRequest, Ending
-from limpyd_jobs.utils import one_line, overrides, parse_datetime, printable, utcnow
+from limpyd_jobs.utils import compute_delayed_until, one_line, overrides, parse_datetime, printable, utcnow
 from limpyd_jobs.workers.claim import Claim
 
 # The delay of a job that delays itself without saying until when, in seconds.
 DEFAULT_DELAY = 60
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Return:
+    """How a job that failed is put back in its queue.
+
+    Attributes
+    ----------
+    times: int
+        How often, in all its life; None for this time, as its retry policy says so.
+    priority_delta: int
+        What to add to its priority.
+    delay: float
+        For how long to delay it, in seconds; None not to.
+    """
+
+    times: int | None
+    priority_delta: int
+    delay: float | None
 
 
 class JobEvents:
@@ -39,6 +61,7 @@ class JobEvents:
     requeue_times: int
     requeue_priority_delta: int
     requeue_delay_delta: float | None
+    retry_policy: Retry | None
 
     # The job at hand.
     _claim: Claim
@@ -129,7 +152,8 @@ class JobEvents:
         """Return what to log when a job is skipped."""
         status = getattr(job, "_cached_status", None) or job.status.hget()
         name = STATUSES.by_value(status, "UNKNOWN")
-        return f"{self._name_of(job, queue)} job skipped (current status: {name})"
+        reason = getattr(job, "_cached_reason", "")
+        return f"{self._name_of(job, queue)} job skipped (current status: {name}){reason and f': {reason}'}"
 
     # -- delayed
 
@@ -198,16 +222,17 @@ class JobEvents:
 
     def _fail_at_once(self, job: Job, queue: Queue, exception: BaseException, trace: str | None) -> None:
         self._save_error(job, queue, exception, trace)
-        priority = self._requeue_priority(queue)
+        back = self._return_of(job, exception)
+        priority = self._requeue_priority(queue, back)
         fail = partial(
             transitions.fail,
             job,
             queue,
             self._token(job),
-            self._requeue_times(job, exception),
+            back.times,
             _queue_name(queue),
             priority,
-            delay_argument(delayed_for=self.requeue_delay_delta),
+            delay_argument(delayed_for=back.delay),
             upcoming=self._upcoming_request(job, "job_error", "on_error"),
         )
         ending = self._insist(fail)
@@ -220,12 +245,13 @@ class JobEvents:
 
     def _fail_step_by_step(self, job: Job, queue: Queue, exception: BaseException, trace: str | None) -> None:
         """Hold a job that may run again in error until all hooks have seen it."""
+        back = self._return_of(job, exception)
         fail = partial(
             transitions.fail,
             job,
             queue,
             self._token(job),
-            self._requeue_times(job, exception),
+            back.times,
             hold=True,
             heed_field=not overrides(type(job), Job, "must_be_cancelled_on_error"),
         )
@@ -236,31 +262,61 @@ class JobEvents:
         self.log(self.job_error_message(job, queue, held, exception, trace), "error")
         _notify(job, "on_error", queue, exception, trace)
         if held:
-            self._requeue_held(job, queue)
+            self._requeue_held(job, queue, back)
 
-    def _requeue_held(self, job: Job, queue: Queue) -> None:
+    def _requeue_held(self, job: Job, queue: Queue, back: Return) -> None:
         """Put a job that is held in error back in a queue, unless it was canceled meanwhile."""
         try:
-            self.requeue_job(job, queue, int(self._requeue_priority(queue)), delayed_for=self.requeue_delay_delta)
+            self.requeue_job(job, queue, int(self._requeue_priority(queue, back)), delayed_for=back.delay)
         except LimpydJobsException:
             job._cached_status = self._insist(job.status.hget)
             if job._cached_status != STATUSES.CANCELED:
                 raise
             self.job_skipped(job, queue)
 
-    def _requeue_times(self, job: Job, exception: BaseException) -> int:
-        """How often a job may be put back, its `cancel_on_error` field aside, which fail() looks at."""
-        if isinstance(exception, WorkerLost):
-            return 0
-        if overrides(type(job), Job, "must_be_cancelled_on_error"):
-            never = job.must_be_cancelled_on_error
-        else:
-            never = job.always_cancel_on_error
-        return 0 if never else int(self.requeue_times or 0)
+    def _return_of(self, job: Job, exception: BaseException) -> Return:
+        """How a job is put back, its `cancel_on_error` field aside, which fail() looks at."""
+        never = Return(0, self.requeue_priority_delta, None)
+        if isinstance(exception, WorkerLost) or self._is_never_put_back(job):
+            return never
+        text, tries, uncounted, age = self._history_of(job)
+        policy = read_policy(text) or as_policy(job.default_retry_policy) or self.retry_policy
+        if policy is None:
+            return Return(int(self.requeue_times or 0), self.requeue_priority_delta, self.requeue_delay_delta)
+        decision = decide(policy, exception, tries - uncounted, age)
+        if isinstance(decision, GiveUp):
+            return never
+        return self._return_by(decision)
 
-    def _requeue_priority(self, queue: Queue) -> str:
+    def _return_by(self, again: Again) -> Return:
+        delta = self.requeue_priority_delta if again.priority_delta is None else again.priority_delta
+        return Return(None, delta, again.delay)
+
+    @staticmethod
+    def _is_never_put_back(job: Job) -> bool:
+        if overrides(type(job), Job, "must_be_cancelled_on_error"):
+            return bool(job.must_be_cancelled_on_error)
+        return bool(job.always_cancel_on_error)
+
+    def _history_of(self, job: Job) -> tuple[str | None, int, int, float]:
+        """What a retry policy looks at: the text of that of the job; how often it was run, and how many of these runs
+        do not count; its age in seconds, by the clock of Redis. No round trip, unless its hooks are called by hand."""
+        text: str | None
+        if self._claim.is_on(job):
+            fetched = self._claim.fetched
+            (text, uncounted, since), tries, start = fetched.retry, fetched.tries, fetched.start
+            ran = monotonic() - self._claim.began
+        else:
+            names = ("retry_policy", "uncounted_tries", "tries", "start", "added", "requeued_at")
+            text, uncounted, tries, start, added, requeued_at = job.hmget(*names)
+            since, ran = requeued_at or added, 0.0
+        began, born = parse_datetime(start), parse_datetime(since)
+        waited = (began - born).total_seconds() if began and born else 0.0
+        return text, _number(tries), _number(uncounted), max(waited, 0.0) + ran
+
+    def _requeue_priority(self, queue: Queue, back: Return) -> str:
         priority = read_priority(getattr(queue, "_cached_priority", None) or queue.priority.hget()) or 0
-        return nearest_priority(priority + self.requeue_priority_delta)
+        return nearest_priority(priority + back.priority_delta)
 
     def _save_error(self, job: Job, queue: Queue, exception: BaseException, trace: str | None) -> None:
         if self.save_errors:
@@ -314,6 +370,66 @@ class JobEvents:
         self._insist(release)
         self._claim.end()
 
+    # -- requeue, canceled: as the code of the job asks for it
+
+    def job_requeued(self, job: Job, queue: Queue, request: Requeue) -> None:
+        """Hook: the code of a job raised `Requeue`. It is put back in its queue, unless it was canceled meanwhile.
+
+        It is no error, and the try is none of its retry policy.
+        """
+        if overrides(type(job), Job, "enqueue_or_delay") or queues_by_hand(type(queue)):
+            ending = self._requeue_by_hand(job, queue, request)
+        else:
+            ending = self._requeue_as_asked(job, queue, request)
+        if ending.outcome == "canceled":
+            job._cached_status = STATUSES.CANCELED
+            self.job_skipped(job, queue)
+            return
+        self.log(self.job_requeue_message(job, queue))
+        _notify(job, "on_requeued", queue)
+
+    def _requeue_as_asked(self, job: Job, queue: Queue, request: Requeue) -> Ending:
+        ending = self._insist(
+            partial(
+                transitions.delay,
+                job,
+                queue,
+                self._token(job),
+                _queue_name(queue),
+                delay_argument(request.delayed_for, request.delayed_until),
+                self._upcoming_request(job, "job_requeued", "on_requeued"),
+                priority=request.priority,
+                uncounted=True,
+            )
+        )
+        if ending.outcome != "canceled":
+            self._ended(ending)
+            job._cached_priority = request.priority or getattr(queue, "_cached_priority", None) or "0"
+            job._cached_delayed_until = ending.delayed_until
+        return ending
+
+    def _requeue_by_hand(self, job: Job, queue: Queue, request: Requeue) -> Ending:
+        status, priority, uncounted = self._insist(partial(job.hmget, "status", "priority", "uncounted_tries"))
+        if status == STATUSES.CANCELED:
+            return Ending("canceled")
+        self._insist(partial(job.uncounted_tries.hset, _number(uncounted) + 1))
+        self._let_go(job, queue)
+        job.enqueue_or_delay(
+            queue_name=_queue_name(queue),
+            priority=request.priority or priority,
+            delayed_until=compute_delayed_until(request.delayed_for, request.delayed_until),
+            queue_model=type(queue),
+        )
+        job.__dict__.pop("_cached_priority", None)
+        return Ending("done")
+
+    def _cancel(self, job: Job, queue: Queue, reason: Cancel) -> None:
+        """The code of a job raised `Cancel`: as if it had set its status."""
+        if overrides(self, JobEvents, "job_skipped"):
+            self._insist(partial(job.status.hset, STATUSES.CANCELED))
+        job._cached_status, job._cached_reason = STATUSES.CANCELED, one_line(reason)
+        self.job_skipped(job, queue)
+
     # -- requeue
 
     def requeue_job(self, job: Job, queue: Queue, priority: int, delayed_for: float | timedelta | None = None) -> None:
@@ -346,6 +462,11 @@ class JobEvents:
 def _queue_name(queue: Queue) -> str:
     name: str = getattr(queue, "_cached_name", None) or queue.name.hget()
     return name
+
+
+def _number(text: str | None) -> int:
+    """Return a stored count; 0 if it is none."""
+    return read_priority(text) or 0
 
 
 def _notify(job: Job, event: str, *args: Any) -> None:

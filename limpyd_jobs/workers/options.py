@@ -9,12 +9,15 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from optparse import Option, OptionValueError
 from typing import Any, TypeVar
 
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.job_classes import module_names
+from limpyd_jobs.retrying import Retry
+from limpyd_jobs.utils import import_class
 
 MAX_SECONDS = 10**11  # some 3,000 years: today's date and this still make a date
 MAX_PROCESSES = 500  # each takes two of the 1,024 files that a process may have open by default
@@ -65,6 +68,25 @@ def retention(text: str) -> int | timedelta:
         raise ValueError(f"{text!r} is neither a number of jobs nor a duration such as 7d, 36h, 90m or 30s")
     number = int(found[1])
     return timedelta(seconds=seconds(float(number * SECONDS_OF[found[2]]))) if found[2] else number
+
+
+def retry_policy(text: str) -> Retry:
+    """Return the retry policy of a text, or raise `ValueError`; the exceptions that it names are imported."""
+    try:
+        policy = Retry.parse(text)
+        only_on = None if policy.only_on is None else [*map(_exception, policy.only_on)]
+        return replace(policy, only_on=only_on, never_on=[*map(_exception, policy.never_on)])
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+
+
+def _exception(name: str) -> Any:
+    if "." not in name:
+        return name
+    try:
+        return import_class(name)
+    except Exception as error:  # whatever the module raises
+        raise ValueError(f"cannot import {name!r}: {type(error).__name__}: {error}") from None
 
 
 def level(text: str) -> int:
@@ -293,6 +315,14 @@ FAILURE_OPTIONS = grouped(
         type="float",
         check=seconds,
         help="How many seconds to delay a job that is put back (default: 30), e.g. --requeue-delay-delta=15",
+    ),
+    WorkerOption(
+        "--retry-policy",
+        check=retry_policy,
+        help="When to try again a job that failed, instead of the three options before: after these seconds, or after "
+        "random ones that grow, and which exceptions, until when, e.g. --retry-policy=delays=1:10:60 or "
+        "--retry-policy=times=5,base=1,cap=10m,never_on=ValueError:KeyError,max_age=1d (default: none; also known: "
+        "only_on, priority_delta)",
     ),
     WorkerOption(
         "--lease",

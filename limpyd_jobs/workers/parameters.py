@@ -9,6 +9,7 @@ from typing import Any
 
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
+from limpyd_jobs.retrying import as_policy
 
 LOGGER_NAME = "limpyd-jobs"
 
@@ -48,6 +49,9 @@ class Parameters:
         What is added to its priority then.
     requeue_delay_delta: float
         By how many seconds it is delayed then.
+    retry_policy: Retry or str
+        When to try again a job that failed, instead of the three before; None to leave it to them. It is for jobs that
+        have no policy of their own, nor one of their class.
     lease: float
         For how many seconds a running job is this worker's without a sign of life. The worker gives four during each
         lease; a job without one is put back in its queue by any other worker.
@@ -92,6 +96,7 @@ class Parameters:
     requeue_times = 0
     requeue_priority_delta = -1
     requeue_delay_delta: float | None = 30
+    retry_policy: Any = None
 
     lease: float = 60
     max_rescues = 3
@@ -120,6 +125,7 @@ class Parameters:
         "requeue_times",
         "requeue_priority_delta",
         "requeue_delay_delta",
+        "retry_policy",
         "lease",
         "max_rescues",
         "grace_period",
@@ -158,6 +164,10 @@ class Parameters:
             if getattr(self, name) is not None:
                 self._check_amount(name)
         self._check_amount("lease", more_than=0)
+        try:
+            self.retry_policy = as_policy(self.retry_policy)
+        except (TypeError, ValueError) as error:
+            raise ConfigurationException(f"retry_policy: {error}") from error
         if self.jobs is not None:
             job_classes.allow(self.jobs)
         if type(self.processes) is not int or self.processes < 1:

@@ -16,6 +16,7 @@ from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, read_seconds
 from limpyd_jobs.exceptions import ClaimLost, GracePeriodOver, JobTimeout, NotRecorded
 from limpyd_jobs.models import Error, Job, Queue, job_classes
+from limpyd_jobs.retrying import Cancel, Requeue
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import ClaimRequest, Ending
 from limpyd_jobs.utils import one_line, overrides, parse_datetime, printable
@@ -117,6 +118,10 @@ class Running(Parameters, JobEvents):
         try:
             self.job_started(job, queue)
             result = self._call(job, queue)
+        except Requeue as request:
+            self.job_requeued(job, self._still(queue), request)
+        except Cancel as reason:
+            self._cancel(job, self._still(queue), reason)
         except GracePeriodOver:
             self._interrupted()
             self.job_released(job, self._still(queue))

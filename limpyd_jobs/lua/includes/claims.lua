@@ -82,12 +82,21 @@ local function sound_queue(base)
   end
 end
 
+local RETRY_FIELDS = {'retry_policy', 'uncounted_tries', 'added', 'requeued_at'}
+
+-- What the worker needs to decide whether the job is tried again if it fails: the policy of the job, how many of its
+-- tries do not count, since when its age does. `first` is where RETRY_FIELDS begin in values of the hash.
+local function retry_of(hash, first)
+  return {hash[first] or '', hash[first + 1] or '', hash[first + 3] or hash[first + 2] or ''}
+end
+
 -- Claims a job that was taken from the waiting list of a sound queue, or takes it, if it waits indeed. The reply is
 -- documented in claim.lua. The ident may name the class by an old path; what is kept names it by its own.
 local function claim(key, queue, pk, model, token, lease, pop)
   local base = string.sub(key, 1, -9)
   local job = {model = model, pk = pk, ident = model.path .. ':' .. pk, key = hash_key(model, pk)}
-  local hash = redis.call('HMGET', job.key, 'status', 'identifier', 'tries', 'queued', 'job_timeout', 'last_claim')
+  local hash = redis.call(
+    'HMGET', job.key, 'status', 'identifier', 'tries', 'queued', 'job_timeout', 'last_claim', unpack(RETRY_FIELDS))
   local status, identifier = hash[1], hash[2] or ''
 
   if not status and redis.call('EXISTS', job.key) == 0 then
@@ -106,7 +115,8 @@ local function claim(key, queue, pk, model, token, lease, pop)
   redis.call('ZADD', base .. ':running', score(now() + lease * 1000000), job.ident)
   if pop then redis.call('LPOP', key) end
   return {
-    'claimed', key, job.ident, status, identifier, queue[1] or '', queue[2] or '', start, tries, hash[5] or '', reindex,
+    'claimed', key, job.ident, status, identifier, queue[1] or '', queue[2] or '', start, tries, hash[5] or '',
+    retry_of(hash, 7), reindex,
   }
 end
 
@@ -165,12 +175,13 @@ local function claimed_with(token, classes)
     for _, ident in ipairs(redis.call('ZRANGE', base .. ':running', 0, -1)) do
       local path = parse_ident(ident)
       local job = path and classes[path] and job_of(classes[path], ident)
-      local hash = job and redis.call('HMGET', job.key, 'claim_token', 'identifier', 'start', 'tries', 'job_timeout')
+      local hash = job and redis.call(
+        'HMGET', job.key, 'claim_token', 'identifier', 'start', 'tries', 'job_timeout', unpack(RETRY_FIELDS))
       if hash and hash[1] == token then
         local queue = redis.call('HMGET', base .. ':hash', 'name', 'priority')
         return {
           'claimed', key, ident, 'w', hash[2] or '', queue[1] or '', queue[2] or '', hash[3] or '', hash[4] or '',
-          hash[5] or '', {},
+          hash[5] or '', retry_of(hash, 6), {},
         }
       end
     end

@@ -1,0 +1,368 @@
+"""Whether a job that failed is tried again, and when: plain values, and one function that knows nothing of Redis.
+
+What the code of a job raises to have it otherwise is here, too.
+"""
+
+from __future__ import annotations
+
+import builtins
+import random as randomness
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from limpyd_jobs.arguments import stored_priority
+from limpyd_jobs.exceptions import LimpydJobsException, WorkerLost
+from limpyd_jobs.utils import compute_delayed_until
+
+MAX_SECONDS = 10**11  # some 3,000 years: today's date and this still make a date
+MAX_TIMES = 10**9
+MAX_DELTA = 2**63 - 1  # priorities are 64-bit integers
+MAX_TEXT = 4096  # of a policy, in characters
+SECONDS_OF = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+_DURATION = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)([smhd]?)", re.ASCII)
+_INTEGER = re.compile(r"-?\d{1,19}", re.ASCII)
+
+
+class Requeue(LimpydJobsException):
+    """Raised by the code of a job, to be put back in its queue: no failure, and no try of its retry policy.
+
+    Parameters
+    ----------
+    delayed_for: int, float or timedelta
+        How long to wait before the job may run, in seconds unless a timedelta. At once by default.
+    delayed_until: datetime
+        When the job may run: naive UTC, or aware.
+    priority: int
+        None to keep its own.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is none of the above.
+    """
+
+    def __init__(
+        self,
+        delayed_for: float | timedelta | None = None,
+        delayed_until: datetime | None = None,
+        priority: int | str | None = None,
+    ) -> None:
+        super().__init__("The job asks to be put back in its queue")
+        compute_delayed_until(delayed_for, delayed_until)
+        self.delayed_for = delayed_for
+        self.delayed_until = delayed_until
+        self.priority = "" if priority is None else stored_priority(priority)
+
+
+class Cancel(LimpydJobsException):
+    """Raised by the code of a job, to end it as canceled: no failure, and it is not run again."""
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """Delays that double with each failure up to a cap, of which a random part is waited: "full jitter" in
+    https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/.
+
+    Parameters
+    ----------
+    base: float
+        The longest delay after the first failure, in seconds.
+    cap: float
+        The longest of all, in seconds.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If one is no number of seconds, or the base is more than the cap.
+    """
+
+    base: float = 1
+    cap: float = 600
+
+    def __post_init__(self) -> None:
+        base, cap = _seconds("base", self.base), _seconds("cap", self.cap)
+        if base > cap:
+            raise ValueError(f"The base of the delays, {base:g} seconds, must not be more than their cap, {cap:g}")
+        _assign(self, base=base, cap=cap)
+
+    def longest(self, failures: int) -> float:
+        """Return the longest delay after so many failures, in seconds."""
+        return min(self.cap, self.base * 2.0 ** min(failures - 1, 100))
+
+
+@dataclass(frozen=True)
+class Retry:
+    """When to try a job again that failed.
+
+    Parameters
+    ----------
+    times: int
+        How many more times to run it. None for as many as there are delays in a list, or, with a `max_age`, for any.
+    delay: Exponential; or a number, or a sequence of numbers
+        How long to wait after each failure: exponentially; or so many seconds, the last of them again and again.
+    only_on: exception class or name, or several
+        Which exceptions to try again after; None for all. A name is that of a class of Python, ``'OSError'``, or the
+        path of another one, ``'requests.exceptions.Timeout'``. Subclasses are meant, too.
+    never_on: exception class or name, or several
+        Which ones not to try again after, whatever `only_on` says.
+    max_age: float or timedelta
+        How old a job may be when it is tried again, in seconds unless a timedelta: since it was added, or put back in
+        its queue by hand. None for no limit.
+    priority_delta: int
+        What to add to its priority each time. None for the ``requeue_priority_delta`` of the worker.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is none of the above, or nothing says when to give up.
+    """
+
+    times: int | None = None
+    delay: Any = Exponential()
+    only_on: Any = None
+    never_on: Any = ()
+    max_age: Any = None
+    priority_delta: int | None = None
+
+    def __post_init__(self) -> None:
+        is_list = isinstance(self.delay, Iterable) and not isinstance(self.delay, (str, bytes))
+        _assign(
+            self,
+            times=None if self.times is None else _integer("times", self.times, 0, MAX_TIMES),
+            delay=_delays(self.delay) if is_list else _delay(self.delay),
+            only_on=None if self.only_on is None else _names("only_on", self.only_on),
+            never_on=_names("never_on", self.never_on),
+            max_age=None if self.max_age is None else _seconds("max_age", self.max_age),
+            priority_delta=None
+            if self.priority_delta is None
+            else _integer("priority_delta", self.priority_delta, -MAX_DELTA, MAX_DELTA),
+        )
+        if self.only_on == ():
+            raise ValueError("only_on must name an exception, or be None for all")
+        if self.times is None and is_list:
+            _assign(self, times=len(self.delay))
+        if self.times is None and self.max_age is None:
+            raise ValueError("A retry policy needs times, a list of delays or a max_age, to give up some day")
+        if len(str(self)) > MAX_TEXT:
+            raise ValueError(f"A retry policy is at most {MAX_TEXT} characters long as text")
+
+    def is_for(self, exception: BaseException) -> bool:
+        """Whether a job may be tried again after an exception of that class."""
+        names = {name_of(cls) for cls in type(exception).__mro__}
+        return names.isdisjoint(self.never_on) and (self.only_on is None or not names.isdisjoint(self.only_on))
+
+    def delay_after(self, failures: int, random: Callable[[], float]) -> float:
+        """Return how long to wait after so many failures, in seconds; `random` returns numbers from 0 up to 1."""
+        if isinstance(self.delay, Exponential):
+            return self.delay.longest(failures) * random()
+        delay: float = self.delay[min(failures, len(self.delay)) - 1] if isinstance(self.delay, tuple) else self.delay
+        return delay
+
+    def __str__(self) -> str:
+        """Return the policy as `parse` reads it: how it is stored, and given on a command line."""
+        if isinstance(self.delay, Exponential):
+            parts: dict[str, Any] = {"base": _text(self.delay.base), "cap": _text(self.delay.cap)}
+        elif isinstance(self.delay, tuple):
+            parts = {"delays": ":".join(map(_text, self.delay))}
+        else:
+            parts = {"delay": _text(self.delay)}
+        parts["times"] = self.times
+        parts["only_on"] = None if self.only_on is None else ":".join(self.only_on)
+        parts["never_on"] = ":".join(self.never_on) or None
+        parts["max_age"] = None if self.max_age is None else _text(self.max_age)
+        parts["priority_delta"] = self.priority_delta
+        return ",".join(f"{name}={value}" for name, value in parts.items() if value is not None)
+
+    @classmethod
+    def parse(cls, text: str) -> Retry:
+        """Return the policy of a text such as ``'times=5,base=1,cap=600,never_on=ValueError:KeyError,max_age=1d'`` or
+        ``'delays=1:10:60'``. Nothing is imported.
+
+        Raises
+        ------
+        ValueError
+            If it is none.
+        """
+        given: dict[str, Any] = {}
+        for part in text.split(","):
+            name, equals, value = part.strip().partition("=")
+            if name not in _READERS or not equals:
+                raise ValueError(f"{part!r} in a retry policy: known are {', '.join(f'{name}=' for name in _READERS)}")
+            if name in given:
+                raise ValueError(f"{name} is given twice in a retry policy")
+            given[name] = _READERS[name](name, value)
+        exponential = {name: given.pop(name) for name in ("base", "cap") if name in given}
+        delays = [given.pop(name) for name in ("delay", "delays") if name in given]
+        if exponential:
+            delays.append(Exponential(**exponential))
+        if len(delays) > 1:
+            raise ValueError("A retry policy has either a delay, or delays, or a base and a cap")
+        return cls(**given, **({"delay": delays[0]} if delays else {}))
+
+
+@dataclass(frozen=True)
+class Again:
+    """The job is tried again, after so many seconds, at its priority and so much more; None for what the worker
+    says."""
+
+    delay: float
+    priority_delta: int | None = None
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """The job is not tried again."""
+
+
+def decide(
+    policy: Retry,
+    exception: BaseException,
+    tries: int,
+    age: float,
+    random: Callable[[], float] = randomness.random,
+) -> Again | GiveUp:
+    """Decide what becomes of a job that failed.
+
+    Parameters
+    ----------
+    exception: exception
+        Why it failed.
+    tries: int
+        How often it was run by now, 1 or more.
+    age: float
+        How many seconds ago it was added.
+    random: callable
+        Returns numbers from 0 up to 1.
+    """
+    if isinstance(exception, WorkerLost) or not policy.is_for(exception):
+        return GiveUp()
+    if policy.times is not None and tries > policy.times:
+        return GiveUp()
+    delay = policy.delay_after(max(tries, 1), random)
+    if policy.max_age is not None and age + delay > policy.max_age:
+        return GiveUp()
+    return Again(delay, policy.priority_delta)
+
+
+def as_policy(value: Any) -> Retry | None:
+    """Return a policy that is given as such, as its text, or as None.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is none.
+    """
+    if value is None or isinstance(value, Retry):
+        return value
+    if isinstance(value, str):
+        return Retry.parse(value)
+    raise TypeError(f"A retry policy must be a Retry, or the text of one, not {value!r}")
+
+
+def read_policy(text: str | None) -> Retry | None:
+    """Return a stored policy; None if there is none, or what somebody else wrote is none."""
+    try:
+        return Retry.parse(text) if text else None
+    except (TypeError, ValueError):
+        return None
+
+
+def name_of(cls: type) -> str:
+    """Return the name by which a policy knows an exception: the one of Python's own classes, the path of others."""
+    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _assign(value: Any, **attributes: Any) -> None:
+    """Set attributes of a frozen dataclass that is being made."""
+    for name, attribute in attributes.items():
+        object.__setattr__(value, name, attribute)
+
+
+def _integer(name: str, number: Any, low: int, high: int) -> int:
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise TypeError(f"{name} of a retry policy must be an integer, not {number!r}")
+    if not low <= number <= high:
+        raise ValueError(f"{name} of a retry policy must be from {low} to {high}, not {number}")
+    return number
+
+
+def _seconds(name: str, duration: Any) -> float:
+    if isinstance(duration, timedelta):
+        duration = duration.total_seconds()
+    if isinstance(duration, bool) or not isinstance(duration, (int, float)):
+        raise TypeError(f"{name} of a retry policy must be a number of seconds, not {duration!r}")
+    if not 0 <= duration <= MAX_SECONDS:
+        raise ValueError(f"{name} of a retry policy must be from 0 to {MAX_SECONDS} seconds, not {duration}")
+    return round(float(duration), 6)
+
+
+def _delay(delay: Any) -> Exponential | float:
+    return delay if isinstance(delay, Exponential) else _seconds("delay", delay)
+
+
+def _delays(delay: Iterable[Any]) -> tuple[float, ...]:
+    delays = tuple(_seconds("delay", each) for each in delay)
+    if not delays:
+        raise ValueError("The delays of a retry policy are empty")
+    return delays
+
+
+def _names(name: str, exceptions: Any) -> tuple[str, ...]:
+    if isinstance(exceptions, (str, type)) or not isinstance(exceptions, Iterable):
+        exceptions = (exceptions,)
+    return tuple(dict.fromkeys(_exception_name(name, exception) for exception in exceptions))
+
+
+def _exception_name(name: str, exception: Any) -> str:
+    if isinstance(exception, type) and issubclass(exception, BaseException):
+        exception = name_of(exception)
+    if not isinstance(exception, str):
+        raise TypeError(f"{name} of a retry policy must be classes of exceptions, not {exception!r}")
+    if "." in exception and all(part.isidentifier() or part == "<locals>" for part in exception.split(".")):
+        return exception
+    found = getattr(builtins, exception, None)
+    if not (isinstance(found, type) and issubclass(found, BaseException)):
+        raise ValueError(f"{name} of a retry policy: {exception!r} is neither an exception of Python nor a path")
+    return name_of(found)
+
+
+def _text(number: float) -> str:
+    return repr(int(number)) if number.is_integer() else f"{number:.6f}".rstrip("0")
+
+
+def _read_seconds(name: str, text: str) -> float:
+    found = _DURATION.fullmatch(text)
+    if not found:
+        raise ValueError(f"{name}={text} in a retry policy is no duration such as 90, 0.5, 15m, 2h or 1d")
+    return float(found[1]) * SECONDS_OF[found[2]]
+
+
+def _read_integer(name: str, text: str) -> int:
+    if not _INTEGER.fullmatch(text):
+        raise ValueError(f"{name}={text} in a retry policy is no integer")
+    return int(text)
+
+
+def _read_delays(name: str, text: str) -> list[float]:
+    return [_read_seconds(name, each) for each in text.split(":")]
+
+
+def _read_names(name: str, text: str) -> list[str]:
+    return text.split(":")
+
+
+_READERS: dict[str, Callable[[str, str], Any]] = {
+    "times": _read_integer,
+    "delay": _read_seconds,
+    "delays": _read_delays,
+    "base": _read_seconds,
+    "cap": _read_seconds,
+    "only_on": _read_names,
+    "never_on": _read_names,
+    "max_age": _read_seconds,
+    "priority_delta": _read_integer,
+}
