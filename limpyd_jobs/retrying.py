@@ -9,7 +9,7 @@ import builtins
 import random as randomness
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -122,7 +122,7 @@ class Retry:
     """
 
     times: int | None = None
-    delay: Any = Exponential()
+    delay: Any = field(default_factory=Exponential)
     only_on: Any = None
     never_on: Any = ()
     max_age: Any = None

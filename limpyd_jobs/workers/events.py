@@ -377,18 +377,8 @@ class JobEvents:
 
         It is no error, and the try is none of its retry policy.
         """
-        if overrides(type(job), Job, "enqueue_or_delay") or queues_by_hand(type(queue)):
-            ending = self._requeue_by_hand(job, queue, request)
-        else:
-            ending = self._requeue_as_asked(job, queue, request)
-        if ending.outcome == "canceled":
-            job._cached_status = STATUSES.CANCELED
-            self.job_skipped(job, queue)
-            return
-        self.log(self.job_requeue_message(job, queue))
-        _notify(job, "on_requeued", queue)
-
-    def _requeue_as_asked(self, job: Job, queue: Queue, request: Requeue) -> Ending:
+        by_hand = overrides(type(job), Job, "enqueue_or_delay") or queues_by_hand(type(queue))
+        delay = delay_argument(request.delayed_for, request.delayed_until)
         ending = self._insist(
             partial(
                 transitions.delay,
@@ -396,32 +386,34 @@ class JobEvents:
                 queue,
                 self._token(job),
                 _queue_name(queue),
-                delay_argument(request.delayed_for, request.delayed_until),
+                delay or delay_argument(delayed_for=DEFAULT_DELAY) if by_hand else delay,
                 self._upcoming_request(job, "job_requeued", "on_requeued"),
                 priority=request.priority,
                 uncounted=True,
             )
         )
-        if ending.outcome != "canceled":
-            self._ended(ending)
-            job._cached_priority = request.priority or getattr(queue, "_cached_priority", None) or "0"
-            job._cached_delayed_until = ending.delayed_until
-        return ending
+        if ending.outcome == "canceled":
+            job._cached_status = STATUSES.CANCELED
+            self.job_skipped(job, queue)
+            return
+        self._ended(ending)
+        job._cached_priority = request.priority or getattr(queue, "_cached_priority", "0")
+        job._cached_delayed_until = ending.delayed_until
+        if by_hand:
+            self._place_by_hand(job, queue, request)
+        _notify(job, "on_requeued", queue)
+        self.log(self.job_requeue_message(job, queue))
 
-    def _requeue_by_hand(self, job: Job, queue: Queue, request: Requeue) -> Ending:
-        status, priority, uncounted = self._insist(partial(job.hmget, "status", "priority", "uncounted_tries"))
-        if status == STATUSES.CANCELED:
-            return Ending("canceled")
-        self._insist(partial(job.uncounted_tries.hset, _number(uncounted) + 1))
-        self._let_go(job, queue)
+    @staticmethod
+    def _place_by_hand(job: Job, queue: Queue, request: Requeue) -> None:
+        """Put a job that was delayed for a moment, to be safe from other workers, in its queue the way it has."""
         job.enqueue_or_delay(
             queue_name=_queue_name(queue),
-            priority=request.priority or priority,
+            priority=request.priority or job.priority.hget(),
             delayed_until=compute_delayed_until(request.delayed_for, request.delayed_until),
             queue_model=type(queue),
         )
-        job.__dict__.pop("_cached_priority", None)
-        return Ending("done")
+        del job._cached_priority
 
     def _cancel(self, job: Job, queue: Queue, reason: Cancel) -> None:
         """The code of a job raised `Cancel`: as if it had set its status."""
