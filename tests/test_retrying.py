@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from datetime import datetime, timedelta
 
 import pytest
@@ -66,7 +67,9 @@ class TestTheDelay:
 
 
 class TestTheException:
-    @pytest.mark.parametrize("exception", [OSError(), ConnectionResetError(), VeryTemporary(), JobTimeout(), SystemExit()])
+    @pytest.mark.parametrize(
+        "exception", [OSError(), ConnectionResetError(), VeryTemporary(), JobTimeout(), SystemExit()]
+    )
     def test_may_be_any_unless_said_otherwise(self, exception: BaseException):
         assert Retry(times=1).is_for(exception)
 
@@ -138,7 +141,10 @@ POLICIES = [
     (Retry(delay=7, max_age=60), "delay=7,max_age=60"),
     (Retry(delay=0, times=2), "delay=0,times=2"),
     (Retry(times=1, only_on=[OSError, Temporary]), f"base=1,cap=600,times=1,only_on=OSError:{TEMPORARY}"),
-    (Retry(times=1, never_on=KeyError, priority_delta=-3), "base=1,cap=600,times=1,never_on=KeyError,priority_delta=-3"),
+    (
+        Retry(times=1, never_on=KeyError, priority_delta=-3),
+        "base=1,cap=600,times=1,never_on=KeyError,priority_delta=-3",
+    ),
     (Retry(times=1, delay=10**11, priority_delta=2**63 - 1), f"delay=100000000000,times=1,priority_delta={2**63 - 1}"),
     (Retry(times=1, delay=1e-6), "delay=0.000001,times=1"),
 ]
@@ -205,9 +211,8 @@ WRONG_TEXTS = {
 
 @pytest.mark.parametrize(("text", "named"), WRONG_TEXTS.items())
 def test_a_wrong_text_is_refused_with_what_is_wrong(text: str, named: str):
-    with pytest.raises(ValueError) as raised:
+    with pytest.raises(ValueError, match=re.escape(named)):
         Retry.parse(text)
-    assert named in str(raised.value)
     assert read_policy(text) is None
 
 

@@ -1,0 +1,379 @@
+"""Jobs that fail are tried again as their policy says; the code of a job may ask to be put back, or canceled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+import redis
+from invariants import violations
+from running import fail, messages, work
+
+from limpyd_jobs import STATUSES, Cancel, Error, Exponential, Job, Queue, Requeue, Retry, Worker
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.utils import parse_datetime
+
+pytestmark = pytest.mark.usefixtures("jobs_database")
+
+AT_ONCE = {"delay": 0, "priority_delta": 0}
+
+
+class Task(Job):
+    namespace = "retrying"
+    queue_name = "queue"
+
+
+class Patient(Task):
+    default_retry_policy = Retry(delay=[100, 1000])
+
+
+class Tells(Task):
+    """Notes its events."""
+
+    events: list[str] = []
+
+    def on_error(self, queue: Queue, exception: BaseException, traceback: str | None) -> None:
+        self.events.append(f"error, {STATUSES.by_value(self.status.hget())}")
+
+    def on_requeued(self, queue: Queue) -> None:
+        self.events.append(f"requeued, {STATUSES.by_value(self.status.hget())}")
+
+    def on_skipped(self, queue: Queue) -> None:
+        self.events.append(f"skipped, {STATUSES.by_value(self.status.hget())}")
+
+
+class PlacedByHand(Tells):
+    placed: list[Any] = []
+
+    def enqueue_or_delay(self, *args: Any, **kwargs: Any) -> None:
+        self.placed.append(kwargs)
+        super().enqueue_or_delay(*args, **kwargs)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_wrong_afterwards(redis_client: redis.Redis):
+    Tells.events.clear()
+    PlacedByHand.placed.clear()
+    yield
+    assert violations(redis_client, Task, Patient, Tells, PlacedByHand, Queue, Error) == []
+
+
+def raising(exception: BaseException) -> Callable[[Job, Queue], None]:
+    """Return a callback that raises."""
+
+    def callback(job: Job, queue: Queue) -> None:
+        raise exception
+
+    return callback
+
+
+def delay_of(job: Job) -> float:
+    """Return for how many seconds after its end a job is delayed, as far as can be told from outside."""
+    until, now = parse_datetime(job.delayed_until.hget()), Queue.get_connection().time()
+    assert until
+    return (until - datetime(1970, 1, 1)).total_seconds() - now[0]
+
+
+def state_of(job: Job) -> str:
+    return str(STATUSES.by_value(job.status.hget()))
+
+
+@pytest.fixture(params=[Task, Tells, PlacedByHand], ids=["at once", "step by step", "by hand"])
+def job_class(request: pytest.FixtureRequest) -> type[Job]:
+    """Classes whose failure is recorded in one step, or in several for hooks to see it."""
+    cls: type[Job] = request.param
+    return cls
+
+
+class TestAPolicy:
+    def test_of_the_worker_lets_a_job_run_so_many_times_more(self, job_class: type[Job]) -> None:
+        job = job_class.add_job("a")
+        work(callback=fail, retry_policy=Retry(times=2, **AT_ONCE), max_loops=3)
+        assert job.hmget("status", "tries", "queued") == ["e", "3", None]
+        assert len(Error.collection_for_job(job)) == 3
+        assert Queue.get_queue("queue").errors.lmembers() == [job.ident] * 3
+
+    def test_may_be_a_text(self) -> None:
+        job = Task.add_job("a")
+        work(callback=fail, retry_policy="times=1,delay=0,priority_delta=0", max_loops=2)
+        assert job.hmget("status", "tries") == ["e", "2"]
+
+    def test_says_the_delay_and_the_priority(self, job_class: type[Job]) -> None:
+        job = job_class.add_job("a", priority=5)
+        work(callback=fail, retry_policy=Retry(delay=[100, 1000], priority_delta=-2))
+        assert job.hmget("status", "priority", "tries") == ["d", "3", "1"]
+        assert 90 < delay_of(job) < 101
+
+    def test_without_a_priority_leaves_it_to_the_worker(self, job_class: type[Job]) -> None:
+        job = job_class.add_job("a", priority=5)
+        work(callback=fail, retry_policy=Retry(times=1), requeue_priority_delta=-3)
+        assert job.priority.hget() == "2"
+
+    def test_grows_with_the_tries(self) -> None:
+        job = Task.add_job("a")
+        job.tries.hset(1)
+        work(callback=fail, retry_policy=Retry(delay=[100, 1000]))
+        assert 990 < delay_of(job) < 1001
+
+    def test_waits_a_random_part_of_an_exponential_delay(self) -> None:
+        jobs = [Task.add_job(f"{number}") for number in range(10)]
+        work(callback=fail, retry_policy=Retry(times=1, delay=Exponential(1000, 1000)), max_loops=10)
+        delays = {round(delay_of(job)) for job in jobs}
+        assert len(delays) > 1
+        assert all(-2 <= delay <= 1000 for delay in delays)
+
+    def test_of_the_class_comes_before_that_of_the_worker(self) -> None:
+        job = Patient.add_job("a")
+        work(callback=fail, retry_policy=Retry(times=0))
+        assert 90 < delay_of(job) < 101
+
+    def test_of_the_job_comes_before_that_of_its_class(self) -> None:
+        job = Patient.add_job("a", retry_policy=Retry(times=0))
+        (other,) = Patient.add_jobs([{"identifier": "b", "retry_policy": "delay=500,times=1"}])
+        work(callback=fail, max_loops=2)
+        assert state_of(job) == "ERROR"
+        assert 490 < delay_of(other) < 501
+
+    def test_comes_before_the_requeue_times_of_the_worker(self) -> None:
+        job = Patient.add_job("a")
+        work(callback=fail, requeue_times=10, requeue_delay_delta=5)
+        assert 90 < delay_of(job) < 101
+
+    @pytest.mark.parametrize("text", ["garbage", "times=-1", "times=1,only_on=Nonsense", "é" * 10_000, "\0"])
+    def test_that_somebody_stored_and_is_none_counts_for_nothing(self, text: str) -> None:
+        job = Patient.add_job("a")
+        job.retry_policy.hset(text)
+        work(callback=fail)
+        assert 90 < delay_of(job) < 101
+
+    @pytest.mark.parametrize("wrong", ["garbage", "times=-1", 5, ["times=1"], Exponential()])
+    def test_that_is_none_is_refused_by_add_job_and_by_a_worker(self, wrong: Any, redis_client: redis.Redis) -> None:
+        with pytest.raises((TypeError, ValueError)):
+            Task.add_job("a", retry_policy=wrong)
+        assert not redis_client.keys()
+        with pytest.raises(ConfigurationException, match="retry_policy"):
+            Worker("queue", retry_policy=wrong)
+
+    @pytest.mark.parametrize("field", ["uncounted_tries", "requeued_at"])
+    def test_has_fields_that_add_job_does_not_take(self, field: str) -> None:
+        with pytest.raises(ValueError, match=field):
+            Task.add_job("a", **{field: 1})
+
+    def test_is_for_some_exceptions(self, job_class: type[Job]) -> None:
+        policy = Retry(times=1, delay=100, only_on=LookupError, never_on=IndexError)
+        jobs = []
+        for exception in (KeyError("k"), IndexError("i"), ValueError("v")):
+            jobs.append(job_class.add_job(repr(exception)))
+            work(callback=raising(exception), retry_policy=policy)
+        assert [*map(state_of, jobs)] == ["DELAYED", "ERROR", "ERROR"]
+
+    def test_gives_up_a_job_that_would_be_too_old(self, job_class: type[Job]) -> None:
+        job, old = job_class.add_job("a"), job_class.add_job("b")
+        old.added.hset(str(parse_datetime(old.added.hget()) - timedelta(seconds=60)))
+        work(callback=fail, retry_policy=Retry(delay=100, max_age=130), max_loops=2)
+        assert (state_of(job), state_of(old)) == ("DELAYED", "ERROR")
+
+    @pytest.mark.parametrize("stored", ["", "long ago", "2999-01-01 00:00:00"])
+    def test_takes_a_job_for_young_whose_date_is_none(self, stored: str) -> None:
+        job = Task.add_job("a")
+        job.added.hset(stored)
+        work(callback=fail, retry_policy=Retry(delay=100, max_age=130))
+        assert state_of(job) == "DELAYED"
+
+    def test_does_not_count_against_the_will_of_the_job(self, job_class: type[Job]) -> None:
+        job = job_class.add_job("a", cancel_on_error=1)
+        always = type("Always", (Task,), {"always_cancel_on_error": True, "__module__": __name__})
+        globals()["Always"] = always
+        other = always.add_job("a")
+        work(callback=fail, retry_policy=Retry(times=5), max_loops=2)
+        assert (state_of(job), state_of(other)) == ("ERROR", "ERROR")
+
+    def test_does_not_put_back_what_was_canceled_meanwhile(self, job_class: type[Job]) -> None:
+        def cancel_and_fail(job: Job, queue: Queue) -> None:
+            job.cancel()
+            raise ValueError
+
+        job = job_class.add_job("a")
+        work(callback=cancel_and_fail, retry_policy=Retry(times=5))
+        assert job.hmget("status", "queued") == ["e", None]
+
+    def test_holds_when_hooks_are_called_by_hand(self) -> None:
+        job, worker = Patient.add_job("a"), Worker("queue", terminate_gracefuly=False)
+        queue = Queue.get_queue("queue")
+        worker.job_started(job, queue)
+        worker.job_error(job, queue, ValueError("by hand"))
+        assert 90 < delay_of(job) < 101
+
+
+class TestAJobThatWasGivenUp:
+    def test_rests_in_errors_with_its_history_and_has_all_its_tries_after_a_requeue(self, job_class: type[Job]) -> None:
+        options = {"callback": fail, "retry_policy": Retry(times=2, **AT_ONCE), "max_loops": 3}
+        job = job_class.add_job("a")
+        work(**options)
+        assert (state_of(job), job.tries.hget(), len(Error.collection_for_job(job))) == ("ERROR", "3", 3)
+
+        job.requeue()
+        assert job.hmget("tries", "uncounted_tries") == ["3", "3"]
+        work(**options)
+        assert (state_of(job), job.tries.hget(), len(Error.collection_for_job(job))) == ("ERROR", "6", 6)
+
+    def test_is_young_again_after_a_requeue(self) -> None:
+        job = Task.add_job("a")
+        job.added.hset("2020-01-01 00:00:00")
+        work(callback=fail, retry_policy=Retry(max_age=100, delay=10))
+        assert state_of(job) == "ERROR"
+
+        job.requeue()
+        assert job.added.hget() == "2020-01-01 00:00:00"
+        work(callback=fail, retry_policy=Retry(max_age=100, delay=10))
+        assert state_of(job) == "DELAYED"
+
+    def test_has_one_more_try_with_requeue_times_as_ever(self) -> None:
+        options = {"callback": fail, "requeue_times": 2, "requeue_delay_delta": 0, "requeue_priority_delta": 0}
+        job = Task.add_job("a")
+        work(**options, max_loops=3)
+        job.requeue()
+        work(**options)
+        assert job.hmget("status", "tries") == ["e", "4"]
+
+
+class TestRequeue:
+    def test_puts_the_job_back_without_an_error_and_without_a_try_of_its_policy(self, job_class: type[Job]) -> None:
+        job = job_class.add_job("a")
+        work(callback=raising(Requeue(delayed_for=100, priority=7)), retry_policy=Retry(times=0))
+        assert job.hmget("status", "priority", "queued") == ["d", "7", "1"]
+        assert job.hmget("tries", "uncounted_tries") == ["1", "1"]
+        assert 90 < delay_of(job) < 101
+        assert len(Error.collection_for_job(job)) == 0
+        assert Queue.get_queue("queue").errors.llen() == 0
+
+    def test_without_arguments_lets_it_wait_behind_the_others(self, job_class: type[Job]) -> None:
+        job, other = job_class.add_job("a"), job_class.add_job("b")
+        work(callback=raising(Requeue()))
+        assert job.hmget("status", "priority", "delayed_until") == ["w", "0", None]
+        assert Queue.get_queue("queue").waiting.lmembers() == [other.ident, job.ident]
+
+    def test_takes_a_date(self) -> None:
+        job = Task.add_job("a")
+        work(callback=raising(Requeue(delayed_until=datetime(2099, 1, 1))))
+        assert job.hmget("status", "delayed_until") == ["d", "2099-01-01 00:00:00"]
+
+    def test_may_come_any_number_of_times_before_a_failure(self) -> None:
+        outcomes = iter([Requeue(), ValueError(), Requeue(), Requeue(), ValueError(), ValueError(), ValueError()])
+
+        def callback(job: Job, queue: Queue) -> None:
+            raise next(outcomes)
+
+        job = Task.add_job("a")
+        work(callback=callback, retry_policy=Retry(times=2, **AT_ONCE), max_loops=6)
+        assert job.hmget("status", "tries", "uncounted_tries") == ["e", "6", "3"]
+        assert len(Error.collection_for_job(job)) == 3
+
+    def test_calls_the_hooks_of_a_requeue_and_is_logged_as_one(self, log: pytest.LogCaptureFixture) -> None:
+        job = Tells.add_job("a")
+        work(callback=raising(Requeue(delayed_for=100, priority=7)))
+        assert Tells.events == ["requeued, DELAYED"]
+        until = job.delayed_until.hget()
+        assert f"[queue|1|a] requeued with priority 7, delayed until {until}" in messages(log)
+
+    def test_is_a_hook_of_the_worker(self) -> None:
+        class Asking(Worker):
+            def job_requeued(self, job: Job, queue: Queue, request: Requeue) -> None:
+                seen.append((job.identifier.hget(), request.delayed_for, request.priority))
+                super().job_requeued(job, queue, request)
+
+        seen: list[Any] = []
+        job = Task.add_job("a")
+        work(worker_class=Asking, callback=raising(Requeue(delayed_for=100)))
+        assert (seen, state_of(job)) == ([("a", 100, "")], "DELAYED")
+
+    def test_is_called_by_hand_with_the_arguments_of_old(self) -> None:
+        PlacedByHand.add_job("a")
+        PlacedByHand.placed.clear()
+        work(callback=raising(Requeue(priority=3)))
+        (given,) = PlacedByHand.placed
+        assert (given["queue_name"], given["priority"], given["delayed_until"]) == ("queue", "3", None)
+
+    def test_of_a_job_that_was_canceled_meanwhile_cancels_it(self, job_class: type[Job]) -> None:
+        def cancel_and_ask(job: Job, queue: Queue) -> None:
+            job.cancel()
+            raise Requeue(delayed_for=100)
+
+        job = job_class.add_job("a")
+        work(callback=cancel_and_ask)
+        assert job.hmget("status", "queued") == ["c", None]
+
+    def test_of_a_job_whose_claim_is_lost_changes_nothing(self, log: pytest.LogCaptureFixture) -> None:
+        def lose_and_ask(job: Job, queue: Queue) -> None:
+            job.claim_token.hset("of another worker")
+            raise Requeue
+
+        job = Task.add_job("a")
+        work(callback=lose_and_ask)
+        assert job.hmget("status", "uncounted_tries") == ["r", None]
+        assert any("is lost" in message for message in messages(log))
+
+    def test_may_be_raised_by_what_a_job_does_first(self) -> None:
+        class Closed(Worker):
+            def job_started(self, job: Job, queue: Queue) -> None:
+                super().job_started(job, queue)
+                raise Requeue(delayed_for=100)
+
+        job = Task.add_job("a")
+        work(worker_class=Closed)
+        assert state_of(job) == "DELAYED"
+
+    def test_with_a_wrong_argument_is_an_error_of_the_job(self) -> None:
+        def ask(job: Job, queue: Queue) -> None:
+            raise Requeue(priority="high")
+
+        job = Task.add_job("a")
+        work(callback=ask)
+        (error,) = Error.collection_for_job(job).instances()
+        assert (state_of(job), error.type.hget()) == ("ERROR", "ValueError")
+
+
+class TestCancel:
+    def test_ends_the_job_as_canceled_without_an_error(self, job_class: type[Job]) -> None:
+        job = job_class.add_job("a")
+        work(callback=raising(Cancel()), retry_policy=Retry(times=5))
+        assert job.hmget("status", "queued") == ["c", None]
+        assert len(Error.collection_for_job(job)) == 0
+        assert job_class.add_job("a") != job
+
+    def test_calls_the_hooks_of_a_skipped_job_and_logs_why(self, log: pytest.LogCaptureFixture) -> None:
+        Tells.add_job("a")
+        work(callback=raising(Cancel("no such\nuser")))
+        assert Tells.events == ["skipped, CANCELED"]
+        assert "[queue|1|a] job skipped (current status: CANCELED): no such\\nuser" in messages(log)
+
+    def test_without_a_reason_is_logged_as_ever(self, log: pytest.LogCaptureFixture) -> None:
+        Task.add_job("a")
+        work(callback=raising(Cancel()))
+        assert "[queue|1|a] job skipped (current status: CANCELED)" in messages(log)
+
+    def test_is_recorded_though_the_hook_was_replaced(self) -> None:
+        class Silent(Worker):
+            def job_skipped(self, job: Job, queue: Queue) -> None:
+                seen.append(job.status.hget())
+
+        seen: list[str] = []
+        job = Task.add_job("a")
+        work(worker_class=Silent, callback=raising(Cancel()))
+        assert seen == ["c"]
+        assert job.hmget("status", "queued", "claim_token") == ["c", None, None]
+
+
+def test_after_any_of_them_the_worker_goes_on_to_the_next_job() -> None:
+    endings = iter([ValueError(), Requeue(delayed_for=100), Cancel(), None])
+
+    def callback(job: Job, queue: Queue) -> None:
+        ending = next(endings)
+        if ending:
+            raise ending
+
+    jobs = [Task.add_job(identifier) for identifier in "abcd"]
+    work(callback=callback, retry_policy=Retry(times=1, delay=100), max_loops=4)
+    assert [*map(state_of, jobs)] == ["DELAYED", "DELAYED", "CANCELED", "SUCCESS"]
