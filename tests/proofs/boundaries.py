@@ -14,7 +14,7 @@ import redis
 from limpyd import fields
 from victims import uncounted
 
-from limpyd_jobs import STATUSES, Error, Job, Queue, Worker, transitions
+from limpyd_jobs import STATUSES, Cancel, Error, Job, Queue, Requeue, Retry, Worker, transitions
 from limpyd_jobs.transitions import ClaimRequest
 
 QUEUE = "proofs"
@@ -31,6 +31,10 @@ class Task(Job):
         identifier = self.identifier.hget()
         if identifier.startswith("fails"):
             raise ValueError("it fails")
+        if identifier.startswith("asks to be put back") and self.tries.hget() == "1":
+            raise Requeue
+        if identifier.startswith("gives itself up"):
+            raise Cancel
         with uncounted():  # a process that dies within a write of its own by limpyd is beyond our reach
             if identifier.startswith("cancels itself"):
                 self.status.hset(STATUSES.CANCELED)
@@ -196,6 +200,15 @@ PATHS = {
     "fail, requeue, fail": Path(run(requeue_times=1, requeue_priority_delta=0, max_loops=2), add("fails")),
     "fail, requeue, with methods for the events": Path(run(requeue_times=1), add("fails", Told)),
     "fail, requeue later": Path(run(requeue_times=1, requeue_delay_delta=3600), add("fails")),
+    "fail, requeue by a policy, fail": Path(
+        run(retry_policy=Retry(times=1, delay=0, priority_delta=0), max_loops=2), add("fails")
+    ),
+    "fail, requeue by a policy, with methods for the events": Path(
+        run(retry_policy=Retry(times=1, delay=3600)), add("fails", Told)
+    ),
+    "ask to be put back": Path(run(max_loops=2), add("asks to be put back")),
+    "ask to be put back, with methods for the events": Path(run(max_loops=2), add("asks to be put back", Told)),
+    "give itself up": Path(run(), add("gives itself up")),
     "cancel while it runs": Path(run(), add("cancels itself")),
     "delay while it runs": Path(run(max_loops=2), add("delays itself")),
     "cancel a waiting job": Path(lambda: only_job().cancel(), add()),

@@ -126,7 +126,9 @@ WORK = [
     ("requeue", add("fails", Told), 2, {"requeue_times": 1}),
     ("add_error", add("fails"), 1, {}),
     ("cancel", add("cancels itself"), 1, {}),
+    ("cancel", add("gives itself up"), 1, {}),
     ("delay", add("delays itself"), 2, {}),
+    ("delay", add("asks to be put back"), 2, {}),
     ("rescue", all_of(add(), boundaries.lose_worker), 1, {}),
     ("wake", add(delayed_for=0.3), 1, {}),
 ]

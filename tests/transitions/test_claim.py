@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from threading import Thread
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 import redis
 from worlds import EVERYTHING, IDENTIFIERS, LATER, LEASE, STATES, TOKEN, Moment, Order, Probe, Till, World, pk_of
 
-from limpyd_jobs import Job
+from limpyd_jobs import Job, transitions
 from limpyd_jobs.transitions import Fetched
 
 After = Callable[[float], Moment]
@@ -29,6 +30,7 @@ def test_the_whole_effect_on_the_first_job(world: World, after: After) -> None:
         "0",
         start=after(0),
         tries="1",
+        retry=["", "", after(0)],
         token=TOKEN,
     )
     assert world.contents() == {
@@ -291,6 +293,40 @@ class TestHalfStates:
         assert fetched.ident == other.ident
 
 
+class TestWhatMattersIfItFails:
+    """The policy of the job, how many of its tries do not count, and since when its age does."""
+
+    def test_is_what_its_hash_says(self, any_world: World, after: After) -> None:
+        job = any_world.job_that_is("waiting")
+        any_world.client.hset(job.key, mapping={"retry_policy": "times=1", "uncounted_tries": "2"})
+        fetched = any_world.claim()
+        assert fetched is not None
+        assert fetched.retry == ["times=1", "2", after(0)]
+
+    def test_begins_when_it_was_put_back_by_hand(self, any_world: World) -> None:
+        job = any_world.job_that_is("waiting")
+        any_world.client.hset(job.key, "requeued_at", "2020-01-01 00:00:00")
+        fetched = any_world.claim()
+        assert fetched is not None
+        assert fetched.retry == ["", "", "2020-01-01 00:00:00"]
+
+    def test_is_said_again_if_the_reply_was_lost(self, any_world: World) -> None:
+        job = any_world.job_that_is("waiting")
+        any_world.client.hset(job.key, mapping={"retry_policy": "times=1", "uncounted_tries": "2"})
+        first = any_world.claim()
+        again = transitions.claim(any_world.queue_class, replace(any_world.request(), is_again=True))
+        assert first is not None
+        assert again is not None
+        assert first.retry == again.retry
+
+    def test_is_nothing_where_nothing_is_known(self, any_world: World) -> None:
+        job = any_world.job_that_is("waiting")
+        job.added.delete()
+        fetched = any_world.claim()
+        assert fetched is not None
+        assert fetched.retry == ["", "", ""]
+
+
 class TestAJobTakenByOtherMeans:
     """As by BLPOP, while a worker is idle."""
 
@@ -303,7 +339,8 @@ class TestAJobTakenByOtherMeans:
         job = any_world.job_that_is("waiting")
         key, ident = self.take(any_world)
         fetched = any_world.claim(key, ident=ident)
-        assert fetched == Fetched("claimed", key, ident, "w", "a", "q", "0", start=after(0), tries="1", token=TOKEN)
+        expected = Fetched("claimed", key, ident, "w", "a", "q", "0", start=after(0), tries="1", token=TOKEN)
+        assert fetched == replace(expected, retry=["", "", after(0)])
         assert any_world.places(job) == ["q/0 running"]
 
     def test_leaves_the_others_where_they_are(self, any_world: World) -> None:

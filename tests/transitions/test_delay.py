@@ -8,6 +8,7 @@ from datetime import datetime
 import pytest
 from worlds import LATER, TOKEN, Moment, World, pk_of, until
 
+from limpyd_jobs import transitions
 from limpyd_jobs.transitions import Ending
 from limpyd_jobs.utils import datetime_to_score
 
@@ -85,3 +86,41 @@ def test_a_job_that_was_found_delayed_in_a_waiting_list_goes_where_it_belongs(an
     assert any_world.delay(job, "", delay=until(LATER)).delayed_until == str(LATER)
     assert any_world.places(job) == ["q/0 delayed"]
     assert any_world.state(job)["queued"] == "1"
+
+
+class TestATryThatDoesNotCount:
+    """As the code of the job raised `Requeue`."""
+
+    def test_is_counted_apart(self, any_world: World) -> None:
+        job = any_world.job_that_is("running")
+        assert any_world.delay(job, delay=until(LATER), uncounted=True).outcome == "done"
+        stored = any_world.hash(job)
+        assert (stored["tries"], stored["uncounted_tries"]) == ("1", "1")
+        assert any_world.places(job) == ["q/0 delayed"]
+
+    def test_adds_to_those_before(self, any_world: World) -> None:
+        job = any_world.job_that_is("running")
+        job.uncounted_tries.hset(7)
+        any_world.delay(job, uncounted=True)
+        assert any_world.hash(job)["uncounted_tries"] == "8"
+
+    def test_is_counted_once_if_the_reply_was_lost(self, any_world: World) -> None:
+        job = any_world.job_that_is("running")
+        first = any_world.delay(job, delay=until(LATER), uncounted=True)
+        assert any_world.delay(job, delay=until(LATER), uncounted=True) == first
+        assert any_world.hash(job)["uncounted_tries"] == "1"
+
+    def test_of_a_canceled_job_changes_nothing(self, any_world: World) -> None:
+        job = any_world.job_that_is("running set to canceled")
+        before = any_world.contents()
+        assert any_world.delay(job, uncounted=True) == Ending("canceled")
+        assert any_world.contents() == before
+        transitions.cancel(job, any_world.queue(), TOKEN)
+
+    @pytest.mark.parametrize("priority", ["7", "-7"])
+    @pytest.mark.parametrize("delay", ["", until(LATER)])
+    def test_may_come_with_another_priority(self, any_world: World, priority: str, delay: str) -> None:
+        job = any_world.job_that_is("running")
+        any_world.delay(job, delay=delay, priority=priority, uncounted=True)
+        assert any_world.places(job) == [f"q/{priority} {'delayed' if delay else 'waiting'}"]
+        assert any_world.hash(job)["priority"] == priority

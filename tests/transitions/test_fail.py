@@ -8,7 +8,7 @@ import pytest
 from worlds import TOKEN, Moment, World, pk_of
 
 from limpyd_jobs import transitions
-from limpyd_jobs.exceptions import NotRecorded
+from limpyd_jobs.exceptions import ClaimLost, NotRecorded
 from limpyd_jobs.transitions import Ending
 
 After = Callable[[float], Moment]
@@ -231,3 +231,25 @@ def test_a_key_of_a_wrong_type_leaves_the_job_as_it_was(world: World, times: int
     world.client.set(key, "of a wrong type")
     with world.unchanged(), pytest.raises(NotRecorded):
         world.fail(job, times=times)
+
+
+@pytest.mark.parametrize("hold", [False, True])
+def test_a_job_is_put_back_whatever_its_tries_are_if_its_worker_decided_so(any_world: World, hold: bool) -> None:
+    job = any_world.job_that_is("running")
+    job.tries.hset(1000)
+    assert any_world.fail(job, times=None, hold=hold).outcome == ("held" if hold else "requeued")
+    if hold:
+        transitions.disown(any_world.job_class, job.ident, TOKEN, any_world.queue_key())
+
+
+def test_a_job_to_be_canceled_on_error_is_not_put_back_whatever_its_worker_decided(any_world: World) -> None:
+    job = any_world.job_that_is("running")
+    job.cancel_on_error.hset(1)
+    assert any_world.fail(job, times=None).outcome == "error"
+
+
+def test_a_job_that_another_worker_claimed_is_not_put_back_whatever_its_worker_decided(any_world: World) -> None:
+    job = any_world.job_that_is("running")
+    with pytest.raises(ClaimLost):
+        any_world.fail(job, "late", times=None)
+    assert any_world.places(job) == ["q/0 running"]

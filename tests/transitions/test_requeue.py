@@ -35,6 +35,8 @@ def test_the_whole_effect(world: World, after: After) -> None:
             "added": after(0),
             "placed_in": "jobs:queue:2",
             "tries": "1",
+            "uncounted_tries": "1",
+            "requeued_at": after(0),
             "delayed_until": str(LATER),
             "queued": "1",
         },
@@ -166,3 +168,27 @@ def test_the_lease_of_a_held_job_ends_although_its_priority_was_changed_while_it
     any_world.fail(job, times=1, hold=True)
     requeue(any_world, job)
     assert any_world.places(job) == ["q/0 errors", "q/5 waiting"]
+
+
+class TestTheTriesOfTheRetryPolicy:
+    def test_begin_anew_when_it_is_put_back_by_hand(self, any_world: World, after: After) -> None:
+        job = any_world.job_that_is("error")
+        job.tries.hset(5)
+        requeue(any_world, job)
+        stored = any_world.hash(job)
+        assert (stored["tries"], stored["uncounted_tries"]) == ("5", "5")
+        assert stored["requeued_at"] == after(0)
+
+    def test_go_on_when_it_is_its_worker_that_puts_it_back(self, any_world: World) -> None:
+        job = any_world.job_that_is("held")
+        job.uncounted_tries.hset(3)
+        requeue(any_world, job)
+        stored = any_world.hash(job)
+        assert stored["uncounted_tries"] == "3"
+        assert "requeued_at" not in stored
+
+    def test_are_none_of_a_job_without_tries(self, any_world: World) -> None:
+        job = any_world.job_that_is("error")
+        job.tries.delete()
+        requeue(any_world, job)
+        assert "uncounted_tries" not in any_world.hash(job)

@@ -235,10 +235,11 @@ class World:
         delay: str = "+500000000",
         queue: str = "q",
         upcoming: ClaimRequest | None = None,
+        **options: Any,
     ) -> Ending:
-        return transitions.delay(job, self.queue(), token, queue, delay, upcoming)
+        return transitions.delay(job, self.queue(), token, queue, delay, upcoming, **options)
 
-    def fail(self, job: Job, token: str = TOKEN, times: int = 0, **options: Any) -> Ending:
+    def fail(self, job: Job, token: str = TOKEN, times: int | None = 0, **options: Any) -> Ending:
         where = {"queue_name": "q", "priority": "-1", "delay": "", **options}
         return transitions.fail(job, self.queue(), token, times, **where)
 

@@ -6,7 +6,9 @@ import logging
 from typing import Any
 
 import pytest
+import redis
 
+from limpyd_jobs import Exponential, Retry
 from limpyd_jobs.workers.options import OPTIONS
 from limpyd_jobs.workers.parser import WorkerOptionParser
 
@@ -70,6 +72,12 @@ def test_nothing_is_set_that_was_not_given_so_that_the_worker_class_decides(pars
         ("--requeue-priority-delta=-2", "requeue_priority_delta", -2),
         ("--requeue-delay-delta=0", "requeue_delay_delta", 0),
         ("--requeue-delay-delta=1.5", "requeue_delay_delta", 1.5),
+        ("--retry-policy=delays=1:10:60", "retry_policy", Retry(delay=[1, 10, 60])),
+        (
+            "--retry-policy=times=5,base=1,cap=10m,never_on=ValueError:redis.ConnectionError,max_age=1d",
+            "retry_policy",
+            Retry(5, Exponential(1, 600), never_on=[ValueError, redis.ConnectionError], max_age=86400),
+        ),
         ("--logger-level=INFO", "logger_level", logging.INFO),
         ("--logger-level=warning", "logger_level", logging.WARNING),
         ("--logger-level=15", "logger_level", 15),
@@ -121,6 +129,29 @@ def test_the_delay_between_two_looks_cannot_be_0(parser, capsys, flag):
 @pytest.mark.parametrize("text", ["x", "", "1.5", str(2**63), str(-(2**64))])
 def test_a_difference_of_priorities_refuses_all_but_64_bit_integers(parser, capsys, text):
     assert refusal(parser, capsys, f"--requeue-priority-delta={text}").startswith("option --requeue-priority-delta: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    {
+        "": "known are times=",
+        "5": "'5'",
+        "times=x": "times=x",
+        "delays=1,10": "'10'",
+        "delays=1:-1": "no duration",
+        "base=1": "give up",
+        "times=5,base=20,cap=10": "cap",
+        "times=5,max_age=1w": "max_age=1w",
+        "times=5,only_on=Nonsense": "'Nonsense'",
+        "times=5,only_on=no.such.Error": "cannot import 'no.such.Error': ModuleNotFoundError",
+        "times=5,only_on=redis.NoError": "cannot import 'redis.NoError': AttributeError",
+        "times=5,never_on=redis.Redis": "must be classes of exceptions",
+    }.items(),
+)
+def test_a_wrong_retry_policy_is_refused_with_what_is_wrong(parser, capsys, text, named):
+    message = refusal(parser, capsys, f"--retry-policy={text}")
+    assert message.startswith("option --retry-policy: ")
+    assert named in message
 
 
 @pytest.mark.parametrize("text", ["loud", "", "-3", "1e2", "levels"])

@@ -76,6 +76,10 @@ def delay_of(job: Job) -> float:
     return (until - datetime(1970, 1, 1)).total_seconds() - now[0]
 
 
+def errors_of(job: Job) -> int:
+    return len(Error.collection(identifier=job.identifier.hget()))
+
+
 def state_of(job: Job) -> str:
     return str(STATUSES.by_value(job.status.hget()))
 
@@ -92,7 +96,7 @@ class TestAPolicy:
         job = job_class.add_job("a")
         work(callback=fail, retry_policy=Retry(times=2, **AT_ONCE), max_loops=3)
         assert job.hmget("status", "tries", "queued") == ["e", "3", None]
-        assert len(Error.collection_for_job(job)) == 3
+        assert errors_of(job) == 3
         assert Queue.get_queue("queue").errors.lmembers() == [job.ident] * 3
 
     def test_may_be_a_text(self) -> None:
@@ -202,6 +206,7 @@ class TestAPolicy:
     def test_holds_when_hooks_are_called_by_hand(self) -> None:
         job, worker = Patient.add_job("a"), Worker("queue", terminate_gracefuly=False)
         queue = Queue.get_queue("queue")
+        queue.waiting.lpop()
         worker.job_started(job, queue)
         worker.job_error(job, queue, ValueError("by hand"))
         assert 90 < delay_of(job) < 101
@@ -212,12 +217,12 @@ class TestAJobThatWasGivenUp:
         options = {"callback": fail, "retry_policy": Retry(times=2, **AT_ONCE), "max_loops": 3}
         job = job_class.add_job("a")
         work(**options)
-        assert (state_of(job), job.tries.hget(), len(Error.collection_for_job(job))) == ("ERROR", "3", 3)
+        assert (state_of(job), job.tries.hget(), errors_of(job)) == ("ERROR", "3", 3)
 
         job.requeue()
         assert job.hmget("tries", "uncounted_tries") == ["3", "3"]
         work(**options)
-        assert (state_of(job), job.tries.hget(), len(Error.collection_for_job(job))) == ("ERROR", "6", 6)
+        assert (state_of(job), job.tries.hget(), errors_of(job)) == ("ERROR", "6", 6)
 
     def test_is_young_again_after_a_requeue(self) -> None:
         job = Task.add_job("a")
@@ -246,7 +251,7 @@ class TestRequeue:
         assert job.hmget("status", "priority", "queued") == ["d", "7", "1"]
         assert job.hmget("tries", "uncounted_tries") == ["1", "1"]
         assert 90 < delay_of(job) < 101
-        assert len(Error.collection_for_job(job)) == 0
+        assert errors_of(job) == 0
         assert Queue.get_queue("queue").errors.llen() == 0
 
     def test_without_arguments_lets_it_wait_behind_the_others(self, job_class: type[Job]) -> None:
@@ -269,7 +274,7 @@ class TestRequeue:
         job = Task.add_job("a")
         work(callback=callback, retry_policy=Retry(times=2, **AT_ONCE), max_loops=6)
         assert job.hmget("status", "tries", "uncounted_tries") == ["e", "6", "3"]
-        assert len(Error.collection_for_job(job)) == 3
+        assert errors_of(job) == 3
 
     def test_calls_the_hooks_of_a_requeue_and_is_logged_as_one(self, log: pytest.LogCaptureFixture) -> None:
         job = Tells.add_job("a")
@@ -340,7 +345,7 @@ class TestCancel:
         job = job_class.add_job("a")
         work(callback=raising(Cancel()), retry_policy=Retry(times=5))
         assert job.hmget("status", "queued") == ["c", None]
-        assert len(Error.collection_for_job(job)) == 0
+        assert errors_of(job) == 0
         assert job_class.add_job("a") != job
 
     def test_calls_the_hooks_of_a_skipped_job_and_logs_why(self, log: pytest.LogCaptureFixture) -> None:
