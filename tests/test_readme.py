@@ -31,7 +31,7 @@ from running import working
 from servers import RedisServer, free_port, wait_until
 from test_surface import ROWS
 
-from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
+from limpyd_jobs import STATUSES, Cancel, Error, Job, Queue, Requeue, Worker
 from limpyd_jobs.database import JobsDatabase, parse_database
 from limpyd_jobs.transitions import MAX_PUT_OFFS, UNCLAIMED_LEASE
 from limpyd_jobs.workers.backoff import FIRST, LONGEST
@@ -447,6 +447,10 @@ class Obedient(Job):
         deed = self.identifier.hget()
         if deed == "raise":
             raise ValueError("as told")
+        if deed == "Requeue":
+            raise Requeue
+        if deed == "Cancel":
+            raise Cancel
         if deed in STATUSES:
             self.status.hset(STATUSES[deed])
 
@@ -466,10 +470,12 @@ class WatchedJob(Obedient):
         ("return", "WAITING", 0, ["a job is to be run", "it returns"]),
         ("raise", "WAITING", 0, ["a job is to be run", "it raises"]),
         ("raise", "WAITING", 1, ["a job is to be run", "it raises", "and may be run again"]),
-        ("CANCELED", "WAITING", 0, ["a job is to be run", "it is canceled, or does not wait"]),
+        ("Requeue", "WAITING", 0, ["a job is to be run", "it raises Requeue"]),
+        ("Cancel", "WAITING", 0, ["a job is to be run", "it is canceled, or does not wait, or raises Cancel"]),
+        ("CANCELED", "WAITING", 0, ["a job is to be run", "it is canceled, or does not wait, or raises Cancel"]),
         ("DELAYED", "WAITING", 0, ["a job is to be run", "it is delayed"]),
-        ("return", "CANCELED", 0, ["it is canceled, or does not wait"]),
-        ("return", "SUCCESS", 0, ["it is canceled, or does not wait"]),
+        ("return", "CANCELED", 0, ["it is canceled, or does not wait, or raises Cancel"]),
+        ("return", "SUCCESS", 0, ["it is canceled, or does not wait, or raises Cancel"]),
         ("return", "DELAYED", 0, ["it is delayed"]),
     ],
 )

@@ -319,10 +319,9 @@ FAILURE_OPTIONS = grouped(
     WorkerOption(
         "--retry-policy",
         check=retry_policy,
-        help="When to try again a job that failed, instead of the three options before: after these seconds, or after "
-        "random ones that grow, and which exceptions, until when, e.g. --retry-policy=delays=1:10:60 or "
-        "--retry-policy=times=5,base=1,cap=10m,never_on=ValueError:KeyError,max_age=1d (default: none; also known: "
-        "only_on, priority_delta)",
+        help="When to try again a job that failed, instead of what the three options before say: after these seconds, "
+        "or random ones that grow up to a cap, after which exceptions, up to which age of the job (default: none), e.g. "
+        "--retry-policy=delays=1:10:60 or --retry-policy=times=5,cap=10m,max_age=1d",
     ),
     WorkerOption(
         "--lease",
