@@ -320,8 +320,8 @@ FAILURE_OPTIONS = grouped(
         "--retry-policy",
         check=retry_policy,
         help="When to try again a job that failed, instead of what the three options before say: after these seconds, "
-        "or random ones that grow up to a cap, after which exceptions, up to which age of the job (default: none), e.g. "
-        "--retry-policy=delays=1:10:60 or --retry-policy=times=5,cap=10m,max_age=1d",
+        "or random ones that grow up to a cap, after which exceptions, up to which age of the job (default: none), "
+        "e.g. --retry-policy=delays=1:10:60 or --retry-policy=times=5,cap=10m,max_age=1d",
     ),
     WorkerOption(
         "--lease",

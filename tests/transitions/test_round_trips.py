@@ -14,7 +14,7 @@ from all_scripts import ALL_SCRIPTS
 from limpyd import fields
 from servers import wait_until
 
-from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
+from limpyd_jobs import STATUSES, Cancel, Error, Job, Queue, Requeue, Retry, Worker
 from limpyd_jobs.models import job_classes
 
 Recorder = Callable[[], AbstractContextManager[Any]]
@@ -49,6 +49,16 @@ class Task(Job):
 class Failing(Task):
     def run(self, queue: Queue) -> None:
         raise ValueError("on purpose")
+
+
+class Asking(Task):
+    def run(self, queue: Queue) -> None:
+        raise Requeue(delayed_for=1000)
+
+
+class GivingUp(Task):
+    def run(self, queue: Queue) -> None:
+        raise Cancel
 
 
 class TellsSuccess(Task):
@@ -305,6 +315,21 @@ class TestASteadyBacklog:
         sent = sent_by(lambda: work(save_errors=False, requeue_times=1), commands)
         assert sent == [*START, "claim", *JOBS * ["fail"]]
         assert Queue.count_delayed_jobs("q") == JOBS
+
+    def test_is_so_for_jobs_that_are_put_back_as_a_policy_says(self, commands: Recorder) -> None:
+        Failing.add_jobs([f"{number}" for number in range(JOBS)], retry_policy=Retry(times=1, delay=1000, max_age=5000))
+        sent = sent_by(lambda: work(save_errors=False), commands)
+        assert sent == [*START, "claim", *JOBS * ["fail"]]
+        assert Queue.count_delayed_jobs("q") == JOBS
+
+    def test_is_so_for_jobs_that_ask_to_be_put_back(self, commands: Recorder) -> None:
+        backlog(Asking)
+        assert sent_by(work, commands) == [*START, "claim", *JOBS * ["delay"]]
+        assert Queue.count_delayed_jobs("q") == JOBS
+
+    def test_is_so_for_jobs_that_end_as_canceled(self, commands: Recorder) -> None:
+        backlog(GivingUp)
+        assert sent_by(work, commands) == [*START, "claim", *JOBS * ["cancel"]]
 
     def test_of_failures_is_two_round_trips_with_their_errors_whose_dates_have_an_index(
         self, commands: Recorder
