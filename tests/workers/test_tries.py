@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import redis
 from invariants import violations
 from running import fail, messages, work
+from servers import wait_until
 
 from limpyd_jobs import STATUSES, Cancel, Error, Exponential, Job, Queue, Requeue, Retry, Worker
 from limpyd_jobs.exceptions import ConfigurationException
@@ -48,7 +50,7 @@ class PlacedByHand(Tells):
     placed: list[Any] = []
 
     def enqueue_or_delay(self, *args: Any, **kwargs: Any) -> None:
-        self.placed.append(kwargs)
+        self.placed.append({**kwargs, "status": self.status.hget()})
         super().enqueue_or_delay(*args, **kwargs)
 
 
@@ -179,6 +181,16 @@ class TestAPolicy:
         work(callback=fail, retry_policy=Retry(delay=100, max_age=130), max_loops=2)
         assert (state_of(job), state_of(old)) == ("DELAYED", "ERROR")
 
+    def test_gives_up_a_job_that_became_too_old_while_it_ran(self) -> None:
+        def take_time(job: Job, queue: Queue) -> None:
+            began = time.monotonic()
+            wait_until(lambda: time.monotonic() > began + 0.3)
+            raise ValueError
+
+        job = Task.add_job("a")
+        work(callback=take_time, retry_policy=Retry(max_age=0.3, **AT_ONCE))
+        assert state_of(job) == "ERROR"
+
     @pytest.mark.parametrize("stored", ["", "long ago", "2999-01-01 00:00:00"])
     def test_takes_a_job_for_young_whose_date_is_none(self, stored: str) -> None:
         job = Task.add_job("a")
@@ -300,6 +312,13 @@ class TestRequeue:
         work(callback=raising(Requeue(priority=3)))
         (given,) = PlacedByHand.placed
         assert (given["queue_name"], given["priority"], given["delayed_until"]) == ("queue", "3", None)
+
+    def test_by_hand_leaves_the_job_to_no_other_worker_meanwhile(self) -> None:
+        PlacedByHand.add_job("a")
+        PlacedByHand.placed.clear()
+        work(callback=raising(Requeue()))
+        (given,) = PlacedByHand.placed
+        assert given["status"] == STATUSES.DELAYED
 
     def test_of_a_job_that_was_canceled_meanwhile_cancels_it(self, job_class: type[Job]) -> None:
         def cancel_and_ask(job: Job, queue: Queue) -> None:
