@@ -356,6 +356,7 @@ def test_the_options_of_script_and_worker_are_printed(capsys, redis_server):
         " - requeue-times = 0",
         " - requeue-priority-delta = -1",
         " - requeue-delay-delta = 30",
+        " - retry-policy = None",
         " - lease = 60",
         " - max-rescues = 3",
         " - grace-period = None",
