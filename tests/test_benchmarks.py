@@ -178,11 +178,9 @@ class TestTheCostOfAJob:
         assert cost(server, load) == few
 
     @pytest.mark.parametrize("several", [growth.several_names, growth.several_priorities])
-    def test_is_one_round_trip_in_fifty_queues_with_one_look_at_most_for_each(
-        self, server: Server, several: growth.Several
-    ) -> None:
+    def test_in_fifty_queues_is_one_look_more_at_most_for_each(self, server: Server, several: growth.Several) -> None:
         one = cost(server, several(1))
         server.empty()
         fifty = cost(server, several(50))
-        assert {**fifty, "run_commands": 0} == {**one, "run_commands": 0}
+        assert fifty["add_commands"] == one["add_commands"]
         assert fifty["run_commands"] <= one["run_commands"] + 50
