@@ -103,14 +103,25 @@ def python_with_version_2() -> str:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "redis-limpyd-jobs-tests"
     home = cache / f"version-2-python-{'.'.join(map(str, sys.version_info[:3]))}"
     with locked(Path(f"{home}.lock")):
-        if not ((home / "complete").exists() and (home / "bin/python").exists()):
+        if not has_version_2(home / "bin/python"):
             shutil.rmtree(home, ignore_errors=True)
-            # not of the environment of these tests, which may be gone the next time
-            run_or_do_without(sys._base_executable, "-m", "venv", str(home))  # type: ignore[attr-defined]
+            run_or_do_without(base_python(), "-m", "venv", str(home))
             pip = (str(home / "bin/python"), "-m", "pip", "--quiet", "--retries=1", "--timeout=30")
             run_or_do_without(*pip, "install", *REQUIREMENTS)
-            (home / "complete").touch()
     return str(home / "bin/python")
+
+
+def has_version_2(python: Path) -> bool:
+    """Whether a Python is there, has the version of this one, and can import version 2."""
+    check = f"import sys, limpyd_jobs; sys.exit(sys.version_info[:3] != {sys.version_info[:3]})"
+    command = [python, "-I", "-W", "ignore", "-c", check]
+    return python.exists() and subprocess.run(command, capture_output=True).returncode == 0
+
+
+def base_python() -> str:
+    """The Python that the environment of these tests was made of: that environment may be gone the next time."""
+    path = Path(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
+    return str(path) if path.exists() else sys.executable
 
 
 @contextmanager
