@@ -5,6 +5,7 @@ Both run against `limpyd_jobs` as an application does; the process that is kille
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
@@ -33,6 +34,8 @@ class Task(Job):
             raise ValueError("it fails")
         if identifier.startswith("asks to be put back") and self.tries.hget() == "1":
             raise Requeue
+        if identifier.startswith("takes a while"):
+            threading.Event().wait(1)
         if identifier.startswith("gives itself up"):
             raise Cancel
         with uncounted():  # a process that dies within a write of its own by limpyd is beyond our reach
@@ -75,10 +78,11 @@ KNOWN = {job_class.get_model_repr(): job_class for job_class in JOBS}
 
 @dataclass(frozen=True)
 class Path:
-    """What a process does, and what is there before."""
+    """What a process does, what is there before, and whether it deletes jobs, so that somebody else has to go on."""
 
     act: Callable[[], Any]
     prepare: Callable[[], Any] = lambda: None
+    deletes: bool = False
 
 
 def worker(**parameters: Any) -> Worker:
@@ -174,6 +178,11 @@ def end_with_a_job_in_hand() -> None:
     Ending(QUEUE, **quick).run()
 
 
+def prune() -> None:
+    for queue in Queue.get_all(QUEUE):
+        queue.prune(keep_success=0, keep_errors=0)
+
+
 LATER = {"delayed_for": 3600}
 
 PATHS = {
@@ -219,6 +228,11 @@ PATHS = {
     "wake": Path(run(max_duration=0.01), all_of(add(**LATER), add("b", **LATER), make_due)),
     "release": Path(release, add()),
     "end with a job in hand": Path(end_with_a_job_in_hand, all_of(add("a"), add("b"))),
+    "prune": Path(prune, all_of(add("a"), add("b"), run(max_loops=2)), deletes=True),
+    "prune, with errors": Path(prune, all_of(add("fails"), run()), deletes=True),
+    "prune, with a field outside of the hash": Path(
+        prune, all_of(add(job_class=Detailed, detail="much"), run()), deletes=True
+    ),
     "rescue": Path(run(), all_of(add(), lose_worker)),
     "rescue too often": Path(run(max_rescues=0), all_of(add(), lose_worker, add("b"))),
 }

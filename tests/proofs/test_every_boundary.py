@@ -110,6 +110,10 @@ def test_no_harm_is_done_by_a_process_that_dies(
         PATHS[path].prepare()
         acknowledged = {job_class: identifiers(job_class) for job_class in JOBS}
         command = victims.run(path, number, moment)
+        if PATHS[path].deletes:
+            PATHS[path].act()
+            assert [identifiers(job_class) for job_class in JOBS] == [set()] * len(JOBS)
+            acknowledged = {}
         found = harm(redis_client, acknowledged)
         if command:
             outcomes[worst(found)] += 1

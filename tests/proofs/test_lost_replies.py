@@ -18,8 +18,9 @@ from proxy import Fault, Proxy
 from servers import RedisServer, wait_until
 
 import limpyd_jobs.workers.worker
-from limpyd_jobs import Job, LimpydJobsException, Queue
+from limpyd_jobs import Job, LimpydJobsException, Queue, transitions
 from limpyd_jobs.database import JobsDatabase
+from limpyd_jobs.transitions import Fetched
 from limpyd_jobs.workers import backoff, fetcher, reconciler
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -75,13 +76,23 @@ class Call:
     then: str = "s"
 
 
+claimed: list[Fetched] = []
+
+
+def release() -> None:
+    fetched = claimed[-1]
+    transitions.release(Task, fetched.ident, fetched.token, fetched.queue_key)
+
+
 CALLS = {
     "add": Call(add()),
     "add, existing": Call(add(), add()),
     "add, raising the priority": Call(add(priority=5), add()),
     "add, delayed": Call(add(**LATER)),
+    "add_many": Call(lambda: Task.add_jobs(["a"])),
     "move": Call(lambda: only_job().enqueue_or_delay(priority=5), add()),
     "requeue": Call(lambda: only_job().requeue(), all_of(add("fails"), boundaries.run()), "e"),
+    "release": Call(release, all_of(add(), lambda: claimed.append(boundaries.claim()))),
     "withdraw": Call(lambda: only_job().cancel(), add(), "c"),
     "get_queue": Call(lambda: Queue.get_queue(QUEUE, 7), add()),
     "list_queues": Call(lambda: Queue.count_waiting_jobs(QUEUE), add()),
@@ -131,6 +142,10 @@ WORK = [
     ("delay", add("asks to be put back"), 2, {}),
     ("rescue", all_of(add(), boundaries.lose_worker), 1, {}),
     ("wake", add(delayed_for=0.3), 1, {}),
+    ("renew", add("takes a while"), 1, {}),
+    ("prune", add(), 1, {"keep_success": 0}),
+    ("reconcile", all_of(add(), lambda: Queue.get_queue(QUEUE).waiting.delete()), 1, {}),
+    ("skip", all_of(add(), lambda: only_job().status.hset("c")), 0, {}),
 ]
 
 
@@ -156,8 +171,9 @@ def test_a_worker_ends_all_jobs_and_runs_none_once_more_than_it_has_to(
     runs = end_all(redis_client, lambda: proxy.faults, **parameters)
     assert proxy.faults == [lost]
     assert sum(runs.values()) == times
-    if lost != "rescue":
-        assert sum(int(job.tries.hget()) for job_class in JOBS for job in job_class.collection().instances()) == times
+    if lost not in ("rescue", "prune"):
+        jobs = [job for job_class in JOBS for job in job_class.collection().instances()]
+        assert sum(int(job.tries.hget() or 0) for job in jobs) == times
     found = violations(redis_client, *MODELS)
     assert [problem for problem in found if not problem.startswith(LEFTOVERS)] == []
 
