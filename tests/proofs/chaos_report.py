@@ -191,8 +191,12 @@ class Report:
         return [(first, second) for first, second in self.again if not self._was_silent(first, second)]
 
     def _in_order(self, one: Run, other: Run) -> tuple[Run, Run]:
-        """Two runs in the order of their first requests, unless that of the first was lost, and sent again later."""
-        was_lost = not self._was_silent(one, other) and self._was_silent(other, one)
+        """Two runs in the order of their first requests, unless that of the first was lost, and sent again later.
+
+        Where both orders are possible, one that recorded nothing came before one that started after it.
+        """
+        came_to_nothing = other.outcome in ("", "refused") and other.start < one.start
+        was_lost = self._was_silent(other, one) and (came_to_nothing or not self._was_silent(one, other))
         return (other, one) if was_lost else (one, other)
 
     def _was_silent(self, first: Run, second: Run) -> bool:

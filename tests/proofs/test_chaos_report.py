@@ -84,6 +84,18 @@ def test_a_claim_whose_reply_was_lost_may_be_asked_for_again_later() -> None:
     assert report(added(), *asked_again, *run("2", 2, None)).violations == []
 
 
+def test_a_claim_that_was_asked_for_again_may_come_after_another_one_that_was_asked_for_later() -> None:
+    asked_again, answered_late = run("1", 9, 9.1), run("2", 7, 7.1, "refused")
+    asked_again[0]["at"], answered_late[0]["at"] = 1, 2
+    assert report(added(), *asked_again, *answered_late).violations == []
+
+
+def test_a_run_after_a_recorded_end_is_wrong_though_both_claims_were_sent_long_before() -> None:
+    asked_again, answered_late = run("1", 9, 9.1), run("2", 7, 7.1)
+    asked_again[0]["at"], answered_late[0]["at"] = 1, 2
+    assert report(added(), *asked_again, *answered_late).violations
+
+
 def test_renewals_end_a_silence() -> None:
     found = report(added(), *run("1", 1, 9, "refused"), mark(2.5, "renewed", token="1"), *run("2", 3.1, 4))
     assert found.violations
