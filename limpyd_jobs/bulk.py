@@ -30,6 +30,10 @@ class Place(NamedTuple):
     delay: str
 
 
+# No place for a job that must be added alone; the fields of a new one as they are stored, but for its identifier.
+Destination = tuple["Place | None", Mapping[str, str]]
+
+
 def steps(job_class: type[Job], jobs: Iterable[str | Mapping[str, Any]], common: Mapping[str, Any]) -> Iterator[Step]:
     """Yield functions that each add some of the jobs, in their order, and return them.
 
@@ -40,12 +44,15 @@ def steps(job_class: type[Job], jobs: Iterable[str | Mapping[str, Any]], common:
     common: mapping
         The arguments of those jobs that have none of their own.
     """
-    usual = _read(job_class, **common)
+    usual: Destination | None = None
     place: Place | None = None
     rows: list[Row] = []
     for job in jobs:
         arguments = dict(job) if isinstance(job, Mapping) else {"identifier": job}
-        where, fields = usual if arguments.keys() == {"identifier"} else _read(job_class, **{**common, **arguments})
+        if arguments.keys() == {"identifier"}:
+            where, fields = usual = usual or _read(job_class, **common)
+        else:
+            where, fields = _read(job_class, **{**common, **arguments})
         if rows and place and (where != place or len(rows) == STEP_SIZE):
             yield partial(_add_together, job_class, rows, place)
             rows = []
@@ -68,8 +75,8 @@ def _read(
     delayed_until: Any,
     identifier: Any = None,
     **fields: Any,
-) -> tuple[Place | None, Mapping[str, str]]:
-    """Return where a job goes, and its other fields as they are stored; no place for one that must be added alone."""
+) -> Destination:
+    """Check the arguments of a job, and return where it goes."""
     layout, queue_model = layout_of(job_class), queue_model or job_class.queue_model
     fields = job_class._checked_fields(fields)
     if (

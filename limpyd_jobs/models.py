@@ -478,9 +478,10 @@ class Job(BaseJobsModel):
     ) -> list[Job]:
         """Add many jobs, one after the other, each as `add_job` does: in steps of up to 250, a round trip each.
 
-        Each step is done as a whole or not at all. Those before an error stay. Jobs of a class with unique fields, with
-        fields outside of its hash that have defaults, or with a way of its own to put a job in a queue, are added one
-        by one.
+        Nobody ever sees half of a step. If an argument of one is wrong, nothing of that step is added; the steps before
+        it stay. Jobs that follow each other and go to the same queue, with the same delay, share a step; those of a
+        class with unique fields, with fields outside of its hash that have defaults, or with a way of its own to put a
+        job in a queue, are added one by one.
 
         Parameters
         ----------

@@ -14,7 +14,7 @@ from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, nearest_priority, read_priority
 from limpyd_jobs.exceptions import LimpydJobsException, WorkerLost
 from limpyd_jobs.lazy_fields import pk_of
-from limpyd_jobs.models import Error, Job, Queue, queues_by_hand
+from limpyd_jobs.models import Error, Job, Queue
 from limpyd_jobs.retrying import Again, Cancel, GiveUp, Requeue, Retry, as_policy, decide, read_policy
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import ClaimRequest, Ending
@@ -163,7 +163,7 @@ class JobEvents:
         It goes to the delayed set until its `delayed_until`, or for 60 seconds if it has none.
         """
         until = parse_datetime(self._insist(job.delayed_until.hget))
-        if overrides(type(job), Job, "enqueue_or_delay") or queues_by_hand(type(queue)):
+        if job._is_placed_by_hand(type(queue)):
             delayed_until = self._delay_by_hand(job, queue, until)
         else:
             delayed_until = self._delay(job, queue, until)
@@ -213,9 +213,9 @@ class JobEvents:
         """Whether code of the application is to see the job between its error and its return to a queue."""
         return (
             overrides(self, JobEvents, "additional_error_fields", "job_error_message", "requeue_job")
-            or overrides(type(job), Job, "requeue", "enqueue_or_delay", "must_be_cancelled_on_error")
+            or overrides(type(job), Job, "requeue", "must_be_cancelled_on_error")
             or overrides(self.error_model, Error, "add_error")
-            or queues_by_hand(type(queue))
+            or job._is_placed_by_hand(type(queue))
             or hasattr(job, "on_error")
             or hasattr(job, "on_requeued")
         )
@@ -377,7 +377,7 @@ class JobEvents:
 
         It is no error, and the try is none of its retry policy.
         """
-        by_hand = overrides(type(job), Job, "enqueue_or_delay") or queues_by_hand(type(queue))
+        by_hand = job._is_placed_by_hand(type(queue))
         delay = delay_argument(request.delayed_for, request.delayed_until)
         ending = self._insist(
             partial(

@@ -181,3 +181,12 @@ def test_of_a_step_with_a_wrong_job_none_is_added(
     with pytest.raises(error):
         Letter.add_jobs(jobs, **options)
     assert redis_client.keys("bulk:*") == []
+
+
+def test_each_job_may_name_its_own_queue() -> None:
+    class Homeless(Job):
+        namespace = "bulk"
+
+    jobs = Homeless.add_jobs([{"identifier": name, "queue_name": f"for {name}"} for name in "ab"])
+    waiting = [Queue.get_queue(f"for {name}", 0).waiting.lrange(0, -1) for name in "ab"]
+    assert waiting == [[job.ident] for job in jobs]
