@@ -161,7 +161,7 @@ class Queue(BaseJobsModel):
     def get_all(cls, names: str | Iterable[str]) -> list[Queue]:
         """Return the queues of a name, or of several, in the order of the names."""
         rows = records.list_queues(cls, cls._get_iterable_for_names(names))
-        return [cls._attached(pk, name, priority) for pk, name, priority, _, _ in rows]
+        return [cls._attached(pk, name, priority) for pk, name, priority, *_ in rows]
 
     @classmethod
     def get_all_by_priority(cls, names: str | Iterable[str]) -> list[Queue]:
@@ -194,6 +194,46 @@ class Queue(BaseJobsModel):
     def count_delayed_jobs(cls, names: str | Iterable[str]) -> int:
         """Return how many jobs are delayed in the queues of some names, all priorities together."""
         return cls.count_jobs(names)[1]
+
+    @classmethod
+    def pause(cls, name: str) -> bool:
+        """Let the jobs of a name wait until `resume`: they can be added, but no worker begins one.
+
+        That goes for all queues of that name, whatever their priority, be they created later. What runs goes on.
+        Delayed jobs that are due move to the waiting list. Workers of version 2 take no notice.
+
+        Returns
+        -------
+        bool
+            False if they were paused already.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the name cannot be one.
+        """
+        return records.pause(cls, stored_queue_name(name))
+
+    @classmethod
+    def resume(cls, name: str) -> bool:
+        """Let workers run the jobs of a name again: those that are idle begin within a second or two.
+
+        Returns
+        -------
+        bool
+            False if they were not paused.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the name cannot be one.
+        """
+        return records.resume(cls, stored_queue_name(name))
+
+    @classmethod
+    def get_paused_names(cls) -> set[str]:
+        """Return the names that are paused."""
+        return records.paused_names(cls)
 
     @property
     def first_delayed(self) -> tuple[str, float] | None:

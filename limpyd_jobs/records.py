@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from limpyd.exceptions import DoesNotExist, UniquenessError
 from limpyd.model import RedisModel
@@ -54,10 +54,30 @@ def get_queue(queue_model: type[RedisModel], name: str, priority: str, fields: M
     return str(create(queue_model, fields, layout.plain | layout.special, call)[1])
 
 
-def list_queues(queue_model: type[RedisModel], names: Iterable[str]) -> list[tuple[str, str, str, int, int]]:
-    """Return the pk, name, priority, number of waiting jobs and number of delayed jobs of the queues of some names."""
+def list_queues(queue_model: type[RedisModel], names: Iterable[str]) -> list[tuple[str, str, str, int, int, int]]:
+    """Return the pk, name, priority, number of waiting jobs, number of delayed jobs, and whether it is paused (1 or 0),
+    of the queues of some names."""
     reply = _list_queues(redis_of(queue_model), args=[layout_of(queue_model).json, *names])
     return [tuple(row) for row in reply]
+
+
+def pause(queue_model: type[RedisModel], name: str) -> bool:
+    """Let the jobs of the queues of a name rest; return False if they do already."""
+    return bool(redis_of(queue_model).sadd(_paused_key(queue_model), name))
+
+
+def resume(queue_model: type[RedisModel], name: str) -> bool:
+    """End the pause of the queues of a name; return False if there is none."""
+    return bool(redis_of(queue_model).srem(_paused_key(queue_model), name))
+
+
+def paused_names(queue_model: type[RedisModel]) -> set[str]:
+    """Return the names of the queues that are paused."""
+    return cast("set[str]", redis_of(queue_model).smembers(_paused_key(queue_model)))
+
+
+def _paused_key(queue_model: type[RedisModel]) -> str:
+    return f"{queue_model._name}:paused"
 
 
 def add_error(error_model: type[RedisModel], fields: Mapping[str, Any]) -> str:

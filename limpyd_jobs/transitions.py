@@ -105,7 +105,7 @@ class Fetched:
         ``claimed``; ``found`` for a job that does not wait, so was not claimed; ``unknown`` for one of a class that
         was not among those of the request, still in its list unless it was given; ``gone`` for one that has no
         hash, dropped; ``garbage`` for no ident at all, and ``broken`` for one with records of a wrong type, both set
-        aside; ``no queue`` for one from the list of no queue, put back.
+        aside; ``no queue`` for one from the list of no queue, and ``paused`` for one of a paused queue, put back.
     key: str
         The waiting list.
     ident: str
@@ -158,6 +158,12 @@ class Fetched:
 
 
 NOTHING = Fetched("nothing", "", "")
+
+
+class Outlook(NamedTuple):
+    """What a worker that found no job has to know to wait for one: which of its waiting lists are of paused queues."""
+
+    paused: frozenset[str] = frozenset()
 
 
 class Placed(NamedTuple):
@@ -393,10 +399,19 @@ def claim(
     Returns
     -------
     Fetched or None
-        None if the lists are empty.
+        None if the lists are empty, or of paused queues.
     """
+    return claim_or_look(queue_model, request, ident, worker, wait)[0]
+
+
+def claim_or_look(
+    queue_model: type[RedisModel], request: ClaimRequest, ident: str = "", worker: str = "", wait: float | None = None
+) -> tuple[Fetched | None, Outlook]:
+    """Claim a job as `claim` does, and tell what is to be known if there is none."""
     args = request.arguments(ident, "1" if request.is_again else "", worker, "" if wait is None else str(wait))
-    return _fetched(request, _claim(redis_of(queue_model), keys=request.keys, args=args))
+    reply = _claim(redis_of(queue_model), keys=request.keys, args=args)
+    outlook = Outlook(frozenset(reply[1])) if reply[0] == "nothing" else Outlook()
+    return _fetched(request, reply), outlook
 
 
 def unregister(queue_model: type[RedisModel], workers: Iterable[str]) -> None:

@@ -63,17 +63,26 @@ class Command:
         What it does, in a line.
     option_list: tuple of optparse.Option
         Its options, the common ones included.
+    usage: str
+        What follows the name of the command, in the help.
+    takes_arguments: bool
+        Whether there may be words that are no options.
     options: optparse.Values
         What they are, classes being imported; None for those that are not given.
+    arguments: list of str
+        The words that are no options.
     """
 
     summary = ""
+    usage = "%prog [options]"
+    takes_arguments = False
+    arguments: Sequence[str] = ()
     option_list: tuple[Option, ...] = COMMON_OPTIONS
     options: Values
 
     def __init__(self, prog: str, argv: Sequence[str]) -> None:
         self.argv = list(argv)
-        self.parser = WorkerOptionParser(prog=prog, usage=f"%prog [options]\n\n{self.summary}")
+        self.parser = WorkerOptionParser(prog=prog, usage=f"{self.usage}\n\n{self.summary}")
         self.parser.add_grouped_options(self.option_list)
 
     def run(self) -> int:
@@ -84,9 +93,9 @@ class Command:
         """Do what the command line asks for, and return the exit status."""
         early, _ = LaxOptionParser([_OF_WORKERS["--pythonpath"]]).parse_args(self.argv)
         add_to_python_path(early.pythonpath or ())
-        self.options, surplus = self.parser.parse_args(self.argv)
-        if surplus:
-            self.parser.error(f"unexpected argument: {surplus[0]!r}")
+        self.options, self.arguments = self.parser.parse_args(self.argv)
+        if self.arguments and not self.takes_arguments:
+            self.parser.error(f"unexpected argument: {self.arguments[0]!r}")
         self._import()
         try:
             self._use_database()

@@ -22,7 +22,8 @@
 -- {'broken', key, ident, error}
 --                           its hash is none: set aside
 -- {'no queue', key, ident}  the given ident comes from the list of no queue, or of a broken one: put back
--- {'nothing'}
+-- {'paused', key, ident}    the given ident comes from the list of a paused queue: put back, to the front
+-- {'nothing', paused}       with those of the lists that belong to paused queues
 
 --@include claims
 
@@ -35,6 +36,9 @@ local function claim_given()
   if not queue then
     redis.call('LPUSH', KEYS[1], ident)
     return {'no queue', KEYS[1], ident}
+  elseif is_paused(base, queue[1]) then
+    redis.call('LPUSH', KEYS[1], ident)
+    return {'paused', KEYS[1], ident}
   elseif not path then
     set_aside(base, ident)
     return {'garbage', KEYS[1], ident}
@@ -42,6 +46,18 @@ local function claim_given()
     return {'unknown', KEYS[1], ident}
   end
   return claim_safely(KEYS[1], queue, ident, classes[path], token, lease, false)
+end
+
+local function paused_lists()
+  local paused = {}
+  for _, key in ipairs(KEYS) do
+    local base = string.sub(key, 1, -9)
+    local name = redis.pcall('HGET', base .. ':hash', 'name')
+    if type(name) == 'string' and is_paused(base, name) then
+      paused[#paused + 1] = key
+    end
+  end
+  return paused
 end
 
 -- A job of an unknown class that was taken from its list is still in the hand of the worker.
@@ -59,5 +75,8 @@ local reply = is_again and claimed_with(token, classes)
   or claim_first(KEYS, token, lease, classes)
 if worker ~= '' and not reply.err then
   register(reply[1])
+end
+if reply[1] == 'nothing' then
+  reply[2] = paused_lists()
 end
 return reply

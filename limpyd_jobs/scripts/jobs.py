@@ -8,12 +8,15 @@ from optparse import OptionParser
 
 from limpyd_jobs.commands.check import Check
 from limpyd_jobs.commands.command import Command
+from limpyd_jobs.commands.pause import Pause, Resume
 from limpyd_jobs.version import EXACT_VERSION
 from limpyd_jobs.workers.parser import WorkerOptionParser
 
 # A new one is a file in limpyd_jobs/commands and a row here.
 COMMANDS: dict[str, type[Command]] = {
     "check": Check,
+    "pause": Pause,
+    "resume": Resume,
 }
 
 PROG = "limpyd-jobs"

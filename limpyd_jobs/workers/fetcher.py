@@ -14,7 +14,7 @@ from redis.exceptions import ResponseError
 from limpyd_jobs import transitions
 from limpyd_jobs.layout import layout_of
 from limpyd_jobs.models import Error, Queue, job_classes, put_off
-from limpyd_jobs.transitions import NOTHING, ClaimRequest, Fetched
+from limpyd_jobs.transitions import NOTHING, ClaimRequest, Fetched, Outlook
 
 # How long the registration of a worker that waits outlives its wait, in seconds.
 MARGIN = 5.0
@@ -34,6 +34,11 @@ class Fetcher:
         For how long a claim holds, in seconds.
     error_model: type of Error
         Where to record that a job is given up, as its class cannot be resolved; None not to.
+
+    Attributes
+    ----------
+    paused: frozenset of str
+        Those of the waiting lists that belong to paused queues, as the last answer said.
     """
 
     def __init__(self, queue_model: type[Queue], lease: float, error_model: type[Error] | None = Error) -> None:
@@ -41,6 +46,7 @@ class Fetcher:
         self.lease = lease
         self.error_model = error_model
         self.upcoming: Fetched | None = None
+        self.paused: frozenset[str] = frozenset()
         self._name = uuid4().hex[:16]
         self._numbers = count(1)
         self._unanswered: ClaimRequest | None = None
@@ -78,9 +84,10 @@ class Fetcher:
         """Wait for the first job that is put in these lists, and claim it. For the exceptions see `next`.
 
         A key that is no list, or not that of a queue, is removed from `keys`. That is an exception the first time.
+        Those of paused queues are left alone.
         """
         try:
-            popped = self.queue_model.get_connection().blpop(keys, timeout=seconds)
+            popped = self.queue_model.get_connection().blpop(self.open(keys), timeout=seconds)
         except ResponseError as error:
             if "WRONGTYPE" not in str(error):
                 raise
@@ -90,7 +97,14 @@ class Fetcher:
         if fetched and fetched.outcome == "no queue":
             self._leave([fetched.key], keys)
             return None
+        if fetched and fetched.outcome == "paused":
+            self.paused |= {fetched.key}
+            return None
         return fetched
+
+    def open(self, keys: Sequence[str]) -> list[str]:
+        """Return those of some waiting lists that do not belong to paused queues."""
+        return [key for key in keys if key not in self.paused]
 
     def _no_lists(self, keys: Sequence[str]) -> list[str]:
         pipe = self.queue_model.get_connection().pipeline(transaction=False)
@@ -151,11 +165,15 @@ class Fetcher:
             self._registered = request.token
         self._unanswered = request
         until = None if wait is None else wait + MARGIN
-        fetched = transitions.claim(self.queue_model, request, ident, self._registered, until)
+        fetched, outlook = transitions.claim_or_look(self.queue_model, request, ident, self._registered, until)
+        self._look(outlook)
         self._unanswered = None
         if fetched and fetched.outcome != "unknown":
             self._registered = ""
         return fetched
+
+    def _look(self, outlook: Outlook) -> None:
+        self.paused = outlook.paused
 
     def _meet(self, fetched: Fetched) -> None:
         try:

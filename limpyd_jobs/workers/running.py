@@ -29,6 +29,9 @@ from limpyd_jobs.workers.parameters import Parameters
 
 T = TypeVar("T")
 
+# How many seconds to rest after a job of a paused queue was put back.
+PAUSE = 1.0
+
 
 class Running(Parameters, JobEvents):
     """How a worker runs one job.
@@ -86,7 +89,9 @@ class Running(Parameters, JobEvents):
 
     def _start(self, job: Job, queue: Queue) -> None:
         self._take(job, queue)
-        if job._cached_status == STATUSES.DELAYED:
+        if self._claim.fetched.outcome == "paused":
+            self._sleep(PAUSE)  # an overridden wait_for_job finds it again at once
+        elif job._cached_status == STATUSES.DELAYED:
             self.job_delayed(job, queue)
         elif not self._token(job):
             self.job_skipped(job, queue)

@@ -423,15 +423,17 @@ class Worker(Running):
         return max(min(self.timeout or LONGEST_WAIT, LONGEST_WAIT, self._next_round() - monotonic()), SHORTEST_WAIT)
 
     def _wait(self, seconds: float) -> Fetched | None:
-        """Wait in slices, to notice in between that the worker has to end."""
+        """Wait in slices, to notice in between that the worker has to end; in one, while a queue is paused."""
         until = monotonic() + seconds
         fetched = None
         while fetched is None and monotonic() < until and not (self.end_forced or self._is_over_time()):
             wait = max(min(WAIT_SLICE, until - monotonic()), SHORTEST_WAIT)
-            if self.keys:
+            if self._fetcher.open(self.keys):
                 fetched = self._fetcher.wait(self.keys, wait)
             else:
                 self._sleep(wait)
+            if self._fetcher.paused:
+                break
         return fetched
 
     def get_queue(self, queue_redis_key: str) -> Queue:

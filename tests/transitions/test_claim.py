@@ -479,3 +479,32 @@ def test_a_queue_is_found_by_its_key(any_world: World) -> None:
     assert fetched is not None
     assert fetched.queue_key == any_world.queue_key()
     assert (fetched.queue_pk, fetched.path, fetched.pk) == ("1", any_world.path, "1")
+
+
+class TestPaused:
+    def test_its_jobs_are_passed_over(self, any_world: World) -> None:
+        any_world.add("a", "p")
+        _, job = any_world.add("b", "q")
+        any_world.queue_class.pause("p")
+        keys = [any_world.waiting_key("p"), any_world.waiting_key("q")]
+        fetched = any_world.claim(*keys)
+        assert fetched
+        assert fetched.ident == job.ident
+        with any_world.unchanged():
+            assert any_world.claim(*keys, token="another") is None
+
+    def test_what_was_popped_goes_back_to_the_front(self, any_world: World) -> None:
+        for identifier in "ab":
+            any_world.add(identifier)
+        any_world.queue_class.pause("q")
+        with any_world.unchanged():
+            ident = any_world.client.lpop(any_world.waiting_key())
+            fetched = any_world.claim(ident=ident)
+            assert fetched
+            assert (fetched.outcome, fetched.token) == ("paused", "")
+
+    def test_the_lists_to_leave_alone_are_told(self, any_world: World) -> None:
+        any_world.queue_class.pause("p")
+        keys = [any_world.waiting_key("p"), any_world.waiting_key("q"), any_world.waiting_key("p", 3)]
+        _, outlook = transitions.claim_or_look(any_world.queue_class, any_world.request(*keys))
+        assert outlook.paused == {keys[0], keys[2]}

@@ -22,9 +22,9 @@ def test_each_queue_is_told_with_its_jobs(any_world: World) -> None:
     any_world.queue("empty")
     with any_world.unchanged():
         assert rows(any_world, "q", "p", "empty") == [
-            ("1", "q", "3", 2, 1),
-            ("2", "p", "0", 0, 1),
-            ("3", "empty", "0", 0, 0),
+            ("1", "q", "3", 2, 1, 0),
+            ("2", "p", "0", 0, 1, 0),
+            ("3", "empty", "0", 0, 0, 0),
         ]
 
 
@@ -68,7 +68,7 @@ class TestHalfStates:
 
     def test_one_without_a_priority_is_listed(self, world: World) -> None:
         world.queue("q").priority.delete()
-        assert rows(world, "q") == [("1", "q", "", 0, 0)]
+        assert rows(world, "q") == [("1", "q", "", 0, 0, 0)]
 
 
 @pytest.mark.leaves("I10")
@@ -77,7 +77,7 @@ def test_places_of_a_wrong_type_hold_no_jobs(world: World) -> None:
     base = world.queue_key("q", 0)
     for name in ("waiting", "delayed"):
         world.client.set(f"{base}:{name}", "of a wrong type")
-    assert sorted(rows(world, "q")) == [("1", "q", "5", 1, 0), ("2", "q", "0", 0, 0)]
+    assert sorted(rows(world, "q")) == [("1", "q", "5", 1, 0, 0), ("2", "q", "0", 0, 0, 0)]
 
 
 @pytest.mark.leaves("I1", "I2", "I9")
@@ -86,4 +86,4 @@ def test_a_record_of_a_wrong_type_does_not_hide_the_others(world: World) -> None
         world.queue("q", priority)
     world.client.delete("jobs:queue:1:hash")
     world.client.set("jobs:queue:1:hash", "of a wrong type")
-    assert rows(world, "q") == [("2", "q", "1", 0, 0)]
+    assert rows(world, "q") == [("2", "q", "1", 0, 0, 0)]

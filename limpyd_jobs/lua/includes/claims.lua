@@ -73,6 +73,11 @@ local function blocked_key(queue)
   return string.match(queue, '^(.*):[^:]+$') .. ':blocked'
 end
 
+-- Whether the jobs of a name, in the queue of some keys, have to rest: the names stand in a set beside the queues.
+local function is_paused(base, name)
+  return name and redis.pcall('SISMEMBER', string.match(base, '^(.*):[^:]+$') .. ':paused', name) == 1
+end
+
 -- The name and priority of the queue of some keys, if a claim can be recorded there; else nil.
 local function sound_queue(base)
   local queue = redis.pcall('HMGET', base .. ':hash', 'name', 'priority')
@@ -139,12 +144,13 @@ local function claim_safely(key, queue, ident, model, token, lease, pop)
   return {'broken', key, ident, text_of_error(reply)}
 end
 
--- Claims the first job of the first waiting list that has one; a list of no sound queue, or no list, has none.
+-- Claims the first job of the first waiting list that has one; a list of no sound queue, or no list, has none, nor does
+-- that of a paused queue.
 local function claim_first(keys, token, lease, classes)
   for _, key in ipairs(keys) do
     local ident = redis.pcall('LINDEX', key, 0)
     local queue = type(ident) == 'string' and sound_queue(string.sub(key, 1, -9))
-    if queue then
+    if queue and not is_paused(string.sub(key, 1, -9), queue[1]) then
       local path = parse_ident(ident)
       if not path then
         redis.call('LPOP', key)
