@@ -216,7 +216,7 @@ class Queue(BaseJobsModel):
 
     @classmethod
     def resume(cls, name: str) -> bool:
-        """Let workers run the jobs of a name again: those that are idle begin within a second or two.
+        """Let workers run the jobs of a name again: those that are idle begin at once.
 
         Returns
         -------
@@ -893,16 +893,24 @@ def wake(
     failures: list[tuple[str, str]] = []
     more = bool(queue_keys)
     while more:
-        more, dropped, unknown = transitions.wake(queue_model, queue_keys, job_classes.known)
-        failures += dropped
-        for queue_key, ident in unknown:
-            more = True
-            try:
-                layout_of(job_classes.meet(ident.rpartition(":")[0]))
-            except Exception as error:
-                reported = put_off(queue_model, f"{queue_key}:waiting", ident, error, error_model)
-                failures.append((ident, printable(reported)))
+        more, found = wake_some(queue_model, queue_keys, error_model)
+        failures += found
     return failures
+
+
+def wake_some(
+    queue_model: type[Queue], queue_keys: Sequence[str], error_model: type[Error] | None = Error
+) -> tuple[bool, list[tuple[str, str]]]:
+    """Do one step of `wake`; return whether there is more to do, and the failures."""
+    more, failures, unknown = transitions.wake(queue_model, queue_keys, job_classes.known)
+    for queue_key, ident in unknown:
+        more = True
+        try:
+            layout_of(job_classes.meet(ident.rpartition(":")[0]))
+        except Exception as error:
+            reported = put_off(queue_model, f"{queue_key}:waiting", ident, error, error_model)
+            failures.append((ident, printable(reported)))
+    return more, failures
 
 
 def queues_by_hand(queue_model: type[Queue]) -> bool:

@@ -25,6 +25,7 @@ _get_queue = Script("get_queue")
 _increase_field = Script("increase_field")
 _list_queues = Script("list_queues")
 _set_fields = Script("set_fields")
+_signal = Script("signal")
 _unset_fields = Script("unset_fields")
 
 Reindex = Sequence[tuple[str, Any, Any]]
@@ -68,7 +69,20 @@ def pause(queue_model: type[RedisModel], name: str) -> bool:
 
 def resume(queue_model: type[RedisModel], name: str) -> bool:
     """End the pause of the queues of a name; return False if there is none."""
-    return bool(redis_of(queue_model).srem(_paused_key(queue_model), name))
+    is_paused = bool(redis_of(queue_model).srem(_paused_key(queue_model), name))
+    if is_paused:
+        signal(redis_of(queue_model), signal_key(queue_model, name))
+    return is_paused
+
+
+def signal_key(queue_model: type[RedisModel], name: str) -> str:
+    """Return the key of the list that workers of a name wait for, beside the waiting lists: see `lua/signal.lua`."""
+    return f"{queue_model._name}:signal:{name}"
+
+
+def signal(connection: Redis, key: str) -> None:
+    """End the wait of an idle worker, if there is one that waits for that key."""
+    _signal(connection, keys=[key])
 
 
 def paused_names(queue_model: type[RedisModel]) -> set[str]:

@@ -161,9 +161,30 @@ NOTHING = Fetched("nothing", "", "")
 
 
 class Outlook(NamedTuple):
-    """What a worker that found no job has to know to wait for one: which of its waiting lists are of paused queues."""
+    """What a worker that found no job has to know to wait for one.
+
+    Attributes
+    ----------
+    paused: frozenset of str
+        Those of its waiting lists that are of paused queues.
+    queues: str
+        The last pk of a queue: another one than before says that there are new queues.
+    moment: float
+        When this was so, by the clock of Redis.
+    overdue: float
+        Up to that moment, when the last delayed job became due; None if none is.
+    due: float
+        When the next one will be; None if none is delayed.
+    news: str
+        All this in short, for the next claim.
+    """
 
     paused: frozenset[str] = frozenset()
+    queues: str = ""
+    moment: float = 0
+    overdue: float | None = None
+    due: float | None = None
+    news: str = ""
 
 
 class Placed(NamedTuple):
@@ -405,13 +426,37 @@ def claim(
 
 
 def claim_or_look(
-    queue_model: type[RedisModel], request: ClaimRequest, ident: str = "", worker: str = "", wait: float | None = None
+    queue_model: type[RedisModel],
+    request: ClaimRequest,
+    ident: str = "",
+    worker: str = "",
+    wait: float | None = None,
+    heard: str = "",
+    news: str = "",
 ) -> tuple[Fetched | None, Outlook]:
-    """Claim a job as `claim` does, and tell what is to be known if there is none."""
-    args = request.arguments(ident, "1" if request.is_again else "", worker, "" if wait is None else str(wait))
+    """Claim a job as `claim` does, and tell what is to be known if there is none.
+
+    Parameters
+    ----------
+    heard: str
+        The signal that ended the last wait, if one did: it is passed on if there is other news than `news`.
+    """
+    is_again, until = "1" if request.is_again else "", "" if wait is None else str(wait)
+    args = request.arguments(ident, is_again, worker, until, heard, news)
     reply = _claim(redis_of(queue_model), keys=request.keys, args=args)
-    outlook = Outlook(frozenset(reply[1])) if reply[0] == "nothing" else Outlook()
-    return _fetched(request, reply), outlook
+    return _fetched(request, reply), _outlook(reply) if reply[0] == "nothing" else Outlook()
+
+
+def _outlook(reply: Any) -> Outlook:
+    _, paused, queues, moment, overdue, due, news = reply
+    return Outlook(
+        frozenset(paused),
+        queues,
+        float(moment),
+        float(overdue) if overdue else None,
+        float(due) if due else None,
+        news,
+    )
 
 
 def unregister(queue_model: type[RedisModel], workers: Iterable[str]) -> None:

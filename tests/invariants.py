@@ -142,7 +142,7 @@ class _Records:
         first, separator, rest = key.removeprefix(self.prefix).partition(":")
         if not separator:
             return first in ("max_pk", "collection", "blocked", "paused")
-        if self.model.has_field(first):
+        if self.model.has_field(first) or first == "signal":
             return True
         of_record = rest in ("hash", LOCK_OF_VERSION_2) or self.model.has_field(rest)
         return first in self.collection and of_record

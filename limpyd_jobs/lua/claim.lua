@@ -10,7 +10,9 @@
 -- ARGV[4]  again: '1' if this is sent once more, as the reply was lost; or ''
 -- ARGV[5]  name of the worker, to register it as blocked if there is no job, and not to if there is; or ''
 -- ARGV[6]  for how long: seconds; or '' not to
--- ARGV[7…] the job classes known to the caller: class path, job model…
+-- ARGV[7]  the signal that ended its wait, to be passed on if there is news: key of a list; or ''
+-- ARGV[8]  the news that it knows of; or ''
+-- ARGV[9…] the job classes known to the caller: class path, job model…
 --
 -- {'claimed', key, ident, status before, identifier, queue name, queue priority, start, tries, job timeout,
 --  {retry policy, uncounted tries, since}, reindex}
@@ -23,12 +25,16 @@
 --                           its hash is none: set aside
 -- {'no queue', key, ident}  the given ident comes from the list of no queue, or of a broken one: put back
 -- {'paused', key, ident}    the given ident comes from the list of a paused queue: put back, to the front
--- {'nothing', paused}       with those of the lists that belong to paused queues
+-- {'nothing', paused, queues, moment, overdue, due, news}
+--                           with those of the lists that belong to paused queues; the last pk of a queue; the moment;
+--                           when, up to it, a job became due, the last one, and when the next one will, or ''; and what
+--                           tells all this from other news
 
 --@include claims
+--@include signals
 
-local token, lease, ident, classes = ARGV[1], tonumber(ARGV[2]), ARGV[3], pairs_from(7)
-local is_again, worker, wait = ARGV[4] == '1', ARGV[5], ARGV[6]
+local token, lease, ident, classes = ARGV[1], tonumber(ARGV[2]), ARGV[3], pairs_from(9)
+local is_again, worker, wait, heard, known_news = ARGV[4] == '1', ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 
 local function claim_given()
   local path, base = parse_ident(ident), string.sub(KEYS[1], 1, -9)
@@ -60,6 +66,28 @@ local function paused_lists()
   return paused
 end
 
+-- The score of the first or last delayed job of a range, over all queues, or ''.
+local function extreme(command, from, to, is_better)
+  local found
+  for _, key in ipairs(KEYS) do
+    local row = redis.pcall(command, string.sub(key, 1, -9) .. ':delayed', from, to, 'WITHSCORES', 'LIMIT', 0, 1)
+    if row[2] and (not found or is_better(tonumber(row[2]), tonumber(found))) then
+      found = row[2]
+    end
+  end
+  return found or ''
+end
+
+local function outlook()
+  local moment, model = score(now()), string.match(KEYS[1], '^(.*):[^:]+:waiting$')
+  local queues = redis.pcall('GET', model .. ':max_pk')
+  queues = type(queues) == 'string' and queues or ''
+  local overdue = extreme('ZREVRANGEBYSCORE', moment, '-inf', function(one, other) return one > other end)
+  local due = extreme('ZRANGEBYSCORE', '(' .. moment, '+inf', function(one, other) return one < other end)
+  local paused = paused_lists()
+  return paused, queues, moment, overdue, due, table.concat({#paused, queues, due}, ' ')
+end
+
 -- A job of an unknown class that was taken from its list is still in the hand of the worker.
 local function register(outcome)
   local key = blocked_key(string.sub(KEYS[1], 1, -9))
@@ -77,6 +105,9 @@ if worker ~= '' and not reply.err then
   register(reply[1])
 end
 if reply[1] == 'nothing' then
-  reply[2] = paused_lists()
+  reply = {'nothing', outlook()}
+end
+if heard ~= '' and select(6, outlook()) ~= known_news then
+  signal(heard)
 end
 return reply

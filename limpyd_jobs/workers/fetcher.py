@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from uuid import uuid4
 
 from limpyd.exceptions import DoesNotExist
+from redis import Redis
 from redis.exceptions import ResponseError
 
-from limpyd_jobs import transitions
+from limpyd_jobs import records, transitions
 from limpyd_jobs.layout import layout_of
 from limpyd_jobs.models import Error, Queue, job_classes, put_off
 from limpyd_jobs.transitions import NOTHING, ClaimRequest, Fetched, Outlook
@@ -37,8 +38,10 @@ class Fetcher:
 
     Attributes
     ----------
-    paused: frozenset of str
-        Those of the waiting lists that belong to paused queues, as the last answer said.
+    outlook: Outlook
+        What Redis said when there was no job.
+    signals: list of str
+        The keys of the lists whose tokens end a wait.
     """
 
     def __init__(self, queue_model: type[Queue], lease: float, error_model: type[Error] | None = Error) -> None:
@@ -46,7 +49,9 @@ class Fetcher:
         self.lease = lease
         self.error_model = error_model
         self.upcoming: Fetched | None = None
-        self.paused: frozenset[str] = frozenset()
+        self.outlook = Outlook()
+        self.signals: list[str] = []
+        self._heard = ""
         self._name = uuid4().hex[:16]
         self._numbers = count(1)
         self._unanswered: ClaimRequest | None = None
@@ -84,27 +89,36 @@ class Fetcher:
         """Wait for the first job that is put in these lists, and claim it. For the exceptions see `next`.
 
         A key that is no list, or not that of a queue, is removed from `keys`. That is an exception the first time.
-        Those of paused queues are left alone.
+        Those of paused queues are left alone. A signal ends the wait: then there `has_been_heard` something.
         """
+        self._heard = ""
         try:
             popped = self.queue_model.get_connection().blpop(self.open(keys), timeout=seconds)
         except ResponseError as error:
             if "WRONGTYPE" not in str(error):
                 raise
-            self._leave(self._no_lists(keys), keys)
+            self._leave(self._no_lists([*keys, *self.signals]), keys)
+            return None
+        if popped and popped[0] in self.signals:
+            self._heard = popped[0]
             return None
         fetched = self.take(*popped) if popped else None
         if fetched and fetched.outcome == "no queue":
             self._leave([fetched.key], keys)
             return None
         if fetched and fetched.outcome == "paused":
-            self.paused |= {fetched.key}
+            self.outlook = self.outlook._replace(paused=self.outlook.paused | {fetched.key})
             return None
         return fetched
 
     def open(self, keys: Sequence[str]) -> list[str]:
-        """Return those of some waiting lists that do not belong to paused queues."""
-        return [key for key in keys if key not in self.paused]
+        """Return the keys to wait for: those of some waiting lists that do not belong to paused queues, and signals."""
+        return [*(key for key in keys if key not in self.outlook.paused), *self.signals]
+
+    @property
+    def has_been_heard(self) -> bool:
+        """Whether a signal ended the last wait."""
+        return bool(self._heard)
 
     def _no_lists(self, keys: Sequence[str]) -> list[str]:
         pipe = self.queue_model.get_connection().pipeline(transaction=False)
@@ -115,6 +129,7 @@ class Fetcher:
     def _leave(self, broken: list[str], keys: list[str]) -> None:
         """Wait for other keys only, until the queues are looked for again."""
         keys[:] = [key for key in keys if key not in broken]
+        self.signals = [key for key in self.signals if key not in broken]
         new = [key for key in broken if key not in self._left]
         self._left.update(new)
         if new:
@@ -143,6 +158,18 @@ class Fetcher:
         """Redis failed, so that a job may be lost in between: let the registration lapse."""
         self._registered = ""
 
+    def listen(self, names: Iterable[str]) -> None:
+        """Let the signals for queues of these names end a wait, and one that is for this worker alone."""
+        self.signals = [records.signal_key(self.queue_model, name) for name in (*names, self._own_name)]
+
+    @property
+    def _own_name(self) -> str:
+        return f",{self._name}"  # no queue has such a name
+
+    def end_wait(self, connection: Redis) -> None:
+        """End the wait of this worker, over a connection that any thread may use."""
+        records.signal(connection, records.signal_key(self.queue_model, self._own_name))
+
     def unregister(self) -> None:
         """End the registration, if there is one."""
         if self._registered:
@@ -165,15 +192,16 @@ class Fetcher:
             self._registered = request.token
         self._unanswered = request
         until = None if wait is None else wait + MARGIN
-        fetched, outlook = transitions.claim_or_look(self.queue_model, request, ident, self._registered, until)
-        self._look(outlook)
+        heard, news = self._heard, self.outlook.news
+        heard = "" if heard.endswith(self._own_name) else heard
+        fetched, self.outlook = transitions.claim_or_look(
+            self.queue_model, request, ident, self._registered, until, heard, news
+        )
+        self._heard = ""
         self._unanswered = None
         if fetched and fetched.outcome != "unknown":
             self._registered = ""
         return fetched
-
-    def _look(self, outlook: Outlook) -> None:
-        self.paused = outlook.paused
 
     def _meet(self, fetched: Fetched) -> None:
         try:

@@ -40,9 +40,9 @@ class Parameters:
     timeout: float
         How many seconds one `wait_for_job` waits at the most; 0 for no limit.
     fetch_priorities_delay: float
-        How many seconds at the most until queues of a new priority are noticed.
+        How many seconds at the most until a busy worker notices queues of a new priority.
     fetch_delayed_delay: float
-        How many seconds at the most until delayed jobs that are due are noticed.
+        How many seconds at the most until a busy worker notices delayed jobs that are due.
     requeue_times: int
         How often a job that failed is put back in a queue.
     requeue_priority_delta: int

@@ -20,7 +20,7 @@ from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 
 from limpyd_jobs import records
 from limpyd_jobs.exceptions import GracePeriodOver, LimpydJobsException, WorkerLost
-from limpyd_jobs.models import Job, Queue, job_classes, wake
+from limpyd_jobs.models import Job, Queue, job_classes, wake_some
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import Fetched
 from limpyd_jobs.utils import one_line, overrides, printable, utcnow
@@ -32,6 +32,7 @@ from limpyd_jobs.workers.pruner import Pruner
 from limpyd_jobs.workers.reconciler import PATIENCE, Reconciler
 from limpyd_jobs.workers.rescuer import Rescuer
 from limpyd_jobs.workers.running import Running
+from limpyd_jobs.workers.waker import Waker
 
 logger = logging.getLogger(LOGGER_NAME)
 
@@ -44,6 +45,9 @@ LONGEST_WAIT = 30.0
 # The shortest wait, in seconds, however often something else is to be done. Redis 6.2 takes less than a millisecond
 # for a wait without end.
 SHORTEST_WAIT = 0.05
+
+# For how many seconds one round moves delayed jobs that are due, at the most, before it is the turn of a job.
+LONGEST_WAKE = 0.1
 
 # What a worker does beside its jobs: the method, and the attribute that says how many seconds to let pass in between.
 ROUNDS = {
@@ -85,6 +89,11 @@ class Worker(Running):
         self._ready_callbacks: list[Callable[[], None]] = []
         self._previous_handlers: dict[int, Any] = {}
         super().__init__()
+        self._fetcher.listen(self.queues)
+        self._waker = Waker(self._end_wait)
+        self._known_queues: str | None = None
+        self._next_due: float | None = None
+        self._woken_until = 0.0
         self._rescuer = Rescuer(self._fetcher, self.max_rescues)
         self._reconciler = Reconciler(self.queue_model, self.lease)
         self._pruner = Pruner(self.queue_model, self.error_model, self.keep_success, self.keep_errors)
@@ -185,6 +194,7 @@ class Worker(Running):
 
     def _run(self) -> None:
         self.set_status("starting")
+        self._shared_connection = self.connection
         self.start_date = utcnow()
         if self.max_duration:
             self.wanted_end_date = self.start_date + timedelta(seconds=self.max_duration)
@@ -194,7 +204,7 @@ class Worker(Running):
         if not self.must_stop():
             self._wake_at_the_start()
             self.run_started()
-            with Heartbeat(self._heartbeat_interval, partial(self._beat, self.connection)):
+            with Heartbeat(self._heartbeat_interval, partial(self._beat, self.connection)), self._waker:
                 self._main_loop()
 
         self.set_status("terminated")
@@ -293,7 +303,15 @@ class Worker(Running):
                 for queue in self.queue_model.get_all(self.queues)
                 for failure in queue.requeue_delayed_jobs() or ()
             ]
-        return wake(self.queue_model, self._queue_keys(), self._model_for_errors)
+        failures: list[tuple[str, str]] = []
+        more, until = bool(self.keys), monotonic() + LONGEST_WAKE
+        while more:
+            more, found = wake_some(self.queue_model, self._queue_keys(), self._model_for_errors)
+            failures += found
+            if more and self.status is not None and monotonic() >= until:
+                self._round_is_due["requeue_delayed_jobs"] = monotonic()
+                break
+        return failures
 
     @property
     def _heartbeat_interval(self) -> float:
@@ -386,6 +404,7 @@ class Worker(Running):
             found = self.wait_for_job()
         except RedisError as error:
             self._fetcher.failed()
+            self._woken_until = 0.0
             self._wait_for_redis("Unable to get job", error)
         except Exception as error:
             self.log(f"Unable to get job: {printable(error)}\n{traceback.format_exc()}", "error")
@@ -410,8 +429,9 @@ class Worker(Running):
         tuple of Queue and Job
             None if there was none for `timeout` seconds, or if something else has to be done first.
         """
-        seconds = self._patience()
-        fetched = self._fetcher.next(self.keys, wait=seconds) or self._wait(seconds)
+        fetched = self._fetcher.next(self.keys, wait=self._patience())
+        if fetched is None and self._may_wait():
+            fetched = self._wait(self._patience())
         if fetched is None:
             return None
         self._claim = Claim(fetched)
@@ -422,18 +442,46 @@ class Worker(Running):
         """How long to wait for a job, in seconds, before something else is to be done."""
         return max(min(self.timeout or LONGEST_WAIT, LONGEST_WAIT, self._next_round() - monotonic()), SHORTEST_WAIT)
 
+    def _may_wait(self) -> bool:
+        """Look at what Redis said as it had no job; return False if something else is to be done before a wait."""
+        outlook, self._next_due = self._fetcher.outlook, None
+        if not self.keys:
+            return True
+        if outlook.queues != self._known_queues:
+            self._known_queues, before = outlook.queues, self.keys
+            self._make_round("update_keys")
+            if self.keys != before:
+                return False
+        if outlook.overdue is not None and outlook.overdue > self._woken_until:
+            self._woken_until = outlook.moment
+            self._round_is_due["requeue_delayed_jobs"] = monotonic()
+            return False
+        if outlook.due is not None:
+            self._next_due = monotonic() + outlook.due - outlook.moment
+            self._round_is_due["requeue_delayed_jobs"] = min(self._round_is_due["requeue_delayed_jobs"], self._next_due)
+        return True
+
+    def _end_wait(self) -> None:
+        """End the wait for a job. Called by another thread, so with a connection that threads share."""
+        with suppress(RedisError):  # Redis ends it, a tenth of a second later at the most
+            self._fetcher.end_wait(self._shared_connection)
+
     def _wait(self, seconds: float) -> Fetched | None:
         """Wait in slices, to notice in between that the worker has to end; in one, while a queue is paused."""
         until = monotonic() + seconds
         fetched = None
+        self._waker.set(self._next_due)
         while fetched is None and monotonic() < until and not (self.end_forced or self._is_over_time()):
             wait = max(min(WAIT_SLICE, until - monotonic()), SHORTEST_WAIT)
             if self._fetcher.open(self.keys):
                 fetched = self._fetcher.wait(self.keys, wait)
             else:
                 self._sleep(wait)
-            if self._fetcher.paused:
+            if self._fetcher.outlook.paused or self._fetcher.has_been_heard:
                 break
+        self._waker.set(None)
+        if self._fetcher.has_been_heard and not self.keys:
+            self._round_is_due["update_keys"] = monotonic()
         return fetched
 
     def get_queue(self, queue_redis_key: str) -> Queue:

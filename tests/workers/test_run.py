@@ -413,20 +413,19 @@ class TestQueues:
         assert job.status.hget() == STATUSES.SUCCESS
 
     @pytest.mark.parametrize(
-        ("delay", "order"),
-        [(0, ["a", "b", "due"]), (25, ["a", "b"])],
+        ("delay", "status"),
+        [(0, STATUSES.WAITING), (25, STATUSES.DELAYED)],
         ids=["after the delay", "not before"],
     )
-    def test_delayed_jobs_are_woken_by_a_busy_worker(self, collector: Collector, delay: int, order: list[str]) -> None:
+    def test_delayed_jobs_are_woken_by_a_busy_worker(self, delay: int, status: str) -> None:
         def callback(job: Job, queue: Queue) -> None:
-            collector(job, queue)
             if job.identifier.hget() == "a":
                 delayed_and_due(Task, "due")
 
         Task.add_job("a")
         Task.add_job("b")
-        work(callback=callback, fetch_delayed_delay=delay, max_loops=3, max_duration=0.5)
-        assert collector.identifiers == order
+        work(callback=callback, fetch_delayed_delay=delay, max_loops=2)
+        assert Task.get(identifier="due").status.hget() == status
 
     def test_delayed_jobs_that_are_not_due_stay(self, redis_client: redis.Redis) -> None:
         job = Task.add_job("a", delayed_for=3600)

@@ -2,6 +2,7 @@
 
 --@include clock
 --@include records
+--@include signals
 
 -- The pk of the queue of that name and priority (the oldest, should there be several), or nil. One that was only half
 -- made, in the indexes but without a hash, is none.
@@ -20,6 +21,7 @@ local function find_or_create_queue(queue_model, name, priority)
   if not pk then
     pk = new_pk(queue_model)
     create(queue_model, pk, {name = name, priority = priority})
+    signal(queue_model.name .. ':signal:' .. name)
   end
   return pk
 end
@@ -81,10 +83,21 @@ local function prepare_place(queue_model, name, priority)
   return base
 end
 
+-- Tells somebody who waits if a job is the first of a delayed set.
+local function signal_if_first(base, ident)
+  if redis.call('ZRANGE', base .. ':delayed', 0, 0)[1] == ident then
+    local name = redis.pcall('HGET', base .. ':hash', 'name')
+    if type(name) == 'string' then
+      signal(string.match(base, '^(.*):[^:]+$') .. ':signal:' .. name)
+    end
+  end
+end
+
 -- Puts a job in the list or set of a queue that its new status asks for.
 local function push(base, ident, status, due, prepend)
   if status == 'd' then
     redis.call('ZADD', base .. ':delayed', score(due.at), ident)
+    signal_if_first(base, ident)
   else
     redis.call(prepend and 'LPUSH' or 'RPUSH', base .. ':waiting', ident)
   end

@@ -1,0 +1,191 @@
+"""An idle worker runs a delayed job at its time, and jobs of a new queue at once, however seldom it looks by itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from statistics import median
+from typing import Any
+
+import pytest
+import redis
+from invariants import violations
+from running import Collector, work, worker_of, working
+from servers import wait_until
+
+from limpyd_jobs import Error, Job, Queue, Worker
+
+SELDOM = {"fetch_delayed_delay": 1000, "fetch_priorities_delay": 1000, "timeout": 0, "max_duration": 60}
+
+
+class Bell(Job):
+    namespace = "waking"
+    queue_name = "queue"
+
+
+@pytest.fixture(autouse=True)
+def _whole(redis_client: redis.Redis) -> Any:
+    yield
+    assert violations(redis_client, Bell, Queue, Error) == []
+
+
+@pytest.fixture
+def collector() -> Collector:
+    return Collector()
+
+
+@contextmanager
+def idle(client: redis.Redis, *workers: Worker) -> Iterator[None]:
+    """Run workers in threads, from the moment on when all of them wait; wait for their end."""
+    if not workers:
+        yield
+        return
+    with working(workers[0]), idle(client, *workers[1:]):
+        wait_until(lambda: client.info("clients")["blocked_clients"] >= len(workers), "idle workers")
+        yield
+
+
+class TestDelayedJobs:
+    def test_one_that_was_there_before_is_run(self, collector: Collector) -> None:
+        Bell.add_job("a", delayed_for=0.5)
+        work(callback=collector, **SELDOM)
+        assert collector.identifiers == ["a"]
+
+    def test_one_that_is_added_while_all_sleep_is_run(self, collector: Collector, redis_client: redis.Redis) -> None:
+        Queue.get_queue("queue")
+        with idle(redis_client, worker_of(callback=collector, **SELDOM)):
+            Bell.add_job("a", delayed_for=0.3)
+        assert collector.identifiers == ["a"]
+
+    def test_an_earlier_one_than_all_others_is_run(self, collector: Collector, redis_client: redis.Redis) -> None:
+        Bell.add_job("late", delayed_for=900)
+        with idle(redis_client, worker_of(callback=collector, max_loops=3, **SELDOM)):
+            for seconds in (0.9, 0.6, 0.3):
+                Bell.add_job(str(seconds), delayed_for=seconds)
+        assert collector.identifiers == ["0.3", "0.6", "0.9"]
+
+    def test_it_is_run_by_another_worker_if_the_one_that_was_told_is_busy(
+        self, collector: Collector, redis_client: redis.Redis
+    ) -> None:
+        Queue.get_queue("queue")
+
+        def ring(job: Job, queue: Queue) -> None:
+            collector(job, queue)
+            if job.identifier.hget() == "long":
+                wait_until(lambda: "delayed" in collector.identifiers)
+
+        workers = [worker_of(callback=ring, **SELDOM) for _ in range(2)]
+        with idle(redis_client, *workers):
+            Bell.add_job("delayed", delayed_for=1)
+            Bell.add_job("long")
+        assert collector.identifiers == ["long", "delayed"]
+
+    def test_it_is_run_at_its_time(self, redis_client: redis.Redis) -> None:
+        Queue.get_queue("queue")
+        lateness: list[float] = []
+
+        def ring(job: Job, queue: Queue) -> None:
+            lateness.append(time.time() - float(job.identifier.hget()))
+
+        with idle(redis_client, worker_of(callback=ring, max_loops=20, **SELDOM)):
+            begin = time.time() + 0.3
+            for number in range(20):
+                moment = begin + number * 0.07
+                Bell.add_job(repr(moment), delayed_for=moment - time.time())
+        assert min(lateness) > -0.01
+        assert median(lateness) < 0.05  # 10 ms on a machine that has nothing else to do
+
+    def test_many_at_one_moment_do_not_keep_others_waiting(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("limpyd_jobs.workers.worker.LONGEST_WAKE", 0)
+        Bell.add_jobs(map(str, range(3500)), delayed_for=0.01)
+        Bell.add_job("first", priority=1)
+        left: list[int] = []
+
+        def count(job: Job, queue: Queue) -> None:
+            left.append(Queue.count_delayed_jobs("queue"))
+
+        work(callback=count, max_loops=6, **SELDOM)
+        assert left == [1500, 500, 0, 0, 0, 0]
+
+    def test_one_that_cannot_be_moved_does_not_make_it_spin(
+        self, redis_client: redis.Redis, commands: Callable[[], AbstractContextManager[Any]]
+    ) -> None:
+        job = Bell.add_job("a", delayed_for=0.01)
+        base = Queue.get_queue("queue").waiting.key.removesuffix(":waiting")
+        redis_client.set(f"{base}:requeue_all_delayed_ready_jobs", 1)
+        with commands() as sent:
+            work(**{**SELDOM, "max_duration": 3})
+        assert len([name for name in sent.names if name in ("EVALSHA", "BLPOP")]) < 30
+        redis_client.delete(f"{base}:requeue_all_delayed_ready_jobs")
+        job.cancel()
+
+
+class TestNewQueues:
+    def test_one_of_a_new_priority_is_served_at_once(self, collector: Collector, redis_client: redis.Redis) -> None:
+        Queue.get_queue("queue")
+        with idle(redis_client, worker_of(callback=collector, max_loops=2, **SELDOM)):
+            Bell.add_job("a", priority=5)
+            Bell.add_job("b", priority=7)
+        assert sorted(collector.identifiers) == ["a", "b"]
+
+    def test_all_workers_come_to_know_it(self, collector: Collector, redis_client: redis.Redis) -> None:
+        Queue.get_queue("queue")
+
+        def ring(job: Job, queue: Queue) -> None:
+            collector(job, queue)
+            wait_until(lambda: len(collector.identifiers) == 3)
+
+        with idle(redis_client, *(worker_of(callback=ring, **SELDOM) for _ in range(3))):
+            for identifier in "abc":
+                Bell.add_job(identifier, priority=5)
+        assert sorted(collector.identifiers) == ["a", "b", "c"]
+
+    def test_one_that_is_made_first_and_filled_by_others_is_served(
+        self, collector: Collector, redis_client: redis.Redis
+    ) -> None:
+        Queue.get_queue("queue")
+        worker = worker_of(callback=collector, **SELDOM)
+        with idle(redis_client, worker):
+            queue = Queue.get_queue("queue", priority=5)
+            wait_until(lambda: queue.waiting.key in worker.keys)
+            Bell.add_job("a", priority=5)
+        assert collector.identifiers == ["a"]
+
+    def test_the_delayed_jobs_in_it_are_run_at_their_time(
+        self, collector: Collector, redis_client: redis.Redis
+    ) -> None:
+        Queue.get_queue("queue")
+        with idle(redis_client, worker_of(callback=collector, **SELDOM)):
+            Bell.add_job("a", priority=5, delayed_for=0.3)
+        assert collector.identifiers == ["a"]
+
+
+def test_a_resumed_queue_is_served_by_all_at_once(collector: Collector, redis_client: redis.Redis) -> None:
+    Bell.add_jobs("ab")
+    Queue.pause("queue")
+
+    def ring(job: Job, queue: Queue) -> None:
+        collector(job, queue)
+        wait_until(lambda: len(collector.identifiers) == 2)
+
+    with idle(redis_client, *(worker_of(callback=ring, **SELDOM) for _ in range(2))):
+        Queue.resume("queue")
+    assert sorted(collector.identifiers) == ["a", "b"]
+
+
+def test_an_idle_worker_costs_little(commands: Callable[[], AbstractContextManager[Any]]) -> None:
+    Queue.get_queue("queue")
+    Bell.add_job("a", delayed_for=900)
+    with commands() as sent:
+        work(**{**SELDOM, "max_duration": 5})
+    assert len([name for name in sent.names if name in ("EVALSHA", "BLPOP")]) < 20
+    Bell.get(1).cancel()
+
+
+def test_nothing_remains_once_workers_are_gone(collector: Collector, redis_client: redis.Redis) -> None:
+    Queue.get_queue("queue")
+    with idle(redis_client, worker_of(callback=collector, max_loops=2, **SELDOM)):
+        Bell.add_job("a", delayed_for=0.2)
+        Bell.add_job("b", priority=2, delayed_for=0.1)
+    assert all(redis_client.pttl(key) > 0 for key in redis_client.keys("*:signal:*"))
