@@ -78,7 +78,7 @@ class Keys:
         if not match:
             return
         model, first, rest = self._models[match[1]], match[2], match[3]
-        if rest is None:
+        if rest is None or first == "signal":
             if first not in OF_MODEL:
                 self._meaningless[key] = model
         elif model.has_field(first) and first != model.get_field("pk").name:
