@@ -18,6 +18,7 @@ from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.job_classes import module_names
 from limpyd_jobs.retrying import Retry
 from limpyd_jobs.utils import import_class
+from limpyd_jobs.workers.turns import FAIR
 
 MAX_SECONDS = 10**11  # some 3,000 years: today's date and this still make a date
 MAX_PROCESSES = 500  # each takes two of the 1,024 files that a process may have open by default
@@ -105,6 +106,13 @@ def queue_names(text: str) -> str:
     text.encode()  # bytes of the command line that are not UTF-8 raise here
     if not text.replace(",", "").strip():
         raise ValueError(f"no queue is named by {text!r}")
+    return text
+
+
+def fairness(text: str) -> str:
+    """Return a text that is a kind of fairness, or raise `ValueError`."""
+    if text not in FAIR:
+        raise ValueError(f"{text!r} is none of {', '.join(FAIR)}")
     return text
 
 
@@ -198,6 +206,13 @@ JOB_OPTIONS = grouped(
         "--queues",
         check=queue_names,
         help="The names of the queues to take jobs from, joined by commas, e.g. --queues=queue1,queue2",
+    ),
+    WorkerOption(
+        "--fair",
+        check=fairness,
+        help="Whose jobs come first among those of one priority: priority for those of the queue that is named first, "
+        "rotate for each queue in turn, weights for as often as the number behind its name says, as queue1:3,queue2:1 "
+        "(default: priority), e.g. --fair=rotate",
     ),
     WorkerOption(
         "--callback",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -10,8 +11,12 @@ from typing import Any
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.retrying import as_policy
+from limpyd_jobs.workers.turns import FAIR
 
 LOGGER_NAME = "limpyd-jobs"
+
+# The greatest weight of a queue.
+MAX_WEIGHT = 1000
 
 
 class Parameters:
@@ -21,6 +26,9 @@ class Parameters:
     ----------
     queues: str, or list or tuple of str
         The names of the queues, in one string separated by commas, or one by one.
+    fair: str
+        Which name's jobs come first, among those of one priority: with ``priority`` those of the name that is given
+        first, with ``rotate`` each name in turn, with ``weights`` as often as the number behind it says, ``mail:3``.
     callback: callable
         What to run for a job, called with the job and the queue; by default `execute`.
     queue_model: type of Queue
@@ -79,6 +87,7 @@ class Parameters:
     """
 
     queues: Any = None
+    fair = "priority"
     callback: Callable[[Any, Any], Any] | None = None
     queue_model: type[Queue] = Queue
     error_model: type[Error] = Error
@@ -134,6 +143,7 @@ class Parameters:
         "keep_errors",
         "jobs",
         "processes",
+        "fair",
     )
 
     def _set_parameters(self, given: dict[str, Any]) -> None:
@@ -153,7 +163,13 @@ class Parameters:
         return True
 
     def _check_parameters(self) -> None:
+        if self.fair not in FAIR:
+            raise ConfigurationException(f"fair must be one of {', '.join(FAIR)}, not {self.fair!r}")
         self.queues = self._parse_queues(self.queues)
+        self._weights = dict.fromkeys(self.queues, 1)
+        if self.fair == "weights":
+            self._weights = dict(map(self._parse_weight, self.queues))
+            self.queues = list(self._weights)
         self._check_model("queue", self.queue_model, Queue)
         self._check_model("error", self.error_model, Error)
         if self.callback is not None and not callable(self.callback):
@@ -184,6 +200,16 @@ class Parameters:
         if not names:
             raise ConfigurationException("The queue(s) to use are not defined")
         return names
+
+    @staticmethod
+    def _parse_weight(text: str) -> tuple[str, int]:
+        """Divide ``mail:3`` in the name of a queue and its weight, 1 if there is none."""
+        name, _, weight = text.rpartition(":")
+        if not name or not re.fullmatch(r"\d+", weight, re.ASCII):
+            return text, 1
+        if not 1 <= int(weight) <= MAX_WEIGHT:
+            raise ConfigurationException(f"The weight of a queue must be a number from 1 to {MAX_WEIGHT}: {text!r}")
+        return name, int(weight)
 
     @staticmethod
     def _check_model(kind: str, model: Any, base: type[BaseJobsModel]) -> None:

@@ -60,6 +60,9 @@ class Running(Parameters, JobEvents):
     def _next_round(self) -> float:
         raise NotImplementedError
 
+    def _keys_in_turn(self) -> list[str]:
+        raise NotImplementedError
+
     def _fetches_as_we_do(self) -> bool:
         raise NotImplementedError
 
@@ -300,7 +303,7 @@ class Running(Parameters, JobEvents):
             or self.must_stop()
         ):
             return None
-        return self._fetcher.request(self.keys)
+        return self._fetcher.request(self._keys_in_turn())
 
     def _ended(self, ending: Ending) -> None:
         """Keep what a transition left: the claim, if the job is only held, and the next job, if it claimed one."""

@@ -32,6 +32,7 @@ from limpyd_jobs.workers.pruner import Pruner
 from limpyd_jobs.workers.reconciler import PATIENCE, Reconciler
 from limpyd_jobs.workers.rescuer import Rescuer
 from limpyd_jobs.workers.running import Running
+from limpyd_jobs.workers.turns import Place, Turns
 from limpyd_jobs.workers.waker import Waker
 
 logger = logging.getLogger(LOGGER_NAME)
@@ -90,6 +91,7 @@ class Worker(Running):
         self._previous_handlers: dict[int, Any] = {}
         super().__init__()
         self._fetcher.listen(self.queues)
+        self._turns = Turns()
         self._waker = Waker(self._end_wait)
         self._known_queues: str | None = None
         self._next_due: float | None = None
@@ -289,7 +291,20 @@ class Worker(Running):
 
     def update_keys(self) -> None:
         """Find the waiting lists of its queues, and keep their keys, highest priority first, in `keys`."""
-        self.keys = self.queue_model.get_waiting_keys(self.queues)
+        if self.fair == "priority":
+            self.keys = self.queue_model.get_waiting_keys(self.queues)
+            return
+        queues = self.queue_model.get_all_by_priority(self.queues)
+        self.keys = [queue.waiting.key for queue in queues]
+        self._turns.update(
+            {
+                queue.waiting.key: Place(queue._cached_priority, self._weights.get(queue._cached_name, 1))
+                for queue in queues
+            }
+        )
+
+    def _keys_in_turn(self) -> list[str]:
+        return self.keys if self.fair == "priority" else self._turns.order(self.keys)
 
     def requeue_delayed_jobs(self) -> None:
         """Move the delayed jobs of its queues that are due to their waiting lists."""
@@ -429,11 +444,12 @@ class Worker(Running):
         tuple of Queue and Job
             None if there was none for `timeout` seconds, or if something else has to be done first.
         """
-        fetched = self._fetcher.next(self.keys, wait=self._patience())
+        fetched = self._fetcher.next(self._keys_in_turn(), wait=self._patience())
         if fetched is None and self._may_wait():
             fetched = self._wait(self._patience())
         if fetched is None:
             return None
+        self._turns.served(fetched.key)
         self._claim = Claim(fetched)
         self.set_status("running")
         return self.get_queue(fetched.key), self.get_job(fetched.ident)

@@ -365,6 +365,7 @@ def test_the_options_of_script_and_worker_are_printed(capsys, redis_server):
         " - keep-errors = None",
         " - jobs = None",
         " - processes = 1",
+        " - fair = priority",
     ]
 
 
