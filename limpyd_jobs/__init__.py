@@ -11,6 +11,7 @@ with warnings.catch_warnings():
 from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
 from limpyd_jobs.models import Error, Job, Queue
 from limpyd_jobs.retrying import Cancel, Exponential, Requeue, Retry
+from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.version import EXACT_VERSION, VERSION
 from limpyd_jobs.workers import Worker
@@ -28,5 +29,6 @@ __all__ = [
     "Queue",
     "Requeue",
     "Retry",
+    "Schedule",
     "Worker",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from time import monotonic
-from types import NoneType
+from types import MappingProxyType, NoneType
 from typing import Any
 
 from limpyd import fields
@@ -322,6 +322,8 @@ class Job(BaseJobsModel):
         The model of the queues its jobs are put in.
     queue_name: str
         The name of the queue its jobs are put in if none is given; None to always need one.
+    schedules: mapping
+        The schedules of its jobs, each a name with the arguments of `Schedule.add`: workers make them when they start.
     always_cancel_on_error: bool
         Whether none of its jobs is put back in a queue after an error.
     default_job_timeout: float
@@ -353,6 +355,7 @@ class Job(BaseJobsModel):
 
     queue_model: type[Queue] = Queue
     queue_name: str | None = None
+    schedules: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
     always_cancel_on_error = False
     default_job_timeout: float | None = None
     default_retry_policy: Retry | None = None

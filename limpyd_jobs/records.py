@@ -21,10 +21,12 @@ from limpyd_jobs.scripting import Script
 
 _add_error = Script("add_error")
 _delete_record = Script("delete_record")
+_due_schedules = Script("due_schedules")
 _get_queue = Script("get_queue")
 _increase_field = Script("increase_field")
 _list_queues = Script("list_queues")
 _set_fields = Script("set_fields")
+_set_schedule = Script("set_schedule")
 _signal = Script("signal")
 _unset_fields = Script("unset_fields")
 
@@ -109,6 +111,51 @@ def add_error(error_model: type[RedisModel], fields: Mapping[str, Any]) -> str:
 
     layout = layout_of(error_model)
     return str(create(error_model, fields, layout.plain | layout.special, call)[1])
+
+
+def due_key(schedule_model: type[RedisModel]) -> str:
+    """Return the key of the sorted set of the schedules that are active, by when they are due."""
+    return f"{schedule_model._name}:due"
+
+
+def set_schedule(schedule_model: type[RedisModel], pk: str, due: str, fields: Mapping[str, str]) -> str:
+    """Make a schedule, or change one, with its place among those that are due; return its pk.
+
+    Parameters
+    ----------
+    pk: str
+        Empty for a new one.
+    due: str
+        When it is due, in seconds since the epoch; empty for never, ``keep`` for as before.
+    fields: mapping of str to str
+        An empty value unsets a field.
+
+    Raises
+    ------
+    DoesNotExist
+        If it was deleted.
+    UniquenessError
+        If another schedule has the value of a unique field.
+    """
+    args = [layout_of(schedule_model).json, pk, due, *flat(fields)]
+    reply = unique(schedule_model, _set_schedule(redis_of(schedule_model), keys=[due_key(schedule_model)], args=args))
+    if reply[0] == "gone":
+        raise DoesNotExist(f"No {schedule_model.__name__} found with pk {pk}")
+    assert reply[0] == "set"
+    return str(reply[1])
+
+
+def due_schedules(
+    schedule_model: type[RedisModel], limit: int
+) -> tuple[float, float | None, list[tuple[str, dict[str, str]]]]:
+    """Return the time, the next time that a schedule is due, and the pk and fields of those that are due now.
+
+    Both times are in seconds since the epoch, by the clock of Redis; the second is None if there is none.
+    """
+    args = [layout_of(schedule_model).json, limit]
+    now, following, *rows = _due_schedules(redis_of(schedule_model), keys=[due_key(schedule_model)], args=args)
+    found = [(str(pk), mapping_of(fields)) for pk, fields in rows]
+    return float(now), float(following) if following else None, found
 
 
 def set_fields(record: RedisModel, fields: Mapping[str, Any], *, only_new: bool = False) -> Any:

@@ -22,7 +22,17 @@ from limpyd_jobs.arguments import retention_arguments
 from limpyd_jobs.exceptions import ClaimLost, ConfigurationException, LimpydJobsException, NotRecorded
 from limpyd_jobs.layout import check_found_by, class_arguments, layout_of
 from limpyd_jobs.lazy_fields import pk_of
-from limpyd_jobs.records import attached, create, flat, get_queue, mapping_of, queue_key_of, redis_of, reindexed
+from limpyd_jobs.records import (
+    attached,
+    create,
+    due_key,
+    flat,
+    get_queue,
+    mapping_of,
+    queue_key_of,
+    redis_of,
+    reindexed,
+)
 from limpyd_jobs.scripting import Script
 
 # How many due jobs one call of wake() moves at the most, to keep the script short.
@@ -53,6 +63,7 @@ _claim = Script("claim")
 _delay = Script("delay")
 _disown = Script("disown")
 _fail = Script("fail")
+_fire = Script("fire")
 _move = Script("move")
 _prune = Script("prune")
 _put_off = Script("put_off")
@@ -335,6 +346,49 @@ def add_many(
     texts = json.dumps(jobs, ensure_ascii=False, separators=(",", ":"))
     args = [*models, queue_name, priority, _options(prepend=prepend, delay=delay), texts]
     return list(json.loads(_add_many(redis_of(job_class), args=args)))
+
+
+def fire(
+    schedule_model: type[RedisModel],
+    pk: str,
+    firing: Mapping[str, Any],
+    job_class: type[RedisModel],
+    identifier: str,
+    queue_model: type[RedisModel],
+    queue_name: str,
+    priority: str,
+    fields: Mapping[str, Any],
+) -> tuple[str, str]:
+    """Add the job of a schedule that is due, and set its next time, unless somebody else did.
+
+    Parameters
+    ----------
+    firing: mapping
+        The third argument of ``fire.lua``.
+
+    For the other parameters, and the exceptions, see `add`.
+
+    Returns
+    -------
+    tuple of str
+        ``added``, ``existing`` or ``moved``, with the pk of the job; ``passed over`` or ``not due``, without.
+    """
+    _check_database(job_class, queue_model)
+    _check_database(job_class, schedule_model)
+    _prepare_queue(queue_model, queue_name, priority)
+    layout = layout_of(job_class)
+
+    def call(job_pk: str, plain: Mapping[str, str], reserve: bool) -> Any:
+        options = json.dumps({**firing, "mode": "reserve" if reserve else "", **({"pk": job_pk} if job_pk else {})})
+        models = [layout.json, layout_of(queue_model).json]
+        args = [layout_of(schedule_model).json, pk, options, *models, identifier, queue_name, priority, *flat(plain)]
+        reply = _fire(redis_of(job_class), keys=[due_key(schedule_model)], args=args)
+        return [*reply, ""] if reply[0] in ("passed over", "not due") else reply
+
+    reply = create(job_class, fields, layout.plain, call)
+    if reply[0] == "moved":
+        reindexed(job_class, reply[1], reply[2])
+    return reply[0], reply[1]
 
 
 def _options(**options: Any) -> str:

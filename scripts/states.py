@@ -19,6 +19,7 @@ COLUMNS = ("verb", "from", "to", "what")
 VERBS = (
     "add",
     "add_many",
+    "fire",
     "move",
     "claim",
     "renew",

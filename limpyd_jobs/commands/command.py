@@ -63,26 +63,23 @@ class Command:
         What it does, in a line.
     option_list: tuple of optparse.Option
         Its options, the common ones included.
-    usage: str
-        What follows the name of the command, in the help.
-    takes_arguments: bool
-        Whether there may be words that are no options.
+    words: str
+        What stands on the command line beside options, to be shown in the help; none by default.
     options: optparse.Values
         What they are, classes being imported; None for those that are not given.
-    arguments: list of str
-        The words that are no options.
+    given: list of str
+        The words that are given.
     """
 
     summary = ""
-    usage = "%prog [options]"
-    takes_arguments = False
-    arguments: Sequence[str] = ()
+    words = ""
     option_list: tuple[Option, ...] = COMMON_OPTIONS
     options: Values
+    given: list[str]
 
     def __init__(self, prog: str, argv: Sequence[str]) -> None:
         self.argv = list(argv)
-        self.parser = WorkerOptionParser(prog=prog, usage=f"{self.usage}\n\n{self.summary}")
+        self.parser = WorkerOptionParser(prog=prog, usage=f"%prog {self.words}[options]\n\n{self.summary}")
         self.parser.add_grouped_options(self.option_list)
 
     def run(self) -> int:
@@ -93,9 +90,9 @@ class Command:
         """Do what the command line asks for, and return the exit status."""
         early, _ = LaxOptionParser([_OF_WORKERS["--pythonpath"]]).parse_args(self.argv)
         add_to_python_path(early.pythonpath or ())
-        self.options, self.arguments = self.parser.parse_args(self.argv)
-        if self.arguments and not self.takes_arguments:
-            self.parser.error(f"unexpected argument: {self.arguments[0]!r}")
+        self.options, self.given = self.parser.parse_args(self.argv)
+        if self.given and not self.words:
+            self.parser.error(f"unexpected argument: {self.given[0]!r}")
         self._import()
         try:
             self._use_database()
@@ -115,7 +112,7 @@ class Command:
             except Exception as error:  # whatever the module raises
                 self.parser.error(f"option --jobs: cannot import {name!r}: {type(error).__name__}: {error}")
         for name, base in (("queue_model", Queue), ("error_model", Error)):
-            path = getattr(self.options, name)
+            path = getattr(self.options, name, None)
             if path:
                 model = import_for(self.parser, name, path)
                 require_subclass(self.parser, name, model, base)
@@ -131,5 +128,5 @@ class Command:
                 model.database.reset(**settings)
 
     def _models(self) -> list[Any]:
-        given = (self.options.queue_model, self.options.error_model)
+        given = (getattr(self.options, name, None) for name in ("queue_model", "error_model"))
         return [BaseJobsModel, *(model for model in given if model)]

@@ -13,8 +13,7 @@ class Pause(Command):
     """Exit status: 0, also for queues that are paused already."""
 
     summary = "Let the jobs of some queues wait: workers begin no more of them, and go on with those that run"
-    usage = "%prog name... [options]"
-    takes_arguments = True
+    words = "name... "
     told: ClassVar = ("paused", "paused already")
 
     def run(self) -> int:
@@ -25,10 +24,10 @@ class Pause(Command):
         return 0
 
     def _names(self) -> list[str]:
-        if not self.arguments:
+        if not self.given:
             self.parser.error("the name of a queue is needed")
         try:
-            return [stored_queue_name(name) for name in self.arguments]
+            return [stored_queue_name(name) for name in self.given]
         except ValueError as error:
             self.parser.error(str(error))
 

@@ -9,6 +9,7 @@ from optparse import OptionParser
 from limpyd_jobs.commands.check import Check
 from limpyd_jobs.commands.command import Command
 from limpyd_jobs.commands.pause import Pause, Resume
+from limpyd_jobs.commands.schedules import Schedules
 from limpyd_jobs.version import EXACT_VERSION
 from limpyd_jobs.workers.parser import WorkerOptionParser
 
@@ -17,6 +18,7 @@ COMMANDS: dict[str, type[Command]] = {
     "check": Check,
     "pause": Pause,
     "resume": Resume,
+    "schedules": Schedules,
 }
 
 PROG = "limpyd-jobs"

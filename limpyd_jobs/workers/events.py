@@ -16,6 +16,7 @@ from limpyd_jobs.exceptions import LimpydJobsException, WorkerLost
 from limpyd_jobs.lazy_fields import pk_of
 from limpyd_jobs.models import Error, Job, Queue
 from limpyd_jobs.retrying import Again, Cancel, GiveUp, Requeue, Retry, as_policy, decide, read_policy
+from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import ClaimRequest, Ending
 from limpyd_jobs.utils import compute_delayed_until, one_line, overrides, parse_datetime, printable, utcnow
@@ -134,6 +135,18 @@ class JobEvents:
         start = parse_datetime(getattr(job, "_cached_start", None))
         end = parse_datetime(getattr(job, "_cached_end", None))
         return end - start if start and end else job.duration
+
+    # -- scheduled
+
+    def job_scheduled(self, job: Job, schedule: Schedule, time: datetime) -> None:
+        """Hook: this worker added a job, as a schedule was due at that time, naive UTC."""
+        self.log(self.job_scheduled_message(job, schedule, time))
+        _notify(job, "on_scheduled", schedule, time)
+
+    def job_scheduled_message(self, job: Job, schedule: Schedule, time: datetime) -> str:
+        """Return what to log when a job is added by a schedule."""
+        name, identifier = schedule.name.hget() or "", job.identifier.hget() or ""
+        return f"[{one_line(name)}] due at {time}: job {pk_of(job)} added, {one_line(identifier)}"
 
     # -- skipped
 

@@ -20,6 +20,7 @@ from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 
 from limpyd_jobs import records
 from limpyd_jobs.exceptions import GracePeriodOver, LimpydJobsException, WorkerLost
+from limpyd_jobs.lazy_fields import pk_of
 from limpyd_jobs.models import Job, Queue, job_classes, wake_some
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import Fetched
@@ -34,6 +35,7 @@ from limpyd_jobs.workers.rescuer import Rescuer
 from limpyd_jobs.workers.running import Running
 from limpyd_jobs.workers.turns import Place, Turns
 from limpyd_jobs.workers.waker import Waker
+from limpyd_jobs.workers.scheduler import Scheduler
 
 logger = logging.getLogger(LOGGER_NAME)
 
@@ -57,6 +59,7 @@ ROUNDS = {
     "rescue_jobs": "_heartbeat_interval",
     "reconcile_jobs": "_heartbeat_interval",
     "prune_jobs": "_prune_interval",
+    "fire_schedules": "fetch_delayed_delay",
 }
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -99,6 +102,7 @@ class Worker(Running):
         self._rescuer = Rescuer(self._fetcher, self.max_rescues)
         self._reconciler = Reconciler(self.queue_model, self.lease)
         self._pruner = Pruner(self.queue_model, self.error_model, self.keep_success, self.keep_errors)
+        self._scheduler = Scheduler(self.queue_model, self.fetch_delayed_delay)
         self._backoff = Backoff()
         self._round_is_due = dict.fromkeys(ROUNDS, 0.0)
 
@@ -378,6 +382,33 @@ class Worker(Running):
     def jobs_pruned_message(self, number: int) -> str:
         """Return what to log when that many finished jobs were deleted."""
         return f"{number} finished jobs deleted"
+
+    def fire_schedules(self) -> None:
+        """Add the jobs of the schedules that are due, of whatever queues. First make those that job classes declare."""
+        for name, outcome, error in self._scheduler.declare():
+            if error:
+                self.log(f"[{one_line(name)}] schedule cannot be declared: {one_line(error)}", "error")
+            elif outcome != "same":
+                self.log(f"[{one_line(name)}] schedule {outcome}, as declared")
+        for schedule, name, time, outcome, job, error in self._scheduler.fire():
+            if error:
+                self.log(f"[{one_line(name)}] schedule cannot be fired: {printable(error)}", "error")
+            elif job is None or time is None:
+                self.log(f"[{one_line(name)}] schedule missed its time, {time}", "warning")
+            elif outcome == "existing":
+                self.log(f"[{one_line(name)}] due at {time}, but job {pk_of(job)} of that identifier is queued already")
+            else:
+                self._guard_schedule(name, partial(self.job_scheduled, job, schedule, time))
+        self._round_is_due["fire_schedules"] = monotonic() + self._scheduler.interval
+
+    def _guard_schedule(self, name: str, hook: Callable[[], None]) -> None:
+        """Call a hook, whose failure stops no other schedule."""
+        try:
+            hook()
+        except RedisError:
+            raise
+        except Exception as error:
+            self.log(f"[{one_line(name)}] unexpected error: {printable(error)}\n{traceback.format_exc()}", "error")
 
     def _queue_keys(self) -> list[str]:
         return [key.removesuffix(":waiting") for key in self.keys]

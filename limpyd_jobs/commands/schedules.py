@@ -1,0 +1,126 @@
+"""``limpyd-jobs schedules``: jobs that are added at set times."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from limpyd.exceptions import DoesNotExist, UniquenessError
+
+from limpyd_jobs.commands.command import COMMON_OPTIONS, Command
+from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
+from limpyd_jobs.schedules import Schedule
+from limpyd_jobs.schedules.catching_up import CATCH_UP
+from limpyd_jobs.utils import one_line
+from limpyd_jobs.workers.options import WorkerOption, seconds
+
+COLUMNS = ("name", "state", "next run (UTC)", "last run (UTC)", "job", "queue", "priority", "trigger")
+
+
+class Schedules(Command):
+    """Exit status: 0; 2 if the command line is wrong, or names a schedule that does not exist."""
+
+    summary = """List, add, change and remove the schedules of jobs:
+  list                    all of them, with their next times
+  next NAME               its next ten times
+  add NAME JOB_CLASS      a new one, with one of --cron, --interval, --date and --trigger
+  pause NAME, resume NAME
+  run-now NAME            add its job now, beside its times
+  remove NAME             for good; jobs that are queued stay"""
+    words = "list|next|add|pause|resume|run-now|remove [NAME] [JOB_CLASS] "
+    option_list = (
+        *(option for option in COMMON_OPTIONS if option.dest not in ("queue_model", "error_model")),
+        WorkerOption("--cron", help="add: five fields as in crontab, six with seconds first, or as @daily"),
+        WorkerOption("--interval", type="float", check=seconds, help="add: every so many seconds, from now on"),
+        WorkerOption("--date", help="add: once, as 2030-12-31T23:00:00, by --timezone unless it says otherwise"),
+        WorkerOption("--trigger", help="add: the description of any trigger, as JSON"),
+        WorkerOption("--timezone", help="add: the time zone of the times, e.g. Europe/Paris (default: UTC)"),
+        WorkerOption(
+            "--identifier",
+            help="add: that of the jobs, with {name} and {time} (default: {name}, or {name}:{time} if all are made up "
+            "for)",
+        ),
+        WorkerOption("--queue", dest="queue_name", help="add: the name of the queue (default: that of the class)"),
+        WorkerOption("--priority", help="add: the priority of the jobs (default: that of the class)"),
+        WorkerOption(
+            "--catch-up", help=f"add: what to run of missed times: {', '.join(CATCH_UP)} (default: {CATCH_UP[0]})"
+        ),
+        WorkerOption(
+            "--grace",
+            type="float",
+            check=seconds,
+            help="add: how many seconds late a time may be run (default: any; a minute with --catch-up=none)",
+        ),
+        WorkerOption("--fields", help='add: other fields of the jobs, as JSON, e.g. {"to": "ann"}'),
+        WorkerOption("--paused", action="store_true", help="add: paused at first (default: not)"),
+    )
+
+    def run(self) -> int:
+        """Do what the words say."""
+        actions: dict[str, tuple[int, Callable[..., None]]] = {
+            "list": (0, self._list),
+            "next": (1, self._next),
+            "add": (2, self._add),
+            "pause": (1, lambda name: self._named(name).pause()),
+            "resume": (1, lambda name: self._named(name).resume()),
+            "run-now": (1, self._run_now),
+            "remove": (1, lambda name: self._named(name).delete()),
+        }
+        verb, *words = self.given or [""]
+        if verb not in actions:
+            self.parser.error(f"{verb!r} is none of {', '.join(actions)}" if verb else "list, add… which one?")
+        number, action = actions[verb]
+        if len(words) != number:
+            wanted = " ".join(("NAME", "JOB_CLASS")[:number]) or "nothing"
+            self.parser.error(f"{verb} needs {wanted} after it, not {' '.join(words) or 'nothing'!r}")
+        try:
+            action(*words)
+        except (DoesNotExist, UniquenessError, LimpydJobsException, ValueError, TypeError, ImportError) as error:
+            self.parser.error(one_line(error))
+        except AttributeError as error:
+            self.parser.error(one_line(error))
+        return 0
+
+    def _named(self, name: str) -> Schedule:
+        return Schedule.get_by_name(name)
+
+    def _add(self, name: str, job_class: str) -> None:
+        options = vars(self.options)
+        names = ("cron", "interval", "date", "timezone", "identifier", "queue_name", "priority", "catch_up", "grace")
+        given = {option: options[option] for option in names if options[option] is not None}
+        if self.options.trigger is not None:
+            given["trigger"] = _parsed("--trigger", self.options.trigger)
+        fields = _parsed("--fields", self.options.fields or "{}")
+        Schedule.add(name, job_class, paused=bool(self.options.paused), **given, **fields)
+
+    def _run_now(self, name: str) -> None:
+        print(self._named(name).run_now().ident)
+
+    def _next(self, name: str) -> None:
+        for time in self._named(name).next_times(10):
+            print(time.isoformat())
+
+    def _list(self) -> None:
+        rows = [COLUMNS, *sorted(_rows())]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
+        for row in rows:
+            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _rows() -> Iterator[tuple[str, ...]]:
+    for schedule in Schedule.collection().instances():
+        stored = schedule.hgetall()
+        state = "paused" if stored.get("paused") else "active" if stored.get("next_run") else "over"
+        names = ("next_run", "last_run", "job_model_repr", "queue_name", "priority", "trigger")
+        yield tuple(one_line(text) for text in (stored.get("name", ""), state, *(stored.get(it, "") for it in names)))
+
+
+def _parsed(option: str, text: str) -> Any:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ConfigurationException(f"option {option}: {text!r} is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise ConfigurationException(f"option {option}: it must be an object of JSON, not {text!r}")
+    return found

@@ -1,0 +1,38 @@
+-- A schedule is made or changed, with its place among those that are due. No transition of a job.
+--
+-- KEYS[1]  sorted set of the schedules that are active, by when they are due
+-- ARGV[1]  schedule model
+-- ARGV[2]  pk, '' for a new one
+-- ARGV[3]  when it is due, in seconds; '' for never, 'keep' for as before
+-- ARGV[4…] fields: field, value ('' for none)…
+--
+-- {'set', pk}      {'gone'}      {'not unique', field, value, pk of its owner}
+
+--@include records
+
+local model, pk, due = model_of(ARGV[1]), ARGV[2], ARGV[3]
+
+probe('ZCARD', KEYS[1])
+local fields = pairs_from(4)
+for field, value in pairs(fields) do
+  fields[field] = value ~= '' and value
+end
+if pk ~= '' and is_gone(model, pk) then
+  return {'gone'}
+end
+local conflict = not_unique(model, fields, pk)
+if conflict then
+  return conflict
+end
+if pk == '' then
+  pk = new_pk(model)
+  create(model, pk, fields)
+else
+  update(model, pk, fields)
+end
+if due == '' then
+  redis.call('ZREM', KEYS[1], pk)
+elseif due ~= 'keep' then
+  redis.call('ZADD', KEYS[1], due, pk)
+end
+return {'set', pk}

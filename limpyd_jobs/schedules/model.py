@@ -1,0 +1,362 @@
+"""The model of what is added again and again."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
+from itertools import islice
+from typing import Any
+
+from limpyd import fields
+from limpyd.exceptions import DoesNotExist
+
+from limpyd_jobs import records
+from limpyd_jobs.arguments import stored_identifier, stored_queue_name, stored_value
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.job_classes import path_of
+from limpyd_jobs.layout import layout_of
+from limpyd_jobs.lazy_fields import pk_of
+from limpyd_jobs.models import BaseJobsModel, Job, job_classes
+from limpyd_jobs.schedules.catching_up import CATCH_UP
+from limpyd_jobs.schedules.triggers import Times, describe
+from limpyd_jobs.utils import as_naive_utc, datetime_to_score, parse_datetime
+
+EVERY_TIME, ONCE = "{name}:{time}", "{name}"
+
+_TRIGGERS = ("cron", "interval", "date", "trigger")
+_OPTIONS = (*_TRIGGERS, "timezone", "identifier", "queue_name", "priority", "catch_up", "grace")
+_KNOWN = {*_OPTIONS, "name", "job_class", "job_fields", "declaration"}
+
+
+class Schedule(BaseJobsModel):
+    """A job that is added at set times, by whichever worker looks first.
+
+    Dates are stored as naive UTC. `next_run` is absent when it is paused or over.
+
+    Attributes
+    ----------
+    max_catch_up: int
+        How many missed times are made up for at the most, the latest ones, if `catch_up` is ``all``.
+    """
+
+    name = fields.InstanceHashField(indexable=True, unique=True)
+    job_model_repr = fields.InstanceHashField(indexable=True)
+    identifier = fields.InstanceHashField()
+    queue_name = fields.InstanceHashField(indexable=True)
+    priority = fields.InstanceHashField(default=0)
+    job_fields = fields.InstanceHashField()
+    trigger = fields.InstanceHashField()
+    timezone = fields.InstanceHashField()
+    next_run = fields.InstanceHashField()
+    last_run = fields.InstanceHashField()
+    paused = fields.InstanceHashField(indexable=True)
+    catch_up = fields.InstanceHashField()
+    grace = fields.InstanceHashField()
+    declaration = fields.InstanceHashField()
+
+    max_catch_up = 100
+
+    # Scripts find schedules by these.
+    _looked_up = ("name",)
+
+    @classmethod
+    def add(
+        cls,
+        name: str,
+        job_class: type[Job] | str,
+        *,
+        cron: str | Mapping[str, Any] | None = None,
+        interval: float | timedelta | Mapping[str, Any] | None = None,
+        date: datetime | str | None = None,
+        trigger: Any = None,
+        timezone: str = "UTC",
+        identifier: str | None = None,
+        queue_name: str | None = None,
+        priority: int | str | None = None,
+        catch_up: str = "latest",
+        grace: float | timedelta | None = None,
+        paused: bool = False,
+        **job_fields: Any,
+    ) -> Schedule:
+        """Make a schedule, with one of `cron`, `interval`, `date` and `trigger`.
+
+        Parameters
+        ----------
+        name: str
+            No other schedule has it.
+        job_class: type of Job, or str
+            What is added, or its path.
+        cron: str or mapping
+            Five fields as in crontab, or six with the seconds first, or an alias as ``@daily``; or the arguments of
+            APScheduler's `CronTrigger`.
+        interval: float, timedelta or mapping
+            Seconds; or the arguments of its `IntervalTrigger`. It is counted from now, unless they say otherwise.
+        date: datetime or str
+            For once. A naive one is of the `timezone`.
+        trigger: object or mapping
+            A trigger of APScheduler, or the description of one: see `limpyd_jobs.schedules.triggers`.
+        timezone: str
+            As ``Europe/Paris``.
+        identifier: str
+            Of the jobs; ``{name}`` stands for the name of the schedule, ``{time}`` for the time it is due, in UTC. By
+            default ``{name}``, so that a job which is still queued when its next time comes is not added again; or
+            ``{name}:{time}`` if the catch-up is ``all``.
+        queue_name: str
+            By default the one of the class.
+        priority: int
+            By default the one of the class.
+        catch_up: str
+            What to run of the times that no worker was there for: the ``latest``, ``all`` of them, up to
+            `max_catch_up`, or ``none``.
+        grace: float or timedelta
+            How late, in seconds, a time may be run. None for no limit; for a minute if `catch_up` is ``none``.
+        paused: bool
+            Whether it waits for `resume`.
+        **job_fields
+            Other fields of the jobs.
+
+        Raises
+        ------
+        ValueError, TypeError, AttributeError
+            If an argument is none of the above; with what is wrong with it.
+        ConfigurationException
+            If APScheduler is not installed, or jobs of the class cannot be added in one step.
+        LimpydJobsException
+            If no queue name is given.
+        UniquenessError
+            If there is another schedule of that name.
+        """
+        given = {"cron": cron, "interval": interval, "date": date, "trigger": trigger}
+        values = cls._values(
+            {
+                **{kind: value for kind, value in given.items() if value is not None},
+                "name": name,
+                "job_class": job_class,
+                "timezone": timezone,
+                "identifier": identifier,
+                "queue_name": queue_name,
+                "priority": priority,
+                "catch_up": catch_up,
+                "grace": grace,
+                "job_fields": job_fields,
+            }
+        )
+        values.update(cls._start(values["trigger"], values["timezone"], paused))
+        return cls._made(values)
+
+    @classmethod
+    def _made(cls, values: Mapping[str, str]) -> Schedule:
+        present = {name: value for name, value in values.items() if value != ""}
+        pk = records.set_schedule(cls, "", score_of(values["next_run"]), present)
+        schedule: Schedule = records.attached(cls, pk)
+        return schedule
+
+    @classmethod
+    def get_by_name(cls, name: str) -> Schedule:
+        """Return the schedule of a name.
+
+        Raises
+        ------
+        DoesNotExist
+            If there is none.
+        """
+        for schedule in cls.collection(name=name).instances():
+            return schedule  # type: ignore[no-any-return]
+        raise DoesNotExist(f"No schedule is named {name!r}")
+
+    def edit(self, **changes: Any) -> None:
+        """Change it: the arguments are those of `add`, with ``job_fields`` for all other fields of the jobs.
+
+        What is not given stays. With another trigger or time zone, the next time is counted anew from now. Exceptions:
+        see `add`.
+        """
+        stored = self.hgetall()
+        values = self._values(changes, stored)
+        timing = {"trigger", "timezone"} & {name for name in values if values[name] != stored.get(name)}
+        due = "keep"
+        if timing:
+            trigger, zone = values.get("trigger", stored["trigger"]), values.get("timezone", stored["timezone"])
+            values.update(self._start(trigger, zone, bool(stored.get("paused"))))
+            due = score_of(values["next_run"])
+        records.set_schedule(type(self), pk_of(self), due, values)
+
+    def pause(self) -> None:
+        """Run it no more, until `resume`. What is queued already stays."""
+        records.set_schedule(type(self), pk_of(self), "", {"paused": "1", "next_run": ""})
+
+    def resume(self) -> None:
+        """Run it again, from its next time on. What was due while it was paused is not made up for."""
+        stored = self.hgetall()
+        if stored.get("paused"):
+            values = self._start(stored["trigger"], stored["timezone"], paused=False, may_be_over=True)
+            records.set_schedule(type(self), pk_of(self), score_of(values["next_run"]), values)
+
+    def run_now(self) -> Job:
+        """Add its job now, beside its times, even if it is paused; return the job. For the exceptions see `add_job`."""
+        stored = self.hgetall()
+        job_class: type[Job] = job_classes.meet(stored["job_model_repr"])
+        identifier = identifier_of(stored, now_of_redis(type(self)))
+        values = json.loads(stored.get("job_fields") or "{}")
+        return job_class.add_job(identifier, stored["queue_name"], stored["priority"], **values)
+
+    def next_times(self, number: int = 10) -> list[datetime]:
+        """Return the next times it is due, aware, in its time zone; as if it were not paused."""
+        stored = self.hgetall()
+        times = Times(json.loads(stored["trigger"]), stored["timezone"])
+        first = aware(stored.get("next_run")) or times.after(now_of_redis(type(self)))
+        if first is None:
+            return []
+        found = islice(times.until(first, datetime.max.replace(tzinfo=timezone.utc)), number)
+        return [time.astimezone(times.zone) for time in found]
+
+    def delete(self) -> None:
+        """Delete it. Jobs of it that are queued stay."""
+        pk = pk_of(self)
+        super().delete()
+        self.get_connection().zrem(records.due_key(type(self)), pk)
+
+    @classmethod
+    def declare(cls, name: str, job_class: type[Job], declared: Mapping[str, Any]) -> str:
+        """Make a schedule that is declared on a job class, or change it if the declaration has changed.
+
+        Returns
+        -------
+        str
+            ``added``, ``changed`` or ``same``.
+        """
+        text = json.dumps([path_of(job_class), dict(declared)], sort_keys=True, default=str)
+        options = {"job_class": job_class, "timezone": "UTC", "catch_up": "latest", **_with_job_fields(declared)}
+        for schedule in cls.collection(name=name).instances():
+            if schedule.declaration.hget() == text:
+                return "same"
+            defaults = {"identifier": None, "queue_name": None, "priority": None, "grace": None}
+            schedule.edit(**{**defaults, **options, "declaration": text})
+            return "changed"
+        values = cls._values({"identifier": None, "queue_name": None, "priority": None, **options, "name": name})
+        values.update(cls._start(values["trigger"], values["timezone"], paused=False), declaration=text)
+        cls._made(values)
+        return "added"
+
+    # -- From arguments to what is stored
+
+    @classmethod
+    def _values(cls, given: Mapping[str, Any], stored: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return the fields of what is given, checked against each other and what is stored."""
+        if given.keys() - _KNOWN:
+            raise AttributeError(f"A schedule has no {', '.join(sorted(given.keys() - _KNOWN))}")
+        stored = stored or {}
+        job_class = _job_class(given.get("job_class", stored.get("job_model_repr")))
+        values = {"job_model_repr": path_of(job_class)}
+        if "name" in given:
+            values["name"] = _stored_name(given["name"])
+        if "timezone" in given or not stored:
+            values["timezone"] = given.get("timezone") or "UTC"
+        triggers = {name: given[name] for name in _TRIGGERS if given.get(name) is not None}
+        if triggers or not stored:
+            values["trigger"] = json.dumps(describe(**triggers, now=now_of_redis(cls)), ensure_ascii=False)
+        catch_up = given.get("catch_up", stored.get("catch_up", "latest"))
+        if catch_up not in CATCH_UP:
+            raise ValueError(f"The catch_up must be one of {', '.join(CATCH_UP)}, not {catch_up!r}")
+        values["catch_up"] = catch_up
+        if "grace" in given:
+            values["grace"] = _stored_grace(given["grace"])
+        if "identifier" in given:
+            template = given["identifier"] or (EVERY_TIME if catch_up == "all" else ONCE)
+            values["identifier"] = stored_identifier(template)
+        if "queue_name" in given:
+            values["queue_name"] = stored_queue_name(job_class._get_queue_name(given["queue_name"]))
+        if "priority" in given:
+            values["priority"] = job_class._stored_priority(given["priority"])
+        if "job_fields" in given:
+            values["job_fields"] = _stored_fields(job_class, given["job_fields"])
+        if "declaration" in given:
+            values["declaration"] = given["declaration"]
+        return values
+
+    @classmethod
+    def _start(cls, trigger: str, timezone: str, paused: bool, may_be_over: bool = False) -> dict[str, str]:
+        """Return the fields that say when it is due, from now on."""
+        first = Times(json.loads(trigger), timezone).after(now_of_redis(cls))
+        if first is None and not may_be_over:
+            raise ValueError(f"This would never run: {trigger}")
+        return {"next_run": "" if paused else text_of(first), "paused": "1" if paused else ""}
+
+
+def identifier_of(stored: Mapping[str, str], time: datetime) -> str:
+    """Return the identifier of the job of a schedule, given its fields, for one of its times."""
+    template = stored.get("identifier") or ONCE
+    parts = {"{name}": stored.get("name", ""), "{time}": time.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    return stored_identifier("".join(parts.get(part, part) for part in re.split(r"(\{name\}|\{time\})", template)))
+
+
+def now_of_redis(model: type[BaseJobsModel]) -> datetime:
+    """Return the time by the clock of Redis, as an aware datetime."""
+    seconds, microseconds = records.redis_of(model).time()
+    return datetime.fromtimestamp(seconds, timezone.utc).replace(microsecond=microseconds)
+
+
+def aware(text: str | None) -> datetime | None:
+    """Return a stored date as an aware datetime."""
+    moment = parse_datetime(text)
+    return None if moment is None else moment.replace(tzinfo=timezone.utc)
+
+
+def text_of(moment: datetime | None) -> str:
+    """Return a date as it is stored; empty for None."""
+    return "" if moment is None else str(as_naive_utc(moment))
+
+
+def score_of(text: str) -> str:
+    """Return the score, in seconds, of a stored date; empty for none."""
+    moment = parse_datetime(text)
+    return "" if moment is None else f"{datetime_to_score(moment):.6f}"
+
+
+def _with_job_fields(declared: Mapping[str, Any]) -> dict[str, Any]:
+    """Divide a declaration in the arguments of a schedule and the fields of its jobs."""
+    own = {name: value for name, value in declared.items() if name in _OPTIONS}
+    return {**own, "job_fields": {name: value for name, value in declared.items() if name not in own}}
+
+
+def _job_class(job_class: Any) -> type[Job]:
+    found = job_classes.resolve(job_class) if isinstance(job_class, str) else job_class
+    if not (isinstance(found, type) and issubclass(found, Job)):
+        raise TypeError(f"What a schedule adds must be a subclass of Job, or its path, not {job_class!r}")
+    if found._is_placed_by_hand(found.queue_model):
+        raise ConfigurationException(
+            f"{path_of(found)} cannot be scheduled: it, or its queue model, has its own way to put a job in a queue"
+        )
+    layout_of(found)
+    return found
+
+
+def _stored_name(name: Any) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"The name of a schedule must be a string, not {name!r}")
+    if not name.strip():
+        raise ValueError("The name of a schedule must not be empty")
+    return stored_identifier(name)
+
+
+def _stored_grace(grace: Any) -> str:
+    if grace is None:
+        return ""
+    seconds = grace.total_seconds() if isinstance(grace, timedelta) else grace
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise TypeError(f"The grace of a schedule must be a number of seconds or a timedelta, not {grace!r}")
+    if not 0 <= seconds <= 1e10:
+        raise ValueError(f"The grace of a schedule must be 0 seconds or more, not {grace!r}")
+    return str(seconds)
+
+
+def _stored_fields(job_class: type[Job], values: Mapping[str, Any]) -> str:
+    checked = job_class._checked_fields(dict(values))
+    plain = {name: value for name, value in checked.items() if name in layout_of(job_class).plain}
+    for name, value in plain.items():
+        checked[name] = stored_value(name, value)
+    try:
+        return json.dumps(checked, ensure_ascii=False)
+    except TypeError as error:
+        raise TypeError(f"The fields of the jobs of a schedule must be what JSON can hold: {error}") from error

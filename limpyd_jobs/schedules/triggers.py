@@ -1,0 +1,409 @@
+"""When a schedule is due: descriptions as data, and the triggers of APScheduler they stand for.
+
+A description is a dictionary with one key, which can be stored as JSON, and never more than data:
+
+- ``{"cron": "0 3 * * *"}``, or the arguments of `CronTrigger`: ``{"cron": {"hour": 3, "day": "last"}}``
+- ``{"interval": {"hours": 2, "start_date": "2026-01-01T00:00:00+00:00"}}``
+- ``{"calendar": {"months": 1, "start_date": "2026-01-31"}}``
+- ``{"date": "2026-01-01T03:00:00"}``
+- ``{"and": [description…]}``, ``{"or": [description…]}``
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date, datetime, timedelta, timezone, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from limpyd_jobs.exceptions import ConfigurationException
+
+Description = dict[str, Any]
+
+ALIASES = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+
+# The arguments of the triggers that a description may have, by its kind.
+_COMMON = ("start_date", "end_date", "timezone", "jitter")
+ARGUMENTS = {
+    "cron": ("year", "month", "day", "week", "day_of_week", "hour", "minute", "second", *_COMMON),
+    "interval": ("weeks", "days", "hours", "minutes", "seconds", *_COMMON),
+    "calendar": ("years", "months", "weeks", "days", "hour", "minute", "second", *_COMMON),
+}
+
+SHORTEST_INTERVAL = timedelta(seconds=1)
+
+# How deep descriptions may stand in each other, and how many together.
+MAX_DEPTH, MAX_PARTS = 4, 20
+
+# How often the triggers of an `and` are asked for a time that all of them have.
+MAX_ATTEMPTS = 10_000
+
+# What is added to a moment to ask for the time after it. Numbers of seconds since the epoch are not exact.
+_STEPS = (timedelta(microseconds=1), timedelta(milliseconds=1), timedelta(seconds=1))
+
+_WEEKDAY = re.compile(r"(?:\*|([a-z]{3}|\d)(?:-([a-z]{3}|\d))?)(?:/(\d{1,2}))?", re.ASCII)
+
+
+class Times:
+    """The times of a description.
+
+    Parameters
+    ----------
+    description: dict
+        See the module.
+    timezone: str
+        The name of the zone for what has none of its own.
+
+    Attributes
+    ----------
+    zone: tzinfo
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the description or the zone is none; with what is wrong with it.
+    ConfigurationException
+        If APScheduler is not installed.
+    """
+
+    def __init__(self, description: Description, timezone: str = "UTC") -> None:
+        self.zone = zone_of(timezone)
+        self._trigger = _build(description, self.zone, depth=1)
+
+    def after(self, moment: datetime) -> datetime | None:
+        """Return the first time after a moment, an aware datetime, in UTC; None if there is none."""
+        return _after(self._trigger, moment)
+
+    def until(self, first: datetime, last: datetime) -> Iterator[datetime]:
+        """Yield one of the times, then all those after it that are not after `last`."""
+        found: datetime | None = first
+        while found is not None and found <= last:
+            yield found
+            found = self.after(found)
+
+    def latest(self, first: datetime, last: datetime) -> datetime:
+        """Return the latest time that is not after `last`, knowing one. There may be millions in between."""
+        found, bound = first, last
+        while True:
+            following = self.after(found)
+            if following is None or following > last:
+                return found
+            found = following
+            later = self.after(found + (bound - found) / 2) if bound > found else None
+            if later is not None and later <= last:
+                found = later
+            else:
+                bound = found + (bound - found) / 2
+
+
+def zone_of(name: str) -> tzinfo:
+    """Return the time zone of a name.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If it is not the name of one.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"A time zone must be named by a string, as 'Europe/Paris', not {name!r}")
+    if name == "UTC":
+        return timezone.utc
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        raise ValueError(f"There is no time zone {name!r} here (if its name is right, install tzdata)") from error
+
+
+def describe(
+    cron: Any = None, interval: Any = None, date: Any = None, trigger: Any = None, now: datetime | None = None
+) -> Description:
+    """Return the description of what users say: one of these arguments of `Schedule.add`.
+
+    An interval without a start begins `now`, an aware datetime.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If it is not exactly one of them, or of a type that cannot be described.
+    """
+    given = {
+        name: value
+        for name, value in {"cron": cron, "interval": interval, "date": date, "trigger": trigger}.items()
+        if value is not None
+    }
+    if len(given) != 1:
+        told = " and ".join(given) or "none of them"
+        raise ValueError(f"A schedule needs exactly one of cron, interval, date and trigger, not {told}")
+    if trigger is not None:
+        return dict(trigger) if isinstance(trigger, Mapping) else _described(trigger)
+    if cron is not None:
+        return {"cron": cron if isinstance(cron, str) else _arguments(cron)}
+    if date is not None:
+        return {"date": _text(date)}
+    if isinstance(interval, (int, float)) and not isinstance(interval, bool):
+        interval = timedelta(seconds=interval)
+    if isinstance(interval, timedelta):
+        interval = {"seconds": interval.total_seconds()}
+    arguments = _arguments(interval)
+    if now is not None:
+        arguments.setdefault("start_date", now.isoformat())
+    return {"interval": arguments}
+
+
+def _arguments(arguments: Any) -> dict[str, Any]:
+    if not isinstance(arguments, Mapping):
+        raise TypeError(f"It must be a text, or a mapping of arguments, not {arguments!r}")
+    return {name: _text(value) for name, value in arguments.items() if value is not None}
+
+
+def _text(value: Any) -> Any:
+    """A date or a time zone as text; anything else as it is."""
+    if isinstance(value, date):  # a datetime is one, too
+        return value.isoformat()
+    if isinstance(value, tzinfo):
+        return _zone_name(value)
+    return value
+
+
+def _zone_name(zone: Any) -> str:
+    name = "UTC" if zone is timezone.utc else getattr(zone, "key", None)
+    if not name:
+        raise ValueError(f"The time zone must be one with a name, as 'Europe/Paris', not {zone!r}")
+    return str(name)
+
+
+def _described(trigger: Any) -> Description:
+    """Return the description of a trigger of APScheduler."""
+    kinds = {cls: kind for kind, cls in _classes().items()}
+    kind = kinds.get(type(trigger))
+    if kind is None:
+        raise TypeError(f"The trigger must be one of {', '.join(cls.__name__ for cls in kinds)}, not {trigger!r}")
+    if kind in ("and", "or"):
+        if trigger.jitter:
+            raise ValueError(f"A jitter of {type(trigger).__name__} cannot be stored: give it to the triggers in it")
+        return {kind: [_described(each) for each in trigger.triggers]}
+    if kind == "date":
+        return {kind: trigger.run_date.isoformat()}
+    found = {name: getattr(trigger, name) for name in _COMMON}
+    if kind == "cron":
+        found.update((field.name, str(field)) for field in trigger.fields if not field.is_default)
+    elif kind == "interval":
+        found["seconds"] = trigger.interval.total_seconds()
+    else:
+        moment = trigger._time
+        found.update(hour=moment.hour, minute=moment.minute, second=moment.second)
+        found.update((name, getattr(trigger, name)) for name in ("years", "months", "weeks", "days"))
+    return {kind: _arguments(found)}
+
+
+def _classes() -> dict[str, Any]:
+    """The trigger classes by the kind of their description."""
+    try:
+        from apscheduler.triggers.calendarinterval import CalendarIntervalTrigger
+        from apscheduler.triggers.combining import AndTrigger, OrTrigger
+        from apscheduler.triggers.cron import CronTrigger
+        from apscheduler.triggers.date import DateTrigger
+        from apscheduler.triggers.interval import IntervalTrigger
+    except ImportError as error:
+        raise ConfigurationException(
+            f"Schedules need APScheduler 3.11: pip install 'redis-limpyd-jobs[schedules]' ({error})"
+        ) from error
+    return {
+        "cron": CronTrigger,
+        "interval": IntervalTrigger,
+        "calendar": CalendarIntervalTrigger,
+        "date": DateTrigger,
+        "and": AndTrigger,
+        "or": OrTrigger,
+    }
+
+
+def _build(description: Any, zone: tzinfo, depth: int) -> Any:
+    if not isinstance(description, Mapping) or len(description) != 1:
+        raise ValueError(f"A trigger must be a mapping with one key, as {{'cron': '0 3 * * *'}}, not {description!r}")
+    ((kind, what),) = description.items()
+    classes = _classes()
+    if kind not in classes:
+        raise ValueError(f"There is no trigger of the kind {kind!r}, but of {', '.join(classes)}")
+    if kind in ("and", "or"):
+        return _combined(kind, what, zone, depth)
+    if kind == "cron" and isinstance(what, str):
+        return _crontab(what, zone)
+    if kind == "date":
+        if not isinstance(what, str):
+            raise TypeError(f"A date must be a datetime, or its text in ISO 8601, not {what!r}")
+        return _made("date", what, lambda: classes["date"](_moment(what, zone)))
+    return _of_arguments(kind, what, zone)
+
+
+def _combined(kind: str, parts: Any, zone: tzinfo, depth: int) -> Any:
+    if not isinstance(parts, (list, tuple)) or not 1 <= len(parts) <= MAX_PARTS or depth >= MAX_DEPTH:
+        raise ValueError(f"{kind!r} needs a list of 1 to {MAX_PARTS} triggers, {MAX_DEPTH} deep at most")
+    if kind == "and" and any(isinstance(part, Mapping) and "interval" in part for part in parts):
+        raise ValueError("'and' cannot have an interval, which almost never meets the time of another trigger")
+    return _classes()[kind]([_build(part, zone, depth + 1) for part in parts])
+
+
+def _of_arguments(kind: str, arguments: Any, zone: tzinfo) -> Any:
+    if not isinstance(arguments, Mapping):
+        raise TypeError(f"The trigger {kind!r} needs a mapping of arguments, not {arguments!r}")
+    for name, value in arguments.items():
+        if name not in ARGUMENTS[kind]:
+            raise ValueError(f"The trigger {kind!r} has no argument {name!r}, but {', '.join(ARGUMENTS[kind])}")
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            raise TypeError(f"The {name} of the trigger {kind!r} must be a text or a number, not {value!r}")
+    given = dict(arguments)
+    zone = zone_of(given.pop("timezone")) if "timezone" in given else zone
+    for name in ("start_date", "end_date"):
+        if name in given and kind != "calendar":
+            given[name] = _moment(given[name], zone)
+    if not 0 <= _number(given.get("jitter", 0), "jitter") <= 86400:
+        raise ValueError(f"The jitter must be between 0 and 86400 seconds, not {given['jitter']!r}")
+    if kind == "interval":
+        _check_interval(given)
+    if kind == "calendar" and "start_date" not in given:
+        raise ValueError("The trigger 'calendar' needs a start_date, to count from")
+    return _made(kind, arguments, lambda: _classes()[kind](**given, timezone=zone))
+
+
+def _check_interval(given: Mapping[str, Any]) -> None:
+    names = [name for name in ARGUMENTS["interval"] if name not in _COMMON]
+    try:
+        interval = timedelta(**{name: _number(given[name], name) for name in names if name in given})
+    except OverflowError as error:
+        raise ValueError("An interval must be shorter than the years 1 to 9999") from error
+    if interval < SHORTEST_INTERVAL:
+        raise ValueError(f"An interval must be a second or more, not {interval.total_seconds():g} seconds")
+    if "start_date" not in given:
+        raise ValueError("The trigger 'interval' needs a start_date, to count from")
+
+
+def _number(value: Any, name: str) -> float:
+    if isinstance(value, str) or not float("-inf") < value < float("inf"):
+        raise ValueError(f"The {name} must be a number, not {value!r}")
+    return float(value)
+
+
+def _moment(text: Any, zone: tzinfo) -> datetime:
+    try:
+        moment = datetime.fromisoformat(re.sub("[Zz]$", "+00:00", str(text)))
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a date in ISO 8601, as 2026-12-31T23:00:00") from error
+    return moment if moment.tzinfo else moment.replace(tzinfo=zone)
+
+
+def _made(kind: str, what: Any, make: Callable[[], Any]) -> Any:
+    try:
+        return make()
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ValueError(f"Invalid {kind} {what!r}: {error}") from error
+
+
+def _crontab(text: str, zone: tzinfo) -> Any:
+    """Make a trigger of a line of crontab: five fields, or six if the first is that of seconds, or an alias.
+
+    What is written as for cron is understood as by cron, which is not how APScheduler does: 0 and 7 are Sunday; and if
+    both the day of the month and that of the week are restricted, either is enough.
+    """
+    words = ALIASES.get(text.strip().lower(), text).split()
+    if len(words) not in (5, 6):
+        raise ValueError(
+            f"Invalid cron {text!r}: it must have 5 fields, or 6 with seconds first, not {len(words)}, or be one of "
+            + ", ".join(ALIASES)
+        )
+    second, minute, hour, day, month, weekday = words if len(words) == 6 else ["0", *words]
+    weekday = weekday.lower()
+
+    def make() -> Any:
+        cron, either = _classes()["cron"], _classes()["or"]
+        common = {"second": second, "minute": minute, "hour": hour, "month": month.lower(), "timezone": zone}
+        weekdays = _weekdays(weekday)
+        if day.startswith("*") or weekday.startswith("*"):
+            return cron(day=day, day_of_week=weekdays, **common)
+        return either([cron(day=day, **common), cron(day="*", day_of_week=weekdays, **common)])
+
+    return _made("cron", text, make)
+
+
+def _weekdays(field: str) -> str:
+    """Return the days of the week of a field of cron by their names."""
+    return "*" if field == "*" else ",".join(name for part in field.split(",") for name in _weekday_names(part))
+
+
+def _weekday_names(part: str) -> list[str]:
+    match = _WEEKDAY.fullmatch(part)
+    if not match:
+        raise ValueError(f"{part!r} is no day of the week: 0 (Sunday) to 7 (Sunday), or sun to sat")
+    step = int(match[3] or 1)
+    if not step:
+        raise ValueError(f"The step of {part!r} must be more than 0")
+    if match[1] is None:
+        first, last = 0, 6
+    else:
+        first = _weekday_number(match[1])
+        last = _weekday_number(match[2]) if match[2] else (6 if match[3] else first)
+    if last < first:
+        if not (match[2] or "").isalpha():
+            raise ValueError(f"{part!r} ends before it begins")
+        last += 7
+    return [WEEKDAYS[number % 7] for number in range(first, last + 1, step)]
+
+
+def _weekday_number(text: str) -> int:
+    if text in WEEKDAYS:
+        return WEEKDAYS.index(text)
+    if not text.isdigit() or int(text) > 7:
+        raise ValueError(f"{text!r} is no day of the week: 0 (Sunday) to 7 (Sunday), or sun to sat")
+    return int(text)
+
+
+def _after(trigger: Any, moment: datetime) -> datetime | None:
+    classes = _classes()
+    if isinstance(trigger, classes["or"]):
+        found = [time for time in (_after(each, moment) for each in trigger.triggers) if time is not None]
+        return min(found, default=None)
+    if isinstance(trigger, classes["and"]):
+        return _common_after(trigger.triggers, moment)
+    if isinstance(trigger, classes["date"]):
+        return _in_utc(trigger.run_date) if trigger.run_date > moment else None
+    if isinstance(trigger, classes["calendar"]):
+        return _calendar_after(trigger, moment)
+    for step in _STEPS:
+        found_time = trigger.get_next_fire_time(None, moment + step)
+        if found_time is None or found_time > moment:
+            return None if found_time is None else _in_utc(found_time)
+    return None
+
+
+def _common_after(triggers: list[Any], moment: datetime) -> datetime | None:
+    just_before = moment
+    for _ in range(MAX_ATTEMPTS):
+        times = [_after(each, just_before) for each in triggers]
+        found = [time for time in times if time is not None]
+        if len(found) < len(times):
+            return None
+        if min(found) == max(found):
+            return found[0]
+        just_before = max(found) - _STEPS[0]
+    return None
+
+
+def _calendar_after(trigger: Any, moment: datetime) -> datetime | None:
+    time = trigger.get_next_fire_time(None, moment)
+    while time is not None and time <= moment:
+        time = trigger.get_next_fire_time(time, moment)
+    return None if time is None else _in_utc(time)
+
+
+def _in_utc(moment: datetime) -> datetime:
+    return moment.astimezone(timezone.utc)
