@@ -64,7 +64,7 @@ class Command:
     option_list: tuple of optparse.Option
         Its options, the common ones included.
     words: str
-        What stands on the command line beside options, to be shown in the help; none by default.
+        What stands on the command line beside options, and those, as the help shows it; options only by default.
     options: optparse.Values
         What they are, classes being imported; None for those that are not given.
     given: list of str
@@ -79,7 +79,7 @@ class Command:
 
     def __init__(self, prog: str, argv: Sequence[str]) -> None:
         self.argv = list(argv)
-        self.parser = WorkerOptionParser(prog=prog, usage=f"%prog {self.words}[options]\n\n{self.summary}")
+        self.parser = WorkerOptionParser(prog=prog, usage=f"%prog {self.words or '[options]'}\n\n{self.summary}")
         self.parser.add_grouped_options(self.option_list)
 
     def run(self) -> int:

@@ -15,20 +15,24 @@ from limpyd_jobs.schedules.catching_up import CATCH_UP
 from limpyd_jobs.utils import one_line
 from limpyd_jobs.workers.options import WorkerOption, seconds
 
+# What a name, a class or an option that cannot be used is answered with.
+REFUSALS = (AttributeError, DoesNotExist, ImportError, LimpydJobsException, TypeError, UniquenessError, ValueError)
+
 COLUMNS = ("name", "state", "next run (UTC)", "last run (UTC)", "job", "queue", "priority", "trigger")
 
 
 class Schedules(Command):
     """Exit status: 0; 2 if the command line is wrong, or names a schedule that does not exist."""
 
-    summary = """List, add, change and remove the schedules of jobs:
+    summary = "Add jobs at set times: list, add, pause, resume and remove schedules"
+    words = """list|next|add|pause|resume|run-now|remove [NAME] [JOB_CLASS] [options]
+
   list                    all of them, with their next times
   next NAME               its next ten times
   add NAME JOB_CLASS      a new one, with one of --cron, --interval, --date and --trigger
   pause NAME, resume NAME
   run-now NAME            add its job now, beside its times
   remove NAME             for good; jobs that are queued stay"""
-    words = "list|next|add|pause|resume|run-now|remove [NAME] [JOB_CLASS] "
     option_list = (
         *(option for option in COMMON_OPTIONS if option.dest not in ("queue_model", "error_model")),
         WorkerOption("--cron", help="add: five fields as in crontab, six with seconds first, or as @daily"),
@@ -76,9 +80,7 @@ class Schedules(Command):
             self.parser.error(f"{verb} needs {wanted} after it, not {' '.join(words) or 'nothing'!r}")
         try:
             action(*words)
-        except (DoesNotExist, UniquenessError, LimpydJobsException, ValueError, TypeError, ImportError) as error:
-            self.parser.error(one_line(error))
-        except AttributeError as error:
+        except REFUSALS as error:
             self.parser.error(one_line(error))
         return 0
 

@@ -144,10 +144,12 @@ class Schedule(BaseJobsModel):
             }
         )
         values.update(cls._start(values["trigger"], values["timezone"], paused))
-        return cls._made(values)
+        return cls._made(values, job_class)
 
     @classmethod
-    def _made(cls, values: Mapping[str, str]) -> Schedule:
+    def _made(cls, values: Mapping[str, str], job_class: type[Job] | str) -> Schedule:
+        # for the workers of the queue to know it before its first job
+        _job_class(job_class).queue_model.get_queue(values["queue_name"], values["priority"])
         present = {name: value for name, value in values.items() if value != ""}
         pk = records.set_schedule(cls, "", score_of(values["next_run"]), present)
         schedule: Schedule = records.attached(cls, pk)
@@ -236,7 +238,7 @@ class Schedule(BaseJobsModel):
             return "changed"
         values = cls._values({"identifier": None, "queue_name": None, "priority": None, **options, "name": name})
         values.update(cls._start(values["trigger"], values["timezone"], paused=False), declaration=text)
-        cls._made(values)
+        cls._made(values, job_class)
         return "added"
 
     # -- From arguments to what is stored

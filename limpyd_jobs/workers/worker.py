@@ -234,6 +234,8 @@ class Worker(Running):
         while not self.must_stop():
             try:
                 self._make_round("update_keys")
+                if not self.keys and monotonic() >= self._round_is_due["fire_schedules"]:
+                    self._make_round("fire_schedules")
             except RedisError as error:
                 is_answer = isinstance(error, (BusyLoadingError, ResponseError))
                 if not warned and not (is_answer and is_passing(error)):
