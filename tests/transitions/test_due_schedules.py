@@ -1,0 +1,56 @@
+"""due_schedules: the schedules that are due, by the clock of Redis, and when the next one is."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from worlds import World
+
+from limpyd_jobs import Schedule, records
+
+KEY = "jobs:schedule:due"
+
+
+def make(*dues: float | str) -> None:
+    for number, due in enumerate(dues):
+        records.set_schedule(Schedule, "", str(due), {"name": str(number)})
+
+
+def test_without_schedules_there_is_only_the_time(world: World) -> None:
+    began = time.time()
+    with world.unchanged():
+        now, following, due = records.due_schedules(Schedule, 10)
+    assert began - 1 <= now <= time.time() + 1
+    assert (following, due) == (None, [])
+
+
+def test_those_that_are_due_come_with_their_fields_the_first_first(world: World) -> None:
+    make(20, "", 4e9, 10)
+    with world.unchanged():
+        _, following, due = records.due_schedules(Schedule, 10)
+    assert following == 4e9
+    assert due == [("4", {"name": "3", "priority": "0"}), ("1", {"name": "0", "priority": "0"})]
+
+
+def test_it_returns_so_many_at_the_most(world: World) -> None:
+    make(1, 2, 3)
+    assert [pk for pk, _ in records.due_schedules(Schedule, 2)[2]] == ["1", "2"]
+
+
+def test_those_that_are_gone_lose_their_place(world: World) -> None:
+    make(1)
+    world.client.zadd(KEY, {"7": 1})
+    assert [pk for pk, _ in records.due_schedules(Schedule, 5)[2]] == ["1"]
+    assert world.client.zrange(KEY, 0, -1) == ["1"]
+
+
+@pytest.mark.parametrize("kind", ["string", "list"])
+def test_a_hash_of_a_wrong_type_has_no_fields(world: World, kind: str) -> None:
+    make(1)
+    world.client.delete("jobs:schedule:1:hash")
+    if kind == "string":
+        world.client.set("jobs:schedule:1:hash", "x")
+    else:
+        world.client.rpush("jobs:schedule:1:hash", "x")
+    assert records.due_schedules(Schedule, 5)[2] == [("1", {})]
