@@ -41,23 +41,26 @@ for i, value in ipairs(options.seen) do
   end
 end
 
-local reply = {'passed over'}
-if options.run ~= '' then
-  local where = {model = model_of(ARGV[5]), name = ARGV[7], priority = ARGV[8], mode = options.mode}
-  reply = add(model_of(ARGV[4]), ARGV[6], where, pairs_from(9), options.pk)
-  if reply[1] == 'reserved' or reply[1] == 'not unique' then
-    return reply
+local function advance()
+  local changes = {next_run = options.following ~= '' and options.following}
+  if options.run ~= '' then
+    changes.last_run = options.run
+  end
+  update(model, pk, changes)
+  if changes.next_run then
+    redis.call('ZADD', KEYS[1], options.score, pk)
+  else
+    redis.call('ZREM', KEYS[1], pk)
   end
 end
 
-local changes = {next_run = options.following ~= '' and options.following}
-if options.run ~= '' then
-  changes.last_run = options.run
+if options.run == '' then
+  advance()
+  return {'passed over'}
 end
-update(model, pk, changes)
-if changes.next_run then
-  redis.call('ZADD', KEYS[1], options.score, pk)
-else
-  redis.call('ZREM', KEYS[1], pk)
+local where = {model = model_of(ARGV[5]), name = ARGV[7], priority = ARGV[8], mode = options.mode}
+local reply = add(model_of(ARGV[4]), ARGV[6], where, pairs_from(9), options.pk)
+if reply[1] ~= 'reserved' and reply[1] ~= 'not unique' then
+  advance()
 end
 return reply

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from itertools import count
 from typing import Any
 
@@ -16,6 +17,7 @@ from limpyd import fields
 from victims import uncounted
 
 from limpyd_jobs import STATUSES, Cancel, Error, Job, Queue, Requeue, Retry, Worker, transitions
+from limpyd_jobs import STATUSES, Error, Job, Queue, Schedule, Worker, records, transitions
 from limpyd_jobs.transitions import ClaimRequest
 
 QUEUE = "proofs"
@@ -67,7 +69,7 @@ class Detailed(Task):
 
 
 JOBS = (Task, Told, Detailed)
-MODELS = (*JOBS, Queue, Error)
+MODELS = (*JOBS, Queue, Error, Schedule)
 
 # What may be left, as limpyd alone can write it, outside of the scripts: an error that is not found by its date, and a
 # field of a job that was not made. No job is the worse for it.
@@ -185,6 +187,27 @@ def prune() -> None:
 
 LATER = {"delayed_for": 3600}
 
+
+def schedule(job_class: type[Job] = Task, **options: Any) -> Callable[[], Any]:
+    """Make a schedule that has been due three times since it was made, if time were counted by hours."""
+
+    def make() -> None:
+        Schedule.add("hourly", job_class, cron="@hourly", **options)
+        due = datetime.now(timezone.utc).replace(minute=0, second=0, microsecond=0) - timedelta(hours=2)
+        score = str(due.timestamp())
+        records.set_schedule(Schedule, "1", score, {"next_run": str(due.replace(tzinfo=None))})
+
+    return make
+
+
+def fire_schedules() -> None:
+    worker().fire_schedules()
+
+
+def edit_schedule() -> None:
+    Schedule.get_by_name("hourly").edit(cron="@daily", priority=5)
+
+
 PATHS = {
     "add, new": Path(add()),
     "add, new, to an existing queue": Path(add("b"), add("a")),
@@ -233,6 +256,15 @@ PATHS = {
     "prune, with a field outside of the hash": Path(
         prune, all_of(add(job_class=Detailed, detail="much"), run()), deletes=True
     ),
+    "fire": Path(fire_schedules, schedule()),
+    "fire, run": Path(run(), schedule()),
+    "fire, to make up for what was missed": Path(fire_schedules, schedule(catch_up="all")),
+    "fire, but it is too late": Path(fire_schedules, schedule(grace=0)),
+    "fire, with a field outside of the hash": Path(fire_schedules, schedule(Detailed, detail="much")),
+    "make a schedule": Path(schedule()),
+    "edit a schedule": Path(edit_schedule, schedule()),
+    "pause a schedule": Path(lambda: Schedule.get_by_name("hourly").pause(), schedule()),
+    "delete a schedule": Path(lambda: Schedule.get_by_name("hourly").delete(), schedule()),
     "rescue": Path(run(), all_of(add(), lose_worker)),
     "rescue too often": Path(run(max_rescues=0), all_of(add(), lose_worker, add("b"))),
 }

@@ -15,7 +15,8 @@ from servers import RedisServer
 from victims import MOMENTS, Victims
 
 import limpyd_jobs.workers.worker
-from limpyd_jobs import Job
+from limpyd_jobs import Job, Schedule
+from limpyd_jobs.utils import parse_datetime
 from limpyd_jobs.workers import reconciler
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -63,6 +64,7 @@ def harm(client: redis.Redis, acknowledged: dict[type[Job], set[str]]) -> list[s
     found += [f"never ended: {identifier}" for identifier in unfinished()]
     if found and worst(found) == "harm":
         return found
+    found += schedules_gone_wrong()
     found += [f"lost: {each}" for job_class, them in acknowledged.items() for each in them - identifiers(job_class)]
     found += violations(client, *MODELS)
     for job_class in JOBS:
@@ -72,6 +74,22 @@ def harm(client: redis.Redis, acknowledged: dict[type[Job], set[str]]) -> list[s
             if unfinished() or job.status.hget() not in FINAL:
                 found.append(f"cannot be added again: {identifier}")
     return found + violations(client, *MODELS)
+
+
+def schedules_gone_wrong() -> list[str]:
+    """What was fired twice, or not at all, once a healthy worker has looked at the schedules."""
+    boundaries.fire_schedules()
+    let_a_healthy_worker_go_on()
+    found = []
+    for schedule in Schedule.collection().instances():
+        stored = schedule.hgetall()
+        jobs = [job for job_class in JOBS for job in job_class.collection().instances()]
+        fired = sorted(job.identifier.hget() for job in jobs if job.identifier.hget().startswith("hourly"))
+        if parse_datetime(stored.get("next_run")) is None and not stored.get("paused"):
+            found.append("the schedule is never due again")
+        if len(set(fired)) != len(fired) or (stored["catch_up"] == "all" and len(fired) < 3):
+            found.append(f"not fired once for each time: {fired}")
+    return found
 
 
 def worst(problems: list[str]) -> str:
