@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from redis.exceptions import RedisError
 
 from limpyd_jobs import records, transitions
-from limpyd_jobs.arguments import read_seconds
+from limpyd_jobs.arguments import read_seconds, stored_priority, stored_queue_name
 from limpyd_jobs.models import Job, Queue, job_classes
 from limpyd_jobs.schedules.catching_up import CATCH_UP, Step, steps
 from limpyd_jobs.schedules.model import Schedule, aware, identifier_of, score_of, text_of
@@ -164,10 +164,17 @@ class Scheduler:
             job_class,
             identifier_of(stored, step.run) if step.run else "",
             job_class.queue_model,
-            stored["queue_name"],
-            stored.get("priority", "0"),
-            json.loads(stored.get("job_fields") or "{}") if step.run else {},
+            stored_queue_name(stored["queue_name"]),
+            stored_priority(stored.get("priority", "0")),
+            _fields(job_class, stored) if step.run else {},
         )
+
+
+def _fields(job_class: type[Job], stored: Mapping[str, str]) -> dict[str, Any]:
+    fields = json.loads(stored.get("job_fields") or "{}")
+    if not isinstance(fields, dict):
+        raise ValueError(f"its job_fields are no object: {fields!r}")
+    return job_class._checked_fields(fields)
 
 
 def _aware(seconds: float) -> datetime:

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from limpyd_jobs import Job, Queue, Worker
+from limpyd_jobs import Job, Queue, Schedule, Worker
 from limpyd_jobs.models import BaseJobsModel
 
 IDENTIFIERS = 200
@@ -133,4 +133,12 @@ def work() -> None:
     worker.run()
 
 
-PARTS = {"produce": produce, "raise_priorities": raise_priorities, "work": work}
+def fire() -> None:
+    """Fire what schedules there are, as workers do, until nothing is due any more."""
+    worker = Worker("queue", terminate_gracefuly=False)
+    now = Schedule.get_connection().time()[0]
+    while Schedule.get_connection().zcount("jobs:schedule:due", 0, now):
+        worker.fire_schedules()
+
+
+PARTS = {"fire": fire, "produce": produce, "raise_priorities": raise_priorities, "work": work}

@@ -1,0 +1,205 @@
+"""Workers add the jobs of schedules that are due."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redis
+from running import messages, work, worker_of
+from scheduled import Report, identifiers, make_due
+
+from limpyd_jobs import Queue, Schedule, Worker
+from limpyd_jobs.workers import scheduler
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+
+def hourly(name: str = "a", hours: int = 0, **options: Any) -> Schedule:
+    schedule = Schedule.add(name, Report, cron="@hourly", **options)
+    make_due(schedule, hours)
+    return schedule
+
+
+def test_a_worker_of_the_queue_fires_and_runs_what_is_due() -> None:
+    hourly(to="ann")
+    work("reports")
+    (job,) = Report.collection().instances()
+    assert job.hmget("identifier", "status", "to") == ["a", "s", "ann"]
+
+
+def test_a_worker_of_any_queue_fires_even_if_that_does_not_exist() -> None:
+    hourly()
+    work("nobody", max_duration=0.1)
+    assert identifiers() == ["a"]
+
+
+def test_a_worker_that_waits_fires_when_the_time_comes() -> None:
+    """Long before it looks again by itself."""
+    Schedule.add("a", Report, interval=1)
+    work("reports", timeout=30)
+    assert identifiers() == ["a"]
+
+
+def test_the_next_round_is_when_the_next_schedule_is_due() -> None:
+    worker = worker_of("reports", fetch_delayed_delay=2000)
+    worker.fire_schedules()
+    assert worker._scheduler.interval == 2000
+    Schedule.add("a", Report, interval=1000)
+    worker.fire_schedules()
+    assert 900 < worker._scheduler.interval <= 1000
+
+
+def test_without_schedules_a_round_is_one_command(commands: Any) -> None:
+    worker = worker_of("reports")
+    worker.fire_schedules()
+    with commands() as sent:
+        worker.fire_schedules()
+    assert sent.names == ["EVALSHA"]
+
+
+def test_what_was_missed_is_made_up_for_as_is_said() -> None:
+    hourly("latest", hours=5)
+    hourly("all", hours=5, catch_up="all")
+    hourly("grace", hours=5, grace=timedelta(hours=3, minutes=1), catch_up="all")
+    worker_of("reports").fire_schedules()
+    found = [identifier.partition(":")[0] for identifier in identifiers()]
+    assert found.count("latest") == 1
+    assert found.count("all") == 6
+    assert found.count("grace") in (3, 4)
+
+
+def test_what_is_too_late_is_told(log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    hourly(grace=0)
+    worker_of("reports").fire_schedules()
+    assert identifiers() == []
+    assert "[a] schedule missed its time" in messages(log)[0]
+
+
+def test_a_job_that_is_queued_still_is_told(log: pytest.LogCaptureFixture) -> None:
+    schedule = hourly()
+    for _ in range(2):
+        make_due(schedule)
+        worker_of("reports").fire_schedules()
+    assert identifiers() == ["a"]
+    assert "but job 1 of that identifier is queued already" in messages(log)[-1]
+
+
+def test_the_hooks_are_told(log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Report, "seen", ())
+    schedule = hourly()
+    due = make_due(schedule)
+    worker_of("reports").fire_schedules()
+    assert Report.seen == (("a", due),)
+    assert messages(log) == [f"[a] due at {due}: job 1 added, a"]
+
+
+class Failing(Worker):
+    def job_scheduled(self, *args: Any) -> None:
+        raise RuntimeError("oops")
+
+
+def test_a_hook_that_fails_stops_no_other_schedule(log: pytest.LogCaptureFixture) -> None:
+    hourly("a")
+    hourly("b")
+    worker_of("reports", Failing).fire_schedules()
+    assert sorted(identifiers()) == ["a", "b"]
+    assert "unexpected error: oops" in messages(log)[0]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"job_model_repr": "not.Here"},
+        {"job_model_repr": "os.system"},
+        {"trigger": "no JSON"},
+        {"trigger": '{"pickle": "gASV"}'},
+        {"timezone": "Mars"},
+        {"next_run": "soon"},
+        {"identifier": "x" * 2000},
+        {"job_fields": '{"unknown": "x"}'},
+        {"job_fields": "[]"},
+        {"priority": "high"},
+        {"queue_name": ""},
+    ],
+)
+def test_what_cannot_be_fired_rests_and_stops_no_other(
+    broken: dict[str, str], log: pytest.LogCaptureFixture, redis_client: redis.Redis
+) -> None:
+    schedule = hourly("bad")
+    hourly("good")
+    redis_client.hset(f"jobs:schedule:{schedule.pk.get()}:hash", mapping=broken)
+    worker = worker_of("reports")
+    for _ in range(3):
+        worker.fire_schedules()
+    assert identifiers() == ["good"]
+    errors = [message for message in messages(log) if "cannot be fired" in message]
+    assert len(errors) == 1
+    assert errors[0].startswith("[bad] schedule cannot be fired: ")
+    assert worker._scheduler.interval > 1
+
+
+def test_what_is_deleted_or_of_a_wrong_type_stops_no_other(redis_client: redis.Redis) -> None:
+    redis_client.delete(f"jobs:schedule:{hourly('gone').pk.get()}:hash")
+    key = f"jobs:schedule:{hourly('wrong').pk.get()}:hash"
+    redis_client.delete(key)
+    redis_client.set(key, "x")
+    hourly("good")
+    worker_of("reports").fire_schedules()
+    assert identifiers() == ["good"]
+
+
+def test_more_than_a_round_looks_at_are_fired_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "LIMIT", 2)
+    for number in range(5):
+        hourly(str(number))
+    worker = worker_of("reports")
+    worker.fire_schedules()
+    assert worker._scheduler.interval == 0
+    worker.fire_schedules()
+    worker.fire_schedules()
+    assert sorted(identifiers()) == ["0", "1", "2", "3", "4"]
+
+
+def test_what_a_class_declares_is_made_once(monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(Report, "schedules", {"daily": {"cron": "@daily", "priority": 7, "to": "ann"}}, raising=False)
+    for _ in range(2):
+        worker_of("reports").fire_schedules()
+    assert [message for message in messages(log) if "declared" in message] == ["[daily] schedule added, as declared"]
+    assert Schedule.get_by_name("daily").hmget("priority", "job_fields") == ["7", '{"to": "ann"}']
+
+
+def test_a_declaration_that_changed_changes_the_schedule_and_one_that_did_not_keeps_what_was_edited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Report, "schedules", {"daily": {"cron": "@daily"}}, raising=False)
+    worker_of("reports").fire_schedules()
+    schedule = Schedule.get_by_name("daily")
+    schedule.edit(priority=3)
+    schedule.pause()
+    worker_of("reports").fire_schedules()
+    assert schedule.priority.hget() == "3"
+
+    monkeypatch.setattr(Report, "schedules", {"daily": {"cron": "@hourly", "priority": 4}}, raising=False)
+    worker_of("reports").fire_schedules()
+    assert schedule.hmget("priority", "trigger", "paused") == ["4", '{"cron": "@hourly"}', "1"]
+
+
+def test_a_wrong_declaration_is_told_and_stops_no_other(
+    monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
+) -> None:
+    declared = {"bad": {"cron": "61 * * * *"}, "good": {"interval": 60}}
+    monkeypatch.setattr(Report, "schedules", declared, raising=False)
+    worker_of("reports").fire_schedules()
+    assert "[bad] schedule cannot be declared: Invalid cron '61 * * * *'" in messages(log)[0]
+    assert [schedule.name.hget() for schedule in Schedule.collection().instances()] == ["good"]
+
+
+def test_schedules_of_another_database_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    hourly()
+    worker = worker_of("reports")
+    monkeypatch.setattr(type(worker._scheduler), "_is_here", False)
+    worker.fire_schedules()
+    assert identifiers() == []
+    assert Queue.get_queue("reports").waiting.llen() == 0

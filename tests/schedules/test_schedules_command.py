@@ -1,0 +1,99 @@
+"""``limpyd-jobs schedules``, as a user runs it: in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import redis
+from servers import RedisServer
+
+from limpyd_jobs import Schedule
+
+COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
+
+BAKERY = """
+from limpyd import fields
+from limpyd_jobs import Job
+
+
+class Bread(Job):
+    namespace = "bakery"
+    queue_name = "oven"
+    flour = fields.InstanceHashField()
+"""
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def run(redis_server: RedisServer, redis_client: redis.Redis, tmp_path: Path) -> Run:
+    """Run the command, on the server of the tests."""
+    (tmp_path / "bakery.py").write_text(BAKERY)
+
+    def start(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [COMMAND, "schedules", *arguments, f"--pythonpath={tmp_path}"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=tmp_path,
+            env={**os.environ, "LIMPYD_JOBS_DATABASE": redis_server.url},
+        )
+
+    return start
+
+
+def test_a_schedule_is_added_listed_paused_resumed_run_and_removed(run: Run, redis_client: redis.Redis) -> None:
+    added = run(
+        *("add", "nightly", "bakery.Bread", "--cron=0 3 * * *", "--timezone=Europe/Paris", "--priority=5"),
+        *('--fields={"flour": "rye"}', "--catch-up=all", "--grace=90", "--queue=stone"),
+    )
+    assert (added.returncode, added.stderr) == (0, "")
+    schedule = Schedule.get_by_name("nightly")
+    assert schedule.hmget("queue_name", "priority", "job_fields", "catch_up", "grace") == [
+        *("stone", "5", '{"flour": "rye"}', "all", "90.0")
+    ]
+
+    head, row = run("list").stdout.splitlines()
+    assert head.split()[:3] == ["name", "state", "next"]
+    assert row.split()[:2] == ["nightly", "active"]
+    assert len(run("next", "nightly").stdout.splitlines()) == 10
+
+    assert run("pause", "nightly").returncode == 0
+    assert run("list").stdout.splitlines()[1].split()[:2] == ["nightly", "paused"]
+    assert run("resume", "nightly").returncode == 0
+    assert schedule.next_run.hget()
+
+    assert run("run-now", "nightly").stdout == "bakery.Bread:1\n"
+    assert run("remove", "nightly").returncode == 0
+    assert len(run("list").stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "which one"),
+        (["fire"], "'fire' is none of list"),
+        (["list", "x"], "list needs nothing"),
+        (["add", "x"], "add needs NAME JOB_CLASS"),
+        (["pause", "x"], "No schedule is named 'x'"),
+        (["add", "x", "bakery.Bread", "--cron=61 * * * *"], "Invalid cron '61 * * * *'"),
+        (["add", "x", "bakery.Bread"], "exactly one of cron, interval, date and trigger"),
+        (["add", "x", "bakery.Cake", "--cron=@daily"], "defines no class Cake"),
+        (["add", "x", "os.system", "--cron=@daily"], "standard library"),
+        (["add", "x", "bakery.Bread", "--cron=@daily", "--fields=x"], "option --fields"),
+        (["add", "x", "bakery.Bread", "--cron=@daily", '--fields={"sugar": 1}'], "sugar"),
+        (["add", "x", "bakery.Bread", '--trigger={"pickle": "x"}'], "no trigger of the kind 'pickle'"),
+        (["add", "x", "bakery.Bread", "--cron=@daily", "--timezone=Mars"], "no time zone 'Mars'"),
+    ],
+)
+def test_what_is_wrong_is_told_in_a_line(arguments: list[str], told: str, run: Run, redis_client: redis.Redis) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert told in done.stderr.splitlines()[-1]
+    assert redis_client.keys() == []
