@@ -32,6 +32,7 @@ from servers import RedisServer, free_port, wait_until
 from test_surface import ROWS
 
 from limpyd_jobs import STATUSES, Cancel, Error, Job, Queue, Requeue, Worker
+from limpyd_jobs import STATUSES, Error, Job, Queue, Schedule, Worker, records
 from limpyd_jobs.database import JobsDatabase, parse_database
 from limpyd_jobs.transitions import MAX_PUT_OFFS, UNCLAIMED_LEASE
 from limpyd_jobs.workers.backoff import FIRST, LONGEST
@@ -402,7 +403,7 @@ def test_every_documented_name_of_version_2_is_in_the_manual():
     assert missing == set()
 
 
-@pytest.mark.parametrize("cls", [Job, Queue, Error, Worker])
+@pytest.mark.parametrize("cls", [Job, Queue, Error, Schedule, Worker])
 def test_every_public_name_of_a_class_is_in_the_manual(cls: type):
     names = {name for name in {*dir(cls), *getattr(cls, "_fields", ())} - {*dir(RelatedModel)} if name[0] != "_"}
     missing = {name for name in names - {"cacheable"} if not re.search(rf"(?<![\w-]){name}(?![\w-])", README)}
@@ -606,6 +607,16 @@ def provoke_orphans(monkeypatch: pytest.MonkeyPatch) -> None:
     Worker("orphans", callback=do_nothing, max_loops=2).run()
 
 
+def provoke_what_is_wrong_with_schedules() -> None:
+    late, bad = (Schedule.add(name, Job, interval=60, queue_name="s", grace=0) for name in ("late", "bad"))
+    for schedule in (late, bad):
+        records.set_schedule(Schedule, schedule.pk.get(), "1", {"next_run": "1970-01-01 00:00:01"})
+    bad.job_model_repr.hset("not.Here")
+    Worker("s").fire_schedules()
+    late.delete()
+    bad.delete()
+
+
 def provoke_failures_of_redis(database: JobsDatabase, binary: str, caplog: pytest.LogCaptureFixture) -> None:
     with RedisServer(binary, "--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru", port=free_port()) as server:
         database.connection.close()
@@ -638,6 +649,7 @@ def test_the_log_says_what_the_manual_says(
     provoke_what_is_wrong_with_jobs()
     provoke_what_happens_when_workers_die(caplog)
     provoke_orphans(monkeypatch)
+    provoke_what_is_wrong_with_schedules()
     Job.add_job("endless", "endless")
     with working(Worker("endless", callback=do_nothing, job_timeout=1, max_loops=1, terminate_gracefuly=False)):
         pass
