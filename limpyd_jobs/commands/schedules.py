@@ -29,7 +29,7 @@ class Schedules(Command):
 
   list                    all of them, with their next times
   next NAME               its next ten times
-  add NAME JOB_CLASS      a new one, with one of --cron, --interval, --date and --trigger
+  add NAME JOB_CLASS      a new one, with one of --cron, --interval, --date and --trigger; prints its first time
   pause NAME, resume NAME
   run-now NAME            add its job now, beside its times
   remove NAME             for good; jobs that are queued stay"""
@@ -94,7 +94,8 @@ class Schedules(Command):
         if self.options.trigger is not None:
             given["trigger"] = _parsed("--trigger", self.options.trigger)
         fields = _parsed("--fields", self.options.fields or "{}")
-        Schedule.add(name, job_class, paused=bool(self.options.paused), **given, **fields)
+        schedule = Schedule.add(name, job_class, paused=bool(self.options.paused), **given, **fields)
+        print(schedule.next_times(1)[0].isoformat())
 
     def _run_now(self, name: str) -> None:
         print(self._named(name).run_now().ident)
