@@ -33,7 +33,7 @@ def _classes_are_known() -> None:
 
 
 # What a worker does once, before its first job.
-START = ["list_queues", "wake", "rescue", "SSCAN", "counts"]
+START = ["list_queues", "wake", "rescue", "SSCAN", "counts", "due_schedules"]
 COUNTS = ("SCARD", "LLEN", "ZCARD")
 
 
