@@ -31,8 +31,7 @@ from running import working
 from servers import RedisServer, free_port, wait_until
 from test_surface import ROWS
 
-from limpyd_jobs import STATUSES, Cancel, Error, Job, Queue, Requeue, Worker
-from limpyd_jobs import STATUSES, Error, Job, Queue, Schedule, Worker, records
+from limpyd_jobs import STATUSES, Cancel, Error, Job, Queue, Requeue, Schedule, Worker, records
 from limpyd_jobs.database import JobsDatabase, parse_database
 from limpyd_jobs.transitions import MAX_PUT_OFFS, UNCLAIMED_LEASE
 from limpyd_jobs.workers.backoff import FIRST, LONGEST

@@ -16,8 +16,7 @@ import redis
 from limpyd import fields
 from victims import uncounted
 
-from limpyd_jobs import STATUSES, Cancel, Error, Job, Queue, Requeue, Retry, Worker, transitions
-from limpyd_jobs import STATUSES, Error, Job, Queue, Schedule, Worker, records, transitions
+from limpyd_jobs import STATUSES, Cancel, Error, Job, Queue, Requeue, Retry, Schedule, Worker, records, transitions
 from limpyd_jobs.transitions import ClaimRequest
 
 QUEUE = "proofs"
