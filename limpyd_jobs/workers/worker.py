@@ -33,9 +33,9 @@ from limpyd_jobs.workers.pruner import Pruner
 from limpyd_jobs.workers.reconciler import PATIENCE, Reconciler
 from limpyd_jobs.workers.rescuer import Rescuer
 from limpyd_jobs.workers.running import Running
+from limpyd_jobs.workers.scheduler import Scheduler
 from limpyd_jobs.workers.turns import Place, Turns
 from limpyd_jobs.workers.waker import Waker
-from limpyd_jobs.workers.scheduler import Scheduler
 
 logger = logging.getLogger(LOGGER_NAME)
 
