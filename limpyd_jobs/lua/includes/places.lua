@@ -8,7 +8,9 @@
 -- made, in the indexes but without a hash, is none.
 local function find_queue(queue_model, name, priority)
   local pks = redis.call('SINTER', queue_model.indexes.name[1] .. name, queue_model.indexes.priority[1] .. priority)
-  table.sort(pks, function(a, b) return (tonumber(a) or math.huge) < (tonumber(b) or math.huge) end)
+  if #pks > 1 then
+    table.sort(pks, function(a, b) return (tonumber(a) or math.huge) < (tonumber(b) or math.huge) end)
+  end
   for _, pk in ipairs(pks) do
     if redis.call('EXISTS', hash_key(queue_model, pk)) == 1 then
       return pk

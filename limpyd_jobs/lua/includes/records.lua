@@ -12,21 +12,21 @@ end
 
 -- Errors before anything is written if one of these keys has a wrong type: Redis does not undo half a script.
 local function probe(command, ...)
-  for _, key in ipairs({...}) do
-    redis.call(command, key)
+  for i = 1, select('#', ...) do
+    redis.call(command, (select(i, ...)))
   end
 end
 
-local known_models = {}
+local NOTHING, known_models = {}, {}
 
 -- The model of a JSON, which a caller may give more than once. What is empty is left out of it.
 local function model_of(json)
   local model = known_models[json]
   if not model then
     model = cjson.decode(json)
-    for _, part in ipairs({'indexes', 'special', 'unique', 'defaults', 'keys'}) do
-      model[part] = model[part] or {}
-    end
+    model.indexes, model.special = model.indexes or NOTHING, model.special or NOTHING
+    model.unique, model.defaults = model.unique or NOTHING, model.defaults or NOTHING
+    model.keys = model.keys or NOTHING
     known_models[json] = model
   end
   return model
@@ -36,63 +36,53 @@ end
 local function write(undo, command, opposite, key, pk)
   local reply = redis.pcall(command, key, pk)
   if reply == 1 then
-    undo[#undo + 1] = {opposite, key}
+    undo[#undo + 1] = opposite
+    undo[#undo + 1] = key
   elseif reply ~= 0 then
-    for i = #undo, 1, -1 do
-      redis.call(undo[i][1], undo[i][2], pk)
+    for i = #undo - 1, 1, -2 do
+      redis.call(undo[i], undo[i + 1], pk)
     end
     redis.call(command, key, pk)
   end
 end
 
--- Moves the pk of a record between the index sets of a field.
-local function move_index(undo, model, pk, field, old, value)
-  for _, prefix in ipairs(model.indexes[field] or {}) do
-    if old then write(undo, 'SREM', 'SADD', prefix .. old, pk) end
-    if value then write(undo, 'SADD', 'SREM', prefix .. value, pk) end
-  end
-end
-
--- The values of the indexed fields among some changes, where they are others; those that are known are not asked for.
-local function indexed_changes(model, pk, changes, known)
-  local olds, names = {}, {}
-  for field, value in pairs(changes) do
-    if model.indexes[field] or model.special[field] then
-      if known[field] == nil then
-        names[#names + 1] = field
-      elseif known[field] ~= value then
-        olds[field] = known[field]
-      end
+-- The values of the indexed fields among some changes that the caller has not read already.
+local function read_indexed(model, pk, changes, known)
+  local values, names = {}, {}
+  for field in pairs(changes) do
+    if known[field] == nil and (model.indexes[field] or model.special[field]) then
+      names[#names + 1] = field
     end
   end
-  local values = #names > 0 and redis.call('HMGET', hash_key(model, pk), unpack(names))
-  for i, field in ipairs(names) do
-    if values[i] ~= changes[field] then
-      olds[field] = values[i]
-    end
+  for i, value in ipairs(#names > 0 and redis.call('HMGET', hash_key(model, pk), unpack(names)) or NOTHING) do
+    values[names[i]] = value
   end
-  return olds
+  return values
 end
 
--- Sets fields of a record; the value false unsets one. `known` are values that the caller has read already, if any.
+-- Sets fields of a record; the value false unsets one. `known` are values that the caller has read already, if any;
+-- false if the record is a new one.
 local function update(model, pk, changes, known)
-  known = known or {}
-  local olds, undo = indexed_changes(model, pk, changes, known), {}
-  for field, old in pairs(olds) do
-    move_index(undo, model, pk, field, old, changes[field])
-  end
-  for field, old in pairs(olds) do
-    if model.special[field] then
-      reindex[#reindex + 1] = {field, old, changes[field]}
-    end
-  end
-  local set, unset = {}, {}
+  if known == nil then known = NOTHING end
+  local values = known and read_indexed(model, pk, changes, known)
+  local undo, set, unset = {}, {}, {}
   for field, value in pairs(changes) do
-    if value then
-      set[#set + 1] = field
-      set[#set + 1] = value
-    elseif known[field] ~= false then
-      unset[#unset + 1] = field
+    local old = known and known[field]
+    if old == nil then old = values[field] end
+    if old ~= value then
+      for _, prefix in ipairs(model.indexes[field] or NOTHING) do
+        if old then write(undo, 'SREM', 'SADD', prefix .. old, pk) end
+        if value then write(undo, 'SADD', 'SREM', prefix .. value, pk) end
+      end
+      if model.special[field] then
+        reindex[#reindex + 1] = {field, old, value}
+      end
+      if value then
+        set[#set + 1] = field
+        set[#set + 1] = value
+      else
+        unset[#unset + 1] = field
+      end
     end
   end
   local key = hash_key(model, pk)
@@ -147,11 +137,7 @@ local function create(model, pk, fields, is_reserved)
   for field, value in pairs(model.defaults) do
     if fields[field] == nil then fields[field] = value end
   end
-  local known = {}
-  for field in pairs(is_reserved and known or fields) do
-    known[field] = false
-  end
-  update(model, pk, fields, known)
+  update(model, pk, fields, is_reserved and NOTHING)
   redis.call('SADD', model.name .. ':collection', pk)
 end
 
