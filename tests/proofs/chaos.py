@@ -396,9 +396,9 @@ class Chaos:
 
 
 def _handed_over(reply: bytes) -> str | None:
-    """The ident in a reply of BLPOP, if there is one."""
+    """The ident in a reply of BLPOP, if there is one: it may be a signal instead."""
     words = reply.split(b"\r\n")
-    return words[4].decode() if len(words) > 4 else None
+    return words[4].decode() if len(words) > 4 and words[2].endswith(b":waiting") else None
 
 
 def main() -> int:

@@ -440,7 +440,7 @@ class TestQueues:
     ) -> None:
         Queue.get_queue("queue")
         worker = worker_of(**{option: 0}, timeout=1, max_duration=0.5)
-        assert commands_during(worker.run, redis_client) < 250
+        assert commands_during(worker.run, redis_client) < 1000  # in at most 12 rounds; without a rest, in thousands
 
 
 def commands_during(action: Callable[[], object], client: redis.Redis) -> int:
@@ -864,7 +864,7 @@ class TestOverriddenRounds:
         Task.add_job("urgent", priority=5)
         Task.add_job("a", priority=1)
         worker = worker_of(worker_class=OneQueue, callback=collector, max_loops=2, max_duration=0.5)
-        assert commands_during(worker.run, redis_client) < 250
+        assert commands_during(worker.run, redis_client) < 1000  # in at most 12 rounds; without a rest, in thousands
         assert collector.identifiers == ["a"]
 
     def test_requeue_delayed_jobs_that_fails_at_the_start_keeps_nobody_from_work(self, log: Any) -> None:
@@ -887,7 +887,7 @@ class TestOverriddenRounds:
         delayed_and_due(Task, "delayed")
         Task.add_job("a")
         worker = worker_of(worker_class=Lazy, callback=collector, max_loops=2, max_duration=0.5)
-        assert commands_during(worker.run, redis_client) < 250
+        assert commands_during(worker.run, redis_client) < 1000  # in at most 12 rounds; without a rest, in thousands
         assert collector.identifiers == ["a"]
 
     def test_rounds_may_be_called_by_hand(self) -> None:
