@@ -508,3 +508,14 @@ class TestPaused:
         keys = [any_world.waiting_key("p"), any_world.waiting_key("q"), any_world.waiting_key("p", 3)]
         _, outlook = transitions.claim_or_look(any_world.queue_class, any_world.request(*keys))
         assert outlook.paused == {keys[0], keys[2]}
+
+
+@pytest.mark.parametrize("number", [1, 15, 16, 17, 31, 32, 33, 48, 49, 100])
+def test_the_first_of_many_lists_that_has_a_job_is_found_wherever_it_stands(world: World, number: int) -> None:
+    empty = [f"jobs:queue:{1000 + i}:waiting" for i in range(number - 1)]
+    job = world.job_that_is("waiting")
+    keys = [*empty, world.waiting_key(), *empty]
+    fetched = world.claim(*keys)
+    assert fetched is not None
+    assert (fetched.outcome, fetched.ident) == ("claimed", job.ident)
+    assert world.claim(*keys) is None

@@ -144,10 +144,24 @@ local function claim_safely(key, queue, ident, model, token, lease, pop)
   return {'broken', key, ident, text_of_error(reply)}
 end
 
+-- How many lists to ask about at once, to pass over those that are empty.
+local STRETCH = 16
+
+-- Where the first list is, from an index on, that may have a job; past the last one if there is none.
+local function skip_empty(keys, first)
+  local last = math.min(first + STRETCH - 1, #keys)
+  while first <= #keys and redis.call('EXISTS', unpack(keys, first, last)) == 0 do
+    first, last = last + 1, math.min(last + STRETCH, #keys)
+  end
+  return first
+end
+
 -- Claims the first job of the first waiting list that has one; a list of no sound queue, or no list, has none, nor does
 -- that of a paused queue.
 local function claim_first(keys, token, lease, classes)
-  for _, key in ipairs(keys) do
+  local i = 1
+  while i <= #keys do
+    local key = keys[i]
     local ident = redis.pcall('LINDEX', key, 0)
     local queue = type(ident) == 'string' and sound_queue(string.sub(key, 1, -9))
     if queue and not is_paused(string.sub(key, 1, -9), queue[1]) then
@@ -161,6 +175,7 @@ local function claim_first(keys, token, lease, classes)
       end
       return claim_safely(key, queue, ident, classes[path], token, lease, true)
     end
+    i = i % STRETCH == 0 and skip_empty(keys, i + 1) or i + 1
   end
   return {'nothing'}
 end
