@@ -20,6 +20,7 @@ from servers import RedisServer, wait_until
 import limpyd_jobs.workers.worker
 from limpyd_jobs import Job, LimpydJobsException, Queue, transitions
 from limpyd_jobs.database import JobsDatabase
+from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.transitions import Fetched
 from limpyd_jobs.workers import backoff, fetcher, reconciler
 
@@ -84,6 +85,10 @@ def release() -> None:
     transitions.release(Task, fetched.ident, fetched.token, fetched.queue_key)
 
 
+def raise_schedule() -> None:
+    Schedule.get_by_name("hourly").edit(priority=5)
+
+
 CALLS = {
     "add": Call(add()),
     "add, existing": Call(add(), add()),
@@ -98,6 +103,10 @@ CALLS = {
     "list_queues": Call(lambda: Queue.count_waiting_jobs(QUEUE), add()),
     "set_fields": Call(lambda: only_job().priority.hset(4), add()),
     "unset_fields": Call(lambda: only_job().cancel_on_error.delete(), add()),
+    "due_schedules": Call(boundaries.fire_schedules, boundaries.schedule()),
+    "fire": Call(boundaries.fire_schedules, boundaries.schedule()),
+    "fire, to pass over a time": Call(boundaries.fire_schedules, all_of(add(), boundaries.schedule(grace=0))),
+    "set_schedule": Call(all_of(raise_schedule, boundaries.fire_schedules), boundaries.schedule()),
 }
 
 
