@@ -56,6 +56,11 @@ def is_passing(error: BaseException | None) -> bool:
     return isinstance(error, _PASSING) or bool(_PASSING_TEXT.search(str(error)))
 
 
+def is_cut_off(error: BaseException | None) -> bool:
+    """Whether Redis did not answer at all, or is only starting."""
+    return isinstance(error, (RedisConnectionError, RedisTimeoutError))
+
+
 def is_denied(error: BaseException | None) -> bool:
     """Whether Redis does not allow this user to do that, until somebody changes its rights."""
     return isinstance(error, NoPermissionError) or bool(_DENIED_TEXT.search(str(error)))

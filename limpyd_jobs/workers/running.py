@@ -21,7 +21,7 @@ from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import ClaimRequest, Ending
 from limpyd_jobs.utils import one_line, overrides, parse_datetime, printable
 from limpyd_jobs.workers.alarm import Alarm
-from limpyd_jobs.workers.backoff import Backoff, OncePerSecond, is_denied, is_of_replica, is_passing
+from limpyd_jobs.workers.backoff import Backoff, OncePerSecond, is_cut_off, is_denied, is_of_replica, is_passing
 from limpyd_jobs.workers.claim import Claim
 from limpyd_jobs.workers.events import DEFAULT_DELAY, JobEvents
 from limpyd_jobs.workers.fetcher import Fetcher
@@ -64,6 +64,9 @@ class Running(Parameters, JobEvents):
         raise NotImplementedError
 
     def _fetches_as_we_do(self) -> bool:
+        raise NotImplementedError
+
+    def _put_off_rescue(self) -> None:
         raise NotImplementedError
 
     @property
@@ -261,6 +264,8 @@ class Running(Parameters, JobEvents):
 
     def _redis_failed(self, what: str, error: BaseException | None) -> None:
         """Say so, and drop the connections if they lead to a server that is no primary any more."""
+        if is_cut_off(error):
+            self._put_off_rescue()
         if self._may_log_redis_error:
             self.log(f"{what}, trying again: {one_line(error)}", "error")
         if is_of_replica(error):
@@ -283,6 +288,8 @@ class Running(Parameters, JobEvents):
             if not renewed and claim.token:
                 self._lost(claim)
         except Exception as error:
+            if is_cut_off(error):
+                self._put_off_rescue()
             if self._may_log_redis_error:
                 self.log(f"[{one_line(fetched.identifier)}] lease not renewed: {one_line(error)}", "error")
 

@@ -352,6 +352,10 @@ class Worker(Running):
         for ident, reason in self._rescuer.take_broken():
             self.log(f"[{one_line(ident)}] is put in the quarantine of its queue: {reason}", "error")
 
+    def _put_off_rescue(self) -> None:
+        """Let the others renew their leases first: while Redis was away, nobody could."""
+        self._round_is_due["rescue_jobs"] = monotonic() + self.lease / 2
+
     def reconcile_jobs(self) -> None:
         """Put live jobs that stand nowhere back in their queues, if a worker may have lost some."""
         self._reconciler.because_of(self._rescuer.take_lapsed())

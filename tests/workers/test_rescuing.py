@@ -84,6 +84,36 @@ def test_a_job_whose_lease_holds_is_left_alone() -> None:
     assert job.claim_token.hget() == "token of a dead worker"
 
 
+@pytest.mark.parametrize(
+    ("error", "rescued"),
+    [(redis.ConnectionError("gone"), 0), (redis.TimeoutError("gone"), 0), (redis.ResponseError("no"), 1)],
+)
+def test_after_a_moment_without_redis_its_workers_may_renew_their_leases_before_any_is_taken_for_lapsed(
+    error: redis.RedisError, rescued: int
+) -> None:
+    Patient.add_job("job:1", QUEUE)
+    claim()
+    lapse(Queue.get_queue(QUEUE))
+    ours = worker()
+    ours.update_keys()
+    ours._redis_failed("Unable to get job", error)
+    ours._make_rounds()
+    assert Queue.count_waiting_jobs(QUEUE) == rescued
+
+
+def test_a_worker_that_could_not_renew_its_own_lease_takes_no_other_for_lapsed() -> None:
+    Patient.add_job("job:1", QUEUE)
+    Patient.add_job("job:2", QUEUE)
+    claim()
+    lapse(Queue.get_queue(QUEUE))
+    ours = worker()
+    ours.update_keys()
+    ours.wait_for_job()
+    ours._beat(redis.Redis(unix_socket_path="/nowhere"))
+    ours._make_rounds()
+    assert Queue.count_waiting_jobs(QUEUE) == 0
+
+
 def test_a_rescued_job_is_run_and_its_method_and_the_log_tell_of_it(caplog: pytest.LogCaptureFixture) -> None:
     job = Patient.add_job("again", QUEUE)
     claim()
