@@ -116,7 +116,7 @@ class JobClasses(Generic[T]):
         """The classes by their path. The mapping is never changed, but replaced, so threads may share it."""
         if not self._met:
             imported = (cls for cls in concrete(self.base) if self._allows(path_of(cls)))
-            self._met = {path_of(cls): cls for cls in islice(imported, self.limit)}
+            self._met = {path_of(cls): cls for cls in islice(imported, self.limit)} or self._met
         return self._met
 
     def all(self) -> list[type[T]]:
