@@ -34,6 +34,7 @@ from test_surface import ROWS
 from limpyd_jobs import STATUSES, Cancel, Error, Job, Queue, Requeue, Schedule, Worker, records
 from limpyd_jobs.database import JobsDatabase, parse_database
 from limpyd_jobs.transitions import MAX_PUT_OFFS, UNCLAIMED_LEASE
+from limpyd_jobs.workers import WorkerConfig
 from limpyd_jobs.workers.backoff import FIRST, LONGEST
 from limpyd_jobs.workers.fetcher import MARGIN
 from limpyd_jobs.workers.reconciler import PATIENCE
@@ -409,6 +410,15 @@ def test_every_public_name_of_a_class_is_in_the_manual(cls: type):
     assert missing == set()
 
 
+@pytest.mark.parametrize("cls", [Job, Queue, Error, Worker, WorkerConfig])
+def test_every_name_that_is_new_in_a_class_stands_under_upgrading(cls: type):
+    names = {*dir(cls), *getattr(cls, "_fields", ())} - {*dir(RelatedModel), "pk"}
+    hooks = {name.removeprefix("job.") for name in NAMES if name.startswith("job.on_")} if cls is Job else set()
+    new = {name for name in names | hooks if name[0] != "_"} - {row.item.split(".")[-1] for row in ROWS}
+    listed = README.partition("Names new in Redis")[2].partition("- The requirements")[0]
+    assert {name for name in new if not re.search(rf"``{name}``", listed)} == set()
+
+
 def literals(node: nodes.Node) -> list[str]:
     return [literal.astext() for literal in node.findall(nodes.literal)]
 
@@ -606,14 +616,17 @@ def provoke_orphans(monkeypatch: pytest.MonkeyPatch) -> None:
     Worker("orphans", callback=do_nothing, max_loops=2).run()
 
 
-def provoke_what_is_wrong_with_schedules() -> None:
+def provoke_what_is_wrong_with_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
     late, bad = (Schedule.add(name, Job, interval=60, queue_name="s", grace=0) for name in ("late", "bad"))
-    for schedule in (late, bad):
+    again = Schedule.add("again", Job, interval=60, queue_name="s")
+    again.run_now()
+    for schedule in (late, bad, again):
         records.set_schedule(Schedule, schedule.pk.get(), "1", {"next_run": "1970-01-01 00:00:01"})
     bad.job_model_repr.hset("not.Here")
+    monkeypatch.setattr(Obedient, "schedules", {"wrong": {"cron": "61 3 * * *"}}, raising=False)
     Worker("s").fire_schedules()
-    late.delete()
-    bad.delete()
+    for schedule in (late, bad, again):
+        schedule.delete()
 
 
 def provoke_failures_of_redis(database: JobsDatabase, binary: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -648,7 +661,7 @@ def test_the_log_says_what_the_manual_says(
     provoke_what_is_wrong_with_jobs()
     provoke_what_happens_when_workers_die(caplog)
     provoke_orphans(monkeypatch)
-    provoke_what_is_wrong_with_schedules()
+    provoke_what_is_wrong_with_schedules(monkeypatch)
     Job.add_job("endless", "endless")
     with working(Worker("endless", callback=do_nothing, job_timeout=1, max_loops=1, terminate_gracefuly=False)):
         pass
