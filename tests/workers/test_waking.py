@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from statistics import median
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from running import Collector, work, worker_of, working
 from servers import wait_until
 
 from limpyd_jobs import Error, Job, Queue, Worker
+from limpyd_jobs.utils import as_naive_utc, parse_datetime
 
 SELDOM = {"fetch_delayed_delay": 1000, "fetch_priorities_delay": 1000, "timeout": 0, "max_duration": 60}
 
@@ -81,20 +81,15 @@ class TestDelayedJobs:
             Bell.add_job("long")
         assert collector.identifiers == ["long", "delayed"]
 
-    def test_it_is_run_at_its_time(self, redis_client: redis.Redis) -> None:
+    def test_each_of_many_is_run_and_none_before_its_time(self, redis_client: redis.Redis) -> None:
+        """How soon afterwards is for benchmarks/lateness.py to tell."""
         Queue.get_queue("queue")
-        lateness: list[float] = []
-
-        def ring(job: Job, queue: Queue) -> None:
-            lateness.append(time.time() - float(job.identifier.hget()))
-
-        with idle(redis_client, worker_of(callback=ring, max_loops=20, **SELDOM)):
-            begin = time.time() + 0.3
-            for number in range(20):
-                moment = begin + number * 0.07
-                Bell.add_job(repr(moment), delayed_for=moment - time.time())
-        assert min(lateness) > -0.01
-        assert median(lateness) < 0.05  # 10 ms on a machine that has nothing else to do
+        with idle(redis_client, worker_of(max_loops=20, **SELDOM)):
+            begin = datetime.now(timezone.utc) + timedelta(seconds=0.3)
+            moments = [begin + timedelta(seconds=number * 0.07) for number in range(20)]
+            jobs = [Bell.add_job(str(moment), delayed_until=moment) for moment in moments]
+        starts = [parse_datetime(job.start.hget()) for job in jobs]
+        assert all(start and start >= as_naive_utc(moment) for start, moment in zip(starts, moments, strict=True))
 
     def test_many_at_one_moment_do_not_keep_others_waiting(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("limpyd_jobs.workers.worker.LONGEST_WAKE", 0)
