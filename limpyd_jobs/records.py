@@ -118,7 +118,9 @@ def due_key(schedule_model: type[RedisModel]) -> str:
     return f"{schedule_model._name}:due"
 
 
-def set_schedule(schedule_model: type[RedisModel], pk: str, due: str, fields: Mapping[str, str]) -> str:
+def set_schedule(
+    schedule_model: type[RedisModel], pk: str, due: str, fields: Mapping[str, str], heard_by: str = ""
+) -> str:
     """Make a schedule, or change one, with its place among those that are due; return its pk.
 
     Parameters
@@ -129,6 +131,8 @@ def set_schedule(schedule_model: type[RedisModel], pk: str, due: str, fields: Ma
         When it is due, in seconds since the epoch; empty for never, ``keep`` for as before.
     fields: mapping of str to str
         An empty value unsets a field.
+    heard_by: str
+        The key of a signal, to tell an idle worker if no other schedule is due before; empty not to.
 
     Raises
     ------
@@ -138,7 +142,8 @@ def set_schedule(schedule_model: type[RedisModel], pk: str, due: str, fields: Ma
         If another schedule has the value of a unique field.
     """
     args = [layout_of(schedule_model).json, pk, due, *flat(fields)]
-    reply = unique(schedule_model, _set_schedule(redis_of(schedule_model), keys=[due_key(schedule_model)], args=args))
+    keys = [due_key(schedule_model), *([heard_by] if heard_by else ())]
+    reply = unique(schedule_model, _set_schedule(redis_of(schedule_model), keys=keys, args=args))
     if reply[0] == "gone":
         raise DoesNotExist(f"No {schedule_model.__name__} found with pk {pk}")
     assert reply[0] == "set"

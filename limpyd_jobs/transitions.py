@@ -186,6 +186,8 @@ class Outlook(NamedTuple):
         Up to that moment, when the last delayed job became due; None if none is.
     due: float
         When the next one will be; None if none is delayed.
+    missed, scheduled: float
+        The same of schedules.
     news: str
         All this in short, for the next claim.
     """
@@ -195,6 +197,8 @@ class Outlook(NamedTuple):
     moment: float = 0
     overdue: float | None = None
     due: float | None = None
+    missed: float | None = None
+    scheduled: float | None = None
     news: str = ""
 
 
@@ -487,6 +491,7 @@ def claim_or_look(
     wait: float | None = None,
     heard: str = "",
     news: str = "",
+    schedules: str = "",
 ) -> tuple[Fetched | None, Outlook]:
     """Claim a job as `claim` does, and tell what is to be known if there is none.
 
@@ -494,23 +499,19 @@ def claim_or_look(
     ----------
     heard: str
         The signal that ended the last wait, if one did: it is passed on if there is other news than `news`.
+    schedules: str
+        The key of the schedules to tell of; empty for none.
     """
     is_again, until = "1" if request.is_again else "", "" if wait is None else str(wait)
-    args = request.arguments(ident, is_again, worker, until, heard, news)
+    args = request.arguments(ident, is_again, worker, until, heard, news, schedules)
     reply = _claim(redis_of(queue_model), keys=request.keys, args=args)
     return _fetched(request, reply), _outlook(reply) if reply[0] == "nothing" else Outlook()
 
 
 def _outlook(reply: Any) -> Outlook:
-    _, paused, queues, moment, overdue, due, news = reply
-    return Outlook(
-        frozenset(paused),
-        queues,
-        float(moment),
-        float(overdue) if overdue else None,
-        float(due) if due else None,
-        news,
-    )
+    _, paused, queues, moment, *dates, news = reply
+    overdue, due, missed, scheduled = (float(date) if date else None for date in dates)
+    return Outlook(frozenset(paused), queues, float(moment), overdue, due, missed, scheduled, news)
 
 
 def unregister(queue_model: type[RedisModel], workers: Iterable[str]) -> None:

@@ -12,7 +12,8 @@
 -- ARGV[6]  for how long: seconds; or '' not to
 -- ARGV[7]  the signal that ended its wait, to be passed on if there is news: key of a list; or ''
 -- ARGV[8]  the news that it knows of; or ''
--- ARGV[9…] the job classes known to the caller: class path, job model…
+-- ARGV[9]  sorted set of the schedules that are active, by when they are due; or ''
+-- ARGV[10…] the job classes known to the caller: class path, job model…
 --
 -- {'claimed', key, ident, status before, identifier, queue name, queue priority, start, tries, job timeout,
 --  {retry policy, uncounted tries, since}, reindex}
@@ -25,16 +26,16 @@
 --                           its hash is none: set aside
 -- {'no queue', key, ident}  the given ident comes from the list of no queue, or of a broken one: put back
 -- {'paused', key, ident}    the given ident comes from the list of a paused queue: put back, to the front
--- {'nothing', paused, queues, moment, overdue, due, news}
+-- {'nothing', paused, queues, moment, overdue, due, missed, scheduled, news}
 --                           with those of the lists that belong to paused queues; the last pk of a queue; the moment;
---                           when, up to it, a job became due, the last one, and when the next one will, or ''; and what
---                           tells all this from other news
+--                           when, up to it, a job became due, the last one, and when the next one will, or ''; the same
+--                           of schedules; and what tells all this from other news
 
 --@include claims
 --@include signals
 
-local token, lease, ident, classes = ARGV[1], tonumber(ARGV[2]), ARGV[3], pairs_from(9)
-local is_again, worker, wait, heard, known_news = ARGV[4] == '1', ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local token, lease, ident, classes = ARGV[1], tonumber(ARGV[2]), ARGV[3], pairs_from(10)
+local is_again, worker, wait, heard, known_news, schedules = ARGV[4] == '1', ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 
 local function claim_given()
   local path, base = parse_ident(ident), string.sub(KEYS[1], 1, -9)
@@ -66,26 +67,31 @@ local function paused_lists()
   return paused
 end
 
--- The score of the first or last delayed job of a range, over all queues, or ''.
-local function extreme(command, from, to, is_better)
-  local found
-  for _, key in ipairs(KEYS) do
-    local row = redis.pcall(command, string.sub(key, 1, -9) .. ':delayed', from, to, 'WITHSCORES', 'LIMIT', 0, 1)
-    if row[2] and (not found or is_better(tonumber(row[2]), tonumber(found))) then
-      found = row[2]
-    end
+-- The last score of some sorted sets up to a moment, and the first one after it, or ''.
+local function around(moment, keys)
+  local last, first
+  for _, key in ipairs(keys) do
+    local past = redis.pcall('ZREVRANGEBYSCORE', key, moment, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+    local future = redis.pcall('ZRANGEBYSCORE', key, '(' .. moment, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+    last = past and not (last and tonumber(last) > tonumber(past)) and past or last
+    first = future and not (first and tonumber(first) < tonumber(future)) and future or first
   end
-  return found or ''
+  return last or '', first or ''
 end
 
 local function outlook()
   local moment, model = score(now()), string.match(KEYS[1], '^(.*):[^:]+:waiting$')
   local queues = redis.pcall('GET', model .. ':max_pk')
   queues = type(queues) == 'string' and queues or ''
-  local overdue = extreme('ZREVRANGEBYSCORE', moment, '-inf', function(one, other) return one > other end)
-  local due = extreme('ZRANGEBYSCORE', '(' .. moment, '+inf', function(one, other) return one < other end)
+  local delayed = {}
+  for i, key in ipairs(KEYS) do
+    delayed[i] = string.sub(key, 1, -9) .. ':delayed'
+  end
+  local overdue, due = around(moment, delayed)
+  local missed, scheduled = around(moment, {schedules ~= '' and schedules or nil})
   local paused = paused_lists()
-  return paused, queues, moment, overdue, due, table.concat({#paused, queues, due}, ' ')
+  local news = table.concat({#paused, queues, due, scheduled}, ' ')
+  return paused, queues, moment, overdue, due, missed, scheduled, news
 end
 
 -- A job of an unknown class that was taken from its list is still in the hand of the worker.
@@ -107,7 +113,7 @@ end
 if reply[1] == 'nothing' then
   reply = {'nothing', outlook()}
 end
-if heard ~= '' and select(6, outlook()) ~= known_news then
+if heard ~= '' and select(8, outlook()) ~= known_news then
   signal(heard)
 end
 return reply

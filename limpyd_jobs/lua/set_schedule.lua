@@ -1,6 +1,7 @@
 -- A schedule is made or changed, with its place among those that are due. No transition of a job.
 --
 -- KEYS[1]  sorted set of the schedules that are active, by when they are due
+-- KEYS[2]  the list of a signal: an idle worker that waits for it is told if no other one is due before; none not to
 -- ARGV[1]  schedule model
 -- ARGV[2]  pk, '' for a new one
 -- ARGV[3]  when it is due, in seconds; '' for never, 'keep' for as before
@@ -8,7 +9,9 @@
 --
 -- {'set', pk}      {'gone'}      {'not unique', field, value, pk of its owner}
 
+--@include clock
 --@include records
+--@include signals
 
 local model, pk, due = model_of(ARGV[1]), ARGV[2], ARGV[3]
 
@@ -34,5 +37,8 @@ if due == '' then
   redis.call('ZREM', KEYS[1], pk)
 elseif due ~= 'keep' then
   redis.call('ZADD', KEYS[1], due, pk)
+  if KEYS[2] and redis.call('ZCOUNT', KEYS[1], '(' .. score(now()), '(' .. due) == 0 then
+    signal(KEYS[2])
+  end
 end
 return {'set', pk}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from itertools import islice
 from typing import Any
@@ -149,9 +150,11 @@ class Schedule(BaseJobsModel):
     @classmethod
     def _made(cls, values: Mapping[str, str], job_class: type[Job] | str) -> Schedule:
         # for the workers of the queue to know it before its first job
-        _job_class(job_class).queue_model.get_queue(values["queue_name"], values["priority"])
+        queue_model = _job_class(job_class).queue_model
+        queue_model.get_queue(values["queue_name"], values["priority"])
         present = {name: value for name, value in values.items() if value != ""}
-        pk = records.set_schedule(cls, "", score_of(values["next_run"]), present)
+        heard_by = records.signal_key(queue_model, values["queue_name"])
+        pk = records.set_schedule(cls, "", score_of(values["next_run"]), present, heard_by)
         schedule: Schedule = records.attached(cls, pk)
         return schedule
 
@@ -182,7 +185,7 @@ class Schedule(BaseJobsModel):
             trigger, zone = values.get("trigger", stored["trigger"]), values.get("timezone", stored["timezone"])
             values.update(self._start(trigger, zone, bool(stored.get("paused"))))
             due = score_of(values["next_run"])
-        records.set_schedule(type(self), pk_of(self), due, values)
+        records.set_schedule(type(self), pk_of(self), due, values, _heard_by({**stored, **values}))
 
     def pause(self) -> None:
         """Run it no more, until `resume`. What is queued already stays."""
@@ -193,7 +196,8 @@ class Schedule(BaseJobsModel):
         stored = self.hgetall()
         if stored.get("paused"):
             values = self._start(stored["trigger"], stored["timezone"], paused=False, may_be_over=True)
-            records.set_schedule(type(self), pk_of(self), score_of(values["next_run"]), values)
+            due = score_of(values["next_run"])
+            records.set_schedule(type(self), pk_of(self), due, values, _heard_by(stored))
 
     def run_now(self) -> Job:
         """Add its job now, beside its times, even if it is paused; return the job. For the exceptions see `add_job`."""
@@ -332,6 +336,14 @@ def _job_class(job_class: Any) -> type[Job]:
         )
     layout_of(found)
     return found
+
+
+def _heard_by(stored: Mapping[str, str]) -> str:
+    """Return the key of the signal that the workers of its queue hear; empty if its class is not to be had here."""
+    with suppress(Exception):  # whatever its module raises
+        job_class: type[Job] = job_classes.meet(stored["job_model_repr"])
+        return records.signal_key(job_class.queue_model, stored["queue_name"])
+    return ""
 
 
 def _stored_name(name: Any) -> str:

@@ -42,6 +42,8 @@ class Fetcher:
         What Redis said when there was no job.
     signals: list of str
         The keys of the lists whose tokens end a wait.
+    schedules: str
+        The key of the schedules that the outlook tells of; empty for none.
     """
 
     def __init__(self, queue_model: type[Queue], lease: float, error_model: type[Error] | None = Error) -> None:
@@ -51,6 +53,7 @@ class Fetcher:
         self.upcoming: Fetched | None = None
         self.outlook = Outlook()
         self.signals: list[str] = []
+        self.schedules = ""
         self._heard = ""
         self._name = uuid4().hex[:16]
         self._numbers = count(1)
@@ -195,7 +198,7 @@ class Fetcher:
         heard, news = self._heard, self.outlook.news
         heard = "" if heard.endswith(self._own_name) else heard
         fetched, self.outlook = transitions.claim_or_look(
-            self.queue_model, request, ident, self._registered, until, heard, news
+            self.queue_model, request, ident, self._registered, until, heard, news, self.schedules
         )
         self._heard = ""
         self._unanswered = None

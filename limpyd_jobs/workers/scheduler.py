@@ -77,7 +77,7 @@ class Scheduler:
 
         It is done once for each class, when it is known.
         """
-        if not self._is_here:
+        if not self.is_here:
             return
         for job_class in job_classes.all():
             if job_class in self._declared:
@@ -93,14 +93,15 @@ class Scheduler:
             self._declared.add(job_class)
 
     @property
-    def _is_here(self) -> bool:
+    def is_here(self) -> bool:
+        """Whether schedules are on the database of the queues."""
         one, other = self._queue_model.database, Schedule.database
         return one is other or one.connection_settings == other.connection_settings
 
     def fire(self) -> Iterator[Occurrence]:
         """Make a round; yield what became of each schedule that was due."""
         self.interval = self._longest
-        if not self._is_here:
+        if not self.is_here:
             return
         self._resting = {pk: until for pk, until in self._resting.items() if until > monotonic()}
         now, upcoming, due = records.due_schedules(Schedule, LIMIT + len(self._resting))

@@ -22,6 +22,7 @@ from limpyd_jobs import records
 from limpyd_jobs.exceptions import GracePeriodOver, LimpydJobsException, WorkerLost
 from limpyd_jobs.lazy_fields import pk_of
 from limpyd_jobs.models import Job, Queue, job_classes, wake_some
+from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import Fetched
 from limpyd_jobs.utils import one_line, overrides, printable, utcnow
@@ -98,11 +99,13 @@ class Worker(Running):
         self._waker = Waker(self._end_wait)
         self._known_queues: str | None = None
         self._next_due: float | None = None
-        self._woken_until = 0.0
+        self._looked_until = dict.fromkeys(ROUNDS, 0.0)
         self._rescuer = Rescuer(self._fetcher, self.max_rescues)
         self._reconciler = Reconciler(self.queue_model, self.lease)
         self._pruner = Pruner(self.queue_model, self.error_model, self.keep_success, self.keep_errors)
         self._scheduler = Scheduler(self.queue_model, self.fetch_delayed_delay)
+        if self._scheduler.is_here:
+            self._fetcher.schedules = records.due_key(Schedule)
         self._backoff = Backoff()
         self._round_is_due = dict.fromkeys(ROUNDS, 0.0)
 
@@ -456,7 +459,7 @@ class Worker(Running):
             found = self.wait_for_job()
         except RedisError as error:
             self._fetcher.failed()
-            self._woken_until = 0.0
+            self._looked_until = dict.fromkeys(ROUNDS, 0.0)
             self._wait_for_redis("Unable to get job", error)
         except Exception as error:
             self.log(f"Unable to get job: {printable(error)}\n{traceback.format_exc()}", "error")
@@ -505,14 +508,21 @@ class Worker(Running):
             self._make_round("update_keys")
             if self.keys != before:
                 return False
-        if outlook.overdue is not None and outlook.overdue > self._woken_until:
-            self._woken_until = outlook.moment
-            self._round_is_due["requeue_delayed_jobs"] = monotonic()
-            return False
-        if outlook.due is not None:
-            self._next_due = monotonic() + outlook.due - outlook.moment
-            self._round_is_due["requeue_delayed_jobs"] = min(self._round_is_due["requeue_delayed_jobs"], self._next_due)
-        return True
+        is_late = self._is_late("requeue_delayed_jobs", outlook.overdue, outlook.due)
+        return not (self._is_late("fire_schedules", outlook.missed, outlook.scheduled) or is_late)
+
+    def _is_late(self, name: str, overdue: float | None, due: float | None) -> bool:
+        """Let a round be made when the next one is due; return whether one is overdue that was not looked at."""
+        moment = self._fetcher.outlook.moment
+        if overdue is not None and overdue > self._looked_until[name]:
+            self._looked_until[name] = moment
+            self._round_is_due[name] = monotonic()
+            return True
+        if due is not None:
+            at = monotonic() + due - moment
+            self._round_is_due[name] = min(self._round_is_due[name], at)
+            self._next_due = at if self._next_due is None else min(at, self._next_due)
+        return False
 
     def _end_wait(self) -> None:
         """End the wait for a job. Called by another thread, so with a connection that threads share."""

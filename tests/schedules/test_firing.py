@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 import redis
-from running import messages, work, worker_of
+from running import messages, work, worker_of, working
 from scheduled import Report, identifiers, make_due
+from servers import wait_until
 
-from limpyd_jobs import Queue, Schedule, Worker
+from limpyd_jobs import Job, Queue, Schedule, Worker
 from limpyd_jobs.workers import scheduler
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -40,6 +43,64 @@ def test_a_worker_that_waits_fires_when_the_time_comes() -> None:
     Schedule.add("a", Report, interval=1)
     work("reports", timeout=30)
     assert identifiers() == ["a"]
+
+
+SELDOM = {"fetch_delayed_delay": 3600, "timeout": 0, "max_duration": 60}
+
+
+@contextmanager
+def idle(client: redis.Redis, *workers: Worker) -> Iterator[None]:
+    """Run workers in threads, from the moment on when all of them wait; wait for their end."""
+    with ExitStack() as stack:
+        for worker in workers:
+            stack.enter_context(working(worker))
+        wait_until(lambda: client.info("clients")["blocked_clients"] >= len(workers), "idle workers")
+        yield
+
+
+class TestASleepingWorker:
+    """One that would not look by itself within an hour."""
+
+    @pytest.fixture(autouse=True)
+    def _queue(self) -> None:
+        Queue.get_queue("reports")
+
+    def test_fires_one_that_is_added(self, redis_client: redis.Redis) -> None:
+        with idle(redis_client, worker_of("reports", **SELDOM)):
+            Schedule.add("a", Report, interval=1)
+        assert identifiers() == ["a"]
+
+    def test_fires_one_that_is_earlier_than_others(self, redis_client: redis.Redis) -> None:
+        Schedule.add("late", Report, interval=1800)
+        with idle(redis_client, worker_of("reports", **SELDOM)):
+            Schedule.add("early", Report, interval=2)
+            Schedule.add("earlier", Report, interval=1)
+        assert identifiers() == ["earlier"]
+
+    def test_fires_one_that_is_edited_or_resumed(self, redis_client: redis.Redis) -> None:
+        edited = Schedule.add("edited", Report, interval=1800)
+        resumed = Schedule.add("resumed", Report, interval=1, paused=True)
+        with idle(redis_client, worker_of("reports", max_loops=2, **SELDOM)):
+            edited.edit(date=datetime.now(timezone.utc) + timedelta(seconds=0.5))
+            wait_until(lambda: identifiers() == ["edited"])
+            resumed.resume()
+        assert identifiers() == ["edited", "resumed"]
+
+    def test_fires_if_the_one_that_was_told_is_busy(self, redis_client: redis.Redis) -> None:
+        def run(job: Job, queue: Queue) -> None:
+            if job.identifier.hget() == "long":
+                wait_until(lambda: "a" in identifiers())
+
+        with idle(redis_client, *(worker_of("reports", callback=run, **SELDOM) for _ in range(2))):
+            Schedule.add("a", Report, interval=2)
+            Report.add_job("long")
+        assert identifiers() == ["long", "a"]
+
+    def test_does_not_spin_beside_one_that_cannot_be_fired(self, redis_client: redis.Redis, commands: Any) -> None:
+        hourly().job_model_repr.hset("not.Here")
+        with commands() as sent:
+            work("reports", **{**SELDOM, "max_duration": 3})
+        assert len([name for name in sent.names if name in ("EVALSHA", "BLPOP")]) < 30
 
 
 def test_the_next_round_is_when_the_next_schedule_is_due() -> None:
@@ -199,7 +260,7 @@ def test_a_wrong_declaration_is_told_and_stops_no_other(
 def test_schedules_of_another_database_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     hourly()
     worker = worker_of("reports")
-    monkeypatch.setattr(type(worker._scheduler), "_is_here", False)
+    monkeypatch.setattr(type(worker._scheduler), "is_here", False)
     worker.fire_schedules()
     assert identifiers() == []
     assert Queue.get_queue("reports").waiting.llen() == 0

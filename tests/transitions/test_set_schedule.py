@@ -10,6 +10,7 @@ from worlds import World
 from limpyd_jobs import Schedule, records
 
 KEY = "jobs:schedule:due"
+SIGNAL = "jobs:queue:signal:q"
 
 
 def test_the_whole_effect(world: World) -> None:
@@ -32,6 +33,39 @@ def test_a_change_sets_and_unsets_fields_and_the_place(world: World, due: str, e
     assert stored["jobs:schedule:1:hash"] == {"name": "a", "grace": "3", "priority": "0"}
     assert "jobs:schedule:paused:1" not in stored
     assert stored.get(KEY, {}) == expected
+
+
+class TestTheSignal:
+    @pytest.fixture(autouse=True)
+    def _somebody_waits(self, world: World) -> None:
+        world.client.zadd("jobs:queue:blocked", {"a worker": 1})
+
+    def is_given(self, world: World, due: str, pk: str = "", signal: str = SIGNAL) -> bool:
+        records.set_schedule(Schedule, pk, due, {} if pk else {"name": due}, signal)
+        return bool(world.client.delete(SIGNAL))
+
+    def test_is_given_if_no_other_one_is_due_before(self, world: World) -> None:
+        dues = ["4070908800", "4070908900", "4070908700", "4070908700.1"]
+        assert [self.is_given(world, due) for due in dues] == [True, False, True, False]
+        assert self.is_given(world, "4070908000", pk="2")
+        assert self.is_given(world, "4070908001", pk="2")
+        assert not self.is_given(world, "4070908999", pk="2")
+
+    def test_is_given_beside_one_that_cannot_be_fired(self, world: World) -> None:
+        records.set_schedule(Schedule, "", "5", {"name": "a"})
+        assert self.is_given(world, "4070908800")
+
+    def test_is_given_if_it_is_due_already(self, world: World) -> None:
+        records.set_schedule(Schedule, "", "4070908800", {"name": "a"})
+        assert self.is_given(world, "7")
+
+    @pytest.mark.parametrize("due", ["", "keep"])
+    def test_is_not_given_if_it_is_not_to_be_looked_at(self, world: World, due: str) -> None:
+        records.set_schedule(Schedule, "", "4070908800", {"name": "a"})
+        assert not self.is_given(world, due, pk="1")
+
+    def test_is_not_given_to_nobody(self, world: World) -> None:
+        assert not self.is_given(world, "4070908800", signal="")
 
 
 def test_a_name_is_given_once(world: World) -> None:

@@ -69,7 +69,7 @@ class TestNews:
         register(any_world)
 
     def look(self, world: World, heard: str = "", news: str = "") -> str:
-        _, outlook = claim_or_look(world.queue_class, world.request(), heard=heard, news=news)
+        _, outlook = claim_or_look(world.queue_class, world.request(), heard=heard, news=news, schedules="schedules")
         return outlook.news
 
     def test_is_passed_on_by_who_did_not_know_it(self, any_world: World) -> None:
@@ -81,6 +81,14 @@ class TestNews:
         assert is_signalled(any_world)
         assert self.look(any_world, key(any_world), new) == new
         assert not is_signalled(any_world)
+
+    def test_of_schedules_is_passed_on_too(self, any_world: World) -> None:
+        old = self.look(any_world)
+        any_world.client.zadd("schedules", {"1": 4070908800})
+        new = self.look(any_world, key(any_world), old)
+        assert new != old
+        assert is_signalled(any_world)
+        any_world.client.delete("schedules")
 
     def test_is_told_again_by_who_takes_a_job(self, any_world: World) -> None:
         old = self.look(any_world)
