@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, NamedTuple, cast
 
@@ -128,6 +128,8 @@ class Fetched:
     retry: tuple of str
         Of a claimed job, what matters if it fails: its field ``retry_policy``; how many of its tries do not count;
         when it was added, or put back in its queue by hand.
+    queues: str
+        The last pk of a queue, told with a claimed job: see `Outlook`.
     token: str
         The name of the claim; empty unless claimed.
     rescues: int
@@ -145,6 +147,7 @@ class Fetched:
     tries: str = ""
     job_timeout: str = ""
     retry: Sequence[str] = ("", "", "")
+    queues: str = field(default="", compare=False)
     token: str = ""
     rescues: int = 0
 

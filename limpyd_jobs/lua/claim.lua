@@ -16,7 +16,7 @@
 -- ARGV[10…] the job classes known to the caller: class path, job model…
 --
 -- {'claimed', key, ident, status before, identifier, queue name, queue priority, start, tries, job timeout,
---  {retry policy, uncounted tries, since}, reindex}
+--  {retry policy, uncounted tries, since}, queues, reindex}
 -- {'found', key, ident, status, identifier, queue name, queue priority}
 --                           off the list, but not waiting, so not claimed
 -- {'unknown', key, ident}   of a class that is not among those given: still on the list (unless given)
@@ -26,6 +26,7 @@
 --                           its hash is none: set aside
 -- {'no queue', key, ident}  the given ident comes from the list of no queue, or of a broken one: put back
 -- {'paused', key, ident}    the given ident comes from the list of a paused queue: put back, to the front
+--                           with the last pk of a queue
 -- {'nothing', paused, queues, moment, overdue, due, missed, scheduled, news}
 --                           with those of the lists that belong to paused queues; the last pk of a queue; the moment;
 --                           when, up to it, a job became due, the last one, and when the next one will, or ''; the same
@@ -80,9 +81,7 @@ local function around(moment, keys)
 end
 
 local function outlook()
-  local moment, model = score(now()), string.match(KEYS[1], '^(.*):[^:]+:waiting$')
-  local queues = redis.pcall('GET', model .. ':max_pk')
-  queues = type(queues) == 'string' and queues or ''
+  local moment, queues = score(now()), last_queue(string.sub(KEYS[1], 1, -9))
   local delayed = {}
   for i, key in ipairs(KEYS) do
     delayed[i] = string.sub(key, 1, -9) .. ':delayed'

@@ -54,7 +54,7 @@ local function take_over(queue, job)
   local hash = redis.call('HMGET', job.key, 'identifier', 'start', 'tries')
   local names = redis.call('HMGET', queue .. ':hash', 'name', 'priority')
   exhausted = {'claimed', queue .. ':waiting', job.ident, 'r', hash[1] or '', names[1] or '', names[2] or '',
-    hash[2] or '', hash[3] or '', '', {'', '', ''}, reindex}
+    hash[2] or '', hash[3] or '', '', {'', '', ''}, '', reindex}
 end
 
 local function rescue(queue, ident)

@@ -40,6 +40,8 @@ class Fetcher:
     ----------
     outlook: Outlook
         What Redis said when there was no job.
+    queues: str
+        The last pk of a queue, as Redis said with the last job, or as there was none; empty if it did not say so.
     signals: list of str
         The keys of the lists whose tokens end a wait.
     schedules: str
@@ -52,6 +54,7 @@ class Fetcher:
         self.error_model = error_model
         self.upcoming: Fetched | None = None
         self.outlook = Outlook()
+        self.queues = ""
         self.signals: list[str] = []
         self.schedules = ""
         self._heard = ""
@@ -149,6 +152,7 @@ class Fetcher:
                 job_classes.meet(upcoming.path)
         elif upcoming:
             self.upcoming = upcoming
+            self.queues = upcoming.queues
 
     def give_back(self) -> None:
         """Put the upcoming job, if there is one, back to the front of its list."""
@@ -200,6 +204,7 @@ class Fetcher:
         fetched, self.outlook = transitions.claim_or_look(
             self.queue_model, request, ident, self._registered, until, heard, news, self.schedules
         )
+        self.queues = fetched.queues if fetched else self.outlook.queues
         self._heard = ""
         self._unanswered = None
         if fetched and fetched.outcome != "unknown":

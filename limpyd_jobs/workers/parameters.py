@@ -48,7 +48,7 @@ class Parameters:
     timeout: float
         How many seconds one `wait_for_job` waits at the most; 0 for no limit.
     fetch_priorities_delay: float
-        How many seconds at the most until a busy worker notices queues of a new priority.
+        How many seconds to let pass between two looks for queues of new priorities, unless it is told of some.
     fetch_delayed_delay: float
         How many seconds at the most until a busy worker notices delayed jobs that are due.
     requeue_times: int

@@ -454,7 +454,9 @@ class Worker(Running):
     def _fetch(self) -> tuple[Queue, Job] | None:
         self._claim = Claim()
         try:
+            self._look_for_new_queues()
             self._make_rounds()
+            self._known_queues = self._fetcher.queues or self._known_queues
             self._claim = Claim()
             found = self.wait_for_job()
         except RedisError as error:
@@ -468,6 +470,14 @@ class Worker(Running):
             return found
         self._put_back_unseen()
         return None
+
+    def _look_for_new_queues(self) -> None:
+        """Let the queues be looked for now, if Redis said that there may be another one."""
+        if self._known_queues is None:
+            pks = [key.split(":")[-2] for key in self.keys]
+            self._known_queues = str(max((int(pk) for pk in pks if pk.isdigit()), default=0))
+        if self._fetcher.queues not in ("", self._known_queues):
+            self._round_is_due["update_keys"] = monotonic()
 
     def _wait_for_redis(self, what: str, error: RedisError) -> None:
         """Say what failed, and wait before the next try, but no longer than until the worker has to end."""

@@ -60,6 +60,17 @@ def test_the_whole_effect_on_the_first_job(world: World, after: After) -> None:
     }
 
 
+def test_the_last_pk_of_a_queue_is_told_also_if_the_reply_was_lost(any_world: World) -> None:
+    any_world.job_that_is("waiting")
+    any_world.queue("another")
+    last = any_world.client.get(f"{any_world.queues}:max_pk")
+    assert last
+    fetched = any_world.claim()
+    again, _ = transitions.claim_or_look(any_world.queue_class, replace(any_world.request(), is_again=True))
+    assert again == fetched
+    assert [each and each.queues for each in (fetched, again)] == [last, last]
+
+
 class TestTheOrder:
     def test_is_that_of_the_lists_then_that_in_them(self, any_world: World) -> None:
         for identifier, priority in [("a", 0), ("b", 0), ("c", 5)]:

@@ -155,6 +155,7 @@ def verbs(sent: Iterable[str]) -> list[str]:
 
 
 def backlog(job_class: type[Job] = Task, number: int = JOBS) -> None:
+    Queue.get_queue("q", -1)  # that of jobs that are put back: a new queue costs a round trip, once
     for count in range(number):
         job_class.add_job(str(count))
 
@@ -317,6 +318,7 @@ class TestASteadyBacklog:
         assert Queue.count_delayed_jobs("q") == JOBS
 
     def test_is_so_for_jobs_that_are_put_back_as_a_policy_says(self, commands: Recorder) -> None:
+        Queue.get_queue("q", -1)
         Failing.add_jobs([f"{number}" for number in range(JOBS)], retry_policy=Retry(times=1, delay=1000, max_age=5000))
         sent = sent_by(lambda: work(save_errors=False), commands)
         assert sent == [*START, "claim", *JOBS * ["fail"]]

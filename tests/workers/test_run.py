@@ -779,8 +779,8 @@ class TestExceptionsInTheLoop:
         self, log: pytest.LogCaptureFixture, worker_class: type[Unlucky]
     ) -> None:
         Queue.get_queue("queue")
-        options = {"fetch_priorities_delay": 0.05, "fetch_delayed_delay": 0.05}
-        work(worker_class=worker_class, max_duration=0.5, timeout=0.05, **options)
+        options = {"fetch_priorities_delay": 0.2, "fetch_delayed_delay": 0.2}
+        work(worker_class=worker_class, max_duration=2, timeout=0.05, **options)
         assert 0 < sum("no luck" in message for message in messages(log)) <= 20
 
     def test_wait_for_job_that_fails_does_not_end_the_run(self, log: pytest.LogCaptureFixture) -> None:

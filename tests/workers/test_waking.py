@@ -13,7 +13,7 @@ from invariants import violations
 from running import Collector, work, worker_of, working
 from servers import wait_until
 
-from limpyd_jobs import Error, Job, Queue, Worker
+from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
 from limpyd_jobs.utils import as_naive_utc, parse_datetime
 
 SELDOM = {"fetch_delayed_delay": 1000, "fetch_priorities_delay": 1000, "timeout": 0, "max_duration": 60}
@@ -154,6 +154,67 @@ class TestNewQueues:
         with idle(redis_client, worker_of(callback=collector, **SELDOM)):
             Bell.add_job("a", priority=5, delayed_for=0.3)
         assert collector.identifiers == ["a"]
+
+
+class TestABusyWorker:
+    """One that never has to wait comes to know new queues by what it is told with each job."""
+
+    def run(self, worker_class: type[Worker] = Worker, jobs: int = 10, **options: Any) -> list[str]:
+        Bell.add_jobs(map(str, range(10)))
+        collector = Collector()
+
+        def ring(job: Job, queue: Queue) -> None:
+            collector(job, queue)
+            if job.identifier.hget() == "2":
+                Bell.add_job("urgent", priority=5)
+                Bell.add_job("more urgent", priority=7)
+
+        work(worker_class=worker_class, callback=ring, max_loops=jobs, **{**SELDOM, **options})
+        for job in Bell.collection(status=STATUSES.WAITING).instances():
+            job.cancel()
+        return collector.identifiers
+
+    @pytest.mark.parametrize("fair", ["priority", "rotate"])
+    def test_serves_one_of_a_new_priority_after_the_job_that_it_has(self, fair: str) -> None:
+        assert self.run(jobs=7, fair=fair) == ["0", "1", "2", "3", "more urgent", "urgent", "4"]
+
+    def test_does_so_too_if_it_takes_its_jobs_one_by_one(self) -> None:
+        class Careful(Worker):
+            def must_stop(self) -> bool:
+                return super().must_stop()
+
+        assert self.run(Careful, jobs=7) == ["0", "1", "2", "3", "more urgent", "urgent", "4"]
+
+    def test_knows_one_that_was_made_while_it_began(self) -> None:
+        class Interrupted(Worker):
+            def update_keys(self) -> None:
+                super().update_keys()
+                Bell.add_job("meanwhile", priority=3)
+
+        assert self.run(Interrupted, jobs=3) == ["0", "1", "meanwhile"]
+
+    def test_looks_again_if_redis_failed_while_it_looked(self) -> None:
+        class Unlucky(Worker):
+            looks = 0
+
+            def update_keys(self) -> None:
+                self.looks += 1
+                if self.looks == 2:
+                    raise redis.ConnectionError("no luck")
+                super().update_keys()
+
+        assert self.run(Unlucky, jobs=7) == ["0", "1", "2", "3", "more urgent", "urgent", "4"]
+
+    def test_looks_once_more_for_all_that_are_new(self) -> None:
+        looks: list[Worker] = []
+
+        class Counting(Worker):
+            def update_keys(self) -> None:
+                looks.append(self)
+                super().update_keys()
+
+        self.run(Counting, jobs=12)
+        assert len(looks) == 2
 
 
 def test_a_resumed_queue_is_served_by_all_at_once(collector: Collector, redis_client: redis.Redis) -> None:

@@ -95,6 +95,12 @@ local function retry_of(hash, first)
   return {hash[first] or '', hash[first + 1] or '', hash[first + 3] or hash[first + 2] or ''}
 end
 
+-- The last pk of a queue, of the model of the queue of some keys, for workers to see that there are new ones; or ''.
+local function last_queue(base)
+  local pk = redis.pcall('GET', string.match(base, '^(.*):[^:]+$') .. ':max_pk')
+  return type(pk) == 'string' and pk or ''
+end
+
 -- Claims a job that was taken from the waiting list of a sound queue, or takes it, if it waits indeed. The reply is
 -- documented in claim.lua. The ident may name the class by an old path; what is kept names it by its own.
 local function claim(key, queue, pk, model, token, lease, pop)
@@ -121,7 +127,7 @@ local function claim(key, queue, pk, model, token, lease, pop)
   if pop then redis.call('LPOP', key) end
   return {
     'claimed', key, job.ident, status, identifier, queue[1] or '', queue[2] or '', start, tries, hash[5] or '',
-    retry_of(hash, 7), reindex,
+    retry_of(hash, 7), last_queue(base), reindex,
   }
 end
 
@@ -202,7 +208,7 @@ local function claimed_with(token, classes)
         local queue = redis.call('HMGET', base .. ':hash', 'name', 'priority')
         return {
           'claimed', key, ident, 'w', hash[2] or '', queue[1] or '', queue[2] or '', hash[3] or '', hash[4] or '',
-          hash[5] or '', retry_of(hash, 6), {},
+          hash[5] or '', retry_of(hash, 6), last_queue(base), {},
         }
       end
     end
