@@ -540,7 +540,7 @@ class Worker(Running):
             self._fetcher.end_wait(self._shared_connection)
 
     def _wait(self, seconds: float) -> Fetched | None:
-        """Wait in slices, to notice in between that the worker has to end; in one, while a queue is paused."""
+        """Wait in slices, to notice in between that the worker has to end."""
         until = monotonic() + seconds
         fetched = None
         self._waker.set(self._next_due)
@@ -550,7 +550,7 @@ class Worker(Running):
                 fetched = self._fetcher.wait(self.keys, wait)
             else:
                 self._sleep(wait)
-            if self._fetcher.outlook.paused or self._fetcher.has_been_heard:
+            if self._fetcher.has_been_heard:
                 break
         self._waker.set(None)
         if self._fetcher.has_been_heard and not self.keys:
