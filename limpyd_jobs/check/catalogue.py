@@ -10,9 +10,10 @@ from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.job_classes import concrete
 from limpyd_jobs.layout import layout_of
 from limpyd_jobs.models import Error, Job, Queue, job_classes
+from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.utils import printable
 
-Model = Any  # a class of jobs, queues or errors
+Model = Any  # a class of jobs, queues, errors or schedules
 
 _IDENT = re.compile(r"([^:]+\.[^:.]+):([^:]+)", re.DOTALL)
 
@@ -28,13 +29,13 @@ class Catalogue:
 
     Parameters
     ----------
-    jobs, queues, errors: iterables of model classes
+    jobs, queues, errors, schedules: iterables of model classes
 
     Attributes
     ----------
     jobs: dict
         The job classes by their path.
-    queues, errors: list
+    queues, errors, schedules: list
         The other models.
     unknown: dict of str to str
         The class paths that could not be resolved, and why.
@@ -42,12 +43,19 @@ class Catalogue:
         The models that cannot be checked, and why.
     """
 
-    def __init__(self, jobs: Iterable[Model], queues: Iterable[Model], errors: Iterable[Model]) -> None:
+    def __init__(
+        self,
+        jobs: Iterable[Model],
+        queues: Iterable[Model],
+        errors: Iterable[Model],
+        schedules: Iterable[Model] = (),
+    ) -> None:
         self.refused: list[str] = []
         self.unknown: dict[str, str] = {}
         self.jobs = {cls.get_model_repr(): cls for cls in self._sound(jobs)}
         self.queues = self._sound(queues)
         self.errors = self._sound(errors)
+        self.schedules = self._sound(schedules)
         self._paths: dict[str, Model | None] = dict(self.jobs)
 
     def _sound(self, models: Iterable[Model]) -> list[Model]:
@@ -64,7 +72,7 @@ class Catalogue:
     @property
     def all(self) -> list[Model]:
         """All the models."""
-        return [*self.jobs.values(), *self.queues, *self.errors]
+        return [*self.jobs.values(), *self.queues, *self.errors, *self.schedules]
 
     @property
     def database(self) -> Any:
@@ -106,7 +114,10 @@ def catalogues(queue_models: Iterable[Model] | None, error_models: Iterable[Mode
                 break
         else:
             groups.append([queue])
-    return [Catalogue(_beside(group[0], jobs), group, _beside(group[0], errors)) for group in groups]
+    return [
+        Catalogue(_beside(group[0], jobs), group, _beside(group[0], errors), _beside(group[0], [Schedule]))
+        for group in groups
+    ]
 
 
 def _beside(model: Model, others: Iterable[Model]) -> list[Model]:

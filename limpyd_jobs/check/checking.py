@@ -16,6 +16,7 @@ from limpyd_jobs.check.queues import Queues
 from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.check.records import Records, unchecked_indexes
 from limpyd_jobs.check.report import Finding, Report
+from limpyd_jobs.check.schedules import Schedules
 from limpyd_jobs.models import Error, Queue
 
 Progress = Callable[[str], None]
@@ -90,12 +91,14 @@ class _Session:
         self._places = Places(reader, catalogue, self._queues, lease)
         self._progress("looking for job classes")
         self._places.discover()
+        self._schedules = Schedules(reader, catalogue)
+        self._schedules.discover()
         self._records = Records(reader)
         self._keys = Keys(reader, catalogue, self._queues, self._records)
 
     def run(self, repair: bool) -> None:
         self._look()
-        parts = (self._keys, self._records, self._queues, self._places)
+        parts = (self._keys, self._records, self._queues, self._places, self._schedules)
         if any(part.is_suspicious for part in parts):
             self._progress(f"looking again in {self._pause:g} seconds")
             time.sleep(self._pause)
@@ -113,6 +116,7 @@ class _Session:
             on_live = self._places.expect if model in self._catalogue.jobs.values() else _ignore
             self._follow(f"records of {path_of_model(model)}", self._records.look(model, on_live))
         self._follow("places in queues", self._places.look())
+        self._follow("schedules", self._schedules.look())
 
     def _follow(self, what: str, numbers: Iterator[int]) -> None:
         for number in numbers:
@@ -128,6 +132,7 @@ class _Session:
             self._keys.look_at_indexes_again,
             self._keys.look_at_owners_again,
             self._queues.remove_nameless,
+            self._schedules.look_again,
         ):
             for model, subject, kind, details in step(repair):
                 yield finding(model, subject, kind, details, repair)

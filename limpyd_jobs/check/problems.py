@@ -11,7 +11,7 @@ class Problem(NamedTuple):
     Attributes
     ----------
     invariant: str
-        The name of what it breaks, ``I1`` to ``I10``.
+        The name of what it breaks, ``I1`` to ``I11``.
     text: str
         What is wrong, with ``{0}`` and ``{1}`` for its details.
     repair: str
@@ -23,7 +23,7 @@ class Problem(NamedTuple):
     repair: str = ""
 
 
-# By the words that the scripts use, see lua/audit.lua, strays.lua, sweep.lua, settle.lua.
+# By the words that the scripts use, see lua/audit.lua, strays.lua, sweep.lua, settle.lua, settle_schedules.lua.
 PROBLEMS = {
     # records
     "no hash": Problem("I1", "is in the collection, but does not exist", "removed from the collection"),
@@ -73,4 +73,11 @@ PROBLEMS = {
     "second queue": Problem("I9", "has the same name and priority as {0}", "moved there, and deleted"),
     "no priority": Problem("I9", "is a queue without a priority", "set to 0"),
     "no name": Problem("I9", "is a queue without a name", "deleted; its jobs are put in other queues"),
+    # schedules
+    "no such schedule": Problem("I11", "is among the schedules that are due, but does not exist", "removed from there"),
+    "not among those due": Problem("I11", "is active, but not among the schedules that are due", "put there"),
+    "due but not active": Problem("I11", "is among the schedules that are due, but not active", "removed from there"),
+    "wrong due time": Problem("I11", "is due at {0}, which is not its next_run", "due at its next_run"),
+    "due set of a wrong type": Problem("I11", "is a {0}", "deleted, and made anew"),
+    "not to be fired": Problem("I11", "cannot be fired ({0!r}): {1}"),
 }

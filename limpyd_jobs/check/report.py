@@ -21,7 +21,7 @@ class Finding:
     Attributes
     ----------
     invariant: str
-        What it breaks: ``I1`` to ``I10``.
+        What it breaks: ``I1`` to ``I11``.
     model: str
         The path of a job class, or of the model of the queue or error.
     subject: str

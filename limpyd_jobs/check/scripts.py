@@ -8,13 +8,14 @@ from limpyd.model import RedisModel
 from redis import Redis
 
 from limpyd_jobs.layout import class_arguments, layout_of
-from limpyd_jobs.records import reindexed
+from limpyd_jobs.records import due_key, reindexed
 from limpyd_jobs.scripting import Script
 
 _audit = Script("audit")
 _merge_queues = Script("merge_queues")
 _raise_counter = Script("raise_counter")
 _settle = Script("settle")
+_settle_schedules = Script("settle_schedules")
 _strays = Script("strays")
 _sweep = Script("sweep")
 
@@ -137,6 +138,21 @@ def settle(
     if job_class:
         reindexed(job_class, ident.rpartition(":")[2], reindex)
     found: list[list[str]] = problems
+    return found
+
+
+def settle_schedules(
+    connection: Redis, model: type[RedisModel], pks: Iterable[str], repair: bool = False
+) -> list[list[str]]:
+    """Look whether schedules stand among those that are due as their hashes say; or put that right.
+
+    Returns
+    -------
+    list
+        Of (pk, problem, detail); the pk is empty for what is wrong with the sorted set.
+    """
+    args = [layout_of(model).json, "1" if repair else "", *pks]
+    found: list[list[str]] = _settle_schedules(connection, keys=[due_key(model)], args=args)
     return found
 
 

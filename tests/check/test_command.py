@@ -120,7 +120,12 @@ def test_the_report_as_json(run: Run, orphan: str) -> None:
                 "repaired": False,
             }
         ],
-        "records": {"limpyd_jobs.models.Job": 1, "limpyd_jobs.models.Queue": 1, "limpyd_jobs.models.Error": 0},
+        "records": {
+            "limpyd_jobs.models.Job": 1,
+            "limpyd_jobs.models.Queue": 1,
+            "limpyd_jobs.models.Error": 0,
+            "limpyd_jobs.schedules.model.Schedule": 0,
+        },
         "unchecked": [],
     }
 

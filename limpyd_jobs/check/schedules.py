@@ -1,0 +1,97 @@
+"""The schedules: whether they stand among those that are due, and whether they can be fired."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from datetime import datetime, timezone
+from typing import Any
+
+from redis.exceptions import ResponseError
+
+from limpyd_jobs.arguments import read_seconds, stored_priority, stored_queue_name
+from limpyd_jobs.check import scripts
+from limpyd_jobs.check.catalogue import Catalogue, Model
+from limpyd_jobs.check.reader import Reader, chunks
+from limpyd_jobs.check.records import BATCH
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.records import due_key
+from limpyd_jobs.schedules.model import identifier_of
+from limpyd_jobs.schedules.triggers import Times
+from limpyd_jobs.utils import parse_datetime, printable
+
+Found = tuple[Model, str, str, tuple[Any, ...]]
+
+
+class Schedules:
+    """Looks at all schedules, and again if something looked wrong: there are few."""
+
+    def __init__(self, reader: Reader, catalogue: Catalogue) -> None:
+        self._reader = reader
+        self._catalogue = catalogue
+        self.is_suspicious = False
+
+    def discover(self) -> None:
+        """Meet the classes of the jobs that are scheduled."""
+        for model in self._catalogue.schedules:
+            for _, stored in self._hashes(model):
+                if "job_model_repr" in stored:
+                    self._catalogue.job_class(stored["job_model_repr"])
+
+    def look(self) -> Iterator[int]:
+        """Look at all schedules; yield how many things are wrong."""
+        found = len(list(self.look_again(repair=False)))
+        self.is_suspicious = found > 0
+        yield found
+
+    def look_again(self, repair: bool) -> Iterator[Found]:
+        """Yield what is wrong, and repair it if asked to."""
+        for model in self._catalogue.schedules:
+            yield from self._places(model, repair)
+            yield from self._obstacles(model)
+
+    def _places(self, model: Model, repair: bool) -> Iterator[Found]:
+        due = due_key(model)
+        pks = {pk for chunk in self._members(model) for pk in chunk}
+        with suppress(ResponseError):  # it is no sorted set, as the script will tell
+            pks.update(pk for chunk in self._reader.scores(due) for pk, _ in chunk)
+        for batch in [*chunks(sorted(pks), BATCH)] or [[]]:
+            for pk, kind, detail in scripts.settle_schedules(self._reader.connection, model, batch, repair):
+                yield model, pk or due, kind, (detail,)
+
+    def _obstacles(self, model: Model) -> Iterator[Found]:
+        """Yield the schedules that no worker can fire."""
+        for pk, stored in self._hashes(model):
+            obstacle = stored and self._obstacle(stored)
+            if obstacle:
+                yield model, pk, "not to be fired", (stored.get("name", ""), obstacle)
+
+    def _hashes(self, model: Model) -> Iterator[tuple[str, Mapping[str, str]]]:
+        for pks in self._members(model):
+            hashes = self._reader.all(("HGETALL", f"{model._name}:{pk}:hash") for pk in pks)
+            yield from ((pk, found) for pk, found in zip(pks, hashes, strict=True) if isinstance(found, Mapping))
+
+    def _members(self, model: Model) -> Iterator[list[str]]:
+        return self._reader.members(f"{model._name}:collection")
+
+    def _obstacle(self, stored: Mapping[str, str]) -> str:
+        """Return why a schedule cannot be fired; empty if it can."""
+        path = stored.get("job_model_repr", "")
+        job_class = self._catalogue.job_class(path)
+        if job_class is None:
+            return f"{path} cannot be had: {self._catalogue.unknown[path]}"
+        try:
+            if stored.get("next_run") and parse_datetime(stored["next_run"]) is None:
+                return f"its next_run is no date: {stored['next_run']!r}"
+            identifier_of(stored, datetime.now(timezone.utc))
+            stored_queue_name(stored.get("queue_name", ""))
+            stored_priority(stored.get("priority", "0"))
+            read_seconds(stored.get("grace"))
+            job_class._checked_fields(dict(json.loads(stored.get("job_fields") or "{}")))
+            Times(json.loads(stored.get("trigger", "")), stored.get("timezone", ""))
+        except ConfigurationException:
+            return ""  # without APScheduler nothing can be said
+        except Exception as error:
+            return printable(error)
+        return ""

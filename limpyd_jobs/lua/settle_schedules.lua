@@ -1,0 +1,63 @@
+-- Looks whether schedules stand where their hashes say: among those that are due, at their next time, or not; or puts
+-- that right. No transition of a job.
+--
+-- KEYS[1]  sorted set of the schedules that are active, by when they are due
+-- ARGV[1]  schedule model
+-- ARGV[2]  '1' to repair, or ''
+-- ARGV[3…] pks
+--
+-- {pk, problem, detail}… of what was wrong; the pk is '' for what is wrong with the sorted set
+
+--@include clock
+--@include records
+
+local model, repair = model_of(ARGV[1]), ARGV[2] == '1'
+
+-- Its score as it should be, false for none; nil if nothing can be said.
+local function expected(pk)
+  local hash = redis.pcall('HMGET', hash_key(model, pk), 'next_run', 'paused')
+  if hash.err then
+    return nil
+  elseif hash[2] or not hash[1] then
+    return false
+  end
+  local moment = parse_date(hash[1])
+  return moment and score(moment)
+end
+
+local function problem_of(pk, due, wanted)
+  if is_gone(model, pk) then
+    return due and 'no such schedule'
+  elseif wanted == nil then
+    return nil
+  elseif not wanted then
+    return due and 'due but not active'
+  elseif not due then
+    return 'not among those due'
+  end
+  return math.abs(tonumber(due) - tonumber(wanted)) > 0.00001 and 'wrong due time'
+end
+
+local found = {}
+local kind = redis.call('TYPE', KEYS[1]).ok
+if kind ~= 'zset' and kind ~= 'none' then
+  found[1] = {'', 'due set of a wrong type', kind}
+  if not repair then
+    return found
+  end
+  redis.call('DEL', KEYS[1])
+end
+for i = 3, #ARGV do
+  local pk, due = ARGV[i], redis.call('ZSCORE', KEYS[1], ARGV[i])
+  local wanted = expected(pk)
+  local problem = problem_of(pk, due, wanted)
+  if problem then
+    found[#found + 1] = {pk, problem, due or ''}
+    if repair and wanted and problem ~= 'no such schedule' then
+      redis.call('ZADD', KEYS[1], wanted, pk)
+    elseif repair then
+      redis.call('ZREM', KEYS[1], pk)
+    end
+  end
+end
+return found
