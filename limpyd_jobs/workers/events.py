@@ -148,6 +148,14 @@ class JobEvents:
         name, identifier = schedule.name.hget() or "", job.identifier.hget() or ""
         return f"[{one_line(name)}] due at {time}: job {pk_of(job)} added, {one_line(identifier)}"
 
+    def schedule_missed(self, schedule: Schedule, time: datetime) -> None:
+        """Hook: this worker passed over a time, naive UTC, of a schedule, as it is too late for its grace."""
+        self.log(self.schedule_missed_message(schedule, time), "warning")
+
+    def schedule_missed_message(self, schedule: Schedule, time: datetime) -> str:
+        """Return what to log when a schedule missed a time."""
+        return f"[{one_line(schedule.name.hget() or '')}] schedule missed its time, {time}"
+
     # -- skipped
 
     def job_skipped(self, job: Job, queue: Queue) -> None:

@@ -400,10 +400,10 @@ class Worker(Running):
             elif outcome != "same":
                 self.log(f"[{one_line(name)}] schedule {outcome}, as declared")
         for schedule, name, time, outcome, job, error in self._scheduler.fire():
-            if error:
+            if error or time is None:
                 self.log(f"[{one_line(name)}] schedule cannot be fired: {printable(error)}", "error")
-            elif job is None or time is None:
-                self.log(f"[{one_line(name)}] schedule missed its time, {time}", "warning")
+            elif job is None:
+                self._guard_schedule(name, partial(self.schedule_missed, schedule, time))
             elif outcome == "existing":
                 self.log(f"[{one_line(name)}] due at {time}, but job {pk_of(job)} of that identifier is queued already")
             else:

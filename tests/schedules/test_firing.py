@@ -156,6 +156,29 @@ def test_the_hooks_are_told(log: pytest.LogCaptureFixture, monkeypatch: pytest.M
     assert messages(log) == [f"[a] due at {due}: job 1 added, a"]
 
 
+def test_the_hook_of_a_worker_is_told_of_a_time_that_was_missed(log: pytest.LogCaptureFixture) -> None:
+    class Telling(Worker):
+        def schedule_missed_message(self, schedule: Schedule, time: datetime) -> str:
+            return f"{super().schedule_missed_message(schedule, time)}, what a pity"
+
+    schedule = hourly(grace=0, hours=1)
+    due = make_due(schedule, hours=1)
+    worker_of("reports", Telling).fire_schedules()
+    assert messages(log)[0] == f"[a] schedule missed its time, {due}, what a pity"
+
+
+def test_a_hook_that_fails_for_a_missed_time_stops_no_other_schedule(log: pytest.LogCaptureFixture) -> None:
+    class Offended(Worker):
+        def schedule_missed(self, schedule: Schedule, time: datetime) -> None:
+            raise RuntimeError("oops")
+
+    hourly("a", grace=0)
+    hourly("b")
+    worker_of("reports", Offended).fire_schedules()
+    assert identifiers() == ["b"]
+    assert "unexpected error: oops" in messages(log)[0]
+
+
 class Failing(Worker):
     def job_scheduled(self, *args: Any) -> None:
         raise RuntimeError("oops")
