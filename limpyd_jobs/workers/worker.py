@@ -474,8 +474,8 @@ class Worker(Running):
     def _look_for_new_queues(self) -> None:
         """Let the queues be looked for now, if Redis said that there may be another one."""
         if self._known_queues is None:
-            pks = [key.split(":")[-2] for key in self.keys]
-            self._known_queues = str(max((int(pk) for pk in pks if pk.isdigit()), default=0))
+            pks = [key.rpartition(":")[2] for key in self._queue_keys()]
+            self._known_queues = str(max((int(pk) for pk in pks if pk.isdecimal()), default=0))
         if self._fetcher.queues not in ("", self._known_queues):
             self._round_is_due["update_keys"] = monotonic()
 
