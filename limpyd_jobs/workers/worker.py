@@ -50,7 +50,7 @@ LONGEST_WAIT = 30.0
 # for a wait without end.
 SHORTEST_WAIT = 0.05
 
-# For how many seconds one round moves delayed jobs that are due, at the most, before it is the turn of a job.
+# For how many seconds one round moves delayed jobs that are due, at the most. Then jobs are run for as long.
 LONGEST_WAKE = 0.1
 
 # What a worker does beside its jobs: the method, and the attribute that says how many seconds to let pass in between.
@@ -333,7 +333,7 @@ class Worker(Running):
             more, found = wake_some(self.queue_model, self._queue_keys(), self._model_for_errors)
             failures += found
             if more and self.status is not None and monotonic() >= until:
-                self._round_is_due["requeue_delayed_jobs"] = monotonic()
+                self._round_is_due["requeue_delayed_jobs"] = monotonic() + LONGEST_WAKE
                 break
         return failures
 
