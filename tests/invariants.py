@@ -16,6 +16,7 @@ from limpyd.indexes import BaseRangeIndex, EqualIndex
 from limpyd.model import RedisModel
 
 from limpyd_jobs import STATUSES, Job, Queue
+from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.utils import datetime_to_score, parse_datetime
 
 LIVE = {STATUSES.WAITING, STATUSES.DELAYED, STATUSES.RUNNING}
@@ -27,7 +28,7 @@ Contents = dict[str, Any]
 
 
 def violations(client: redis.Redis, *models: type[RedisModel]) -> list[str]:
-    """Return what is wrong with the records of some models: jobs, queues, errors.
+    """Return what is wrong with the records of some models: jobs, queues, errors, schedules.
 
     Each text begins with the name of the invariant:
 
@@ -41,6 +42,7 @@ def violations(client: redis.Redis, *models: type[RedisModel]) -> list[str]:
     - I8 a job that ended stands nowhere
     - I9 there is one queue of a name and a priority, and every list and set is that of a queue
     - I10 every key belongs to a record
+    - I11 a schedule is among those that are due if, and only if, it is active, with the score of its next time
 
     The places of jobs (I5 to I8) are looked for in the queues of the given queue models. `client` has to decode.
     """
@@ -55,6 +57,7 @@ def violations_in(stored: Contents, *models: type[RedisModel]) -> list[str]:
     return [
         *(problem for each in records for problem in each.violations()),
         *(problem for queue in queues for problem in _of_queues(queue)),
+        *(problem for each in records if issubclass(each.model, Schedule) for problem in _of_schedules(each)),
         *(problem for each in records if issubclass(each.model, Job) for problem in _of_jobs(each, places)),
     ]
 
@@ -201,6 +204,15 @@ def _of_queues(queues: _Records) -> Iterator[str]:
             yield f"I9 the queues {sorted(pks)} of {queues.prefix} all have the name {name}, the priority {priority}"
         if name is None or priority is None:
             yield f"I9 the queues {sorted(pks)} of {queues.prefix} have the name {name}, the priority {priority}"
+
+
+def _of_schedules(schedules: _Records) -> Iterator[str]:
+    due = schedules.keys.get(f"{schedules.prefix}due", {})
+    for pk in due.keys() | schedules.hashes.keys():
+        schedule = schedules.hashes.get(pk, {})
+        next_run = None if schedule.get("paused") else schedule.get("next_run")
+        if (pk in due) != bool(next_run) or (next_run and not _is_due(due.get(pk), next_run)):
+            yield f"I11 {schedules.prefix}{pk}, whose next time is {next_run}, is due at {due.get(pk)}"
 
 
 def _of_jobs(jobs: _Records, places: _Places) -> Iterator[str]:

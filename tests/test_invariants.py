@@ -11,7 +11,7 @@ from limpyd import fields
 from limpyd.contrib.indexes import SimpleDateTimeIndex
 from limpyd.indexes import NumberRangeIndex
 
-from limpyd_jobs import Error, Job, Queue, Worker
+from limpyd_jobs import Error, Job, Queue, Schedule, Worker
 
 LATER = datetime(2099, 1, 1)
 
@@ -30,15 +30,16 @@ class Sample(Job):
 
 @pytest.fixture(autouse=True)
 def jobs(redis_client: redis.Redis) -> None:
-    """Jobs of pk 1 to 4: a success, an error, one that waits, one that is delayed; all in queue 1."""
+    """Jobs of pk 1 to 4: a success, an error, one that waits, one that is delayed; all in queue 1; and a schedule."""
     for identifier in ("good", "bad", "a:hash"):
         Sample.add_job(identifier, tags=["x"])
     Sample.add_job("d", delayed_until=LATER)
     Worker("q", max_loops=2, terminate_gracefuly=False).run()
+    Schedule.add("daily", Sample, cron="@daily")
 
 
 def found(client: redis.Redis) -> list[str]:
-    return violations(client, Sample, Queue, Error)
+    return violations(client, Sample, Queue, Error, Schedule)
 
 
 def test_nothing_is_wrong_with_a_sound_database(redis_client: redis.Redis) -> None:
@@ -71,6 +72,10 @@ WRONGS = {
     "a list is that of no queue": ("I10", "RPUSH jobs:queue:7:success test_invariants.Sample:1"),
     "a field is that of no job": ("I10", "SADD invariants:sample:7:tags x"),
     "a key means nothing": ("I10", "SET invariants:sample:what x"),
+    "a schedule is not due": ("I11", "DEL jobs:schedule:due"),
+    "a schedule has another score": ("I11", "ZINCRBY jobs:schedule:due 1 1"),
+    "a paused schedule is due": ("I11", "HSET jobs:schedule:1:hash paused 1"),
+    "a schedule that is due does not exist": ("I11", "ZADD jobs:schedule:due 1 7"),
 }
 
 
