@@ -102,6 +102,8 @@ class Processes:
                 self._wait()
                 self._reap_children()
                 self._kill_late_children()
+            if self.status != "ending":  # the last one ended by itself at that moment
+                self._end_children()
         self._log("all processes have ended")
         return 0 if self._all_ended_well else 1
 

@@ -9,6 +9,7 @@ import redis
 from running import work
 
 from limpyd_jobs import Job, Queue
+from limpyd_jobs.models import job_classes
 from limpyd_jobs.transitions import WAKE_LIMIT
 
 NUMBER = 20_000
@@ -22,6 +23,7 @@ class Drop(Job):
 def test_a_flood_that_is_due_at_one_moment_keeps_no_other_job_waiting(
     redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    job_classes.meet(Drop.get_model_repr())  # to meet it takes a step
     monkeypatch.setattr("limpyd_jobs.workers.worker.LONGEST_WAKE", 0)  # one step, then it is the turn of a job
     Drop.add_jobs(map(str, range(NUMBER)), delayed_until=datetime(2099, 1, 1))
     delayed = Queue.get_queue("queue").delayed.key

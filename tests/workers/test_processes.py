@@ -427,6 +427,20 @@ class TestEnding:
             f"process {stopped} died of SIGKILL",
         ]
 
+    def test_it_is_told_though_all_processes_ended_by_themselves_at_that_moment(self, start):
+        parent = start("--processes=2")
+        wait_until(lambda: parent.log.count("No queues yet") == 2)
+        children = parent.children
+        parent.send(signal.SIGSTOP)
+        for child in children:
+            os.kill(child, signal.SIGTERM)
+        wait_until(lambda: parent.children == [])
+        parent.send(signal.SIGTERM)
+        parent.send(signal.SIGCONT)
+        assert parent.wait() == 0
+        assert parent.said("SIGTERM caught: ending all processes")
+        assert parent.said("")[-1] == "all processes have ended"
+
     def test_without_a_grace_period_nobody_is_killed_but_who_dies_shows_in_the_exit_status(self, start, redis_client):
         add(2)
         parent = start("--processes=2", "--callback=shop.ship_slowly")
