@@ -11,10 +11,27 @@ from limpyd.model import RedisModel
 from limpyd_jobs.utils import memoized
 
 
+class _OfBoth:
+    """A method that is one of the class for the class, and another one for an instance.
+
+    limpyd puts the latter into each instance, which then refers to itself: the garbage collector has to find each.
+    """
+
+    def __init__(self, of_class: str, of_instance: str) -> None:
+        self._of_class = of_class
+        self._of_instance = of_instance
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return getattr(owner, self._of_class) if instance is None else getattr(instance, self._of_instance)
+
+
 class LazyModel(RedisModel):
     """A model whose instances make each of their fields once it is asked for."""
 
     abstract = True
+
+    get_field = _OfBoth("get_class_field", "get_instance_field")
+    get_fields = _OfBoth("get_class_fields", "get_instance_fields")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if args or kwargs or not _can_be_lazy(type(self)):
@@ -23,8 +40,6 @@ class LazyModel(RedisModel):
         # what limpyd does for an instance that stands for no record yet, except for the fields
         self.__dict__.update(
             lockable=type(self).lockable,
-            get_field=self.get_instance_field,
-            get_fields=self.get_instance_fields,
             _connected=False,
             _pk=None,
             _init_fields=set(),
@@ -43,11 +58,20 @@ class LazyModel(RedisModel):
         return field
 
 
+_GETATTR = LazyModel.__getattr__
+
+
 @memoized
 def _can_be_lazy(model: type[LazyModel]) -> bool:
     """Whether nothing else in a class answers to the names of its fields."""
     is_hidden = any(hasattr(model, name) for name in model._fields)
-    return not is_hidden and model.__getattr__ is LazyModel.__getattr__
+    return not is_hidden and model.__getattr__ is _GETATTR
+
+
+def has_method(record: LazyModel, name: str) -> bool:
+    """Whether a record has an attribute, which is no field: as `hasattr`, but soon done if it has not."""
+    cls = type(record)
+    return name in vars(record) or (hasattr(record, name) if cls.__getattr__ is not _GETATTR else hasattr(cls, name))
 
 
 def pk_of(record: RedisModel) -> Any:

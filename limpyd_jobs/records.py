@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 from limpyd_jobs.layout import layout_of, special_indexes
 from limpyd_jobs.lazy_fields import pk_of
 from limpyd_jobs.scripting import Script
+from limpyd_jobs.utils import memoized
 
 _add_error = Script("add_error")
 _delete_record = Script("delete_record")
@@ -208,9 +209,13 @@ def delete_record(record: RedisModel) -> None:
 def attached(model: type[RedisModel], pk: str) -> Any:
     """Return the instance of a record that is known to exist, without asking Redis."""
     instance = model()
-    instance._pk = model.get_field("pk").normalize(pk)
-    instance._connected = True
+    vars(instance).update(_pk=_normalizer(model)(pk), _connected=True)
     return instance
+
+
+@memoized
+def _normalizer(model: type[RedisModel]) -> Callable[[str], str]:
+    return cast("Callable[[str], str]", model.get_field("pk").normalize)
 
 
 def queue_key_of(queue: RedisModel) -> str:

@@ -65,3 +65,19 @@ class Script:
             return connection.execute_command("EVALSHA", self.sha, len(keys), *keys, *args)  # type: ignore[no-untyped-call]
         except NoScriptError:
             return connection.eval(self.source, len(keys), *keys, *args)
+
+    def each(self, connection: Redis, calls: Sequence[Sequence[Any]]) -> list[Any]:
+        """Run the script with each of some lists of arguments, in one round trip; an error stands among the replies.
+
+        Raises
+        ------
+        redis.exceptions.RedisError
+            If the connection fails.
+        """
+        pipe = connection.pipeline(transaction=False)
+        for number, args in enumerate(calls):
+            if number:
+                pipe.execute_command("EVALSHA", self.sha, 0, *args)  # type: ignore[no-untyped-call]
+            else:
+                pipe.eval(self.source, 0, *args)
+        return pipe.execute(raise_on_error=False)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from time import monotonic
 from typing import Any, NamedTuple, cast
 
 from limpyd.exceptions import DoesNotExist
@@ -74,6 +75,7 @@ _requeue = Script("requeue")
 _rescue = Script("rescue")
 _skip = Script("skip")
 _succeed = Script("succeed")
+_succeed_many = Script("succeed_many")
 _wake = Script("wake")
 _withdraw = Script("withdraw")
 
@@ -106,7 +108,7 @@ class ClaimRequest:
         return [self.token, self.lease, *between, *class_arguments(self.classes)]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # not frozen, as that takes three times as long to make
 class Fetched:
     """What came out of a waiting list.
 
@@ -203,6 +205,33 @@ class Outlook(NamedTuple):
     missed: float | None = None
     scheduled: float | None = None
     news: str = ""
+
+
+class Success(NamedTuple):
+    """A job that ran, and whose end is to be recorded with others.
+
+    Attributes
+    ----------
+    job, queue
+    fetched: Fetched
+        Its claim.
+    result: object
+        What its code returned.
+    began, ended: float
+        When its code did so, by the clock of `monotonic`.
+    """
+
+    job: Any
+    queue: Any
+    fetched: Fetched
+    result: Any
+    began: float
+    ended: float
+
+    @property
+    def duration(self) -> timedelta:
+        """How long it ran, as its stored dates say."""
+        return timedelta(microseconds=_microseconds(self.ended - self.began))
 
 
 class Placed(NamedTuple):
@@ -540,6 +569,70 @@ def succeed(job: RedisModel, queue: RedisModel, token: str, upcoming: ClaimReque
     return _finish(_succeed, job, queue, token, (), upcoming)
 
 
+def succeed_many(
+    connection: Redis, successes: Sequence[Success], upcoming: ClaimRequest, limit: int = 0
+) -> tuple[list[Any], list[Fetched]]:
+    """Record the success of several jobs in one step, and claim several in it.
+
+    Parameters
+    ----------
+    connection: Redis
+        With one that threads share, any thread may do so, as long as it claims none.
+    successes: sequence of Success
+        None of jobs that nobody claimed.
+    upcoming: ClaimRequest
+        What to claim, each job with a token of its own.
+    limit: int
+        How many jobs at the most.
+
+    Returns
+    -------
+    tuple
+        What became of each, for `accept_success`; and what came out of the waiting lists. Only the last one may be no
+        claimed job.
+
+    Raises
+    ------
+    NotRecorded
+        If Redis fails.
+    """
+    now = monotonic()
+    rows = [_row(success, now) for success in successes]
+    texts = json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
+    classes = {**upcoming.classes, **{each.fetched.path: type(each.job) for each in successes}}
+    again = "1" if upcoming.is_again else ""
+    args = [texts, limit, upcoming.token, upcoming.lease, again, *class_arguments(classes)]
+    try:
+        reply = json.loads(_succeed_many(connection, keys=upcoming.keys if limit else (), args=args))
+    except RedisError as error:
+        raise NotRecorded(f"How {len(successes)} jobs ended is not recorded: {error}") from error
+    endings, claims = reply
+    return list(endings), [_out_of_list(token, classes, details) for token, details in claims]
+
+
+def _row(success: Success, now: float) -> tuple[str, str, str, int, int]:
+    """A success as the script takes it: how long it took is the same whenever it is told."""
+    _, _, claim, _, began, ended = success
+    ended_ago = int((now - ended) * 1_000_000)
+    return claim.ident, claim.token, claim.queue_key, ended_ago + _microseconds(ended - began), ended_ago
+
+
+def _microseconds(seconds: float) -> int:
+    return round(seconds * 1_000_000)
+
+
+def accept_success(job: RedisModel, reply: Any) -> Ending:
+    """Return how a job ended, as `succeed` does, with the same exceptions, given what `succeed_many` found.
+
+    It has not to be ``failed``: then one of the records is broken, and nothing of the job is changed.
+    """
+    if reply[0] == "done":
+        if reply[2]:
+            reindexed(type(job), pk_of(job), reply[2])
+        return Ending("done", reply[1])
+    return Ending(_accept(job, reply)[0])
+
+
 def cancel(job: RedisModel, queue: RedisModel, token: str, upcoming: ClaimRequest | None = None) -> Ending:
     """Record that a job was canceled while it ran. Parameters and exceptions: see `succeed`."""
     return _finish(_cancel, job, queue, token, (), upcoming)
@@ -582,6 +675,7 @@ def fail(
     *,
     hold: bool = False,
     heed_field: bool = True,
+    began: float | None = None,
     upcoming: ClaimRequest | None = None,
 ) -> Ending:
     """Record the failure of a job, and put it back in a queue if it may run again.
@@ -597,6 +691,8 @@ def fail(
         `disown`. The outcome is then ``held``.
     heed_field: bool
         False, with `hold`, not to look at the field `cancel_on_error` of the job.
+    began: float
+        When its code began, by the clock of `monotonic`, if that was not when it was claimed.
 
     The other parameters and exceptions: see `succeed`.
     """
@@ -610,6 +706,7 @@ def fail(
         priority,
         delay,
         mode,
+        "" if began is None else str(_microseconds(monotonic() - began)),
     )
     return _finish(_fail, job, queue, token, args, upcoming)
 
@@ -623,7 +720,20 @@ def renew(connection: Redis, job_class: type[RedisModel], ident: str, token: str
         False if somebody else holds the claim, or the job was deleted.
     """
     reply = _renew(connection, args=[layout_of(job_class).json, ident, token, queue_key, lease])
-    return bool(reply[0] == "done")
+    return reply[0] in ("done", "canceled")
+
+
+def renew_all(connection: Redis, claims: Sequence[tuple[type[RedisModel], Fetched]], lease: float) -> list[str]:
+    """Extend the leases of some claims as `renew` does, in one round trip.
+
+    Returns
+    -------
+    list of str
+        For each, ``done``; ``canceled`` if it is done, but somebody canceled the job; ``refused`` if somebody else
+        holds the claim; ``gone`` if the job was deleted; ``failed`` if Redis could not tell.
+    """
+    calls = [[layout_of(cls).json, job.ident, job.token, job.queue_key, lease] for cls, job in claims]
+    return ["failed" if isinstance(reply, RedisError) else reply[0] for reply in _renew.each(connection, calls)]
 
 
 def rescue(
@@ -691,6 +801,25 @@ def release(job_class: type[RedisModel], ident: str, token: str, queue_key: str,
         If the claim is not (or no longer) the one on the job.
     """
     reply = _release(redis_of(job_class), args=[layout_of(job_class).json, ident, token, queue_key, delay])
+    _accept_release(job_class, ident, reply)
+
+
+def release_all(claims: Sequence[tuple[type[RedisModel], Fetched]]) -> list[Exception]:
+    """Give claimed jobs back as `release` does, in one round trip, so that they are run in this order; return what
+    failed."""
+    claims, failures = claims[::-1], []
+    calls = [[layout_of(cls).json, job.ident, job.token, job.queue_key, ""] for cls, job in claims]
+    for (job_class, job), reply in zip(claims, _release.each(redis_of(claims[0][0]), calls), strict=True):
+        try:
+            if isinstance(reply, RedisError):
+                raise reply
+            _accept_release(job_class, job.ident, reply)
+        except Exception as error:
+            failures.append(error)
+    return failures
+
+
+def _accept_release(job_class: type[RedisModel], ident: str, reply: Any) -> None:
     if reply[0] == "refused":
         raise ClaimLost(f"The claim on {ident} is lost: it was not released")
     if reply[0] == "done":
@@ -931,13 +1060,15 @@ def _finish(
 
 
 def _fetched(request: ClaimRequest, reply: Any) -> Fetched | None:
-    if reply[0] == "nothing":
-        return None
+    return None if reply[0] == "nothing" else _out_of_list(request.token, request.classes, reply)
+
+
+def _out_of_list(token: str, classes: Mapping[str, type[RedisModel]], reply: Any) -> Fetched:
     if reply[0] != "claimed":
         return Fetched(*reply[:7])
     *details, reindex = reply
-    details.append(request.token)
+    details.append(token)
     fetched = Fetched(*details)
-    path, _, pk = fetched.ident.rpartition(":")
-    reindexed(request.classes[path], pk, reindex)
+    if reindex:
+        reindexed(classes[fetched.path], fetched.pk, reindex)
     return fetched

@@ -24,6 +24,7 @@ VERBS = (
     "claim",
     "renew",
     "succeed",
+    "succeed_many",
     "fail",
     "cancel",
     "withdraw",

@@ -16,6 +16,7 @@ ADDING = "`add_job`; the argument is the identifier; many: `add_jobs`"
 WORKERS = {
     "default": "`limpyd-jobs-worker` as it comes: all guarantees, finished jobs kept, log level INFO; the job reads no "
     "field, which would be a round trip",
+    "prefetch 100": "`--prefetch=100`; the rest as above",
     "processes 2": "`--processes=2`, instead of two commands; the rest as above",
 }
 STARTS_BOTH = ["processes 2"]
@@ -44,6 +45,6 @@ def add_many(numbers: range) -> None:
 
 
 def work(variant: str) -> list[str]:
-    options = ["--processes=2"] if variant == "processes 2" else []
+    options = [f"--{variant.replace(' ', '=')}"] if variant != "default" else []
     command = ["--queues=bench", f"--database={URL}", "--max-loops=1000000000", *options]
     return [sys.executable, "-m", "limpyd_jobs.scripts.worker", *command]

@@ -15,7 +15,8 @@
 -- ARGV[9]  delay when put back: '' or '+<microseconds>'
 -- ARGV[10] mode: 'place'; 'hold' leaves a job that may run again in error, claimed and queued, until its worker calls
 --          requeue or disown; 'hold anyway' does so whatever its field cancel_on_error says
--- ARGV[11…] the next claim: token, lease, classes, as in claim.lua
+-- ARGV[11] how long ago its code began, in microseconds; or '' if that was when it was claimed
+-- ARGV[12…] the next claim: token, lease, classes, as in claim.lua
 --
 -- {'error', end, '', reindex, next claim}    as JSON
 -- {'requeued', '', delayed until or '', reindex, next claim}    as JSON
@@ -31,7 +32,7 @@ local requeue_times = tonumber(ARGV[5]) or math.huge
 
 local refused = refusal(job, token)
 if refused then
-  return ended_before(job, token, 'requeued', 11) or refused
+  return ended_before(job, token, 'requeued', 12) or refused
 end
 
 local function may_run_again()
@@ -42,13 +43,14 @@ end
 
 probe('LLEN', queue .. ':errors')
 local finish = now_text()
+local start = ARGV[11] ~= '' and date_text(now() - tonumber(ARGV[11])) or nil
 
 if not may_run_again() then
-  end_claim(queue, job, {status = 'e', ['end'] = finish, queued = false}, token)
+  end_claim(queue, job, {status = 'e', start = start, ['end'] = finish, queued = false}, token)
   redis.call('RPUSH', queue .. ':errors', job.ident)
-  return ended('error', finish, '', 11)
+  return ended('error', finish, '', 12)
 elseif ARGV[10] ~= 'place' then
-  update(job.model, job.pk, {status = 'e', ['end'] = finish})
+  update(job.model, job.pk, {status = 'e', start = start, ['end'] = finish})
   redis.call('RPUSH', queue .. ':errors', job.ident)
   return {'held', finish, '', reindex, {'nothing'}}
 end
@@ -59,4 +61,4 @@ local changes = placed({start = false, ['end'] = false}, ARGV[8], due, base)
 end_claim(queue, job, changes, token)
 push(base, job.ident, changes.status, due, false)
 redis.call('RPUSH', queue .. ':errors', job.ident)
-return ended('requeued', '', changes.delayed_until or '', 11)
+return ended('requeued', '', changes.delayed_until or '', 12)

@@ -33,8 +33,7 @@ end
 
 probe('LLEN', queue .. ':waiting')
 probe('ZCARD', queue .. ':delayed')
-local tries = (tonumber(hash[2]) or 0) - 1
-local changes = placed({start = false, tries = tries > 0 and string.format('%d', tries)}, hash[3] or '0', due, queue)
+local changes = placed({start = false, tries = one_try_less(hash[2])}, hash[3] or '0', due, queue)
 end_claim(queue, job, changes, token)
 push(queue, job.ident, changes.status, due, true)
 return {'done', '', reindex}

@@ -10,7 +10,8 @@
 -- ARGV[5]  lease: seconds
 --
 -- {'done'}        so it is, too, if this claim was just ended by its holder, who was not told yet
--- {'refused'}    somebody else holds the claim: nothing is changed
+-- {'canceled'}    the same, and somebody canceled the job
+-- {'refused'}     somebody else holds the claim: nothing is changed
 -- {'gone'}
 
 --@include claims
@@ -26,5 +27,8 @@ end
 -- A full Redis refuses ZADD, unless something was written before: the job must not be taken for lost.
 if redis.call('ZREM', queue .. ':running', job.ident) == 1 then
   redis.call('ZADD', queue .. ':running', score(now() + lease * 1000000), job.ident)
+end
+if claim_of(job).status == 'c' then
+  return {'canceled'}
 end
 return {'done'}

@@ -20,7 +20,8 @@
 --   broken     {ident, reason}… of jobs whose hash is none: they are in the quarantine of their queue now
 --
 -- A job that was canceled, delayed or put in error by its worker before that died goes to the waiting list, too, where
--- the next worker sees to it. One that is running without a claim was given its lease by reconcile.
+-- the next worker sees to it. One that is running without a claim was given its lease by reconcile. Of several that were
+-- claimed at once nobody knows which one was running: neither the rescue nor the try counts, and each comes alone next.
 
 --@include claims
 
@@ -33,10 +34,10 @@ local function is_to_run(status)
   return status == 'r' or status == 'e'
 end
 
-local function put_back(queue, job, status, number)
+local function put_back(queue, job, status, number, changes)
   reindex = {}
   probe('LLEN', queue .. ':waiting')
-  local changes = {placed_in = queue}
+  changes.placed_in = queue
   if is_to_run(status) then
     changes.status, changes.start, changes['end'] = 'w', false, false
   end
@@ -64,18 +65,19 @@ local function rescue(queue, ident)
     return
   end
   local job = path and job_of(classes[path], ident)
-  local hash = job and redis.call('HMGET', job.key, 'claim_token', 'status', 'identifier', 'rescues', 'placed_in')
+  local hash = job and redis.call('HMGET', job.key, 'claim_token', 'status', 'identifier', 'rescues', 'placed_in', 'tries')
   local is_here = hash and (hash[5] or queue) == queue
   if not is_here or not hash[1] and hash[2] ~= 'r' then
     redis.call('ZREM', queue .. ':running', ident)
     return
   end
-  local number = (tonumber(hash[4]) or 0) + 1
+  local is_uncounted = is_one_of_several(hash[1] or '') and hash[2] == 'r'
+  local number = (tonumber(hash[4]) or 0) + (is_uncounted and 0 or 1)
   if is_to_run(hash[2]) and number > max_rescues then
     take_over(queue, job)
     return
   end
-  put_back(queue, job, hash[2], number)
+  put_back(queue, job, hash[2], number, is_uncounted and {tries = one_try_less(hash[6])} or {})
   local names = redis.call('HMGET', queue .. ':hash', 'name', 'priority')
   rescued[#rescued + 1] = {queue .. ':waiting', ident, hash[3] or '', names[1] or '', names[2] or '', number, reindex}
 end

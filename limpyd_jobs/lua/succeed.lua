@@ -15,23 +15,12 @@
 -- {'refused'}     somebody else holds the claim: nothing is changed
 -- {'gone'}
 
---@include claims
+--@include successes
 
-local job, token, queue = job_of(ARGV[1], ARGV[2]), ARGV[3], ARGV[4]
+local job, token, finish = job_of(ARGV[1], ARGV[2]), ARGV[3], now_text()
 
-local status = claim_of(job).status
-if status == 'c' then
-  return {'canceled'}
-elseif status == 'd' then
-  return {'delayed'}
+local reply = end_in_success(job, token, ARGV[4], {['end'] = finish})
+if not reply then
+  return ended('done', finish, '', 5)
 end
-local refused = refusal(job, token)
-if refused then
-  return ended_before(job, token, 'done', 5) or refused
-end
-
-probe('LLEN', queue .. ':success')
-local finish = now_text()
-end_claim(queue, job, {status = 's', ['end'] = finish, queued = false}, token)
-redis.call('RPUSH', queue .. ':success', job.ident)
-return ended('done', finish, '', 5)
+return reply[1] == 'refused' and ended_before(job, token, 'done', 5) or reply

@@ -38,9 +38,15 @@ class Claim:
         self.is_ended = False
         self.began = monotonic()
 
+    @property
+    def began_late(self) -> float | None:
+        """When it was made, if the job was one of several that were claimed at once, and waited for others."""
+        return self.began if "/" in self.fetched.token else None
+
     def is_on(self, job: Job) -> bool:
         """Whether it is about that job."""
-        return (job.get_model_repr(), vars(job).get("_pk")) == (self.fetched.path, self.fetched.pk)
+        is_of_class = job is self.job or job.get_model_repr() == self.fetched.path
+        return is_of_class and vars(job).get("_pk") == self.fetched.pk
 
     def end(self) -> None:
         """The worker has no claim any more."""

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, nearest_priority, read_priority
 from limpyd_jobs.exceptions import LimpydJobsException, WorkerLost
-from limpyd_jobs.lazy_fields import pk_of
+from limpyd_jobs.lazy_fields import has_method, pk_of
 from limpyd_jobs.models import Error, Job, Queue
 from limpyd_jobs.retrying import Again, Cancel, GiveUp, Requeue, Retry, as_policy, decide, read_policy
 from limpyd_jobs.schedules.model import Schedule
@@ -73,6 +73,9 @@ class JobEvents:
     def _upcoming_request(self, job: Job, hook: str, event: str) -> ClaimRequest | None:
         raise NotImplementedError
 
+    def _is_put_by(self, job: Job, queue: Queue, result: Any) -> bool:
+        raise NotImplementedError
+
     def _ended(self, ending: Ending) -> None:
         raise NotImplementedError
 
@@ -112,8 +115,13 @@ class JobEvents:
 
     def job_success(self, job: Job, queue: Queue, job_result: Any) -> None:
         """Hook: a job was executed without an exception. It is recorded as a success, and listed in its queue."""
+        if self._is_put_by(job, queue, job_result):
+            return
         request = self._upcoming_request(job, "job_success", "on_success")
         ending = self._insist(partial(transitions.succeed, job, queue, self._token(job), request))
+        self._succeeded(job, queue, job_result, ending)
+
+    def _succeeded(self, job: Job, queue: Queue, job_result: Any, ending: Ending) -> None:
         if ending.outcome == "canceled":
             job._cached_status = STATUSES.CANCELED
             self.job_skipped(job, queue)
@@ -132,6 +140,8 @@ class JobEvents:
 
     @staticmethod
     def _duration(job: Job) -> timedelta | None:
+        if "_cached_duration" in vars(job):
+            return job._cached_duration
         start = parse_datetime(getattr(job, "_cached_start", None))
         end = parse_datetime(getattr(job, "_cached_end", None))
         return end - start if start and end else job.duration
@@ -254,6 +264,7 @@ class JobEvents:
             _queue_name(queue),
             priority,
             delay_argument(delayed_for=back.delay),
+            began=self._claim.began_late,
             upcoming=self._upcoming_request(job, "job_error", "on_error"),
         )
         ending = self._insist(fail)
@@ -275,6 +286,7 @@ class JobEvents:
             back.times,
             hold=True,
             heed_field=not overrides(type(job), Job, "must_be_cancelled_on_error"),
+            began=self._claim.began_late,
         )
         ending = self._insist(fail)
         self._ended(ending)
@@ -484,6 +496,5 @@ def _number(text: str | None) -> int:
 
 def _notify(job: Job, event: str, *args: Any) -> None:
     """Call the method of a job for an event, if its class has one."""
-    method = getattr(job, event, None)
-    if method is not None:
-        method(*args)
+    if has_method(job, event):
+        getattr(job, event)(*args)

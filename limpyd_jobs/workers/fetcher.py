@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,6 +16,7 @@ from redis.exceptions import ResponseError
 from limpyd_jobs import records, transitions
 from limpyd_jobs.layout import layout_of
 from limpyd_jobs.models import Error, Queue, job_classes, put_off
+from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import NOTHING, ClaimRequest, Fetched, Outlook
 
 # How long the registration of a worker that waits outlives its wait, in seconds.
@@ -46,13 +48,15 @@ class Fetcher:
         The keys of the lists whose tokens end a wait.
     schedules: str
         The key of the schedules that the outlook tells of; empty for none.
+    upcoming: deque of Fetched
+        What came out of the lists already.
     """
 
     def __init__(self, queue_model: type[Queue], lease: float, error_model: type[Error] | None = Error) -> None:
         self.queue_model = queue_model
         self.lease = lease
         self.error_model = error_model
-        self.upcoming: Fetched | None = None
+        self.upcoming: deque[Fetched] = deque()
         self.outlook = Outlook()
         self.queues = ""
         self.signals: list[str] = []
@@ -63,13 +67,22 @@ class Fetcher:
         self._unanswered: ClaimRequest | None = None
         self._registered = ""
         self._left: set[str] = set()
+        self._news: dict[str, str] = {}
 
     def request(self, keys: Sequence[str]) -> ClaimRequest:
         """Return a request for the next job of these lists, with a token of its own."""
         return ClaimRequest(keys, f"{self._name}:{next(self._numbers)}", self.lease, job_classes.known)
 
+    def next_at_hand(self) -> Fetched | None:
+        """Return the next of those that were claimed with the end of a job. For the exceptions see `next`."""
+        while self.upcoming:
+            fetched = self._next_upcoming()
+            if fetched:
+                return self._checked(fetched)
+        return None
+
     def next(self, keys: Sequence[str], wait: float | None = None) -> Fetched | None:
-        """Return the job that was claimed with the end of the last one, or claim one; None if there is none.
+        """Claim the next job; None if there is none.
 
         Parameters
         ----------
@@ -86,10 +99,20 @@ class Fetcher:
         ClassUnresolved
             If that happened too often: the job was given up.
         """
-        if self.upcoming:
-            fetched, self.upcoming = self.upcoming, None
-            return self._checked(fetched)
         return self._claim(keys, wait=wait) if keys else None
+
+    def _next_upcoming(self) -> Fetched | None:
+        """The first of those at hand, as it is now: None if its claim is lost."""
+        fetched = self.upcoming.popleft()
+        news = self._news.pop(fetched.token, "") if self._news else ""
+        if news == "canceled":
+            return replace(fetched, status=STATUSES.CANCELED)
+        return None if news else fetched
+
+    def tell(self, fetched: Fetched, outcome: str) -> None:
+        """Note what became of the lease of a job at hand, as `transitions.renew` says. Any thread may do so."""
+        if outcome not in ("done", "failed"):
+            self._news[fetched.token] = outcome
 
     def wait(self, keys: list[str], seconds: float) -> Fetched | None:
         """Wait for the first job that is put in these lists, and claim it. For the exceptions see `next`.
@@ -151,15 +174,14 @@ class Fetcher:
             with suppress(Exception):  # for next() to tell
                 job_classes.meet(upcoming.path)
         elif upcoming:
-            self.upcoming = upcoming
+            self.upcoming.append(upcoming)
             self.queues = upcoming.queues
 
-    def give_back(self) -> None:
-        """Put the upcoming job, if there is one, back to the front of its list."""
-        fetched, self.upcoming = self.upcoming, None
-        if fetched and fetched.outcome == "claimed":
-            job_class = job_classes.meet(fetched.path)
-            transitions.release(job_class, fetched.ident, fetched.token, fetched.queue_key)
+    def give_back(self) -> list[Exception]:
+        """Put the upcoming jobs, if there are any, back to the front of their lists; return what failed."""
+        claims = [(job_classes.meet(fetched.path), fetched) for fetched in self.upcoming if fetched.token]
+        self.upcoming.clear()
+        return transitions.release_all(claims) if claims else []
 
     def failed(self) -> None:
         """Redis failed, so that a job may be lost in between: let the registration lapse."""

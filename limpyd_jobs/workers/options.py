@@ -18,6 +18,7 @@ from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.job_classes import module_names
 from limpyd_jobs.retrying import Retry
 from limpyd_jobs.utils import import_class
+from limpyd_jobs.workers.parameters import MAX_PREFETCH
 from limpyd_jobs.workers.turns import FAIR
 
 MAX_SECONDS = 10**11  # some 3,000 years: today's date and this still make a date
@@ -36,6 +37,11 @@ def count(number: int) -> int:
 def processes(number: int) -> int:
     """Return a number of 1 or more, or raise `ValueError`."""
     return _between(1, number, MAX_PROCESSES)
+
+
+def prefetch(number: int) -> int:
+    """Return a number of jobs that can be claimed at once, or raise `ValueError`."""
+    return _between(1, number, MAX_PREFETCH)
 
 
 def delta(number: int) -> int:
@@ -307,6 +313,13 @@ WAIT_OPTIONS = grouped(
         check=interval,
         help="The most seconds between two looks for delayed jobs that are due (default: 25), e.g. "
         "--fetch-delayed-delay=20",
+    ),
+    WorkerOption(
+        "--prefetch",
+        type="int",
+        check=prefetch,
+        help="How many jobs to take from the queues at once, at most 1000, to run them one after the other "
+        "(default: 1), e.g. --prefetch=100",
     ),
 )
 

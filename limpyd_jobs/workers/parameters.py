@@ -18,6 +18,9 @@ LOGGER_NAME = "limpyd-jobs"
 # The greatest weight of a queue.
 MAX_WEIGHT = 1000
 
+# The most jobs to claim at once: longer scripts would keep others from Redis for too long.
+MAX_PREFETCH = 1000
+
 
 class Parameters:
     """The parameters of a worker, each also an attribute that a subclass may set.
@@ -77,6 +80,9 @@ class Parameters:
     jobs: str, or list or tuple of str
         The names of the modules and packages whose jobs may be run, in one string separated by commas, or one by one;
         None for any module. It holds for the whole process.
+    prefetch: int
+        How many jobs to claim at once, at most 1,000; they are run one after the other, and their ends are recorded
+        together.
     processes: int
         In how many processes the command runs such a worker; see `Processes`, which `run` does not use.
 
@@ -115,6 +121,7 @@ class Parameters:
     keep_errors: int | timedelta | None = None
     jobs: Any = None
     processes = 1
+    prefetch = 1
 
     parameters: tuple[str, ...] = (
         "queues",
@@ -144,6 +151,7 @@ class Parameters:
         "jobs",
         "processes",
         "fair",
+        "prefetch",
     )
 
     def _set_parameters(self, given: dict[str, Any]) -> None:
@@ -186,6 +194,8 @@ class Parameters:
             raise ConfigurationException(f"retry_policy: {error}") from error
         if self.jobs is not None:
             job_classes.allow(self.jobs)
+        if type(self.prefetch) is not int or not 1 <= self.prefetch <= MAX_PREFETCH:
+            raise ConfigurationException(f"prefetch must be a number from 1 to {MAX_PREFETCH}, not {self.prefetch!r}")
         if type(self.processes) is not int or self.processes < 1:
             raise ConfigurationException(f"processes must be a number, 1 or more, not {self.processes!r}")
 

@@ -45,7 +45,8 @@ class Rescuer:
             yield from found.rescued
             if found.exhausted:
                 yield found.exhausted
-            more = bool(found.exhausted) or self._meet(found.unknown)
+            is_full = len(found.rescued) >= transitions.RESCUE_LIMIT
+            more = is_full or bool(found.exhausted) or self._meet(found.unknown)
 
     def take_lapsed(self) -> list[str]:
         """Return the registrations that were found to have lapsed since this was called last."""

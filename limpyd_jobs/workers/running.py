@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import chain, repeat
+from math import ceil
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -15,10 +18,11 @@ from redis.exceptions import RedisError
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, read_seconds
 from limpyd_jobs.exceptions import ClaimLost, GracePeriodOver, JobTimeout, NotRecorded
+from limpyd_jobs.lazy_fields import has_method
 from limpyd_jobs.models import Error, Job, Queue, job_classes
 from limpyd_jobs.retrying import Cancel, Requeue
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.transitions import ClaimRequest, Ending
+from limpyd_jobs.transitions import ClaimRequest, Ending, Fetched, Success
 from limpyd_jobs.utils import one_line, overrides, parse_datetime, printable
 from limpyd_jobs.workers.alarm import Alarm
 from limpyd_jobs.workers.backoff import Backoff, OncePerSecond, is_cut_off, is_denied, is_of_replica, is_passing
@@ -26,6 +30,7 @@ from limpyd_jobs.workers.claim import Claim
 from limpyd_jobs.workers.events import DEFAULT_DELAY, JobEvents
 from limpyd_jobs.workers.fetcher import Fetcher
 from limpyd_jobs.workers.parameters import Parameters
+from limpyd_jobs.workers.successes import Successes
 
 T = TypeVar("T")
 
@@ -43,10 +48,14 @@ class Running(Parameters, JobEvents):
     end_forced: bool
     status: str | None
     keys: list[str]
+    num_loops: int
+    _shared_connection: Redis
 
     def __init__(self) -> None:
         self._fetcher = Fetcher(self.queue_model, self.lease, self._model_for_errors)
         self._claim = Claim()
+        self._successes = Successes(self._record_late)
+        self._is_prefetching = False
         self._alarm = Alarm()
         self._may_log_redis_error = OncePerSecond()
 
@@ -78,6 +87,8 @@ class Running(Parameters, JobEvents):
 
     def _run_job(self, queue: Queue, job: Job) -> None:
         self._guard(job, queue, partial(self._start, job, queue))
+        if self._successes and (not self._fetcher.upcoming or self._successes.are_late):
+            self._record_successes(self._batch_size())
 
     def _guard(self, job: Job, queue: Queue, action: Callable[[], None]) -> None:
         """Do something that ends the claim on a job. No failure of the application, or of ours, ends the worker."""
@@ -99,7 +110,7 @@ class Running(Parameters, JobEvents):
             self._sleep(PAUSE)  # an overridden wait_for_job finds it again at once
         elif job._cached_status == STATUSES.DELAYED:
             self.job_delayed(job, queue)
-        elif not self._token(job):
+        elif not self._token(job) or job._cached_status == STATUSES.CANCELED:
             self.job_skipped(job, queue)
         else:
             self._execute(job, queue)
@@ -191,7 +202,7 @@ class Running(Parameters, JobEvents):
     def _executed(self, job: Job, queue: Queue, result: Any) -> None:
         """Call the hook for the status the job has now. Our own `job_success` finds out by itself."""
         job._cached_status = STATUSES.RUNNING
-        if overrides(self, JobEvents, "job_success"):
+        if not self._is_prefetching and overrides(self, JobEvents, "job_success"):
             job._cached_status = self._insist(job.status.hget)
         if job._cached_status == STATUSES.CANCELED:
             self.job_skipped(job, queue)
@@ -277,7 +288,9 @@ class Running(Parameters, JobEvents):
     # -- The claim on the job at hand, and the next one
 
     def _beat(self, connection: Redis) -> None:
-        """Renew the lease of the running job. Called by another thread, so with a connection that threads share."""
+        """Renew the leases of all jobs in hand. Called by another thread, so with a connection that threads share."""
+        if self._is_prefetching:
+            self._renew_others(connection)
         claim, fetched = self._claim, self._claim.fetched
         if not claim.token:
             return
@@ -288,10 +301,29 @@ class Running(Parameters, JobEvents):
             if not renewed and claim.token:
                 self._lost(claim)
         except Exception as error:
-            if is_cut_off(error):
-                self._put_off_rescue()
-            if self._may_log_redis_error:
-                self.log(f"[{one_line(fetched.identifier)}] lease not renewed: {one_line(error)}", "error")
+            self._not_renewed(fetched, error)
+
+    def _renew_others(self, connection: Redis) -> None:
+        """Renew the leases of the jobs that are to be run next, and of those whose end is not recorded yet."""
+        upcoming = [fetched for fetched in self._fetcher.upcoming.copy() if fetched.token]
+        claims = [*upcoming[::-1], *self._successes.claims()[::-1]]  # so that they would be rescued in their order
+        if not claims:
+            return
+        try:
+            jobs = [(job_classes.meet(fetched.path), fetched) for fetched in claims]
+            outcomes = transitions.renew_all(connection, jobs, self.lease)
+            for fetched, outcome in zip(upcoming[::-1], outcomes, strict=False):
+                self._fetcher.tell(fetched, outcome)
+                if outcome in ("refused", "gone"):
+                    self._lost(Claim(fetched))
+        except Exception as error:
+            self._not_renewed(claims[0], error)
+
+    def _not_renewed(self, fetched: Fetched, error: Exception) -> None:
+        if is_cut_off(error):
+            self._put_off_rescue()
+        if self._may_log_redis_error:
+            self.log(f"[{one_line(fetched.identifier)}] lease not renewed: {one_line(error)}", "error")
 
     def _lost(self, claim: Claim) -> None:
         if claim.job is not None:
@@ -303,7 +335,7 @@ class Running(Parameters, JobEvents):
         if (
             not self._fetches_as_we_do()
             or overrides(self, JobEvents, hook)
-            or hasattr(job, event)
+            or has_method(job, event)
             or self.status != "running"
             or self._fetcher.upcoming
             or monotonic() >= self._next_round()
@@ -311,6 +343,61 @@ class Running(Parameters, JobEvents):
         ):
             return None
         return self._fetcher.request(self._keys_in_turn())
+
+    # -- Successes that are recorded together
+
+    def _is_put_by(self, job: Job, queue: Queue, result: Any) -> bool:
+        """Leave the success of a job to be recorded with others, unless the application has a say in it."""
+        claim = self._claim
+        if not self._is_prefetching or self.status != "running" or has_method(job, "on_success"):
+            return False
+        if not claim.token or claim.is_held or not claim.is_on(job):
+            return False
+        self._successes.put_by(Success(job, queue, claim.fetched, result, claim.began, monotonic()))
+        self._claim = Claim()
+        return True
+
+    def _batch_size(self) -> int:
+        """How many jobs to claim in the step that records successes."""
+        if self._fetcher.upcoming or monotonic() >= self._next_round() or self.must_stop():
+            return 0
+        return min(self.prefetch, ceil(self.max_loops - self.num_loops))
+
+    def _record_successes(self, limit: int = 0) -> None:
+        """Record the successes that were put by, claim so many jobs, and do what is to be done once it is recorded."""
+        request = self._fetcher.request(self._keys_in_turn())
+        recorded, upcoming = self._successes.record(partial(self._record_all, request, limit))
+        for fetched in upcoming:
+            self._fetcher.keep(fetched)
+        for success, reply in recorded:
+            self._claim = Claim(success.fetched)
+            self._guard(success.job, success.queue, partial(self._accept, success, reply))
+        self._claim = Claim()
+
+    def _record_all(
+        self, request: ClaimRequest, limit: int, successes: Sequence[Success]
+    ) -> tuple[Sequence[Any], list[Fetched]]:
+        """Record some successes; if that fails altogether, leave it to `_accept` to do so one by one, or to say so."""
+        requests = chain([request], repeat(replace(request, is_again=True)))
+        try:
+            return self._insist(lambda: transitions.succeed_many(self.connection, successes, next(requests), limit))
+        except Exception as error:
+            return [("failed", error.__cause__ or error)] * len(successes), []
+
+    def _record_late(self, successes: Sequence[Success]) -> tuple[Sequence[Any], list[Fetched]]:
+        """The same, once, while a job runs; called by another thread."""
+        return transitions.succeed_many(self._shared_connection, successes, self._fetcher.request(()))
+
+    def _accept(self, success: Success, reply: Any) -> None:
+        job, queue = success.job, success.queue
+        if reply[0] != "failed":
+            ending = transitions.accept_success(job, reply)
+            job._cached_duration = success.duration
+        elif isinstance(reply[1], RedisError) and (is_passing(reply[1]) or is_denied(reply[1])):
+            raise NotRecorded(f"How {success.fetched.ident} ended is not recorded: {reply[1]}")
+        else:
+            ending = self._insist(partial(transitions.succeed, job, queue, self._token(job)))
+        self._succeeded(job, queue, success.result, ending)
 
     def _ended(self, ending: Ending) -> None:
         """Keep what a transition left: the claim, if the job is only held, and the next job, if it claimed one."""

@@ -8,7 +8,7 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import datetime, timedelta
 from functools import partial
 from time import monotonic
@@ -28,6 +28,7 @@ from limpyd_jobs.transitions import Fetched
 from limpyd_jobs.utils import one_line, overrides, printable, utcnow
 from limpyd_jobs.workers.backoff import Backoff, is_denied, is_passing
 from limpyd_jobs.workers.claim import Claim
+from limpyd_jobs.workers.events import JobEvents
 from limpyd_jobs.workers.heartbeat import Heartbeat
 from limpyd_jobs.workers.parameters import LOGGER_NAME
 from limpyd_jobs.workers.pruner import Pruner
@@ -162,6 +163,11 @@ class Worker(Running):
         self.status = status
         self._tell_status()
 
+    def _follow_status(self, status: str) -> None:
+        """Set the status, but not between the jobs of a batch: for a moment nobody sees, it is as costly as a job."""
+        if not (self._is_prefetching and self.status == "running" and (status == "running" or self._fetcher.upcoming)):
+            self.set_status(status)
+
     def _tell_status(self) -> None:
         for callback in self._update_status_callbacks:
             callback(self)
@@ -204,6 +210,9 @@ class Worker(Running):
     def _run(self) -> None:
         self.set_status("starting")
         self._shared_connection = self.connection
+        self._is_prefetching = (
+            self.prefetch > 1 and self._fetches_as_we_do() and not overrides(self, JobEvents, "job_success")
+        )
         self.start_date = utcnow()
         if self.max_duration:
             self.wanted_end_date = self.start_date + timedelta(seconds=self.max_duration)
@@ -213,7 +222,8 @@ class Worker(Running):
         if not self.must_stop():
             self._wake_at_the_start()
             self.run_started()
-            with Heartbeat(self._heartbeat_interval, partial(self._beat, self.connection)), self._waker:
+            heartbeat = Heartbeat(self._heartbeat_interval, partial(self._beat, self.connection))
+            with heartbeat, self._waker, self._successes if self._is_prefetching else nullcontext():
                 self._main_loop()
 
         self.set_status("terminated")
@@ -266,19 +276,22 @@ class Worker(Running):
     def _main_loop(self) -> None:
         try:
             while not self.must_stop():
-                self.set_status("waiting")
+                self._follow_status("waiting")
                 fetched = self._fetch()
                 if fetched:
                     self.num_loops += 1
-                    self.set_status("running")
+                    self._follow_status("running")
                     self._run_job(*fetched)
         finally:
             self._give_back()
 
     def _give_back(self) -> None:
-        """Give the next job back, if it is claimed already, and no longer count as one that waits."""
+        """Give the next jobs back, if some are claimed already, and no longer count as one that waits."""
+        if self._successes:
+            self._record_successes()
         try:
-            self._fetcher.give_back()
+            for failure in self._fetcher.give_back():
+                self.log(f"Unable to give a job back: {printable(failure)}", "error")
             self._fetcher.unregister()
         except Exception as error:
             self.log(f"Unable to give a job back: {printable(error)}", "error")
@@ -426,6 +439,8 @@ class Worker(Running):
         return min(self._round_is_due.values())
 
     def _make_rounds(self) -> None:
+        if monotonic() < self._next_round():
+            return
         for name in ROUNDS:
             if monotonic() >= self._round_is_due[name]:
                 try:
@@ -452,12 +467,13 @@ class Worker(Running):
     # -- Fetching
 
     def _fetch(self) -> tuple[Queue, Job] | None:
-        self._claim = Claim()
+        claim = self._claim = Claim()
         try:
             self._look_for_new_queues()
             self._make_rounds()
             self._known_queues = self._fetcher.queues or self._known_queues
-            self._claim = Claim()
+            if self._claim is not claim:
+                self._claim = Claim()
             found = self.wait_for_job()
         except RedisError as error:
             self._fetcher.failed()
@@ -494,14 +510,14 @@ class Worker(Running):
         tuple of Queue and Job
             None if there was none for `timeout` seconds, or if something else has to be done first.
         """
-        fetched = self._fetcher.next(self._keys_in_turn(), wait=self._patience())
+        fetched = self._fetcher.next_at_hand() or self._fetcher.next(self._keys_in_turn(), wait=self._patience())
         if fetched is None and self._may_wait():
             fetched = self._wait(self._patience())
         if fetched is None:
             return None
         self._turns.served(fetched.key)
         self._claim = Claim(fetched)
-        self.set_status("running")
+        self._follow_status("running")
         return self.get_queue(fetched.key), self.get_job(fetched.ident)
 
     def _patience(self) -> float:

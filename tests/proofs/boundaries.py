@@ -167,7 +167,7 @@ def release() -> None:
     transitions.release(Task, fetched.ident, fetched.token, fetched.queue_key)
 
 
-def end_with_a_job_in_hand() -> None:
+def end_with_a_job_in_hand(**parameters: Any) -> None:
     """A worker that is asked to end while it records a success, when the next job is claimed already."""
 
     class Ending(Worker):
@@ -176,7 +176,7 @@ def end_with_a_job_in_hand() -> None:
             return super().job_success_message(*args)
 
     quick = {"timeout": 0.05, "max_duration": 20, "terminate_gracefuly": False, "lease": LEASE}
-    Ending(QUEUE, **quick).run()
+    Ending(QUEUE, **quick, **parameters).run()
 
 
 def prune() -> None:
@@ -223,6 +223,12 @@ PATHS = {
     "delay a waiting job": Path(lambda: only_job().enqueue_or_delay(delayed_until="2099-01-01 00:00:00"), add()),
     "claim, succeed": Path(run(), add()),
     "succeed, claim the next": Path(run(max_loops=3), all_of(add("a"), add("b"), add("c"))),
+    "succeed many, claim the next": Path(run(max_loops=6, prefetch=2), all_of(*map(add, "abcdef"))),
+    "succeed many, fail in their midst": Path(
+        run(max_loops=5, prefetch=5), all_of(add("a"), add("b"), add("fails"), add("cancels itself"), add("c"))
+    ),
+    "succeed many, end with jobs in hand": Path(run(max_loops=3, prefetch=5), all_of(*map(add, "abcdef"))),
+    "end with many jobs in hand": Path(lambda: end_with_a_job_in_hand(prefetch=5), all_of(*map(add, "abcdef"))),
     "succeed, with methods for the events": Path(run(), add(job_class=Told)),
     "wait, be handed a job, succeed": Path(wait_and_be_handed("a"), lambda: Queue.get_queue(QUEUE)),
     "fail": Path(run(), add("fails")),

@@ -140,6 +140,7 @@ WORK = [
     # what is lost, what is there before, how often jobs are run, parameters of the worker
     ("claim", add(), 1, {}),
     ("succeed", all_of(add("a"), add("b"), add("c")), 3, ALONE),
+    ("succeed_many", all_of(*map(add, "abcdefg")), 7, {**ALONE, "prefetch": 3}),
     ("fail", add("fails"), 1, {}),
     ("fail", add("fails"), 2, {"requeue_times": 1}),
     ("fail", add("fails", Told), 2, {"requeue_times": 1}),

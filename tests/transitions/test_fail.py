@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import monotonic
+from typing import Any
 
 import pytest
 from worlds import TOKEN, Moment, World, pk_of
@@ -253,3 +255,15 @@ def test_a_job_that_another_worker_claimed_is_not_put_back_whatever_its_worker_d
     with pytest.raises(ClaimLost):
         any_world.fail(job, "late", times=None)
     assert any_world.places(job) == ["q/0 running"]
+
+
+@pytest.mark.parametrize("options", [{}, {"times": 1, "hold": True}])
+@pytest.mark.leaves("I3", "I7", "I8")
+def test_a_job_that_waited_in_the_hand_of_its_worker_began_later_than_it_was_claimed(
+    any_world: World, after: After, options: dict[str, Any]
+) -> None:
+    job = any_world.job_that_is("running")
+    job.start.hset("2000-01-01 00:00:00")
+    any_world.fail(job, began=monotonic() - 5, **options)
+    stored = any_world.state(job)
+    assert (stored["status"], stored["start"], stored["end"]) == ("e", after(-5), after(0))

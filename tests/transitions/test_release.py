@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from worlds import TOKEN, Moment, World, pk_of
 
 from limpyd_jobs import Job, transitions
+from limpyd_jobs.exceptions import ClaimLost
+from limpyd_jobs.transitions import Fetched
 
 After = Callable[[float], Moment]
 
@@ -76,3 +79,26 @@ def test_the_next_worker_may_claim_it_at_once(any_world: World) -> None:
     fetched = any_world.claim(token="second")
     assert fetched is not None
     assert (fetched.outcome, fetched.ident, fetched.tries) == ("claimed", job.ident, "1")
+
+
+class TestAll:
+    """Several jobs, in one round trip."""
+
+    def claimed(self, world: World) -> list[Fetched]:
+        for identifier in "abcd":
+            world.add(identifier)
+        return transitions.succeed_many(world.client, [], world.request(), 3)[1]
+
+    def release_all(self, world: World, claims: list[Fetched]) -> list[Exception]:
+        return transitions.release_all([(world.job_class, claim) for claim in claims])
+
+    def test_are_in_the_order_of_before(self, any_world: World) -> None:
+        assert self.release_all(any_world, self.claimed(any_world)) == []
+        assert any_world.waiting() == ["1", "2", "3", "4"]
+
+    def test_one_that_fails_does_not_keep_the_others(self, any_world: World) -> None:
+        claims = self.claimed(any_world)
+        release(any_world, any_world.job(claims[1].pk), claims[1].token, "+1000000000")
+        claims[1] = replace(claims[1], token="other")
+        assert [type(failure) for failure in self.release_all(any_world, claims)] == [ClaimLost]
+        assert any_world.waiting() == ["1", "3", "4"]

@@ -192,3 +192,45 @@ class TestKeysOfAWrongType:
         any_world.client.set(wrong, "of a wrong type")
         rescue(any_world, any_world.queue_key("p"), any_world.queue_key("q"))
         assert any_world.places(job) == ["q/0 waiting"]
+
+
+class TestOneOfSeveralThatWereClaimedAtOnce:
+    """Nobody knows whether it was running when the worker died, or waited for others to end."""
+
+    @pytest.fixture
+    def job(self, any_world: World) -> Job:
+        job = any_world.add("a")[1]
+        any_world.add("b")
+        _, claimed = transitions.succeed_many(any_world.client, [], any_world.request(token="lost"), 2)
+        assert [fetched.token for fetched in claimed] == ["lost/1", "lost/2"]
+        return lapse(any_world, job)
+
+    @pytest.mark.parametrize("max_rescues", [0, 3])
+    def test_waits_again_and_neither_the_rescue_nor_the_try_counts(
+        self, any_world: World, job: Job, max_rescues: int
+    ) -> None:
+        found = rescue(any_world, max_rescues=max_rescues)
+        assert [(fetched.ident, fetched.rescues) for fetched in found.rescued] == [(job.ident, 0)]
+        stored = any_world.state(job)
+        assert (stored["status"], stored["rescues"], stored.get("tries")) == ("w", "0", None)
+
+    def test_keeps_the_tries_and_rescues_from_before(self, any_world: World, job: Job) -> None:
+        any_world.job(pk_of(job)).tries.hset(3)
+        any_world.client.hset(f"{any_world.jobs}:{pk_of(job)}:hash", "rescues", 2)
+        rescue(any_world)
+        stored = any_world.state(job)
+        assert (stored["rescues"], stored["tries"]) == ("2", "2")
+
+    def test_comes_alone_next_and_then_it_counts(self, any_world: World, job: Job) -> None:
+        rescue(any_world)
+        _, claimed = transitions.succeed_many(any_world.client, [], any_world.request(token="next"), 2)
+        assert [(fetched.ident, fetched.token) for fetched in claimed] == [(job.ident, "next")]
+        lapse(any_world, job)
+        assert [fetched.rescues for fetched in rescue(any_world).rescued] == [1]
+        assert any_world.state(job)["tries"] == "1"
+
+    @pytest.mark.leaves("I2", "I3", "I8")
+    def test_goes_to_the_waiting_list_if_it_was_canceled(self, any_world: World, job: Job) -> None:
+        any_world.job(pk_of(job)).status.hset("c")
+        assert len(rescue(any_world).rescued) == 1
+        assert any_world.state(job)["status"] == "c"

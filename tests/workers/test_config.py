@@ -400,7 +400,7 @@ def test_a_database_is_shown_without_user_and_password(text, shown):
 def test_a_default_in_the_help_is_that_of_the_worker():
     stated = {option.dest: re.search(r"\(default: (-?\d+)\b", option.help) for option in OPTIONS}
     defaults = {name: int(found[1]) for name, found in stated.items() if found}
-    assert len(defaults) == 10
+    assert len(defaults) == 11
     assert defaults == {name: getattr(Worker, name) for name in defaults}
 
 

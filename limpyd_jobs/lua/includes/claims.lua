@@ -27,6 +27,20 @@ local function claim_of(job)
   return job.known
 end
 
+-- The token of one of several claims that a worker makes at once.
+local function one_of_several(token, number)
+  return token .. '/' .. number
+end
+
+local function is_one_of_several(token)
+  return string.find(token, '/', 1, true) ~= nil
+end
+
+-- Which one of the claims of a call that is, or nil; 0 if it is the only one.
+local function number_among(token, other)
+  return other == token and 0 or string.sub(other, 1, #token + 1) == token .. '/' and tonumber(string.sub(other, #token + 2))
+end
+
 -- The reply to a caller who may not end the claim on a job, as it does not hold it, or the job was deleted; nil to
 -- one who may. An empty token stands for a job that nobody claimed.
 local function refusal(job, token)
@@ -47,10 +61,16 @@ local function end_claim(base, job, changes, token)
   changes.last_claim = token and token ~= '' and token or false
   local known = claim_of(job)
   update(job.model, job.pk, changes, known)
-  redis.call('ZREM', base .. ':running', job.ident)
+  send('ZREM', base .. ':running', job.ident)
   if known.placed_in and known.placed_in ~= base then
     redis.pcall('ZREM', known.placed_in .. ':running', job.ident)
   end
+end
+
+-- The tries of a job once the last one does not count.
+local function one_try_less(tries)
+  local left = (tonumber(tries) or 0) - 1
+  return left > 0 and string.format('%d', left)
 end
 
 -- Keeps an ident that no worker can do anything with where one can look at it: the last thousand of each queue.
@@ -87,6 +107,17 @@ local function sound_queue(base)
   end
 end
 
+local open_queues = {}
+
+-- The same, unless its jobs have to rest; asked for once, as nothing of that changes while jobs are claimed.
+local function open_queue(base)
+  if open_queues[base] == nil then
+    local queue = sound_queue(base)
+    open_queues[base] = queue and not is_paused(base, queue[1]) and queue or false
+  end
+  return open_queues[base]
+end
+
 local RETRY_FIELDS = {'retry_policy', 'uncounted_tries', 'added', 'requeued_at'}
 
 -- What the worker needs to decide whether the job is tried again if it fails: the policy of the job, how many of its
@@ -95,57 +126,85 @@ local function retry_of(hash, first)
   return {hash[first] or '', hash[first + 1] or '', hash[first + 3] or hash[first + 2] or ''}
 end
 
+local last_queues = {}
+
 -- The last pk of a queue, of the model of the queue of some keys, for workers to see that there are new ones; or ''.
 local function last_queue(base)
-  local pk = redis.pcall('GET', string.match(base, '^(.*):[^:]+$') .. ':max_pk')
-  return type(pk) == 'string' and pk or ''
+  if not last_queues[base] then
+    local pk = redis.pcall('GET', string.match(base, '^(.*):[^:]+$') .. ':max_pk')
+    last_queues[base] = type(pk) == 'string' and pk or ''
+  end
+  return last_queues[base]
 end
 
 -- Claims a job that was taken from the waiting list of a sound queue, or takes it, if it waits indeed. The reply is
 -- documented in claim.lua. The ident may name the class by an old path; what is kept names it by its own.
-local function claim(key, queue, pk, model, token, lease, pop)
+--
+-- With a number it is one of several that a worker claims at once: then this is part of the token. A job that was
+-- rescued comes alone, as it may be what kills its workers: it is left in its list unless its number is 1. The lease of
+-- the last one lapses first: so they are rescued in their order, and Redis finds the place of each without a search.
+local function claim(key, queue, pk, model, token, lease, is_first, number)
   local base = string.sub(key, 1, -9)
   local job = {model = model, pk = pk, ident = model.path .. ':' .. pk, key = hash_key(model, pk)}
   local hash = redis.call(
-    'HMGET', job.key, 'status', 'identifier', 'tries', 'queued', 'job_timeout', 'last_claim', unpack(RETRY_FIELDS))
-  local status, identifier = hash[1], hash[2] or ''
+    'HMGET', job.key, 'status', 'identifier', 'tries', 'queued', 'job_timeout', 'last_claim', 'rescues',
+    unpack(RETRY_FIELDS))
+  local status, identifier, is_alone = hash[1], hash[2] or '', hash[7]
 
   if not status and redis.call('EXISTS', job.key) == 0 then
-    if pop then redis.call('LPOP', key) end
+    if is_first then pop(key) end
     return {'gone', key, job.ident}
   end
+  if hash[4] ~= '1' then end_batch() end
   local is_second = hash[4] ~= '1' and other_queued(job, identifier)
   if status ~= 'w' or is_second then
-    if pop then redis.call('LPOP', key) end
+    if is_first then pop(key) end
     return {'found', key, job.ident, status or '', identifier, queue[1] or '', queue[2] or ''}
   end
+  if number and is_alone and number > 1 then
+    return {'nothing'}
+  end
+  token = number and not is_alone and one_of_several(token, number) or token
   local start, tries = now_text(), string.format('%d', (tonumber(hash[3]) or 0) + 1)
   update(model, pk, {
     status = 'r', start = start, tries = tries, queued = '1', placed_in = base, claim_token = token, last_claim = false,
   }, {status = status, queued = hash[4], last_claim = hash[6]})
-  redis.call('ZADD', base .. ':running', score(now() + lease * 1000000), job.ident)
-  if pop then redis.call('LPOP', key) end
+  send('ZADD', base .. ':running', score(now() + lease * 1000000 - (number or 0)), job.ident)
+  if is_first then pop(key) end
   return {
     'claimed', key, job.ident, status, identifier, queue[1] or '', queue[2] or '', start, tries, hash[5] or '',
-    retry_of(hash, 7), last_queue(base), reindex,
-  }
+    retry_of(hash, 8), last_queue(base), reindex,
+  }, token
+end
+
+local has_put_offs = {}
+
+local function forget_put_offs(base, ident)
+  if has_put_offs[base] == nil then
+    has_put_offs[base] = redis.call('EXISTS', base .. ':put_offs') == 1
+  end
+  if has_put_offs[base] then
+    redis.pcall('HDEL', base .. ':put_offs', ident)
+  end
 end
 
 -- Claims a job whose hash may be none: then it is set aside. If what all jobs share is broken, the reply is an error.
-local function claim_safely(key, queue, ident, model, token, lease, pop)
+local function claim_safely(key, queue, ident, model, token, lease, is_first, number)
   local _, pk = parse_ident(ident)
-  redis.pcall('HDEL', string.sub(key, 1, -9) .. ':put_offs', ident)
+  forget_put_offs(string.sub(key, 1, -9), ident)
   model = model_of(model)
-  local ok, reply = pcall(claim, key, queue, pk, model, token, lease, pop)
+  local ok, reply, name = pcall(claim, key, queue, pk, model, token, lease, is_first, number)
   if ok then
-    return reply
+    keep_pending()
+    return reply, name
   end
+  drop_pending()
   reindex = {}
   if not is_broken(hash_key(model, pk)) then
-    if not pop then redis.call('LPUSH', key, ident) end
+    if not is_first then redis.call('LPUSH', key, ident) end
     return {err = text_of_error(reply)}
   end
-  if pop then redis.call('LPOP', key) end
+  if is_first then pop(key) end
   set_aside(string.sub(key, 1, -9), ident)
   return {'broken', key, ident, text_of_error(reply)}
 end
@@ -164,26 +223,41 @@ end
 
 -- Claims the first job of the first waiting list that has one; a list of no sound queue, or no list, has none, nor does
 -- that of a paused queue.
-local function claim_first(keys, token, lease, classes)
+local function claim_first(keys, token, lease, classes, number)
   local i = 1
   while i <= #keys do
     local key = keys[i]
-    local ident = redis.pcall('LINDEX', key, 0)
-    local queue = type(ident) == 'string' and sound_queue(string.sub(key, 1, -9))
-    if queue and not is_paused(string.sub(key, 1, -9), queue[1]) then
+    local ident = first_of(key)
+    local queue = type(ident) == 'string' and open_queue(string.sub(key, 1, -9))
+    if queue then
       local path = parse_ident(ident)
       if not path then
-        redis.call('LPOP', key)
+        pop(key)
         set_aside(string.sub(key, 1, -9), ident)
         return {'garbage', key, ident}
       elseif not classes[path] then
         return {'unknown', key, ident}
       end
-      return claim_safely(key, queue, ident, classes[path], token, lease, true)
+      return claim_safely(key, queue, ident, classes[path], token, lease, true, number)
     end
     i = i % STRETCH == 0 and skip_empty(keys, i + 1) or i + 1
   end
   return {'nothing'}
+end
+
+-- Claims several jobs, up to the first that is none to run, and that is the last: {token, reply}…
+local function claim_several(keys, limit, token, lease, classes)
+  local found, name, reply = {}
+  begin_batch()
+  repeat
+    reply, name = claim_first(keys, token, lease, classes, #found + 1)
+    if not reply.err and reply[1] ~= 'nothing' then
+      found[#found + 1] = {name or '', reply}
+    end
+    reindex = {}
+  until #found >= limit or not name or name == token
+  end_batch()
+  return found
 end
 
 -- The claim that a finishing worker asks for in the same call, with ARGV from an index on: token, lease, classes.
@@ -195,8 +269,10 @@ local function claim_next(first)
   return reply.err and {'nothing'} or reply
 end
 
--- The job that was claimed with that token, by a call whose reply was lost; nil if there is none.
-local function claimed_with(token, classes)
+-- The jobs that were claimed with that token, by a call whose reply was lost, as claim_several returns them, and in its
+-- order.
+local function all_claimed_with(token, classes)
+  local found = {}
   for _, key in ipairs(KEYS) do
     local base = string.sub(key, 1, -9)
     for _, ident in ipairs(redis.call('ZRANGE', base .. ':running', 0, -1)) do
@@ -204,15 +280,23 @@ local function claimed_with(token, classes)
       local job = path and classes[path] and job_of(classes[path], ident)
       local hash = job and redis.call(
         'HMGET', job.key, 'claim_token', 'identifier', 'start', 'tries', 'job_timeout', unpack(RETRY_FIELDS))
-      if hash and hash[1] == token then
+      if hash and hash[1] and (hash[1] == token or number_among(token, hash[1])) then
         local queue = redis.call('HMGET', base .. ':hash', 'name', 'priority')
-        return {
+        found[#found + 1] = {hash[1], {
           'claimed', key, ident, 'w', hash[2] or '', queue[1] or '', queue[2] or '', hash[3] or '', hash[4] or '',
           hash[5] or '', retry_of(hash, 6), last_queue(base), {},
-        }
+        }}
       end
     end
   end
+  table.sort(found, function(a, b) return number_among(token, a[1]) < number_among(token, b[1]) end)
+  return found
+end
+
+-- The one job that was claimed with that token, by a call whose reply was lost; nil if there is none.
+local function claimed_with(token, classes)
+  local found = all_claimed_with(token, classes)[1]
+  return found and found[2]
 end
 
 -- The reply to a caller who ended its claim already, and asks again, as the first reply was lost; nil to others. The

@@ -12,9 +12,7 @@ end
 
 -- Python's str() of the naive UTC datetime. The calendar is Howard Hinnant's civil_from_days
 -- (https://howardhinnant.github.io/date_algorithms.html#civil_from_days).
-local function date_text(microseconds)
-  local seconds = math.floor(microseconds / 1000000)
-  local fraction = microseconds - seconds * 1000000
+local function text_of_second(seconds)
   local days = math.floor(seconds / 86400)
   local rest = seconds - days * 86400
   local shifted = days + 719468
@@ -29,8 +27,17 @@ local function date_text(microseconds)
   local day = day_of_year - math.floor((153 * shifted_month + 2) / 5) + 1
   local month = shifted_month < 10 and shifted_month + 3 or shifted_month - 9
   local year = year_of_era + era * 400 + (month <= 2 and 1 or 0)
-  local text = string.format('%04d-%02d-%02d %02d:%02d:%02d', year, month, day,
+  return string.format('%04d-%02d-%02d %02d:%02d:%02d', year, month, day,
     math.floor(rest / 3600), math.floor(rest / 60) % 60, rest % 60)
+end
+
+local texts_of_seconds = {}
+
+local function date_text(microseconds)
+  local seconds = math.floor(microseconds / 1000000)
+  local fraction = microseconds - seconds * 1000000
+  local text = texts_of_seconds[seconds] or text_of_second(seconds)
+  texts_of_seconds[seconds] = text
   if fraction == 0 then
     return text
   end

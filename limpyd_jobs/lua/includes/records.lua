@@ -3,6 +3,8 @@
 -- {field: true}, unique: {field: key prefix}, defaults: {field: value}, keys: [field]}. `special` are the fields that
 -- have an index which only limpyd can maintain; `keys` those that are stored outside of the hash.
 
+--@include batches
+
 -- The changes made to special fields, for the caller to index: {field, old or false, new or false}.
 local reindex = {}
 
@@ -10,10 +12,17 @@ local function hash_key(model, pk)
   return model.name .. ':' .. pk .. ':hash'
 end
 
--- Errors before anything is written if one of these keys has a wrong type: Redis does not undo half a script.
+local probed = {}
+
+-- Errors before anything is written if one of these keys has a wrong type: Redis does not undo half a script. Once is
+-- enough, as what this script writes then is of that type.
 local function probe(command, ...)
   for i = 1, select('#', ...) do
-    redis.call(command, (select(i, ...)))
+    local key = select(i, ...)
+    if not probed[key] then
+      redis.call(command, key)
+      probed[key] = true
+    end
   end
 end
 
@@ -34,6 +43,11 @@ end
 
 -- Changes a set, and notes how to undo that: if it fails, all that is noted is undone, and it errors.
 local function write(undo, command, opposite, key, pk)
+  if batch then
+    probe('SCARD', key)
+    send(command, key, pk)
+    return
+  end
   local reply = redis.pcall(command, key, pk)
   if reply == 1 then
     undo[#undo + 1] = opposite

@@ -1,0 +1,22 @@
+-- Successes: jobs that ran to their end, unless they were given another status meanwhile.
+
+--@include claims
+
+-- Ends the claim on a job that succeeded, with more changes to its hash. The reply, if there is one, says why not: then
+-- nothing is changed. So it is to a caller who did that already, whose first reply was lost.
+local function end_in_success(job, token, queue, changes)
+  local status = claim_of(job).status
+  if status == 'c' then
+    return {'canceled'}
+  elseif status == 'd' then
+    return {'delayed'}
+  end
+  local refused = refusal(job, token)
+  if refused then
+    return refused
+  end
+  probe('LLEN', queue .. ':success')
+  changes.status, changes.queued = 's', false
+  end_claim(queue, job, changes, token)
+  send('RPUSH', queue .. ':success', job.ident)
+end

@@ -1,0 +1,61 @@
+-- verb: succeed many
+-- from: running
+-- to: success
+-- what: as succeed, for several jobs that ran one after the other; may claim several next jobs
+--
+-- KEYS     waiting lists to claim the next jobs from; none not to
+-- ARGV[1]  JSON: [[ident, token of the claim, queue: model name and pk, how long ago its code began, and ended:
+--          microseconds]…]
+-- ARGV[2]  how many jobs to claim at the most
+-- ARGV[3]  token of the claims, never used before: '/1', '/2'… is added to it, but for one that comes alone
+-- ARGV[4]  lease: seconds
+-- ARGV[5]  again: '1' if this is sent once more, as the reply was lost; or ''
+-- ARGV[6…] the job classes of these jobs, and those known to the caller: class path, job model…
+--
+-- JSON: [[what became of each…], [[token, what came out of a waiting list, as in claim.lua]…]], the first being
+--   {'done', end, reindex}
+--   {'canceled'}    {'delayed'}    {'refused'}    {'gone'}    as in succeed.lua
+--   {'failed', error}              something is broken: nothing is changed
+--
+-- Each is recorded, or not, whatever becomes of the others. Nothing is claimed behind what is no job to run, and a job
+-- that was rescued is claimed alone.
+
+--@include successes
+
+local classes = pairs_from(6)
+
+local function record(row)
+  local ident, token, queue, began, ended_at = unpack(row)
+  local job = job_of(classes[parse_ident(ident)], ident)
+  local start, finish = date_text(now() - began), date_text(now() - ended_at)
+  local reply = end_in_success(job, token, queue, {start = start, ['end'] = finish})
+  if reply and reply[1] == 'refused' and claim_of(job).last_claim == token then
+    return {'done', redis.call('HGET', job.key, 'end') or '', {}}
+  end
+  return reply or {'done', finish, reindex}
+end
+
+local function record_safely(row)
+  reindex = {}
+  local ok, reply = pcall(record, row)
+  if ok then
+    keep_pending()
+    return reply
+  end
+  drop_pending()
+  return {'failed', text_of_error(reply)}
+end
+
+local endings, limit, token = {}, tonumber(ARGV[2]), ARGV[3]
+begin_batch()
+for i, row in ipairs(cjson.decode(ARGV[1])) do
+  endings[i] = record_safely(row)
+end
+end_batch()
+reindex = {}
+
+local claimed = ARGV[5] == '1' and all_claimed_with(token, classes) or {}
+if #KEYS > 0 and #claimed == 0 then
+  claimed = claim_several(KEYS, limit, token, tonumber(ARGV[4]), classes)
+end
+return cjson.encode({endings, claimed})
