@@ -366,6 +366,7 @@ def test_the_options_of_script_and_worker_are_printed(capsys, redis_server):
         " - jobs = None",
         " - processes = 1",
         " - fair = priority",
+        " - prefetch = 1",
     ]
 
 
