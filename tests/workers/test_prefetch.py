@@ -398,7 +398,7 @@ def callback(job, queue):
     if job._cached_identifier == {die_at!r}:
         os.kill(os.getpid(), signal.SIGKILL)
 BaseJobsModel.database.connect(unix_socket_path={server.socket!r}, db=0)
-Worker("queue", prefetch={prefetch}, max_rescues=0, callback=callback, max_loops=100).run()
+Worker("queue", prefetch={prefetch}, max_rescues=0, callback=callback, max_loops=100, max_duration=20).run()
 """
         environment = {**os.environ, "PYTHONPATH": PATH}
         done = subprocess.run([sys.executable, "-c", program], env=environment, check=False)
