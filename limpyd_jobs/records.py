@@ -15,6 +15,7 @@ from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import RedisError
 
+from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.layout import layout_of, special_indexes
 from limpyd_jobs.lazy_fields import pk_of
 from limpyd_jobs.scripting import Script
@@ -204,6 +205,16 @@ def increase_field(record: RedisModel, name: str, amount: float, command: str) -
 def delete_record(record: RedisModel) -> None:
     """Delete what a script can delete of a record: its hash and plain indexes, and its entry in the collection."""
     _write(_delete_record, record, [])
+
+
+def check_database(job_class: type[RedisModel], queue_model: type[RedisModel]) -> None:
+    """A script cannot change a job here and a queue there."""
+    one, other = job_class.database, queue_model.database
+    if one is not other and one.connection_settings != other.connection_settings:
+        raise ConfigurationException(
+            f"{job_class.__name__} and {queue_model.__name__} are on different databases: "
+            "call use_database on both, or on a class both inherit from"
+        )
 
 
 def attached(model: type[RedisModel], pk: str) -> Any:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from limpyd_jobs import records, transitions
+from limpyd_jobs import records
 from limpyd_jobs.check import scripts
 from limpyd_jobs.scripting import Script
+from limpyd_jobs.transitions import claiming, ending, placing, pruning, recovering
 
-MODULES = (transitions, records, scripts)
+MODULES = (placing, claiming, ending, recovering, pruning, records, scripts)
 ALL_SCRIPTS = [each for module in MODULES for each in vars(module).values() if isinstance(each, Script)]

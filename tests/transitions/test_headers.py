@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from all_scripts import ALL_SCRIPTS
 
-from limpyd_jobs import transitions
+import limpyd_jobs
 from limpyd_jobs.scripting import FOLDER
 from limpyd_jobs.statuses import STATUSES
 
@@ -138,9 +138,10 @@ def claimed(text: str) -> set[str]:
 
 @each_script
 def test_every_reply_is_understood(path: Path) -> None:
-    """Each reply but the usual ones is named in transitions.py, or by those who look at an outcome."""
-    package = Path(transitions.__file__).parent
-    known = "".join(source.read_text("utf-8") for source in [*package.glob("*.py"), *package.glob("workers/*.py")])
+    """Each reply but the usual ones is named in `transitions`, or by those who look at an outcome."""
+    package = Path(limpyd_jobs.__file__).parent
+    sources = [source for folder in ("", "transitions/", "workers/") for source in package.glob(f"{folder}*.py")]
+    known = "".join(source.read_text("utf-8") for source in sources)
     for reply in replies(body_of(path)):
         assert f'"{reply}"' in known or f"``{reply}``" in known, reply
 

@@ -1,0 +1,279 @@
+"""Claims on jobs: made, renewed, given back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from limpyd.model import RedisModel
+from redis import Redis
+from redis.exceptions import RedisError
+
+from limpyd_jobs.exceptions import ClaimLost
+from limpyd_jobs.layout import class_arguments, layout_of
+from limpyd_jobs.records import redis_of, reindexed
+from limpyd_jobs.scripting import Script
+
+_claim = Script("claim")
+_release = Script("release")
+_renew = Script("renew")
+
+
+@dataclass(frozen=True)
+class ClaimRequest:
+    """What a worker asks for when it wants a job.
+
+    Attributes
+    ----------
+    keys: sequence of str
+        The waiting lists, the first to be served first.
+    token: str
+        The name of the claim, never used before.
+    lease: float
+        For how long the claim holds, in seconds.
+    classes: mapping of str to RedisModel
+        The job classes the worker knows, by their path.
+    is_again: bool
+        Whether it is sent once more, as the reply was lost.
+    """
+
+    keys: Sequence[str]
+    token: str
+    lease: float
+    classes: Mapping[str, type[RedisModel]]
+    is_again: bool = False
+
+    def arguments(self, *between: str) -> list[Any]:
+        return [self.token, self.lease, *between, *class_arguments(self.classes)]
+
+
+@dataclass(slots=True)  # not frozen, as that takes three times as long to make
+class Fetched:
+    """What came out of a waiting list.
+
+    Attributes
+    ----------
+    outcome: str
+        ``claimed``; ``found`` for a job that does not wait, so was not claimed; ``unknown`` for one of a class that
+        was not among those of the request, still in its list unless it was given; ``gone`` for one that has no
+        hash, dropped; ``garbage`` for no ident at all, and ``broken`` for one with records of a wrong type, both set
+        aside; ``no queue`` for one from the list of no queue, and ``paused`` for one of a paused queue, put back.
+    key: str
+        The waiting list.
+    ident: str
+        The class path and pk of the job.
+    status, identifier, queue_name, queue_priority, start, tries: str
+        Of a claimed or found job, the status being the one before the claim.
+    job_timeout: str
+        The field of a claimed job.
+    retry: tuple of str
+        Of a claimed job, what matters if it fails: its field ``retry_policy``; how many of its tries do not count;
+        when it was added, or put back in its queue by hand.
+    queues: str
+        The last pk of a queue, told with a claimed job: see `Outlook`.
+    token: str
+        The name of the claim; empty unless claimed.
+    rescues: int
+        How often the job was rescued, if that is how it came out of the queue's running set.
+    """
+
+    outcome: str
+    key: str
+    ident: str
+    status: str = ""
+    identifier: str = ""
+    queue_name: str = ""
+    queue_priority: str = ""
+    start: str = ""
+    tries: str = ""
+    job_timeout: str = ""
+    retry: Sequence[str] = ("", "", "")
+    queues: str = field(default="", compare=False)
+    token: str = ""
+    rescues: int = 0
+
+    @property
+    def path(self) -> str:
+        """The class path of the job."""
+        return self.ident.rpartition(":")[0]
+
+    @property
+    def pk(self) -> str:
+        """The pk of the job."""
+        return self.ident.rpartition(":")[2]
+
+    @property
+    def queue_key(self) -> str:
+        """The beginning of the keys of the queue: its model's name and its pk."""
+        return self.key.removesuffix(":waiting")
+
+    @property
+    def queue_pk(self) -> str:
+        return self.queue_key.rpartition(":")[2]
+
+
+NOTHING = Fetched("nothing", "", "")
+
+
+class Outlook(NamedTuple):
+    """What a worker that found no job has to know to wait for one.
+
+    Attributes
+    ----------
+    paused: frozenset of str
+        Those of its waiting lists that are of paused queues.
+    queues: str
+        The last pk of a queue: another one than before says that there are new queues.
+    moment: float
+        When this was so, by the clock of Redis.
+    overdue: float
+        Up to that moment, when the last delayed job became due; None if none is.
+    due: float
+        When the next one will be; None if none is delayed.
+    missed, scheduled: float
+        The same of schedules.
+    news: str
+        All this in short, for the next claim.
+    """
+
+    paused: frozenset[str] = frozenset()
+    queues: str = ""
+    moment: float = 0
+    overdue: float | None = None
+    due: float | None = None
+    missed: float | None = None
+    scheduled: float | None = None
+    news: str = ""
+
+
+def claim(
+    queue_model: type[RedisModel], request: ClaimRequest, ident: str = "", worker: str = "", wait: float | None = None
+) -> Fetched | None:
+    """Claim the first job of the first waiting list that has one.
+
+    Parameters
+    ----------
+    ident: str
+        The job to claim, if it was taken already from the only list of the request.
+    worker: str
+        Its name: to register it as blocked if there is no job, for `wait` seconds, and else to end its registration.
+
+    Returns
+    -------
+    Fetched or None
+        None if the lists are empty, or of paused queues.
+    """
+    return claim_or_look(queue_model, request, ident, worker, wait)[0]
+
+
+def claim_or_look(
+    queue_model: type[RedisModel],
+    request: ClaimRequest,
+    ident: str = "",
+    worker: str = "",
+    wait: float | None = None,
+    heard: str = "",
+    news: str = "",
+    schedules: str = "",
+) -> tuple[Fetched | None, Outlook]:
+    """Claim a job as `claim` does, and tell what is to be known if there is none.
+
+    Parameters
+    ----------
+    heard: str
+        The signal that ended the last wait, if one did: it is passed on if there is other news than `news`.
+    schedules: str
+        The key of the schedules to tell of; empty for none.
+    """
+    is_again, until = "1" if request.is_again else "", "" if wait is None else str(wait)
+    args = request.arguments(ident, is_again, worker, until, heard, news, schedules)
+    reply = _claim(redis_of(queue_model), keys=request.keys, args=args)
+    return as_fetched(request, reply), _outlook(reply) if reply[0] == "nothing" else Outlook()
+
+
+def _outlook(reply: Any) -> Outlook:
+    _, paused, queues, moment, *dates, news = reply
+    overdue, due, missed, scheduled = (float(date) if date else None for date in dates)
+    return Outlook(frozenset(paused), queues, float(moment), overdue, due, missed, scheduled, news)
+
+
+def unregister(queue_model: type[RedisModel], workers: Iterable[str]) -> None:
+    """End the registrations of blocked workers."""
+    redis_of(queue_model).zrem(f"{queue_model._name}:blocked", *workers)
+
+
+def renew(connection: Redis, job_class: type[RedisModel], ident: str, token: str, queue_key: str, lease: float) -> bool:
+    """Extend the lease of a claim, over a connection that any thread may use.
+
+    Returns
+    -------
+    bool
+        False if somebody else holds the claim, or the job was deleted.
+    """
+    reply = _renew(connection, args=[layout_of(job_class).json, ident, token, queue_key, lease])
+    return reply[0] in ("done", "canceled")
+
+
+def renew_all(connection: Redis, claims: Sequence[tuple[type[RedisModel], Fetched]], lease: float) -> list[str]:
+    """Extend the leases of some claims as `renew` does, in one round trip.
+
+    Returns
+    -------
+    list of str
+        For each, ``done``; ``canceled`` if it is done, but somebody canceled the job; ``refused`` if somebody else
+        holds the claim; ``gone`` if the job was deleted; ``failed`` if Redis could not tell.
+    """
+    calls = [[layout_of(cls).json, job.ident, job.token, job.queue_key, lease] for cls, job in claims]
+    return ["failed" if isinstance(reply, RedisError) else reply[0] for reply in _renew.each(connection, calls)]
+
+
+def release(job_class: type[RedisModel], ident: str, token: str, queue_key: str, delay: str = "") -> None:
+    """Give a claimed job back, unharmed, to the front of its waiting list; or for later, with a delay.
+
+    One that was deleted is no more to be given back.
+
+    Raises
+    ------
+    ClaimLost
+        If the claim is not (or no longer) the one on the job.
+    """
+    reply = _release(redis_of(job_class), args=[layout_of(job_class).json, ident, token, queue_key, delay])
+    _accept_release(job_class, ident, reply)
+
+
+def release_all(claims: Sequence[tuple[type[RedisModel], Fetched]]) -> list[Exception]:
+    """Give claimed jobs back as `release` does, in one round trip, so that they are run in this order; return what
+    failed."""
+    claims, failures = claims[::-1], []
+    calls = [[layout_of(cls).json, job.ident, job.token, job.queue_key, ""] for cls, job in claims]
+    for (job_class, job), reply in zip(claims, _release.each(redis_of(claims[0][0]), calls), strict=True):
+        try:
+            if isinstance(reply, RedisError):
+                raise reply
+            _accept_release(job_class, job.ident, reply)
+        except Exception as error:
+            failures.append(error)
+    return failures
+
+
+def _accept_release(job_class: type[RedisModel], ident: str, reply: Any) -> None:
+    if reply[0] == "refused":
+        raise ClaimLost(f"The claim on {ident} is lost: it was not released")
+    if reply[0] == "done":
+        reindexed(job_class, ident.rpartition(":")[2], reply[2])
+
+
+def as_fetched(request: ClaimRequest, reply: Any) -> Fetched | None:
+    return None if reply[0] == "nothing" else out_of_list(request.token, request.classes, reply)
+
+
+def out_of_list(token: str, classes: Mapping[str, type[RedisModel]], reply: Any) -> Fetched:
+    if reply[0] != "claimed":
+        return Fetched(*reply[:7])
+    *details, reindex = reply
+    details.append(token)
+    fetched = Fetched(*details)
+    if reindex:
+        reindexed(classes[fetched.path], fetched.pk, reindex)
+    return fetched

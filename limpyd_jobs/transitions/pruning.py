@@ -1,0 +1,119 @@
+"""Jobs that ended and are deleted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import timedelta
+from typing import NamedTuple
+
+from limpyd.model import RedisModel
+
+from limpyd_jobs.arguments import retention_arguments
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.layout import check_found_by, class_arguments, layout_of
+from limpyd_jobs.records import attached, check_database, mapping_of, redis_of, reindexed
+from limpyd_jobs.scripting import Script
+
+# How many entries of a list one call of prune() looks at, at the most.
+PRUNE_LIMIT = 100
+
+_prune = Script("prune")
+
+
+class Pruning(NamedTuple):
+    """What became of the oldest entries of a list: how many jobs were deleted; how many entries to pass over the next
+    time; whether there is more to do; the jobs that are left to limpyd; the idents of those of unknown classes, and
+    the (ident, reason) of those that cannot be deleted, left where they are."""
+
+    deleted: int
+    start: int
+    more: bool
+    begun: list[Begun]
+    unknown: list[str]
+    failures: list[tuple[str, str]]
+
+
+class Cleared(NamedTuple):
+    """What limpyd has seen to: by their ident, whether it could do so, of jobs; the pks of errors."""
+
+    jobs: dict[str, bool]
+    errors: set[str]
+
+
+class Begun(NamedTuple):
+    """A job that is being deleted, and what limpyd has to see to before: the special fields of the record with their
+    values, to be taken out of their indexes; and the same of each of its errors, which come first."""
+
+    ident: str
+    values: Mapping[str, str]
+    errors: list[tuple[str, Mapping[str, str]]]
+
+
+def prune(
+    queue_model: type[RedisModel],
+    list_key: str,
+    keep: int | timedelta,
+    error_model: type[RedisModel],
+    classes: Mapping[str, type[RedisModel]],
+    start: int = 0,
+    cleared: Cleared | None = None,
+) -> Pruning:
+    """Delete the oldest jobs of a list of finished jobs, beyond what is to be kept, with all that belongs to them.
+
+    Parameters
+    ----------
+    list_key: str
+        The ``success`` or the ``errors`` list of a queue.
+    keep: int or timedelta
+        How many entries, or for how long.
+    start: int
+        How many entries at the beginning to pass over.
+    cleared: Cleared
+        What `clear` did of what the last call left to it.
+    """
+    jobs, errors = cleared or ({}, ())
+    limpyd = {
+        "models": {model._name: True for model in (error_model, *classes.values()) if _needs_limpyd(model)},
+        "jobs": jobs,
+        "errors": dict.fromkeys(errors, True),
+    }
+    args = [*retention_arguments(keep), start, PRUNE_LIMIT, layout_of(error_model).json, json.dumps(limpyd)]
+    reply = _prune(redis_of(queue_model), keys=[list_key], args=[*args, *class_arguments(classes)])
+    deleted, next_start, more, begun, unknown, failures = reply
+    left = [
+        Begun(ident, mapping_of(values), [(pk, mapping_of(of_error)) for pk, of_error in errors])
+        for ident, values, errors in begun
+    ]
+    return Pruning(deleted, next_start, bool(more), left, unknown, [tuple(failure) for failure in failures])
+
+
+def clear(model: type[RedisModel], pk: str, values: Mapping[str, str]) -> None:
+    """Do what a script cannot when it deletes a record: what only limpyd, or the model's own ``delete``, can."""
+    record = attached(model, pk)
+    if not _is_erasable(model):
+        record.delete()
+        return
+    reindexed(model, pk, [(name, value, None) for name, value in values.items()])
+    for name in layout_of(model).outside:
+        record.get_field(name).delete()
+
+
+def check_prunable(queue_model: type[RedisModel], error_model: type[RedisModel]) -> None:
+    """Raise `ConfigurationException` if a script cannot find the errors of the jobs of some queues."""
+    check_database(error_model, queue_model)
+    check_found_by(error_model, ("job_pk", "job_model_repr"))
+
+
+def _needs_limpyd(model: type[RedisModel]) -> bool:
+    """Whether there is something to clear in each record of a model, be it without special fields."""
+    with suppress(ConfigurationException):  # no script is told of such a class
+        return not _is_erasable(model) or bool(layout_of(model).outside)
+    return False
+
+
+def _is_erasable(model: type[RedisModel]) -> bool:
+    """Whether records of a model are for a script to delete: fields of other models may point to them."""
+    relations = getattr(model.database, "_relations", {}).get(model._name.lower())
+    return layout_of(model).erasable and not relations

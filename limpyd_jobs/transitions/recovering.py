@@ -1,0 +1,148 @@
+"""Jobs that come back: whose time has come, whose worker died, which got lost, or which nobody here can run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from limpyd.model import RedisModel
+
+from limpyd_jobs.layout import class_arguments, layout_of
+from limpyd_jobs.records import redis_of, reindexed
+from limpyd_jobs.scripting import Script
+from limpyd_jobs.transitions.claiming import ClaimRequest, Fetched, as_fetched
+
+# How many due jobs one call of wake() moves at the most, to keep the script short.
+WAKE_LIMIT = 1000
+
+# How many lapsed leases one call of rescue() looks at in each queue, at the most.
+RESCUE_LIMIT = 100
+
+# How long a job of a class that cannot be resolved rests before it is tried again.
+PUT_OFF_SECONDS = 60
+
+# How many idents one call of reconcile() looks at: each may be looked for in a long list.
+RECONCILE_LIMIT = 100
+
+# The lease of a running job without a claim, in seconds: its worker, of version 2, may be alive.
+UNCLAIMED_LEASE = 86400
+
+# How often one is put off before it is given up: for about an hour.
+MAX_PUT_OFFS = 60
+
+_put_off = Script("put_off")
+_reconcile = Script("reconcile")
+_rescue = Script("rescue")
+_wake = Script("wake")
+
+
+class Rescue(NamedTuple):
+    """What became of lapsed leases: the jobs that wait again; the idents of those of unknown classes, left where they
+    are; and one job that was rescued too often, claimed for the caller to fail it. Then the registrations that lapsed,
+    for the caller to reconcile; and the idents, with a reason, of broken jobs, which are in quarantine now."""
+
+    rescued: list[Fetched]
+    unknown: list[str]
+    exhausted: Fetched | None
+    lapsed: list[str]
+    broken: Sequence[tuple[str, str]] = ()
+
+
+def wake(
+    queue_model: type[RedisModel],
+    queue_keys: Sequence[str],
+    classes: Mapping[str, type[RedisModel]],
+    limit: int = WAKE_LIMIT,
+) -> tuple[bool, list[tuple[str, str]], list[tuple[str, str]]]:
+    """Move the delayed jobs that are due, up to a limit, to their waiting lists.
+
+    Returns
+    -------
+    tuple
+        Whether more are due; the (ident, reason) of those that were dropped; the (queue key, ident) of those of a
+        class that is not among the given ones, which stay where they are.
+    """
+    reply = _wake(redis_of(queue_model), keys=queue_keys, args=[limit, *class_arguments(classes)])
+    _done, more, failures, unknown, reindexes = reply
+    for ident, reindex in reindexes:
+        path, _, pk = ident.rpartition(":")
+        reindexed(classes[path], pk, reindex)
+    return bool(more), [tuple(failure) for failure in failures], [tuple(pair) for pair in unknown]
+
+
+def rescue(
+    queue_model: type[RedisModel],
+    queue_keys: Sequence[str],
+    max_rescues: int,
+    request: ClaimRequest,
+    is_starting: bool = False,
+) -> Rescue:
+    """Put jobs whose lease lapsed back to the front of their waiting lists.
+
+    Parameters
+    ----------
+    request: ClaimRequest
+        For the claim on a job that was rescued too often; its keys do not matter.
+    is_starting: bool
+        Whether the worker just began, so that somebody has to reconcile soon.
+    """
+    args = [RESCUE_LIMIT, max_rescues, *request.arguments("1" if is_starting else "")]
+    rescued, unknown, exhausted, lapsed, broken = _rescue(redis_of(queue_model), keys=queue_keys, args=args)
+    found = []
+    for key, ident, identifier, name, priority, number, reindex in rescued:
+        fetched = Fetched("rescued", key, ident, "w", identifier, name, priority, rescues=int(number))
+        reindexed(request.classes[fetched.path], fetched.pk, reindex)
+        found.append(fetched)
+    claimed = as_fetched(request, exhausted) if exhausted else None
+    return Rescue(found, unknown, claimed, lapsed, tuple((ident, reason) for ident, reason in broken))
+
+
+def reconcile(
+    queue_model: type[RedisModel], job_class: type[RedisModel], idents: Sequence[str], lease: float
+) -> tuple[list[tuple[str, str, str]], list[str]]:
+    """Put live jobs of a class that are not where their status says there: in a list, a delayed set or under a lease.
+    Those that ended no longer count as queued.
+
+    Parameters
+    ----------
+    idents: sequence of str
+        At most `RECONCILE_LIMIT`.
+    lease: float
+        The one of a job that has a claim, but no lease, in seconds.
+
+    Returns
+    -------
+    tuple
+        The (ident, status, queue key) of the jobs that were put somewhere; and the idents of those of which nothing
+        says in which queue they belong, which is so for jobs of version 2 only.
+    """
+    queue_name = getattr(job_class, "queue_name", None) or ""
+    args = [layout_of(job_class).json, layout_of(queue_model).json, queue_name, lease, UNCLAIMED_LEASE, *idents]
+    mended, homeless, freed = _reconcile(redis_of(queue_model), args=args)
+    for ident, reindex in freed:
+        reindexed(job_class, ident.rpartition(":")[2], reindex)
+    return [tuple(row) for row in mended], homeless
+
+
+def put_off(
+    queue_model: type[RedisModel],
+    key: str,
+    ident: str,
+    seconds: float = PUT_OFF_SECONDS,
+    max_put_offs: int = MAX_PUT_OFFS,
+) -> tuple[str, str]:
+    """Send a job whose class cannot be resolved back to its queue for some seconds, its hash untouched. If that
+    happened so many times already, it leaves the queue for the list of errors.
+
+    Parameters
+    ----------
+    key: str
+        The waiting list of the queue.
+
+    Returns
+    -------
+    tuple of str
+        ``put off`` or ``given up``; and the name of the queue.
+    """
+    outcome, queue_name = _put_off(redis_of(queue_model), keys=[key], args=[ident, seconds, max_put_offs])
+    return outcome, queue_name
