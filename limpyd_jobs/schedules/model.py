@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from limpyd import fields
-from limpyd.exceptions import DoesNotExist
+from limpyd.exceptions import DoesNotExist, UniquenessError
 
 from limpyd_jobs import records
 from limpyd_jobs.arguments import stored_identifier, stored_queue_name, stored_value
@@ -154,7 +154,10 @@ class Schedule(BaseJobsModel):
         queue_model.get_queue(values["queue_name"], values["priority"])
         present = {name: value for name, value in values.items() if value != ""}
         heard_by = records.signal_key(queue_model, values["queue_name"])
-        pk = records.set_schedule(cls, "", score_of(values["next_run"]), present, heard_by)
+        try:
+            pk = records.set_schedule(cls, "", score_of(values["next_run"]), present, heard_by)
+        except UniquenessError as error:
+            raise UniquenessError(f"There is a schedule named {values['name']!r} already") from error
         schedule: Schedule = records.attached(cls, pk)
         return schedule
 
@@ -242,7 +245,12 @@ class Schedule(BaseJobsModel):
             return "changed"
         values = cls._values({"identifier": None, "queue_name": None, "priority": None, **options, "name": name})
         values.update(cls._start(values["trigger"], values["timezone"], paused=False), declaration=text)
-        cls._made(values, job_class)
+        try:
+            cls._made(values, job_class)
+        except UniquenessError:
+            if not cls.collection(name=name):
+                raise
+            return cls.declare(name, job_class, declared)  # another worker was faster
         return "added"
 
     # -- From arguments to what is stored

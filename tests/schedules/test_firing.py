@@ -254,6 +254,18 @@ def test_what_a_class_declares_is_made_once(monkeypatch: pytest.MonkeyPatch, log
     assert Schedule.get_by_name("daily").hmget("priority", "job_fields") == ["7", '{"to": "ann"}']
 
 
+def test_of_two_workers_that_declare_a_schedule_at_once_one_makes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    make = Schedule._made
+
+    def make_it_after_another_worker(*args: Any) -> Schedule:
+        make(*args)
+        return make(*args)
+
+    monkeypatch.setattr(Schedule, "_made", make_it_after_another_worker)
+    assert Schedule.declare("daily", Report, {"cron": "@daily"}) == "same"
+    assert len(Schedule.collection(name="daily")) == 1
+
+
 def test_a_declaration_that_changed_changes_the_schedule_and_one_that_did_not_keeps_what_was_edited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

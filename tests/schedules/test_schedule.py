@@ -118,7 +118,7 @@ def test_what_cannot_be_is_refused_and_leaves_nothing(
 
 def test_a_name_is_given_once(redis_client: redis.Redis) -> None:
     Schedule.add("a", Report, interval=60)
-    with pytest.raises(UniquenessError):
+    with pytest.raises(UniquenessError, match="There is a schedule named 'a' already"):
         Schedule.add("a", Report, interval=60)
 
 
