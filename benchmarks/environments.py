@@ -114,7 +114,8 @@ def _prepare_python(peer: Peer, directory: Path, requirements: list[str]) -> Env
     if requirements:
         python = str(directory / "bin" / "python")
         create = [sys.executable, "-m", "venv", str(directory)]
-        _install(directory, create, [python, "-m", "pip", "install", "--quiet"], requirements)
+        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        _install(directory, create, install, requirements)
     told = _run([python, "-c", VERSIONS, peer.PACKAGE, *CLIENTS])
     return Environment([python, str(HERE / "subject.py"), peer.name], {"PYTHONPATH": str(HERE)}, json.loads(told))
 

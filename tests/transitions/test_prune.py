@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import redis
 from limpyd import fields
+from limpyd.exceptions import DoesNotExist
 from limpyd_extensions.related import FKInstanceHashField
 from worlds import Bench, Complaint, Mishap, Order, Probe, World, pk_of, without_counters
 
@@ -383,7 +384,7 @@ def test_whatever_a_worker_that_dies_leaves_is_finished_by_another_and_cannot_ru
             prune(any_world, state, 0)
         died = has_died()
         if died and state == "error" and not still_exists(any_world, job):
-            with pytest.raises((LimpydJobsException, transitions.DoesNotExist)):
+            with pytest.raises((LimpydJobsException, DoesNotExist)):
                 job.requeue("q", queue_model=any_world.queue_class)
         prune(any_world, state, 0)
         assert without_counters(any_world.contents()) == without_counters(before), number
@@ -424,9 +425,9 @@ def test_a_job_that_is_being_deleted_cannot_be_run_again(any_world: World) -> No
     job = finished(any_world, "error")
     any_world.client.srem(f"{any_world.jobs}:collection", pk_of(job))
     with any_world.unchanged():
-        with pytest.raises(transitions.DoesNotExist):
+        with pytest.raises(DoesNotExist):
             job.requeue("q", queue_model=any_world.queue_class)
-        with pytest.raises(transitions.DoesNotExist):
+        with pytest.raises(DoesNotExist):
             job.enqueue_or_delay("q", queue_model=any_world.queue_class)
     prune(any_world, "error", 0)
     assert any_world.hash(job) == {}
@@ -449,7 +450,7 @@ class TestAtTheSameTime:
             for job in jobs:
                 try:
                     job.requeue("q", queue_model=any_world.queue_class)
-                except (LimpydJobsException, transitions.DoesNotExist):
+                except (LimpydJobsException, DoesNotExist):
                     continue
                 put_back.append(job.ident)
 

@@ -11,7 +11,7 @@ import pytest
 from limpyd.exceptions import DoesNotExist
 from worlds import LEASE, Moment, World, pk_of
 
-from limpyd_jobs import Job, transitions
+from limpyd_jobs import Job, records, transitions
 from limpyd_jobs.exceptions import ClaimLost, NotRecorded
 from limpyd_jobs.transitions import Ending, Fetched, Success
 from limpyd_jobs.utils import parse_datetime
@@ -182,7 +182,7 @@ class TestEachIsRecordedWhateverBecomesOfTheOthers:
         transitions.add(Other, "c", any_world.queue_class, "q", "0")
         third = any_world.claim(token="c", classes={Other.get_model_repr(): Other})
         assert third is not None
-        job = transitions.attached(Other, third.pk)
+        job = records.attached(Other, third.pk)
         successes = [Success(any_world.job(claim.pk), None, claim, None, 0, 1) for claim in claims]
         successes.append(Success(job, None, third, None, 0, 1))
         endings, _ = transitions.succeed_many(any_world.client, successes, any_world.request())
@@ -346,7 +346,7 @@ def test_jobs_with_idents_that_are_hard_to_carry(world: World) -> None:
     pk = 'é"\\\n😀'
     key = f"jobs:job:{pk}:hash"
     world.client.rename("jobs:job:1:hash", key)
-    success = Success(transitions.attached(Job, pk), None, replace(claim, ident=f"{world.path}:{pk}"), None, 0, 1)
+    success = Success(records.attached(Job, pk), None, replace(claim, ident=f"{world.path}:{pk}"), None, 0, 1)
     endings, _ = transitions.succeed_many(world.client, [success], world.request())
     assert outcomes(endings) == ["done"]
     assert world.client.hget(key, "status") == "s"
