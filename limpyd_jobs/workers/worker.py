@@ -552,7 +552,7 @@ class Worker(Running):
 
     def _end_wait(self) -> None:
         """End the wait for a job. Called by another thread, so with a connection that threads share."""
-        with suppress(RedisError):  # Redis ends it, a tenth of a second later at the most
+        with suppress(Exception):  # whatever a closed connection raises; Redis ends it a tenth of a second later
             self._fetcher.end_wait(self._shared_connection)
 
     def _wait(self, seconds: float) -> Fetched | None:

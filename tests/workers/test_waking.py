@@ -217,6 +217,19 @@ class TestABusyWorker:
         assert len(looks) == 2
 
 
+@pytest.mark.parametrize("error", [redis.ConnectionError, OSError, ValueError])
+def test_to_end_a_wait_raises_nothing_though_the_connection_is_closed_meanwhile(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(connection: redis.Redis) -> None:
+        raise error("closed")
+
+    worker = worker_of()
+    worker._shared_connection = worker.connection
+    monkeypatch.setattr(worker._fetcher, "end_wait", fail)
+    worker._end_wait()
+
+
 def test_a_resumed_queue_is_served_by_all_at_once(collector: Collector, redis_client: redis.Redis) -> None:
     Bell.add_jobs("ab")
     Queue.pause("queue")
