@@ -80,4 +80,4 @@ class Script:
                 pipe.execute_command("EVALSHA", self.sha, 0, *args)  # type: ignore[no-untyped-call]
             else:
                 pipe.eval(self.source, 0, *args)
-        return pipe.execute(raise_on_error=False)
+        return pipe.execute(raise_on_error=False)  # type: ignore[no-untyped-call]

@@ -307,7 +307,8 @@ def identifier_of(stored: Mapping[str, str], time: datetime) -> str:
 
 def now_of_redis(model: type[BaseJobsModel]) -> datetime:
     """Return the time by the clock of Redis, as an aware datetime."""
-    seconds, microseconds = records.redis_of(model).time()
+    time: Any = records.redis_of(model).time()
+    seconds, microseconds = time
     return datetime.fromtimestamp(seconds, timezone.utc).replace(microsecond=microseconds)
 
 
