@@ -109,10 +109,13 @@ local reply = is_again and claimed_with(token, classes)
 if worker ~= '' and not reply.err then
   register(reply[1])
 end
-if reply[1] == 'nothing' then
-  reply = {'nothing', outlook()}
-end
-if heard ~= '' and select(8, outlook()) ~= known_news then
-  signal(heard)
+if reply[1] == 'nothing' or heard ~= '' then
+  local seen = {outlook()}
+  if reply[1] == 'nothing' then
+    reply = {'nothing', unpack(seen)}
+  end
+  if heard ~= '' and seen[#seen] ~= known_news then
+    signal(heard)
+  end
 end
 return reply

@@ -15,10 +15,10 @@ from redis.exceptions import RedisError
 from limpyd_jobs.exceptions import LimpydJobsException, NotRecorded
 from limpyd_jobs.layout import class_arguments, layout_of
 from limpyd_jobs.lazy_fields import pk_of
-from limpyd_jobs.records import check_database, queue_key_of, redis_of, reindexed
+from limpyd_jobs.records import queue_key_of, redis_of, reindexed
 from limpyd_jobs.scripting import Script
 from limpyd_jobs.transitions.claiming import ClaimRequest, Fetched, as_fetched, out_of_list
-from limpyd_jobs.transitions.placing import Placed, accept, as_placed, prepare_queue
+from limpyd_jobs.transitions.placing import Placed, accept, arguments_to_place, as_placed, prepare_queue
 
 _cancel = Script("cancel")
 _delay = Script("delay")
@@ -260,9 +260,7 @@ def requeue(
     LimpydJobsException
         If it is not in error, or another job of its identifier is queued.
     """
-    check_database(type(job), queue_model)
-    prepare_queue(queue_model, queue_name, priority, job)
-    args = [layout_of(type(job)).json, job.ident, layout_of(queue_model).json, queue_name, priority]
+    args = arguments_to_place(job, queue_model, queue_name, priority)
     reply = _requeue(redis_of(job), args=[*args, delay, "place" if place else "bare"])
     if reply[0] == "not in error":
         raise LimpydJobsException(f"Job cannot be requeued if not in ERROR status: {job.ident}")

@@ -192,9 +192,7 @@ def move(
     LimpydJobsException
         If another job of its identifier is queued.
     """
-    check_database(type(job), queue_model)
-    prepare_queue(queue_model, queue_name, priority, job)
-    args = [layout_of(type(job)).json, job.ident, layout_of(queue_model).json, queue_name, priority]
+    args = arguments_to_place(job, queue_model, queue_name, priority)
     reply = _move(redis_of(job), args=[*args, "1" if prepend else "", delay, "place" if place else "bare"])
     return as_placed(job, accept(job, reply))
 
@@ -223,6 +221,19 @@ def withdraw(job: RedisModel, queue_model: type[RedisModel], queue_name: str = "
     if reply[0] == "done":
         reindexed(type(job), pk_of(job), reply[2])
     return bool(reply[0] != "ended")
+
+
+def arguments_to_place(job: RedisModel, queue_model: type[RedisModel], queue_name: str, priority: str) -> list[str]:
+    """Return what scripts need to know to put a job in a queue, which exists if only limpyd could make it.
+
+    Raises
+    ------
+    ConfigurationException
+        If the models of the job and of the queue are on different databases.
+    """
+    check_database(type(job), queue_model)
+    prepare_queue(queue_model, queue_name, priority, job)
+    return [layout_of(type(job)).json, job.ident, layout_of(queue_model).json, queue_name, priority]
 
 
 def as_placed(job: RedisModel, reply: Any) -> Placed:

@@ -280,7 +280,7 @@ local function all_claimed_with(token, classes)
       local job = path and classes[path] and job_of(classes[path], ident)
       local hash = job and redis.call(
         'HMGET', job.key, 'claim_token', 'identifier', 'start', 'tries', 'job_timeout', unpack(RETRY_FIELDS))
-      if hash and hash[1] and (hash[1] == token or number_among(token, hash[1])) then
+      if hash and hash[1] and number_among(token, hash[1]) then
         local queue = redis.call('HMGET', base .. ':hash', 'name', 'priority')
         found[#found + 1] = {hash[1], {
           'claimed', key, ident, 'w', hash[2] or '', queue[1] or '', queue[2] or '', hash[3] or '', hash[4] or '',
