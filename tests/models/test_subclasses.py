@@ -612,11 +612,6 @@ for _number in range(20):
     MANY.append(_class)
 
 
-@pytest.fixture
-def collector() -> Collector:
-    return Collector()
-
-
 # -- Other methods
 
 CALLS: list[Any] = []

@@ -138,11 +138,6 @@ def is_mine(job: Job) -> bool:
 
 
 @pytest.fixture
-def collector() -> Collector:
-    return Collector()
-
-
-@pytest.fixture
 def consistent(redis_client: redis.Redis) -> Iterator[None]:
     """Check at the end that no claim, lease or stale entry remains, and that no identifier is blocked."""
     yield

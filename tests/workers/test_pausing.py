@@ -27,11 +27,6 @@ def _whole(redis_client: redis.Redis) -> Any:
     assert violations(redis_client, Parcel, Queue, Error) == []
 
 
-@pytest.fixture
-def collector() -> Collector:
-    return Collector()
-
-
 class TestNames:
     def test_names_are_paused_and_resumed(self) -> None:
         assert (Queue.pause("a"), Queue.pause("b"), Queue.pause("a")) == (True, True, False)

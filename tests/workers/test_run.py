@@ -30,11 +30,6 @@ class Task(Job):
     queue_name = "queue"
 
 
-@pytest.fixture
-def collector() -> Collector:
-    return Collector()
-
-
 class TestOrder:
     class Telling(Worker):
         """Keeps the names of its methods in the order of their calls."""

@@ -45,11 +45,6 @@ def jobs_of_any_module() -> Iterator[None]:
     job_classes.allow(None)
 
 
-@pytest.fixture
-def collector() -> Collector:
-    return Collector()
-
-
 BAD_IDENTS = {
     "garbage": "garbage",
     "empty": "",

@@ -30,11 +30,6 @@ def _whole(redis_client: redis.Redis) -> Any:
     assert violations(redis_client, Bell, Queue, Error) == []
 
 
-@pytest.fixture
-def collector() -> Collector:
-    return Collector()
-
-
 @contextmanager
 def idle(client: redis.Redis, *workers: Worker) -> Iterator[None]:
     """Run workers in threads, from the moment on when all of them wait; wait for their end."""
