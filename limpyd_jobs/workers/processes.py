@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-import select
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.context import ForkProcess
+from select import PIPE_BUF, select
 from struct import Struct
 from threading import Thread, main_thread
 from time import monotonic
@@ -19,7 +19,7 @@ from limpyd_jobs.workers.slot import Slot
 from limpyd_jobs.workers.systemd import VARIABLES, notify, watchdog_interval
 from limpyd_jobs.workers.worker import SIGNALS, Worker, logger
 
-# What a child tells the parent: its process id, and how many jobs it has run. The id 0 only wakes the parent.
+# What a child tells the parent: its process id, and how many jobs it has run.
 REPORT = Struct("=qq")
 
 # How much longer than its grace period a child may take to end before it is killed, in seconds.
@@ -119,28 +119,34 @@ class Processes:
     def _signals_and_pipes(self) -> Iterator[None]:
         self._inbox, self._outbox = os.pipe()  # of reports
         self._lifeline, self._held = os.pipe()  # nothing is ever written: it breaks with the last one who could
-        os.set_blocking(self._inbox, False)
+        self._signals, self._signalled = os.pipe()  # written as a signal arrives: one just before a wait ends it too
+        for pipe in (self._inbox, self._signals, self._signalled):
+            os.set_blocking(pipe, False)
+        self._previous_wakeup = signal.set_wakeup_fd(self._signalled, warn_on_full_buffer=False)
         numbers = (*SIGNALS, signal.SIGCHLD)
         self._previous_handlers = {number: signal.signal(number, self._catch) for number in numbers}
         try:
             yield
         finally:
             self._give_signals_back()
-            for pipe in (self._inbox, self._outbox, self._lifeline, self._held):
-                os.close(pipe)
+            self._close(self._inbox, self._outbox, self._lifeline, self._held, self._signals, self._signalled)
 
     def _give_signals_back(self) -> None:
+        signal.set_wakeup_fd(self._previous_wakeup)
         for number, handler in self._previous_handlers.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+    def _close(self, *pipes: int) -> None:
+        for pipe in pipes:
+            os.close(pipe)
 
     def _catch(self, number: int, frame: FrameType | None) -> None:
         if number in SIGNALS and self._caught is None:
             self._caught = signal.Signals(number)
-        self._report(0)
 
-    def _report(self, pid: int, jobs: int = 0) -> None:
+    def _report(self, jobs: int = 0) -> None:
         with suppress(BrokenPipeError):  # by a child without a parent
-            os.write(self._outbox, REPORT.pack(pid, jobs))
+            os.write(self._outbox, REPORT.pack(os.getpid(), jobs))
 
     def _wait(self) -> None:
         """Wait until a child ends or reports, a signal comes, or the time for something has come."""
@@ -150,7 +156,10 @@ class Processes:
         watchdog = watchdog_interval()
         if watchdog:
             moments.append(monotonic() + watchdog)
-        select.select([self._inbox], [], [], max(min(moments) - monotonic(), 0) if moments else None)
+        timeout = max(min(moments) - monotonic(), 0) if moments else None
+        readable, _, _ = select([self._inbox, self._signals], [], [], timeout)
+        if self._signals in readable:
+            os.read(self._signals, PIPE_BUF)  # their handlers have noted what matters
         if watchdog:
             notify("WATCHDOG=1")
 
@@ -177,15 +186,14 @@ class Processes:
         with suppress(KeyboardInterrupt):  # SIGINT, when a worker leaves it alone, or is not made yet
             self._leave_parent()
             worker = self._make_worker()
-            worker._call_when_ready(lambda: self._report(os.getpid()))
+            worker._call_when_ready(self._report)
             self._run_worker(worker)
-            self._report(os.getpid(), worker.num_loops)
+            self._report(worker.num_loops)
 
     def _leave_parent(self) -> None:
         """Give up what is the parent's, and watch for its end."""
-        os.close(self._inbox)
-        os.close(self._held)
         self._give_signals_back()
+        self._close(self._inbox, self._held, self._signals, self._signalled)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         for name in VARIABLES:  # the parent speaks for all
             os.environ.pop(name, None)

@@ -390,6 +390,30 @@ class TestEnding:
         assert parent.said("all") == ["all processes have ended"]
         assert parent.children == []
 
+    def test_a_signal_that_comes_just_before_a_wait_ends_it(self, start):
+        """No bytecode runs between the signal and the wait, so that no handler of Python's does."""
+        program = """if True:
+            import ctypes, functools, logging, select, signal, sys
+            from limpyd_jobs import Worker
+            from limpyd_jobs.workers import Processes, processes
+
+            def wait(*arguments):
+                processes.select = select.select
+                signalled = functools.partial(ctypes.pythonapi["raise"], signal.SIGTERM)
+                waited = functools.partial(select.select, *arguments)
+                return list(map(functools.partial.__call__, [signalled, waited]))[1]
+
+            def patch(parent):
+                if parent.status == "running":
+                    processes.select = wait
+
+            logging.basicConfig()
+            sys.exit(Processes(2, lambda: Worker("orders"), on_change=patch).run())
+        """
+        parent = start(program=[sys.executable, "-c", program])
+        assert parent.wait() == 0
+        assert parent.said("SIGTERM caught")
+
     def test_a_signal_to_all_processes_at_once_is_the_same(self, start, redis_client):
         jobs = add(2)
         parent = start("--processes=2", "--callback=shop.ship_slowly")
