@@ -96,10 +96,12 @@ class SlowWorker(Worker):
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
-    """The directory of an application, whose module is ``shop``."""
-    (tmp_path / "shop.py").write_text(SHOP)
-    (tmp_path / "broken.py").write_text("1 / 0\n")
-    return tmp_path
+    """The directory of an application, whose module is ``shop``, alone in its own."""
+    directory = tmp_path / "application"
+    directory.mkdir()
+    (directory / "shop.py").write_text(SHOP)
+    (directory / "broken.py").write_text("1 / 0\n")
+    return directory
 
 
 class Command:
