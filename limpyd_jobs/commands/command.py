@@ -12,11 +12,11 @@ from redis.exceptions import RedisError
 from limpyd_jobs.database import parse_database
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel, Error, Queue
-from limpyd_jobs.scripts.worker import add_to_python_path
 from limpyd_jobs.workers.options import SCRIPT_OPTIONS, WorkerOption
 from limpyd_jobs.workers.parser import (
     LaxOptionParser,
     WorkerOptionParser,
+    add_to_python_path,
     import_for,
     one_line,
     require_subclass,

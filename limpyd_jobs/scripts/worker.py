@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterable
-from glob import glob
 
 from limpyd_jobs.workers.config import WorkerConfig
 from limpyd_jobs.workers.options import EARLY_OPTIONS
-from limpyd_jobs.workers.parser import LaxOptionParser, import_for, require_subclass
+from limpyd_jobs.workers.parser import LaxOptionParser, add_to_python_path, import_for, require_subclass
 
 
 def main() -> None:
@@ -25,15 +22,6 @@ def main() -> None:
         config_class = import_for(parser, "worker_config", early.worker_config)
         require_subclass(parser, "worker_config", config_class, WorkerConfig)
     config_class().execute()
-
-
-def add_to_python_path(values: Iterable[str]) -> None:
-    """Put directories before all others in `sys.path`, in the order given.
-
-    Each value is a directory, a pattern of some, or several of these joined by `os.pathsep`.
-    """
-    paths = [path for value in values for path in value.split(os.pathsep) if path]
-    sys.path[:0] = [os.path.abspath(match) for path in paths for match in sorted(glob(path)) or [path]]
 
 
 if __name__ == "__main__":

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from glob import glob
 from optparse import BadOptionError, Option, OptionContainer, OptionParser, Values
 from typing import Any, NoReturn
 
@@ -81,3 +84,12 @@ def path_of(value: Any) -> str:
 def one_line(text: str) -> str:
     """Return the text without its line breaks."""
     return " ".join(text.split())
+
+
+def add_to_python_path(values: Iterable[str]) -> None:
+    """Put directories before all others in `sys.path`, in the order given.
+
+    Each value is a directory, a pattern of some, or several of these joined by `os.pathsep`.
+    """
+    paths = [path for value in values for path in value.split(os.pathsep) if path]
+    sys.path[:0] = [os.path.abspath(match) for path in paths for match in sorted(glob(path)) or [path]]
