@@ -192,11 +192,11 @@ class TestTheCostOfAJob:
         assert cost(server, load) == few
 
     @pytest.mark.parametrize("several", [growth.several_names, growth.several_priorities])
-    def test_in_two_hundred_queues_is_a_look_more_for_each_stretch_of_empty_ones(
+    def test_in_two_hundred_queues_is_a_look_or_more_for_each_stretch_of_empty_ones(
         self, server: Server, several: growth.Several
     ) -> None:
         one = cost(server, several(1))
         server.empty()
         many = cost(server, several(200))
         assert many["add_commands"] == one["add_commands"]
-        assert many["run_commands"] <= one["run_commands"] + 16 + 200 / 16 + 16
+        assert many["run_commands"] <= one["run_commands"] + 4 + 200 / 64 + 6

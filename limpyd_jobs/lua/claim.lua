@@ -3,17 +3,17 @@
 -- to: running
 -- what: takes the first job of the first list that has one, or the given one, and begins a lease
 --
--- KEYS     waiting lists, the first to be served first
--- ARGV[1]  token of the claim, never used before
--- ARGV[2]  lease: seconds
--- ARGV[3]  '' to take a job from the lists; or an ident that was taken from the list KEYS[1] by other means
--- ARGV[4]  again: '1' if this is sent once more, as the reply was lost; or ''
--- ARGV[5]  name of the worker, to register it as blocked if there is no job, and not to if there is; or ''
--- ARGV[6]  for how long: seconds; or '' not to
--- ARGV[7]  the signal that ended its wait, to be passed on if there is news: key of a list; or ''
--- ARGV[8]  the news that it knows of; or ''
--- ARGV[9]  sorted set of the schedules that are active, by when they are due; or ''
--- ARGV[10…] the job classes known to the caller: class path, job model…
+-- ARGV[1]  waiting lists, the first to be served first: keys, one in a line
+-- ARGV[2]  token of the claim, never used before
+-- ARGV[3]  lease: seconds
+-- ARGV[4]  '' to take a job from the lists; or an ident that was taken from the only list by other means
+-- ARGV[5]  again: '1' if this is sent once more, as the reply was lost; or ''
+-- ARGV[6]  name of the worker, to register it as blocked if there is no job, and not to if there is; or ''
+-- ARGV[7]  for how long: seconds; or '' not to
+-- ARGV[8]  the signal that ended its wait, to be passed on if there is news: key of a list; or ''
+-- ARGV[9]  the news that it knows of; or ''
+-- ARGV[10] sorted set of the schedules that are active, by when they are due; or ''
+-- ARGV[11…] the job classes known to the caller: class path, job model…
 --
 -- {'claimed', key, ident, status before, identifier, queue name, queue priority, start, tries, job timeout,
 --  {retry policy, uncounted tries, since}, queues, reindex}
@@ -35,30 +35,31 @@
 --@include claims
 --@include signals
 
-local token, lease, ident, classes = ARGV[1], tonumber(ARGV[2]), ARGV[3], pairs_from(10)
-local is_again, worker, wait, heard, known_news, schedules = ARGV[4] == '1', ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+local lists, token, lease, ident, classes = lists_from(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4], pairs_from(11)
+local is_again, worker, wait, heard, known_news, schedules = ARGV[5] == '1', ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
+local first_key = lists(1)[1]
 
 local function claim_given()
-  local path, base = parse_ident(ident), string.sub(KEYS[1], 1, -9)
+  local path, base = parse_ident(ident), string.sub(first_key, 1, -9)
   local queue = sound_queue(base)
   if not queue then
-    redis.call('LPUSH', KEYS[1], ident)
-    return {'no queue', KEYS[1], ident}
+    redis.call('LPUSH', first_key, ident)
+    return {'no queue', first_key, ident}
   elseif is_paused(base, queue[1]) then
-    redis.call('LPUSH', KEYS[1], ident)
-    return {'paused', KEYS[1], ident}
+    redis.call('LPUSH', first_key, ident)
+    return {'paused', first_key, ident}
   elseif not path then
     set_aside(base, ident)
-    return {'garbage', KEYS[1], ident}
+    return {'garbage', first_key, ident}
   elseif not classes[path] then
-    return {'unknown', KEYS[1], ident}
+    return {'unknown', first_key, ident}
   end
-  return claim_safely(KEYS[1], queue, ident, classes[path], token, lease, false)
+  return claim_safely(first_key, queue, ident, classes[path], token, lease, false)
 end
 
 local function paused_lists()
   local paused = {}
-  for _, key in ipairs(KEYS) do
+  for _, key in ipairs(lists(math.huge)) do
     local base = string.sub(key, 1, -9)
     local name = redis.pcall('HGET', base .. ':hash', 'name')
     if type(name) == 'string' and is_paused(base, name) then
@@ -81,9 +82,9 @@ local function around(moment, keys)
 end
 
 local function outlook()
-  local moment, queues = score(now()), last_queue(string.sub(KEYS[1], 1, -9))
+  local moment, queues = score(now()), last_queue(string.sub(first_key, 1, -9))
   local delayed = {}
-  for i, key in ipairs(KEYS) do
+  for i, key in ipairs(lists(math.huge)) do
     delayed[i] = string.sub(key, 1, -9) .. ':delayed'
   end
   local overdue, due = around(moment, delayed)
@@ -95,7 +96,7 @@ end
 
 -- A job of an unknown class that was taken from its list is still in the hand of the worker.
 local function register(outcome)
-  local key = blocked_key(string.sub(KEYS[1], 1, -9))
+  local key = blocked_key(string.sub(first_key, 1, -9))
   if outcome == 'nothing' and wait ~= '' then
     redis.pcall('ZADD', key, score(now() + wait * 1000000), worker)
   elseif outcome ~= 'unknown' then
@@ -103,9 +104,9 @@ local function register(outcome)
   end
 end
 
-local reply = is_again and claimed_with(token, classes)
+local reply = is_again and claimed_with(lists, token, classes)
   or ident ~= '' and claim_given()
-  or claim_first(KEYS, token, lease, classes)
+  or claim_first(lists, token, lease, classes)
 if worker ~= '' and not reply.err then
   register(reply[1])
 end

@@ -3,7 +3,6 @@
 -- to: delayed or waiting
 -- what: at the request of its code, or found delayed in a waiting list; may claim the next job
 --
--- KEYS     waiting lists to claim the next job from; none not to
 -- ARGV[1]  job model
 -- ARGV[2]  ident
 -- ARGV[3]  token of the claim, or '' for a job that nobody claimed
@@ -13,7 +12,7 @@
 -- ARGV[7]  delay: '+<microseconds>' or '<microseconds since the epoch>'; '' or a past one makes the job wait
 -- ARGV[8]  priority, or '' to keep it
 -- ARGV[9]  'uncounted' for a try that is none of its retry policy, of a job that was not canceled meanwhile; or ''
--- ARGV[10…] the next claim: token, lease, classes, as in claim.lua
+-- ARGV[10…] the next claim: lists, token, lease, classes, as in claim.lua; or nothing
 --
 -- {'done', '', delayed until or '', reindex, next claim}    as JSON
 -- {'canceled'}   as its status says: nothing is changed

@@ -3,7 +3,6 @@
 -- to: error, waiting or delayed
 -- what: put back while the tries allow it, in the same step; may claim the next job
 --
--- KEYS     waiting lists to claim the next job from; none not to
 -- ARGV[1]  job model
 -- ARGV[2]  ident
 -- ARGV[3]  token of the claim, or '' for a job that nobody claimed
@@ -16,7 +15,7 @@
 -- ARGV[10] mode: 'place'; 'hold' leaves a job that may run again in error, claimed and queued, until its worker calls
 --          requeue or disown; 'hold anyway' does so whatever its field cancel_on_error says
 -- ARGV[11] how long ago its code began, in microseconds; or '' if that was when it was claimed
--- ARGV[12…] the next claim: token, lease, classes, as in claim.lua
+-- ARGV[12…] the next claim: lists, token, lease, classes, as in claim.lua; or nothing
 --
 -- {'error', end, '', reindex, next claim}    as JSON
 -- {'requeued', '', delayed until or '', reindex, next claim}    as JSON

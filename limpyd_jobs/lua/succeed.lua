@@ -3,12 +3,11 @@
 -- to: success
 -- what: unless its code canceled or delayed it; may claim the next job
 --
--- KEYS     waiting lists to claim the next job from; none not to
 -- ARGV[1]  job model
 -- ARGV[2]  ident
 -- ARGV[3]  token of the claim, or '' for a job that nobody claimed
 -- ARGV[4]  queue: model name and pk
--- ARGV[5…] the next claim: token, lease, classes, as in claim.lua
+-- ARGV[5…] the next claim: lists, token, lease, classes, as in claim.lua; or nothing
 --
 -- {'done', end, '', reindex, next claim}    as JSON
 -- {'canceled'}    {'delayed'}    the status that the job was given while it ran: nothing is changed

@@ -3,14 +3,14 @@
 -- to: success
 -- what: as succeed, for several jobs that ran one after the other; may claim several next jobs
 --
--- KEYS     waiting lists to claim the next jobs from; none not to
 -- ARGV[1]  JSON: [[ident, token of the claim, queue: model name and pk, how long ago its code began, and ended:
 --          microseconds]…]
 -- ARGV[2]  how many jobs to claim at the most
--- ARGV[3]  token of the claims, never used before: '/1', '/2'… is added to it, but for one that comes alone
--- ARGV[4]  lease: seconds
--- ARGV[5]  again: '1' if this is sent once more, as the reply was lost; or ''
--- ARGV[6…] the job classes of these jobs, and those known to the caller: class path, job model…
+-- ARGV[3]  waiting lists to claim them from: keys, one in a line
+-- ARGV[4]  token of the claims, never used before: '/1', '/2'… is added to it, but for one that comes alone
+-- ARGV[5]  lease: seconds
+-- ARGV[6]  again: '1' if this is sent once more, as the reply was lost; or ''
+-- ARGV[7…] the job classes of these jobs, and those known to the caller: class path, job model…
 --
 -- JSON: [[what became of each…], [[token, what came out of a waiting list, as in claim.lua]…]], the first being
 --   {'done', end, reindex}
@@ -22,7 +22,7 @@
 
 --@include successes
 
-local classes = pairs_from(6)
+local classes = pairs_from(7)
 
 local function record(row)
   local ident, token, queue, began, ended_at = unpack(row)
@@ -46,7 +46,7 @@ local function record_safely(row)
   return {'failed', text_of_error(reply)}
 end
 
-local endings, limit, token = {}, tonumber(ARGV[2]), ARGV[3]
+local endings, limit, lists, token = {}, tonumber(ARGV[2]), lists_from(ARGV[3]), ARGV[4]
 begin_batch()
 for i, row in ipairs(cjson.decode(ARGV[1])) do
   endings[i] = record_safely(row)
@@ -54,8 +54,8 @@ end
 end_batch()
 reindex = {}
 
-local claimed = ARGV[5] == '1' and all_claimed_with(token, classes) or {}
-if #KEYS > 0 and #claimed == 0 then
-  claimed = claim_several(KEYS, limit, token, tonumber(ARGV[4]), classes)
+local claimed = ARGV[6] == '1' and all_claimed_with(lists, token, classes) or {}
+if limit > 0 and #claimed == 0 then
+  claimed = claim_several(lists, limit, token, tonumber(ARGV[5]), classes)
 end
 return cjson.encode({endings, claimed})

@@ -44,6 +44,11 @@ class ClaimRequest:
     classes: Mapping[str, type[RedisModel]]
     is_again: bool = False
 
+    @property
+    def lists(self) -> str:
+        """The waiting lists as scripts take them: hundreds travel much faster as one text."""
+        return "\n".join(self.keys)
+
     def arguments(self, *between: str) -> list[Any]:
         return [self.token, self.lease, *between, *class_arguments(self.classes)]
 
@@ -148,26 +153,6 @@ class Outlook(NamedTuple):
 
 
 def claim(
-    queue_model: type[RedisModel], request: ClaimRequest, ident: str = "", worker: str = "", wait: float | None = None
-) -> Fetched | None:
-    """Claim the first job of the first waiting list that has one.
-
-    Parameters
-    ----------
-    ident: str
-        The job to claim, if it was taken already from the only list of the request.
-    worker: str
-        Its name: to register it as blocked if there is no job, for `wait` seconds, and else to end its registration.
-
-    Returns
-    -------
-    Fetched or None
-        None if the lists are empty, or of paused queues.
-    """
-    return claim_or_look(queue_model, request, ident, worker, wait)[0]
-
-
-def claim_or_look(
     queue_model: type[RedisModel],
     request: ClaimRequest,
     ident: str = "",
@@ -177,18 +162,27 @@ def claim_or_look(
     news: str = "",
     schedules: str = "",
 ) -> tuple[Fetched | None, Outlook]:
-    """Claim a job as `claim` does, and tell what is to be known if there is none.
+    """Claim the first job of the first waiting list that has one; tell what is to be known if there is none.
 
     Parameters
     ----------
+    ident: str
+        The job to claim, if it was taken already from the only list of the request.
+    worker: str
+        Its name: to register it as blocked if there is no job, for `wait` seconds, and else to end its registration.
     heard: str
         The signal that ended the last wait, if one did: it is passed on if there is other news than `news`.
     schedules: str
         The key of the schedules to tell of; empty for none.
+
+    Returns
+    -------
+    tuple of Fetched and Outlook
+        None instead of the first if the lists are empty, or of paused queues.
     """
     is_again, until = "1" if request.is_again else "", "" if wait is None else str(wait)
-    args = request.arguments(ident, is_again, worker, until, heard, news, schedules)
-    reply = _claim(redis_of(queue_model), keys=request.keys, args=args)
+    args = [request.lists, *request.arguments(ident, is_again, worker, until, heard, news, schedules)]
+    reply = _claim(redis_of(queue_model), args=args)
     return as_fetched(request, reply), _outlook(reply) if reply[0] == "nothing" else Outlook()
 
 

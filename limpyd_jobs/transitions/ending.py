@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from time import monotonic
 from typing import Any, NamedTuple, cast
@@ -13,7 +14,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from limpyd_jobs.exceptions import LimpydJobsException, NotRecorded
-from limpyd_jobs.layout import class_arguments, layout_of
+from limpyd_jobs.layout import layout_of
 from limpyd_jobs.lazy_fields import pk_of
 from limpyd_jobs.records import queue_key_of, redis_of, reindexed
 from limpyd_jobs.scripting import Script
@@ -127,9 +128,9 @@ def succeed_many(
     texts = json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
     classes = {**upcoming.classes, **{each.fetched.path: type(each.job) for each in successes}}
     again = "1" if upcoming.is_again else ""
-    args = [texts, limit, upcoming.token, upcoming.lease, again, *class_arguments(classes)]
+    args = [texts, limit, upcoming.lists, *replace(upcoming, classes=classes).arguments(again)]
     try:
-        reply = json.loads(_succeed_many(connection, keys=upcoming.keys if limit else (), args=args))
+        reply = json.loads(_succeed_many(connection, args=args))
     except RedisError as error:
         raise NotRecorded(f"How {len(successes)} jobs ended is not recorded: {error}") from error
     endings, claims = reply
@@ -303,10 +304,10 @@ def _finish(
     args: Sequence[str],
     upcoming: ClaimRequest | None,
 ) -> Ending:
-    claim_args = upcoming.arguments() if upcoming else ()
+    claim_args = [upcoming.lists, *upcoming.arguments()] if upcoming else ()
     args = [layout_of(type(job)).json, job.ident, token, queue_key_of(queue), *args, *claim_args]
     try:
-        reply = script(redis_of(job), keys=upcoming.keys if upcoming else (), args=args)
+        reply = script(redis_of(job), args=args)
     except RedisError as error:
         raise NotRecorded(f"How {job.ident} ended is not recorded: {error}") from error
     if isinstance(reply, str):

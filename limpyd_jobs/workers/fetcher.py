@@ -223,7 +223,7 @@ class Fetcher:
         until = None if wait is None else wait + MARGIN
         heard, news = self._heard, self.outlook.news
         heard = "" if heard.endswith(self._own_name) else heard
-        fetched, self.outlook = transitions.claim_or_look(
+        fetched, self.outlook = transitions.claim(
             self.queue_model, request, ident, self._registered, until, heard, news, self.schedules
         )
         self.queues = fetched.queues if fetched else self.outlook.queues

@@ -403,7 +403,7 @@ class TestAtTheSameTime:
 
         def work() -> None:
             request = ClaimRequest([queue.waiting.key], f"t{next(claims)}", 60, {Raced.get_model_repr(): Raced})
-            fetched = transitions.claim(Queue, request)
+            fetched, _ = transitions.claim(Queue, request)
             if fetched and fetched.token:
                 transitions.succeed(records.attached(Raced, fetched.pk), queue, fetched.token)
 

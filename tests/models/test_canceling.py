@@ -76,7 +76,7 @@ def claimed(token: str = "mine") -> Any:
 
 def claim(token: str) -> None:
     request = ClaimRequest([Queue.get_queue("queue").waiting.key], token, 60, {Cancelable.get_model_repr(): Cancelable})
-    fetched = transitions.claim(Queue, request)
+    fetched, _ = transitions.claim(Queue, request)
     assert fetched is not None
     assert fetched.outcome == "claimed"
 

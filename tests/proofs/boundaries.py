@@ -110,7 +110,7 @@ _tokens = count()
 def claim(job_class: type[Job] = Task) -> Any:
     """Claim the next job, in the name of a worker that does nothing more."""
     request = ClaimRequest(Queue.get_waiting_keys(QUEUE), f"dead worker {next(_tokens)}", LEASE, KNOWN)
-    fetched = transitions.claim(Queue, request)
+    fetched, _ = transitions.claim(Queue, request)
     assert fetched is not None
     return fetched
 

@@ -250,7 +250,7 @@ class Life(RuleBasedStateMachine):
     @rule()
     def a_worker_waits(self) -> None:
         """As there is no job, others are told for how long it will be silent."""
-        assert transitions.claim(Counterdesk, self._request(), worker="a worker", wait=WAIT) is None
+        assert transitions.claim(Counterdesk, self._request(), worker="a worker", wait=WAIT)[0] is None
         self.expected.silent_at["a worker"] = self.expected.now + WAIT
         self._tell("registered")
 
@@ -280,7 +280,7 @@ class Life(RuleBasedStateMachine):
     def what_was_popped_is_claimed(self, popped: Popped) -> Any:
         """At once, or late, when it may be in its list again, or in other hands."""
         request = self._request(f"{popped.queue}:waiting")
-        fetched = transitions.claim(Counterdesk, request, popped.ident)
+        fetched, _ = transitions.claim(Counterdesk, request, popped.ident)
         outcome = self.expected.claim(popped.ident, popped.queue, request.token)
         assert (fetched.outcome, fetched.ident) == (outcome, popped.ident)
         self._see_to(fetched)
@@ -290,7 +290,7 @@ class Life(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([10, 60]))
     def a_job_is_put_off(self, seconds: int) -> None:
         """A worker does not know its class."""
-        fetched = transitions.claim(Counterdesk, replace(self._request(), classes={}))
+        fetched, _ = transitions.claim(Counterdesk, replace(self._request(), classes={}))
         assert fetched
         assert (fetched.outcome, fetched.queue_key, fetched.ident) == ("unknown", *self.expected.first_waiting())
         outcome, _ = transitions.put_off(Counterdesk, fetched.key, fetched.ident, seconds, MAX_PUT_OFFS)

@@ -66,7 +66,7 @@ def test_the_last_pk_of_a_queue_is_told_also_if_the_reply_was_lost(any_world: Wo
     last = any_world.client.get(f"{any_world.queues}:max_pk")
     assert last
     fetched = any_world.claim()
-    again, _ = transitions.claim_or_look(any_world.queue_class, replace(any_world.request(), is_again=True))
+    again, _ = transitions.claim(any_world.queue_class, replace(any_world.request(), is_again=True))
     assert again == fetched
     assert [each and each.queues for each in (fetched, again)] == [last, last]
 
@@ -325,7 +325,7 @@ class TestWhatMattersIfItFails:
         job = any_world.job_that_is("waiting")
         any_world.client.hset(job.key, mapping={"retry_policy": "times=1", "uncounted_tries": "2"})
         first = any_world.claim()
-        again = transitions.claim(any_world.queue_class, replace(any_world.request(), is_again=True))
+        again, _ = transitions.claim(any_world.queue_class, replace(any_world.request(), is_again=True))
         assert first is not None
         assert again is not None
         assert first.retry == again.retry
@@ -517,11 +517,11 @@ class TestPaused:
     def test_the_lists_to_leave_alone_are_told(self, any_world: World) -> None:
         any_world.queue_class.pause("p")
         keys = [any_world.waiting_key("p"), any_world.waiting_key("q"), any_world.waiting_key("p", 3)]
-        _, outlook = transitions.claim_or_look(any_world.queue_class, any_world.request(*keys))
+        _, outlook = transitions.claim(any_world.queue_class, any_world.request(*keys))
         assert outlook.paused == {keys[0], keys[2]}
 
 
-@pytest.mark.parametrize("number", [1, 15, 16, 17, 31, 32, 33, 48, 49, 100])
+@pytest.mark.parametrize("number", [1, 3, 4, 5, 6, 36, 37, 67, 68, 69, 70, 131, 132, 133, 200])
 def test_the_first_of_many_lists_that_has_a_job_is_found_wherever_it_stands(world: World, number: int) -> None:
     empty = [f"jobs:queue:{1000 + i}:waiting" for i in range(number - 1)]
     job = world.job_that_is("waiting")
@@ -530,3 +530,15 @@ def test_the_first_of_many_lists_that_has_a_job_is_found_wherever_it_stands(worl
     assert fetched is not None
     assert (fetched.outcome, fetched.ident) == ("claimed", job.ident)
     assert world.claim(*keys) is None
+
+
+@pytest.mark.parametrize("number", [1, 4, 5, 68, 69, 200])
+def test_of_many_lists_those_that_have_no_job_to_run_are_passed_over(world: World, number: int) -> None:
+    world.add("resting", "paused")
+    world.queue_class.pause("paused")
+    others = [f"jobs:queue:{1000 + i}:waiting" for i in range(number)]
+    others[-1] = world.waiting_key("paused")
+    job = world.job_that_is("waiting")
+    fetched = world.claim(*others, world.waiting_key(), *others)
+    assert fetched is not None
+    assert (fetched.outcome, fetched.ident) == ("claimed", job.ident)

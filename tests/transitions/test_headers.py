@@ -97,14 +97,11 @@ def test_the_header_lists_every_argument_that_is_used_and_no_other(path: Path) -
 def test_the_header_lists_the_keys_if_there_are_any(path: Path) -> None:
     declared = re.findall(r"^-- (KEYS(?:\[\d+\])?) ", header_of(path), re.MULTILINE)
     body = body_of(path)
-    if "KEYS" not in body and "ended(" not in body:
-        assert declared == []
-    elif declared == ["KEYS"]:
-        assert re.search(r"KEYS(?!\[)|ended\(", body)
+    if declared == ["KEYS"]:
+        assert re.search(r"KEYS(?!\[)", body)
     else:
-        assert declared
         assert set(declared) == set(re.findall(r"KEYS\[\d+\]", body))
-        assert not re.search(r"KEYS(?!\[)|ended\(", body)
+        assert not re.search(r"KEYS(?!\[)", body)
 
 
 @each_script
@@ -132,7 +129,11 @@ def functions_of(path: Path) -> dict[str, str]:
 def claimed(text: str) -> set[str]:
     """The replies of the functions of claims.lua that another function of an include returns."""
     functions = functions_of(source_of_include("claims"))
-    called = [name for name in ("claim", "claim_safely", "claim_first", "refusal") if re.search(rf"\b{name}\b", text)]
+    called = [
+        name
+        for name in ("claim", "claim_safely", "claim_from", "claim_first", "refusal")
+        if re.search(rf"\b{name}\b", text)
+    ]
     return {reply for name in called for reply in replies(functions[name]) | claimed(functions[name])}
 
 

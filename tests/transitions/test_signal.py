@@ -6,7 +6,7 @@ import pytest
 from worlds import LATER, World, until
 
 from limpyd_jobs import records
-from limpyd_jobs.transitions import claim_or_look
+from limpyd_jobs.transitions import claim
 
 
 def key(world: World, name: str = "q") -> str:
@@ -69,7 +69,7 @@ class TestNews:
         register(any_world)
 
     def look(self, world: World, heard: str = "", news: str = "") -> str:
-        _, outlook = claim_or_look(world.queue_class, world.request(), heard=heard, news=news, schedules="schedules")
+        _, outlook = claim(world.queue_class, world.request(), heard=heard, news=news, schedules="schedules")
         return outlook.news
 
     def test_is_passed_on_by_who_did_not_know_it(self, any_world: World) -> None:

@@ -276,6 +276,17 @@ class TestAJobThatWasRescued:
         assert any_world.waiting() == [pk_of(job) for job in jobs[2:]]
 
 
+def test_jobs_in_many_lists_are_claimed_in_the_order_of_the_lists(any_world: World) -> None:
+    keys = [f"jobs:queue:{1000 + i}:waiting" for i in range(200)]
+    for place in (2, 3, 10, 70, 199):
+        keys[place] = any_world.waiting_key(f"q{place}")
+        for each in ("first", "second"):
+            any_world.add(f"{each} of {place}", f"q{place}")
+    _, claimed = transitions.succeed_many(any_world.client, [], any_world.request(*keys), 9)
+    in_order = [f"{each} of {place}" for place in (2, 3, 10, 70, 199) for each in ("first", "second")]
+    assert [fetched.identifier for fetched in claimed] == in_order[:9]
+
+
 class TestTheSameCallAgain:
     """The first reply was lost."""
 

@@ -220,7 +220,7 @@ class World:
         return ClaimRequest(keys or [self.waiting_key()], token, LEASE, known)
 
     def claim(self, *keys: str, token: str = TOKEN, ident: str = "", classes: Any = None) -> Fetched | None:
-        return transitions.claim(self.queue_class, self.request(*keys, token=token, classes=classes), ident)
+        return transitions.claim(self.queue_class, self.request(*keys, token=token, classes=classes), ident)[0]
 
     def succeed(self, job: Job, token: str = TOKEN, upcoming: ClaimRequest | None = None) -> Ending:
         return transitions.succeed(job, self.queue(), token, upcoming)

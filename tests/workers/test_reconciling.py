@@ -185,16 +185,16 @@ class TestALostReply:
     def test_to_a_claim_is_asked_for_again(self, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
         job, keys = Task.add_job("a"), Queue.get_waiting_keys("queue")
         fetcher = Fetcher(Queue, 60)
-        claim = transitions.claim_or_look
+        claim = transitions.claim
 
         def lost(*args: Any, **options: Any) -> Any:
             claim(*args, **options)
             raise redis.ConnectionError("the reply is lost")
 
-        monkeypatch.setattr(transitions, "claim_or_look", lost)
+        monkeypatch.setattr(transitions, "claim", lost)
         with pytest.raises(redis.ConnectionError):
             fetcher.next(keys)
-        monkeypatch.setattr(transitions, "claim_or_look", claim)
+        monkeypatch.setattr(transitions, "claim", claim)
         fetched = fetcher.next(keys)
         assert fetched is not None
         assert (fetched.ident, fetched.token) == (job.ident, job.claim_token.hget())

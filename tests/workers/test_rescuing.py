@@ -42,7 +42,7 @@ PATH = f"{__name__}.Patient"
 def claim(lease: float = 60, token: str = "token of a dead worker") -> Fetched:
     """Claim the next job, as a worker that dies at once."""
     keys = Queue.get_waiting_keys(QUEUE)
-    fetched = transitions.claim(Queue, ClaimRequest(keys, token, lease, {PATH: Patient}))
+    fetched, _ = transitions.claim(Queue, ClaimRequest(keys, token, lease, {PATH: Patient}))
     assert fetched is not None
     assert fetched.outcome == "claimed"
     return fetched

@@ -209,48 +209,90 @@ local function claim_safely(key, queue, ident, model, token, lease, is_first, nu
   return {'broken', key, ident, text_of_error(reply)}
 end
 
--- How many lists to ask about at once, to pass over those that are empty.
-local STRETCH = 16
+-- The waiting lists of a call, given as one text with a key in each line: a function that returns them, taken apart up
+-- to an index. A worker may have hundreds, and finds its job in one of the first.
+local function lists_from(text)
+  local keys, position = {}, 1
+  return function(last)
+    while #keys < last and position <= #text do
+      local line_end = string.find(text, '\n', position, true) or #text + 1
+      keys[#keys + 1] = string.sub(text, position, line_end - 1)
+      position = line_end + 1
+    end
+    return keys
+  end
+end
 
--- Where the first list is, from an index on, that may have a job; past the last one if there is none.
-local function skip_empty(keys, first)
-  local last = math.min(first + STRETCH - 1, #keys)
-  while first <= #keys and redis.call('EXISTS', unpack(keys, first, last)) == 0 do
-    first, last = last + 1, math.min(last + STRETCH, #keys)
+-- How many lists to look into, and how many of the others to ask about at once.
+local FEW, STRETCH = 4, 64
+
+-- Where the first key is that exists, of some of which one does.
+local function first_existing(keys, first, last)
+  while first < last do
+    local middle = math.floor((first + last) / 2)
+    if redis.call('EXISTS', unpack(keys, first, middle)) > 0 then last = middle else first = middle + 1 end
   end
   return first
 end
 
--- Claims the first job of the first waiting list that has one; a list of no sound queue, or no list, has none, nor does
--- that of a paused queue.
-local function claim_first(keys, token, lease, classes, number)
-  local i = 1
-  while i <= #keys do
-    local key = keys[i]
-    local ident = first_of(key)
-    local queue = type(ident) == 'string' and open_queue(string.sub(key, 1, -9))
-    if queue then
-      local path = parse_ident(ident)
-      if not path then
-        pop(key)
-        set_aside(string.sub(key, 1, -9), ident)
-        return {'garbage', key, ident}
-      elseif not classes[path] then
-        return {'unknown', key, ident}
-      end
-      return claim_safely(key, queue, ident, classes[path], token, lease, true, number)
+-- Where the first list is, from an index on, that may have a job; nil if there is none.
+local function next_filled(lists, first)
+  if first <= FEW then
+    return lists(first)[first] and first
+  end
+  local keys = lists(first + STRETCH - 1)
+  while first <= #keys do
+    local last = math.min(first + STRETCH - 1, #keys)
+    if redis.call('EXISTS', unpack(keys, first, last)) > 0 then
+      return first_existing(keys, first, last)
     end
-    i = i % STRETCH == 0 and skip_empty(keys, i + 1) or i + 1
+    first = last + 1
+    lists(last + STRETCH)
+  end
+end
+
+-- Claims the first job of a waiting list; nil if it has none. A list of no sound queue, or no list, has none, nor does
+-- that of a paused queue.
+local function claim_from(key, token, lease, classes, number)
+  local ident, base = first_of(key), string.sub(key, 1, -9)
+  local queue = type(ident) == 'string' and open_queue(base)
+  if not queue then
+    return nil
+  end
+  local path = parse_ident(ident)
+  if not path then
+    pop(key)
+    set_aside(base, ident)
+    return {'garbage', key, ident}
+  elseif not classes[path] then
+    return {'unknown', key, ident}
+  end
+  return claim_safely(key, queue, ident, classes[path], token, lease, true, number)
+end
+
+-- Nothing is added to the lists before this one while a script runs: they had no job.
+local first_list = 1
+
+-- Claims the first job of the first waiting list that has one.
+local function claim_first(lists, token, lease, classes, number)
+  local i = next_filled(lists, first_list)
+  while i do
+    first_list = i
+    local reply, name = claim_from(lists(i)[i], token, lease, classes, number)
+    if reply then
+      return reply, name
+    end
+    i = next_filled(lists, i + 1)
   end
   return {'nothing'}
 end
 
 -- Claims several jobs, up to the first that is none to run, and that is the last: {token, reply}…
-local function claim_several(keys, limit, token, lease, classes)
+local function claim_several(lists, limit, token, lease, classes)
   local found, name, reply = {}
   begin_batch()
   repeat
-    reply, name = claim_first(keys, token, lease, classes, #found + 1)
+    reply, name = claim_first(lists, token, lease, classes, #found + 1)
     if not reply.err and reply[1] ~= 'nothing' then
       found[#found + 1] = {name or '', reply}
     end
@@ -260,20 +302,21 @@ local function claim_several(keys, limit, token, lease, classes)
   return found
 end
 
--- The claim that a finishing worker asks for in the same call, with ARGV from an index on: token, lease, classes.
+-- The claim that a finishing worker asks for in the same call, with ARGV from an index on: lists, token, lease, classes.
 local function claim_next(first)
-  if #KEYS == 0 then
+  if not ARGV[first] then
     return {'nothing'}
   end
-  local reply = claim_first(KEYS, ARGV[first], tonumber(ARGV[first + 1]), pairs_from(first + 2))
+  local lists, token, lease = lists_from(ARGV[first]), ARGV[first + 1], tonumber(ARGV[first + 2])
+  local reply = claim_first(lists, token, lease, pairs_from(first + 3))
   return reply.err and {'nothing'} or reply
 end
 
 -- The jobs that were claimed with that token, by a call whose reply was lost, as claim_several returns them, and in its
 -- order.
-local function all_claimed_with(token, classes)
+local function all_claimed_with(lists, token, classes)
   local found = {}
-  for _, key in ipairs(KEYS) do
+  for _, key in ipairs(lists(math.huge)) do
     local base = string.sub(key, 1, -9)
     for _, ident in ipairs(redis.call('ZRANGE', base .. ':running', 0, -1)) do
       local path = parse_ident(ident)
@@ -294,8 +337,8 @@ local function all_claimed_with(token, classes)
 end
 
 -- The one job that was claimed with that token, by a call whose reply was lost; nil if there is none.
-local function claimed_with(token, classes)
-  local found = all_claimed_with(token, classes)[1]
+local function claimed_with(lists, token, classes)
+  local found = all_claimed_with(lists, token, classes)[1]
   return found and found[2]
 end
 
@@ -304,13 +347,14 @@ end
 -- `outcome` is the one of a job that was put back in a queue; `first` is where the next claim begins in ARGV.
 local function ended_before(job, token, outcome, first)
   local hash = redis.call('HMGET', job.key, 'last_claim', 'status', 'end', 'delayed_until', 'claim_token')
-  local is_next = #KEYS > 0 and hash[5] == ARGV[first]
+  local next_token = ARGV[first + 1]
+  local is_next = next_token and hash[5] == next_token
   if token == '' or hash[1] ~= token and not is_next then
     return nil
   end
   local is_back, is_failed = hash[2] == 'w' or hash[2] == 'd' or is_next, hash[2] == 'e'
   outcome = is_back and outcome or is_failed and 'error' or 'done'
-  local upcoming = #KEYS > 0 and claimed_with(ARGV[first], pairs_from(first + 2))
+  local upcoming = next_token and claimed_with(lists_from(ARGV[first]), next_token, pairs_from(first + 3))
   return cjson.encode({outcome, hash[3] or '', is_back and hash[4] or '', {}, upcoming or claim_next(first)})
 end
 
