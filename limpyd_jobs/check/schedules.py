@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
@@ -10,16 +9,14 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
-from limpyd_jobs.arguments import read_seconds, stored_priority, stored_queue_name
 from limpyd_jobs.check import scripts
 from limpyd_jobs.check.catalogue import Catalogue, Model
 from limpyd_jobs.check.reader import Reader, chunks
 from limpyd_jobs.check.records import BATCH
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.records import due_key
-from limpyd_jobs.schedules.model import identifier_of
-from limpyd_jobs.schedules.triggers import Times
-from limpyd_jobs.utils import parse_datetime, printable
+from limpyd_jobs.schedules.plan import Plan
+from limpyd_jobs.utils import printable
 
 Found = tuple[Model, str, str, tuple[Any, ...]]
 
@@ -82,14 +79,7 @@ class Schedules:
         if job_class is None:
             return f"{path} cannot be had: {self._catalogue.unknown[path]}"
         try:
-            if stored.get("next_run") and parse_datetime(stored["next_run"]) is None:
-                return f"its next_run is no date: {stored['next_run']!r}"
-            identifier_of(stored, datetime.now(timezone.utc))
-            stored_queue_name(stored.get("queue_name", ""))
-            stored_priority(stored.get("priority", "0"))
-            read_seconds(stored.get("grace"))
-            job_class._checked_fields(dict(json.loads(stored.get("job_fields") or "{}")))
-            Times(json.loads(stored.get("trigger", "")), stored.get("timezone", ""))
+            Plan.read(stored, job_class).identifier(datetime.now(timezone.utc))
         except ConfigurationException:
             return ""  # without APScheduler nothing can be said
         except Exception as error:

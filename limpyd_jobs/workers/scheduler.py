@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from redis.exceptions import RedisError
 
 from limpyd_jobs import records, transitions
-from limpyd_jobs.arguments import read_seconds, stored_priority, stored_queue_name
 from limpyd_jobs.models import Job, Queue, job_classes
-from limpyd_jobs.schedules.catching_up import CATCH_UP, Step, steps
-from limpyd_jobs.schedules.model import Schedule, aware, identifier_of, score_of, text_of
-from limpyd_jobs.schedules.triggers import Times
+from limpyd_jobs.schedules.catching_up import Step, steps
+from limpyd_jobs.schedules.model import Schedule, aware, score_of, text_of
+from limpyd_jobs.schedules.plan import Plan
 from limpyd_jobs.utils import EPOCH
 from limpyd_jobs.workers.backoff import is_passing
 
@@ -125,57 +123,40 @@ class Scheduler:
             self.interval = min(self.interval, max(moment - now, 0))
 
     def _fire(self, pk: str, stored: Mapping[str, str], now: datetime) -> Iterator[Occurrence]:
-        job_class = job_classes.meet(stored["job_model_repr"])
-        due = aware(stored.get("next_run"))
-        if due is None:
-            raise ValueError(f"its next_run is no date: {stored.get('next_run')!r}")
-        times = Times(json.loads(stored["trigger"]), stored["timezone"])
-        catch_up = stored.get("catch_up", "latest")
-        grace = read_seconds(stored.get("grace"))
+        plan = Plan.read(stored, job_classes.meet(stored["job_model_repr"]))
+        if plan.due is None:
+            raise ValueError("it has no next_run")
         seen = stored["next_run"]
-        for step in steps(
-            times,
-            due,
-            now,
-            catch_up if catch_up in CATCH_UP else "latest",
-            None if grace is None else timedelta(seconds=grace),
-            Schedule.max_catch_up,
-        ):
-            outcome, job_pk = self._make(pk, stored, job_class, seen, step)
+        for step in steps(plan.times, plan.due, now, plan.catch_up, plan.grace, Schedule.max_catch_up):
+            outcome, job_pk = self._make(pk, plan, seen, step)
             if outcome == "not due":
                 return
             seen = text_of(step.following)
-            job = records.attached(job_class, job_pk) if job_pk else None
-            run = step.run or due
-            yield Occurrence(records.attached(Schedule, pk), stored["name"], run.replace(tzinfo=None), outcome, job)
+            job = records.attached(plan.job_class, job_pk) if job_pk else None
+            time = (step.run or plan.due).replace(tzinfo=None)
+            yield Occurrence(records.attached(Schedule, pk), stored["name"], time, outcome, job)
         if step.following is not None:
             self._look_again_at((step.following - now).total_seconds(), 0)
 
-    def _make(self, pk: str, stored: Mapping[str, str], job_class: type[Job], seen: str, step: Step) -> tuple[str, str]:
+    def _make(self, pk: str, plan: Plan, seen: str, step: Step) -> tuple[str, str]:
+        following = text_of(step.following)
         firing = {
-            "seen": [seen, stored["trigger"], stored["timezone"]],
+            "seen": [seen, plan.stored["trigger"], plan.stored["timezone"]],
             "run": text_of(step.run),
-            "following": text_of(step.following),
-            "score": score_of(text_of(step.following)),
+            "following": following,
+            "score": score_of(following),
         }
         return transitions.fire(
             Schedule,
             pk,
             firing,
-            job_class,
-            identifier_of(stored, step.run) if step.run else "",
-            job_class.queue_model,
-            stored_queue_name(stored["queue_name"]),
-            stored_priority(stored.get("priority", "0")),
-            _fields(job_class, stored) if step.run else {},
+            plan.job_class,
+            plan.identifier(step.run) if step.run else "",
+            plan.job_class.queue_model,
+            plan.queue_name,
+            plan.priority,
+            plan.fields if step.run else {},
         )
-
-
-def _fields(job_class: type[Job], stored: Mapping[str, str]) -> dict[str, Any]:
-    fields = json.loads(stored.get("job_fields") or "{}")
-    if not isinstance(fields, dict):
-        raise ValueError(f"its job_fields are no object: {fields!r}")
-    return job_class._checked_fields(fields)
 
 
 def _aware(seconds: float) -> datetime:
