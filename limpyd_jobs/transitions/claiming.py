@@ -117,6 +117,11 @@ class Fetched:
     def queue_pk(self) -> str:
         return self.queue_key.rpartition(":")[2]
 
+    @property
+    def is_one_of_several(self) -> bool:
+        """Whether it was claimed at once with others: their tokens have numbers (``one_of_several`` in claims.lua)."""
+        return "/" in self.token
+
 
 NOTHING = Fetched("nothing", "", "")
 

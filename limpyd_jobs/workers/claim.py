@@ -41,7 +41,7 @@ class Claim:
     @property
     def began_late(self) -> float | None:
         """When it was made, if the job was one of several that were claimed at once, and waited for others."""
-        return self.began if "/" in self.fetched.token else None
+        return self.began if self.fetched.is_one_of_several else None
 
     def is_on(self, job: Job) -> bool:
         """Whether it is about that job."""

@@ -469,7 +469,8 @@ class Worker(Running):
     def _fetch(self) -> tuple[Queue, Job] | None:
         claim = self._claim = Claim()
         try:
-            self._look_for_new_queues()
+            if self._may_be_new_queues():
+                self._round_is_due["update_keys"] = monotonic()
             self._make_rounds()
             self._known_queues = self._fetcher.queues or self._known_queues
             if self._claim is not claim:
@@ -487,13 +488,12 @@ class Worker(Running):
         self._put_back_unseen()
         return None
 
-    def _look_for_new_queues(self) -> None:
-        """Let the queues be looked for now, if Redis said that there may be another one."""
+    def _may_be_new_queues(self) -> bool:
+        """Whether Redis named another last queue than the one it named when the queues were looked for."""
         if self._known_queues is None:
             pks = [key.rpartition(":")[2] for key in self._queue_keys()]
             self._known_queues = str(max((int(pk) for pk in pks if pk.isdecimal()), default=0))
-        if self._fetcher.queues not in ("", self._known_queues):
-            self._round_is_due["update_keys"] = monotonic()
+        return self._fetcher.queues not in ("", self._known_queues)
 
     def _wait_for_redis(self, what: str, error: RedisError) -> None:
         """Say what failed, and wait before the next try, but no longer than until the worker has to end."""
@@ -529,11 +529,8 @@ class Worker(Running):
         outlook, self._next_due = self._fetcher.outlook, None
         if not self.keys:
             return True
-        if outlook.queues != self._known_queues:
-            self._known_queues, before = outlook.queues, self.keys
-            self._make_round("update_keys")
-            if self.keys != before:
-                return False
+        if self._may_be_new_queues():
+            return False
         is_late = self._is_late("requeue_delayed_jobs", outlook.overdue, outlook.due)
         return not (self._is_late("fire_schedules", outlook.missed, outlook.scheduled) or is_late)
 
