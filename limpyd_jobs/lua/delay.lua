@@ -39,7 +39,7 @@ if ARGV[9] == 'uncounted' then
   changes.uncounted_tries = string.format('%d', (tonumber(hash[2]) or 0) + 1)
 end
 local priority = ARGV[8] ~= '' and ARGV[8] or hash[1] or '0'
-local base = prepare_place(queue_model, queue_name, priority)
+local base = prepare_place(queue_model, queue_name, priority, due)
 placed(changes, priority, due, base)
 end_claim(queue, job, changes, token)
 push(base, job.ident, changes.status, due, false)

@@ -55,7 +55,7 @@ elseif ARGV[10] ~= 'place' then
 end
 
 local due = due_at(ARGV[9])
-local base = prepare_place(model_of(ARGV[6]), ARGV[7], ARGV[8])
+local base = prepare_place(model_of(ARGV[6]), ARGV[7], ARGV[8], due)
 local changes = placed({start = false, ['end'] = false}, ARGV[8], due, base)
 end_claim(queue, job, changes, token)
 push(base, job.ident, changes.status, due, false)

@@ -243,7 +243,7 @@ class Life(RuleBasedStateMachine):
         request = self._request()
         claim = partial(transitions.claim, Counterdesk, worker="a worker")
         self.expected.silent_at.pop("a worker", None)
-        claims = self._next(claim(request), request, again, lambda: claim(replace(request, is_again=True)))
+        claims = self._next(claim(request)[0], request, again, lambda: claim(replace(request, is_again=True))[0])
         return self._lost(claims) if dies else claims
 
     @precondition(nothing_waits_and_nobody)

@@ -81,7 +81,9 @@ WRONGS = {
         "DID NOT RAISE .*ClaimLost|is renewed: True|the same call again ended|I[3567] ",
     ),
     "a forgotten index": (
-        Replacement("if old then write(undo, 'SREM'", "if old and field ~= 'queued' then write(undo, 'SREM'"),
+        Replacement(
+            "        write_index(undo, prefix, old,", "        write_index(undo, prefix, field ~= 'queued' and old,"
+        ),
         "I2 machine:errand:queued:1 holds",
     ),
     "a running job is not live for add": (

@@ -393,6 +393,13 @@ class TestAJobTakenByOtherMeans:
             assert any_world.claim(key, ident=ident) == Fetched("gone", key, ident)
 
 
+def test_a_job_that_an_index_lacks_is_in_it_again(world: World) -> None:
+    job = world.job_that_is("waiting")
+    world.client.srem("jobs:job:status:w", job.pk.get())
+    assert world.claim() is not None
+    assert world.client.smembers("jobs:job:status:r") == {job.pk.get()}
+
+
 class TestKeysOfAWrongType:
     @pytest.mark.parametrize("value", ["string", "hash", "set", "zset", "stream"])
     @pytest.mark.leaves("I10")
@@ -411,6 +418,13 @@ class TestKeysOfAWrongType:
         assert fetched is not None
         assert (fetched.outcome, fetched.ident) == ("claimed", job.ident)
         world.client.delete(wrong)
+
+    def test_an_index_that_is_none_leaves_the_job_where_it_was(self, world: World) -> None:
+        world.job_that_is("waiting")
+        world.client.set("jobs:job:status:r", "of a wrong type")
+        with world.unchanged(), pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+            world.claim()
+        world.client.delete("jobs:job:status:r")
 
     @pytest.mark.leaves("I1", "I2")
     def test_a_job_that_is_broken_is_set_aside_and_nothing_else_is_changed(self, world: World) -> None:

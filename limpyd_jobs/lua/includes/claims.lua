@@ -102,7 +102,7 @@ end
 local function sound_queue(base)
   local queue = redis.pcall('HMGET', base .. ':hash', 'name', 'priority')
   local exists = not queue.err and (queue[1] or queue[2] or redis.call('EXISTS', base .. ':hash') == 1)
-  if exists and type(redis.pcall('ZCARD', base .. ':running')) == 'number' then
+  if exists and (probed[base .. ':running'] or type(redis.pcall('ZCARD', base .. ':running')) == 'number') then
     return queue
   end
 end

@@ -61,13 +61,17 @@ local function unplace(queue_model, name, job)
     or unplace_from_any(queue_model, redis.call('SRANDMEMBER', queue_model.name .. ':collection', 1000), job.ident)
 end
 
+local function is_delayed(due)
+  return due and due.at > now()
+end
+
 -- What the hash of a job says once it waits in a queue, or is delayed there until `due` (as due_at returns it). Without
 -- a queue, it is for the caller to put the job in one.
 local function placed(changes, priority, due, base)
   changes.queued = '1'
   changes.placed_in = base or false
   changes.priority = priority
-  if due and due.at > now() then
+  if is_delayed(due) then
     changes.status = 'd'
     changes.delayed_until = due.text
   else
@@ -78,10 +82,13 @@ local function placed(changes, priority, due, base)
 end
 
 -- The beginning of the keys of the queue of that name and priority, once a job can be put in it.
-local function prepare_place(queue_model, name, priority)
+local function prepare_place(queue_model, name, priority, due)
   local base = queue_model.name .. ':' .. find_or_create_queue(queue_model, name, priority)
-  probe('LLEN', base .. ':waiting')
-  probe('ZCARD', base .. ':delayed')
+  if is_delayed(due) then
+    probe('ZCARD', base .. ':delayed')
+  else
+    probe('LLEN', base .. ':waiting')
+  end
   return base
 end
 
@@ -107,7 +114,7 @@ end
 
 -- A job, anywhere, goes to the waiting list or the delayed set of the queue of that name and priority.
 local function place(job, queue_model, name, priority, due, prepend, changes)
-  local base = prepare_place(queue_model, name, priority)
+  local base = prepare_place(queue_model, name, priority, due)
   placed(changes, priority, due, base)
   update(job.model, job.pk, changes)
   push(base, job.ident, changes.status, due, prepend)

@@ -50,14 +50,23 @@ local function write(undo, command, opposite, key, pk)
   end
   local reply = redis.pcall(command, key, pk)
   if reply == 1 then
-    undo[#undo + 1] = opposite
-    undo[#undo + 1] = key
+    undo[#undo + 1] = {opposite, key, pk}
   elseif reply ~= 0 then
-    for i = #undo - 1, 1, -2 do
-      redis.call(undo[i], undo[i + 1], pk)
+    for i = #undo, 1, -1 do
+      redis.call(unpack(undo[i]))
     end
     redis.call(command, key, pk)
   end
+end
+
+-- Changes the sets of an index: a value may be false. It is one command if the pk stands where it should.
+local function write_index(undo, prefix, old, value, pk)
+  if old and value and not batch and redis.pcall('SMOVE', prefix .. old, prefix .. value, pk) == 1 then
+    undo[#undo + 1] = {'SMOVE', prefix .. value, prefix .. old, pk}
+    return
+  end
+  if old then write(undo, 'SREM', 'SADD', prefix .. old, pk) end
+  if value then write(undo, 'SADD', 'SREM', prefix .. value, pk) end
 end
 
 -- The values of the indexed fields among some changes that the caller has not read already.
@@ -85,8 +94,7 @@ local function update(model, pk, changes, known)
     if old == nil then old = values[field] end
     if old ~= value then
       for _, prefix in ipairs(model.indexes[field] or NOTHING) do
-        if old then write(undo, 'SREM', 'SADD', prefix .. old, pk) end
-        if value then write(undo, 'SADD', 'SREM', prefix .. value, pk) end
+        write_index(undo, prefix, old, value, pk)
       end
       if model.special[field] then
         reindex[#reindex + 1] = {field, old, value}
@@ -151,7 +159,7 @@ local function create(model, pk, fields, is_reserved)
   for field, value in pairs(model.defaults) do
     if fields[field] == nil then fields[field] = value end
   end
-  update(model, pk, fields, is_reserved and NOTHING)
+  update(model, pk, fields, is_reserved and NOTHING or false)
   redis.call('SADD', model.name .. ':collection', pk)
 end
 
