@@ -152,6 +152,8 @@ class Chaos:
         False to do without the search for lost jobs.
     faults: dict
         How often each kind of fault comes up in a row of them.
+    prefetch: int
+        How many jobs each worker claims at once.
     binary: str
         The server program.
     tell: callable
@@ -165,6 +167,7 @@ class Chaos:
         *,
         reconcile: bool = True,
         faults: Mapping[str, int] = FAULTS,
+        prefetch: int = 1,
         binary: str = "",
         tell: Callable[[str], None] = lambda line: None,
     ) -> None:
@@ -179,6 +182,8 @@ class Chaos:
         self._are_cuts_on = True
         self._tell, self._told = tell, monotonic()
         self._reconcile = reconcile
+        self._prefetch = prefetch
+        self._commands = (*COMMANDS, "succeed_many") if prefetch > 1 else COMMANDS
         self._server = RedisServer(binary or find_server(), "--appendonly", "yes", "--appendfsync", "always")
         self._proxy = Proxy(self._server.socket)
 
@@ -203,7 +208,7 @@ class Chaos:
         database = f"unix://{self._proxy.socket}"
         env = {VARIABLE: database, **({} if self._reconcile else {NO_RECONCILE: "1"})}
         longest = f"--max-duration={self.seconds + 3 * PATIENCE}"  # should nobody be left to end them
-        worker = ["-m", "limpyd_jobs.scripts.worker", *WORKER_OPTIONS, longest]
+        worker = ["-m", "limpyd_jobs.scripts.worker", *WORKER_OPTIONS, f"--prefetch={self._prefetch}", longest]
         producer, settings = str(HERE / "chaos_producer.py"), (str(RATE), str(AGAIN if self._reconcile else 0))
         self._workers = Crew("worker", WORKERS, self.directory, lambda _: worker, **env)
         self._producers = Crew(
@@ -324,7 +329,7 @@ class Chaos:
 
     def _cut(self) -> None:
         """Lose a request, or its reply."""
-        command = self._rng.choice(COMMANDS)
+        command = self._rng.choice(self._commands)
         cut = self._rng.choice((Cut.CUT_BEFORE_REQUEST, Cut.CUT_BEFORE_REPLY, Cut.CUT_WITHIN_REPLY))
         self._cut_once(command, cut, lambda reply: "")
 
@@ -386,6 +391,7 @@ class Chaos:
                 records=dict(self._records()),
                 broken=[each for each in found if not each.startswith(LEFTOVERS)],
                 wrong=self.wrong,
+                prefetch=self._prefetch,
             )
         )
 
@@ -406,6 +412,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=1, help="for how long there are faults (default: 1)")
     parser.add_argument("--seed", type=int, default=None, help="what is broken when (default: any)")
+    parser.add_argument("--prefetch", type=int, default=1, metavar="N", help="let workers claim N jobs at once")
     parser.add_argument("--no-reconcile", action="store_true", help="do not look for lost jobs: some are lost then")
     parser.add_argument("--redis-server", default="", help="the server program")
     options = parser.parse_args()
@@ -415,6 +422,7 @@ def main() -> int:
         seed,
         options.minutes * 60,
         reconcile=not options.no_reconcile,
+        prefetch=options.prefetch,
         binary=options.redis_server,
         tell=partial(print, flush=True),
     )

@@ -86,6 +86,8 @@ class Observed:
         The invariants that do not hold.
     wrong: list of str
         What else is wrong: processes that ended by themselves, or not when they were asked to.
+    prefetch: int
+        How many jobs a worker claims at once, whose ends it records together.
     """
 
     seed: int
@@ -97,6 +99,7 @@ class Observed:
     records: dict[str, dict[str, str]]
     broken: list[str]
     wrong: list[str]
+    prefetch: int = 1
 
 
 class Report:
@@ -111,6 +114,7 @@ class Report:
 
     def _runs(self) -> Iterator[Run]:
         of_token = _grouped((mark["token"], mark) for mark in self.seen.marks if "token" in mark)
+        claimed = {token: min(mark["at"] for mark in marks) for token, marks in of_token.items()}
         died = {fault.name: fault.at for fault in self.seen.faults if fault.kind == "worker killed"}
         for token, marks in of_token.items():
             at = {mark["kind"]: mark["at"] for mark in marks}
@@ -121,7 +125,7 @@ class Report:
                     token=token,
                     name=start["name"],
                     start=start["at"],
-                    claimed=min(mark["at"] for mark in marks if mark["kind"] == "claim"),
+                    claimed=claimed[token.partition("/")[0]],  # one of several has the token of all, and a number
                     died=died.get(start["name"], inf),
                     end=at.get("end"),
                     renewed=[mark["at"] for mark in marks if mark["kind"] == "renewed"],
@@ -172,9 +176,9 @@ class Report:
 
     @property
     def bound(self) -> int:
-        """How many runs the faults may cost: that of each worker that was killed or stopped, or that of all workers."""
+        """How many runs the faults may cost: those of each worker that was killed or stopped, or those of all."""
         dead = self.faults["worker killed"] + self.faults["worker stopped"]
-        return dead + self.faults["Redis killed"] * self.seen.workers
+        return (dead + self.faults["Redis killed"] * self.seen.workers) * self.seen.prefetch
 
     @property
     def unexplained(self) -> list[tuple[Run, Run]]:
@@ -270,6 +274,7 @@ class Report:
 
     def _rows(self) -> Iterator[tuple[str, Any]]:
         yield "seed", self.seen.seed
+        yield "jobs claimed at once", self.seen.prefetch
         yield "seconds under faults", f"{self.seen.seconds:g}"
         yield "acknowledged", len(self.acknowledged)
         yield "run", len(self.runs)

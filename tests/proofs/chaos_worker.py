@@ -78,7 +78,32 @@ def _mark_endings(verb: str) -> None:
     setattr(transitions, verb, marked)
 
 
+def _mark_batches() -> None:
+    renew_all, succeed_many = transitions.renew_all, transitions.succeed_many
+
+    @wraps(renew_all)
+    def marked_renewals(connection: Any, claims: Any, lease: float) -> list[str]:
+        sent = monotonic()
+        outcomes = renew_all(connection, claims, lease)
+        for (_, fetched), outcome in zip(claims, outcomes, strict=True):
+            if outcome in ("done", "canceled"):
+                marks().write("renewed", token=fetched.token, at=sent)
+        return outcomes
+
+    @wraps(succeed_many)
+    def marked_endings(connection: Any, successes: Any, *args: Any) -> Any:
+        ended = list(successes)
+        endings, upcoming = succeed_many(connection, ended, *args)
+        for success, (outcome, *_) in zip(ended, endings, strict=True):
+            kind = "refused" if outcome == "refused" else "recorded"
+            marks().write(kind, token=success.fetched.token, outcome=outcome)
+        return endings, upcoming
+
+    transitions.renew_all, transitions.succeed_many = marked_renewals, marked_endings
+
+
 _mark_requests()
 _mark_renewals()
 for _verb in ("succeed", "fail"):
     _mark_endings(_verb)
+_mark_batches()

@@ -24,8 +24,11 @@ def report_of(record_property: Callable[[str, object], None]) -> Callable[[Chaos
     return run
 
 
-def test_no_job_is_lost_under_any_faults(redis_binary: str, report_of: Callable[[Chaos], Report]) -> None:
-    chaos = Chaos(SEED, seconds=30, binary=redis_binary)
+@pytest.mark.parametrize("prefetch", [1, 10])
+def test_no_job_is_lost_under_any_faults(
+    redis_binary: str, report_of: Callable[[Chaos], Report], prefetch: int
+) -> None:
+    chaos = Chaos(SEED, seconds=30, prefetch=prefetch, binary=redis_binary)
     report = report_of(chaos)
     assert report.violations == []
     assert report.acknowledged

@@ -120,3 +120,17 @@ def test_recovery_is_the_time_from_a_fault_to_the_end_of_each_job_that_it_hit() 
     found = report(added(), added(B, "b"), *marks, faults=(killed, cut), _2={"identifier": "b", "status": "s"})
     assert found.violations == []
     assert found.recovery == [3.5, 7]
+
+
+def test_a_job_that_was_claimed_with_others_has_the_claim_of_all() -> None:
+    marks = run("1/2", 3, 4)
+    marks[0].update(token="1", at=1)
+    found = report(added(), *marks)
+    assert found.violations == []
+    assert [run.claimed for run in found.runs] == [1]
+
+
+def test_a_fault_costs_the_runs_of_all_jobs_in_hand() -> None:
+    killed = Fault(1, "worker killed", "worker-1")
+    seen = Observed(1, 60, LEASE, 4, [], [killed, Fault(2, "Redis killed")], {}, [], [], prefetch=10)
+    assert Report(seen).bound == 10 + 4 * 10
