@@ -276,7 +276,7 @@ class WorkerConfig:
 
         The worker calls this with itself each time its status changes.
         """
-        if self.update_title:
+        if self.update_title and not (worker and worker._is_between_jobs):
             setproctitle(self.get_proc_title())
 
     def _update_parent_title(self, processes: Processes) -> None:
