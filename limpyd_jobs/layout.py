@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,13 +98,18 @@ def layout_of(model: type[RedisModel]) -> Layout:
     )
 
 
-def class_arguments(classes: Mapping[str, type[RedisModel]]) -> list[str]:
-    """Return some classes, by their path, as scripts take them: the path and the layout of each."""
-    arguments = []
-    for path, job_class in classes.items():
-        with suppress(ConfigurationException):  # a class that no script can work with is as good as unknown
-            arguments += [path, layout_of(job_class).json]
-    return arguments
+def classes_argument(classes: Mapping[str, type[RedisModel]]) -> str:
+    """Return some classes, by their path, as scripts take them: the path and the layout of each in a line of a text."""
+    return "\n" + "".join(map(_line_of, classes.items()))
+
+
+@memoized
+def _line_of(named: tuple[str, type[RedisModel]]) -> str:
+    path, job_class = named
+    try:
+        return f"{path} {layout_of(job_class).json}\n"
+    except ConfigurationException:  # a class that no script can work with is as good as unknown
+        return ""
 
 
 def _is_erasable(field: Any) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from limpyd.model import RedisModel
 from redis import Redis
 
-from limpyd_jobs.layout import class_arguments, layout_of
+from limpyd_jobs.layout import classes_argument, layout_of
 from limpyd_jobs.records import due_key, reindexed
 from limpyd_jobs.scripting import Script
 
@@ -160,7 +160,7 @@ def merge_queues(
     connection: Redis, origin: str, target: str, classes: Mapping[str, type[RedisModel]], limit: int
 ) -> int:
     """Move what is in a queue, up to a limit, to another one of the same name and priority; return how much it was."""
-    moved: int = _merge_queues(connection, keys=[origin, target], args=[limit, *class_arguments(classes)])
+    moved: int = _merge_queues(connection, keys=[origin, target], args=[limit, classes_argument(classes)])
     return moved
 
 

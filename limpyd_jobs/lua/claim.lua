@@ -13,7 +13,7 @@
 -- ARGV[8]  the signal that ended its wait, to be passed on if there is news: key of a list; or ''
 -- ARGV[9]  the news that it knows of; or ''
 -- ARGV[10] sorted set of the schedules that are active, by when they are due; or ''
--- ARGV[11…] the job classes known to the caller: class path, job model…
+-- ARGV[11] the job classes known to the caller: class path and job model, one in a line
 --
 -- {'claimed', key, ident, status before, identifier, queue name, queue priority, start, tries, job timeout,
 --  {retry policy, uncounted tries, since}, queues, reindex}
@@ -35,7 +35,7 @@
 --@include claims
 --@include signals
 
-local lists, token, lease, ident, classes = lists_from(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4], pairs_from(11)
+local lists, token, lease, ident, classes = lists_from(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4], classes_from(ARGV[11])
 local is_again, worker, wait, heard, known_news, schedules = ARGV[5] == '1', ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 local first_key = lists(1)[1]
 

@@ -3,13 +3,13 @@
 -- KEYS[1]  from: model name and pk
 -- KEYS[2]  to: model name and pk
 -- ARGV[1]  how many jobs at most
--- ARGV[2…] the job classes known to the caller: class path, job model…
+-- ARGV[2]  the job classes known to the caller: class path and job model, one in a line
 --
 -- How many were moved: none if the queues are no longer alike.
 
 --@include claims
 
-local from, to, limit, classes = KEYS[1], KEYS[2], tonumber(ARGV[1]), pairs_from(2)
+local from, to, limit, classes = KEYS[1], KEYS[2], tonumber(ARGV[1]), classes_from(ARGV[2])
 
 local function is_alike()
   local one = redis.call('HMGET', from .. ':hash', 'name', 'priority')

@@ -11,7 +11,7 @@
 -- ARGV[5]  error model
 -- ARGV[6]  limpyd's part: {models: {name: true if each record of it needs limpyd}, jobs: {ident: true if that is done,
 --          false if it cannot be}, errors: {pk: true if that is done}}
--- ARGV[7…] the job classes known to the caller: class path, job model…
+-- ARGV[7]  the job classes known to the caller: class path and job model, one in a line
 --
 -- {deleted, start, more, begun, unknown, failures}
 --   deleted    how many jobs left their collection, for good
@@ -29,7 +29,7 @@
 
 local list, keep, keep_for = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
 local first, limit, error_model = tonumber(ARGV[3]), tonumber(ARGV[4]), model_of(ARGV[5])
-local limpyd, classes = cjson.decode(ARGV[6]), pairs_from(7)
+local limpyd, classes = cjson.decode(ARGV[6]), classes_from(ARGV[7])
 
 local queue, name = string.match(list, '^(.+):(%a+)$')
 local status_of_list = name == 'success' and 's' or 'e'

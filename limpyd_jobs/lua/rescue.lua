@@ -9,7 +9,7 @@
 -- ARGV[3]  token of the rescuer, never used before
 -- ARGV[4]  lease of the rescuer: seconds
 -- ARGV[5]  '1' from a worker that just began, or ''
--- ARGV[6…] the job classes known to the caller: class path, job model…
+-- ARGV[6]  the job classes known to the caller: class path and job model, one in a line
 --
 -- {rescued, unknown, exhausted or {}, lapsed, broken}
 --   rescued    {waiting list, ident, identifier, queue name, queue priority, number of rescues, reindex}…
@@ -25,7 +25,7 @@
 
 --@include claims
 
-local limit, max_rescues, token, lease, classes = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4], pairs_from(6)
+local limit, max_rescues, token, lease, classes = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4], classes_from(ARGV[6])
 local moment = now()
 local rescued, unknown, exhausted, broken = {}, {}, {}, {}
 

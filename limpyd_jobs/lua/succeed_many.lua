@@ -10,7 +10,7 @@
 -- ARGV[4]  token of the claims, never used before: '/1', '/2'… is added to it, but for one that comes alone
 -- ARGV[5]  lease: seconds
 -- ARGV[6]  again: '1' if this is sent once more, as the reply was lost; or ''
--- ARGV[7…] the job classes of these jobs, and those known to the caller: class path, job model…
+-- ARGV[7]  the job classes of these jobs, and those known to the caller: class path and job model, one in a line
 --
 -- JSON: [[what became of each…], [[token, what came out of a waiting list, as in claim.lua]…]], the first being
 --   {'done', end, reindex}
@@ -22,7 +22,7 @@
 
 --@include successes
 
-local classes = pairs_from(7)
+local classes = classes_from(ARGV[7])
 
 local function record(row)
   local ident, token, queue, began, ended_at = unpack(row)

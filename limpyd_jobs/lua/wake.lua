@@ -5,7 +5,7 @@
 --
 -- KEYS     the queues: model name and pk
 -- ARGV[1]  how many jobs at most
--- ARGV[2…] the job classes known to the caller: class path, job model…
+-- ARGV[2]  the job classes known to the caller: class path and job model, one in a line
 --
 -- {done, more, failures, unknown, reindexes}
 --   done       how many left the delayed sets
@@ -20,7 +20,7 @@
 
 --@include claims
 
-local limit, classes = tonumber(ARGV[1]), pairs_from(2)
+local limit, classes = tonumber(ARGV[1]), classes_from(ARGV[2])
 local moment = score(now())
 local done, failures, unknown, reindexes = 0, {}, {}, {}
 

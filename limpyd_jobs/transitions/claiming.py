@@ -11,7 +11,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from limpyd_jobs.exceptions import ClaimLost
-from limpyd_jobs.layout import class_arguments, layout_of
+from limpyd_jobs.layout import classes_argument, layout_of
 from limpyd_jobs.records import redis_of, reindexed
 from limpyd_jobs.scripting import Script
 
@@ -50,7 +50,7 @@ class ClaimRequest:
         return "\n".join(self.keys)
 
     def arguments(self, *between: str) -> list[Any]:
-        return [self.token, self.lease, *between, *class_arguments(self.classes)]
+        return [self.token, self.lease, *between, classes_argument(self.classes)]
 
 
 @dataclass(slots=True)  # not frozen, as that takes three times as long to make

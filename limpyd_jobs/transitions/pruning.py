@@ -12,7 +12,7 @@ from limpyd.model import RedisModel
 
 from limpyd_jobs.arguments import retention_arguments
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.layout import check_found_by, class_arguments, layout_of
+from limpyd_jobs.layout import check_found_by, classes_argument, layout_of
 from limpyd_jobs.records import attached, check_database, mapping_of, redis_of, reindexed
 from limpyd_jobs.scripting import Script
 
@@ -80,7 +80,7 @@ def prune(
         "errors": dict.fromkeys(errors, True),
     }
     args = [*retention_arguments(keep), start, PRUNE_LIMIT, layout_of(error_model).json, json.dumps(limpyd)]
-    reply = _prune(redis_of(queue_model), keys=[list_key], args=[*args, *class_arguments(classes)])
+    reply = _prune(redis_of(queue_model), keys=[list_key], args=[*args, classes_argument(classes)])
     deleted, next_start, more, begun, unknown, failures = reply
     left = [
         Begun(ident, mapping_of(values), [(pk, mapping_of(of_error)) for pk, of_error in errors])

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from limpyd.model import RedisModel
 
-from limpyd_jobs.layout import class_arguments, layout_of
+from limpyd_jobs.layout import classes_argument, layout_of
 from limpyd_jobs.records import redis_of, reindexed
 from limpyd_jobs.scripting import Script
 from limpyd_jobs.transitions.claiming import ClaimRequest, Fetched, as_fetched
@@ -62,7 +62,7 @@ def wake(
         Whether more are due; the (ident, reason) of those that were dropped; the (queue key, ident) of those of a
         class that is not among the given ones, which stay where they are.
     """
-    reply = _wake(redis_of(queue_model), keys=queue_keys, args=[limit, *class_arguments(classes)])
+    reply = _wake(redis_of(queue_model), keys=queue_keys, args=[limit, classes_argument(classes)])
     _done, more, failures, unknown, reindexes = reply
     for ident, reindex in reindexes:
         path, _, pk = ident.rpartition(":")

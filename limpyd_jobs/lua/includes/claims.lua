@@ -308,7 +308,7 @@ local function claim_next(first)
     return {'nothing'}
   end
   local lists, token, lease = lists_from(ARGV[first]), ARGV[first + 1], tonumber(ARGV[first + 2])
-  local reply = claim_first(lists, token, lease, pairs_from(first + 3))
+  local reply = claim_first(lists, token, lease, classes_from(ARGV[first + 3]))
   return reply.err and {'nothing'} or reply
 end
 
@@ -354,7 +354,7 @@ local function ended_before(job, token, outcome, first)
   end
   local is_back, is_failed = hash[2] == 'w' or hash[2] == 'd' or is_next, hash[2] == 'e'
   outcome = is_back and outcome or is_failed and 'error' or 'done'
-  local upcoming = next_token and claimed_with(lists_from(ARGV[first]), next_token, pairs_from(first + 3))
+  local upcoming = next_token and claimed_with(lists_from(ARGV[first]), next_token, classes_from(ARGV[first + 3]))
   return cjson.encode({outcome, hash[3] or '', is_back and hash[4] or '', {}, upcoming or claim_next(first)})
 end
 
