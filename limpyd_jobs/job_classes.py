@@ -105,7 +105,7 @@ class JobClasses(Generic[T]):
         How many to remember at the most.
     """
 
-    def __init__(self, base: type[T], limit: int = 16) -> None:
+    def __init__(self, base: type[T], limit: int = 32) -> None:
         self.base = base
         self.limit = limit
         self._met: dict[str, type[T]] = {}
