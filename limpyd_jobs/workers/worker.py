@@ -83,7 +83,6 @@ class Worker(Running):
 
         self.keys: list[str] = []
         self.status: str | None = None
-        self._told_status: str | None = None
         self.num_loops = 0
         self.end_forced = False
         self.end_signal_caught = False
@@ -166,7 +165,7 @@ class Worker(Running):
 
     def _follow_status(self, status: str) -> None:
         """Set the status, but not between the jobs of a batch: for a moment nobody sees, it is as costly as a job."""
-        is_in_batch = self._is_prefetching and self._told_status == "running"
+        is_in_batch = self._is_prefetching and self.status == "running"
         if not (is_in_batch and (status == "running" or self._fetcher.upcoming)):
             self.set_status(status)
 
@@ -176,7 +175,6 @@ class Worker(Running):
         return self.status == "waiting" and bool(self._fetcher.upcoming)
 
     def _tell_status(self) -> None:
-        self._told_status = self.status
         for callback in self._update_status_callbacks:
             callback(self)
 
@@ -525,7 +523,6 @@ class Worker(Running):
             return None
         self._turns.served(fetched.key)
         self._claim = Claim(fetched)
-        self.status = "running"  # told to others once the job is counted
         return self.get_queue(fetched.key), self.get_job(fetched.ident)
 
     def _patience(self) -> float:
