@@ -61,9 +61,9 @@ def get_queue(queue_model: type[RedisModel], name: str, priority: str, fields: M
 
 def list_queues(queue_model: type[RedisModel], names: Iterable[str]) -> list[tuple[str, str, str, int, int, int]]:
     """Return the pk, name, priority, number of waiting jobs, number of delayed jobs, and whether it is paused (1 or 0),
-    of the queues of some names."""
+    of the queues of some names, but for those of strangers whose keys would not fit in a line."""
     reply = _list_queues(redis_of(queue_model), args=[layout_of(queue_model).json, *names])
-    return [tuple(row) for row in reply]
+    return [tuple(row) for row in reply if "\n" not in row[0]]
 
 
 def pause(queue_model: type[RedisModel], name: str) -> bool:

@@ -87,3 +87,12 @@ def test_a_record_of_a_wrong_type_does_not_hide_the_others(world: World) -> None
     world.client.delete("jobs:queue:1:hash")
     world.client.set("jobs:queue:1:hash", "of a wrong type")
     assert rows(world, "q") == [("2", "q", "1", 0, 0, 0)]
+
+
+@pytest.mark.leaves("I1", "I2", "I9", "I10")
+def test_one_with_a_pk_of_two_lines_is_not_listed(world: World) -> None:
+    """The keys of waiting lists travel as lines."""
+    world.queue("q")
+    world.client.sadd("jobs:queue:name:q", "2\n3")
+    world.client.hset("jobs:queue:2\n3:hash", mapping={"name": "q", "priority": "0"})
+    assert rows(world, "q") == [("1", "q", "0", 0, 0, 0)]
