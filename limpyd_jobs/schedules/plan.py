@@ -51,8 +51,8 @@ class Plan(NamedTuple):
         ------
         ConfigurationException
             If APScheduler is not installed.
-        ValueError, TypeError, LookupError
-            If something in it cannot be used.
+        ValueError, TypeError, LookupError, AttributeError
+            If something in it cannot be used: the last one if the class has no such field.
         """
         due = aware(stored.get("next_run"))
         if stored.get("next_run") and due is None:

@@ -44,13 +44,9 @@ class ClaimRequest:
     classes: Mapping[str, type[RedisModel]]
     is_again: bool = False
 
-    @property
-    def lists(self) -> str:
-        """The waiting lists as scripts take them: hundreds travel much faster as one text."""
-        return "\n".join(self.keys)
-
     def arguments(self, *between: str) -> list[Any]:
-        return [self.token, self.lease, *between, classes_argument(self.classes)]
+        """Return the request as scripts take it, hundreds of waiting lists as one text, which travels much faster."""
+        return ["\n".join(self.keys), self.token, self.lease, *between, classes_argument(self.classes)]
 
 
 @dataclass(slots=True)  # not frozen, as that takes three times as long to make
@@ -186,7 +182,7 @@ def claim(
         None instead of the first if the lists are empty, or of paused queues.
     """
     is_again, until = "1" if request.is_again else "", "" if wait is None else str(wait)
-    args = [request.lists, *request.arguments(ident, is_again, worker, until, heard, news, schedules)]
+    args = request.arguments(ident, is_again, worker, until, heard, news, schedules)
     reply = _claim(redis_of(queue_model), args=args)
     return as_fetched(request, reply), _outlook(reply) if reply[0] == "nothing" else Outlook()
 

@@ -128,7 +128,7 @@ def succeed_many(
     texts = json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
     classes = {**upcoming.classes, **{each.fetched.path: type(each.job) for each in successes}}
     again = "1" if upcoming.is_again else ""
-    args = [texts, limit, upcoming.lists, *replace(upcoming, classes=classes).arguments(again)]
+    args = [texts, limit, *replace(upcoming, classes=classes).arguments(again)]
     try:
         reply = json.loads(_succeed_many(connection, args=args))
     except RedisError as error:
@@ -304,7 +304,7 @@ def _finish(
     args: Sequence[str],
     upcoming: ClaimRequest | None,
 ) -> Ending:
-    claim_args = [upcoming.lists, *upcoming.arguments()] if upcoming else ()
+    claim_args = upcoming.arguments() if upcoming else ()
     args = [layout_of(type(job)).json, job.ident, token, queue_key_of(queue), *args, *claim_args]
     try:
         reply = script(redis_of(job), args=args)

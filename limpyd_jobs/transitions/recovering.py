@@ -86,8 +86,10 @@ def rescue(
     is_starting: bool
         Whether the worker just began, so that somebody has to reconcile soon.
     """
-    args = [RESCUE_LIMIT, max_rescues, *request.arguments("1" if is_starting else "")]
-    rescued, unknown, exhausted, lapsed, broken = _rescue(redis_of(queue_model), keys=queue_keys, args=args)
+    claim = [request.token, request.lease, "1" if is_starting else "", classes_argument(request.classes)]
+    rescued, unknown, exhausted, lapsed, broken = _rescue(
+        redis_of(queue_model), keys=queue_keys, args=[RESCUE_LIMIT, max_rescues, *claim]
+    )
     found = []
     for key, ident, identifier, name, priority, number, reindex in rescued:
         fetched = Fetched("rescued", key, ident, "w", identifier, name, priority, rescues=int(number))

@@ -8,6 +8,16 @@ local function parse_ident(ident)
   return string.match(ident, '^([^:]+%.[^:.]+):([^:]+)$')
 end
 
+-- The models of the job classes that a caller knows, given as text with the class path and the model in each line: a
+-- table that looks a path up when it is asked for, as most are not.
+local function classes_from(text)
+  return setmetatable({}, {__index = function(classes, path)
+    local _, before = string.find(text, '\n' .. path .. ' ', 1, true)
+    classes[path] = before and string.sub(text, before + 1, string.find(text, '\n', before, true) - 1) or false
+    return classes[path]
+  end})
+end
+
 local function job_of(model, ident)
   local _, pk = parse_ident(ident)
   model = model_of(model)
@@ -240,14 +250,13 @@ local function next_filled(lists, first)
   if first <= FEW then
     return lists(first)[first] and first
   end
-  local keys = lists(first + STRETCH - 1)
-  while first <= #keys do
+  while lists(first)[first] do
+    local keys = lists(first + STRETCH - 1)
     local last = math.min(first + STRETCH - 1, #keys)
     if redis.call('EXISTS', unpack(keys, first, last)) > 0 then
       return first_existing(keys, first, last)
     end
     first = last + 1
-    lists(last + STRETCH)
   end
 end
 

@@ -168,16 +168,6 @@ local function is_gone(model, pk)
   return redis.call('EXISTS', hash_key(model, pk)) == 0 or not is_in_collection(model, pk)
 end
 
--- The models of the job classes that a caller knows, given as text with the class path and the model in each line: a
--- table that looks a path up when it is asked for, as most are not.
-local function classes_from(text)
-  return setmetatable({}, {__index = function(classes, path)
-    local _, before = string.find(text, '\n' .. path .. ' ', 1, true)
-    classes[path] = before and string.sub(text, before + 1, string.find(text, '\n', before, true) - 1) or false
-    return classes[path]
-  end})
-end
-
 -- What is given as key, value, key, value… from an index of ARGV on.
 local function pairs_from(first)
   local found = {}
