@@ -85,8 +85,14 @@ def signal_key(queue_model: type[RedisModel], name: str) -> str:
 
 
 def signal(connection: Redis, key: str) -> None:
-    """End the wait of an idle worker, if there is one that waits for that key."""
+    """End the wait of all idle workers that wait for that key."""
     _signal(connection, keys=[key])
+
+
+def signal_one(connection: Redis, key: str) -> None:
+    """End the wait of the worker that waits for that key, be it the next one."""
+    pipe: Any = connection.pipeline()
+    pipe.rpush(key, "1").expire(key, 10).execute()
 
 
 def paused_names(queue_model: type[RedisModel]) -> set[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from redis import Redis
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoScriptError, RedisError
 
 FOLDER = Path(__file__).parent / "lua"
 
@@ -65,6 +65,29 @@ class Script:
             return connection.execute_command("EVALSHA", self.sha, len(keys), *keys, *args)  # type: ignore[no-untyped-call]
         except NoScriptError:
             return connection.eval(self.source, len(keys), *keys, *args)
+
+    def after(self, connection: Redis, command: Sequence[Any], args: Sequence[Any]) -> tuple[Any, Any]:
+        """Send a command, and the script for when it is done, in one round trip.
+
+        Returns
+        -------
+        tuple
+            The reply to the command, which may be an error, and that of the script.
+
+        Raises
+        ------
+        redis.exceptions.RedisError
+            If the connection or the script fails.
+        """
+        pipe = connection.pipeline(transaction=False)
+        pipe.execute_command(*command)  # type: ignore[no-untyped-call]
+        pipe.execute_command("EVALSHA", self.sha, 0, *args)  # type: ignore[no-untyped-call]
+        first, reply = pipe.execute(raise_on_error=False)  # type: ignore[no-untyped-call]
+        if isinstance(reply, NoScriptError):
+            reply = connection.eval(self.source, 0, *args)
+        if isinstance(reply, RedisError):
+            raise reply
+        return first, reply
 
     def each(self, connection: Redis, calls: Sequence[Sequence[Any]]) -> list[Any]:
         """Run the script with each of some lists of arguments, in one round trip; an error stands among the replies.

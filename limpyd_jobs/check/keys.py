@@ -21,7 +21,7 @@ from limpyd_jobs.models import Queue
 SMALL_SET = 50
 
 # Keys of a model that are no fields of a record, those of version 2 included.
-OF_MODEL = {"collection", "max_pk", "blocked", "paused", "signal", "due"}
+OF_MODEL = {"collection", "max_pk", "blocked", "net", "paused", "signal", "due"}
 OF_RECORD = {"hash", "requeue_all_delayed_ready_jobs"}
 
 TYPES = (

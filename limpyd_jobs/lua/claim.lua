@@ -8,12 +8,10 @@
 -- ARGV[3]  lease: seconds
 -- ARGV[4]  '' to take a job from the lists; or an ident that was taken from the only list by other means
 -- ARGV[5]  again: '1' if this is sent once more, as the reply was lost; or ''
--- ARGV[6]  name of the worker, to register it as blocked if there is no job, and not to if there is; or ''
--- ARGV[7]  for how long: seconds; or '' not to
--- ARGV[8]  the signal that ended its wait, to be passed on if there is news: key of a list; or ''
--- ARGV[9]  the news that it knows of; or ''
--- ARGV[10] sorted set of the schedules that are active, by when they are due; or ''
--- ARGV[11] the job classes known to the caller: class path and job model, one in a line
+-- ARGV[6]  name of the worker, if it is about to wait, to register it if there is no job, else to end that; or ''
+-- ARGV[7]  for how long: seconds
+-- ARGV[8]  sorted set of the schedules that are active, by when they are due; or ''
+-- ARGV[9]  the job classes known to the caller: class path and job model, one in a line
 --
 -- {'claimed', key, ident, status before, identifier, queue name, queue priority, start, tries, job timeout,
 --  {retry policy, uncounted tries, since}, queues, reindex}
@@ -27,16 +25,15 @@
 -- {'no queue', key, ident}  the given ident comes from the list of no queue, or of a broken one: put back
 -- {'paused', key, ident}    the given ident comes from the list of a paused queue: put back, to the front
 --                           with the last pk of a queue
--- {'nothing', paused, queues, moment, overdue, due, missed, scheduled, news}
---                           with those of the lists that belong to paused queues; the last pk of a queue; the moment;
---                           when, up to it, a job became due, the last one, and when the next one will, or ''; the same
---                           of schedules; and what tells all this from other news
+-- {'nothing', broken, queues, moment, overdue, due, missed, scheduled}
+--                           with those of the lists that are none, or of no queue; the last pk of a queue; the moment;
+--                           when, up to it, a job became due, the last one, and when the next one will, or ''; and the
+--                           same of schedules
 
 --@include claims
---@include signals
 
-local lists, token, lease, ident, classes = lists_from(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4], classes_from(ARGV[11])
-local is_again, worker, wait, heard, known_news, schedules = ARGV[5] == '1', ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
+local lists, token, lease, ident, classes = lists_from(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4], classes_from(ARGV[9])
+local is_again, worker, wait, schedules = ARGV[5] == '1', ARGV[6], ARGV[7], ARGV[8]
 local first_key = lists(1)[1]
 
 local function claim_given()
@@ -57,16 +54,18 @@ local function claim_given()
   return claim_safely(first_key, queue, ident, classes[path], token, lease, false)
 end
 
-local function paused_lists()
-  local paused = {}
-  for _, key in ipairs(lists(math.huge)) do
-    local base = string.sub(key, 1, -9)
-    local name = redis.pcall('HGET', base .. ':hash', 'name')
-    if type(name) == 'string' and is_paused(base, name) then
-      paused[#paused + 1] = key
+-- The lists that have something of which nothing can be claimed, but for those of paused queues.
+local function broken_lists()
+  local broken, i = {}, next_filled(lists, 1)
+  while i do
+    local key = lists(i)[i]
+    local ident = first_of(key)
+    if ident and (type(ident) ~= 'string' or not sound_queue(string.sub(key, 1, -9))) then
+      broken[#broken + 1] = key
     end
+    i = next_filled(lists, i + 1)
   end
-  return paused
+  return broken
 end
 
 -- The last score of some sorted sets up to a moment, and the first one after it, or ''.
@@ -89,17 +88,15 @@ local function outlook()
   end
   local overdue, due = around(moment, delayed)
   local missed, scheduled = around(moment, {schedules ~= '' and schedules or nil})
-  local paused = paused_lists()
-  local news = table.concat({#paused, queues, due, scheduled}, ' ')
-  return paused, queues, moment, overdue, due, missed, scheduled, news
+  return broken_lists(), queues, moment, overdue, due, missed, scheduled
 end
 
--- A job of an unknown class that was taken from its list is still in the hand of the worker.
 local function register(outcome)
-  local key = blocked_key(string.sub(first_key, 1, -9))
-  if outcome == 'nothing' and wait ~= '' then
+  local key = string.match(first_key, '^(.*):[^:]+:waiting$') .. ':blocked'
+  if outcome == 'nothing' then
+    redis.pcall('ZREMRANGEBYSCORE', key, '-inf', score(now()))
     redis.pcall('ZADD', key, score(now() + wait * 1000000), worker)
-  elseif outcome ~= 'unknown' then
+  else
     redis.pcall('ZREM', key, worker)
   end
 end
@@ -110,13 +107,7 @@ local reply = is_again and claimed_with(lists, token, classes)
 if worker ~= '' and not reply.err then
   register(reply[1])
 end
-if reply[1] == 'nothing' or heard ~= '' then
-  local seen = {outlook()}
-  if reply[1] == 'nothing' then
-    reply = {'nothing', unpack(seen)}
-  end
-  if heard ~= '' and seen[#seen] ~= known_news then
-    signal(heard)
-  end
+if reply[1] == 'nothing' then
+  return {'nothing', outlook()}
 end
 return reply

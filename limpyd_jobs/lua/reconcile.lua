@@ -1,7 +1,7 @@
 -- verb: reconcile
 -- from: waiting, delayed or running
 -- to: the same
--- what: a job that is not where its status says, as a worker died while it was handed the job, is put there
+-- what: a job that is not where its status says, as a worker of version 2 died while it was handed the job, is put there
 --
 -- ARGV[1]  job model
 -- ARGV[2]  queue model

@@ -28,6 +28,7 @@ if hash[1] ~= 'r' then
   probe('LLEN', queue .. ':waiting')
   end_claim(queue, job, {queued = hash[1] ~= 'c' and '1'}, token)
   redis.call('RPUSH', queue .. ':waiting', job.ident)
+  tell(queue)
   return {'done', '', reindex}
 end
 

@@ -11,12 +11,11 @@
 -- ARGV[5]  '1' from a worker that just began, or ''
 -- ARGV[6]  the job classes known to the caller: class path and job model, one in a line
 --
--- {rescued, unknown, exhausted or {}, lapsed, broken}
+-- {rescued, unknown, exhausted or {}, has to reconcile, broken}
 --   rescued    {waiting list, ident, identifier, queue name, queue priority, number of rescues, reindex}…
 --   unknown    idents of classes that are not among those given: left where they are
 --   exhausted  as a claimed job in claim.lua: one that was rescued too often, which the caller has to fail
---   lapsed     names of workers that were silent for too long while they waited for a job, and 'net' every five
---              minutes: the caller has to reconcile
+--   has to reconcile: 1 or 0; of all workers one has to, every five minutes
 --   broken     {ident, reason}… of jobs whose hash is none: they are in the quarantine of their queue now
 --
 -- A job that was canceled, delayed or put in error by its worker before that died goes to the waiting list, too, where
@@ -24,6 +23,7 @@
 -- claimed at once nobody knows which one was running: neither the rescue nor the try counts, and each comes alone next.
 
 --@include claims
+--@include signals
 
 local limit, max_rescues, token, lease, classes = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4], classes_from(ARGV[6])
 local moment = now()
@@ -45,6 +45,7 @@ local function put_back(queue, job, status, number, changes)
   redis.call('HSET', job.key, 'rescues', string.format('%d', number))
   if not redis.call('LPOS', queue .. ':waiting', job.ident) then
     redis.call('LPUSH', queue .. ':waiting', job.ident)
+    tell(queue)
   end
 end
 
@@ -93,21 +94,15 @@ local function rescue_failed(queue, ident, reason)
   end
 end
 
--- Whoever is told of a worker has a minute to reconcile, before another one is.
-local function take_lapsed()
-  local key, lapsed = blocked_key(KEYS[1]), {}
-  for _, name in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', score(moment), 'LIMIT', 0, limit)) do
-    if name ~= 'net' then
-      redis.call('ZADD', key, score(moment + 60000000), name)
-      lapsed[#lapsed + 1] = name
-    end
+-- Whether the caller has to reconcile, as nobody has begun to for five minutes, or ten seconds if it just began itself.
+local function has_to_reconcile()
+  local net = string.match(KEYS[1], '^(.*):[^:]+$') .. ':net'
+  local left = redis.call('PTTL', net)
+  if left < 0 or ARGV[5] == '1' and left < 290000 then
+    redis.call('SET', net, '1', 'PX', 300000)
+    return 1
   end
-  local net = (tonumber(redis.call('ZSCORE', key, 'net')) or 0) * 1000000
-  if net <= moment or ARGV[5] == '1' and net < moment + 290000000 then
-    redis.call('ZADD', key, score(moment + 300000000), 'net')
-    lapsed[#lapsed + 1] = 'net'
-  end
-  return lapsed
+  return 0
 end
 
 for _, queue in ipairs(KEYS) do
@@ -120,5 +115,4 @@ for _, queue in ipairs(KEYS) do
   end
 end
 
-local is_read, lapsed = pcall(take_lapsed)
-return {rescued, unknown, exhausted, is_read and lapsed or {}, broken}
+return {rescued, unknown, exhausted, has_to_reconcile(), broken}

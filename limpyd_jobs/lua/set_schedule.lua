@@ -1,7 +1,7 @@
 -- A schedule is made or changed, with its place among those that are due. No transition of a job.
 --
 -- KEYS[1]  sorted set of the schedules that are active, by when they are due
--- KEYS[2]  the list of a signal: an idle worker that waits for it is told if no other one is due before; none not to
+-- KEYS[2]  the list of a signal: the idle workers that wait for it are told if no other one is due before; none not to
 -- ARGV[1]  schedule model
 -- ARGV[2]  pk, '' for a new one
 -- ARGV[3]  when it is due, in seconds; '' for never, 'keep' for as before
@@ -38,7 +38,7 @@ if due == '' then
 elseif due ~= 'keep' then
   redis.call('ZADD', KEYS[1], due, pk)
   if KEYS[2] and redis.call('ZCOUNT', KEYS[1], '(' .. score(now()), '(' .. due) == 0 then
-    signal(KEYS[2])
+    signal(KEYS[2], true)
   end
 end
 return {'set', pk}

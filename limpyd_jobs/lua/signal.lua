@@ -1,10 +1,10 @@
--- Ends the wait of an idle worker, for it to look again. No transition of a job.
+-- Ends the wait of all idle workers of a name, for them to look again. No transition of a job.
 --
--- KEYS[1]  the list of a name that it waits for: queue model, ':signal:', name
+-- KEYS[1]  the list of a name that they wait for: queue model, ':signal:', name
 --
 -- 'done'
 
 --@include signals
 
-signal(KEYS[1])
+signal(KEYS[1], true)
 return 'done'

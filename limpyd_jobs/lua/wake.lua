@@ -19,6 +19,7 @@
 -- is one with keys of a wrong type.
 
 --@include claims
+--@include signals
 
 local limit, classes = tonumber(ARGV[1]), classes_from(ARGV[2])
 local moment = score(now())
@@ -40,6 +41,7 @@ local function wake(queue, ident, model, pk)
   end
   redis.call('RPUSH', queue .. ':waiting', ident)
   redis.call('ZREM', queue .. ':delayed', ident)
+  tell(queue)
   done = done + 1
 end
 

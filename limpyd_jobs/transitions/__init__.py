@@ -15,6 +15,7 @@ from limpyd_jobs.transitions.claiming import (
     renew,
     renew_all,
     unregister,
+    wait_and_claim,
 )
 from limpyd_jobs.transitions.ending import (
     Ending,
@@ -91,6 +92,7 @@ __all__ = [
     "succeed",
     "succeed_many",
     "unregister",
+    "wait_and_claim",
     "wake",
     "withdraw",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -127,8 +127,8 @@ class Outlook(NamedTuple):
 
     Attributes
     ----------
-    paused: frozenset of str
-        Those of its waiting lists that are of paused queues.
+    broken: list of str
+        Those of its waiting lists that are none, or of no queue, and have something in them.
     queues: str
         The last pk of a queue: another one than before says that there are new queues.
     moment: float
@@ -139,18 +139,15 @@ class Outlook(NamedTuple):
         When the next one will be; None if none is delayed.
     missed, scheduled: float
         The same of schedules.
-    news: str
-        All this in short, for the next claim.
     """
 
-    paused: frozenset[str] = frozenset()
+    broken: Sequence[str] = ()
     queues: str = ""
     moment: float = 0
     overdue: float | None = None
     due: float | None = None
     missed: float | None = None
     scheduled: float | None = None
-    news: str = ""
 
 
 def claim(
@@ -158,9 +155,7 @@ def claim(
     request: ClaimRequest,
     ident: str = "",
     worker: str = "",
-    wait: float | None = None,
-    heard: str = "",
-    news: str = "",
+    wait: float = 0,
     schedules: str = "",
 ) -> tuple[Fetched | None, Outlook]:
     """Claim the first job of the first waiting list that has one; tell what is to be known if there is none.
@@ -170,9 +165,7 @@ def claim(
     ident: str
         The job to claim, if it was taken already from the only list of the request.
     worker: str
-        Its name: to register it as blocked if there is no job, for `wait` seconds, and else to end its registration.
-    heard: str
-        The signal that ended the last wait, if one did: it is passed on if there is other news than `news`.
+        Its name, if it is about to wait: to register it if there is no job, for `wait` seconds, else to end that.
     schedules: str
         The key of the schedules to tell of; empty for none.
 
@@ -181,21 +174,56 @@ def claim(
     tuple of Fetched and Outlook
         None instead of the first if the lists are empty, or of paused queues.
     """
-    is_again, until = "1" if request.is_again else "", "" if wait is None else str(wait)
-    args = request.arguments(ident, is_again, worker, until, heard, news, schedules)
-    reply = _claim(redis_of(queue_model), args=args)
+    return _claimed(request, _claim(redis_of(queue_model), args=_arguments(request, ident, worker, wait, schedules)))
+
+
+def wait_and_claim(
+    queue_model: type[RedisModel],
+    signals: Sequence[str],
+    seconds: float,
+    request: ClaimRequest,
+    worker: str,
+    wait: float,
+    schedules: str = "",
+) -> tuple[Any, Fetched | None, Outlook]:
+    """Wait for one of some signals, then claim as `claim` does: in one round trip, as Redis does so by itself.
+
+    Parameters
+    ----------
+    signals: sequence of str
+        The keys of lists.
+    seconds: float
+        How long to wait at the most.
+
+    The other parameters: see `claim`.
+
+    Returns
+    -------
+    tuple
+        The key of the signal, None if there was none, or the error that kept from waiting; and the others as `claim`.
+    """
+    args = _arguments(request, "", worker, wait, schedules)
+    heard, reply = _claim.after(redis_of(queue_model), ["BLPOP", *signals, seconds], args)
+    return heard[0] if isinstance(heard, (list, tuple)) else heard, *_claimed(request, reply)
+
+
+def _arguments(request: ClaimRequest, ident: str, worker: str, wait: float, schedules: str) -> list[Any]:
+    return request.arguments(ident, "1" if request.is_again else "", worker, str(wait), schedules)
+
+
+def _claimed(request: ClaimRequest, reply: Any) -> tuple[Fetched | None, Outlook]:
     return as_fetched(request, reply), _outlook(reply) if reply[0] == "nothing" else Outlook()
 
 
 def _outlook(reply: Any) -> Outlook:
-    _, paused, queues, moment, *dates, news = reply
+    _, broken, queues, moment, *dates = reply
     overdue, due, missed, scheduled = (float(date) if date else None for date in dates)
-    return Outlook(frozenset(paused), queues, float(moment), overdue, due, missed, scheduled, news)
+    return Outlook(broken, queues, float(moment), overdue, due, missed, scheduled)
 
 
-def unregister(queue_model: type[RedisModel], workers: Iterable[str]) -> None:
-    """End the registrations of blocked workers."""
-    redis_of(queue_model).zrem(f"{queue_model._name}:blocked", *workers)
+def unregister(queue_model: type[RedisModel], worker: str) -> None:
+    """End the registration of a worker as blocked."""
+    redis_of(queue_model).zrem(f"{queue_model._name}:blocked", worker)
 
 
 def renew(connection: Redis, job_class: type[RedisModel], ident: str, token: str, queue_key: str, lease: float) -> bool:

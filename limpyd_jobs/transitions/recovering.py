@@ -38,13 +38,13 @@ _wake = Script("wake")
 
 class Rescue(NamedTuple):
     """What became of lapsed leases: the jobs that wait again; the idents of those of unknown classes, left where they
-    are; and one job that was rescued too often, claimed for the caller to fail it. Then the registrations that lapsed,
-    for the caller to reconcile; and the idents, with a reason, of broken jobs, which are in quarantine now."""
+    are; and one job that was rescued too often, claimed for the caller to fail it. Then whether the caller has to
+    reconcile; and the idents, with a reason, of broken jobs, which are in quarantine now."""
 
     rescued: list[Fetched]
     unknown: list[str]
     exhausted: Fetched | None
-    lapsed: list[str]
+    has_to_reconcile: bool
     broken: Sequence[tuple[str, str]] = ()
 
 
@@ -87,7 +87,7 @@ def rescue(
         Whether the worker just began, so that somebody has to reconcile soon.
     """
     claim = [request.token, request.lease, "1" if is_starting else "", classes_argument(request.classes)]
-    rescued, unknown, exhausted, lapsed, broken = _rescue(
+    rescued, unknown, exhausted, has_to_reconcile, broken = _rescue(
         redis_of(queue_model), keys=queue_keys, args=[RESCUE_LIMIT, max_rescues, *claim]
     )
     found = []
@@ -96,7 +96,8 @@ def rescue(
         reindexed(request.classes[fetched.path], fetched.pk, reindex)
         found.append(fetched)
     claimed = as_fetched(request, exhausted) if exhausted else None
-    return Rescue(found, unknown, claimed, lapsed, tuple((ident, reason) for ident, reason in broken))
+    failures = tuple((ident, reason) for ident, reason in broken)
+    return Rescue(found, unknown, claimed, bool(has_to_reconcile), failures)
 
 
 def reconcile(

@@ -1,4 +1,4 @@
-"""How a worker gets its jobs: it claims them while there is work, and waits for the first one while there is none."""
+"""How a worker gets its jobs: it claims them, at once while there is work, else as soon as it is told of one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
+from time import monotonic
+from typing import Any
 from uuid import uuid4
 
 from limpyd.exceptions import DoesNotExist
@@ -22,12 +24,21 @@ from limpyd_jobs.transitions import NOTHING, ClaimRequest, Fetched, Outlook
 # How long the registration of a worker that waits outlives its wait, in seconds.
 MARGIN = 5.0
 
+# The longest a worker waits before it looks by itself whether there is a job, in seconds.
+SLICE = 1.5
+
+# The same once it found one that way: somebody, as version 2, puts jobs in the lists without a signal.
+SHORT_SLICE = 0.1
+
+# For how long it expects more of these, in seconds.
+VIGILANCE = 60.0
+
 
 class Fetcher:
     """Takes jobs out of waiting lists.
 
-    Redis hands a job to a worker that waits before anything is recorded. So the worker is registered while it waits:
-    should it die, or the reply be lost, its registration lapses, and somebody reconciles.
+    A worker that waits is registered, and told by a signal when there may be a job: Redis ends its `BLPOP`, then runs
+    the claim that was sent with it. So each job is in a list until it is claimed, and one round trip is enough.
 
     Parameters
     ----------
@@ -61,12 +72,12 @@ class Fetcher:
         self.queues = ""
         self.signals: list[str] = []
         self.schedules = ""
-        self._heard = ""
+        self._vigilant_until = 0.0
         self._name = uuid4().hex[:16]
         self._numbers = count(1)
         self._unanswered: ClaimRequest | None = None
-        self._registered = ""
-        self._left: set[str] = set()
+        self._is_registered = False
+        self._told: set[str] = set()
         self._news: dict[str, str] = {}
 
     def request(self, keys: Sequence[str]) -> ClaimRequest:
@@ -81,13 +92,13 @@ class Fetcher:
                 return self._checked(fetched)
         return None
 
-    def next(self, keys: Sequence[str], wait: float | None = None) -> Fetched | None:
+    def next(self, keys: Sequence[str], *, may_wait: bool = False) -> Fetched | None:
         """Claim the next job; None if there is none.
 
         Parameters
         ----------
-        wait: float
-            For how many seconds the caller is about to `wait` if there is none; None for not at all.
+        may_wait: bool
+            Whether the caller is about to `wait` if there is none.
 
         Raises
         ------
@@ -99,7 +110,7 @@ class Fetcher:
         ClassUnresolved
             If that happened too often: the job was given up.
         """
-        return self._claim(keys, wait=wait) if keys else None
+        return self._claim(keys, may_wait=may_wait) if keys else None
 
     def _next_upcoming(self) -> Fetched | None:
         """The first of those at hand, as it is now: None if its claim is lost."""
@@ -114,55 +125,13 @@ class Fetcher:
         if outcome not in ("done", "failed"):
             self._news[fetched.token] = outcome
 
-    def wait(self, keys: list[str], seconds: float) -> Fetched | None:
-        """Wait for the first job that is put in these lists, and claim it. For the exceptions see `next`.
+    def wait(self, keys: Sequence[str], seconds: float) -> Fetched | None:
+        """Wait for a signal, or for some seconds, then claim the next job; None if there is none.
 
-        A key that is no list, or not that of a queue, is removed from `keys`. That is an exception the first time.
-        Those of paused queues are left alone. A signal ends the wait: then there `has_been_heard` something.
+        The wait may be shorter. For the exceptions see `next`; besides, whatever error Redis answers to a wait.
         """
-        self._heard = ""
-        try:
-            popped = self.queue_model.get_connection().blpop(self.open(keys), timeout=seconds)
-        except ResponseError as error:
-            if "WRONGTYPE" not in str(error):
-                raise
-            self._leave(self._no_lists([*keys, *self.signals]), keys)
-            return None
-        if popped and popped[0] in self.signals:
-            self._heard = popped[0]
-            return None
-        fetched = self.take(*popped) if popped else None
-        if fetched and fetched.outcome == "no queue":
-            self._leave([fetched.key], keys)
-            return None
-        if fetched and fetched.outcome == "paused":
-            self.outlook = self.outlook._replace(paused=self.outlook.paused | {fetched.key})
-            return None
-        return fetched
-
-    def open(self, keys: Sequence[str]) -> list[str]:
-        """Return the keys to wait for: those of some waiting lists that do not belong to paused queues, and signals."""
-        return [*(key for key in keys if key not in self.outlook.paused), *self.signals]
-
-    @property
-    def has_been_heard(self) -> bool:
-        """Whether a signal ended the last wait."""
-        return bool(self._heard)
-
-    def _no_lists(self, keys: Sequence[str]) -> list[str]:
-        pipe = self.queue_model.get_connection().pipeline(transaction=False)
-        for key in keys:
-            pipe.type(key)
-        return [key for key, kind in zip(keys, pipe.execute(), strict=True) if kind not in ("list", "none")]
-
-    def _leave(self, broken: list[str], keys: list[str]) -> None:
-        """Wait for other keys only, until the queues are looked for again."""
-        keys[:] = [key for key in keys if key not in broken]
-        self.signals = [key for key in self.signals if key not in broken]
-        new = [key for key in broken if key not in self._left]
-        self._left.update(new)
-        if new:
-            raise DoesNotExist(f"Unable to get the queue from the key {', '.join(new)}")
+        longest = SHORT_SLICE if monotonic() < self._vigilant_until else SLICE
+        return self._claim(keys, may_wait=True, after=min(seconds, longest)) if keys else None
 
     def take(self, key: str, ident: str) -> Fetched:
         """Claim a job that was taken from a list by other means. For the exceptions see `next`."""
@@ -183,10 +152,6 @@ class Fetcher:
         self.upcoming.clear()
         return transitions.release_all(claims) if claims else []
 
-    def failed(self) -> None:
-        """Redis failed, so that a job may be lost in between: let the registration lapse."""
-        self._registered = ""
-
     def listen(self, names: Iterable[str]) -> None:
         """Let the signals for queues of these names end a wait, and one that is for this worker alone."""
         self.signals = [records.signal_key(self.queue_model, name) for name in (*names, self._own_name)]
@@ -196,42 +161,66 @@ class Fetcher:
         return f",{self._name}"  # no queue has such a name
 
     def end_wait(self, connection: Redis) -> None:
-        """End the wait of this worker, over a connection that any thread may use."""
-        records.signal(connection, records.signal_key(self.queue_model, self._own_name))
+        """End the wait of this worker, be it the next one, over a connection that any thread may use."""
+        records.signal_one(connection, records.signal_key(self.queue_model, self._own_name))
 
     def unregister(self) -> None:
         """End the registration, if there is one."""
-        if self._registered:
-            transitions.unregister(self.queue_model, [self._registered])
-            self._registered = ""
+        if self._is_registered:
+            transitions.unregister(self.queue_model, self._name)
+            self._is_registered = False
 
-    def _claim(self, keys: Sequence[str], ident: str = "", wait: float | None = None) -> Fetched | None:
-        fetched = self._ask(keys, ident, wait)
+    def _claim(
+        self, keys: Sequence[str], ident: str = "", *, may_wait: bool = False, after: float | None = None
+    ) -> Fetched | None:
+        fetched = self._ask(keys, ident, may_wait, after)
         while fetched and fetched.outcome == "unknown":
             self._meet(fetched)
-            fetched = self._ask(keys, ident, wait)
-        return self._checked(fetched) if fetched else None
+            fetched = self._ask(keys, ident, may_wait)
+        if fetched is None:
+            self._tell_of_broken_lists()
+            return None
+        return self._checked(fetched)
 
-    def _ask(self, keys: Sequence[str], ident: str, wait: float | None) -> Fetched | None:
-        """Claim a job; if the last reply was lost, the job that it told of, if any."""
+    def _ask(self, keys: Sequence[str], ident: str, may_wait: bool, after: float | None = None) -> Fetched | None:
+        """Claim a job, after so many seconds or a signal; if the last reply was lost, the one it told of."""
         request = self.request(keys)
         if self._unanswered:
             request = replace(request, token=self._unanswered.token, is_again=True)
-        if wait is not None and not self._registered:
-            self._registered = request.token
         self._unanswered = request
-        until = None if wait is None else wait + MARGIN
-        heard, news = self._heard, self.outlook.news
-        heard = "" if heard.endswith(self._own_name) else heard
-        fetched, self.outlook = transitions.claim(
-            self.queue_model, request, ident, self._registered, until, heard, news, self.schedules
-        )
+        self._is_registered = may_wait
+        worker, wait = (self._name, SLICE + MARGIN) if may_wait else ("", 0)
+        heard: Any = ""
+        if after is None:
+            fetched, self.outlook = transitions.claim(self.queue_model, request, ident, worker, wait, self.schedules)
+        else:
+            heard, fetched, self.outlook = transitions.wait_and_claim(
+                self.queue_model, self.signals, after, request, worker, wait, self.schedules
+            )
         self.queues = fetched.queues if fetched else self.outlook.queues
-        self._heard = ""
         self._unanswered = None
-        if fetched and fetched.outcome != "unknown":
-            self._registered = ""
+        self._is_registered = may_wait and fetched is None
+        if fetched and heard is None:
+            self._vigilant_until = monotonic() + VIGILANCE
+        elif not fetched and isinstance(heard, ResponseError):
+            self._unable_to_wait(heard)
         return fetched
+
+    def _unable_to_wait(self, error: ResponseError) -> None:
+        """Wait no more for signals that are no lists, but of a stranger."""
+        if "WRONGTYPE" not in str(error):
+            raise error
+        pipe = self.queue_model.get_connection().pipeline(transaction=False)
+        for key in self.signals:
+            pipe.type(key)
+        kinds = zip(self.signals, pipe.execute(), strict=True)
+        self.signals = [key for key, kind in kinds if kind in ("list", "none")]
+
+    def _tell_of_broken_lists(self) -> None:
+        new = [key for key in self.outlook.broken if key not in self._told]
+        self._told.update(new)
+        if new:
+            raise DoesNotExist(f"Unable to get the queue from the key {', '.join(new)}")
 
     def _meet(self, fetched: Fetched) -> None:
         try:

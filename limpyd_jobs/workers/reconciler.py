@@ -1,4 +1,4 @@
-"""Looking for jobs that a worker lost while Redis handed them over: live, but not where their status says."""
+"""Looking for jobs that were lost on their way, as by a worker of version 2: live, but not where their status says."""
 
 from __future__ import annotations
 
@@ -43,46 +43,36 @@ class Reconciler:
     def __init__(self, queue_model: type[Queue], lease: float) -> None:
         self._queue_model = queue_model
         self._lease = lease
-        self._reasons: list[str] = []
         self._suspects: set[str] = set()
+        self._is_busy = False
         self._look_again_at = 0.0
         self._homeless: set[str] = set()
 
-    def because_of(self, lapsed: list[str]) -> None:
-        """Note why to look: registrations that lapsed."""
-        if lapsed and not self._reasons:
-            self._look_again_at = 0.0
-        self._reasons += lapsed
+    def begin(self) -> None:
+        """Note that it is time to look for orphans."""
+        self._is_busy = True
 
     @property
     def is_busy(self) -> bool:
         """Whether there still is something to look at again."""
-        return bool(self._reasons)
+        return self._is_busy
 
     def reconcile(self) -> tuple[list[Mended], list[str]]:
-        """Look for orphans if there is a reason to, and put those back that were seen before.
+        """Look for orphans if it is time to, and put those back that were seen before.
 
         Returns
         -------
         tuple
             The jobs that were put back, and the idents of those, not returned before, that no queue is known of.
         """
-        if not self._reasons or monotonic() < self._look_again_at:
+        if not self._is_busy or monotonic() < self._look_again_at:
             return [], []
-        found = self._look() if self._reasons != ["net"] or self._are_some_missing() else set()
+        found = self._look() if self._are_some_missing() else set()
         suspects, self._suspects = self._suspects & found, found - self._suspects
         mended, homeless = self._mend(suspects)
-        if self._suspects:
-            self._look_again_at = monotonic() + PATIENCE
-        else:
-            self._finish()
+        self._is_busy = bool(self._suspects)
+        self._look_again_at = monotonic() + PATIENCE if self._is_busy else 0.0
         return mended, homeless
-
-    def _finish(self) -> None:
-        names = [name for name in self._reasons if name != "net"]
-        self._reasons = []
-        if names:
-            transitions.unregister(self._queue_model, names)
 
     def _mend(self, idents: set[str]) -> tuple[list[Mended], list[str]]:
         mended, homeless = [], []

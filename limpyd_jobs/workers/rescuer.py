@@ -26,13 +26,13 @@ class Rescuer:
         self._fetcher = fetcher
         self._max_rescues = max_rescues
         self._is_starting = True
-        self._lapsed: list[str] = []
+        self._has_to_reconcile = False
         self._broken: list[tuple[str, str]] = []
 
     def rescue(self, queue_keys: Sequence[str]) -> Iterator[Fetched]:
         """Yield each job that was put back, and claimed ones, which were rescued too often: the caller ends these.
 
-        Registrations that lapsed are kept for `take_lapsed`, broken jobs for `take_broken`.
+        What else there is to do is kept for `has_to_reconcile` and `take_broken`.
         """
         more = bool(queue_keys)
         while more:
@@ -40,7 +40,7 @@ class Rescuer:
                 self._fetcher.queue_model, queue_keys, self._max_rescues, self._fetcher.request(()), self._is_starting
             )
             self._is_starting = False
-            self._lapsed += found.lapsed
+            self._has_to_reconcile |= found.has_to_reconcile
             self._broken += found.broken
             yield from found.rescued
             if found.exhausted:
@@ -48,10 +48,10 @@ class Rescuer:
             is_full = len(found.rescued) >= transitions.RESCUE_LIMIT
             more = is_full or bool(found.exhausted) or self._meet(found.unknown)
 
-    def take_lapsed(self) -> list[str]:
-        """Return the registrations that were found to have lapsed since this was called last."""
-        lapsed, self._lapsed = self._lapsed, []
-        return lapsed
+    def has_to_reconcile(self) -> bool:
+        """Return whether it turned out, since this was called last, that somebody has to reconcile."""
+        has_to, self._has_to_reconcile = self._has_to_reconcile, False
+        return has_to
 
     def take_broken(self) -> list[tuple[str, str]]:
         """Return the idents of the broken jobs that were put in quarantine since this was called last, and why."""

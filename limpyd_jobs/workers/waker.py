@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Condition, Thread
+from contextlib import suppress
+from math import inf
+from queue import Empty, SimpleQueue
+from threading import Thread
 from time import monotonic
+
+LONGEST = 3600.0  # seconds that the thread sleeps at once
 
 
 class Waker:
@@ -19,32 +24,32 @@ class Waker:
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._moment: float | None = None
-        self._is_over = False
-        self._changed = Condition()
+        self._moments: SimpleQueue[float | None] = SimpleQueue()  # without a lock that a signal handler may wait for
 
     def set(self, moment: float | None) -> None:
-        """Call the function at that moment, of the monotonic clock, instead of any other; None for never."""
-        with self._changed:
-            if moment != self._moment:
-                self._moment = moment
-                self._changed.notify()
+        """Call the function at that moment, of the monotonic clock, instead of any other; None for never.
+
+        A signal handler may do so. A moment that has come already counts, whatever is set next.
+        """
+        if moment != self._moment:
+            self._moment = moment
+            self._moments.put(moment)
 
     def __enter__(self) -> None:
         Thread(target=self._run, name="limpyd-jobs-waker", daemon=True).start()
 
     def __exit__(self, *exc_info: object) -> None:
-        with self._changed:
-            self._is_over = True
-            self._changed.notify()
+        self._moments.put(inf)
 
     def _run(self) -> None:
-        while self._wait():
-            self._wake()
+        moment: float | None = None
+        while moment != inf:
+            with suppress(Empty):
+                moment = self._moments.get(timeout=_seconds_until(moment))
+            if moment is not None and monotonic() >= moment:
+                moment = None
+                self._wake()
 
-    def _wait(self) -> bool:
-        """Wait for the moment; return False if there is none to come any more."""
-        with self._changed:
-            while not self._is_over and (self._moment is None or monotonic() < self._moment):
-                self._changed.wait(None if self._moment is None else self._moment - monotonic())
-            self._moment = None
-            return not self._is_over
+
+def _seconds_until(moment: float | None) -> float:
+    return LONGEST if moment is None else min(max(moment - monotonic(), 0.0), LONGEST)

@@ -41,7 +41,7 @@ from limpyd_jobs.workers.waker import Waker
 
 logger = logging.getLogger(LOGGER_NAME)
 
-# The longest a worker waits without looking whether it has to stop, in seconds.
+# The longest a worker that cannot ask Redis waits without looking whether it has to stop, in seconds.
 WAIT_SLICE = 1.0
 
 # The longest wait for a job without asking for one, in seconds.
@@ -135,6 +135,7 @@ class Worker(Running):
             self.log(f"{signal.Signals(signum).name} caught: ending, after the running job if there is one", "critical")
             if self.grace_period is not None:
                 self._alarm.set("grace period", self.grace_period, GracePeriodOver())
+            self._waker.set(monotonic())
             self._tell_status()
 
     # -- What the worker is
@@ -380,7 +381,8 @@ class Worker(Running):
 
     def reconcile_jobs(self) -> None:
         """Put live jobs that stand nowhere back in their queues, if a worker may have lost some."""
-        self._reconciler.because_of(self._rescuer.take_lapsed())
+        if self._rescuer.has_to_reconcile():
+            self._reconciler.begin()
         mended, homeless = self._reconciler.reconcile()
         for job in mended:
             self.log(
@@ -483,7 +485,6 @@ class Worker(Running):
                 self._claim = Claim()
             found = self.wait_for_job()
         except RedisError as error:
-            self._fetcher.failed()
             self._looked_until = dict.fromkeys(ROUNDS, 0.0)
             self._wait_for_redis("Unable to get job", error)
         except Exception as error:
@@ -516,22 +517,24 @@ class Worker(Running):
         tuple of Queue and Job
             None if there was none for `timeout` seconds, or if something else has to be done first.
         """
-        fetched = self._fetcher.next_at_hand() or self._fetcher.next(self._keys_in_turn(), wait=self._patience())
-        if fetched is None and self._may_wait():
-            fetched = self._wait(self._patience())
+        fetched = self._fetcher.next_at_hand() or self._fetcher.next(self._keys_in_turn(), may_wait=True)
+        until = monotonic() + min(self.timeout or LONGEST_WAIT, LONGEST_WAIT)
+        while fetched is None and self._may_wait():
+            wait = max(min(until, self._next_round()) - monotonic(), SHORTEST_WAIT)
+            fetched = self._wait(wait)
+            if monotonic() >= min(until, self._next_round()):
+                break
         if fetched is None:
             return None
         self._turns.served(fetched.key)
         self._claim = Claim(fetched)
         return self.get_queue(fetched.key), self.get_job(fetched.ident)
 
-    def _patience(self) -> float:
-        """How long to wait for a job, in seconds, before something else is to be done."""
-        return max(min(self.timeout or LONGEST_WAIT, LONGEST_WAIT, self._next_round() - monotonic()), SHORTEST_WAIT)
-
     def _may_wait(self) -> bool:
         """Look at what Redis said as it had no job; return False if something else is to be done before a wait."""
         outlook, self._next_due = self._fetcher.outlook, None
+        if self.end_forced or self._is_over_time():
+            return False
         if not self.keys:
             return True
         if self._may_be_new_queues():
@@ -558,21 +561,17 @@ class Worker(Running):
             self._fetcher.end_wait(self._shared_connection)
 
     def _wait(self, seconds: float) -> Fetched | None:
-        """Wait in slices, to notice in between that the worker has to end."""
-        until = monotonic() + seconds
-        fetched = None
-        self._waker.set(self._next_due)
-        while fetched is None and monotonic() < until and not (self.end_forced or self._is_over_time()):
-            wait = max(min(WAIT_SLICE, until - monotonic()), SHORTEST_WAIT)
-            if self._fetcher.open(self.keys):
-                fetched = self._fetcher.wait(self.keys, wait)
-            else:
-                self._sleep(wait)
-            if self._fetcher.has_been_heard:
-                break
-        self._waker.set(None)
-        if self._fetcher.has_been_heard and not self.keys:
+        """Wait for a job, or until there may be one, or something else is to be done."""
+        if not self.keys:
+            self._sleep(min(seconds, WAIT_SLICE))
             self._round_is_due["update_keys"] = monotonic()
+            return None
+        self._waker.set(self._next_due)
+        fetched = self._fetcher.wait(self._keys_in_turn(), seconds)
+        self._waker.set(None)
+        if fetched and self.end_forced:
+            self._fetcher.upcoming.append(fetched)  # to be given back
+            return None
         return fetched
 
     def get_queue(self, queue_redis_key: str) -> Queue:

@@ -19,6 +19,7 @@ OURS = {
     "*/claim_token": "the claim on a job that runs",
     "*/rescues": "how often a job lost its worker",
     "*:blocked*": "the workers that wait for a job, and when their registration lapses",
+    "*:net": "that somebody looked for lost jobs lately",
     "*:signal:*": "what ends the wait of a worker",
     "*:paused": "the names of the queues that are paused",
     "*/placed_in": "the queue that takes care of the job, or did last",

@@ -12,11 +12,11 @@ from datetime import datetime, timedelta, timezone
 from itertools import count
 from typing import Any
 
-import redis
 from limpyd import fields
 from victims import uncounted
 
 from limpyd_jobs import STATUSES, Cancel, Error, Job, Queue, Requeue, Retry, Schedule, Worker, records, transitions
+from limpyd_jobs.scripting import Script
 from limpyd_jobs.transitions import ClaimRequest
 
 QUEUE = "proofs"
@@ -116,10 +116,10 @@ def claim(job_class: type[Job] = Task) -> Any:
 
 
 def lapse() -> None:
-    """Let all leases lapse, and the registrations of workers that wait."""
+    """Let all leases lapse."""
     connection = Queue.get_connection()
-    queues = connection.smembers(f"{Queue._name}:collection")
-    for key in (f"{Queue._name}:blocked", *(f"{Queue._name}:{pk}:running" for pk in queues)):
+    for pk in connection.smembers(f"{Queue._name}:collection"):
+        key = f"{Queue._name}:{pk}:running"
         for member in connection.zrange(key, 0, -1):
             connection.zadd(key, {member: 1})
 
@@ -148,15 +148,15 @@ def wait_and_be_handed(identifier: str) -> Callable[[], None]:
     """Run a worker who finds nothing, so waits; the job is added once it does."""
 
     def act() -> None:
-        blpop = redis.Redis.blpop
+        wait = Script.after
 
-        def blpop_what_was_just_added(self: Any, *args: Any, **options: Any) -> Any:
-            redis.Redis.blpop = blpop  # type: ignore[method-assign]
+        def hear_of_what_was_just_added(*args: Any) -> Any:
+            Script.after = wait  # type: ignore[method-assign]
             with uncounted():
                 Task.add_job(identifier)
-            return blpop(self, *args, **options)
+            return wait(*args)
 
-        redis.Redis.blpop = blpop_what_was_just_added  # type: ignore[assignment,method-assign]
+        Script.after = hear_of_what_was_just_added  # type: ignore[assignment,method-assign]
         worker().run()
 
     return act

@@ -42,7 +42,7 @@ from limpyd_jobs import Queue  # noqa: E402
 from limpyd_jobs.database import VARIABLE  # noqa: E402
 from limpyd_jobs.embedded import find_server  # noqa: E402
 
-NO_RECONCILE = "CHAOS_NO_RECONCILE"
+NO_RESCUE = "CHAOS_NO_RESCUE"
 
 WORKERS = 4
 PRODUCERS = 2
@@ -148,8 +148,8 @@ class Chaos:
     seed: int
     seconds: float
         For how long there are faults.
-    reconcile: bool
-        False to do without the search for lost jobs.
+    rescue: bool
+        False to do without the search for lost jobs, be they those of dead workers.
     faults: dict
         How often each kind of fault comes up in a row of them.
     prefetch: int
@@ -165,7 +165,7 @@ class Chaos:
         seed: int,
         seconds: float,
         *,
-        reconcile: bool = True,
+        rescue: bool = True,
         faults: Mapping[str, int] = FAULTS,
         prefetch: int = 1,
         binary: str = "",
@@ -181,7 +181,7 @@ class Chaos:
         self._cuts_under_way: set[str] = set()
         self._are_cuts_on = True
         self._tell, self._told = tell, monotonic()
-        self._reconcile = reconcile
+        self._rescue = rescue
         self._prefetch = prefetch
         self._commands = (*COMMANDS, "succeed_many") if prefetch > 1 else COMMANDS
         self._server = RedisServer(binary or find_server(), "--appendonly", "yes", "--appendfsync", "always")
@@ -206,10 +206,10 @@ class Chaos:
 
     def _hire(self) -> None:
         database = f"unix://{self._proxy.socket}"
-        env = {VARIABLE: database, **({} if self._reconcile else {NO_RECONCILE: "1"})}
+        env = {VARIABLE: database, **({} if self._rescue else {NO_RESCUE: "1"})}
         longest = f"--max-duration={self.seconds + 3 * PATIENCE}"  # should nobody be left to end them
         worker = ["-m", "limpyd_jobs.scripts.worker", *WORKER_OPTIONS, f"--prefetch={self._prefetch}", longest]
-        producer, settings = str(HERE / "chaos_producer.py"), (str(RATE), str(AGAIN if self._reconcile else 0))
+        producer, settings = str(HERE / "chaos_producer.py"), (str(RATE), str(AGAIN if self._rescue else 0))
         self._workers = Crew("worker", WORKERS, self.directory, lambda _: worker, **env)
         self._producers = Crew(
             "producer", PRODUCERS, self.directory, lambda n: [producer, f"{self.seed}:{n}", *settings], **env
@@ -259,8 +259,8 @@ class Chaos:
             self._tell_progress(f"{monotonic() - begun:.0f} s under faults")
 
     def _has_done_all(self, begun: float) -> bool:
-        """Whether there was each kind of fault, and a job lost in its hand-over: else the test would prove little."""
-        has_lost = any(fault.kind == "BLPOP cut" for fault in self.faults)
+        """Whether there was each kind of fault, and a reply lost in a hand-over: else the test would prove little."""
+        has_lost = "cut_hand_over" not in self._kinds or any(fault.kind == "BLPOP cut" for fault in self.faults)
         return (has_lost and not self._undone) or monotonic() > begun + self.seconds + PATIENCE
 
     def _next_fault(self) -> str:
@@ -334,11 +334,11 @@ class Chaos:
         self._cut_once(command, cut, lambda reply: "")
 
     def _cut_hand_over(self) -> None:
-        """Lose the reply that hands a job to a worker that waits, before anything is recorded."""
-        self._cut_once("BLPOP", self._rng.choice((Cut.CUT_BEFORE_REPLY, Cut.CUT_WITHIN_REPLY)), _handed_over)
+        """Lose the reply that tells a worker that its wait has ended, and with it what it claimed then."""
+        self._cut_once("BLPOP", self._rng.choice((Cut.CUT_BEFORE_REPLY, Cut.CUT_WITHIN_REPLY)), _heard)
 
     def _cut_once(self, command: str, cut: Cut, ident_in: Callable[[bytes], str | None]) -> None:
-        """Cut the next such command, unless its reply has no ident; only one of them is looked for at a time."""
+        """Cut the next such command with a reply that is meant; only one of them is looked for at a time."""
 
         def is_cut(reply: bytes) -> bool:
             ident = ident_in(reply)
@@ -368,11 +368,11 @@ class Chaos:
         self._end_crew(self._workers)
 
     def _are_jobs_left(self) -> bool:
-        """Whether jobs are queued, or, if nobody looks for lost ones, stand in a queue."""
+        """Whether jobs are queued, or, if nobody looks for lost ones, stand where workers find them."""
         keys = self._client.scan_iter(f"{Queue._name}:*")
-        places = [key for key in keys if re.search(":(waiting|delayed|running)$", key)]
+        places = [key for key in keys if re.search(":(waiting|delayed)$", key)]
         queued = [f"{job_class._name}:queued:1" for job_class in JOBS]
-        return bool(self._client.exists(*(places or ["-"]), *(queued if self._reconcile else [])))
+        return bool(self._client.exists(*(places or ["-"]), *(queued if self._rescue else [])))
 
     def _end(self) -> None:
         for crew in (self._producers, self._workers):
@@ -401,10 +401,9 @@ class Chaos:
                 yield f"{job_class.get_model_repr()}:{pk}", self._client.hgetall(f"{job_class._name}:{pk}:hash")
 
 
-def _handed_over(reply: bytes) -> str | None:
-    """The ident in a reply of BLPOP, if there is one: it may be a signal instead."""
-    words = reply.split(b"\r\n")
-    return words[4].decode() if len(words) > 4 and words[2].endswith(b":waiting") else None
+def _heard(reply: bytes) -> str | None:
+    """No ident, but a signal, if the reply of BLPOP has one."""
+    return "" if b":signal:" in reply else None
 
 
 def main() -> int:
@@ -413,7 +412,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1, help="for how long there are faults (default: 1)")
     parser.add_argument("--seed", type=int, default=None, help="what is broken when (default: any)")
     parser.add_argument("--prefetch", type=int, default=1, metavar="N", help="let workers claim N jobs at once")
-    parser.add_argument("--no-reconcile", action="store_true", help="do not look for lost jobs: some are lost then")
+    parser.add_argument("--no-rescue", action="store_true", help="do not look for lost jobs: some are lost then")
     parser.add_argument("--redis-server", default="", help="the server program")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that all that was started is ended
@@ -421,7 +420,7 @@ def main() -> int:
     chaos = Chaos(
         seed,
         options.minutes * 60,
-        reconcile=not options.no_reconcile,
+        rescue=not options.no_rescue,
         prefetch=options.prefetch,
         binary=options.redis_server,
         tell=partial(print, flush=True),

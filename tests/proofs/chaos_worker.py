@@ -2,7 +2,7 @@
 changes the library.
 
 - A lost job is looked for after a second or two, instead of ten.
-- With `NO_RECONCILE` in the environment, none is looked for at all.
+- With `NO_RESCUE` in the environment, none is looked for at all.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from limpyd_jobs.exceptions import ClaimLost
 from limpyd_jobs.transitions import ClaimRequest, Ending
 from limpyd_jobs.workers import fetcher, reconciler, worker
 
-NO_RECONCILE = "CHAOS_NO_RECONCILE"
+NO_RESCUE = "CHAOS_NO_RESCUE"
 
-fetcher.MARGIN = reconciler.PATIENCE = worker.PATIENCE = 1.0
+reconciler.PATIENCE = worker.PATIENCE = 1.0
 
 
 class ChaosWorker(Worker):
@@ -31,8 +31,12 @@ class ChaosWorker(Worker):
         super().run_started()
         marks().write("begun")
 
+    def rescue_jobs(self) -> None:
+        if NO_RESCUE not in os.environ:
+            super().rescue_jobs()
+
     def reconcile_jobs(self) -> None:
-        if NO_RECONCILE not in os.environ:
+        if NO_RESCUE not in os.environ:
             super().reconcile_jobs()
 
 

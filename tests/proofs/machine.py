@@ -96,8 +96,8 @@ def something_waits(life: Life) -> bool:
     return life.expected.first_waiting() is not None
 
 
-def nothing_waits_and_nobody(life: Life) -> bool:
-    return not something_waits(life) and not life.expected.silent_at
+def nothing_waits(life: Life) -> bool:
+    return not something_waits(life)
 
 
 def something_is_delayed(life: Life) -> bool:
@@ -105,7 +105,7 @@ def something_is_delayed(life: Life) -> bool:
 
 
 def somebody_may_be_dead(life: Life) -> bool:
-    return bool(life.expected.silent_at) or any(queue.running for queue in life.expected.queues.values())
+    return any(queue.running for queue in life.expected.queues.values())
 
 
 def something_stands_nowhere(life: Life) -> bool:
@@ -239,25 +239,23 @@ class Life(RuleBasedStateMachine):
     @precondition(something_waits)
     @rule(target=claims, again=sometimes, dies=sometimes)
     def a_worker_claims_a_job(self, again: bool, dies: bool) -> Any:
-        """The first one that waits. It is registered no more; one that dies then is heard of no more."""
+        """The first one that waits. It is registered no more."""
         request = self._request()
         claim = partial(transitions.claim, Counterdesk, worker="a worker")
-        self.expected.silent_at.pop("a worker", None)
         claims = self._next(claim(request)[0], request, again, lambda: claim(replace(request, is_again=True))[0])
         return self._lost(claims) if dies else claims
 
-    @precondition(nothing_waits_and_nobody)
+    @precondition(nothing_waits)
     @rule()
     def a_worker_waits(self) -> None:
-        """As there is no job, others are told for how long it will be silent."""
+        """As there is no job, it is registered, for those who add one to tell it."""
         assert transitions.claim(Counterdesk, self._request(), worker="a worker", wait=WAIT)[0] is None
-        self.expected.silent_at["a worker"] = self.expected.now + WAIT
         self._tell("registered")
 
     @precondition(something_waits)
     @rule(target=popped, dies=sometimes)
     def a_job_is_popped(self, dies: bool) -> Any:
-        """``BLPOP`` hands it to a worker, and it stands nowhere until that claims it. If the worker dies then, or the
+        """As workers do that fetch by themselves: it stands nowhere until they claim it. If one dies then, or the
         reply is lost, nobody does."""
         popped = self._pop()
         return self._lost(popped) if dies else popped
@@ -427,7 +425,6 @@ class Life(RuleBasedStateMachine):
             rescued, exhausted = self.expected.rescue(limit, request.token)
             assert [each.ident for each in found.rescued] == rescued
             assert (found.exhausted.ident if found.exhausted else "") == exhausted
-            assert sorted({*found.lapsed} - {"net"}) == sorted(self.expected.take_lapsed())
             if found.exhausted:
                 claims.append(Claim(exhausted, found.exhausted.queue_key, request.token))
             self._tell(*["rescued"] * len(rescued), *["rescued too often"] * len(claims))

@@ -113,7 +113,6 @@ class Reference:
         self.queues = queues
         self.home = home
         self.jobs: dict[str, JobState] = {}
-        self.silent_at: dict[str, int] = {}  # when a worker that waits for a job should have been heard of again
 
     # -- Looking
 
@@ -294,12 +293,6 @@ class Reference:
             job.status = "w"
         if ident not in self.queues[queue].waiting:
             self.queues[queue].waiting.insert(0, ident)
-
-    def take_lapsed(self) -> list[str]:
-        """The workers that were silent for too long, with a minute more for whoever is told so to see to it."""
-        lapsed = [name for name, moment in self.silent_at.items() if moment <= self.now]
-        self.silent_at.update(dict.fromkeys(lapsed, self.now + 60))
-        return lapsed
 
     def reconcile(self, ident: str) -> None:
         """A job that stands nowhere, though queued, is put where its status says, or is queued no more."""

@@ -528,11 +528,24 @@ class TestPaused:
             assert fetched
             assert (fetched.outcome, fetched.token) == ("paused", "")
 
-    def test_the_lists_to_leave_alone_are_told(self, any_world: World) -> None:
-        any_world.queue_class.pause("p")
-        keys = [any_world.waiting_key("p"), any_world.waiting_key("q"), any_world.waiting_key("p", 3)]
-        _, outlook = transitions.claim(any_world.queue_class, any_world.request(*keys))
-        assert outlook.paused == {keys[0], keys[2]}
+    def test_their_lists_are_not_told_of_as_broken(self, any_world: World) -> None:
+        any_world.add()
+        any_world.queue_class.pause("q")
+        _, outlook = transitions.claim(any_world.queue_class, any_world.request())
+        assert outlook.broken == []
+
+
+@pytest.mark.leaves("I10")
+@pytest.mark.parametrize("number", [0, 3, 5, 70])
+def test_lists_that_are_none_or_of_no_queue_are_told(world: World, number: int) -> None:
+    world.queue()
+    empty = [f"jobs:queue:{1000 + i}:waiting" for i in range(number)]
+    keys = [*empty, "jobs:queue:7:waiting", world.waiting_key(), "jobs:queue:8:waiting"]
+    world.client.set(keys[-1], "no list")
+    world.client.rpush(keys[number], "some.Job:1")
+    _, outlook = transitions.claim(world.queue_class, world.request(*keys))
+    assert outlook.broken == [keys[number], keys[-1]]
+    world.client.delete(keys[number], keys[-1])
 
 
 @pytest.mark.parametrize("number", [1, 3, 4, 5, 6, 36, 37, 67, 68, 69, 70, 131, 132, 133, 200])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +25,7 @@ def lapse(world: World, job: Job, queue: str = "q") -> Job:
 @pytest.fixture(autouse=True)
 def _nobody_has_to_reconcile(redis_client: redis.Redis) -> None:
     for model in (Queue, Till, Bench):
-        redis_client.zadd(f"{model._name}:blocked", {"net": time.time() + 300})
+        redis_client.set(f"{model._name}:net", 1, ex=300)
 
 
 def rescue(world: World, *keys: str, max_rescues: int = 3, classes: Any = None) -> Rescue:
@@ -39,7 +38,7 @@ def test_the_whole_effect(world: World, after: After) -> None:
     other = world.add("b")[1]
     key = world.waiting_key()
     assert rescue(world) == Rescue(
-        [Fetched("rescued", key, job.ident, "w", "job:1", "q", "0", rescues=1)], [], None, []
+        [Fetched("rescued", key, job.ident, "w", "job:1", "q", "0", rescues=1)], [], None, False
     )
     stored = world.contents()
     assert stored["jobs:job:1:hash"] == {
@@ -60,7 +59,7 @@ def test_the_whole_effect(world: World, after: After) -> None:
 def test_a_job_whose_lease_holds_is_left_alone(any_world: World) -> None:
     any_world.job_that_is("running")
     with any_world.unchanged():
-        assert rescue(any_world) == Rescue([], [], None, [])
+        assert rescue(any_world) == Rescue([], [], None, False)
 
 
 def test_what_the_silent_worker_reports_afterwards_is_refused(any_world: World) -> None:
@@ -127,7 +126,7 @@ def test_all_given_queues_are_looked_at(any_world: World, queue: str) -> None:
 def test_a_job_of_an_unknown_class_stays_for_those_who_know_it(any_world: World) -> None:
     job = lapse(any_world, any_world.job_that_is("running"))
     with any_world.unchanged():
-        assert rescue(any_world, classes={}) == Rescue([], [job.ident], None, [])
+        assert rescue(any_world, classes={}) == Rescue([], [job.ident], None, False)
 
 
 @pytest.mark.parametrize("state", ["waiting", "delayed", "success", "error", "canceled", "deleted"])
@@ -135,14 +134,14 @@ def test_a_lease_of_a_job_that_nobody_claims_just_ends(any_world: World, state: 
     job = any_world.job_that_is(state)
     before = any_world.contents()
     lapse(any_world, job)
-    assert rescue(any_world) == Rescue([], [], None, [])
+    assert rescue(any_world) == Rescue([], [], None, False)
     assert any_world.contents() == before
 
 
 @pytest.mark.parametrize("ident", ["garbage", "", "😀"])
 def test_a_lease_of_no_job_just_ends(any_world: World, ident: str) -> None:
     any_world.client.zadd(f"{any_world.queue_key()}:running", {ident: 1})
-    assert rescue(any_world) == Rescue([], [], None, [])
+    assert rescue(any_world) == Rescue([], [], None, False)
     assert any_world.places(ident) in ([], ["q/0 quarantine"])
 
 
@@ -177,7 +176,7 @@ class TestKeysOfAWrongType:
         job = lapse(any_world, any_world.job_that_is("running"))
         key = any_world.waiting_key()
         any_world.client.set(key, "of a wrong type")
-        assert rescue(any_world) == Rescue([], [], None, [])
+        assert rescue(any_world) == Rescue([], [], None, False)
         assert any_world.client.zscore(f"{any_world.queue_key()}:running", job.ident) == after(60)
 
     @pytest.mark.parametrize("place", ["running", "waiting"])

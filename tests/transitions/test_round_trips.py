@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
-from threading import Thread
+from threading import Thread, current_thread
 from typing import Any
 
 import pytest
 import redis
 from all_scripts import ALL_SCRIPTS
 from limpyd import fields
+from redis.connection import AbstractConnection
 from servers import wait_until
 
 from limpyd_jobs import STATUSES, Cancel, Error, Job, Queue, Requeue, Retry, Worker
@@ -412,17 +413,39 @@ class TestHooksOfTheApplication:
         assert sent_by(work, commands) == [*START, "claim", *JOBS * end]
 
 
+def is_waiting(client: redis.Redis) -> bool:
+    return any(each["cmd"] == "blpop" for each in client.client_list())
+
+
 class TestAnIdleWorker:
-    def test_runs_its_first_job_after_two_round_trips(self, redis_client: redis.Redis, commands: Recorder) -> None:
+    def test_sends_nothing_between_the_end_of_its_wait_and_its_first_job(
+        self, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         Queue.get_queue("q")
+        senders: list[Thread] = []
+        send = AbstractConnection.send_packed_command
 
-        def is_waiting() -> bool:
-            return any(client["cmd"] == "blpop" for client in redis_client.client_list())
+        def counted(connection: Any, *args: Any, **options: Any) -> Any:
+            senders.append(current_thread())
+            return send(connection, *args, **options)
 
+        monkeypatch.setattr(AbstractConnection, "send_packed_command", counted)
+        sent: list[int] = []
+        options = {"jobs": 1, "timeout": 20, "callback": lambda job, queue: sent.append(senders.count(thread))}
+        thread = Thread(target=work, kwargs=options)
+        thread.start()
+        wait_until(lambda: is_waiting(redis_client), "a worker that waits")
+        sent.append(senders.count(thread))
+        Task.add_job("a")
+        thread.join()
+        assert sent[0] == sent[1]
+
+    def test_claims_its_first_job_with_what_it_sent_before(self, redis_client: redis.Redis, commands: Recorder) -> None:
+        Queue.get_queue("q")
         with commands() as sent:
             thread = Thread(target=work, kwargs={"jobs": 1, "timeout": 20})
             thread.start()
-            wait_until(is_waiting, "a worker that waits")
+            wait_until(lambda: is_waiting(redis_client), "a worker that waits")
             Task.add_job("a")
             thread.join()
         names = [name for name in verbs(sent) if name != "CLIENT"]

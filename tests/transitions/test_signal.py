@@ -5,105 +5,86 @@ from __future__ import annotations
 import pytest
 from worlds import LATER, World, until
 
-from limpyd_jobs import records
-from limpyd_jobs.transitions import claim
+from limpyd_jobs import records, transitions
+from limpyd_jobs.lazy_fields import pk_of
 
 
 def key(world: World, name: str = "q") -> str:
     return records.signal_key(world.queue_class, name)
 
 
-def register(world: World) -> None:
-    """Let some worker wait."""
-    world.client.zadd(f"{world.queues}:blocked", {"a worker": 1})
+def register(world: World, workers: int = 1) -> None:
+    """Let some workers wait."""
+    world.client.zadd(f"{world.queues}:blocked", {f"worker {number}": 1 for number in range(workers)})
 
 
-def is_signalled(world: World, name: str = "q") -> bool:
-    """Whether there is a signal; take it."""
-    return bool(world.client.delete(key(world, name)))
+def signals(world: World, name: str = "q") -> int:
+    """How many workers are told; take the tokens."""
+    number = world.client.llen(key(world, name))
+    world.client.delete(key(world, name))
+    return number
 
 
-def test_there_is_one_token_at_the_most_which_expires(any_world: World) -> None:
-    register(any_world)
-    for _ in range(3):
+def test_all_who_wait_are_told_and_a_token_expires(any_world: World) -> None:
+    register(any_world, 3)
+    for _ in range(2):
         records.signal(any_world.client, key(any_world))
-    assert any_world.client.llen(key(any_world)) == 1
     assert 0 < any_world.client.pttl(key(any_world)) <= 10_000
+    assert signals(any_world) == 3
 
 
 def test_nobody_is_told_if_nobody_waits(any_world: World) -> None:
-    any_world.add(delay=until(LATER))
-    records.signal(any_world.client, key(any_world))
-    assert not is_signalled(any_world)
-
-
-def test_a_new_queue_is_told(any_world: World) -> None:
-    register(any_world)
     any_world.add()
-    assert is_signalled(any_world)
-    any_world.add("another")
-    assert not is_signalled(any_world)
-    any_world.add("third", priority=1)
-    assert is_signalled(any_world)
-    any_world.queue("p")
-    assert (is_signalled(any_world), is_signalled(any_world, "p")) == (False, True)
-    any_world.queue("p")
-    assert not is_signalled(any_world, "p")
+    any_world.add("b", delay=until(LATER))
+    records.signal(any_world.client, key(any_world))
+    assert signals(any_world) == 0
 
 
-def test_the_first_delayed_job_is_told(any_world: World) -> None:
+def test_each_job_is_told_to_one_who_waits(any_world: World) -> None:
     any_world.queue()
+    any_world.queue(priority=1)
+    register(any_world, 3)
+    any_world.add("a")
+    assert signals(any_world) == 1
+    any_world.add("b")
+    any_world.add("c", priority=1)
+    assert signals(any_world) == 2
+    for identifier in "defgh":
+        any_world.add(identifier)
+    assert signals(any_world) == 3
+
+
+def test_a_job_that_comes_back_is_told(any_world: World) -> None:
     register(any_world)
+    job = any_world.job_that_is("delayed")
+    any_world.client.zadd(f"{any_world.queue_key()}:delayed", {f"{any_world.path}:{pk_of(job)}": 1})
+    assert signals(any_world) == 1
+    transitions.wake(any_world.queue_class, [any_world.queue_key()], any_world.request().classes)
+    assert signals(any_world) == 1
+    fetched = any_world.claim()
+    assert fetched
+    transitions.release(any_world.job_class, fetched.ident, fetched.token, fetched.queue_key)
+    assert signals(any_world) == 1
+
+
+def test_a_new_queue_is_told_to_all(any_world: World) -> None:
+    any_world.queue()
+    register(any_world, 2)
+    any_world.queue("p")
+    assert (signals(any_world), signals(any_world, "p")) == (0, 2)
+    any_world.queue("p")
+    assert signals(any_world, "p") == 0
+
+
+def test_the_first_delayed_job_is_told_to_all(any_world: World) -> None:
+    any_world.queue()
+    register(any_world, 2)
     any_world.add("a", delay="+5000000000")
-    assert is_signalled(any_world)
+    assert signals(any_world) == 2
     any_world.add("b", delay="+9000000000")
-    assert not is_signalled(any_world)
+    assert signals(any_world) == 0
     any_world.add("c", delay="+1000000000")
-    assert is_signalled(any_world)
-
-
-class TestNews:
-    @pytest.fixture(autouse=True)
-    def _waits(self, any_world: World) -> None:
-        any_world.queue()
-        register(any_world)
-
-    def look(self, world: World, heard: str = "", news: str = "") -> str:
-        _, outlook = claim(world.queue_class, world.request(), heard=heard, news=news, schedules="schedules")
-        return outlook.news
-
-    def test_is_passed_on_by_who_did_not_know_it(self, any_world: World) -> None:
-        old = self.look(any_world)
-        any_world.add(delay=until(LATER))
-        is_signalled(any_world)
-        new = self.look(any_world, key(any_world), old)
-        assert new != old
-        assert is_signalled(any_world)
-        assert self.look(any_world, key(any_world), new) == new
-        assert not is_signalled(any_world)
-
-    def test_of_schedules_is_passed_on_too(self, any_world: World) -> None:
-        old = self.look(any_world)
-        any_world.client.zadd("schedules", {"1": 4070908800})
-        new = self.look(any_world, key(any_world), old)
-        assert new != old
-        assert is_signalled(any_world)
-        any_world.client.delete("schedules")
-
-    def test_is_told_again_by_who_takes_a_job(self, any_world: World) -> None:
-        old = self.look(any_world)
-        any_world.add("a")
-        any_world.add("b", delay=until(LATER))
-        is_signalled(any_world)
-        self.look(any_world, key(any_world), old)
-        assert is_signalled(any_world)
-
-    def test_is_of_no_interest_to_who_was_not_told(self, any_world: World) -> None:
-        old = self.look(any_world)
-        any_world.add(delay=until(LATER))
-        is_signalled(any_world)
-        self.look(any_world, "", old)
-        assert not is_signalled(any_world)
+    assert signals(any_world) == 2
 
 
 @pytest.mark.leaves("I10")

@@ -10,7 +10,6 @@ import pytest
 import redis
 from invariants import violations
 from running import Collector, messages, waiting_idly, work, worker_of
-from servers import wait_until
 
 from limpyd_jobs import STATUSES, Job, Queue, records, transitions
 from limpyd_jobs.workers import reconciler
@@ -19,7 +18,7 @@ from limpyd_jobs.workers.reconciler import Reconciler
 
 pytestmark = pytest.mark.usefixtures("jobs_database")
 
-BLOCKED = "jobs:queue:blocked"
+BLOCKED, NET = "jobs:queue:blocked", "jobs:queue:net"
 
 
 class Task(Job):
@@ -42,16 +41,10 @@ def lose(job: Job) -> Job:
     return job
 
 
-def lapse(client: redis.Redis) -> None:
-    """All that are registered are silent for too long."""
-    for name in client.zrange(BLOCKED, 0, -1):
-        client.zadd(BLOCKED, {name: 1})
-
-
-def looks(number: int = 2, reasons: tuple[str, ...] = ("somebody",)) -> list[str]:
+def looks(number: int = 2) -> list[str]:
     """Reconcile that often, in a row; return the idents of the jobs that were put back."""
     one = Reconciler(Queue, 60)
-    one.because_of(list(reasons))
+    one.begin()
     return [job.ident for _ in range(number) for job in one.reconcile()[0]]
 
 
@@ -60,28 +53,21 @@ class TestRegistration:
         Queue.get_queue("queue")
         worker = worker_of(timeout=20)
         with waiting_idly(worker, redis_client):
-            registered = [name for name in redis_client.zrange(BLOCKED, 0, -1) if name != "net"]
-            (moment,) = (redis_client.zscore(BLOCKED, name) for name in registered)
-            assert time.time() < moment <= time.time() + 40
+            (name,) = redis_client.zrange(BLOCKED, 0, -1)
+            assert time.time() < redis_client.zscore(BLOCKED, name) <= time.time() + 10
             Task.add_job("a")
-        assert redis_client.zrange(BLOCKED, 0, -1) == ["net"]
+        assert not redis_client.exists(BLOCKED)
 
     def test_it_ends_with_the_run(self, redis_client: redis.Redis) -> None:
         Queue.get_queue("queue")
         work(max_duration=0.2)
-        assert redis_client.zrange(BLOCKED, 0, -1) == ["net"]
+        assert not redis_client.exists(BLOCKED)
 
-    def test_it_stays_when_the_connection_breaks_for_somebody_to_look(
-        self, redis_client: redis.Redis, log: pytest.LogCaptureFixture
-    ) -> None:
+    def test_those_of_dead_workers_are_dropped_by_the_next_one(self, redis_client: redis.Redis) -> None:
         Queue.get_queue("queue")
-        with waiting_idly(worker_of(timeout=20), redis_client):
-            before = set(redis_client.zrange(BLOCKED, 0, -1))
-            (blocked,) = (one for one in redis_client.client_list() if one["cmd"] == "blpop")
-            redis_client.client_kill_filter(_id=blocked["id"])
-            wait_until(lambda: set(redis_client.zrange(BLOCKED, 0, -1)) - before, "another registration")
-            Task.add_job("a")
-        assert set(redis_client.zrange(BLOCKED, 0, -1)) == before
+        redis_client.zadd(BLOCKED, {"dead": 1, "alive": time.time() + 60})
+        work(max_duration=0.2)
+        assert redis_client.zrange(BLOCKED, 0, -1) == ["alive"]
 
     def test_a_key_of_a_wrong_type_stops_nobody(self, redis_client: redis.Redis) -> None:
         redis_client.set(BLOCKED, "no set")
@@ -89,20 +75,19 @@ class TestRegistration:
         work()
         assert job.status.hget() == STATUSES.SUCCESS
 
-    def test_one_worker_is_told_that_it_lapsed(self, redis_client: redis.Redis) -> None:
-        queue = records.queue_key_of(Queue.get_queue("queue"))
-        redis_client.zadd(BLOCKED, {"dead": 1, "alive": time.time() + 60, "net": time.time() + 60})
 
-        def lapsed(is_starting: bool = False) -> list[str]:
-            request = Fetcher(Queue, 60).request(())
-            return transitions.rescue(Queue, [queue], 3, request, is_starting).lapsed
+def test_of_all_workers_one_has_to_look_every_five_minutes(redis_client: redis.Redis) -> None:
+    queue = records.queue_key_of(Queue.get_queue("queue"))
 
-        assert lapsed() == ["dead"]
-        assert lapsed() == []
-        assert lapsed(is_starting=True) == ["net"]
-        assert lapsed(is_starting=True) == []
-        redis_client.zadd(BLOCKED, {"dead": 1})
-        assert lapsed() == ["dead"]
+    def has_to(is_starting: bool = False) -> bool:
+        return transitions.rescue(Queue, [queue], 3, Fetcher(Queue, 60).request(()), is_starting).has_to_reconcile
+
+    assert [has_to(), has_to(), has_to(is_starting=True)] == [True, False, False]
+    assert 290 < redis_client.ttl(NET) <= 300
+    redis_client.expire(NET, 280)
+    assert [has_to(), has_to(is_starting=True), has_to(is_starting=True)] == [False, True, False]
+    redis_client.set(NET, "of a stranger, for ever")
+    assert has_to()
 
 
 @pytest.mark.usefixtures("_no_patience")
@@ -116,7 +101,7 @@ class TestOrphans:
 
     def test_not_when_they_are_back_by_then(self, redis_client: redis.Redis) -> None:
         one = Reconciler(Queue, 60)
-        one.because_of(["somebody"])
+        one.begin()
         job = lose(Task.add_job("a"))
         assert one.reconcile() == ([], [])
         Queue.get_queue("queue").waiting.rpush(job.ident)
@@ -126,12 +111,10 @@ class TestOrphans:
 
     def test_are_run(self, redis_client: redis.Redis, log: pytest.LogCaptureFixture) -> None:
         job, _ = lose(Task.add_job("a")), Task.add_job("b")
-        redis_client.zadd(BLOCKED, {"dead": 1})
         collector = Collector()
         work(callback=collector, max_loops=2, lease=0.2)
         assert sorted(collector.identifiers) == ["a", "b"]
         assert f"[{job.ident}] was WAITING, but in no queue: put in jobs:queue:1" in messages(log)
-        assert redis_client.zrange(BLOCKED, 0, -1) == ["net"]
 
     def test_of_several_classes_and_priorities(self) -> None:
         jobs = [lose(job_class.add_job(f"at {p}", priority=p)) for p in (0, 5) for job_class in (Task, Other)]
@@ -163,22 +146,15 @@ class TestOrphans:
         one = Reconciler(Queue, 60)
         found = []
         for _ in range(4):
-            one.because_of(["somebody"])
+            one.begin()
             found += one.reconcile()[1]
         assert found == [job.ident]
 
-
-class TestTheNet:
-    def test_looks_only_if_some_job_is_missing(self, commands: Callable[[], Any]) -> None:
+    def test_are_looked_for_only_if_some_job_is_missing(self, commands: Callable[[], Any]) -> None:
         Task.add_job("a")
         with commands() as sent:
-            assert looks(reasons=("net",)) == []
+            assert looks() == []
         assert "LRANGE" not in sent.names
-
-    @pytest.mark.usefixtures("_no_patience")
-    def test_finds_one(self) -> None:
-        job = lose(Task.add_job("a"))
-        assert looks(reasons=("net",)) == [job.ident]
 
 
 class TestALostReply:

@@ -13,7 +13,7 @@ from invariants import violations
 from running import Collector, work, worker_of, working
 from servers import wait_until
 
-from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
+from limpyd_jobs import STATUSES, Error, Job, Queue, Worker, transitions
 from limpyd_jobs.utils import as_naive_utc, parse_datetime
 
 SELDOM = {"fetch_delayed_delay": 1000, "fetch_priorities_delay": 1000, "timeout": 0, "max_duration": 60}
@@ -223,6 +223,89 @@ def test_to_end_a_wait_raises_nothing_though_the_connection_is_closed_meanwhile(
     worker._shared_connection = worker.connection
     monkeypatch.setattr(worker._fetcher, "end_wait", fail)
     worker._end_wait()
+
+
+class TestJobsThatNobodyTellsOf:
+    """As those of version 2: somebody puts them in a list, no more."""
+
+    def hide(self, client: redis.Redis, identifier: str) -> None:
+        """Add a job while nobody seems to wait."""
+        client.delete("jobs:queue:blocked")
+        Bell.add_job(identifier)
+
+    def test_are_run_soon_and_the_next_ones_sooner(self, collector: Collector, redis_client: redis.Redis) -> None:
+        Queue.get_queue("queue")
+        worker = worker_of(callback=collector, max_loops=2, **SELDOM)
+        slices: list[float] = []
+        blpop = transitions.wait_and_claim
+
+        def wait(queue_model: Any, signals: Any, seconds: float, *args: Any) -> Any:
+            slices.append(seconds)
+            if len(slices) in (1, 3):
+                self.hide(redis_client, str(len(slices)))
+            return blpop(queue_model, signals, seconds, *args)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(transitions, "wait_and_claim", wait)
+            patch.setattr("limpyd_jobs.workers.fetcher.SLICE", 0.5)
+            worker.run()
+        assert collector.identifiers == ["1", "3"]
+        assert slices == [0.5, 0.1, 0.1]
+
+    def test_jobs_that_are_told_of_change_nothing(self, redis_client: redis.Redis) -> None:
+        Queue.get_queue("queue")
+        worker = worker_of(max_loops=2, **SELDOM)
+        with idle(redis_client, worker):
+            Bell.add_job("a")
+            wait_until(lambda: worker.num_loops == 1)
+            wait_until(lambda: redis_client.exists("jobs:queue:blocked"))
+            Bell.add_job("b")
+        assert worker._fetcher._vigilant_until == 0
+
+
+class TestTheEnd:
+    def test_a_signal_ends_the_wait(self, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Before its time, which would be too long for the test."""
+        monkeypatch.setattr("limpyd_jobs.workers.fetcher.SLICE", 9)
+        Queue.get_queue("queue")
+        worker = worker_of(**{**SELDOM, "max_duration": None})
+        with idle(redis_client, worker):
+            worker.catch_end_signal(15, None)
+        assert worker.status == "terminated"
+
+    def test_a_job_that_comes_with_the_signal_is_given_back(
+        self, collector: Collector, redis_client: redis.Redis
+    ) -> None:
+        queue = Queue.get_queue("queue")
+
+        class Ending(Worker):
+            def catch_end_signal(self, *args: Any) -> None:
+                super().catch_end_signal(*args)
+                Bell.add_job("a")
+
+        worker = worker_of(worker_class=Ending, callback=collector, **SELDOM)
+        with idle(redis_client, worker):
+            worker.catch_end_signal(15, None)
+        assert collector.identifiers == []
+        job = Bell.get(1)
+        assert job.hmget("status", "tries") == [STATUSES.WAITING, None]
+        assert queue.waiting.lmembers() == [job.ident]
+        job.cancel()
+
+
+@pytest.mark.parametrize("kind", ["signal", "signal and registration"])
+def test_keys_of_a_wrong_type_keep_nobody_from_waiting(
+    kind: str, collector: Collector, redis_client: redis.Redis, log: pytest.LogCaptureFixture
+) -> None:
+    Queue.get_queue("queue")
+    redis_client.set("jobs:queue:signal:queue", "no list")
+    if kind != "signal":
+        redis_client.set("jobs:queue:blocked", "no set")
+    with working(worker_of(callback=collector, **SELDOM)):
+        Bell.add_job("a")
+    assert collector.identifiers == ["a"]
+    assert not [record for record in log.records if record.levelname == "ERROR"]
+    redis_client.delete("jobs:queue:signal:queue", "jobs:queue:blocked")
 
 
 def test_a_resumed_queue_is_served_by_all_at_once(collector: Collector, redis_client: redis.Redis) -> None:

@@ -97,12 +97,6 @@ local function is_broken(key)
   return redis.call('TYPE', key).ok ~= 'hash' and redis.call('EXISTS', key) == 1
 end
 
--- Where the workers are registered that wait for a job, by the key of one of their queues: a sorted set of their names,
--- with the moment when they should have been heard of again.
-local function blocked_key(queue)
-  return string.match(queue, '^(.*):[^:]+$') .. ':blocked'
-end
-
 -- Whether the jobs of a name, in the queue of some keys, have to rest: the names stand in a set beside the queues.
 local function is_paused(base, name)
   return name and redis.pcall('SISMEMBER', string.match(base, '^(.*):[^:]+$') .. ':paused', name) == 1

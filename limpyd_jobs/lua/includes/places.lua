@@ -23,7 +23,6 @@ local function find_or_create_queue(queue_model, name, priority)
   if not pk then
     pk = new_pk(queue_model)
     create(queue_model, pk, {name = name, priority = priority})
-    signal(queue_model.name .. ':signal:' .. name)
   end
   return pk
 end
@@ -92,23 +91,15 @@ local function prepare_place(queue_model, name, priority, due)
   return base
 end
 
--- Tells somebody who waits if a job is the first of a delayed set.
-local function signal_if_first(base, ident)
-  if redis.call('ZRANGE', base .. ':delayed', 0, 0)[1] == ident then
-    local name = redis.pcall('HGET', base .. ':hash', 'name')
-    if type(name) == 'string' then
-      signal(string.match(base, '^(.*):[^:]+$') .. ':signal:' .. name)
-    end
-  end
-end
-
--- Puts a job in the list or set of a queue that its new status asks for.
+-- Puts a job in the list or set of a queue that its new status asks for. Who waits for a job is told, or, if it is the
+-- first one to be due, all who do.
 local function push(base, ident, status, due, prepend)
   if status == 'd' then
     redis.call('ZADD', base .. ':delayed', score(due.at), ident)
-    signal_if_first(base, ident)
+    if redis.call('ZRANGE', base .. ':delayed', 0, 0)[1] == ident then tell(base, true) end
   else
     redis.call(prepend and 'LPUSH' or 'RPUSH', base .. ':waiting', ident)
+    tell(base)
   end
 end
 

@@ -1,12 +1,34 @@
--- Signals: what ends the wait of an idle worker, for it to look again which queues there are, and when jobs are due.
+-- Signals: what ends the wait of idle workers, for them to look again whether there is a job, and when one is due.
 
--- There is one list for each name of queues, in the `BLPOP` of all workers of that name. A token in it ends one of these
--- waits. If what that worker finds is new to it, it passes the signal on. There is one token at the most, none if no
--- worker waits, and an unheard one is gone after seconds: who begins to wait has looked before.
-local function signal(key)
-  local waiting = redis.pcall('ZCARD', string.match(key, '^(.-):signal:') .. ':blocked')
-  if type(waiting) == 'number' and waiting > 0 and redis.pcall('LLEN', key) == 0 then
-    redis.pcall('RPUSH', key, '1')
-    redis.pcall('PEXPIRE', key, 10000)
+-- How many workers wait, by queue model. They are registered beside the queues, in a sorted set of their names, with the
+-- moment when they should have been heard of again.
+local idle_workers = {}
+
+local function count_idle_workers(queue_model)
+  if not idle_workers[queue_model] then
+    local number = redis.pcall('ZCARD', queue_model .. ':blocked')
+    idle_workers[queue_model] = type(number) == 'number' and number or 0
+  end
+  return idle_workers[queue_model]
+end
+
+-- There is one list for each name of queues, in the `BLPOP` of all workers of that name, and nothing but tokens in it:
+-- each ends one of these waits. There are no more tokens than workers that wait, and unheard ones are gone after
+-- seconds: who begins to wait has looked before.
+local function signal(key, is_for_all)
+  local idle = count_idle_workers(string.match(key, '^(.-):signal:'))
+  local tokens = idle > 0 and redis.pcall('LLEN', key)
+  if type(tokens) == 'number' and tokens < idle then
+    for _ = 1, is_for_all and idle - tokens or 1 do redis.call('RPUSH', key, '1') end
+    redis.call('PEXPIRE', key, 10000)
+  end
+end
+
+-- Ends the wait of a worker, or of all, that may have something to do in the queue of some keys.
+local function tell(base, is_for_all)
+  local queue_model = string.match(base, '^(.*):[^:]+$')
+  local name = count_idle_workers(queue_model) > 0 and redis.pcall('HGET', base .. ':hash', 'name')
+  if type(name) == 'string' then
+    signal(queue_model .. ':signal:' .. name, is_for_all)
   end
 end
