@@ -12,6 +12,8 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import NoScriptError, RedisError
 
+from limpyd_jobs.line import Line
+
 FOLDER = Path(__file__).parent / "lua"
 
 _INCLUDE = re.compile(r"^--@include (\w+)\n", re.MULTILINE)
@@ -53,7 +55,7 @@ class Script:
     def sha(self) -> str:
         return sha1(self.source.encode()).hexdigest()
 
-    def __call__(self, connection: Redis, keys: Sequence[str] = (), args: Sequence[Any] = ()) -> Any:
+    def __call__(self, connection: Redis | Line, keys: Sequence[str] = (), args: Sequence[Any] = ()) -> Any:
         """Run the script, in one round trip, and return its reply.
 
         Raises
@@ -64,9 +66,9 @@ class Script:
         try:
             return connection.execute_command("EVALSHA", self.sha, len(keys), *keys, *args)  # type: ignore[no-untyped-call]
         except NoScriptError:
-            return connection.eval(self.source, len(keys), *keys, *args)
+            return connection.execute_command("EVAL", self.source, len(keys), *keys, *args)  # type: ignore[no-untyped-call]
 
-    def after(self, connection: Redis, command: Sequence[Any], args: Sequence[Any]) -> tuple[Any, Any]:
+    def after(self, line: Line, command: Sequence[Any], args: Sequence[Any]) -> tuple[Any, Any]:
         """Send a command, and the script for when it is done, in one round trip.
 
         Returns
@@ -79,12 +81,9 @@ class Script:
         redis.exceptions.RedisError
             If the connection or the script fails.
         """
-        pipe = connection.pipeline(transaction=False)
-        pipe.execute_command(*command)  # type: ignore[no-untyped-call]
-        pipe.execute_command("EVALSHA", self.sha, 0, *args)  # type: ignore[no-untyped-call]
-        first, reply = pipe.execute(raise_on_error=False)  # type: ignore[no-untyped-call]
+        first, reply = line.execute_commands(command, ["EVALSHA", self.sha, 0, *args])
         if isinstance(reply, NoScriptError):
-            reply = connection.eval(self.source, 0, *args)
+            reply = line.execute_command("EVAL", self.source, 0, *args)
         if isinstance(reply, RedisError):
             raise reply
         return first, reply

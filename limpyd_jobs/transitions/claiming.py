@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs.exceptions import ClaimLost
 from limpyd_jobs.layout import classes_argument, layout_of
+from limpyd_jobs.line import Line
 from limpyd_jobs.records import redis_of, reindexed
 from limpyd_jobs.scripting import Script
 
@@ -36,6 +37,8 @@ class ClaimRequest:
         The job classes the worker knows, by their path.
     is_again: bool
         Whether it is sent once more, as the reply was lost.
+    line: Line
+        Over what to send it; None for the client of the database.
     """
 
     keys: Sequence[str]
@@ -43,6 +46,7 @@ class ClaimRequest:
     lease: float
     classes: Mapping[str, type[RedisModel]]
     is_again: bool = False
+    line: Line | None = field(default=None, compare=False, repr=False)
 
     def arguments(self, *between: str) -> list[Any]:
         """Return the request as scripts take it, hundreds of waiting lists as one text, which travels much faster."""
@@ -174,11 +178,12 @@ def claim(
     tuple of Fetched and Outlook
         None instead of the first if the lists are empty, or of paused queues.
     """
-    return _claimed(request, _claim(redis_of(queue_model), args=_arguments(request, ident, worker, wait, schedules)))
+    connection = request.line or redis_of(queue_model)
+    return _claimed(request, _claim(connection, args=_arguments(request, ident, worker, wait, schedules)))
 
 
 def wait_and_claim(
-    queue_model: type[RedisModel],
+    line: Line,
     signals: Sequence[str],
     seconds: float,
     request: ClaimRequest,
@@ -203,7 +208,7 @@ def wait_and_claim(
         The key of the signal, None if there was none, or the error that kept from waiting; and the others as `claim`.
     """
     args = _arguments(request, "", worker, wait, schedules)
-    heard, reply = _claim.after(redis_of(queue_model), ["BLPOP", *signals, seconds], args)
+    heard, reply = _claim.after(line, ["BLPOP", *signals, seconds], args)
     return heard[0] if isinstance(heard, (list, tuple)) else heard, *_claimed(request, reply)
 
 

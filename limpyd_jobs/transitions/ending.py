@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 from limpyd_jobs.exceptions import LimpydJobsException, NotRecorded
 from limpyd_jobs.layout import layout_of
 from limpyd_jobs.lazy_fields import pk_of
+from limpyd_jobs.line import Line
 from limpyd_jobs.records import queue_key_of, redis_of, reindexed
 from limpyd_jobs.scripting import Script
 from limpyd_jobs.transitions.claiming import ClaimRequest, Fetched, as_fetched, out_of_list
@@ -97,14 +98,14 @@ def succeed(job: RedisModel, queue: RedisModel, token: str, upcoming: ClaimReque
 
 
 def succeed_many(
-    connection: Redis, successes: Sequence[Success], upcoming: ClaimRequest, limit: int = 0
+    connection: Redis | Line, successes: Sequence[Success], upcoming: ClaimRequest, limit: int = 0
 ) -> tuple[list[Any], list[Fetched]]:
     """Record the success of several jobs in one step, and claim several in it.
 
     Parameters
     ----------
-    connection: Redis
-        With one that threads share, any thread may do so, as long as it claims none.
+    connection: Redis or Line
+        With a client, which threads share, any thread may do so, as long as it claims none.
     successes: sequence of Success
         None of jobs that nobody claimed.
     upcoming: ClaimRequest
@@ -304,10 +305,11 @@ def _finish(
     args: Sequence[str],
     upcoming: ClaimRequest | None,
 ) -> Ending:
+    connection = (upcoming and upcoming.line) or redis_of(job)
     claim_args = upcoming.arguments() if upcoming else ()
     args = [layout_of(type(job)).json, job.ident, token, queue_key_of(queue), *args, *claim_args]
     try:
-        reply = script(redis_of(job), args=args)
+        reply = script(connection, args=args)
     except RedisError as error:
         raise NotRecorded(f"How {job.ident} ended is not recorded: {error}") from error
     if isinstance(reply, str):

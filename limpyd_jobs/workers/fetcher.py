@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from time import monotonic
 from typing import Any
@@ -17,6 +18,7 @@ from redis.exceptions import ResponseError
 
 from limpyd_jobs import records, transitions
 from limpyd_jobs.layout import layout_of
+from limpyd_jobs.line import Line
 from limpyd_jobs.models import Error, Queue, job_classes, put_off
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import NOTHING, ClaimRequest, Fetched, Outlook
@@ -61,6 +63,8 @@ class Fetcher:
         The key of the schedules that the outlook tells of; empty for none.
     upcoming: deque of Fetched
         What came out of the lists already.
+    line: Line
+        Over what jobs are asked for, and their ends are recorded.
     """
 
     def __init__(self, queue_model: type[Queue], lease: float, error_model: type[Error] | None = Error) -> None:
@@ -68,6 +72,7 @@ class Fetcher:
         self.lease = lease
         self.error_model = error_model
         self.upcoming: deque[Fetched] = deque()
+        self.line = Line(partial(records.redis_of, queue_model))
         self.outlook = Outlook()
         self.queues = ""
         self.signals: list[str] = []
@@ -82,7 +87,7 @@ class Fetcher:
 
     def request(self, keys: Sequence[str]) -> ClaimRequest:
         """Return a request for the next job of these lists, with a token of its own."""
-        return ClaimRequest(keys, f"{self._name}:{next(self._numbers)}", self.lease, job_classes.known)
+        return ClaimRequest(keys, f"{self._name}:{next(self._numbers)}", self.lease, job_classes.known, line=self.line)
 
     def next_at_hand(self) -> Fetched | None:
         """Return the next of those that were claimed with the end of a job. For the exceptions see `next`."""
@@ -195,7 +200,7 @@ class Fetcher:
             fetched, self.outlook = transitions.claim(self.queue_model, request, ident, worker, wait, self.schedules)
         else:
             heard, fetched, self.outlook = transitions.wait_and_claim(
-                self.queue_model, self.signals, after, request, worker, wait, self.schedules
+                self.line, self.signals, after, request, worker, wait, self.schedules
             )
         self.queues = fetched.queues if fetched else self.outlook.queues
         self._unanswered = None

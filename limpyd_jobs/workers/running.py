@@ -380,7 +380,7 @@ class Running(Parameters, JobEvents):
         """Record some successes; if that fails altogether, leave it to `_accept` to do so one by one, or to say so."""
         requests = chain([request], repeat(replace(request, is_again=True)))
         try:
-            return self._insist(lambda: transitions.succeed_many(self.connection, successes, next(requests), limit))
+            return self._insist(lambda: transitions.succeed_many(self._fetcher.line, successes, next(requests), limit))
         except Exception as error:
             return [("failed", error.__cause__ or error)] * len(successes), []
 

@@ -212,6 +212,7 @@ class Worker(Running):
         try:
             self._run()
         finally:
+            self._fetcher.line.close()
             self.stop_handling_end_signal()
 
     def _run(self) -> None:

@@ -1,0 +1,114 @@
+"""A connection that a thread keeps to itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+from servers import RedisServer
+
+from limpyd_jobs import line as module
+from limpyd_jobs.database import JobsDatabase
+from limpyd_jobs.line import Line
+from limpyd_jobs.scripting import Script
+
+
+@pytest.fixture
+def database(jobs_database: JobsDatabase) -> JobsDatabase:
+    return jobs_database
+
+
+@pytest.fixture
+def line(database: JobsDatabase) -> Iterator[Line]:
+    line = Line(lambda: database.connection)
+    yield line
+    line.close()
+
+
+def kill(client: redis.Redis, line: Line) -> None:
+    client.client_kill_filter(_id=line.execute_command("CLIENT", "ID"))
+
+
+def test_all_commands_go_over_one_connection(line: Line) -> None:
+    assert len({line.execute_command("CLIENT", "ID") for _ in range(3)}) == 1
+
+
+def test_nothing_is_asked_of_the_client_before_the_first_command() -> None:
+    Line(lambda: pytest.fail("asked"))
+
+
+def test_an_error_of_the_server_is_raised_and_the_line_goes_on(line: Line) -> None:
+    before = line.execute_command("CLIENT", "ID")
+    with pytest.raises(redis.ResponseError, match="wrong number"):
+        line.execute_command("GET")
+    assert line.execute_command("CLIENT", "ID") == before
+
+
+def test_the_errors_among_several_replies_are_among_what_it_returns(line: Line) -> None:
+    first, second, third = line.execute_commands(["SET", "a", 1], ["LPOP", "a"], ["GET", "a"])
+    assert (first, third) == ("OK", "1")
+    assert isinstance(second, redis.ResponseError)
+    line.execute_command("DEL", "a")
+
+
+def test_it_connects_anew_after_a_failure(line: Line, redis_client: redis.Redis) -> None:
+    kill(redis_client, line)
+    with pytest.raises(redis.ConnectionError):
+        line.execute_command("PING")
+    assert line.execute_command("PING") == "PONG"
+
+
+def test_a_connection_that_rested_is_taken_anew(
+    line: Line, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kill(redis_client, line)
+    monkeypatch.setattr(module, "IDLE", -1.0)
+    assert line.execute_command("PING") == "PONG"
+
+
+def test_after_its_end_the_connection_is_that_of_others(database: JobsDatabase) -> None:
+    line = Line(lambda: database.connection)
+    own = line.execute_command("CLIENT", "ID")
+    assert database.connection.client_id() != own
+    line.close()
+    line.close()
+    assert database.connection.client_id() == own
+    assert line.execute_command("PING") == "PONG"
+    line.close()
+
+
+def test_a_script_is_sent_whole_if_the_server_does_not_know_it(line: Line, redis_client: redis.Redis) -> None:
+    script = Script("signal")
+    redis_client.script_flush()
+    assert script(line, keys=["jobs:queue:signal:q"]) == "done"
+    assert script(line, keys=["jobs:queue:signal:q"]) == "done"
+
+
+def test_a_script_after_a_command_is_so_too(line: Line, redis_client: redis.Redis) -> None:
+    script = Script("signal")
+    script.__dict__["source"] = "return 'said'"
+    redis_client.script_flush()
+    for _ in range(2):
+        assert script.after(line, ["ECHO", "hello"], []) == ("hello", "said")
+    first, reply = script.after(line, ["LPOP"], [])
+    assert (type(first), reply) == (redis.ResponseError, "said")
+    script.__dict__["source"] = "return redis.error_reply('it failed')"
+    del script.__dict__["sha"]
+    with pytest.raises(redis.ResponseError, match="it failed"):
+        script.after(line, ["ECHO", "hello"], [])
+
+
+def test_a_server_that_is_away_is_an_error_until_it_is_back(redis_binary: str) -> None:
+    database = JobsDatabase()
+    with RedisServer(redis_binary) as server:
+        database.connect(unix_socket_path=server.socket)
+        line = Line(lambda: database.connection)
+        server.stop()
+        for _ in range(2):
+            with pytest.raises(redis.ConnectionError):
+                line.execute_command("PING")
+        server.start()
+        assert line.execute_command("PING") == "PONG"
+        line.close()
+        database.reset()
