@@ -11,7 +11,8 @@
 -- ARGV[6]  name of the worker, if it is about to wait, to register it if there is no job, else to end that; or ''
 -- ARGV[7]  for how long: seconds
 -- ARGV[8]  sorted set of the schedules that are active, by when they are due; or ''
--- ARGV[9]  the job classes known to the caller: class path and job model, one in a line
+-- ARGV[9]  '1' if it was sent along with a wait, so that it may be late: only to be done while the worker is registered
+-- ARGV[10] the job classes known to the caller: class path and job model, one in a line
 --
 -- {'claimed', key, ident, status before, identifier, queue name, queue priority, start, tries, job timeout,
 --  {retry policy, uncounted tries, since}, queues, reindex}
@@ -29,10 +30,11 @@
 --                           with those of the lists that are none, or of no queue; the last pk of a queue; the moment;
 --                           when, up to it, a job became due, the last one, and when the next one will, or ''; and the
 --                           same of schedules
+-- {'unregistered'}          nothing was done: the worker asks by itself, or is gone
 
 --@include claims
 
-local lists, token, lease, ident, classes = lists_from(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4], classes_from(ARGV[9])
+local lists, token, lease, ident, classes = lists_from(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4], classes_from(ARGV[10])
 local is_again, worker, wait, schedules = ARGV[5] == '1', ARGV[6], ARGV[7], ARGV[8]
 local first_key = lists(1)[1]
 
@@ -91,14 +93,21 @@ local function outlook()
   return broken_lists(), queues, moment, overdue, due, missed, scheduled
 end
 
+local function registrations()
+  return string.match(first_key, '^(.*):[^:]+:waiting$') .. ':blocked'
+end
+
 local function register(outcome)
-  local key = string.match(first_key, '^(.*):[^:]+:waiting$') .. ':blocked'
   if outcome == 'nothing' then
-    redis.pcall('ZREMRANGEBYSCORE', key, '-inf', score(now()))
-    redis.pcall('ZADD', key, score(now() + wait * 1000000), worker)
+    redis.pcall('ZREMRANGEBYSCORE', registrations(), '-inf', score(now()))
+    redis.pcall('ZADD', registrations(), score(now() + wait * 1000000), worker)
   else
-    redis.pcall('ZREM', key, worker)
+    redis.pcall('ZREM', registrations(), worker)
   end
+end
+
+if ARGV[9] == '1' and type(redis.pcall('ZSCORE', registrations(), worker)) ~= 'string' then
+  return {'unregistered'}
 end
 
 local reply = is_again and claimed_with(lists, token, classes)

@@ -178,8 +178,8 @@ def claim(
     tuple of Fetched and Outlook
         None instead of the first if the lists are empty, or of paused queues.
     """
-    connection = request.line or redis_of(queue_model)
-    return _claimed(request, _claim(connection, args=_arguments(request, ident, worker, wait, schedules)))
+    args = request.arguments(ident, "1" if request.is_again else "", worker, str(wait), schedules, "")
+    return _claimed(request, _claim(request.line or redis_of(queue_model), args=args))
 
 
 def wait_and_claim(
@@ -190,8 +190,9 @@ def wait_and_claim(
     worker: str,
     wait: float,
     schedules: str = "",
-) -> tuple[Any, Fetched | None, Outlook]:
-    """Wait for one of some signals, then claim as `claim` does: in one round trip, as Redis does so by itself.
+) -> tuple[Any, Fetched | None, Outlook | None]:
+    """Wait for one of some signals, then claim as `claim` does: in one round trip, as Redis does so by itself. But only
+    if the worker is registered then: else its connection may be lost, and it may have asked anew.
 
     Parameters
     ----------
@@ -205,15 +206,13 @@ def wait_and_claim(
     Returns
     -------
     tuple
-        The key of the signal, None if there was none, or the error that kept from waiting; and the others as `claim`.
+        The key of the signal, None if there was none, or the error that kept from waiting; and the others as `claim`,
+        the outlook being None if the worker is not registered.
     """
-    args = _arguments(request, "", worker, wait, schedules)
+    args = request.arguments("", "", worker, str(wait), schedules, "1")
     heard, reply = _claim.after(line, ["BLPOP", *signals, seconds], args)
-    return heard[0] if isinstance(heard, (list, tuple)) else heard, *_claimed(request, reply)
-
-
-def _arguments(request: ClaimRequest, ident: str, worker: str, wait: float, schedules: str) -> list[Any]:
-    return request.arguments(ident, "1" if request.is_again else "", worker, str(wait), schedules)
+    heard = heard[0] if isinstance(heard, (list, tuple)) else heard
+    return (heard, None, None) if reply[0] == "unregistered" else (heard, *_claimed(request, reply))
 
 
 def _claimed(request: ClaimRequest, reply: Any) -> tuple[Fetched | None, Outlook]:

@@ -81,6 +81,7 @@ class Fetcher:
         self._name = uuid4().hex[:16]
         self._numbers = count(1)
         self._unanswered: ClaimRequest | None = None
+        self._registration = self._name
         self._is_registered = False
         self._told: set[str] = set()
         self._news: dict[str, str] = {}
@@ -136,6 +137,8 @@ class Fetcher:
         The wait may be shorter. For the exceptions see `next`; besides, whatever error Redis answers to a wait.
         """
         longest = SHORT_SLICE if monotonic() < self._vigilant_until else SLICE
+        if not self._is_registered:
+            return self.next(keys, may_wait=True)
         return self._claim(keys, may_wait=True, after=min(seconds, longest)) if keys else None
 
     def take(self, key: str, ident: str) -> Fetched:
@@ -172,7 +175,7 @@ class Fetcher:
     def unregister(self) -> None:
         """End the registration, if there is one."""
         if self._is_registered:
-            transitions.unregister(self.queue_model, self._name)
+            transitions.unregister(self.queue_model, self._registration)
             self._is_registered = False
 
     def _claim(
@@ -191,25 +194,33 @@ class Fetcher:
         """Claim a job, after so many seconds or a signal; if the last reply was lost, the one it told of."""
         request = self.request(keys)
         if self._unanswered:
+            self._leave_wait()
             request = replace(request, token=self._unanswered.token, is_again=True)
         self._unanswered = request
         self._is_registered = may_wait
-        worker, wait = (self._name, SLICE + MARGIN) if may_wait else ("", 0)
+        worker, wait = (self._registration, SLICE + MARGIN) if may_wait else ("", 0)
         heard: Any = ""
+        outlook: Outlook | None
         if after is None:
-            fetched, self.outlook = transitions.claim(self.queue_model, request, ident, worker, wait, self.schedules)
+            fetched, outlook = transitions.claim(self.queue_model, request, ident, worker, wait, self.schedules)
         else:
-            heard, fetched, self.outlook = transitions.wait_and_claim(
+            heard, fetched, outlook = transitions.wait_and_claim(
                 self.line, self.signals, after, request, worker, wait, self.schedules
             )
-        self.queues = fetched.queues if fetched else self.outlook.queues
         self._unanswered = None
-        self._is_registered = may_wait and fetched is None
+        self._is_registered = may_wait and fetched is None and outlook is not None
+        self.outlook = outlook or self.outlook
+        self.queues = fetched.queues if fetched else self.outlook.queues
         if fetched and heard is None:
             self._vigilant_until = monotonic() + VIGILANCE
         elif not fetched and isinstance(heard, ResponseError):
             self._unable_to_wait(heard)
         return fetched
+
+    def _leave_wait(self) -> None:
+        """Whatever Redis still has of a wait whose connection was lost, let it claim nothing any more."""
+        self.unregister()
+        self._registration = f"{self._name}:{next(self._numbers)}"
 
     def _unable_to_wait(self, error: ResponseError) -> None:
         """Wait no more for signals that are no lists, but of a stranger."""

@@ -8,7 +8,7 @@ same time; what the first one has to say then is refused. Anything else of that 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, pairwise
@@ -114,7 +114,7 @@ class Report:
 
     def _runs(self) -> Iterator[Run]:
         of_token = _grouped((mark["token"], mark) for mark in self.seen.marks if "token" in mark)
-        claimed = {token: min(mark["at"] for mark in marks) for token, marks in of_token.items()}
+        claimed = {token: _claimed(marks) for token, marks in of_token.items()}
         died = {fault.name: fault.at for fault in self.seen.faults if fault.kind == "worker killed"}
         for token, marks in of_token.items():
             at = {mark["kind"]: mark["at"] for mark in marks}
@@ -291,6 +291,11 @@ class Report:
             yield f"recovery p{percent}, of {len(self.recovery)}", f"{_percentile(self.recovery, percent):.1f} s"
         yield "invariants broken", len(self.seen.broken)
         yield "VIOLATIONS", len(self.violations)
+
+
+def _claimed(marks: Sequence[dict[str, Any]]) -> float:
+    """When a claim was made, as Redis said; else when it was asked for."""
+    return next((mark["at"] for mark in marks if mark["kind"] == "claimed"), min(mark["at"] for mark in marks))
 
 
 def _expected(ident: str) -> str:

@@ -17,6 +17,7 @@ from chaos_jobs import marks
 from limpyd_jobs import Worker, transitions
 from limpyd_jobs.exceptions import ClaimLost
 from limpyd_jobs.transitions import ClaimRequest, Ending
+from limpyd_jobs.utils import parse_datetime, utcnow
 from limpyd_jobs.workers import fetcher, reconciler, worker
 
 NO_RESCUE = "CHAOS_NO_RESCUE"
@@ -50,6 +51,21 @@ def _mark_requests() -> None:
         return made
 
     fetcher.Fetcher.request = marked  # type: ignore[method-assign]
+
+
+def _mark_claims() -> None:
+    """With the moment when it was made, which Redis tells: after the request, if the worker had to wait."""
+    ask = fetcher.Fetcher._ask
+
+    @wraps(ask)
+    def marked(*args: Any, **options: Any) -> Any:
+        fetched = ask(*args, **options)
+        if fetched and fetched.token:
+            age = utcnow() - parse_datetime(fetched.start)
+            marks().write("claimed", token=fetched.token, at=monotonic() - age.total_seconds())
+        return fetched
+
+    fetcher.Fetcher._ask = marked  # type: ignore[method-assign]
 
 
 def _mark_renewals() -> None:
@@ -107,6 +123,7 @@ def _mark_batches() -> None:
 
 
 _mark_requests()
+_mark_claims()
 _mark_renewals()
 for _verb in ("succeed", "fail"):
     _mark_endings(_verb)

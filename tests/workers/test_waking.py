@@ -229,9 +229,9 @@ class TestJobsThatNobodyTellsOf:
     """As those of version 2: somebody puts them in a list, no more."""
 
     def hide(self, client: redis.Redis, identifier: str) -> None:
-        """Add a job while nobody seems to wait."""
-        client.delete("jobs:queue:blocked")
+        """Add a job, but no signal."""
         Bell.add_job(identifier)
+        client.delete("jobs:queue:signal:queue")
 
     def test_are_run_soon_and_the_next_ones_sooner(self, collector: Collector, redis_client: redis.Redis) -> None:
         Queue.get_queue("queue")
@@ -336,3 +336,43 @@ def test_nothing_remains_once_workers_are_gone(collector: Collector, redis_clien
         Bell.add_job("a", delayed_for=0.2)
         Bell.add_job("b", priority=2, delayed_for=0.1)
     assert all(redis_client.pttl(key) > 0 for key in redis_client.keys("*:signal:*"))
+
+
+class TestAWaitWhoseConnectionIsLost:
+    """Redis may come to know that late, and run the claim that was sent with it."""
+
+    def test_claims_nothing_once_the_worker_asked_anew(self, redis_client: redis.Redis) -> None:
+        keys, fetcher = [Queue.get_queue("queue").waiting.key], worker_of()._fetcher
+        assert fetcher.next(keys, may_wait=True) is None
+        (registration,) = redis_client.zrange("jobs:queue:blocked", 0, -1)
+        late = fetcher.request(keys)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(transitions, "wait_and_claim", fail_to_connect)
+            with pytest.raises(redis.ConnectionError):
+                fetcher.wait(keys, 1)
+        assert fetcher.next(keys, may_wait=True) is None
+        job = Bell.add_job("a")
+        assert registration not in redis_client.zrange("jobs:queue:blocked", 0, -1)
+        answer = transitions.wait_and_claim(fetcher.line, fetcher.signals, 0.01, late, registration, 1)
+        assert answer[1:] == (None, None)
+        assert job.status.hget() == STATUSES.WAITING
+        fetched = fetcher.wait(keys, 1)
+        assert fetched
+        assert fetched.ident == job.ident
+        transitions.release(Bell, fetched.ident, fetched.token, fetched.queue_key)
+        job.cancel()
+
+    def test_is_asked_for_again_if_nobody_knows_of_it(self, redis_client: redis.Redis) -> None:
+        """Somebody deleted its registration."""
+        keys, fetcher = [Queue.get_queue("queue").waiting.key], worker_of()._fetcher
+        assert fetcher.next(keys, may_wait=True) is None
+        redis_client.delete("jobs:queue:blocked")
+        assert fetcher.wait(keys, 0.01) is None
+        assert not redis_client.exists("jobs:queue:blocked")
+        assert fetcher.wait(keys, 0.01) is None
+        assert redis_client.exists("jobs:queue:blocked")
+        fetcher.unregister()
+
+
+def fail_to_connect(*args: Any) -> Any:
+    raise redis.ConnectionError("it is lost")
