@@ -291,8 +291,8 @@ class WorkerConfig:
         worker = self.worker
         if worker is None:
             return make_title(self.prog_name)
-        # not while it ends: a signal may have interrupted a command to Redis
-        may_ask = not worker.end_forced
+        # not while it ends, as a signal may have interrupted a command to Redis; nor between a wait and its job
+        may_ask = not (worker.end_forced or worker._has_its_first_job)
         return make_title(
             self.prog_name,
             worker.id,

@@ -100,6 +100,7 @@ class Worker(Running):
         self._waker = Waker(self._end_wait)
         self._known_queues: str | None = None
         self._next_due: float | None = None
+        self._has_waited = False
         self._looked_until = dict.fromkeys(ROUNDS, 0.0)
         self._rescuer = Rescuer(self._fetcher, self.max_rescues)
         self._reconciler = Reconciler(self.queue_model, self.lease)
@@ -174,6 +175,11 @@ class Worker(Running):
     def _is_between_jobs(self) -> bool:
         """Whether its status is one for a moment that nobody sees, as the next job is at hand already."""
         return self.status == "waiting" and bool(self._fetcher.upcoming)
+
+    @property
+    def _has_its_first_job(self) -> bool:
+        """Whether it has the job that it waited for: that is to begin at once."""
+        return self.status == "running" and self._has_waited
 
     def _tell_status(self) -> None:
         for callback in self._update_status_callbacks:
@@ -477,6 +483,7 @@ class Worker(Running):
 
     def _fetch(self) -> tuple[Queue, Job] | None:
         claim = self._claim = Claim()
+        self._has_waited = False
         try:
             if self._may_be_new_queues():
                 self._round_is_due["update_keys"] = monotonic()
@@ -567,6 +574,7 @@ class Worker(Running):
             self._sleep(min(seconds, WAIT_SLICE))
             self._round_is_due["update_keys"] = monotonic()
             return None
+        self._has_waited = True
         self._waker.set(self._next_due)
         fetched = self._fetcher.wait(self._keys_in_turn(), seconds)
         self._waker.set(None)
