@@ -13,6 +13,7 @@
 --          pk: that was reserved}
 -- ARGV[7…] fields of a new job: field, value…
 --
+-- JSON:
 -- {'added', pk, reindex}      {'reserved', pk}      {'not unique', field, value, pk of its owner}
 -- {'existing', pk}            {'moved', pk, reindex}
 -- {'outranked', pk}           mode 'bare': an existing job that the caller has to move
@@ -24,4 +25,4 @@ local where = {
   model = model_of(ARGV[2]), name = ARGV[4], priority = ARGV[5], prepend = options.prepend, mode = options.mode,
   due = options.delay and due_at(options.delay),
 }
-return add(model_of(ARGV[1]), ARGV[3], where, pairs_from(7), options.pk)
+return cjson.encode(add(model_of(ARGV[1]), ARGV[3], where, pairs_from(7), options.pk))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -179,7 +180,7 @@ def claim(
         None instead of the first if the lists are empty, or of paused queues.
     """
     args = request.arguments(ident, "1" if request.is_again else "", worker, str(wait), schedules, "")
-    return _claimed(request, _claim(request.line or redis_of(queue_model), args=args))
+    return _claimed(request, json.loads(_claim(request.line or redis_of(queue_model), args=args)))
 
 
 def wait_and_claim(
@@ -210,8 +211,8 @@ def wait_and_claim(
         the outlook being None if the worker is not registered.
     """
     args = request.arguments("", "", worker, str(wait), schedules, "1")
-    heard, reply = _claim.after(line, ["BLPOP", *signals, seconds], args)
-    heard = heard[0] if isinstance(heard, (list, tuple)) else heard
+    heard, text = _claim.after(line, ["BLPOP", *signals, seconds], args)
+    heard, reply = heard[0] if isinstance(heard, list) else heard, json.loads(text)
     return (heard, None, None) if reply[0] == "unregistered" else (heard, *_claimed(request, reply))
 
 
@@ -222,7 +223,7 @@ def _claimed(request: ClaimRequest, reply: Any) -> tuple[Fetched | None, Outlook
 def _outlook(reply: Any) -> Outlook:
     _, broken, queues, moment, *dates = reply
     overdue, due, missed, scheduled = (float(date) if date else None for date in dates)
-    return Outlook(broken, queues, float(moment), overdue, due, missed, scheduled)
+    return Outlook(list(broken), queues, float(moment), overdue, due, missed, scheduled)
 
 
 def unregister(queue_model: type[RedisModel], worker: str) -> None:

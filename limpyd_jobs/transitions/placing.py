@@ -83,7 +83,7 @@ def add(
         mode = " ".join(word for word in ("reserve" if reserve else "", "" if place else "bare") if word)
         options = _options(prepend=prepend, delay=delay, mode=mode, pk=pk)
         args = [layout.json, layout_of(queue_model).json, identifier, queue_name, priority, options, *flat(plain)]
-        return _add(redis_of(job_class), args=args)
+        return json.loads(_add(redis_of(job_class), args=args))
 
     # A job must be found by all its fields before a worker can see it.
     reply = create(job_class, fields or {}, layout.plain, call)
