@@ -578,7 +578,7 @@ class Worker(Running):
         self._waker.set(self._next_due)
         fetched = self._fetcher.wait(self._keys_in_turn(), seconds)
         self._waker.set(None)
-        if fetched and self.end_forced:
+        if fetched and fetched.token and self.end_forced:
             self._fetcher.upcoming.append(fetched)  # to be given back
             return None
         return fetched
