@@ -28,7 +28,7 @@ class Line:
 
     def __init__(self, client: Callable[[], Redis]) -> None:
         self._client = client
-        self._own: Redis | None = None
+        self._own: Any = None  # a client of its own, which holds a connection
         self._used_at = 0.0
 
     def execute_command(self, *words: Any) -> Any:
@@ -74,7 +74,7 @@ class Line:
         if self._own is None:
             client: Any = self._client()
             self._own = client.client()
-        return self._own.connection  # type: ignore[union-attr]
+        return self._own.connection
 
 
 def _reply_or_error(connection: Any) -> Any:
