@@ -30,6 +30,7 @@ _list_queues = Script("list_queues")
 _set_fields = Script("set_fields")
 _set_schedule = Script("set_schedule")
 _signal = Script("signal")
+_tell = Script("tell")
 _unset_fields = Script("unset_fields")
 
 Reindex = Sequence[tuple[str, Any, Any]]
@@ -87,6 +88,11 @@ def signal_key(queue_model: type[RedisModel], name: str) -> str:
 def signal(connection: Redis, key: str) -> None:
     """End the wait of all idle workers that wait for that key."""
     _signal(connection, keys=[key])
+
+
+def tell(queue: RedisModel) -> None:
+    """End the wait of an idle worker, if there is one, as there is a job in a queue."""
+    _tell(redis_of(queue), keys=[queue_key_of(queue)])
 
 
 def signal_one(connection: Redis, key: str) -> None:

@@ -252,6 +252,18 @@ class TestJobsThatNobodyTellsOf:
         assert collector.identifiers == ["1", "3"]
         assert slices == [0.5, 0.1, 0.1]
 
+    def test_those_that_are_put_in_a_queue_by_its_method_are_told_of(self, redis_client: redis.Redis) -> None:
+        class ByHand(Queue):
+            def enqueue_job(self, job: Job, prepend: bool = False) -> None:
+                super().enqueue_job(job, prepend)
+
+        worker = worker_of(queue_model=ByHand, **SELDOM)
+        ByHand.get_queue("queue")
+        with idle(redis_client, worker):
+            job = Bell.add_job("a", queue_model=ByHand)
+        assert job.status.hget() == STATUSES.SUCCESS
+        assert worker._fetcher._vigilant_until == 0
+
     def test_jobs_that_are_told_of_change_nothing(self, redis_client: redis.Redis) -> None:
         Queue.get_queue("queue")
         worker = worker_of(max_loops=2, **SELDOM)
