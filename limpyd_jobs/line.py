@@ -57,6 +57,7 @@ class Line:
             connection.send_packed_command(connection.pack_commands(commands))
             replies = [_reply_or_error(connection) for _ in commands]
         except BaseException:
+            connection.disconnect()  # a reply may be on its way still
             self.close()
             raise
         self._used_at = monotonic()

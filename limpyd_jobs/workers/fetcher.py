@@ -136,9 +136,9 @@ class Fetcher:
 
         The wait may be shorter. For the exceptions see `next`; besides, whatever error Redis answers to a wait.
         """
-        longest = SHORT_SLICE if monotonic() < self._vigilant_until else SLICE
-        if not self._is_registered:
+        if self._unanswered or not self._is_registered:
             return self.next(keys, may_wait=True)
+        longest = SHORT_SLICE if monotonic() < self._vigilant_until else SLICE
         return self._claim(keys, may_wait=True, after=min(seconds, longest)) if keys else None
 
     def take(self, key: str, ident: str) -> Fetched:
