@@ -94,21 +94,19 @@ local function outlook()
   return broken_lists(), queues, moment, overdue, due, missed, scheduled
 end
 
-local function registrations()
-  return string.match(first_key, '^(.*):[^:]+:waiting$') .. ':blocked'
-end
-
 local function register(outcome)
+  local key = beside(string.sub(first_key, 1, -9), 'blocked')
   if outcome == 'nothing' then
-    redis.pcall('ZREMRANGEBYSCORE', registrations(), '-inf', score(now()))
-    redis.pcall('ZADD', registrations(), score(now() + wait * 1000000), worker)
+    redis.pcall('ZREMRANGEBYSCORE', key, '-inf', score(now()))
+    redis.pcall('ZADD', key, score(now() + wait * 1000000), worker)
   else
-    redis.pcall('ZREM', registrations(), worker)
+    redis.pcall('ZREM', key, worker)
   end
 end
 
 local function is_late()
-  return ARGV[9] == '1' and type(redis.pcall('ZSCORE', registrations(), worker)) ~= 'string'
+  local key = beside(string.sub(first_key, 1, -9), 'blocked')
+  return ARGV[9] == '1' and type(redis.pcall('ZSCORE', key, worker)) ~= 'string'
 end
 
 local function answer()

@@ -96,7 +96,7 @@ end
 
 -- Whether the caller has to reconcile, as nobody has begun to for five minutes, or ten seconds if it just began itself.
 local function has_to_reconcile()
-  local net = string.match(KEYS[1], '^(.*):[^:]+$') .. ':net'
+  local net = beside(KEYS[1], 'net')
   local left = redis.call('PTTL', net)
   if left < 0 or ARGV[5] == '1' and left < 290000 then
     redis.call('SET', net, '1', 'PX', 300000)

@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from time import monotonic
-from typing import Any
 from uuid import uuid4
 
 from limpyd.exceptions import DoesNotExist
@@ -198,24 +197,27 @@ class Fetcher:
             request = replace(request, token=self._unanswered.token, is_again=True)
         self._unanswered = request
         self._is_registered = may_wait
-        worker, wait = (self._registration, SLICE + MARGIN) if may_wait else ("", 0)
-        heard: Any = ""
         outlook: Outlook | None
         if after is None:
+            worker, wait = (self._registration, SLICE + MARGIN) if may_wait else ("", 0)
             fetched, outlook = transitions.claim(self.queue_model, request, ident, worker, wait, self.schedules)
         else:
-            heard, fetched, outlook = transitions.wait_and_claim(
-                self.line, self.signals, after, request, worker, wait, self.schedules
-            )
+            fetched, outlook = self._wait_and_ask(request, after)
         self._unanswered = None
         self._is_registered = may_wait and fetched is None and outlook is not None
         self.outlook = outlook or self.outlook
         self.queues = fetched.queues if fetched else self.outlook.queues
+        return fetched
+
+    def _wait_and_ask(self, request: ClaimRequest, seconds: float) -> tuple[Fetched | None, Outlook | None]:
+        heard, fetched, outlook = transitions.wait_and_claim(
+            self.line, self.signals, seconds, request, self._registration, SLICE + MARGIN, self.schedules
+        )
         if fetched and heard is None:
             self._vigilant_until = monotonic() + VIGILANCE
         elif not fetched and isinstance(heard, ResponseError):
             self._unable_to_wait(heard)
-        return fetched
+        return fetched, outlook
 
     def _leave_wait(self) -> None:
         """Whatever Redis still has of a wait whose connection was lost, let it claim nothing any more."""

@@ -32,7 +32,7 @@ class Rescuer:
     def rescue(self, queue_keys: Sequence[str]) -> Iterator[Fetched]:
         """Yield each job that was put back, and claimed ones, which were rescued too often: the caller ends these.
 
-        What else there is to do is kept for `has_to_reconcile` and `take_broken`.
+        What else there is to do is kept for `take_turn_to_reconcile` and `take_broken`.
         """
         more = bool(queue_keys)
         while more:
@@ -48,10 +48,10 @@ class Rescuer:
             is_full = len(found.rescued) >= transitions.RESCUE_LIMIT
             more = is_full or bool(found.exhausted) or self._meet(found.unknown)
 
-    def has_to_reconcile(self) -> bool:
-        """Return whether it turned out, since this was called last, that somebody has to reconcile."""
-        has_to, self._has_to_reconcile = self._has_to_reconcile, False
-        return has_to
+    def take_turn_to_reconcile(self) -> bool:
+        """Return whether it turned out, since this was called last, that it is this worker's turn to reconcile."""
+        is_turn, self._has_to_reconcile = self._has_to_reconcile, False
+        return is_turn
 
     def take_broken(self) -> list[tuple[str, str]]:
         """Return the idents of the broken jobs that were put in quarantine since this was called last, and why."""

@@ -388,7 +388,7 @@ class Worker(Running):
 
     def reconcile_jobs(self) -> None:
         """Put live jobs that stand nowhere back in their queues, if a worker may have lost some."""
-        if self._rescuer.has_to_reconcile():
+        if self._rescuer.take_turn_to_reconcile():
             self._reconciler.begin()
         mended, homeless = self._reconciler.reconcile()
         for job in mended:

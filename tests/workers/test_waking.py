@@ -276,28 +276,43 @@ class TestJobsThatNobodyTellsOf:
 
 
 class TestTheEnd:
-    def test_a_signal_ends_the_wait(self, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Before its time, which would be too long for the test."""
-        monkeypatch.setattr("limpyd_jobs.workers.fetcher.SLICE", 9)
+    def test_a_signal_ends_the_wait_before_its_time(
+        self, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("limpyd_jobs.workers.fetcher.SLICE", 5)
+        heard: list[Any] = []
+        wait = transitions.wait_and_claim
+
+        def listen(*args: Any) -> Any:
+            answer = wait(*args)
+            heard.append(answer[0])
+            return answer
+
+        monkeypatch.setattr(transitions, "wait_and_claim", listen)
         Queue.get_queue("queue")
         worker = worker_of(**{**SELDOM, "max_duration": None})
         with idle(redis_client, worker):
             worker.catch_end_signal(15, None)
-        assert worker.status == "terminated"
+        assert heard == [worker._fetcher.signals[-1]]
 
     def test_a_job_that_comes_with_the_signal_is_given_back(
-        self, collector: Collector, redis_client: redis.Redis
+        self, collector: Collector, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         queue = Queue.get_queue("queue")
+        worker = worker_of(callback=collector, **SELDOM)
+        wait = transitions.wait_and_claim
+        claimed: list[Any] = []
 
-        class Ending(Worker):
-            def catch_end_signal(self, *args: Any) -> None:
-                super().catch_end_signal(*args)
-                Bell.add_job("a")
-
-        worker = worker_of(worker_class=Ending, callback=collector, **SELDOM)
-        with idle(redis_client, worker):
+        def be_told_of_both(*args: Any) -> Any:
+            Bell.add_job("a")
+            answer = wait(*args)
+            claimed.append(answer[1].ident)
             worker.catch_end_signal(15, None)
+            return answer
+
+        monkeypatch.setattr(transitions, "wait_and_claim", be_told_of_both)
+        worker.run()
+        assert claimed == [Bell.get(1).ident]
         assert collector.identifiers == []
         job = Bell.get(1)
         assert job.hmget("status", "tries") == [STATUSES.WAITING, None]

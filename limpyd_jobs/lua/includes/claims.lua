@@ -1,5 +1,6 @@
 -- Claims: who may run a job, for how long, and what is next.
 
+--@include beside
 --@include clock
 --@include records
 
@@ -99,7 +100,7 @@ end
 
 -- Whether the jobs of a name, in the queue of some keys, have to rest: the names stand in a set beside the queues.
 local function is_paused(base, name)
-  return name and redis.pcall('SISMEMBER', string.match(base, '^(.*):[^:]+$') .. ':paused', name) == 1
+  return name and redis.pcall('SISMEMBER', beside(base, 'paused'), name) == 1
 end
 
 -- The name and priority of the queue of some keys, if a claim can be recorded there; else nil.
@@ -135,7 +136,7 @@ local last_queues = {}
 -- The last pk of a queue, of the model of the queue of some keys, for workers to see that there are new ones; or ''.
 local function last_queue(base)
   if not last_queues[base] then
-    local pk = redis.pcall('GET', string.match(base, '^(.*):[^:]+$') .. ':max_pk')
+    local pk = redis.pcall('GET', beside(base, 'max_pk'))
     last_queues[base] = type(pk) == 'string' and pk or ''
   end
   return last_queues[base]

@@ -1,22 +1,24 @@
 -- Signals: what ends the wait of idle workers, for them to look again whether there is a job, and when one is due.
 
--- How many workers wait, by queue model. They are registered beside the queues, in a sorted set of their names, with the
--- moment when they should have been heard of again.
+--@include beside
+
 local idle_workers = {}
 
-local function count_idle_workers(queue_model)
-  if not idle_workers[queue_model] then
-    local number = redis.pcall('ZCARD', queue_model .. ':blocked')
-    idle_workers[queue_model] = type(number) == 'number' and number or 0
+-- How many workers wait. They are registered beside the queues, in a sorted set of their names, with the moment when they
+-- should have been heard of again.
+local function count_idle_workers(key)
+  if not idle_workers[key] then
+    local number = redis.pcall('ZCARD', key)
+    idle_workers[key] = type(number) == 'number' and number or 0
   end
-  return idle_workers[queue_model]
+  return idle_workers[key]
 end
 
 -- There is one list for each name of queues, in the `BLPOP` of all workers of that name, and nothing but tokens in it:
 -- each ends one of these waits. There are no more tokens than workers that wait, and unheard ones are gone after
 -- seconds: who begins to wait has looked before.
 local function signal(key, is_for_all)
-  local idle = count_idle_workers(string.match(key, '^(.-):signal:'))
+  local idle = count_idle_workers(string.match(key, '^(.-):signal:') .. ':blocked')
   local tokens = idle > 0 and redis.pcall('LLEN', key)
   if type(tokens) == 'number' and tokens < idle then
     for _ = 1, is_for_all and idle - tokens or 1 do redis.call('RPUSH', key, '1') end
@@ -26,9 +28,8 @@ end
 
 -- Ends the wait of a worker, or of all, that may have something to do in the queue of some keys.
 local function tell(base, is_for_all)
-  local queue_model = string.match(base, '^(.*):[^:]+$')
-  local name = count_idle_workers(queue_model) > 0 and redis.pcall('HGET', base .. ':hash', 'name')
+  local name = count_idle_workers(beside(base, 'blocked')) > 0 and redis.pcall('HGET', base .. ':hash', 'name')
   if type(name) == 'string' then
-    signal(queue_model .. ':signal:' .. name, is_for_all)
+    signal(beside(base, 'signal:' .. name), is_for_all)
   end
 end
