@@ -31,11 +31,15 @@ from redis.utils import HIREDIS_AVAILABLE
 
 from limpyd_jobs.embedded import EmbeddedServer
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.line import SharedLine
 
 Settings = dict[str, Any]
 
 VARIABLE = "LIMPYD_JOBS_DATABASE"
 OLDEST_REDIS = (6, 2)
+
+# With one of these settings, each command goes by the client, which heeds them.
+ABOUT_CONNECTIONS = ("max_connections", "retry", "retry_on_timeout", "retry_on_error", "credential_provider")
 
 # one lock for all databases, renewed in a forked child: the thread that held it does not exist there
 _lock = threading.RLock()
@@ -76,6 +80,7 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
         self._threads = threading.local()
         self._embedded: EmbeddedServer | None = None
         self._direct_connection: redis.Redis | None = None
+        self._line: SharedLine | None = None
         self._pipelined_connection: Any = None
         super().__init__(**connection_settings)
         if not connection_settings:
@@ -100,6 +105,7 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
             server, client = _open(settings)
             self.reset(**settings)
             self._embedded, self._direct_connection = server, client
+            self._line = None if settings.keys() & set(ABOUT_CONNECTIONS) else SharedLine(client)
             return client
 
     def from_url(self, url: str) -> redis.Redis:
@@ -113,7 +119,7 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
         """Do as `connect` does, but at the first use; without settings, go back to the default."""
         with _lock:
             self.connection_settings: Settings = _expand(connection_settings)
-            self._direct_connection = None
+            self._direct_connection = self._line = None
             self.__dict__.pop("_redis_version", None)
             if self._embedded is not None:
                 self._embedded.leave()
@@ -123,6 +129,11 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
     def connection(self) -> Any:
         """The client of this database, a `redis.Redis`, or the pipeline that is open in this thread."""
         return self._connection or self.connect()
+
+    @property
+    def line(self) -> SharedLine | redis.Redis:
+        """What sends a command in the least time, whatever pipeline is open: the client, or what holds a connection."""
+        return self._line or self._direct_connection or self.connect()
 
     def pipeline(self, transaction: bool = True, share_in_threads: bool = False) -> Any:
         """Return limpyd's pipeline: while it is open, the commands of this thread (or of all) go into it."""

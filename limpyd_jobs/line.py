@@ -1,24 +1,30 @@
-"""A connection to Redis that one thread keeps, so that a command over it takes less time."""
+"""Connections to Redis that are kept, so that a command over them takes less time."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from inspect import Parameter, signature
 from time import monotonic
 from typing import Any
 
-from redis import Redis
+from redis import ConnectionPool, Redis
 from redis.exceptions import ResponseError
 
 # A connection that was not used for so many seconds goes back to the pool first, which looks whether it is still good.
-IDLE = 1.0
+IDLE = 0.1
+
+# The first releases of redis-py 5 want the name of a command to take a connection out of a pool, later ones warn of it.
+_name = signature(ConnectionPool.get_connection).parameters.get("command_name")
+_FOR_ANYTHING = ("_",) if _name and _name.default is Parameter.empty else ()
 
 
 class Line:
     """Sends commands over one connection of a client's pool, and reads their replies, as scripts need them.
 
     A client of redis-py takes a connection out of its pool, and puts it back, for each command: together with what else
-    it does for all kinds of commands that is a third of the time. Not to be used by two threads, nor across a fork. A
-    connection is taken when it is needed first, and another one after a failure.
+    it does for all kinds of commands that is a third of the time. Not to be used by two threads at once. A connection
+    is taken when it is needed first, and another one after a failure, and in a forked child.
 
     Parameters
     ----------
@@ -28,8 +34,10 @@ class Line:
 
     def __init__(self, client: Callable[[], Redis]) -> None:
         self._client = client
-        self._own: Any = None  # a client of its own, which holds a connection
+        self._pool: Any = None
+        self._connection: Any = None
         self._used_at = 0.0
+        self._pid = 0
 
     def execute_command(self, *words: Any) -> Any:
         """Send a command; return its reply.
@@ -52,7 +60,7 @@ class Line:
         redis.exceptions.RedisError
             If the connection fails.
         """
-        connection = self._connection()
+        connection = self._ready_connection()
         try:
             connection.send_packed_command(connection.pack_commands(commands))
             replies = [_reply_or_error(connection) for _ in commands]
@@ -65,17 +73,49 @@ class Line:
 
     def close(self) -> None:
         """Give the connection back to the pool. A later use takes another one."""
-        if self._own is not None:
-            self._own.close()
-            self._own = None
+        if self._connection is not None:
+            self._pool.release(self._connection)
+            self._connection = None
 
-    def _connection(self) -> Any:
-        if monotonic() - self._used_at > IDLE:
+    def _ready_connection(self) -> Any:
+        if monotonic() - self._used_at > IDLE or self._pid != os.getpid():
             self.close()
-        if self._own is None:
-            client: Any = self._client()
-            self._own = client.client()
-        return self._own.connection
+        if self._connection is None:
+            self._pool = self._client().connection_pool
+            self._connection = self._pool.get_connection(*_FOR_ANYTHING)
+            self._pid = os.getpid()
+        return self._connection
+
+
+class SharedLine:
+    """One line for all threads of a process: who finds it in use sends by the client meanwhile.
+
+    Parameters
+    ----------
+    client: redis.Redis
+        Its pool has to have a connection to spare.
+    """
+
+    def __init__(self, client: Redis) -> None:
+        self._client = client
+        self._free = [Line(lambda: client)]
+
+    def execute_command(self, *words: Any) -> Any:
+        """Send a command; return its reply.
+
+        Raises
+        ------
+        redis.exceptions.RedisError
+            If that is an error, or if the connection fails.
+        """
+        try:
+            line = self._free.pop()
+        except IndexError:
+            return self._client.execute_command(*words)  # type: ignore[no-untyped-call]
+        try:
+            return line.execute_command(*words)
+        finally:
+            self._free.append(line)
 
 
 def _reply_or_error(connection: Any) -> Any:

@@ -15,9 +15,11 @@ from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import RedisError
 
+from limpyd_jobs.database import JobsDatabase
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.layout import layout_of, special_indexes
 from limpyd_jobs.lazy_fields import pk_of
+from limpyd_jobs.line import SharedLine
 from limpyd_jobs.scripting import Script
 from limpyd_jobs.utils import memoized
 
@@ -252,6 +254,11 @@ def redis_of(model: RedisModel | type[RedisModel]) -> Redis:
     if isinstance(connection, Pipeline):
         return Redis(connection_pool=connection.connection_pool)
     return connection
+
+
+def line_of(model: type[RedisModel]) -> Redis | SharedLine:
+    """What sends a script of a model in the least time."""
+    return model.database.line if isinstance(model.database, JobsDatabase) else redis_of(model)
 
 
 def mapping_of(flat: Sequence[str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import NoScriptError, RedisError
 
-from limpyd_jobs.line import Line
+from limpyd_jobs.line import Line, SharedLine
 
 FOLDER = Path(__file__).parent / "lua"
 
@@ -55,7 +55,7 @@ class Script:
     def sha(self) -> str:
         return sha1(self.source.encode()).hexdigest()
 
-    def __call__(self, connection: Redis | Line, keys: Sequence[str] = (), args: Sequence[Any] = ()) -> Any:
+    def __call__(self, sender: Redis | Line | SharedLine, keys: Sequence[str] = (), args: Sequence[Any] = ()) -> Any:
         """Run the script, in one round trip, and return its reply.
 
         Raises
@@ -64,9 +64,9 @@ class Script:
             Whatever the server or the connection answers.
         """
         try:
-            return connection.execute_command("EVALSHA", self.sha, len(keys), *keys, *args)  # type: ignore[no-untyped-call]
+            return sender.execute_command("EVALSHA", self.sha, len(keys), *keys, *args)  # type: ignore[no-untyped-call]
         except NoScriptError:
-            return connection.execute_command("EVAL", self.source, len(keys), *keys, *args)  # type: ignore[no-untyped-call]
+            return sender.execute_command("EVAL", self.source, len(keys), *keys, *args)  # type: ignore[no-untyped-call]
 
     def after(self, line: Line, command: Sequence[Any], args: Sequence[Any]) -> tuple[Any, Any]:
         """Send a command, and the script for when it is done, in one round trip.

@@ -15,6 +15,8 @@ import redis
 from limpyd import fields
 from limpyd.contrib.database import PipelineDatabase
 from limpyd.model import RedisModel
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 from servers import RedisServer, free_port, wait_until
 
 from limpyd_jobs import database as database_module
@@ -240,6 +242,54 @@ def test_settings_add_to_a_url() -> None:
 def test_databases_do_not_share_a_connection(database: JobsDatabase, redis_server: RedisServer) -> None:
     other = JobsDatabase(unix_socket_path=redis_server.socket)
     assert other.connection is not database.connection
+
+
+# What sends scripts
+
+
+def test_jobs_are_added_over_one_connection(jobs_database: JobsDatabase, redis_client: redis.Redis) -> None:
+    from limpyd_jobs import Job
+
+    Job.add_job("first", queue_name="test")
+    own = jobs_database.line.execute_command("CLIENT", "ID")
+    Job.add_job("second", queue_name="test")
+    (last,) = [client["cmd"] for client in redis_client.client_list() if int(client["id"]) == own]
+    assert last in ("evalsha", "eval")
+
+
+def test_it_moves_with_the_database(database: JobsDatabase, redis_server: RedisServer) -> None:
+    database.line.execute_command("SET", "here", 0)
+    database.connect(unix_socket_path=redis_server.socket, db=6)
+    database.line.execute_command("SET", "here", 6)
+    database.reset(unix_socket_path=redis_server.socket, db=7)
+    database.line.execute_command("SET", "here", 7)
+    for db in (6, 7):
+        with redis_server.client(db=db) as client:
+            assert client.get("here") == str(db)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"max_connections": 1},
+        {"retry": Retry(NoBackoff(), 1)},
+        {"retry_on_timeout": True},
+        {"retry_on_error": [redis.TimeoutError]},
+        {"credential_provider": redis.CredentialProvider()},
+    ],
+    ids=lambda settings: next(iter(settings)),
+)
+@pytest.mark.filterwarnings("ignore:Call to '__init__':DeprecationWarning")
+def test_it_is_the_client_if_that_is_to_do_more(settings: dict[str, Any], redis_server: RedisServer) -> None:
+    database = JobsDatabase(unix_socket_path=redis_server.socket, **settings)
+    assert database.connection is database.line
+
+
+def test_one_connection_is_enough_for_an_application(jobs_database: JobsDatabase, redis_server: RedisServer) -> None:
+    from limpyd_jobs import Job
+
+    jobs_database.connect(url=f"{redis_server.url}?max_connections=1")
+    assert Job.add_job("one", queue_name="test").identifier.hget() == "one"
 
 
 def test_threads_share_one_client(redis_server: RedisServer) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from multiprocessing import get_context
 
 import pytest
 import redis
-from servers import RedisServer
+from servers import RedisServer, wait_until
 
 from limpyd_jobs import line as module
 from limpyd_jobs.database import JobsDatabase
-from limpyd_jobs.line import Line
+from limpyd_jobs.line import Line, SharedLine
 from limpyd_jobs.scripting import Script
 
 
@@ -67,6 +69,26 @@ def test_a_connection_that_rested_is_taken_anew(
     assert line.execute_command("PING") == "PONG"
 
 
+def test_a_connection_that_is_used_again_and_again_is_not_looked_at(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line.execute_command("PING")
+    monkeypatch.setattr(redis.ConnectionPool, "get_connection", lambda *args: pytest.fail("taken anew"))
+    monkeypatch.setattr(module, "IDLE", 60.0)
+    assert line.execute_command("PING") == "PONG"
+
+
+def test_a_forked_child_has_a_connection_of_its_own(line: Line) -> None:
+    own = line.execute_command("CLIENT", "ID")
+    context = get_context("fork")
+    answers = context.SimpleQueue()
+    child = context.Process(target=lambda: answers.put(line.execute_command("CLIENT", "ID")))
+    child.start()
+    assert answers.get() != own
+    child.join()
+    assert line.execute_command("CLIENT", "ID") == own
+
+
 def test_after_its_end_the_connection_is_that_of_others(database: JobsDatabase) -> None:
     line = Line(lambda: database.connection)
     own = line.execute_command("CLIENT", "ID")
@@ -112,3 +134,30 @@ def test_a_server_that_is_away_is_an_error_until_it_is_back(redis_binary: str) -
         assert line.execute_command("PING") == "PONG"
         line.close()
         database.reset()
+
+
+class TestSharedLine:
+    @pytest.fixture
+    def shared(self, database: JobsDatabase) -> SharedLine:
+        return SharedLine(database.connection)
+
+    def test_what_is_sent_one_after_another_goes_over_one_connection(self, shared: SharedLine) -> None:
+        assert len({shared.execute_command("CLIENT", "ID") for _ in range(3)}) == 1
+
+    def test_a_thread_that_finds_it_in_use_does_not_wait(self, shared: SharedLine, redis_client: redis.Redis) -> None:
+        own = shared.execute_command("CLIENT", "ID")
+        waiting = threading.Thread(target=shared.execute_command, args=["BLPOP", "never", 0])
+        waiting.start()
+        wait_until(lambda: redis_client.info("clients")["blocked_clients"])
+        assert shared.execute_command("CLIENT", "ID") != own
+        redis_client.rpush("never", "now")
+        waiting.join()
+        assert shared.execute_command("CLIENT", "ID") == own
+
+    def test_it_goes_on_after_a_failure(self, shared: SharedLine, redis_client: redis.Redis) -> None:
+        redis_client.client_kill_filter(_id=shared.execute_command("CLIENT", "ID"))
+        with pytest.raises(redis.ConnectionError):
+            shared.execute_command("PING")
+        with pytest.raises(redis.ResponseError, match="wrong number"):
+            shared.execute_command("GET")
+        assert len({shared.execute_command("CLIENT", "ID") for _ in range(2)}) == 1

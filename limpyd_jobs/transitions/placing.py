@@ -12,7 +12,7 @@ from limpyd.model import RedisModel
 from limpyd_jobs.exceptions import ClaimLost, LimpydJobsException
 from limpyd_jobs.layout import layout_of
 from limpyd_jobs.lazy_fields import pk_of
-from limpyd_jobs.records import check_database, create, due_key, flat, get_queue, redis_of, reindexed
+from limpyd_jobs.records import check_database, create, due_key, flat, get_queue, line_of, redis_of, reindexed
 from limpyd_jobs.scripting import Script
 
 _add = Script("add")
@@ -83,7 +83,7 @@ def add(
         mode = " ".join(word for word in ("reserve" if reserve else "", "" if place else "bare") if word)
         options = _options(prepend=prepend, delay=delay, mode=mode, pk=pk)
         args = [layout.json, layout_of(queue_model).json, identifier, queue_name, priority, options, *flat(plain)]
-        return json.loads(_add(redis_of(job_class), args=args))
+        return json.loads(_add(line_of(job_class), args=args))
 
     # A job must be found by all its fields before a worker can see it.
     reply = create(job_class, fields or {}, layout.plain, call)
