@@ -27,7 +27,6 @@ from redis.backoff import NoBackoff
 from redis.client import Pipeline
 from redis.retry import Retry
 from redis.sentinel import Sentinel
-from redis.utils import HIREDIS_AVAILABLE
 
 from limpyd_jobs.embedded import EmbeddedServer
 from limpyd_jobs.exceptions import ConfigurationException
@@ -248,15 +247,20 @@ def _improved(connection_class: Any) -> Any:
             super().__init__(socket_timeout=socket_timeout, **settings)
             self.socket_timeout = socket_timeout  # forgotten by the first releases of redis-py 5, on unix sockets
 
+        # hiredis, which redis-py uses where it is installed, knows no surrogate escapes, and says less of what is wrong
+
         def send_command(self, *args: Any, **kwargs: Any) -> Any:
-            return super().send_command(*self._encoded(args), **kwargs)
+            try:
+                return super().send_command(*args, **kwargs)
+            except (UnicodeEncodeError, redis.DataError):
+                return super().send_command(*map(self.encoder.encode, args), **kwargs)
 
         def pack_commands(self, commands: Iterable[Iterable[Any]]) -> Any:
-            return super().pack_commands([self._encoded(command) for command in commands])
-
-        def _encoded(self, words: Iterable[Any]) -> Iterable[Any]:
-            # hiredis, which redis-py uses where it is installed, knows no surrogate escapes
-            return [self.encoder.encode(word) for word in words] if HIREDIS_AVAILABLE else words
+            commands = list(commands)
+            try:
+                return super().pack_commands(commands)
+            except (UnicodeEncodeError, redis.DataError):
+                return super().pack_commands([map(self.encoder.encode, command) for command in commands])
 
         def read_response(self, *args: Any, **kwargs: Any) -> Any:
             try:

@@ -146,7 +146,8 @@ def claim(identifier: str) -> None:
 
 def break_by(client: redis.Redis, *commands: str) -> None:
     for command in commands:
-        client.execute_command(*command.split(" "))
+        name, *words = command.split(" ")
+        client.execute_command(name, *(word.encode(errors="surrogateescape") for word in words))
 
 
 def names_of(report: Report) -> set[str]:
