@@ -131,7 +131,6 @@ def printable(value: object) -> str:
 
 def one_line(value: object) -> str:
     """Return the text of any object with all that would break a line or confuse a terminal escaped."""
-    text = printable(value)
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    if type(value) is str and value.isprintable():
+        return value
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in printable(value))

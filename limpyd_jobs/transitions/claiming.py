@@ -155,6 +155,9 @@ class Outlook(NamedTuple):
     scheduled: float | None = None
 
 
+_NO_OUTLOOK = Outlook()
+
+
 def claim(
     queue_model: type[RedisModel],
     request: ClaimRequest,
@@ -217,7 +220,7 @@ def wait_and_claim(
 
 
 def _claimed(request: ClaimRequest, reply: Any) -> tuple[Fetched | None, Outlook]:
-    return as_fetched(request, reply), _outlook(reply) if reply[0] == "nothing" else Outlook()
+    return as_fetched(request, reply), _outlook(reply) if reply[0] == "nothing" else _NO_OUTLOOK
 
 
 def _outlook(reply: Any) -> Outlook:
