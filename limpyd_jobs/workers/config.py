@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from datetime import timedelta
 from functools import partial
 from importlib.metadata import version
 from optparse import Option, OptionParser
@@ -25,7 +24,7 @@ from limpyd_jobs.workers.options import OPTIONS
 from limpyd_jobs.workers.parser import WorkerOptionParser, import_for, one_line, path_of, require_subclass
 from limpyd_jobs.workers.processes import Processes
 from limpyd_jobs.workers.systemd import notify, watchdog_interval
-from limpyd_jobs.workers.title import JobCounts, make_parent_title, make_title
+from limpyd_jobs.workers.title import WorkerTitle, make_parent_title, make_title
 from limpyd_jobs.workers.worker import Worker
 
 LOG_FORMAT = "[%(process)d] %(asctime)s (%(name)s) %(levelname)-8s %(message)s"
@@ -83,7 +82,7 @@ class WorkerConfig:
         self.argv = list(argv or sys.argv)
         self.prog_name = os.path.basename(sys.argv[0] if self._begins_with_option() else self.argv[0])
         self.worker: Worker | None = None
-        self._job_counts = JobCounts(self._count_jobs)
+        self._title: WorkerTitle | None = None
         self.manage_options()
         self.update_proc_title()
 
@@ -288,26 +287,11 @@ class WorkerConfig:
 
     def get_proc_title(self) -> str:
         """Return the title: the program and the state of the worker."""
-        worker = self.worker
-        if worker is None:
+        if self.worker is None:
             return make_title(self.prog_name)
-        # not while it ends, as a signal may have interrupted a command to Redis; nor between a wait and its job
-        may_ask = not (worker.end_forced or worker._has_its_first_job)
-        return make_title(
-            self.prog_name,
-            worker.id,
-            worker.status,
-            ending=worker.end_forced,
-            queues=worker.queues,
-            loops=(worker.num_loops, worker.max_loops),
-            counts=self._job_counts.latest(may_ask=may_ask) if worker.status else (0, 0),
-            elapsed=worker.elapsed,
-            max_duration=None if worker.max_duration is None else timedelta(seconds=worker.max_duration),
-        )
-
-    def _count_jobs(self) -> tuple[int, int]:
-        worker = self._worker()
-        return worker.queue_model.count_jobs(worker.queues)
+        if self._title is None or self._title.worker is not self.worker:
+            self._title = WorkerTitle(self.prog_name, self.worker)
+        return str(self._title)
 
 
 def _notify_of_end(worker: Worker) -> None:

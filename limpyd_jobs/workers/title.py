@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
+from time import monotonic
 
 from redis.exceptions import RedisError
 
-COUNTS_LAST = 1.0  # seconds
+from limpyd_jobs.workers.worker import Worker
+
+# The statuses that change with each job, and for how many seconds the rest of the title may stay as it is.
+PASSING, LASTS = ("waiting", "running"), 1.0
+
+# Stands for what is filled in: no name of a queue has it, as no argument of a command can.
+GAP = "\0"
 
 
 def make_title(
@@ -18,7 +25,7 @@ def make_title(
     *,
     ending: bool = False,
     queues: Sequence[str] = (),
-    loops: tuple[int, int | None] = (0, None),
+    loops: tuple[object, int | None] = (0, None),
     counts: tuple[int, int] = (0, 0),
     elapsed: timedelta | None = None,
     max_duration: timedelta | None = None,
@@ -80,36 +87,47 @@ def _whole_seconds(duration: timedelta) -> timedelta:
     return timedelta(seconds=duration // timedelta(seconds=1))
 
 
-class JobCounts:
-    """The numbers of waiting and delayed jobs: asked for at most once a second, remembered in between.
+class WorkerTitle:
+    """The title of the process of a worker. All of it but the status and the loops is found out once a second at most.
 
     Parameters
     ----------
-    ask: callable
-        Returns the two numbers.
-    clock: callable
-        Returns the time, in seconds from any start.
+    program: str
+        The name of the command.
+    worker: Worker
+        The one to tell of.
     """
 
-    def __init__(self, ask: Callable[[], tuple[int, int]], clock: Callable[[], float] = time.monotonic) -> None:
-        self._ask = ask
-        self._clock = clock
-        self._latest = (0, 0)
-        self._asked_at: float | None = None
+    def __init__(self, program: str, worker: Worker) -> None:
+        self.worker = worker
+        self._program = program
+        self._counts = (0, 0)
+        self._around: list[str] = []
+        self._found_at = 0.0
 
-    def latest(self, *, may_ask: bool = True) -> tuple[int, int]:
-        """Return the numbers, older than a second only if Redis fails or ``may_ask`` is False.
+    def __str__(self) -> str:
+        worker = self.worker
+        if worker.status not in PASSING or worker.end_forced:
+            return self._made(worker.status, worker.num_loops)
+        if not self._around or (monotonic() - self._found_at >= LASTS and not worker._has_its_first_job):
+            self._found_at = monotonic()
+            self._around = self._made(GAP, GAP).split(GAP)
+        before, between, after = self._around
+        return f"{before}{worker.status}{between}{worker.num_loops}{after}"
 
-        The first call always asks.
-        """
-        now = self._clock()
-        if self._asked_at is None or (may_ask and now - self._asked_at >= COUNTS_LAST):
-            self._asked_at = now
-            self._latest = self._answer()
-        return self._latest
-
-    def _answer(self) -> tuple[int, int]:
-        try:
-            return self._ask()
-        except RedisError:
-            return self._latest
+    def _made(self, status: str | None, loops: object) -> str:
+        worker = self.worker
+        if status and not worker.end_forced:  # else a signal may have interrupted a command to Redis
+            with suppress(RedisError):
+                self._counts = worker.queue_model.count_jobs(worker.queues)
+        return make_title(
+            self._program,
+            worker.id,
+            status,
+            ending=worker.end_forced,
+            queues=worker.queues,
+            loops=(loops, worker.max_loops),
+            counts=self._counts,
+            elapsed=worker.elapsed,
+            max_duration=None if worker.max_duration is None else timedelta(seconds=worker.max_duration),
+        )

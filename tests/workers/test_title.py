@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
 import redis
 
-from limpyd_jobs.workers.title import JobCounts, make_title
+from limpyd_jobs import Queue, Worker
+from limpyd_jobs.utils import utcnow
+from limpyd_jobs.workers import title as module
+from limpyd_jobs.workers.title import WorkerTitle, make_title
 
 PROGRAM = "limpyd-jobs-worker"
 
@@ -67,51 +71,53 @@ def test_no_maximum_of_loops_shows_only_the_loops():
     assert " loop=7 " in make_title(PROGRAM, "1", "waiting", loops=(7, None))
 
 
-class Asked:
-    """Answers with how often it was asked; raises ``error`` instead while there is one."""
-
-    def __init__(self) -> None:
-        self.times = 0
-        self.error: Exception | None = None
-
-    def __call__(self) -> tuple[int, int]:
-        self.times += 1
-        if self.error:
-            raise self.error
-        return self.times, 0
+@pytest.fixture
+def worker(redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> Worker:
+    monkeypatch.setattr(module, "LASTS", 60.0)
+    worker = Worker("foo", max_loops=10)
+    worker.status = "waiting"
+    return worker
 
 
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_the_counts_are_asked_for_at_most_once_a_second():
-    asked, clock = Asked(), Clock()
-    counts = JobCounts(asked, clock)
-    assert [counts.latest() for _ in range(3)] == [(1, 0)] * 3
-    clock.now += 0.9
-    assert counts.latest() == (1, 0)
-    clock.now += 0.1
-    assert counts.latest() == (2, 0)
+def test_status_and_loops_are_those_of_the_moment_and_the_rest_as_it_was_lately(worker: Worker):
+    title = WorkerTitle(PROGRAM, worker)
+    rest = "waiting=0 delayed=0"
+    assert str(title) == f"{PROGRAM}#{worker.id} [waiting] queues=foo loop=0/10 {rest}"
+    Queue.get_queue("foo").waiting.rpush("x")
+    worker.status, worker.num_loops = "running", 1
+    assert str(title) == f"{PROGRAM}#{worker.id} [running] queues=foo loop=1/10 {rest}"
 
 
-def test_the_counts_are_not_asked_for_when_they_may_not_be_unless_there_are_none_yet():
-    asked, clock = Asked(), Clock()
-    counts = JobCounts(asked, clock)
-    assert counts.latest(may_ask=False) == (1, 0)
-    clock.now += 10
-    assert counts.latest(may_ask=False) == (1, 0)
+def test_the_rest_is_found_out_again_after_a_second(worker: Worker, monkeypatch: pytest.MonkeyPatch):
+    title = WorkerTitle(PROGRAM, worker)
+    str(title)
+    Queue.get_queue("foo").waiting.rpush("x")
+    worker.start_date = utcnow() - timedelta(seconds=15.5)
+    monkeypatch.setattr(module, "LASTS", 0.0)
+    assert str(title).endswith(" waiting=1 delayed=0 duration=0:00:15")
 
 
-def test_counts_that_redis_does_not_give_leave_the_last_ones():
-    asked, clock = Asked(), Clock()
-    counts = JobCounts(asked, clock)
-    counts.latest()
-    asked.error = redis.ConnectionError("gone")
-    clock.now += 2
-    assert counts.latest() == (1, 0)
-    counts.latest()
-    assert asked.times == 2  # a server that is down is not asked more often
+def test_a_status_that_does_not_pass_is_shown_with_all_as_it_is(worker: Worker):
+    title = WorkerTitle(PROGRAM, worker)
+    str(title)
+    Queue.get_queue("foo").waiting.rpush("x")
+    worker.status = "terminated"
+    assert str(title) == f"{PROGRAM}#{worker.id} [terminated] queues=foo loop=0/10 waiting=1 delayed=0"
+
+
+def test_counts_that_redis_does_not_give_leave_the_last_ones(worker: Worker, monkeypatch: pytest.MonkeyPatch):
+    asked = []
+
+    def count_jobs(queues: Sequence[str]) -> tuple[int, int]:
+        asked.append(queues)
+        raise redis.ConnectionError("gone")
+
+    Queue.get_queue("foo").waiting.rpush("x")
+    title = WorkerTitle(PROGRAM, worker)
+    before = str(title)
+    monkeypatch.setattr(Queue, "count_jobs", count_jobs)
+    monkeypatch.setattr(module, "LASTS", 0.0)
+    assert str(title) == before
+    monkeypatch.setattr(module, "LASTS", 60.0)
+    assert str(title) == before
+    assert len(asked) == 1  # a server that is down is not asked more often
