@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any
 
 from redis import ConnectionPool, Redis
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 
 # A connection that was not used for so many seconds goes back to the pool first, which looks whether it is still good.
 IDLE = 0.1
@@ -30,10 +30,13 @@ class Line:
     ----------
     client: callable
         Returns the client, a `redis.Redis`.
+    looks: bool
+        Whether to look each time if the connection is still good, as the pool does, for those who do not try again.
     """
 
-    def __init__(self, client: Callable[[], Redis]) -> None:
+    def __init__(self, client: Callable[[], Redis], *, looks: bool = False) -> None:
         self._client = client
+        self._looks = looks
         self._pool: Any = None
         self._connection: Any = None
         self._used_at = 0.0
@@ -78,13 +81,23 @@ class Line:
             self._connection = None
 
     def _ready_connection(self) -> Any:
-        if monotonic() - self._used_at > IDLE or self._pid != os.getpid():
+        if self._connection is not None and not self._is_good():
             self.close()
         if self._connection is None:
             self._pool = self._client().connection_pool
             self._connection = self._pool.get_connection(*_FOR_ANYTHING)
             self._pid = os.getpid()
         return self._connection
+
+    def _is_good(self) -> bool:
+        if self._pid != os.getpid() or monotonic() - self._used_at > IDLE:
+            return False
+        try:
+            return not (
+                self._looks and self._connection.can_read()
+            )  # what is there to read before a question is an end
+        except (RedisError, OSError):
+            return False
 
 
 class SharedLine:
@@ -98,7 +111,7 @@ class SharedLine:
 
     def __init__(self, client: Redis) -> None:
         self._client = client
-        self._free = [Line(lambda: client)]
+        self._free = [Line(lambda: client, looks=True)]
 
     def execute_command(self, *words: Any) -> Any:
         """Send a command; return its reply.

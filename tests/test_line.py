@@ -154,10 +154,17 @@ class TestSharedLine:
         waiting.join()
         assert shared.execute_command("CLIENT", "ID") == own
 
-    def test_it_goes_on_after_a_failure(self, shared: SharedLine, redis_client: redis.Redis) -> None:
-        redis_client.client_kill_filter(_id=shared.execute_command("CLIENT", "ID"))
-        with pytest.raises(redis.ConnectionError):
-            shared.execute_command("PING")
+    def test_a_connection_that_was_cut_is_taken_anew(
+        self, shared: SharedLine, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "IDLE", 60.0)
+        before = shared.execute_command("CLIENT", "ID")
+        redis_client.client_kill_filter(_id=before)
+        assert shared.execute_command("CLIENT", "ID") != before
+
+    def test_it_goes_on_after_a_failure(self, shared: SharedLine) -> None:
+        with pytest.raises(redis.DataError):
+            shared.execute_command("ECHO", object())
         with pytest.raises(redis.ResponseError, match="wrong number"):
             shared.execute_command("GET")
         assert len({shared.execute_command("CLIENT", "ID") for _ in range(2)}) == 1
