@@ -93,9 +93,8 @@ class Line:
         if self._pid != os.getpid() or monotonic() - self._used_at > IDLE:
             return False
         try:
-            return not (
-                self._looks and self._connection.can_read()
-            )  # what is there to read before a question is an end
+            # nothing was asked: what there is to read can only be its end
+            return not (self._looks and self._connection.can_read())
         except (RedisError, OSError):
             return False
 
