@@ -69,9 +69,7 @@ def test_a_connection_that_rested_is_taken_anew(
     assert line.execute_command("PING") == "PONG"
 
 
-def test_a_connection_that_is_used_again_and_again_is_not_looked_at(
-    line: Line, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_connection_that_is_used_again_soon_is_not_given_back(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     line.execute_command("PING")
     monkeypatch.setattr(redis.ConnectionPool, "get_connection", lambda *args: pytest.fail("taken anew"))
     monkeypatch.setattr(module, "IDLE", 60.0)
