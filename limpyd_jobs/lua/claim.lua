@@ -36,7 +36,7 @@
 --@include claims
 
 local lists, token, lease, ident, classes = lists_from(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4], classes_from(ARGV[10])
-local is_again, worker, wait, schedules = ARGV[5] == '1', ARGV[6], ARGV[7], ARGV[8]
+local is_again, worker, wait, schedules, needs_registration = ARGV[5] == '1', ARGV[6], ARGV[7], ARGV[8], ARGV[9] == '1'
 local first_key = lists(1)[1]
 
 local function claim_given()
@@ -94,32 +94,27 @@ local function outlook()
   return broken_lists(), queues, moment, overdue, due, missed, scheduled
 end
 
-local function register(outcome)
+local function register()
   local key = beside(string.sub(first_key, 1, -9), 'blocked')
-  if outcome == 'nothing' then
-    redis.pcall('ZREMRANGEBYSCORE', key, '-inf', score(now()))
-    redis.pcall('ZADD', key, score(now() + wait * 1000000), worker)
-  else
-    redis.pcall('ZREM', key, worker)
-  end
+  redis.pcall('ZREMRANGEBYSCORE', key, '-inf', score(now()))
+  redis.pcall('ZADD', key, score(now() + wait * 1000000), worker)
 end
 
-local function is_late()
-  local key = beside(string.sub(first_key, 1, -9), 'blocked')
-  return ARGV[9] == '1' and type(redis.pcall('ZSCORE', key, worker)) ~= 'string'
+-- Whether the worker was registered, and is no more.
+local function unregister()
+  return redis.pcall('ZREM', beside(string.sub(first_key, 1, -9), 'blocked'), worker) == 1
 end
 
 local function answer()
-  if is_late() then
+  local was_registered = worker ~= '' and unregister()
+  if needs_registration and not was_registered then
     return {'unregistered'}
   end
   local reply = is_again and claimed_with(lists, token, classes)
     or ident ~= '' and claim_given()
     or claim_first(lists, token, lease, classes)
-  if worker ~= '' and not reply.err then
-    register(reply[1])
-  end
   if reply[1] == 'nothing' then
+    if worker ~= '' then register() end
     return {'nothing', outlook()}
   end
   return reply

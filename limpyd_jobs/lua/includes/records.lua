@@ -126,7 +126,9 @@ end
 local function new_pk(model)
   local counter, collection = model.name .. ':max_pk', model.name .. ':collection'
   local pk = tostring(redis.call('INCR', counter))
-  if redis.call('SISMEMBER', collection, pk) == 1 then
+  local is_taken = redis.call('SISMEMBER', collection, pk) == 1
+  probed[collection] = true
+  if is_taken then
     local highest = redis.call('SORT', collection, 'DESC', 'LIMIT', 0, 1)[1]
     redis.call('SET', counter, highest)
     pk = tostring(redis.call('INCR', counter))
