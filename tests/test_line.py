@@ -152,12 +152,23 @@ class TestSharedLine:
         waiting.join()
         assert shared.execute_command("CLIENT", "ID") == own
 
+    @pytest.mark.parametrize("has_poll", [True, False])  # some platforms, and some green threads, have none
     def test_a_connection_that_was_cut_is_taken_anew(
-        self, shared: SharedLine, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+        self, shared: SharedLine, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch, has_poll: bool
+    ) -> None:
+        monkeypatch.setattr(module, "IDLE", 60.0)
+        if not has_poll:
+            monkeypatch.delattr("select.poll")
+        before = shared.execute_command("CLIENT", "ID")
+        redis_client.client_kill_filter(_id=before)
+        assert shared.execute_command("CLIENT", "ID") != before
+
+    def test_a_connection_that_was_closed_here_is_opened_anew(
+        self, shared: SharedLine, database: JobsDatabase, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(module, "IDLE", 60.0)
         before = shared.execute_command("CLIENT", "ID")
-        redis_client.client_kill_filter(_id=before)
+        database.connection.connection_pool.disconnect()
         assert shared.execute_command("CLIENT", "ID") != before
 
     def test_it_goes_on_after_a_failure(self, shared: SharedLine) -> None:

@@ -80,7 +80,7 @@ def add(
     layout = layout_of(job_class)
 
     def call(pk: str, plain: Mapping[str, str], reserve: bool) -> Any:
-        mode = " ".join(word for word in ("reserve" if reserve else "", "" if place else "bare") if word)
+        mode = f"{'reserve' if reserve else ''} {'' if place else 'bare'}".strip()
         options = _options(prepend=prepend, delay=delay, mode=mode, pk=pk)
         args = [layout.json, layout_of(queue_model).json, identifier, queue_name, priority, options, *flat(plain)]
         return json.loads(_add(line_of(job_class), args=args))
