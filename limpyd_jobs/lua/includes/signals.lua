@@ -26,9 +26,13 @@ local function signal(key, is_for_all)
   end
 end
 
--- Ends the wait of a worker, or of all, that may have something to do in the queue of some keys.
-local function tell(base, is_for_all)
-  local name = count_idle_workers(beside(base, 'blocked')) > 0 and redis.pcall('HGET', base .. ':hash', 'name')
+-- Ends the wait of a worker, or of all, that may have something to do in the queue of some keys, and of that name if
+-- the caller knows it.
+local function tell(base, is_for_all, name)
+  if count_idle_workers(beside(base, 'blocked')) == 0 then
+    return
+  end
+  name = name or redis.pcall('HGET', base .. ':hash', 'name')
   if type(name) == 'string' then
     signal(beside(base, 'signal:' .. name), is_for_all)
   end
