@@ -9,6 +9,10 @@ class Statuses(dict[str, str]):
     A dictionary with attribute access. An unknown name raises `KeyError`, as an item and as an attribute.
     """
 
+    def __init__(self, **letters: str) -> None:
+        super().__init__(letters)
+        vars(self).update(letters)  # so that they are found without a call
+
     def __getattr__(self, name: str) -> str:
         if name.startswith("__"):  # asked for by copy and pickle, for one
             raise AttributeError(name)

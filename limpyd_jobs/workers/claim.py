@@ -18,6 +18,8 @@ class Claim:
 
     Attributes
     ----------
+    pk: str
+        That of the job.
     job: Job
         None until the object is made.
     token: str
@@ -32,6 +34,7 @@ class Claim:
 
     def __init__(self, fetched: Fetched = NOTHING) -> None:
         self.fetched = fetched
+        self.pk = fetched.pk
         self.job: Job | None = None
         self.token = fetched.token
         self.is_held = False
@@ -46,7 +49,7 @@ class Claim:
     def is_on(self, job: Job) -> bool:
         """Whether it is about that job."""
         is_of_class = job is self.job or job.get_model_repr() == self.fetched.path
-        return is_of_class and vars(job).get("_pk") == self.fetched.pk
+        return is_of_class and vars(job).get("_pk") == self.pk
 
     def end(self) -> None:
         """The worker has no claim any more."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
@@ -29,6 +30,18 @@ from limpyd_jobs.workers.worker import Worker
 
 LOG_FORMAT = "[%(process)d] %(asctime)s (%(name)s) %(levelname)-8s %(message)s"
 UNAVAILABLE = 1  # exit status: Redis cannot be used right now, which another command line would not change
+
+
+class LogFormatter(logging.Formatter):
+    """Writes records as its base does, but makes what is the same for all of a second only once."""
+
+    _last: tuple[int, str] = (0, "")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
+        second = int(record.created)
+        if self._last[0] != second:
+            self._last = second, time.strftime(self.default_time_format, self.converter(second))
+        return f"{self._last[1]},{int(record.msecs):03}"
 
 
 class WorkerConfig:
@@ -206,7 +219,7 @@ class WorkerConfig:
     def _ensure_log_handler(logger: logging.Logger) -> None:
         if not logger.handlers:
             handler = logging.StreamHandler()
-            handler.setFormatter(logging.Formatter(LOG_FORMAT))
+            handler.setFormatter(LogFormatter(LOG_FORMAT))
             logger.addHandler(handler)
 
     def print_options(self) -> None:

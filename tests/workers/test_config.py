@@ -17,7 +17,7 @@ from limpyd_jobs.database import JobsDatabase, parse_database
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel, Error, Queue
 from limpyd_jobs.workers import Worker, WorkerConfig
-from limpyd_jobs.workers.config import LOG_FORMAT, database_name
+from limpyd_jobs.workers.config import LOG_FORMAT, LogFormatter, database_name
 from limpyd_jobs.workers.options import OPTIONS
 
 HERE = __name__
@@ -300,6 +300,13 @@ def test_a_logger_without_a_handler_gets_one_to_standard_error(capsys):
         r"\[\d+\] \d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} \(limpyd-jobs\.test-bare\) INFO     \[\d{6}\] hello\n",
         capsys.readouterr().err,
     )
+
+
+def test_log_lines_are_written_as_python_writes_them():
+    ours, pythons = LogFormatter(LOG_FORMAT), logging.Formatter(LOG_FORMAT)
+    for moment in (1.0, 1.25, 1.999, 2.0, 1.5, 90_000.001):
+        record = logging.makeLogRecord({"msg": "hello", "created": moment, "msecs": moment % 1 * 1000})
+        assert ours.format(record) == pythons.format(record)
 
 
 def test_a_logger_that_has_a_handler_keeps_it():
