@@ -53,7 +53,7 @@ class Sizes:
     seconds: float = 2.0  # of adding, and about of running
     least_jobs: int = 4_000  # to run
     bulk_jobs: int = 30_000
-    waiting_jobs: int = 5_000  # for their memory
+    waiting_jobs: int = 8_000  # for their memory; below a power of two, where Redis enlarges no table
     counted_jobs: int = 2_000
     samples: int = 300  # of latency
     idle_seconds: float = 5.0
