@@ -111,7 +111,11 @@ class SharedLine:
 
     def __init__(self, client: Redis) -> None:
         self._client = client
-        self._free = [Line(lambda: client, looks=True)]
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._free = [Line(lambda: self._client, looks=True)]
 
     def execute_command(self, *words: Any) -> Any:
         """Send a command; return its reply.
@@ -121,6 +125,8 @@ class SharedLine:
         redis.exceptions.RedisError
             If that is an error, or if the connection fails.
         """
+        if self._pid != os.getpid():  # of the process this one was forked from, a thread may have had the line in use
+            self._begin()
         try:
             line = self._free.pop()
         except IndexError:
