@@ -105,14 +105,23 @@ local function has_to_reconcile()
   return 0
 end
 
+-- Lets others come before the jobs of unknown classes at the next look: their leases lapsed as well, but last.
+local function look_at_others_first(queue, first)
+  for i = first, #unknown do
+    redis.call('ZADD', queue .. ':running', 'XX', score(moment), unknown[i])
+  end
+end
+
 for _, queue in ipairs(KEYS) do
   local idents = redis.pcall('ZRANGEBYSCORE', queue .. ':running', '-inf', score(moment), 'LIMIT', 0, limit)
+  local first_unknown = #unknown + 1
   for _, ident in ipairs(idents) do
     if #exhausted == 0 then
       local ok, failure = pcall(rescue, queue, ident)
       if not ok then pcall(rescue_failed, queue, ident, text_of_error(failure)) end
     end
   end
+  if #idents == limit then look_at_others_first(queue, first_unknown) end
 end
 
 return {rescued, unknown, exhausted, has_to_reconcile(), broken}

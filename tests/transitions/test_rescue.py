@@ -129,6 +129,20 @@ def test_a_job_of_an_unknown_class_stays_for_those_who_know_it(any_world: World)
         assert rescue(any_world, classes={}) == Rescue([], [job.ident], None, False)
 
 
+def test_jobs_of_unknown_classes_let_others_come_first_at_the_next_look(
+    any_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("limpyd_jobs.transitions.recovering.RESCUE_LIMIT", 2)
+    running = f"{any_world.queue_key()}:running"
+    job = lapse(any_world, any_world.job_that_is("running"))
+    any_world.client.zadd(running, {"gone.Job:1": -3, "gone.Job:2": -2, "gone.Job:3": -1})
+    assert rescue(any_world) == Rescue([], ["gone.Job:1", "gone.Job:2"], None, False)
+    found = rescue(any_world)
+    assert ([fetched.ident for fetched in found.rescued], found.unknown) == ([job.ident], ["gone.Job:3"])
+    assert rescue(any_world).unknown == ["gone.Job:1", "gone.Job:2"]
+    assert any_world.client.zcard(running) == 3
+
+
 @pytest.mark.parametrize("state", ["waiting", "delayed", "success", "error", "canceled", "deleted"])
 def test_a_lease_of_a_job_that_nobody_claims_just_ends(any_world: World, state: str) -> None:
     job = any_world.job_that_is(state)

@@ -190,6 +190,20 @@ def test_a_job_of_a_class_that_cannot_be_imported_is_left_to_others() -> None:
     assert queue.running.zmembers() == ["no.such.module.Task:1"]
 
 
+def test_many_jobs_of_such_a_class_do_not_hide_others() -> None:
+    queue = Queue.get_queue(QUEUE)
+    others = [Patient.add_job(str(number), QUEUE) for number in range(3)]
+    for number in range(3):
+        claim(token=str(number))
+    queue.running.zadd({f"no.such.module.Task:{number}": 1 for number in range(250)})
+    queue.running.zadd({job.ident: 2 for job in others})
+    rescuer = worker()
+    for _ in range(3):
+        rescue(rescuer)
+    assert sorted(queue.waiting.lmembers()) == [job.ident for job in others]
+    assert queue.running.zcard() == 250
+
+
 def test_a_job_that_runs_longer_than_the_lease_keeps_it() -> None:
     job = Patient.add_job("long", QUEUE)
     queue = Queue.get_queue(QUEUE)
