@@ -137,8 +137,14 @@ class Fetcher:
         """
         if self._unanswered or not self._is_registered:
             return self.next(keys, may_wait=True)
-        longest = SHORT_SLICE if monotonic() < self._vigilant_until else SLICE
-        return self._claim(keys, may_wait=True, after=min(seconds, longest)) if keys else None
+        return self._claim(keys, may_wait=True, after=min(seconds, self._longest_wait())) if keys else None
+
+    def _longest_wait(self) -> float:
+        """For how many seconds to wait: for less time than the connection takes for a sign that it is lost."""
+        if monotonic() < self._vigilant_until:
+            return SHORT_SLICE
+        timeout = records.redis_of(self.queue_model).connection_pool.connection_kwargs.get("socket_timeout")
+        return min(SLICE, timeout / 2) if timeout else SLICE
 
     def take(self, key: str, ident: str) -> Fetched:
         """Claim a job that was taken from a list by other means. For the exceptions see `next`."""

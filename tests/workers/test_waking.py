@@ -14,6 +14,7 @@ from running import Collector, work, worker_of, working
 from servers import wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker, transitions
+from limpyd_jobs.database import JobsDatabase
 from limpyd_jobs.utils import as_naive_utc, parse_datetime
 
 SELDOM = {"fetch_delayed_delay": 1000, "fetch_priorities_delay": 1000, "timeout": 0, "max_duration": 60}
@@ -348,6 +349,13 @@ def test_a_resumed_queue_is_served_by_all_at_once(collector: Collector, redis_cl
     with idle(redis_client, *(worker_of(callback=ring, **SELDOM) for _ in range(2))):
         Queue.resume("queue")
     assert sorted(collector.identifiers) == ["a", "b"]
+
+
+def test_a_wait_is_shorter_than_an_answer_may_take(jobs_database: JobsDatabase, log: pytest.LogCaptureFixture) -> None:
+    Queue.get_queue("queue")
+    jobs_database.connect(**jobs_database.connection_settings, socket_timeout=0.5)
+    work(**{**SELDOM, "max_duration": 2})
+    assert not [record for record in log.records if record.levelname == "ERROR"]
 
 
 def test_an_idle_worker_costs_little(commands: Callable[[], AbstractContextManager[Any]]) -> None:
