@@ -562,7 +562,7 @@ class Job(BaseJobsModel):
     @classmethod
     def _is_placed_by_hand(cls, queue_model: type[Queue]) -> bool:
         """Whether the class, or the queue model, has its own way to put a job in a queue, which then must be called."""
-        return cls.enqueue_or_delay is not Job.enqueue_or_delay or queues_by_hand(queue_model)
+        return overrides(cls, Job, "enqueue_or_delay") or queues_by_hand(queue_model)
 
     @classmethod
     def _checked_fields(cls, fields: dict[str, Any]) -> dict[str, Any]:

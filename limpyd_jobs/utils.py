@@ -112,12 +112,11 @@ def overrides(owner: Any, base: type, *names: str) -> bool:
     """Return whether a class, or an object, has its own version of any of these attributes of one of its bases."""
     if owner is base:
         return False
-    return any(_definition(owner, name) is not _definition(base, name) for name in names)
-
-
-def _definition(owner: Any, name: str) -> Any:
-    found = getattr(owner, name)
-    return getattr(found, "__func__", found)
+    for name in names:
+        one, other = getattr(owner, name), getattr(base, name)
+        if getattr(one, "__func__", one) is not getattr(other, "__func__", other):
+            return True
+    return False
 
 
 def printable(value: object) -> str:

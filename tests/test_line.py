@@ -172,12 +172,16 @@ class TestSharedLine:
         assert shared.execute_command("CLIENT", "ID") != before
 
     def test_a_child_that_was_forked_while_it_was_in_use_has_one_of_its_own(
-        self, shared: SharedLine, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+        self,
+        shared: SharedLine,
+        database: JobsDatabase,
+        redis_client: redis.Redis,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         waiting = threading.Thread(target=shared.execute_command, args=["BLPOP", "never", 0])
         waiting.start()
         wait_until(lambda: redis_client.info("clients")["blocked_clients"])
-        monkeypatch.setattr(shared._client, "execute_command", lambda *words: "by the client")
+        monkeypatch.setattr(database.connection, "execute_command", lambda *words: "by the client")
         context = get_context("fork")
         answers = context.SimpleQueue()
         child = context.Process(target=lambda: answers.put(shared.execute_command("ECHO", "by the line")))

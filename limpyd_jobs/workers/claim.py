@@ -18,8 +18,6 @@ class Claim:
 
     Attributes
     ----------
-    pk: str
-        That of the job.
     job: Job
         None until the object is made.
     token: str
@@ -34,7 +32,6 @@ class Claim:
 
     def __init__(self, fetched: Fetched = NOTHING) -> None:
         self.fetched = fetched
-        self.pk = fetched.pk
         self.job: Job | None = None
         self.token = fetched.token
         self.is_held = False
@@ -49,7 +46,7 @@ class Claim:
     def is_on(self, job: Job) -> bool:
         """Whether it is about that job."""
         is_of_class = job is self.job or job.get_model_repr() == self.fetched.path
-        return is_of_class and vars(job).get("_pk") == self.pk
+        return is_of_class and vars(job).get("_pk") == self.fetched.pk
 
     def end(self) -> None:
         """The worker has no claim any more."""

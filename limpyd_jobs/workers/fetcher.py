@@ -141,10 +141,9 @@ class Fetcher:
 
     def _longest_wait(self) -> float:
         """For how many seconds to wait: for less time than the connection takes for a sign that it is lost."""
-        if monotonic() < self._vigilant_until:
-            return SHORT_SLICE
+        longest = SHORT_SLICE if monotonic() < self._vigilant_until else SLICE
         timeout = records.redis_of(self.queue_model).connection_pool.connection_kwargs.get("socket_timeout")
-        return min(SLICE, timeout / 2) if timeout else SLICE
+        return min(longest, timeout / 2) if timeout else longest
 
     def take(self, key: str, ident: str) -> Fetched:
         """Claim a job that was taken from a list by other means. For the exceptions see `next`."""

@@ -45,8 +45,7 @@ class Rescuer:
             yield from found.rescued
             if found.exhausted:
                 yield found.exhausted
-            is_full = len(found.rescued) + len(found.unknown) >= transitions.RESCUE_LIMIT
-            more = bool(is_full and found.rescued) or bool(found.exhausted) or self._meet(found.unknown)
+            more = bool(found.rescued or found.exhausted or found.broken) or self._meet(found.unknown)
 
     def take_turn_to_reconcile(self) -> bool:
         """Return whether it turned out, since this was called last, that it is this worker's turn to reconcile."""

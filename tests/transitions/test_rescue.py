@@ -12,6 +12,7 @@ from worlds import LEASE, TOKEN, Bench, Moment, Till, World, pk_of
 from limpyd_jobs import Job, Queue, transitions
 from limpyd_jobs.exceptions import ClaimLost
 from limpyd_jobs.transitions import Fetched, Rescue
+from limpyd_jobs.transitions.recovering import RESCUE_LIMIT
 
 After = Callable[[float], Moment]
 
@@ -177,7 +178,7 @@ class TestKeysOfAWrongType:
 
     @pytest.mark.leaves("I1", "I2", "I7", "I10")
     def test_of_many_jobs_do_not_keep_the_others_from_being_rescued(self, any_world: World) -> None:
-        for number in range(transitions.RESCUE_LIMIT + 1):
+        for number in range(RESCUE_LIMIT + 1):
             any_world.client.set(f"{any_world.jobs}:x{number}:hash", "of a wrong type")
             any_world.client.zadd(f"{any_world.queue_key()}:running", {f"{any_world.path}:x{number}": 0})
         job = lapse(any_world, any_world.job_that_is("running"))

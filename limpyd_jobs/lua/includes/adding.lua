@@ -49,7 +49,7 @@ local function add(model, identifier, where, fields, reserved_pk)
   else
     where.base = where.base or prepare_place(where.model, where.name, where.priority, where.due)
     create(model, pk, placed(fields, where.priority, where.due, where.base), reserved_pk)
-    push(where.base, model.path .. ':' .. pk, fields.status, where.due, where.prepend, where.name)
+    push(where.base, model.path .. ':' .. pk, fields.status, where.due, where.prepend)
   end
   return {'added', pk, reindex}
 end

@@ -83,6 +83,7 @@ end
 -- The beginning of the keys of the queue of that name and priority, once a job can be put in it.
 local function prepare_place(queue_model, name, priority, due)
   local base = queue_model.name .. ':' .. find_or_create_queue(queue_model, name, priority)
+  known_names[base] = name
   if is_delayed(due) then
     probe('ZCARD', base .. ':delayed')
   else
@@ -92,14 +93,14 @@ local function prepare_place(queue_model, name, priority, due)
 end
 
 -- Puts a job in the list or set of a queue that its new status asks for. Who waits for a job is told, or, if it is the
--- first one to be due, all who do. The name is that of the queue, if the caller knows it.
-local function push(base, ident, status, due, prepend, name)
+-- first one to be due, all who do.
+local function push(base, ident, status, due, prepend)
   if status == 'd' then
     redis.call('ZADD', base .. ':delayed', score(due.at), ident)
-    if redis.call('ZRANGE', base .. ':delayed', 0, 0)[1] == ident then tell(base, true, name) end
+    if redis.call('ZRANGE', base .. ':delayed', 0, 0)[1] == ident then tell(base, true) end
   else
     redis.call(prepend and 'LPUSH' or 'RPUSH', base .. ':waiting', ident)
-    tell(base, false, name)
+    tell(base)
   end
 end
 
@@ -108,5 +109,5 @@ local function place(job, queue_model, name, priority, due, prepend, changes)
   local base = prepare_place(queue_model, name, priority, due)
   placed(changes, priority, due, base)
   update(job.model, job.pk, changes)
-  push(base, job.ident, changes.status, due, prepend, name)
+  push(base, job.ident, changes.status, due, prepend)
 end

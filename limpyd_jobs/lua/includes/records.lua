@@ -122,13 +122,19 @@ local function other_queued(job, identifier)
   end
 end
 
+-- Whether a record was made, and not deleted: else a write would make half of one.
+local function is_in_collection(model, pk)
+  local collection = model.name .. ':collection'
+  local is_in = redis.call('SISMEMBER', collection, pk) == 1
+  probed[collection] = true
+  return is_in
+end
+
 -- The next primary key, past every existing one even if the counter was lost.
 local function new_pk(model)
   local counter, collection = model.name .. ':max_pk', model.name .. ':collection'
   local pk = tostring(redis.call('INCR', counter))
-  local is_taken = redis.call('SISMEMBER', collection, pk) == 1
-  probed[collection] = true
-  if is_taken then
+  if is_in_collection(model, pk) then
     local highest = redis.call('SORT', collection, 'DESC', 'LIMIT', 0, 1)[1]
     redis.call('SET', counter, highest)
     pk = tostring(redis.call('INCR', counter))
@@ -148,11 +154,6 @@ local function not_unique(model, fields, pk)
       end
     end
   end
-end
-
--- Whether a record was made, and not deleted: else a write would make half of one.
-local function is_in_collection(model, pk)
-  return redis.call('SISMEMBER', model.name .. ':collection', pk) == 1
 end
 
 -- Makes a new record, the model's defaults included. One whose pk was reserved may have some fields already.

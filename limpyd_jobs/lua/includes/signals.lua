@@ -26,13 +26,15 @@ local function signal(key, is_for_all)
   end
 end
 
--- Ends the wait of a worker, or of all, that may have something to do in the queue of some keys, and of that name if
--- the caller knows it.
-local function tell(base, is_for_all, name)
+-- The names of queues that need not be read, by the beginning of their keys.
+local known_names = {}
+
+-- Ends the wait of a worker, or of all, that may have something to do in the queue of some keys.
+local function tell(base, is_for_all)
   if count_idle_workers(beside(base, 'blocked')) == 0 then
     return
   end
-  name = name or redis.pcall('HGET', base .. ':hash', 'name')
+  local name = known_names[base] or redis.pcall('HGET', base .. ':hash', 'name')
   if type(name) == 'string' then
     signal(beside(base, 'signal:' .. name), is_for_all)
   end
