@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from multiprocessing import get_context
+from types import SimpleNamespace
 
 import pytest
 import redis
@@ -158,7 +159,7 @@ class TestSharedLine:
     ) -> None:
         monkeypatch.setattr(module, "IDLE", 60.0)
         if not has_poll:
-            monkeypatch.delattr("select.poll")
+            monkeypatch.setattr(module, "select", SimpleNamespace())
         before = shared.execute_command("CLIENT", "ID")
         redis_client.client_kill_filter(_id=before)
         assert shared.execute_command("CLIENT", "ID") != before
