@@ -810,7 +810,8 @@ class Error(BaseJobsModel):
         described = cls._described(error, utcnow())
         described["message"] += (
             f" (Its class could not be resolved, {transitions.MAX_PUT_OFFS} times, so the job is in no list any more. "
-            "Let a worker import that class: see --pythonpath and --jobs. Then the job is put back in its queue.)"
+            "Let a worker import that class: see --pythonpath and --job-modules. Then the job is put back in its "
+            "queue.)"
         )
         return cls._add({**values, **described})
 

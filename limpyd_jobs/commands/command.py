@@ -30,8 +30,8 @@ COMMON_OPTIONS: tuple[Option, ...] = (
     _OF_WORKERS["--database"],
     _OF_WORKERS["--pythonpath"],
     WorkerOption(
-        "--jobs",
-        help="The modules that define job classes, joined by commas, to be imported, e.g. --jobs=myapp.jobs "
+        "--job-modules",
+        help="The modules that define job classes, joined by commas, to be imported, e.g. --job-modules=myapp.jobs "
         "(those that jobs in the queues are of are imported anyway)",
     ),
     WorkerOption(
@@ -106,11 +106,11 @@ class Command:
 
     def _import(self) -> None:
         """Import what the options name."""
-        for name in filter(None, (self.options.jobs or "").split(",")):
+        for name in filter(None, (self.options.job_modules or "").split(",")):
             try:
                 import_module(name.strip())
             except Exception as error:  # whatever the module raises
-                self.parser.error(f"option --jobs: cannot import {name!r}: {type(error).__name__}: {error}")
+                self.parser.error(f"option --job-modules: cannot import {name!r}: {type(error).__name__}: {error}")
         for name, base in (("queue_model", Queue), ("error_model", Error)):
             path = getattr(self.options, name, None)
             if path:

@@ -19,7 +19,7 @@ from limpyd_jobs.job_classes import module_names
 from limpyd_jobs.retrying import Retry
 from limpyd_jobs.utils import import_class
 from limpyd_jobs.workers.parameters import MAX_PREFETCH
-from limpyd_jobs.workers.turns import FAIR
+from limpyd_jobs.workers.turns import QUEUE_STRATEGIES
 
 MAX_SECONDS = 10**11  # some 3,000 years: today's date and this still make a date
 MAX_PROCESSES = 500  # each takes two of the 1,024 files that a process may have open by default
@@ -115,10 +115,10 @@ def queue_names(text: str) -> str:
     return text
 
 
-def fairness(text: str) -> str:
-    """Return a text that is a kind of fairness, or raise `ValueError`."""
-    if text not in FAIR:
-        raise ValueError(f"{text!r} is none of {', '.join(FAIR)}")
+def queue_strategy(text: str) -> str:
+    """Return a text that is a strategy, or raise `ValueError`."""
+    if text not in QUEUE_STRATEGIES:
+        raise ValueError(f"{text!r} is none of {', '.join(QUEUE_STRATEGIES)}")
     return text
 
 
@@ -214,11 +214,11 @@ JOB_OPTIONS = grouped(
         help="The names of the queues to take jobs from, joined by commas, e.g. --queues=queue1,queue2",
     ),
     WorkerOption(
-        "--fair",
-        check=fairness,
-        help="Whose jobs come first among those of one priority: priority for those of the queue that is named first, "
-        "rotate for each queue in turn, weights for as often as the number behind its name says, as queue1:3,queue2:1 "
-        "(default: priority), e.g. --fair=rotate",
+        "--queue-strategy",
+        check=queue_strategy,
+        help="Whose jobs come first among those of one priority: strict for those of the queue that is named first, "
+        "round_robin for each queue in turn, weighted for as often as the number behind its name says, as "
+        "queue1:3,queue2:1 (default: strict)",
     ),
     WorkerOption(
         "--callback",
@@ -226,10 +226,10 @@ JOB_OPTIONS = grouped(
         '--callback=my.module.callback (default: the "run" method of the jobs)',
     ),
     WorkerOption(
-        "--jobs",
+        "--job-modules",
         check=modules,
         help="The modules and packages whose jobs may be run, joined by commas; classes of other modules are never "
-        "imported, e.g. --jobs=myapp.jobs,other (default: any but the standard library)",
+        "imported, e.g. --job-modules=myapp.jobs,other (default: any but the standard library)",
     ),
     WorkerOption(
         "--worker-class",

@@ -11,7 +11,7 @@ from typing import Any
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.retrying import as_policy
-from limpyd_jobs.workers.turns import FAIR
+from limpyd_jobs.workers.turns import QUEUE_STRATEGIES
 
 LOGGER_NAME = "limpyd-jobs"
 
@@ -29,9 +29,10 @@ class Parameters:
     ----------
     queues: str, or list or tuple of str
         The names of the queues, in one string separated by commas, or one by one.
-    fair: str
-        Which name's jobs come first, among those of one priority: with ``priority`` those of the name that is given
-        first, with ``rotate`` each name in turn, with ``weights`` as often as the number behind it says, ``mail:3``.
+    queue_strategy: str
+        Which name's jobs come first, among those of one priority: with ``strict`` those of the name that is given
+        first, with ``round_robin`` each name in turn, with ``weighted`` as often as the number behind it says,
+        ``mail:3``.
     callback: callable
         What to run for a job, called with the job and the queue; by default `execute`.
     queue_model: type of Queue
@@ -77,7 +78,7 @@ class Parameters:
     keep_success, keep_errors: int or timedelta
         How many jobs that succeeded, and that failed, to keep in each queue, or for how long; None for what the
         attributes of the queue model say.
-    jobs: str, or list or tuple of str
+    job_modules: str, or list or tuple of str
         The names of the modules and packages whose jobs may be run, in one string separated by commas, or one by one;
         None for any module. It holds for the whole process.
     prefetch: int
@@ -93,7 +94,7 @@ class Parameters:
     """
 
     queues: Any = None
-    fair = "priority"
+    queue_strategy = "strict"
     callback: Callable[[Any, Any], Any] | None = None
     queue_model: type[Queue] = Queue
     error_model: type[Error] = Error
@@ -119,7 +120,7 @@ class Parameters:
     job_timeout: float | None = None
     keep_success: int | timedelta | None = None
     keep_errors: int | timedelta | None = None
-    jobs: Any = None
+    job_modules: Any = None
     processes = 1
     prefetch = 1
 
@@ -148,9 +149,9 @@ class Parameters:
         "job_timeout",
         "keep_success",
         "keep_errors",
-        "jobs",
+        "job_modules",
         "processes",
-        "fair",
+        "queue_strategy",
         "prefetch",
     )
 
@@ -171,11 +172,13 @@ class Parameters:
         return True
 
     def _check_parameters(self) -> None:
-        if self.fair not in FAIR:
-            raise ConfigurationException(f"fair must be one of {', '.join(FAIR)}, not {self.fair!r}")
+        if self.queue_strategy not in QUEUE_STRATEGIES:
+            raise ConfigurationException(
+                f"queue_strategy must be one of {', '.join(QUEUE_STRATEGIES)}, not {self.queue_strategy!r}"
+            )
         self.queues = self._parse_queues(self.queues)
         self._weights = dict.fromkeys(self.queues, 1)
-        if self.fair == "weights":
+        if self.queue_strategy == "weighted":
             self._weights = dict(map(self._parse_weight, self.queues))
             self.queues = list(self._weights)
         self._check_model("queue", self.queue_model, Queue)
@@ -192,8 +195,8 @@ class Parameters:
             self.retry_policy = as_policy(self.retry_policy)
         except (TypeError, ValueError) as error:
             raise ConfigurationException(f"retry_policy: {error}") from error
-        if self.jobs is not None:
-            job_classes.allow(self.jobs)
+        if self.job_modules is not None:
+            job_classes.allow(self.job_modules)
         if type(self.prefetch) is not int or not 1 <= self.prefetch <= MAX_PREFETCH:
             raise ConfigurationException(f"prefetch must be a number from 1 to {MAX_PREFETCH}, not {self.prefetch!r}")
         if type(self.processes) is not int or self.processes < 1:

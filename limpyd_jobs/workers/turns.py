@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-# What a worker may be told of fairness.
-FAIR = ("priority", "rotate", "weights")
+# How a worker chooses among queues of one priority.
+QUEUE_STRATEGIES = ("strict", "round_robin", "weighted")
 
 
 class Place(NamedTuple):

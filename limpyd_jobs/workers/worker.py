@@ -327,7 +327,7 @@ class Worker(Running):
 
     def update_keys(self) -> None:
         """Find the waiting lists of its queues, and keep their keys, highest priority first, in `keys`."""
-        if self.fair == "priority":
+        if self.queue_strategy == "strict":
             self.keys = self.queue_model.get_waiting_keys(self.queues)
             return
         queues = self.queue_model.get_all_by_priority(self.queues)
@@ -340,7 +340,7 @@ class Worker(Running):
         )
 
     def _keys_in_turn(self) -> list[str]:
-        return self.keys if self.fair == "priority" else self._turns.order(self.keys)
+        return self.keys if self.queue_strategy == "strict" else self._turns.order(self.keys)
 
     def requeue_delayed_jobs(self) -> None:
         """Move the delayed jobs of its queues that are due to their waiting lists."""

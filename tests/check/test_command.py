@@ -153,7 +153,12 @@ def test_the_progress_is_told_if_asked_for(run: Run, orphan: str) -> None:
 
 def test_models_of_the_application_are_checked(run: Run, redis_client: redis.Redis, tmp_path: Path) -> None:
     redis_client.sadd("bakery:bread:collection", 5)
-    options = ("--jobs=bakery", f"--pythonpath={tmp_path}", "--queue-model=bakery.Oven", "--error-model=bakery.Burn")
+    options = (
+        "--job-modules=bakery",
+        f"--pythonpath={tmp_path}",
+        "--queue-model=bakery.Oven",
+        "--error-model=bakery.Burn",
+    )
     done = run("check", "--json", *options)
     report = json.loads(done.stdout)
     assert {finding["model"] for finding in report["findings"]} == {"bakery.Bread"}
@@ -180,7 +185,10 @@ def test_another_database(run: Run, orphan: str, redis_server: RedisServer) -> N
         (["check", "surplus"], "limpyd-jobs check: error: unexpected argument: 'surplus'"),
         (["check", "--lease=-1"], "limpyd-jobs check: error: option --lease: -1.0 is out of range, must be at least 0"),
         (["check", "--database=host:port"], "limpyd-jobs check: error: option --database: "),
-        (["check", "--jobs=no.such"], "limpyd-jobs check: error: option --jobs: cannot import 'no.such': "),
+        (
+            ["check", "--job-modules=no.such"],
+            "limpyd-jobs check: error: option --job-modules: cannot import 'no.such': ",
+        ),
         (["check", "--queue-model=no.such.Model"], "limpyd-jobs check: error: option --queue-model: cannot import"),
         (["check", "--queue-model=limpyd_jobs.Job"], "limpyd-jobs check: error: option --queue-model: limpyd_jobs."),
         (["check", "--error-model=limpyd_jobs.Job"], "limpyd-jobs check: error: option --error-model: limpyd_jobs."),

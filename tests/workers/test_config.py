@@ -370,9 +370,9 @@ def test_the_options_of_script_and_worker_are_printed(capsys, redis_server):
         " - job-timeout = None",
         " - keep-success = None",
         " - keep-errors = None",
-        " - jobs = None",
+        " - job-modules = None",
         " - processes = 1",
-        " - fair = priority",
+        " - queue-strategy = strict",
         " - prefetch = 1",
     ]
 

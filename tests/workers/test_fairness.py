@@ -56,26 +56,26 @@ class TestRotate:
     def test_each_name_has_its_share(self) -> None:
         for name in "abc":
             flood(name)
-        assert names_of("a,b,c", 30, fair="rotate").shares == {"a": 10, "b": 10, "c": 10}
+        assert names_of("a,b,c", 30, queue_strategy="round_robin").shares == {"a": 10, "b": 10, "c": 10}
 
     def test_the_share_of_an_empty_one_is_divided_equally(self) -> None:
         Queue.get_queue("c")
         for name in "ab":
             flood(name)
-        assert names_of("a,c,b", 20, fair="rotate").shares == {"a": 10, "b": 10}
+        assert names_of("a,c,b", 20, queue_strategy="round_robin").shares == {"a": 10, "b": 10}
 
     def test_a_slow_kind_does_not_starve_the_rest(self) -> None:
         flood("flood", 100)
         for name in ("mails", "pushes"):
             flood(name, 3)
-        names = names_of("flood,mails,pushes", 9, fair="rotate")
+        names = names_of("flood,mails,pushes", 9, queue_strategy="round_robin")
         assert names.shares == {"flood": 3, "mails": 3, "pushes": 3}
 
     def test_what_was_empty_for_long_does_not_catch_up(self) -> None:
         Queue.get_queue("b")
         flood("a")
         names = Names()
-        worker = worker_of("a,b", callback=names, max_loops=30, fair="rotate")
+        worker = worker_of("a,b", callback=names, max_loops=30, queue_strategy="round_robin")
 
         def fill(job: Job, queue: Queue) -> None:
             if len(names.names) == 10:
@@ -90,7 +90,7 @@ class TestRotate:
         flood("a", 20)
         flood("b", 20)
         flood("b", 6, priority=5)
-        names = names_of("a,b", 16, fair="rotate").names
+        names = names_of("a,b", 16, queue_strategy="round_robin").names
         assert names[:6] == ["b"] * 6
         assert Counter(names[6:]) == {"a": 5, "b": 5}
 
@@ -98,7 +98,7 @@ class TestRotate:
         for name in "ab":
             flood(name)
         with commands() as sent:
-            work("a,b", max_loops=60, fair="rotate")
+            work("a,b", max_loops=60, queue_strategy="round_robin")
         assert len([name for name in sent.names if name == "EVALSHA"]) < 70
 
     def test_it_is_kept_by_several_workers(self) -> None:
@@ -106,7 +106,7 @@ class TestRotate:
             flood(name)
         shares: Counter[str] = Counter()
         for _ in range(4):
-            shares.update(names_of("a,b", 10, fair="rotate").shares)
+            shares.update(names_of("a,b", 10, queue_strategy="round_robin").shares)
         assert shares == {"a": 20, "b": 20}
 
 
@@ -114,31 +114,31 @@ class TestWeights:
     def test_each_name_has_the_share_of_its_weight(self) -> None:
         for name in ("mails", "pushes"):
             flood(name)
-        assert names_of("mails:3,pushes:1", 40, fair="weights").shares == {"mails": 30, "pushes": 10}
+        assert names_of("mails:3,pushes:1", 40, queue_strategy="weighted").shares == {"mails": 30, "pushes": 10}
 
     def test_the_weight_is_one_unless_given(self) -> None:
         for name in ("mails", "pushes"):
             flood(name)
-        assert names_of(["mails", "pushes:4"], 20, fair="weights").shares == {"mails": 4, "pushes": 16}
+        assert names_of(["mails", "pushes:4"], 20, queue_strategy="weighted").shares == {"mails": 4, "pushes": 16}
 
     def test_a_name_may_have_colons(self) -> None:
-        worker = worker_of("a:b:2,c:d,:3", fair="weights")
+        worker = worker_of("a:b:2,c:d,:3", queue_strategy="weighted")
         assert (worker.queues, worker._weights) == (["a:b", "c:d", ":3"], {"a:b": 2, "c:d": 1, ":3": 1})
 
-    @pytest.mark.parametrize("fair", ["priority", "rotate"])
-    def test_without_weights_a_number_is_a_part_of_the_name(self, fair: str) -> None:
-        assert worker_of("mails:3", fair=fair).queues == ["mails:3"]
+    @pytest.mark.parametrize("strategy", ["strict", "round_robin"])
+    def test_without_weights_a_number_is_a_part_of_the_name(self, strategy: str) -> None:
+        assert worker_of("mails:3", queue_strategy=strategy).queues == ["mails:3"]
 
     @pytest.mark.parametrize("queues", ["a:0", "a:1001", "b,a:00"])
     def test_what_is_no_weight_is_refused(self, queues: str) -> None:
         with pytest.raises(ConfigurationException, match="weight"):
-            worker_of(queues, fair="weights")
+            worker_of(queues, queue_strategy="weighted")
 
 
-@pytest.mark.parametrize("fair", ["", "random", None, 1])
-def test_another_kind_of_fairness_is_refused(fair: Any) -> None:
-    with pytest.raises(ConfigurationException, match="fair must be one of priority, rotate, weights"):
-        worker_of("a", fair=fair)
+@pytest.mark.parametrize("strategy", ["", "random", None, 1])
+def test_another_strategy_is_refused(strategy: Any) -> None:
+    with pytest.raises(ConfigurationException, match="queue_strategy must be one of strict, round_robin, weighted"):
+        worker_of("a", queue_strategy=strategy)
 
 
 def test_lists_it_does_not_know_keep_their_place() -> None:

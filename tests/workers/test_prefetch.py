@@ -538,6 +538,6 @@ def test_each_queue_has_its_turn(redis_client: redis.Redis) -> None:
         for name in ("one", "two"):
             Task.add_job(f"{name} {number}", name)
     collector = Collector()
-    prefetching(20, 5, queues=["one", "two"], fair="rotate", callback=collector).run()
+    prefetching(20, 5, queues=["one", "two"], queue_strategy="round_robin", callback=collector).run()
     first_half = collector.identifiers[:10]
     assert 3 <= len([identifier for identifier in first_half if identifier.startswith("one")]) <= 7

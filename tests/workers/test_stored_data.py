@@ -150,7 +150,7 @@ class TestIdents:
     def test_only_jobs_of_the_modules_that_are_named_are_run(self, collector: Collector) -> None:
         job = Job.add_job("other", "queue")
         Task.add_job("a")
-        work(callback=collector, jobs=__name__)
+        work(callback=collector, job_modules=__name__)
         assert collector.identifiers == ["a"]
         assert Queue.get_queue("queue").first_delayed[0] == job.ident
         job_classes.allow(None)
@@ -163,13 +163,13 @@ class TestIdents:
     ) -> None:
         Queue.get_queue("queue")
         redis_client.config_resetstat()
-        worker_of(jobs="not_imported_yet", timeout=1, max_duration=0.2).run()
+        worker_of(job_modules="not_imported_yet", timeout=1, max_duration=0.2).run()
         assert redis_client.info("commandstats")["cmdstat_evalsha"]["calls"] < 100
 
-    @pytest.mark.parametrize("jobs", ["", ",", [], 1, "a b"])
-    def test_a_worker_that_is_told_of_no_module_is_refused(self, jobs: Any) -> None:
+    @pytest.mark.parametrize("modules", ["", ",", [], 1, "a b"])
+    def test_a_worker_that_is_told_of_no_module_is_refused(self, modules: Any) -> None:
         with pytest.raises(ConfigurationException):
-            worker_of(jobs=jobs)
+            worker_of(job_modules=modules)
 
     @pytest.mark.parametrize(
         "source",

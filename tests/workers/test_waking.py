@@ -172,9 +172,9 @@ class TestABusyWorker:
             job.cancel()
         return collector.identifiers
 
-    @pytest.mark.parametrize("fair", ["priority", "rotate"])
-    def test_serves_one_of_a_new_priority_after_the_job_that_it_has(self, fair: str) -> None:
-        assert self.run(jobs=7, fair=fair) == ["0", "1", "2", "3", "more urgent", "urgent", "4"]
+    @pytest.mark.parametrize("strategy", ["strict", "round_robin"])
+    def test_serves_one_of_a_new_priority_after_the_job_that_it_has(self, strategy: str) -> None:
+        assert self.run(jobs=7, queue_strategy=strategy) == ["0", "1", "2", "3", "more urgent", "urgent", "4"]
 
     def test_does_so_too_if_it_takes_its_jobs_one_by_one(self) -> None:
         class Careful(Worker):
