@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.sources import defines_class, is_standard
+from limpyd_jobs.sources import defines_subclass, is_standard
 
 T = TypeVar("T")
 
@@ -22,7 +22,8 @@ def resolve(path: str, base: type[T]) -> type[T]:
     """Return the class of a path, which must be one of the subclasses of `base`, or `base` itself.
 
     If it is not imported yet, the source of its module is read before: only a module that defines such a class, or
-    brings one in, and is no part of the standard library, is imported.
+    brings one in, as far as its source tells (see `defines_subclass`), and is no part of the standard library, is
+    imported.
 
     Raises
     ------
@@ -34,7 +35,7 @@ def resolve(path: str, base: type[T]) -> type[T]:
     module_name, name = _split(path)
     module = sys.modules.get(module_name)
     if module is None:
-        _check_source(module_name, name)
+        _check_source(module_name, name, base)
         module = _import(module_name)
     return _look_up(module, name, path, base)
 
@@ -46,12 +47,13 @@ def _split(path: str) -> tuple[str, str]:
     return module_name, name
 
 
-def _check_source(module_name: str, name: str) -> None:
+def _check_source(module_name: str, name: str, base: type) -> None:
     if is_standard(module_name):
         raise ValueError(f"{module_name}.{name} is not imported: {module_name} is part of the standard library")
-    if not defines_class(module_name, name):
+    if not defines_subclass(module_name, name, base):
         raise AttributeError(
-            f"{module_name} is not imported: its source defines no class {name}, or one without a base"
+            f"{module_name} is not imported: its source defines no subclass of {base.__name__} named {name}, "
+            "as far as it tells"
         )
 
 

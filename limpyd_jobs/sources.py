@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec, resolve_name
-from typing import Any
+from types import ModuleType
+from typing import Any, NamedTuple
 
 # Where importing a module may do anything, and no job is. The first was part of it until Python 3.12.
 STANDARD_LIBRARY = frozenset({"distutils", "__main__"}) | sys.stdlib_module_names
 
 BLOCKS = (ast.If, ast.Try, ast.ExceptHandler, ast.With)
 
-# How many modules are read at the most to find where one class comes from.
+# How many modules are read at the most to find out what one class derives from.
 READ_LIMIT = 50
 
 
@@ -24,58 +26,112 @@ def is_standard(module: str) -> bool:
     return module.partition(".")[0] in STANDARD_LIBRARY
 
 
-def defines_class(module: str, name: str) -> bool:
-    """Return whether a module, once imported, would have a class of that name at its top level.
+def defines_subclass(module: str, name: str, base: type) -> bool:
+    """Return whether a module, once imported, would have a subclass of `base` of that name at its top level.
 
-    The class has a base, as every job class has. It is defined in the module, or another name of one that is, or
-    brought in from a module of which the same holds.
+    The bases of the class are followed by their names, through the modules they are brought in from, until one is
+    imported already, so can be looked up. Bases that are made in another way are not found, but for those that are
+    arguments of a call, as in ``class Task(with_metaclass(Meta, Job))``.
 
     Raises
     ------
     ImportError
         If the module, or its source, cannot be found or read.
     """
-    return _defines(module, name, seen=set())
+    search = _Search(base)
+    search.read(module)
+    return search.finds(module, name)
 
 
-def _defines(module: str, name: str, seen: set[tuple[str, str]]) -> bool:
-    seen.add((module, name))
-    spec = _find(module)
-    nodes = list(_top_level(_parse(module, spec)))
-    if any(isinstance(node, ast.ClassDef) and node.name == name and node.bases for node in nodes):
-        return True
-    package = module.rpartition(".")[0] if spec.submodule_search_locations is None else module
-    return any(
-        _leads_to_class(*place, seen)
-        for node in nodes
-        for place in (*_other_names(node, name, module), *_origins(node, name, package))
-    )
+class _Source(NamedTuple):
+    """What a module says at its top level, and the package that its relative imports begin at."""
+
+    nodes: list[ast.AST]
+    package: str
 
 
-def _leads_to_class(module: str, name: str, seen: set[tuple[str, str]]) -> bool:
-    if is_standard(module) or (module, name) in seen or len(seen) == READ_LIMIT:
-        return False
-    try:
-        return _defines(module, name, seen)
-    except (ImportError, ValueError):  # the latter by modules that were made without a spec
-        return False
+class _Search:
+    """A search for a subclass of `base`. A class is a place: its module, and its name there, which may have dots."""
+
+    def __init__(self, base: type) -> None:
+        self._base = base
+        self._sources: dict[str, _Source] = {}
+        self._seen: set[tuple[str, str]] = set()
+
+    def finds(self, module: str, name: str) -> bool:
+        """Return whether there is a subclass at a place, as far as can be told."""
+        if is_standard(module) or (module, name) in self._seen:
+            return False
+        self._seen.add((module, name))
+        found = _imported(module, name)
+        if found is not None:
+            return issubclass(type(found), type) and issubclass(found, self._base)
+        try:
+            source = self.read(module)
+        except (ImportError, ValueError):  # the latter by modules that were made without a spec
+            return False
+        places = (place for node in source.nodes for place in _origins(node, name, module, source.package))
+        return any(self.finds(*place) for place in places)
+
+    def read(self, module: str) -> _Source:
+        """Return what a module says, which is read once."""
+        if module not in self._sources:
+            if len(self._sources) == READ_LIMIT:
+                raise ImportError(f"More than {READ_LIMIT} modules would be read", name=module)
+            spec = _find(module)
+            package = module.rpartition(".")[0] if spec.submodule_search_locations is None else module
+            self._sources[module] = _Source(list(_top_level(_parse(module, spec))), package)
+        return self._sources[module]
 
 
-def _other_names(node: ast.AST, name: str, module: str) -> Iterator[tuple[str, str]]:
-    """What the name stands for, if a statement is an assignment to it: ``OldName = NewName``."""
-    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
-        names = [target.id for target in node.targets if isinstance(target, ast.Name)]
-        yield from [(module, node.value.id)] if name in names else []
+def _imported(module: str, name: str) -> Any:
+    """Return what is at a place if that is imported, without any code of a module having a say in it; else None."""
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        if not issubclass(type(found), ModuleType):
+            return None
+        found = vars(found).get(part)
+    return found
 
 
-def _origins(node: ast.AST, name: str, package: str) -> Iterator[tuple[str, str]]:
-    """The module that a statement brings the name in from, with its name there."""
-    if isinstance(node, ast.ImportFrom):
+def _origins(node: ast.AST, name: str, module: str, package: str) -> Iterator[tuple[str, str]]:
+    """Yield the places of which one must be a subclass for the name to be one, if a statement defines it."""
+    first, _, rest = name.partition(".")
+    if isinstance(node, ast.ClassDef) and node.name == name:
+        yield from ((module, base) for base in _names(node.bases))
+    elif isinstance(node, ast.Assign) and not isinstance(node.value, ast.Call):  # OldName = NewName
+        if any(isinstance(target, ast.Name) and target.id == name for target in node.targets):
+            yield from ((module, other) for other in _names([node.value]))
+    elif isinstance(node, ast.ImportFrom):
         for alias in node.names:
-            if alias.name == "*" or (alias.asname or alias.name) == name:
+            if alias.name == "*" or (alias.asname or alias.name) == first:
                 with suppress(ImportError):  # from above the topmost package
                     origin = resolve_name("." * node.level + (node.module or ""), package)
-                    yield origin, name if alias.name == "*" else alias.name
+                    yield from _places(origin, name if alias.name == "*" else f"{alias.name}.{rest}".rstrip("."))
+    elif isinstance(node, ast.Import) and rest:
+        for alias in node.names:
+            if (alias.asname or alias.name.partition(".")[0]) == first:
+                yield from _places(alias.name if alias.asname else first, rest)
+
+
+def _places(module: str, name: str) -> Iterator[tuple[str, str]]:
+    """Yield the places that a name with dots may stand for: what is before a dot may be a module of a package."""
+    yield module, name
+    while "." in name:
+        part, _, name = name.partition(".")
+        module = f"{module}.{part}"
+        yield module, name
+
+
+def _names(expressions: Iterable[ast.expr]) -> Iterator[str]:
+    """Yield the names that some bases of a class have, with their dots; of a call, those of its arguments."""
+    for expression in expressions:
+        if isinstance(expression, ast.Call):
+            yield from _names(expression.args)
+        elif isinstance(expression, ast.Subscript):
+            yield from _names([expression.value])
+        elif re.fullmatch(r"[\w.]+", text := ast.unparse(expression)):
+            yield text
 
 
 def _top_level(tree: ast.AST) -> Iterator[ast.AST]:

@@ -198,6 +198,7 @@ HOSTILE = {
     "hostile.function": AttributeError,
     "hostile.value": AttributeError,
     "hostile.NoBase": AttributeError,
+    "hostile.NoJob": AttributeError,
     "hostile.Outer.Task": ImportError,
     "hostile.os": AttributeError,
     "hostile.Popen": AttributeError,
@@ -219,6 +220,8 @@ value = 1
 def function(): pass
 
 class NoBase: pass
+
+class NoJob(NoBase): pass
 
 class Outer(NoBase):
     class Task(NoBase): pass
@@ -349,7 +352,7 @@ class TestAProcess:
                 namespace = "odd"
                 identifier = fields.InstanceHashField(indexable=True, indexes=[TextRangeIndex])
         """,
-        "exits": "class Job(object): pass\nraise SystemExit(3)",
+        "exits": "from limpyd_jobs import Job\nraise SystemExit(3)",
     }
     SETUP = """
         import sys
@@ -407,11 +410,9 @@ class TestAProcess:
         """,
         "app_old": "from app_jobs import SendMail",
         "app_lying": """
-            class Liar(object):
-                pass
+            from limpyd_jobs import Job
 
-            class Job(Liar):
-                pass
+            Job = object
         """,
     }
 

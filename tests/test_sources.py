@@ -11,12 +11,39 @@ from pathlib import Path
 
 import pytest
 
-from limpyd_jobs.sources import defines_class, is_standard
+from limpyd_jobs.sources import defines_subclass, is_standard
 
-LEAVES_A_TRACE = "open(__file__ + '.imported', 'w').close()\n"
+
+class Base:
+    """What the classes are to derive from; imported, unlike them."""
+
+
+class NoBase:
+    pass
+
+
+def is_found(module: str, name: str) -> bool:
+    return defines_subclass(module, name, Base)
+
+
+LEAVES_A_TRACE = "open(__file__ + '.imported', 'w').close()\nfrom test_sources import Base\n"
 
 DEFINITIONS = {
     "a class": "class Task(Base): pass",
+    "a class of its base's name": "class Base(Base): pass\nclass Task(Base): pass",
+    "a class of a class": "class Other(Base): pass\nclass Task(Mixin, Other): pass",
+    "a class of a generic one": "class Task(Base[int]): pass",
+    "a class with another one's metaclass": "class Task(six.with_metaclass(Meta, Base)): pass",
+    "a class of another name of its base": "Other = Base\nclass Task(Other): pass",
+    "a base that is brought in": "from sources_origin import Origin\nclass Task(Origin): pass",
+    "a base that is brought in by another name": "from sources_origin import Origin as O\nclass Task(O): pass",
+    "a base that is brought in with all": "from sources_origin import *\nclass Task(Origin): pass",
+    "a base of a module": "import sources_origin\nclass Task(sources_origin.Origin): pass",
+    "a base of a module by another name": "import sources_package.sources_origin as o\nclass Task(o.Origin): pass",
+    "a base of a module of a package": (
+        "import sources_package.sources_origin\nclass Task(sources_package.sources_origin.Origin): pass"
+    ),
+    "a base of a module that is brought in": "from . import sources_origin\nclass Task(sources_origin.Origin): pass",
     "a class among others": "import os\nx = 1\nclass Other: pass\n@decorated\nclass Task(Base, Mixin): pass",
     "in a try": "try:\n    import x\nexcept ImportError:\n    class Task(Base): pass",
     "in an else": "if x:\n    pass\nelif y:\n    pass\nelse:\n    class Task(Base): pass",
@@ -33,6 +60,15 @@ DEFINITIONS = {
 NO_DEFINITIONS = {
     "nothing": "",
     "a class of another name": "class Other(Base): pass",
+    "another base": "from test_sources import NoBase\nclass Task(NoBase): pass",
+    "a base that is of no use": "class Other: pass\nclass Task(Other): pass",
+    "a base of the standard library": "from collections import UserDict\nclass Task(UserDict): pass",
+    "a base of nowhere": "from nowhere_at_all import Other\nclass Task(Other): pass",
+    "a base that is not there": "import sources_origin\nclass Task(sources_origin.Missing): pass",
+    "a base that is a module": "import sources_origin\nclass Task(sources_origin): pass",
+    "a base that a call makes": "class Task(make('Base')): pass",
+    "itself as its base": "class Task(Task): pass",
+    "a circle of bases": "class Other(Task): pass\nclass Task(Other): pass",
     "no base": "class Task: pass",
     "a function": "def Task(): pass",
     "a class in a function": "def make():\n    class Task(Base): pass",
@@ -93,35 +129,35 @@ def origins(tmp_path: Path) -> None:
 @pytest.mark.parametrize("source", DEFINITIONS.values(), ids=DEFINITIONS.keys())
 def test_a_class_is_found_wherever_it_is_defined(tmp_path: Path, source: str) -> None:
     write(tmp_path / "sources_package" / "sources_it.py", source)
-    assert defines_class("sources_package.sources_it", "Task")
+    assert is_found("sources_package.sources_it", "Task")
 
 
 @pytest.mark.usefixtures("origins")
 @pytest.mark.parametrize("source", NO_DEFINITIONS.values(), ids=NO_DEFINITIONS.keys())
 def test_anything_else_is_no_class(tmp_path: Path, source: str) -> None:
     write(tmp_path / "sources_package" / "sources_it.py", source)
-    assert not defines_class("sources_package.sources_it", "Task")
+    assert not is_found("sources_package.sources_it", "Task")
 
 
 @pytest.mark.parametrize("source", UNREADABLE.values(), ids=UNREADABLE.keys())
 def test_what_cannot_be_read_raises_importerror(tmp_path: Path, source: bytes) -> None:
     write(tmp_path / "sources_it.py", source)
     with pytest.raises(ImportError, match="sources_it cannot be read"):
-        defines_class("sources_it", "Task")
+        is_found("sources_it", "Task")
 
 
 def test_a_long_chain_of_conditions_is_read(tmp_path: Path) -> None:
     conditions = "if 0: pass\n" + "elif 0: pass\n" * 500
     write(tmp_path / "sources_it.py", f"{conditions}else:\n    class Task(Base): pass")
-    assert defines_class("sources_it", "Task")
+    assert is_found("sources_it", "Task")
 
 
 def test_a_long_chain_of_modules_is_not_followed_to_its_end(tmp_path: Path) -> None:
     for number in range(100):
         write(tmp_path / f"sources_{number}.py", f"from sources_{number + 1} import Task")
     write(tmp_path / "sources_100.py", "class Task(Base): pass")
-    assert defines_class("sources_90", "Task")
-    assert not defines_class("sources_0", "Task")
+    assert is_found("sources_90", "Task")
+    assert not is_found("sources_0", "Task")
 
 
 @pytest.mark.parametrize("inits", [("a", "a/b"), ("a",), ("a/b",), ()])
@@ -129,13 +165,13 @@ def test_packages_with_and_without_an_init_are_not_imported_on_the_way(tmp_path:
     write(tmp_path / "sources_top" / "a" / "b" / "c.py", "class Task(Base): pass")
     for folder in inits:
         write(tmp_path / "sources_top" / folder / "__init__.py", "")
-    assert defines_class("sources_top.a.b.c", "Task")
+    assert is_found("sources_top.a.b.c", "Task")
 
 
 def test_a_class_of_a_package_itself_is_found(tmp_path: Path) -> None:
     write(tmp_path / "sources_top" / "__init__.py", "from .jobs import Task")
     write(tmp_path / "sources_top" / "jobs.py", "class Task(Base): pass")
-    assert defines_class("sources_top", "Task")
+    assert is_found("sources_top", "Task")
 
 
 def test_a_package_that_is_imported_is_searched_where_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,15 +179,15 @@ def test_a_package_that_is_imported_is_searched_where_it_says(tmp_path: Path, mo
     package.__path__ = [str(tmp_path / "elsewhere")]
     monkeypatch.setitem(sys.modules, "moved_package", package)
     write(tmp_path / "elsewhere" / "jobs.py", "class Task(Base): pass")
-    assert defines_class("moved_package.jobs", "Task")
+    assert is_found("moved_package.jobs", "Task")
 
 
 def test_a_module_in_a_zip_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with zipfile.ZipFile(tmp_path / "packed.zip", "w") as packed:
         packed.writestr("sources_zipped/__init__.py", "raise SystemExit")
-        packed.writestr("sources_zipped/jobs.py", "class Task(Base): pass")
+        packed.writestr("sources_zipped/jobs.py", "from test_sources import Base\nclass Task(Base): pass")
     monkeypatch.syspath_prepend(str(tmp_path / "packed.zip"))
-    assert defines_class("sources_zipped.jobs", "Task")
+    assert is_found("sources_zipped.jobs", "Task")
 
 
 def test_a_package_that_is_found_by_other_means_than_the_path_is_read(
@@ -168,7 +204,7 @@ def test_a_package_that_is_found_by_other_means_than_the_path_is_read(
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder])
     write(tmp_path / "elsewhere" / "__init__.py", "")
     write(tmp_path / "elsewhere" / "jobs.py", "class Task(Base): pass")
-    assert defines_class("sources_editable.jobs", "Task")
+    assert is_found("sources_editable.jobs", "Task")
 
 
 def test_compiled_modules_without_a_source_are_refused(tmp_path: Path) -> None:
@@ -176,20 +212,20 @@ def test_compiled_modules_without_a_source_are_refused(tmp_path: Path) -> None:
     compileall.compile_file(tmp_path / "sources_it.py", legacy=True, quiet=2)
     (tmp_path / "sources_it.py").unlink()
     with pytest.raises(ImportError, match="no source"):
-        defines_class("sources_it", "Task")
+        is_found("sources_it", "Task")
 
 
 def test_a_folder_of_that_name_is_no_module_with_a_class(tmp_path: Path) -> None:
     (tmp_path / "sources_folder").mkdir()
     with pytest.raises(ImportError, match="no source"):
-        defines_class("sources_folder", "Task")
+        is_found("sources_folder", "Task")
 
 
 @pytest.mark.parametrize("module", ["nowhere_at_all", "nowhere_at_all.jobs", "limpyd_jobs.nowhere", "sources_it.below"])
 def test_what_is_not_there_raises_importerror(tmp_path: Path, module: str) -> None:
     write(tmp_path / "sources_it.py", "class Task(Base): pass")
     with pytest.raises(ModuleNotFoundError, match="No module named"):
-        defines_class(module, "Task")
+        is_found(module, "Task")
 
 
 @pytest.mark.parametrize("module", ["os", "os.path", "antigravity", "xml.etree", "_json", "distutils.core"])

@@ -11,8 +11,9 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs.database import parse_database
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.models import BaseJobsModel, Error, Queue
-from limpyd_jobs.workers.options import SCRIPT_OPTIONS, WorkerOption
+from limpyd_jobs.job_classes import module_names
+from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
+from limpyd_jobs.workers.options import SCRIPT_OPTIONS, WorkerOption, modules
 from limpyd_jobs.workers.parser import (
     LaxOptionParser,
     WorkerOptionParser,
@@ -31,8 +32,10 @@ COMMON_OPTIONS: tuple[Option, ...] = (
     _OF_WORKERS["--pythonpath"],
     WorkerOption(
         "--job-modules",
-        help="The modules that define job classes, joined by commas, to be imported, e.g. --job-modules=myapp.jobs "
-        "(those that jobs in the queues are of are imported anyway)",
+        check=modules,
+        help="The modules that define job classes, joined by commas, e.g. --job-modules=myapp.jobs: they are imported, "
+        "and nothing else is because a job says so (default: any module that jobs in the queues are of, and that "
+        "defines a job class)",
     ),
     WorkerOption(
         "--queue-model",
@@ -106,9 +109,10 @@ class Command:
 
     def _import(self) -> None:
         """Import what the options name."""
-        for name in filter(None, (self.options.job_modules or "").split(",")):
+        job_classes.allow(self.options.job_modules)
+        for name in module_names(self.options.job_modules) if self.options.job_modules else ():
             try:
-                import_module(name.strip())
+                import_module(name)
             except Exception as error:  # whatever the module raises
                 self.parser.error(f"option --job-modules: cannot import {name!r}: {type(error).__name__}: {error}")
         for name, base in (("queue_model", Queue), ("error_model", Error)):

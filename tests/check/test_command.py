@@ -13,7 +13,7 @@ import pytest
 import redis
 from servers import RedisServer
 
-from limpyd_jobs import Job, Queue
+from limpyd_jobs import Job, Queue, Schedule
 
 COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
 
@@ -173,6 +173,70 @@ def test_the_class_of_a_job_in_a_queue_is_imported(run: Run, redis_client: redis
     assert "is in jobs:queue:1:waiting, but does not exist" in run("check", f"--pythonpath={tmp_path}").stdout
 
 
+TRAP = """
+open(__file__ + ".imported", "w").close()
+from limpyd_jobs import Job
+
+class Trap(Job):
+    namespace = "trap"
+
+class NoJob(dict): pass
+class Other(NoJob): pass
+"""
+
+
+@pytest.fixture
+def trapped(redis_client: redis.Redis, tmp_path: Path) -> Path:
+    """What exists once a module was imported that what is stored names: in each place, a job class and another one."""
+    (tmp_path / "trap.py").write_text(TRAP)
+    (tmp_path / "no_job.py").write_text(TRAP)
+    key = f"jobs:queue:{Queue.get_queue('q').pk.get()}"
+    for ident in ("trap.Trap:1", "trap.Other:1"):
+        redis_client.rpush(f"{key}:waiting", ident)
+        redis_client.zadd(f"{key}:delayed", {ident: 1})
+        redis_client.zadd(f"{key}:running", {ident: 1})
+    schedule = Schedule.add("trap", Job, interval=3600, queue_name="q")
+    redis_client.hset(f"jobs:schedule:{schedule.pk.get()}:hash", "job_model_repr", "trap.Trap")
+    return tmp_path / "trap.py.imported"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check",),
+        ("check", "--repair"),
+        ("pause", "q"),
+        ("resume", "q"),
+        ("schedules", "list"),
+        ("schedules", "next", "trap"),
+        ("schedules", "run-now", "trap"),
+        ("schedules", "pause", "trap"),
+        ("schedules", "resume", "trap"),
+        ("schedules", "remove", "trap"),
+    ],
+)
+def test_with_job_modules_nothing_is_imported_because_data_names_it(
+    run: Run, trapped: Path, arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    run(*arguments, "--job-modules=bakery", f"--pythonpath={tmp_path}")
+    assert not trapped.exists()
+
+
+def test_a_class_of_another_module_is_told_as_one_that_cannot_be_had(run: Run, trapped: Path, tmp_path: Path) -> None:
+    done = run("check", "--json", "--job-modules=bakery", f"--pythonpath={tmp_path}")
+    problems = {finding["subject"]: finding["problem"] for finding in json.loads(done.stdout)["findings"]}
+    assert "is in none of the modules that jobs may come from: bakery" in problems["trap.Trap"]
+
+
+def test_without_job_modules_only_what_defines_a_job_is_imported(
+    run: Run, redis_client: redis.Redis, trapped: Path, tmp_path: Path
+) -> None:
+    redis_client.rpush("jobs:queue:1:waiting", "no_job.Other:1")
+    run("check", f"--pythonpath={tmp_path}")
+    assert trapped.exists()
+    assert not (tmp_path / "no_job.py.imported").exists()
+
+
 def test_another_database(run: Run, orphan: str, redis_server: RedisServer) -> None:
     assert run("check", f"--database=unix://{redis_server.socket}?db=3").returncode == 0
     assert run("check", f"--database={redis_server.url}", database="localhost:1").returncode == 1
@@ -189,6 +253,7 @@ def test_another_database(run: Run, orphan: str, redis_server: RedisServer) -> N
             ["check", "--job-modules=no.such"],
             "limpyd-jobs check: error: option --job-modules: cannot import 'no.such': ",
         ),
+        (["check", "--job-modules=,"], "limpyd-jobs check: error: option --job-modules: No module of jobs is named"),
         (["check", "--queue-model=no.such.Model"], "limpyd-jobs check: error: option --queue-model: cannot import"),
         (["check", "--queue-model=limpyd_jobs.Job"], "limpyd-jobs check: error: option --queue-model: limpyd_jobs."),
         (["check", "--error-model=limpyd_jobs.Job"], "limpyd-jobs check: error: option --error-model: limpyd_jobs."),

@@ -84,7 +84,7 @@ def test_a_schedule_is_added_listed_paused_resumed_run_and_removed(run: Run, red
         (["pause", "x"], "No schedule is named 'x'"),
         (["add", "x", "bakery.Bread", "--cron=61 * * * *"], "Invalid cron '61 * * * *'"),
         (["add", "x", "bakery.Bread"], "exactly one of cron, interval, date and trigger"),
-        (["add", "x", "bakery.Cake", "--cron=@daily"], "defines no class Cake"),
+        (["add", "x", "bakery.Cake", "--cron=@daily"], "defines no subclass of Job named Cake"),
         (["add", "x", "os.system", "--cron=@daily"], "not a subclass of Job"),
         (["add", "x", "bakery.Bread", "--cron=@daily", "--fields=x"], "option --fields"),
         (["add", "x", "bakery.Bread", "--cron=@daily", '--fields={"sugar": 1}'], "sugar"),
