@@ -37,6 +37,7 @@ from limpyd_jobs.utils import (
     as_naive_utc,
     compute_delayed_until,
     datetime_to_score,
+    import_class,
     overrides,
     parse_datetime,
     printable,
@@ -46,7 +47,7 @@ from limpyd_jobs.utils import (
 # How long `Job.is_cancelled` relies on its last answer, in seconds.
 QUESTION_INTERVAL = 1
 
-__all__ = ["BaseJobsModel", "Error", "Job", "Queue", "datetime_to_score"]
+__all__ = ["BaseJobsModel", "Error", "Job", "Queue", "compute_delayed_until", "datetime_to_score", "import_class"]
 
 
 class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):

@@ -90,8 +90,28 @@ def _as_timedelta(delay: Any) -> timedelta:
     return timedelta(seconds=max(delay, -LONG_AGO.total_seconds()))
 
 
+def get_delta(value: float | timedelta) -> timedelta:
+    """Return a number of seconds as a timedelta, and a timedelta as it is.
+
+    Raises
+    ------
+    TypeError
+        If it is neither.
+    ValueError, OverflowError
+        If the number is not finite, or too great.
+    """
+    if isinstance(value, timedelta):
+        return value
+    if not isinstance(value, (int, float)):
+        raise TypeError(f"Invalid delta: must be a number of seconds or a timedelta, not {value!r}")
+    return timedelta(seconds=value)
+
+
 def import_class(class_uri: str) -> Any:
-    """Return what a dotted path names: ``import_class('myapp.jobs.SendMail')``.
+    """Return what a dotted path names, at the top level of a module, or inside of a class there.
+
+    >>> import_class("limpyd_jobs.models.Job.add_job")
+    <bound method Job.add_job of <class 'limpyd_jobs.models.Job'>>
 
     Raises
     ------
@@ -100,12 +120,26 @@ def import_class(class_uri: str) -> Any:
     ImportError
         If the module cannot be imported.
     AttributeError
-        If the module does not have that name.
+        If the module, or a class on the way, does not have that name.
     """
-    module_name, _, name = class_uri.rpartition(".")
-    if not module_name or not name:
+    owner, _, name = class_uri.rpartition(".")
+    if not owner or not name:
         raise ValueError(f"{class_uri!r} is not the path of a class: a module and a name are needed")
-    return getattr(import_module(module_name), name)
+    return getattr(_import_owner(owner), name)
+
+
+def _import_owner(path: str) -> Any:
+    """Import the module that a path names, or the one in which there is a class of that path."""
+    try:
+        return import_module(path)
+    except ModuleNotFoundError as error:
+        owner, _, name = path.rpartition(".")
+        if not owner or not f"{path}.".startswith(f"{error.name}."):  # the module is there, and lacks another one
+            raise
+        try:
+            return getattr(_import_owner(owner), name)
+        except AttributeError:
+            raise error from None
 
 
 def overrides(owner: Any, base: type, *names: str) -> bool:

@@ -220,7 +220,6 @@ def gates(redis_client: redis.Redis) -> Gates:
         # unknown or surplus arguments
         (["--queues=a", "--colour=red"], "--colour"),
         (["--queues=a", "-q"], "-q"),
-        (["--queues=a", "b"], "'b'"),
         (["--queues=a", "--save"], "--save"),
         (["--queues"], "--queues"),
         # a level or number out of range, or none
@@ -330,6 +329,8 @@ def test_a_config_class_is_called_first_and_its_options_reach_the_worker(command
         ["--pythonpath=/nowhere", "--pythonpath={shop}"],
         ["--pythonpath=/nowhere:{shop}"],
         ["--pythonpath={parent}/*"],
+        ["--pythonpath=/nowhere", "{shop}"],
+        ["--pythonpath", "{shop}", "/nowhere"],
     ],
     ids=" ".join,
 )
@@ -339,6 +340,12 @@ def test_the_python_path_is_given_in_any_form_and_comes_before_the_config_class(
         command.database, "--worker-config=shop.ShopConfig", *paths, "--queues=a", "--callback=shop.ship", "--dry-run"
     )
     assert (result.returncode, result.stdout) == (0, "set up before None\n")
+
+
+def test_an_argument_that_belongs_to_no_option_is_ignored_with_a_warning(command):
+    result = command.work("", "--queues=a", "mails", "--dry-run", "--logger-level=error")
+    assert (result.returncode, result.stdout) == (0, "")
+    assert re.fullmatch(r"limpyd-jobs-worker: warning: .* 'mails'\n", result.stderr)
 
 
 @pytest.mark.parametrize("spelling", ["gracefuly", "gracefully"])

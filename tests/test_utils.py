@@ -7,14 +7,18 @@ import time
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from limpyd_jobs import Worker
 from limpyd_jobs.statuses import Statuses
 from limpyd_jobs.utils import (
     as_naive_utc,
     compute_delayed_until,
     datetime_to_score,
+    get_delta,
     import_class,
     parse_datetime,
     utcnow,
@@ -214,6 +218,17 @@ class TestComputeDelayedUntil:
             compute_delayed_until(delay, datetime(2030, 1, 1))
 
 
+class TestGetDelta:
+    @pytest.mark.parametrize("value", [90, 90.0, timedelta(seconds=90)])
+    def test_seconds_and_timedeltas_become_a_timedelta(self, value: float | timedelta) -> None:
+        assert get_delta(value) == timedelta(minutes=1, seconds=30)
+
+    @pytest.mark.parametrize("value", ["90", None, b"90", [], date(2020, 1, 1), float("nan"), float("inf")])
+    def test_anything_else_raises(self, value: Any) -> None:
+        with pytest.raises((TypeError, ValueError, OverflowError)):
+            get_delta(value)
+
+
 class TestImportClass:
     def test_a_path_gives_the_class(self) -> None:
         assert import_class("limpyd_jobs.statuses.Statuses") is Statuses
@@ -230,6 +245,30 @@ class TestImportClass:
     def test_a_module_that_is_not_there_raises_importerror(self, path: str) -> None:
         with pytest.raises(ImportError):
             import_class(path)
+
+    def test_a_module_that_itself_imports_what_is_not_there_raises_its_importerror(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "lacking.py").write_text("import not_installed\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        for path in ("lacking.Thing", "lacking.Thing.part"):
+            with pytest.raises(ImportError, match="not_installed"):
+                import_class(path)
+
+    def test_a_path_may_lead_through_classes(self) -> None:
+        assert import_class(f"{__name__}.TestImportClass.Inner") is self.Inner
+        assert import_class(f"{__name__}.TestImportClass.Inner.mark") == "inside"
+
+    def test_a_module_comes_before_an_attribute_of_its_package(self) -> None:
+        assert import_class("os.path.join.__name__") == "join"
+        assert import_class("limpyd_jobs.workers.worker.Worker.run") is Worker.run
+
+    class Inner:
+        mark = "inside"
+
+    def test_a_name_that_a_class_on_the_way_lacks_raises_attributeerror(self) -> None:
+        with pytest.raises(AttributeError, match="Missing"):
+            import_class("limpyd_jobs.statuses.Statuses.Missing")
 
     def test_a_name_its_module_lacks_raises_attributeerror(self) -> None:
         with pytest.raises(AttributeError, match="Missing"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 from importlib import import_module
 from optparse import Option, Values
@@ -17,7 +19,6 @@ from limpyd_jobs.workers.options import SCRIPT_OPTIONS, WorkerOption, modules
 from limpyd_jobs.workers.parser import (
     LaxOptionParser,
     WorkerOptionParser,
-    add_to_python_path,
     import_for,
     one_line,
     require_subclass,
@@ -27,9 +28,12 @@ UNAVAILABLE = 3  # exit status: Redis cannot be used right now
 
 _OF_WORKERS = {option.get_opt_string(): option for option in SCRIPT_OPTIONS}
 
+# It takes one value: words may follow.
+PYTHONPATH = WorkerOption("--pythonpath", action="append", help=_OF_WORKERS["--pythonpath"].help)
+
 COMMON_OPTIONS: tuple[Option, ...] = (
     _OF_WORKERS["--database"],
-    _OF_WORKERS["--pythonpath"],
+    PYTHONPATH,
     WorkerOption(
         "--job-modules",
         check=modules,
@@ -91,8 +95,8 @@ class Command:
 
     def execute(self) -> int:
         """Do what the command line asks for, and return the exit status."""
-        early, _ = LaxOptionParser([_OF_WORKERS["--pythonpath"]]).parse_args(self.argv)
-        add_to_python_path(early.pythonpath or ())
+        paths = LaxOptionParser(option_list=[PYTHONPATH]).parse_python_paths(self.argv)
+        sys.path[:0] = map(os.path.abspath, paths)
         self.options, self.given = self.parser.parse_args(self.argv)
         if self.given and not self.words:
             self.parser.error(f"unexpected argument: {self.given[0]!r}")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from limpyd_jobs.workers.config import WorkerConfig
-from limpyd_jobs.workers.options import EARLY_OPTIONS
-from limpyd_jobs.workers.parser import LaxOptionParser, add_to_python_path, import_for, require_subclass
+from limpyd_jobs.workers.parser import LaxOptionParser, import_for, require_subclass
 
 
 def main() -> None:
@@ -14,9 +14,9 @@ def main() -> None:
 
     ``--pythonpath`` and ``--worker-config`` are read before the rest, which they may change.
     """
-    parser = LaxOptionParser(EARLY_OPTIONS)
+    parser = LaxOptionParser()
     early, _ = parser.parse_args(sys.argv[1:])
-    add_to_python_path(early.pythonpath or ())
+    sys.path[:0] = map(os.path.abspath, parser.parse_python_paths(sys.argv[1:]))
     config_class = WorkerConfig
     if early.worker_config:
         config_class = import_for(parser, "worker_config", early.worker_config)

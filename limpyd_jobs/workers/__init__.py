@@ -1,8 +1,26 @@
 """The worker, and the command line that runs one."""
 
+from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
+from limpyd_jobs.models import Error, Job, Queue
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.utils import compute_delayed_until, import_class
 from limpyd_jobs.workers.config import WorkerConfig
 from limpyd_jobs.workers.parameters import LOGGER_NAME
 from limpyd_jobs.workers.processes import Processes
 from limpyd_jobs.workers.worker import Worker, logger
 
-__all__ = ["LOGGER_NAME", "Processes", "Worker", "WorkerConfig", "logger"]
+__all__ = [
+    "LOGGER_NAME",
+    "STATUSES",
+    "ConfigurationException",
+    "Error",
+    "Job",
+    "LimpydJobsException",
+    "Processes",
+    "Queue",
+    "Worker",
+    "WorkerConfig",
+    "compute_delayed_until",
+    "import_class",
+    "logger",
+]

@@ -122,17 +122,18 @@ class WorkerConfig:
         """Read the command line into ``options`` and ``args``, and import what it names."""
         self.parser = self.create_parser()
         self.options, self.args = self.parser.parse_args(self.argv)
-        self.check_arguments()
+        self._warn_of_arguments()
         self.do_imports()
         self.logger_level = self.options.logger_level
         self.database_config = self._read_database()
         self.update_title = self.options.update_title
 
-    def check_arguments(self) -> None:
-        """Refuse all that is no option; to take arguments, override this and read ``args``."""
+    def _warn_of_arguments(self) -> None:
+        """Say what is no option, and so of no use but to subclasses that read ``args``."""
         surplus = self.args if self._begins_with_option() else self.args[1:]
         if surplus:
-            self.parser.error(f"unexpected argument: {surplus[0]!r}")
+            texts = " ".join(map(repr, surplus))
+            print(f"{self.prog_name}: warning: ignored, as it belongs to no option: {texts}", file=sys.stderr)
 
     def _read_database(self) -> dict[str, Any] | None:
         if not self.options.database:
@@ -150,7 +151,7 @@ class WorkerConfig:
         self._require_subclass("queue_model", Queue)
         self.do_import("error_model", self.options.worker_class.error_model)
         self._require_subclass("error_model", Error)
-        self.do_import("callback", None)
+        self.do_import("callback", self.options.worker_class.callback)
         if self.options.callback is not None and not callable(self.options.callback):
             self.parser.error(f"option --callback: {self.options.callback!r} is not callable")
 
@@ -201,7 +202,7 @@ class WorkerConfig:
         return {name: value for name, value in given.items() if value is not None}
 
     def prepare_worker(self) -> None:
-        """Create the worker; from now on its state is shown, and its logs.
+        """Create the worker; from now on its state is shown, and its logs. With ``--dry-run`` it will end at once.
 
         Raises
         ------
@@ -214,6 +215,8 @@ class WorkerConfig:
         self.worker._call_when_ready(partial(notify, "READY=1"))
         self._ensure_log_handler(self.worker.logger)
         self.update_proc_title()
+        if self.options.dry_run:
+            self.worker.end_forced = True
 
     @staticmethod
     def _ensure_log_handler(logger: logging.Logger) -> None:
@@ -240,13 +243,10 @@ class WorkerConfig:
             self._worker().connection.ping()
 
     def run(self) -> None:
-        """Run the worker, or with ``--dry-run`` only start and end it."""
-        worker = self._worker()
-        if self.options.dry_run:
-            worker.end_forced = True
+        """Run the worker."""
         interval = watchdog_interval()
         with Heartbeat(interval, partial(notify, "WATCHDOG=1")) if interval else nullcontext():
-            worker.run()
+            self._worker().run()
 
     def run_processes(self) -> None:
         """Run a worker in each of several processes, until the end of all.
@@ -294,17 +294,19 @@ class WorkerConfig:
     def _update_parent_title(self, processes: Processes) -> None:
         if self.update_title:
             queues = self._worker().queues
-            setproctitle(
-                make_parent_title(self.prog_name, processes.status, queues, processes.living, processes.number)
-            )
+            setproctitle(make_parent_title(self._program, processes.status, queues, processes.living, processes.number))
 
     def get_proc_title(self) -> str:
         """Return the title: the program and the state of the worker."""
         if self.worker is None:
-            return make_title(self.prog_name)
+            return make_title(self._program)
         if self._title is None or self._title.worker is not self.worker:
-            self._title = WorkerTitle(self.prog_name, self.worker)
+            self._title = WorkerTitle(self._program, self.worker)
         return str(self._title)
+
+    @property
+    def _program(self) -> str:
+        return self.prog_name.removesuffix(".py")
 
 
 def _notify_of_end(worker: Worker) -> None:

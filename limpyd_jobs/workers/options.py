@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from optparse import Option, OptionValueError
+from optparse import Option, OptionParser, OptionValueError, Values
 from typing import Any, TypeVar
 
 from limpyd_jobs.exceptions import ConfigurationException
@@ -29,36 +29,44 @@ SECONDS_OF = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 Number = TypeVar("Number", int, float)
 
 
+class OutOfRange(ValueError):
+    """A number that an option cannot be; the message says what it must be."""
+
+
 def count(number: int) -> int:
-    """Return a number of 0 or more, or raise `ValueError`."""
-    return _between(0, number)
+    """Return a number of 0 or more, or raise `OutOfRange`."""
+    if number < 0:
+        raise OutOfRange("a positive integer (including 0)")
+    return number
 
 
 def processes(number: int) -> int:
-    """Return a number of 1 or more, or raise `ValueError`."""
+    """Return a number of 1 or more, or raise `OutOfRange`."""
     return _between(1, number, MAX_PROCESSES)
 
 
 def prefetch(number: int) -> int:
-    """Return a number of jobs that can be claimed at once, or raise `ValueError`."""
+    """Return a number of jobs that can be claimed at once, or raise `OutOfRange`."""
     return _between(1, number, MAX_PREFETCH)
 
 
 def delta(number: int) -> int:
-    """Return a number, negative or not, that fits in 64 bits, or raise `ValueError`."""
+    """Return a number, negative or not, that fits in 64 bits, or raise `OutOfRange`."""
     return _between(-MAX_DELTA, number, MAX_DELTA)
 
 
 def seconds(number: float) -> float:
-    """Return a duration of 0 or more seconds, as an integer if it is whole, or raise `ValueError`."""
+    """Return a duration of 0 or more seconds, as an integer if it is whole, or raise `OutOfRange`."""
+    if not number >= 0:
+        raise OutOfRange("a positive integer (including 0), or one with a fraction")
     duration = _between(0, number, MAX_SECONDS)
     return int(duration) if duration.is_integer() else duration
 
 
 def interval(number: float) -> float:
-    """Return a duration as `seconds` does, but 0 raises `ValueError`, too."""
-    if number == 0:
-        raise ValueError("must be more than 0")
+    """Return a duration as `seconds` does, but 0 raises `OutOfRange`, too."""
+    if not number > 0:
+        raise OutOfRange("a positive integer, or one with a fraction")
     return seconds(number)
 
 
@@ -103,8 +111,13 @@ def level(text: str) -> int:
     except ValueError:
         number = logging.getLevelName(text.upper())
     if not isinstance(number, int):
-        raise ValueError(f"{text!r} is neither a number nor a level such as DEBUG, INFO, WARNING or ERROR")
-    return count(number)
+        number = -1
+    if number < 0:
+        raise ValueError(
+            f"Invalid logger-level {text}: it is neither a positive number nor a level such as DEBUG, INFO, WARNING or "
+            "ERROR"
+        )
+    return number
 
 
 def queue_names(text: str) -> str:
@@ -131,11 +144,10 @@ def modules(text: str) -> str:
     return text
 
 
-def _between(low: int, number: Number, high: float = float("inf")) -> Number:
+def _between(low: int, number: Number, high: int) -> Number:
     if low <= number <= high:
         return number
-    limit = f"at most {high}" if number > high else f"at least {low}"
-    raise ValueError(f"{number} is out of range, must be {limit}")
+    raise OutOfRange(f"a number from {low} to {high}")
 
 
 class WorkerOption(Option):
@@ -162,8 +174,23 @@ class WorkerOption(Option):
         converted = super().check_value(opt, value)
         try:
             return self.check(converted) if self.check else converted
+        except OutOfRange as error:
+            name = opt.lstrip("-")
+            raise OptionValueError(f"option {opt}: The {name} argument ({value}) must be {error}") from None
         except ValueError as error:
             raise OptionValueError(f"option {opt}: {error}") from None
+
+
+class ListOption(WorkerOption):
+    """An option that takes all values behind it, up to the next option, as shells make several of one pattern."""
+
+    def process(self, opt: str, value: Any, values: Values, parser: OptionParser) -> int:
+        """Keep the value of the option ``opt``, and those that follow."""
+        following: list[str] = parser.rargs or []
+        status = super().process(opt, value, values, parser)
+        while following and not following[0].startswith("-"):
+            status = super().process(opt, following.pop(0), values, parser)
+        return status
 
 
 def grouped(title: str, *options: WorkerOption) -> tuple[WorkerOption, ...]:
@@ -174,7 +201,7 @@ def grouped(title: str, *options: WorkerOption) -> tuple[WorkerOption, ...]:
 
 
 EARLY_OPTIONS = (
-    WorkerOption(
+    ListOption(
         "--pythonpath",
         action="append",
         help="A directory to add to the Python path, or several joined as in PYTHONPATH; patterns such as "

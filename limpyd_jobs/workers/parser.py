@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from glob import glob
 from optparse import BadOptionError, Option, OptionContainer, OptionParser, Values
 from typing import Any, NoReturn
 
 from limpyd_jobs.utils import import_class
+from limpyd_jobs.workers.options import EARLY_OPTIONS
 
 
 class WorkerOptionParser(OptionParser):
@@ -39,8 +39,27 @@ class WorkerOptionParser(OptionParser):
 class LaxOptionParser(WorkerOptionParser):
     """Reads the options it has and passes over all others, to know some of them before the real parser is."""
 
-    def __init__(self, options: Sequence[Option]) -> None:
-        super().__init__(option_list=options, add_help_option=False)
+    def __init__(
+        self, usage: str | None = None, option_list: Sequence[Option] = EARLY_OPTIONS, **attributes: Any
+    ) -> None:
+        super().__init__(usage, option_list, add_help_option=False, **attributes)
+
+    def parse_python_paths(self, args: Sequence[str]) -> list[str]:
+        """Return the directories that a command line adds to the Python path, in the order given.
+
+        Each value of ``--pythonpath`` is a directory, a pattern of some, or several of these joined by `os.pathsep`.
+        """
+        options, _ = self.parse_args(list(args))
+        paths = [path for value in options.pythonpath or () for path in value.split(os.pathsep) if path]
+        return [match for path in paths for match in sorted(glob(path)) or [path]]
+
+    def lax_error(self, msg: str) -> NoReturn:
+        """Refuse a command line, as `error` does."""
+        self.error(msg)
+
+    def print_lax_help(self) -> None:
+        """Print the help on these options, as `print_help` does."""
+        self.print_help()
 
     def _process_long_opt(self, rargs: list[str], values: Values) -> None:
         has_value = "=" in rargs[0]
@@ -59,7 +78,7 @@ def import_for(parser: OptionParser, name: str, path: str) -> Any:
     try:
         return import_class(path)
     except Exception as error:  # whatever the module raises
-        parser.error(f"option {flag_of(name)}: cannot import {path!r}: {type(error).__name__}: {error}")
+        parser.error(f'Unable to import "{name}", {flag_of(name)}={path}: {type(error).__name__}: {error}')
 
 
 def require_subclass(parser: OptionParser, name: str, value: Any, base: type) -> None:
@@ -84,12 +103,3 @@ def path_of(value: Any) -> str:
 def one_line(text: str) -> str:
     """Return the text without its line breaks."""
     return " ".join(text.split())
-
-
-def add_to_python_path(values: Iterable[str]) -> None:
-    """Put directories before all others in `sys.path`, in the order given.
-
-    Each value is a directory, a pattern of some, or several of these joined by `os.pathsep`.
-    """
-    paths = [path for value in values for path in value.split(os.pathsep) if path]
-    sys.path[:0] = [os.path.abspath(match) for path in paths for match in sorted(glob(path)) or [path]]

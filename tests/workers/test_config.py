@@ -62,6 +62,22 @@ def ship(job: Any, queue: Any) -> None:
     """A callback."""
 
 
+def other(job: Any, queue: Any) -> None:
+    """Another one."""
+
+
+class Shop:
+    """A class with classes in it."""
+
+    class Worker(Worker):
+        queues = "orders"
+        callback = ship
+
+        @staticmethod
+        def ship(job: Any, queue: Any) -> None:
+            """A callback."""
+
+
 NUMBER = 3
 
 
@@ -151,27 +167,69 @@ def test_an_empty_value_counts_as_none_given(name):
         ("--callback={here}.NUMBER", "option --callback: 3 is not callable"),
         (
             "--callback={here}.absent",
-            "option --callback: cannot import '{here}.absent': AttributeError: module '{here}' has no "
+            "Unable to import \"callback\", --callback={here}.absent: AttributeError: module '{here}' has no "
             "attribute 'absent'",
         ),
         (
             "--callback=absent.module",
-            "option --callback: cannot import 'absent.module': ModuleNotFoundError: No module named 'absent'",
+            "Unable to import \"callback\", --callback=absent.module: ModuleNotFoundError: No module named 'absent'",
         ),
         (
             "--callback=word",
-            "option --callback: cannot import 'word': ValueError: 'word' is not the path of a class: a module "
+            "Unable to import \"callback\", --callback=word: ValueError: 'word' is not the path of a class: a module "
             "and a name are needed",
         ),
         (
             "--worker-class={here}.NotQueueWorker",
             "option --queue-model: limpyd_jobs.models.Error is not a subclass of Queue",
         ),
-        ("surplus", "unexpected argument: 'surplus'"),
     ],
 )
 def test_what_an_option_cannot_use_is_refused_in_one_line(capsys, argument, message):
     assert refusal(capsys, "--queues=a", argument.format(here=HERE)) == message.format(here=HERE)
+
+
+@pytest.mark.parametrize("name", ["worker-class", "queue-model", "error-model", "callback"])
+def test_what_cannot_be_imported_is_named_as_version_2_names_it(capsys, name):
+    assert f'Unable to import "{name.replace("-", "_")}"' in refusal(capsys, "--queues=a", f"--{name}=foo.bar")
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("--logger-level=bar", "Invalid logger-level bar"),
+        ("--max-loops=-1", "The max-loops argument (-1) must be a positive integer"),
+        ("--max-duration=-1", "The max-duration argument (-1) must be a positive integer"),
+        ("--timeout=-1", "The timeout argument (-1) must be a positive integer (including 0)"),
+        ("--fetch-priorities-delay=0", "The fetch-priorities-delay argument (0) must be a positive integer"),
+        ("--fetch-delayed-delay=-1", "The fetch-delayed-delay argument (-1) must be a positive integer"),
+        ("--requeue-times=-1", "The requeue-times argument (-1) must be a positive integer (including 0)"),
+        ("--requeue-delay-delta=-1", "requeue-delay-delta argument (-1) must be a positive integer (including 0)"),
+    ],
+)
+def test_a_number_or_level_out_of_range_is_refused_in_the_words_of_version_2(capsys, argument, message):
+    assert message in refusal(capsys, "--queues=a", argument)
+
+
+def test_arguments_that_belong_to_no_option_are_ignored_with_a_warning(capsys):
+    config = configure("--queues=a", "foo", "", "bar")
+    assert (config.options.queues, config.args) == ("a", ["worker", "foo", "", "bar"])
+    output = capsys.readouterr()
+    assert (output.out, output.err.count("\n")) == ("", 1)
+    assert output.err.startswith("worker: warning: ")
+    assert "'foo' '' 'bar'" in output.err
+
+
+def test_a_path_may_lead_through_a_class():
+    options = configure(f"--worker-class={HERE}.Shop.Worker", f"--callback={HERE}.Shop.Worker.ship").options
+    assert (options.worker_class, options.callback) == (Shop.Worker, Shop.Worker.ship)
+
+
+def test_the_callback_is_that_of_the_worker_class_if_none_is_given():
+    assert configure(f"--worker-class={HERE}.Shop.Worker").options.callback is ship
+    config = prepared(f"--worker-class={HERE}.Shop.Worker")
+    assert config.worker.callback is ship
+    assert configure(f"--worker-class={HERE}.Shop.Worker", f"--callback={HERE}.other").options.callback is other
 
 
 def test_a_database_that_cannot_be_parsed_is_refused_in_one_line(capsys):
@@ -240,11 +298,9 @@ def test_a_subclass_may_change_each_step():
     class Config(WorkerConfig):
         help = "Run the shop"
 
-        def check_arguments(self) -> None:
-            self.words = self.args[1:]
-
         def manage_options(self) -> None:
             super().manage_options()
+            self.words = self.args[1:]
             self.options.queues = "set,by,code"
 
         def prepare_worker_options(self) -> dict[str, Any]:
@@ -325,6 +381,9 @@ def test_the_level_of_the_logger_is_the_one_given():
 @pytest.mark.usefixtures("redis_client")
 def test_a_dry_run_starts_and_ends_the_worker_without_a_job(capsys):
     config = configure("--queues=a", "--dry-run")
+    config.prepare_models()
+    config.prepare_worker()
+    assert config.worker.end_forced is True
     config.execute()
     assert (config.worker.status, config.worker.num_loops) == ("terminated", 0)
 
@@ -418,6 +477,11 @@ def test_a_default_in_the_help_is_that_of_the_worker():
 @pytest.fixture
 def worker_config() -> WorkerConfig:
     return prepared("--queues=foo,bar", "--max-duration=90")
+
+
+def test_the_title_has_no_id_before_there_is_a_worker():
+    assert configure("--queues=foo").get_proc_title() == "worker [init]"
+    assert WorkerConfig(["some/worker.py", "--queues=foo", "--no-title"]).get_proc_title() == "worker [init]"
 
 
 def test_the_title_tells_the_state_of_the_worker(redis_client, worker_config):

@@ -123,7 +123,8 @@ def test_seconds_refuse_text_negative_and_absurd_numbers(parser, capsys, flag, t
 
 @pytest.mark.parametrize("flag", ["--fetch-priorities-delay", "--fetch-delayed-delay"])
 def test_the_delay_between_two_looks_cannot_be_0(parser, capsys, flag):
-    assert refusal(parser, capsys, f"{flag}=0") == f"option {flag}: must be more than 0"
+    expected = f"The {flag[2:]} argument (0) must be a positive integer, or one with a fraction"
+    assert refusal(parser, capsys, f"{flag}=0") == f"option {flag}: {expected}"
 
 
 @pytest.mark.parametrize("text", ["x", "", "1.5", str(2**63), str(-(2**64))])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from limpyd_jobs.workers.options import EARLY_OPTIONS, OPTIONS, WorkerOption
+from limpyd_jobs.workers.options import OPTIONS, WorkerOption
 from limpyd_jobs.workers.parser import LaxOptionParser, WorkerOptionParser
 
 
@@ -75,7 +75,7 @@ def test_options_without_a_group_of_any_class_can_be_added(parser):
 
 
 def early(*arguments: str) -> dict[str, Any]:
-    options, _ = LaxOptionParser(EARLY_OPTIONS).parse_args(list(arguments))
+    options, _ = LaxOptionParser().parse_args(list(arguments))
     return vars(options)
 
 
@@ -92,6 +92,36 @@ def test_the_first_reading_takes_its_options_from_among_any_others(others):
     own = ["--pythonpath=/a", "--worker-config", "my.Config", "--pythonpath", "/b:/c"]
     for arguments in ([*own, *others], [*others, *own]):
         assert early(*arguments) == {"pythonpath": ["/a", "/b:/c"], "worker_config": "my.Config"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "paths"),
+    [
+        (["--pythonpath=/a", "/b", "--queues=a"], ["/a", "/b"]),
+        (["--pythonpath", "/a", "/b", "", "-x", "/c"], ["/a", "/b"]),
+        (["--worker-config", "my.Config", "--pythonpath", "/a", "--pythonpath=/b", "/c"], ["/a", "/b", "/c"]),
+        (["--pythonpath=/a:/b"], ["/a", "/b"]),
+        (["--queues=a", "/a"], []),
+        ([], []),
+    ],
+)
+def test_several_directories_may_follow_one_flag(arguments, paths):
+    assert LaxOptionParser().parse_python_paths(arguments) == paths
+
+
+def test_a_pattern_of_directories_is_expanded(tmp_path):
+    for name in ("b", "a"):
+        (tmp_path / name).mkdir()
+    assert LaxOptionParser().parse_python_paths([f"--pythonpath={tmp_path}/*"]) == [f"{tmp_path}/a", f"{tmp_path}/b"]
+
+
+def test_the_first_reading_refuses_and_helps_under_the_names_of_version_2(capsys):
+    parser = LaxOptionParser(prog="limpyd-jobs-worker")
+    parser.print_lax_help()
+    assert "--worker-config" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as exit_:
+        parser.lax_error("no such thing")
+    assert (exit_.value.code, capsys.readouterr().err) == (2, "limpyd-jobs-worker: error: no such thing\n")
 
 
 def test_the_first_reading_finds_nothing_where_nothing_is():
