@@ -3,20 +3,54 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.utils import EPOCH, MICROSECOND, compute_delayed_until, utcnow
 
-MAX_IDENTIFIER_BYTES = 1024
+# What becomes part of the name of a key: identifiers, and the values of indexed fields; and the names of queues.
+MAX_INDEXED_BYTES = 64 * 1024
+MAX_QUEUE_NAME_BYTES = 1024
+
 PRIORITY_RANGE = range(-(2**63), 2**63)
 
 _INTEGER = re.compile(r"[+-]?\d{1,20}", re.ASCII)
 
 
+def check_size(what: str, text: str | bytes, limit: int) -> None:
+    """Refuse what would make the name of a key too long.
+
+    Raises
+    ------
+    ValueError
+        If it is longer than the limit, in bytes as UTF-8; with `what` it is.
+    """
+    if len(text) * 4 > limit:  # no character takes more than 4 bytes
+        size = len(text.encode(errors="surrogatepass") if isinstance(text, str) else text)
+        if size > limit:
+            raise ValueError(f"{what} is at most {limit:,} bytes long, not {size:,}")
+
+
+def check_indexed(name: str, value: Any) -> None:
+    """Refuse a value of an indexed field that is too long, or that has members which are: see `check_size`."""
+    if isinstance(value, (str, bytes)):
+        check_size(f"The value of the indexed field {name!r}", value, MAX_INDEXED_BYTES)
+    elif isinstance(value, Mapping):
+        check_indexed(name, [*value, *value.values()])
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for member in value:
+            check_indexed(name, member)
+
+
+def as_indexed(value: str) -> str:
+    """Return a value that is no longer than an indexed field takes: cut off if need be."""
+    return value if len(value) * 4 <= MAX_INDEXED_BYTES else value.encode()[:MAX_INDEXED_BYTES].decode(errors="ignore")
+
+
 def stored_identifier(identifier: Any) -> str:
-    """Return the identifier of a job as it is stored: a text of up to 1,024 bytes, or a number as text.
+    """Return the identifier of a job as it is stored: a text of up to 64 kB, or a number as text.
 
     Raises
     ------
@@ -31,12 +65,11 @@ def stored_identifier(identifier: Any) -> str:
         raise TypeError(f"The identifier of a job must be a string or a number, not {identifier!r}")
     if not identifier:
         raise ValueError("The identifier of a job must not be empty")
+    check_size("The identifier of a job", identifier, MAX_INDEXED_BYTES)
     try:
-        size = len(identifier.encode())
+        identifier.encode()
     except UnicodeEncodeError as error:
         raise ValueError(f"The identifier of a job must be valid text: {identifier!r}: {error}") from error
-    if size > MAX_IDENTIFIER_BYTES:
-        raise ValueError(f"The identifier of a job is at most {MAX_IDENTIFIER_BYTES} bytes long, not {size}")
     return identifier
 
 
@@ -97,17 +130,20 @@ def read_seconds(text: str | None) -> float | None:
 
 
 def stored_queue_name(name: Any) -> str:
-    """Return the name of a queue as it is stored: a text without a comma, which separates names on command lines.
+    """Return the name of a queue as it is stored: a text of up to 1 kB.
+
+    It has no comma, which separates names on command lines.
 
     Raises
     ------
     TypeError
         If it is not a string.
     ValueError
-        If it is empty, has a comma, or cannot be encoded as UTF-8.
+        If it is empty, too long, has a comma, or cannot be encoded as UTF-8.
     """
     if not isinstance(name, str):
         raise TypeError(f"The name of a queue must be a string, not {name!r}")
+    check_size("The name of a queue", name, MAX_QUEUE_NAME_BYTES)
     if not name or "," in name:
         raise ValueError(f"The name of a queue must be neither empty nor have a comma: {name!r}")
     try:

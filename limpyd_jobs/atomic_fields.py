@@ -14,6 +14,7 @@ from limpyd.model import RedisModel
 from redis.client import Pipeline
 
 from limpyd_jobs import records
+from limpyd_jobs.arguments import check_indexed
 from limpyd_jobs.layout import layout_of
 
 
@@ -27,6 +28,8 @@ class AtomicHashField(InstanceHashField):
     stores_the_same = True
 
     def _call_command(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        if self.indexable and name in self.available_modifiers:
+            check_indexed(self.name, args)
         if name not in self.available_modifiers or not are_plain(self._instance, [self.name]):
             return super()._call_command(name, *args, **kwargs)
         connect(self._instance)
@@ -68,6 +71,9 @@ class AtomicModel(RedisModel):
 
     def hmset(self, **fields: Any) -> Any:
         """Set several fields of the hash, with their indexes, in one step."""
+        for name, value in fields.items():
+            if self.has_field(name) and getattr(self.get_field(name), "indexable", False):
+                check_indexed(name, value)
         if not fields or not are_plain(self, fields):
             return super().hmset(**fields)
         connect(self)

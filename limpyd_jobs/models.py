@@ -17,6 +17,8 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs import bulk, pruning, records, transitions
 from limpyd_jobs.arguments import (
+    as_indexed,
+    check_indexed,
     delay_argument,
     read_priority,
     stored_identifier,
@@ -82,18 +84,22 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
         ------
         AttributeError
             If the model has no such field.
+        ValueError
+            If the value of an indexed field is over 64 kB.
         """
         self._check_fields(fields)
         for name, value in fields.items():
             self.get_field(name).proxy_set(value)
 
     @classmethod
-    def _check_fields(cls, fields: Iterable[str], reserved: Iterable[str] = ()) -> None:
-        for name in fields:
+    def _check_fields(cls, fields: Mapping[str, Any], reserved: Iterable[str] = ()) -> None:
+        for name, value in fields.items():
             if not cls.has_field(name):
                 raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}")
             if name in reserved or cls._field_is_pk(name):
                 raise ValueError(f"The field {name!r} of {cls.__name__!r} cannot be given a value here")
+            if getattr(cls.get_field(name), "indexable", False):
+                check_indexed(name, value)
 
     @classmethod
     def _stored_priority(cls, priority: int | str | None) -> str:
@@ -449,9 +455,9 @@ class Job(BaseJobsModel):
         Parameters
         ----------
         identifier: str
-            What the job is about; at most 1,024 bytes.
+            What the job is about; at most 64 kB as UTF-8.
         queue_name: str
-            By default the one of the class.
+            By default the one of the class; at most 1 kB.
         priority: int
             The higher, the sooner.
         queue_model: type of Queue
@@ -463,7 +469,7 @@ class Job(BaseJobsModel):
         delayed_until: datetime
             When the job may run: naive UTC, or aware.
         **fields_if_new
-            Other fields, for a new job only.
+            Other fields, for a new job only; indexed ones of at most 64 kB each.
 
         Raises
         ------
@@ -768,7 +774,7 @@ class Error(BaseJobsModel):
         trace: str
             The traceback.
         **additional_fields
-            Fields of a subclass.
+            Fields of a subclass; indexed ones of at most 64 kB each. What is longer among the others is cut off.
 
         Raises
         ------
@@ -793,7 +799,7 @@ class Error(BaseJobsModel):
         }
         if trace:
             values["traceback"] = printable(trace)
-        return cls._add({**values, **additional_fields})
+        return cls._add(values, additional_fields)
 
     @classmethod
     def add_unresolved_error(cls, queue_name: str, ident: str, error: BaseException) -> Error:
@@ -831,8 +837,12 @@ class Error(BaseJobsModel):
         return values
 
     @classmethod
-    def _add(cls, values: dict[str, Any]) -> Error:
-        instance: Error = records.attached(cls, records.add_error(cls, values))
+    def _add(cls, values: dict[str, Any], additional: Mapping[str, Any] = MappingProxyType({})) -> Error:
+        """Add an error. What we know of a failure is cut off rather than refused, as it is to be recorded anyway."""
+        for name, value in values.items():
+            if isinstance(value, str) and getattr(cls.get_field(name), "indexable", False):
+                values[name] = as_indexed(value)
+        instance: Error = records.attached(cls, records.add_error(cls, {**values, **additional}))
         return instance
 
     @property
@@ -843,7 +853,7 @@ class Error(BaseJobsModel):
     @classmethod
     def collection_for_job(cls, job: Job) -> Any:
         """Return the collection of the errors of all jobs with the class and the identifier of this one."""
-        return cls.collection(job_model_repr=job.get_model_repr(), identifier=job.identifier.hget())
+        return cls.collection(job_model_repr=job.get_model_repr(), identifier=as_indexed(job.identifier.hget() or ""))
 
 
 # The classes of the jobs this process has met.

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 import redis
 from limpyd import fields
+from limpyd.contrib.indexes import SimpleDateTimeIndex
 from limpyd.exceptions import DoesNotExist
 
-from limpyd_jobs import STATUSES, ConfigurationException, Error, Job, LimpydJobsException, Queue, Worker
+from limpyd_jobs import STATUSES, ConfigurationException, Error, Job, LimpydJobsException, Queue, Schedule, Worker
 from limpyd_jobs.utils import datetime_to_score, utcnow
 
 Preparation = Callable[[], Callable[..., Any]]
@@ -32,8 +33,8 @@ IDENTIFIERS = {
     "empty dict": {},
     "bool": True,
     "lone surrogate": LONE_SURROGATE,
-    "over 1 kB": "x" * 1025,
-    "over 1 kB as UTF-8": "é" * 600,
+    "over 64 kB": "x" * 65537,
+    "over 64 kB as UTF-8": "é" * 32769,
 }
 PRIORITIES = {
     "fraction": 1.5,
@@ -57,6 +58,8 @@ QUEUE_NAMES = {
     "dict": {"name": "a"},
     "list": ["a"],
     "lone surrogate": LONE_SURROGATE,
+    "over 1 kB": "x" * 1025,
+    "over 1 kB as UTF-8": "é" * 513,
 }
 LENGTHS_OF_DELAY = {
     "NaN": float("nan"),
@@ -105,6 +108,10 @@ def getting_a_queue() -> Callable[..., Any]:
     return partial(Queue.get_queue, name="new")
 
 
+def pausing() -> Callable[..., Any]:
+    return Queue.pause
+
+
 def adding_an_error() -> Callable[..., Any]:
     job = Job(identifier="failed", status=STATUSES.ERROR)
     return partial(Error.add_error, queue_name="new", job=job, error=ValueError("failed"))
@@ -125,6 +132,7 @@ TABLE = [
     (enqueuing, "delayed_until", ENDS_OF_DELAY),
     (getting_a_queue, "name", {"None": None, **QUEUE_NAMES}),
     (getting_a_queue, "priority", PRIORITIES),
+    (pausing, "name", QUEUE_NAMES),
     (adding_an_error, "queue_name", {"None": None, "bool": True, "dict": {"name": "a"}}),
     (adding_an_error, "job", {"None": None, "text": "limpyd_jobs.models.Job:1"}),
     (adding_an_error, "when", {"text": "2030-01-01", "date": date(2030, 1, 1), "number": 1893456000}),
@@ -239,6 +247,95 @@ def test_a_list_that_cannot_be_stored_leaves_no_half_job(redis_client: redis.Red
     assert keys == set()
 
 
+class IndexedJob(Job):
+    namespace = "bad-input"
+    colour = fields.InstanceHashField(indexable=True)
+    day = fields.InstanceHashField(indexable=True, indexes=[SimpleDateTimeIndex])
+    tags = fields.SetField(indexable=True)
+    traits = fields.HashField(indexable=True)
+    note = fields.InstanceHashField()
+
+
+class IndexedQueue(Queue):
+    namespace = "bad-input"
+    colour = fields.InstanceHashField(indexable=True)
+
+
+class IndexedError(Error):
+    namespace = "bad-input"
+    colour = fields.InstanceHashField(indexable=True)
+
+
+LONG = "x" * 65537
+TOO_LONG = {
+    "add_job": lambda: IndexedJob.add_job("new", "new", colour=LONG),
+    "add_job, as UTF-8": lambda: IndexedJob.add_job("new", "new", colour="é" * 32769),
+    "add_job, as bytes": lambda: IndexedJob.add_job("new", "new", colour=LONG.encode()),
+    "add_job, with an index of its own": lambda: IndexedJob.add_job("new", "new", day=LONG),
+    "add_job, in a set": lambda: IndexedJob.add_job("new", "new", tags=["short", LONG]),
+    "add_job, in a hash": lambda: IndexedJob.add_job("new", "new", traits={"short": LONG}),
+    "add_job, as a name in a hash": lambda: IndexedJob.add_job("new", "new", traits={LONG: "short"}),
+    "add_jobs": lambda: IndexedJob.add_jobs(["new"], "new", colour=LONG),
+    "add_jobs, of one": lambda: IndexedJob.add_jobs([{"identifier": "new", "colour": LONG}], "new"),
+    "get_queue": lambda: IndexedQueue.get_queue("new", colour=LONG),
+    "add_error": lambda: IndexedError.add_error("q", Job(), ValueError("no"), colour=LONG),
+    "schedule": lambda: Schedule.add("new", IndexedJob, interval=60, queue_name="new", colour=LONG),
+}
+
+
+@pytest.mark.parametrize("call", TOO_LONG.values(), ids=TOO_LONG.keys())
+def test_a_value_that_is_too_long_for_the_key_of_an_index_is_refused(refused: Refusal, call: Callable[[], Any]) -> None:
+    with refused(ValueError, word=r"the indexed field '(colour|day|tags|traits)' is at most 65,536 bytes long, not 65"):
+        call()
+
+
+CHANGES: dict[str, Callable[[IndexedJob], Any]] = {
+    "hset": lambda job: job.colour.hset(LONG),
+    "hsetnx": lambda job: job.colour.hsetnx(LONG),
+    "hmset": lambda job: job.hmset(note="short", colour=LONG),
+    "set_fields": lambda job: job.set_fields(note="short", colour=LONG),
+    "set_fields of a set": lambda job: job.set_fields(note="short", tags=[LONG]),
+    "hset with an index of its own": lambda job: job.day.hset(LONG),
+    "hset of the identifier": lambda job: job.identifier.hset(LONG),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_so_it_is_when_a_field_is_changed(refused: Refusal, change: Callable[[IndexedJob], Any]) -> None:
+    job = IndexedJob.add_job("new", "new")
+    with refused(ValueError, word="is at most 65,536 bytes long, not 65,537"):
+        change(job)
+
+
+def test_a_name_of_a_schedule_or_of_its_queue_that_is_too_long_is_refused(refused: Refusal) -> None:
+    with refused(ValueError, word="at most 65,536 bytes"):
+        Schedule.add(LONG, IndexedJob, interval=60, queue_name="new")
+    with refused(ValueError, word="name of a queue is at most 1,024 bytes long, not 65,537"):
+        Schedule.add("new", IndexedJob, interval=60, queue_name=LONG)
+
+
+@pytest.mark.usefixtures("redis_client")
+def test_a_field_without_an_index_may_be_longer() -> None:
+    job = IndexedJob.add_job("new", "new", colour="x" * 65536, note=LONG)
+    job.note.hset(LONG * 2)
+    assert job.hmget("colour", "note") == ["x" * 65536, LONG * 2]
+
+
+def test_an_error_is_recorded_whatever_it_is_of(redis_client: redis.Redis) -> None:
+    """What version 2 stored is not refused, but does not make the names of more keys that are too long."""
+
+    class Failure(Exception):
+        code = LONG
+
+    job = Job.add_job("old", "q")
+    redis_client.hset(f"jobs:job:{job.pk.get()}:hash", "identifier", LONG)
+    error = Error.add_error(LONG, job, Failure(LONG))
+    assert error.hmget("identifier", "queue_name", "code") == ["x" * 65536] * 3
+    assert error.message.hget() == LONG
+    assert set(Error.collection_for_job(job)) == {error.pk.get()}
+    assert max(map(len, redis_client.scan_iter())) < 66000
+
+
 @pytest.mark.parametrize("status", [status for status in STATUSES if status != "ERROR"])
 def test_a_job_that_is_not_in_error_is_not_requeued(refused: Refusal, status: str) -> None:
     job = Job(identifier="other", status=STATUSES[status])
@@ -277,8 +374,8 @@ def test_a_key_that_is_no_waiting_list_is_refused(refused: Refusal, key: str) ->
 class TestUnusualInputThatWorks:
     @pytest.mark.parametrize(
         "identifier",
-        ["a:b", "a b", " a ", "a\nb", "a\0b", "🐝", "{a}*[b]?", "x" * 1000, "é" * 500],
-        ids=["colon", "space", "spaces", "newline", "NUL", "emoji", "pattern", "1 kB", "1 kB as UTF-8"],
+        ["a:b", "a b", " a ", "a\nb", "a\0b", "🐝", "{a}*[b]?", "x" * 65536, "é" * 32768],
+        ids=["colon", "space", "spaces", "newline", "NUL", "emoji", "pattern", "64 kB", "64 kB as UTF-8"],
     )
     def test_an_identifier_is_stored_as_given(self, identifier: str) -> None:
         job = Job.add_job(identifier, "queue")

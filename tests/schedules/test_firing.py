@@ -201,7 +201,7 @@ def test_a_hook_that_fails_stops_no_other_schedule(log: pytest.LogCaptureFixture
         {"trigger": '{"pickle": "gASV"}'},
         {"timezone": "Mars"},
         {"next_run": "soon"},
-        {"identifier": "x" * 2000},
+        {"identifier": "x" * 70000},
         {"job_fields": '{"unknown": "x"}'},
         {"job_fields": "[]"},
         {"priority": "high"},
