@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from limpyd_jobs import records, transitions
 from limpyd_jobs.arguments import delay_argument, stored_identifier, stored_value
-from limpyd_jobs.layout import layout_of
+from limpyd_jobs.layout import layout_to_add
 
 if TYPE_CHECKING:
     from limpyd_jobs.models import Job, Queue
@@ -77,7 +77,7 @@ def _read(
     **fields: Any,
 ) -> Destination:
     """Check the arguments of a job, and return where it goes."""
-    layout, queue_model = layout_of(job_class), queue_model or job_class.queue_model
+    layout, queue_model = layout_to_add(job_class), queue_model or job_class.queue_model
     fields = job_class._checked_fields(fields)
     if (
         job_class._is_placed_by_hand(queue_model)

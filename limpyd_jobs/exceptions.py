@@ -27,6 +27,10 @@ class ClassUnresolved(LimpydJobsException):
     """A job is given up, as no worker that met it could resolve its class."""
 
 
+class CodeNotRun(LimpydJobsException):
+    """The code of a job is a coroutine or a generator, which nobody runs."""
+
+
 class NotRecorded(LimpydJobsException):
     """How a job ended could not be recorded, as Redis did not answer, or refused."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from itertools import islice
@@ -10,6 +11,7 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.ordinary import REMEDY, unordinary_kind
 from limpyd_jobs.sources import defines_subclass, is_standard
 
 T = TypeVar("T")
@@ -176,6 +178,51 @@ class JobClasses(Generic[T]):
     def _allows(self, path: str) -> bool:
         module = path.rpartition(".")[0]
         return self._allowed is None or any(f"{module}.".startswith(f"{name}.") for name in self._allowed)
+
+
+def check_addable(job_class: Any) -> None:
+    """Look at a class whose first job is about to be added; warn if workers in other processes could not import it.
+
+    Raises
+    ------
+    ConfigurationException
+        If a worker that calls its `run` method would run nothing of it.
+    """
+    kind = unordinary_kind(getattr(job_class, "run", None))
+    if kind:
+        raise ConfigurationException(f"{path_of(job_class)}.run is {kind}: a worker would run nothing of it. {REMEDY}.")
+    place = _place_out_of_reach(job_class)
+    if place and not _is_private(job_class.database):
+        warnings.warn(
+            f"{path_of(job_class)} {place}, so workers in other processes cannot import it, nor run its jobs. "
+            "Define the class at the top level of a module that workers can import, such as myapp/jobs.py.",
+            stacklevel=_frames_of_ours(),
+        )
+
+
+def _place_out_of_reach(cls: type) -> str:
+    """Return where a class is defined, if it is where no other process finds it; else nothing."""
+    if cls.__module__ == "__main__":
+        return "is defined in the program itself"
+    is_inside = "." in cls.__qualname__
+    if is_inside and getattr(sys.modules.get(cls.__module__), cls.__name__, None) is not cls:
+        inside = "a function" if "<locals>" in cls.__qualname__ else "another class"
+        return f"is defined inside {inside}"
+    return ""
+
+
+def _is_private(database: Any) -> bool:
+    """Whether the Redis server of a database is one of this process, so that there are no other workers."""
+    return (getattr(database, "connection_settings", None) or {}).get("embedded") is True
+
+
+def _frames_of_ours() -> int:
+    """Return how many frames to go up, for `warnings.warn` in the caller, to the code that called this library."""
+    package = __name__.partition(".")[0]
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def path_of(cls: type) -> str:

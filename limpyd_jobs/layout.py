@@ -14,6 +14,7 @@ from limpyd.model import RedisModel
 
 from limpyd_jobs.arguments import stored_value
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.job_classes import check_addable
 from limpyd_jobs.utils import memoized, overrides
 
 
@@ -96,6 +97,14 @@ def layout_of(model: type[RedisModel]) -> Layout:
         erasable=not overrides(model, RelatedModel, "delete") and all(map(_is_erasable, fields.values())),
         outside=tuple(name for name in description["keys"] if fields[name].indexable),
     )
+
+
+@memoized
+def layout_to_add(job_class: type[RedisModel]) -> Layout:
+    """Return the layout of a class whose jobs are to be added. The first time, it is looked at by `check_addable`."""
+    layout = layout_of(job_class)
+    check_addable(job_class)
+    return layout
 
 
 def classes_argument(classes: Mapping[str, type[RedisModel]]) -> str:

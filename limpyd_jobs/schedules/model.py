@@ -17,7 +17,7 @@ from limpyd_jobs import records
 from limpyd_jobs.arguments import stored_identifier, stored_queue_name, stored_value
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.job_classes import path_of
-from limpyd_jobs.layout import layout_of
+from limpyd_jobs.layout import layout_of, layout_to_add
 from limpyd_jobs.lazy_fields import pk_of
 from limpyd_jobs.models import BaseJobsModel, Job, job_classes
 from limpyd_jobs.schedules.catching_up import CATCH_UP
@@ -343,7 +343,7 @@ def _job_class(job_class: Any) -> type[Job]:
         raise ConfigurationException(
             f"{path_of(found)} cannot be scheduled: it, or its queue model, has its own way to put a job in a queue"
         )
-    layout_of(found)
+    layout_to_add(found)
     return found
 
 

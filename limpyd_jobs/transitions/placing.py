@@ -10,7 +10,7 @@ from limpyd.exceptions import DoesNotExist
 from limpyd.model import RedisModel
 
 from limpyd_jobs.exceptions import ClaimLost, LimpydJobsException
-from limpyd_jobs.layout import layout_of
+from limpyd_jobs.layout import layout_of, layout_to_add
 from limpyd_jobs.lazy_fields import pk_of
 from limpyd_jobs.records import check_database, create, due_key, flat, get_queue, line_of, redis_of, reindexed
 from limpyd_jobs.scripting import Script
@@ -77,7 +77,7 @@ def add(
     """
     check_database(job_class, queue_model)
     prepare_queue(queue_model, queue_name, priority)
-    layout = layout_of(job_class)
+    layout = layout_to_add(job_class)
 
     def call(pk: str, plain: Mapping[str, str], reserve: bool) -> Any:
         mode = f"{'reserve' if reserve else ''} {'' if place else 'bare'}".strip()
@@ -114,7 +114,7 @@ def add_many(
     """
     check_database(job_class, queue_model)
     prepare_queue(queue_model, queue_name, priority)
-    models = [layout_of(job_class).json, layout_of(queue_model).json]
+    models = [layout_to_add(job_class).json, layout_of(queue_model).json]
     texts = json.dumps(jobs, ensure_ascii=False, separators=(",", ":"))
     args = [*models, queue_name, priority, _options(prepend=prepend, delay=delay), texts]
     return list(json.loads(_add_many(redis_of(job_class), args=args)))

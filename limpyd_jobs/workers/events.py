@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, nearest_priority, read_priority
-from limpyd_jobs.exceptions import LimpydJobsException, WorkerLost
+from limpyd_jobs.exceptions import CodeNotRun, LimpydJobsException, WorkerLost
 from limpyd_jobs.lazy_fields import has_method, pk_of
 from limpyd_jobs.models import Error, Job, Queue
 from limpyd_jobs.retrying import Again, Cancel, GiveUp, Requeue, Retry, as_policy, decide, read_policy
@@ -310,7 +310,7 @@ class JobEvents:
     def _return_of(self, job: Job, exception: BaseException) -> Return:
         """How a job is put back, its `cancel_on_error` field aside, which fail() looks at."""
         never = Return(0, self.requeue_priority_delta, None)
-        if isinstance(exception, WorkerLost) or self._is_never_put_back(job):
+        if isinstance(exception, (CodeNotRun, WorkerLost)) or self._is_never_put_back(job):
             return never
         text, tries, uncounted, age = self._history_of(job)
         policy = read_policy(text) or as_policy(job.default_retry_policy) or self.retry_policy

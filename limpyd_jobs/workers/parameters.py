@@ -10,6 +10,7 @@ from typing import Any
 
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
+from limpyd_jobs.ordinary import REMEDY, unordinary_kind
 from limpyd_jobs.retrying import as_policy
 from limpyd_jobs.workers.turns import QUEUE_STRATEGIES
 
@@ -185,6 +186,8 @@ class Parameters:
         self._check_model("error", self.error_model, Error)
         if self.callback is not None and not callable(self.callback):
             raise ConfigurationException(f"The callback must be callable, unlike {self.callback!r}")
+        self._check_is_ordinary("callback", self.callback)
+        self._check_is_ordinary("execute method", getattr(self, "execute", None))
         for name in ("max_loops", "timeout", "fetch_priorities_delay", "fetch_delayed_delay", "max_rescues"):
             self._check_amount(name)
         for name in ("max_duration", "grace_period", "job_timeout"):
@@ -228,6 +231,12 @@ class Parameters:
     def _check_model(kind: str, model: Any, base: type[BaseJobsModel]) -> None:
         if not (isinstance(model, type) and issubclass(model, base)):
             raise ConfigurationException(f"The {kind} model must be a subclass of {base.__name__}")
+
+    @staticmethod
+    def _check_is_ordinary(name: str, function: Any) -> None:
+        kind = unordinary_kind(function)
+        if kind:
+            raise ConfigurationException(f"The {name} is {kind}: a worker would run nothing of it. {REMEDY}.")
 
     def _check_amount(self, name: str, more_than: float | None = None) -> None:
         value = getattr(self, name)

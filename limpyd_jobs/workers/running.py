@@ -17,9 +17,10 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, read_seconds
-from limpyd_jobs.exceptions import ClaimLost, GracePeriodOver, JobTimeout, NotRecorded
+from limpyd_jobs.exceptions import ClaimLost, CodeNotRun, GracePeriodOver, JobTimeout, NotRecorded
 from limpyd_jobs.lazy_fields import has_method
 from limpyd_jobs.models import Error, Job, Queue, job_classes
+from limpyd_jobs.ordinary import is_coroutine, is_unrun, why_unrun
 from limpyd_jobs.retrying import Cancel, Requeue
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import ClaimRequest, Ending, Fetched, Success
@@ -173,10 +174,23 @@ class Running(Parameters, JobEvents):
             self._alarm.set("job", seconds, JobTimeout(f"It ran for more than {seconds} seconds"))
         self._alarm.arm()
         try:
-            return (self.callback or self.execute)(job, queue)
+            result = (self.callback or self.execute)(job, queue)
         finally:
             self._alarm.disarm()
             self._alarm.clear("job")
+        if result is not None and is_unrun(result):
+            self._check_has_run(job, result)
+        return result
+
+    def _check_has_run(self, job: Job, result: Any) -> None:
+        """Raise `CodeNotRun`, as the code of a job returned a coroutine or a generator instead of doing its work.
+
+        Generators that the application's own `execute` returns are left to its hooks.
+        """
+        function: Any = self.callback or self.execute
+        is_ours = getattr(function, "__func__", None) is Running.execute
+        if is_ours or function != self.execute or is_coroutine(result):
+            raise CodeNotRun(why_unrun(job.run if is_ours else function, result))
 
     def _timeout_of(self, job: Job) -> float | None:
         """The seconds a job may run: what it says itself, else its class, else the worker; None for no limit."""
