@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from limpyd.exceptions import DoesNotExist
+
 
 class LimpydJobsException(Exception):
     """The base of the exceptions of this library."""
@@ -37,3 +39,17 @@ class NotRecorded(LimpydJobsException):
 
 class ClaimLost(LimpydJobsException):
     """What a worker reports of a job is not recorded, as it no longer holds the claim on that job."""
+
+
+class JobGone(DoesNotExist):  # type: ignore[misc]
+    """A job was deleted meanwhile.
+
+    Attributes
+    ----------
+    ident: str
+        Which one.
+    """
+
+    def __init__(self, ident: str) -> None:
+        super().__init__(f"{ident} does not exist anymore")
+        self.ident = ident

@@ -40,6 +40,7 @@ from limpyd_jobs.utils import (
     compute_delayed_until,
     datetime_to_score,
     import_class,
+    one_line,
     overrides,
     parse_datetime,
     printable,
@@ -884,9 +885,7 @@ def put_off(
         return error
     if error_model:
         error_model.add_unresolved_error(queue_name, ident, error)
-    return ClassUnresolved(
-        f"{printable(ident)} is given up, after {transitions.MAX_PUT_OFFS} tries: {printable(error)}"
-    )
+    return ClassUnresolved(f"{one_line(ident)} is given up, after {transitions.MAX_PUT_OFFS} tries: {printable(error)}")
 
 
 def wake(

@@ -18,6 +18,10 @@ MICROSECOND = timedelta(microseconds=1)
 # A delay that ended before this much time is as good as any other in the past.
 LONG_AGO = timedelta(days=10_000)
 
+# How many characters of a name, and of a message, are shown in a line at the most.
+NAME = 200
+MESSAGE = 2000
+
 
 def memoized(function: Function) -> Function:
     """Remember the results of a function: `functools.cache`, for arguments whose types mypy takes for unhashable."""
@@ -162,8 +166,13 @@ def printable(value: object) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
-def one_line(value: object) -> str:
-    """Return the text of any object with all that would break a line or confuse a terminal escaped."""
-    if type(value) is str and value.isprintable():
+def one_line(value: object, most: int = NAME) -> str:
+    """Return the text of any object with all that would break a line or confuse a terminal escaped.
+
+    Of one with more than so many characters the beginning is shown, and how many there are.
+    """
+    if type(value) is str and len(value) <= most and value.isprintable():
         return value
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in printable(value))
+    text = printable(value)
+    end = f"… ({len(text):,} characters)" if len(text) > most else ""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text[:most]) + end

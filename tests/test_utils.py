@@ -15,11 +15,13 @@ import pytest
 from limpyd_jobs import Worker
 from limpyd_jobs.statuses import Statuses
 from limpyd_jobs.utils import (
+    MESSAGE,
     as_naive_utc,
     compute_delayed_until,
     datetime_to_score,
     get_delta,
     import_class,
+    one_line,
     parse_datetime,
     utcnow,
 )
@@ -273,3 +275,20 @@ class TestImportClass:
     def test_a_name_its_module_lacks_raises_attributeerror(self) -> None:
         with pytest.raises(AttributeError, match="Missing"):
             import_class("limpyd_jobs.statuses.Missing")
+
+
+class TestOneLine:
+    def test_plain_text_is_shown_as_it_is(self) -> None:
+        assert one_line("mail 12, é") == "mail 12, é"
+
+    def test_what_would_break_a_line_is_escaped(self) -> None:
+        assert one_line("a\nb\x1b") == "a\\nb\\x1b"
+
+    @pytest.mark.parametrize("character", ["x", "\n"])
+    def test_a_long_text_is_shortened_and_its_length_told(self, character: str) -> None:
+        shown = one_line(character * 1_000_000)
+        assert shown.endswith("… (1,000,000 characters)")
+        assert len(shown) < 500
+
+    def test_a_message_may_be_longer_than_a_name(self) -> None:
+        assert one_line("x" * 300, MESSAGE) == "x" * 300

@@ -12,7 +12,7 @@ from limpyd_jobs.commands.command import COMMON_OPTIONS, Command
 from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
 from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.schedules.catching_up import CATCH_UP
-from limpyd_jobs.utils import one_line
+from limpyd_jobs.utils import MESSAGE, one_line
 from limpyd_jobs.workers.options import WorkerOption, seconds
 
 # What a name, a class or an option that cannot be used is answered with.
@@ -81,7 +81,7 @@ class Schedules(Command):
         try:
             action(*words)
         except REFUSALS as error:
-            self.parser.error(one_line(error))
+            self.parser.error(one_line(error, MESSAGE))
         return 0
 
     def _named(self, name: str) -> Schedule:

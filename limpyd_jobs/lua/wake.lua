@@ -13,6 +13,7 @@
 --   failures   {ident, reason}… of those that could not be moved: dropped if they never can
 --   unknown    {queue, ident}… of classes that are not among those given: left where they are
 --   reindexes  {ident, reindex}…
+-- or the error of Redis, if it refuses all writes for now
 --
 -- A job that is due but not delayed (canceled, say), or delayed by its code while it still runs, is moved as it is, for
 -- a worker to skip it. A queue whose jobs are being moved by redis-limpyd-jobs 2, which sets a lock, is left alone; so
@@ -24,6 +25,8 @@
 local limit, classes = tonumber(ARGV[1]), classes_from(ARGV[2])
 local moment = score(now())
 local done, failures, unknown, reindexes = 0, {}, {}, {}
+
+local refusal_of_redis
 
 local function drop(queue, ident, reason)
   redis.call('ZREM', queue .. ':delayed', ident)
@@ -62,6 +65,8 @@ local function wake_safely(queue, ident)
   if not ok and is_broken(hash_key(model, pk)) then
     set_aside(queue, ident)
     drop(queue, ident, text_of_error(failure))
+  elseif not ok and is_refused_by_redis(failure) then
+    refusal_of_redis = text_of_error(failure)
   elseif not ok then
     failures[#failures + 1] = {ident, text_of_error(failure)}
   end
@@ -76,12 +81,15 @@ local is_full = false
 for _, queue in ipairs(KEYS) do
   local is_sound = is_a(queue .. ':delayed', 'zset') and is_a(queue .. ':waiting', 'list')
   if is_sound and redis.call('EXISTS', queue .. ':requeue_all_delayed_ready_jobs') == 0 then
-    local room = math.max(limit - done, 0)
+    local room = refusal_of_redis and 0 or math.max(limit - done, 0)
     local idents = redis.call('ZRANGEBYSCORE', queue .. ':delayed', '-inf', moment, 'LIMIT', 0, room)
     is_full = is_full or #idents == room
     for _, ident in ipairs(idents) do
-      wake_safely(queue, ident)
+      if not refusal_of_redis then wake_safely(queue, ident) end
     end
   end
+end
+if refusal_of_redis and done == 0 then
+  return {err = refusal_of_redis}
 end
 return {done, is_full and done > 0 and 1 or 0, failures, unknown, reindexes}

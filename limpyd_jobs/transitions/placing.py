@@ -6,10 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from limpyd.exceptions import DoesNotExist
 from limpyd.model import RedisModel
 
-from limpyd_jobs.exceptions import ClaimLost, LimpydJobsException
+from limpyd_jobs.exceptions import ClaimLost, JobGone, LimpydJobsException
 from limpyd_jobs.layout import layout_of, layout_to_add
 from limpyd_jobs.lazy_fields import pk_of
 from limpyd_jobs.records import check_database, create, due_key, flat, get_queue, line_of, redis_of, reindexed
@@ -247,7 +246,7 @@ def accept(job: RedisModel, reply: Any) -> Any:
     if reply[0] == "already queued":
         raise LimpydJobsException(f"{job.ident} cannot be queued: job {reply[1]}, of the same identifier, is queued")
     if reply[0] == "gone":
-        raise DoesNotExist(f"{job.ident} does not exist anymore")
+        raise JobGone(job.ident)
     if reply[0] == "refused":
         raise ClaimLost(f"The claim on {job.ident} is lost: what became of it is recorded by somebody else")
     return reply

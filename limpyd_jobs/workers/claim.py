@@ -26,6 +26,8 @@ class Claim:
         Whether the job is held in error, for hooks to see it before it is put back in a queue.
     is_ended: bool
         Whether the worker recorded how it ended.
+    is_lost: bool
+        Whether somebody else holds it, or the job was deleted, as it turned out when the lease was renewed.
     began: float
         When it was made, by the clock of `monotonic`.
     """
@@ -36,6 +38,7 @@ class Claim:
         self.token = fetched.token
         self.is_held = False
         self.is_ended = False
+        self.is_lost = False
         self.began = monotonic()
 
     @property

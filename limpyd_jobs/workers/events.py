@@ -19,7 +19,7 @@ from limpyd_jobs.retrying import Again, Cancel, GiveUp, Requeue, Retry, as_polic
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import ClaimRequest, Ending
-from limpyd_jobs.utils import compute_delayed_until, one_line, overrides, parse_datetime, printable, utcnow
+from limpyd_jobs.utils import MESSAGE, compute_delayed_until, one_line, overrides, parse_datetime, printable, utcnow
 from limpyd_jobs.workers.claim import Claim
 
 # The delay of a job that delays itself without saying until when, in seconds.
@@ -452,7 +452,7 @@ class JobEvents:
         """The code of a job raised `Cancel`: as if it had set its status."""
         if overrides(self, JobEvents, "job_skipped"):
             self._insist(partial(job.status.hset, STATUSES.CANCELED))
-        job._cached_status, job._cached_reason = STATUSES.CANCELED, one_line(reason)
+        job._cached_status, job._cached_reason = STATUSES.CANCELED, one_line(reason, MESSAGE)
         self.job_skipped(job, queue)
 
     # -- requeue

@@ -21,6 +21,7 @@ from limpyd_jobs.line import Line
 from limpyd_jobs.models import Error, Queue, job_classes, put_off
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import NOTHING, ClaimRequest, Fetched, Outlook
+from limpyd_jobs.utils import MESSAGE, one_line
 
 # How long the registration of a worker that waits outlives its wait, in seconds.
 MARGIN = 5.0
@@ -64,6 +65,8 @@ class Fetcher:
         What came out of the lists already.
     line: Line
         Over what jobs are asked for, and their ends are recorded.
+    unfit: Exception
+        What was raised last as nothing to run stood in a list: no code is at fault, so no traceback tells more.
     """
 
     def __init__(self, queue_model: type[Queue], lease: float, error_model: type[Error] | None = Error) -> None:
@@ -76,6 +79,7 @@ class Fetcher:
         self.queues = ""
         self.signals: list[str] = []
         self.schedules = ""
+        self.unfit: Exception | None = None
         self._vigilant_until = 0.0
         self._name = uuid4().hex[:16]
         self._numbers = count(1)
@@ -129,6 +133,10 @@ class Fetcher:
         """Note what became of the lease of a job at hand, as `transitions.renew` says. Any thread may do so."""
         if outcome not in ("done", "failed"):
             self._news[fetched.token] = outcome
+
+    def holds(self, fetched: Fetched) -> bool:
+        """Whether there is a claim on a job at hand, as far as is known. Any thread may ask."""
+        return bool(fetched.token) and self._news.get(fetched.token, "canceled") == "canceled"
 
     def wait(self, keys: Sequence[str], seconds: float) -> Fetched | None:
         """Wait for a signal, or for some seconds, then claim the next job; None if there is none.
@@ -243,7 +251,7 @@ class Fetcher:
         new = [key for key in self.outlook.broken if key not in self._told]
         self._told.update(new)
         if new:
-            raise DoesNotExist(f"Unable to get the queue from the key {', '.join(new)}")
+            raise self._unfit(DoesNotExist, f"Unable to get the queue from the key {one_line(', '.join(new))}")
 
     def _meet(self, fetched: Fetched) -> None:
         try:
@@ -251,15 +259,18 @@ class Fetcher:
         except Exception as error:
             raise put_off(self.queue_model, fetched.key, fetched.ident, error, self.error_model)  # noqa: B904
 
-    @staticmethod
-    def _checked(fetched: Fetched) -> Fetched:
+    def _checked(self, fetched: Fetched) -> Fetched:
+        ident, queue = one_line(fetched.ident), fetched.queue_key
         if fetched.outcome == "gone":
-            path, _, pk = fetched.ident.rpartition(":")
-            raise DoesNotExist(f"No {path.rpartition('.')[2]} found with pk {pk}")
+            path, _, pk = ident.rpartition(":")
+            raise self._unfit(DoesNotExist, f"No {path.rpartition('.')[2]} found with pk {pk}")
         if fetched.outcome == "garbage":
-            raise ValueError(
-                f"Not the ident of a job, so put in the quarantine of {fetched.queue_key}: {fetched.ident!r}"
-            )
+            raise self._unfit(ValueError, f"Not the ident of a job, so put in the quarantine of {queue}: {ident!r}")
         if fetched.outcome == "broken":
-            raise ValueError(f"{fetched.ident} is put in the quarantine of {fetched.queue_key}: {fetched.status}")
+            reason = one_line(fetched.status, MESSAGE)
+            raise self._unfit(ValueError, f"{ident} is put in the quarantine of {queue}: {reason}")
         return fetched
+
+    def _unfit(self, kind: type[Exception], message: str) -> Exception:
+        self.unfit = kind(message)
+        return self.unfit

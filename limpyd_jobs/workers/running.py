@@ -17,20 +17,21 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, read_seconds
-from limpyd_jobs.exceptions import ClaimLost, CodeNotRun, GracePeriodOver, JobTimeout, NotRecorded
+from limpyd_jobs.exceptions import ClaimLost, CodeNotRun, GracePeriodOver, JobGone, JobTimeout, NotRecorded
 from limpyd_jobs.lazy_fields import has_method
 from limpyd_jobs.models import Error, Job, Queue, job_classes
 from limpyd_jobs.ordinary import is_coroutine, is_unrun, why_unrun
 from limpyd_jobs.retrying import Cancel, Requeue
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import ClaimRequest, Ending, Fetched, Success
-from limpyd_jobs.utils import one_line, overrides, parse_datetime, printable
+from limpyd_jobs.utils import MESSAGE, one_line, overrides, parse_datetime, printable
 from limpyd_jobs.workers.alarm import Alarm
 from limpyd_jobs.workers.backoff import Backoff, OncePerSecond, is_cut_off, is_denied, is_of_replica, is_passing
 from limpyd_jobs.workers.claim import Claim
 from limpyd_jobs.workers.events import DEFAULT_DELAY, JobEvents
 from limpyd_jobs.workers.fetcher import Fetcher
 from limpyd_jobs.workers.parameters import Parameters
+from limpyd_jobs.workers.repeats import Repeats
 from limpyd_jobs.workers.successes import Successes
 
 T = TypeVar("T")
@@ -59,6 +60,7 @@ class Running(Parameters, JobEvents):
         self._is_prefetching = False
         self._alarm = Alarm()
         self._may_log_redis_error = OncePerSecond()
+        self._repeats = Repeats(self.log)
 
     @property
     def _model_for_errors(self) -> type[Error] | None:
@@ -96,14 +98,20 @@ class Running(Parameters, JobEvents):
         try:
             action()
         except ClaimLost as error:
-            self.log(f"{_label(job)} {error}", "error")
+            self._not_recorded(job, error)
             return
         except NotRecorded as error:
-            self.log(f"{_label(job)} {one_line(error)}", "error")
+            self.log(f"{_label(job)} {one_line(error, MESSAGE)}", "error")
             return
         except Exception as error:
-            self._unexpected(job, queue, error)
+            if isinstance(error, JobGone) and error.ident == job.ident:
+                self._not_recorded(job, error)
+            else:
+                self._unexpected(job, queue, error)
         self._let_go(job, queue)
+
+    def _not_recorded(self, job: Job, error: Exception) -> None:
+        self._repeats.say("how a job went is not recorded", f"{_label(job)} {one_line(error, MESSAGE)}")
 
     def _start(self, job: Job, queue: Queue) -> None:
         self._take(job, queue)
@@ -237,7 +245,7 @@ class Running(Parameters, JobEvents):
                 self._put_in_order(job, queue)
                 queue.errors.rpush(job.ident)
         except Exception as another:
-            self.log(f"{_label(job)} could not be put in errors: {printable(another)}", "error")
+            self.log(f"{_label(job)} could not be put in errors: {one_line(another, MESSAGE)}", "error")
 
     def _put_in_order(self, job: Job, queue: Queue) -> None:
         """Record what the hook for a job that did not wait may not have come to."""
@@ -256,7 +264,7 @@ class Running(Parameters, JobEvents):
                 if not self._insist(disown):
                     self._delay(job, queue, parse_datetime(job.delayed_until.hget()))
             except Exception as error:
-                self.log(f"[{one_line(fetched.ident)}] is still claimed: {printable(error)}", "error")
+                self.log(f"[{one_line(fetched.ident)}] is still claimed: {one_line(error, MESSAGE)}", "error")
             self._claim.token = ""
 
     def _put_back_unseen(self) -> None:
@@ -268,7 +276,7 @@ class Running(Parameters, JobEvents):
                 job_class = job_classes.meet(fetched.path)
                 transitions.release(job_class, fetched.ident, claim.token, fetched.queue_key, delay)
             except Exception as error:
-                self.log(f"[{one_line(fetched.ident)}] is still claimed: {printable(error)}", "error")
+                self.log(f"[{one_line(fetched.ident)}] is still claimed: {one_line(error, MESSAGE)}", "error")
 
     def _insist(self, record: Callable[[], T]) -> T:
         """Record something in Redis; while that fails for a reason that may pass, or is denied, again and again.
@@ -292,7 +300,7 @@ class Running(Parameters, JobEvents):
         if is_cut_off(error):
             self._put_off_rescue()
         if self._may_log_redis_error:
-            self.log(f"{what}, trying again: {one_line(error)}", "error")
+            self.log(f"{what}, trying again: {one_line(error, MESSAGE)}", "error")
         if is_of_replica(error):
             self.connection.connection_pool.disconnect(inuse_connections=False)  # of this thread: none is
 
@@ -306,7 +314,7 @@ class Running(Parameters, JobEvents):
         if self._is_prefetching:
             self._renew_others(connection)
         claim, fetched = self._claim, self._claim.fetched
-        if not claim.token:
+        if not claim.token or claim.is_lost:
             return
         try:
             renewed = transitions.renew(
@@ -319,7 +327,7 @@ class Running(Parameters, JobEvents):
 
     def _renew_others(self, connection: Redis) -> None:
         """Renew the leases of the jobs that are to be run next, and of those whose end is not recorded yet."""
-        upcoming = [fetched for fetched in self._fetcher.upcoming.copy() if fetched.token]
+        upcoming = [fetched for fetched in self._fetcher.upcoming.copy() if self._fetcher.holds(fetched)]
         claims = [*upcoming[::-1], *self._successes.claims()[::-1]]  # so that they would be rescued in their order
         if not claims:
             return
@@ -328,8 +336,9 @@ class Running(Parameters, JobEvents):
             outcomes = transitions.renew_all(connection, jobs, self.lease)
             for fetched, outcome in zip(upcoming[::-1], outcomes, strict=False):
                 self._fetcher.tell(fetched, outcome)
-                if outcome in ("refused", "gone"):
-                    self._lost(Claim(fetched))
+            lost = [fetched for fetched in upcoming if not self._fetcher.holds(fetched)]
+            if lost:
+                self._lost(Claim(lost[0]), others=len(lost) - 1)
         except Exception as error:
             self._not_renewed(claims[0], error)
 
@@ -337,12 +346,15 @@ class Running(Parameters, JobEvents):
         if is_cut_off(error):
             self._put_off_rescue()
         if self._may_log_redis_error:
-            self.log(f"[{one_line(fetched.identifier)}] lease not renewed: {one_line(error)}", "error")
+            self.log(f"[{one_line(fetched.identifier)}] lease not renewed: {one_line(error, MESSAGE)}", "error")
 
-    def _lost(self, claim: Claim) -> None:
+    def _lost(self, claim: Claim, others: int = 0) -> None:
+        """Say so, once for each claim."""
+        claim.is_lost = True
         if claim.job is not None:
             claim.job._claim_lost = True
-        self.log(f"[{one_line(claim.fetched.identifier)}] lost its claim: another worker may run it", "error")
+        more = f" (and {others} more that are next)" if others else ""
+        self.log(f"[{one_line(claim.fetched.identifier)}] lost its claim: another worker may run it{more}", "error")
 
     def _upcoming_request(self, job: Job, hook: str, event: str) -> ClaimRequest | None:
         """What to claim in the step that ends a job: nothing if the application has a say in between."""

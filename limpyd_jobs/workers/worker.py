@@ -25,7 +25,7 @@ from limpyd_jobs.models import Job, Queue, job_classes, wake_some
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import Fetched
-from limpyd_jobs.utils import one_line, overrides, printable, utcnow
+from limpyd_jobs.utils import MESSAGE, one_line, overrides, printable, utcnow
 from limpyd_jobs.workers.backoff import Backoff, is_denied, is_passing
 from limpyd_jobs.workers.claim import Claim
 from limpyd_jobs.workers.events import JobEvents
@@ -305,10 +305,13 @@ class Worker(Running):
             self._record_successes()
         try:
             for failure in self._fetcher.give_back():
-                self.log(f"Unable to give a job back: {printable(failure)}", "error")
+                self._repeats.say(
+                    "Unable to give a job back", f"Unable to give a job back: {one_line(failure, MESSAGE)}"
+                )
             self._fetcher.unregister()
         except Exception as error:
-            self.log(f"Unable to give a job back: {printable(error)}", "error")
+            self.log(f"Unable to give a job back: {one_line(error, MESSAGE)}", "error")
+        self._repeats.sum_up()
 
     def must_stop(self) -> bool:
         """Return whether the worker has to end: it was asked to, or a limit is reached."""
@@ -345,7 +348,8 @@ class Worker(Running):
     def requeue_delayed_jobs(self) -> None:
         """Move the delayed jobs of its queues that are due to their waiting lists."""
         for ident, reason in self._wake_delayed_jobs():
-            self.log(f"[{one_line(ident)}] delayed job could not be put back in its waiting list: {reason}", "error")
+            failed = "delayed job could not be put back in its waiting list"
+            self._repeats.say(failed, f"[{one_line(ident)}] {failed}: {one_line(reason, MESSAGE)}")
 
     def _wake_delayed_jobs(self) -> Iterable[tuple[str, str]]:
         if overrides(self.queue_model, Queue, "requeue_delayed_jobs"):
@@ -380,7 +384,8 @@ class Worker(Running):
             else:
                 self._guard(job, queue, partial(self.job_rescued, job, queue))
         for ident, reason in self._rescuer.take_broken():
-            self.log(f"[{one_line(ident)}] is put in the quarantine of its queue: {reason}", "error")
+            quarantined = "put in the quarantine of its queue"
+            self._repeats.say(quarantined, f"[{one_line(ident)}] is {quarantined}: {one_line(reason, MESSAGE)}")
 
     def _put_off_rescue(self) -> None:
         """Let the others renew their leases first: while Redis was away, nobody could."""
@@ -392,14 +397,11 @@ class Worker(Running):
             self._reconciler.begin()
         mended, homeless = self._reconciler.reconcile()
         for job in mended:
-            self.log(
-                f"[{job.ident}] was {STATUSES.by_value(job.status)}, but in no queue: put in {job.queue_key}", "warning"
-            )
+            name, found = one_line(job.ident), f"was {STATUSES.by_value(job.status)}, but in no queue"
+            self._repeats.say(found, f"[{name}] {found}: put in {one_line(job.queue_key)}", "warning")
         for ident in homeless:
-            self.log(
-                f"[{one_line(ident)}] is in no queue, and nothing says in which it belongs: use enqueue_or_delay",
-                "error",
-            )
+            lost = "is in no queue, and nothing says in which it belongs: use enqueue_or_delay"
+            self._repeats.say(lost, f"[{one_line(ident)}] {lost}")
         if self._reconciler.is_busy:
             self._round_is_due["reconcile_jobs"] = monotonic() + PATIENCE
 
@@ -413,7 +415,8 @@ class Worker(Running):
         if number:
             self.log(self.jobs_pruned_message(number))
         for ident, reason in list(failures.items())[:1]:
-            self.log(f"{len(failures)} finished jobs could not be deleted, as {one_line(ident)}: {reason}", "error")
+            failed = f"{len(failures)} finished jobs could not be deleted"
+            self.log(f"{failed}, as {one_line(ident)}: {one_line(reason, MESSAGE)}", "error")
         self._round_is_due["prune_jobs"] = monotonic() + self._prune_interval
 
     def jobs_pruned_message(self, number: int) -> str:
@@ -424,12 +427,13 @@ class Worker(Running):
         """Add the jobs of the schedules that are due, of whatever queues. First make those that job classes declare."""
         for name, outcome, error in self._scheduler.declare():
             if error:
-                self.log(f"[{one_line(name)}] schedule cannot be declared: {one_line(error)}", "error")
+                self.log(f"[{one_line(name)}] schedule cannot be declared: {one_line(error, MESSAGE)}", "error")
             elif outcome != "same":
                 self.log(f"[{one_line(name)}] schedule {outcome}, as declared")
         for schedule, name, time, outcome, job, error in self._scheduler.fire():
             if error or time is None:
-                self.log(f"[{one_line(name)}] schedule cannot be fired: {printable(error)}", "error")
+                failed = "schedule cannot be fired"
+                self._repeats.say(failed, f"[{one_line(name)}] {failed}: {one_line(error, MESSAGE)}")
             elif job is None:
                 self._guard_schedule(name, partial(self.schedule_missed, schedule, time))
             elif outcome == "existing":
@@ -473,7 +477,7 @@ class Worker(Running):
 
     def _round_denied(self, name: str, error: Exception) -> None:
         if self._may_log_redis_error:
-            self.log(f"{name} failed: {one_line(error)}", "error")
+            self.log(f"{name} failed: {one_line(error, MESSAGE)}", "error")
 
     def _make_round(self, name: str) -> None:
         self._round_is_due[name] = monotonic() + getattr(self, ROUNDS[name])
@@ -484,6 +488,7 @@ class Worker(Running):
     def _fetch(self) -> tuple[Queue, Job] | None:
         claim = self._claim = Claim()
         self._has_waited = False
+        self._repeats.sum_up_if_due()
         try:
             if self._may_be_new_queues():
                 self._round_is_due["update_keys"] = monotonic()
@@ -496,12 +501,19 @@ class Worker(Running):
             self._looked_until = dict.fromkeys(ROUNDS, 0.0)
             self._wait_for_redis("Unable to get job", error)
         except Exception as error:
-            self.log(f"Unable to get job: {printable(error)}\n{traceback.format_exc()}", "error")
+            self._unable_to_get_job(error)
         else:
             self._backoff.reset()
             return found
         self._put_back_unseen()
         return None
+
+    def _unable_to_get_job(self, error: Exception) -> None:
+        """Say so: with a traceback, unless it is what stood in the list that was wrong."""
+        message = f"Unable to get job: {one_line(error, MESSAGE)}"
+        if error is not self._fetcher.unfit:
+            message += f"\n{traceback.format_exc()}"
+        self._repeats.say(f"Unable to get job ({type(error).__name__})", message)
 
     def _may_be_new_queues(self) -> bool:
         """Whether Redis named another last queue than the one it named when the queues were looked for."""
@@ -575,6 +587,7 @@ class Worker(Running):
             self._round_is_due["update_keys"] = monotonic()
             return None
         self._has_waited = True
+        self._repeats.sum_up()
         self._waker.set(self._next_due)
         fetched = self._fetcher.wait(self._keys_in_turn(), seconds)
         self._waker.set(None)

@@ -1,0 +1,52 @@
+"""What may come up thousands of times a second: said a few times, then counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+
+# How many messages of one kind are said within so many seconds.
+FEW = 3
+PERIOD = 1.0
+
+
+class Repeats:
+    """Says the first messages of each kind, then once a second how many more there were.
+
+    Parameters
+    ----------
+    say: callable
+        Takes a message and its level.
+    """
+
+    def __init__(self, say: Callable[[str, str], None]) -> None:
+        self._say = say
+        self._counts: dict[tuple[str, str], int] = {}
+        self._until = 0.0
+
+    def say(self, kind: str, message: str, level: str = "error") -> None:
+        """Say a message, or count it if some of its kind were said less than a second ago.
+
+        Parameters
+        ----------
+        kind: str
+            What such messages have in common, as it is named with their number.
+        """
+        self.sum_up_if_due()
+        if not self._counts:
+            self._until = monotonic() + PERIOD
+        number = self._counts[kind, level] = self._counts.get((kind, level), 0) + 1
+        if number <= FEW:
+            self._say(message, level)
+
+    def sum_up_if_due(self) -> None:
+        """Say how many more there were, once a second is over."""
+        if self._counts and monotonic() >= self._until:
+            self.sum_up()
+
+    def sum_up(self) -> None:
+        """Say how many more there were."""
+        counts, self._counts = self._counts, {}
+        for (kind, level), number in counts.items():
+            if number > FEW:
+                self._say(f"{kind}: and {number - FEW:,} more like it", level)
