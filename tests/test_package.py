@@ -21,3 +21,8 @@ def test_a_wheel_has_all_files(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "pip", "wheel", *options, str(source)], check=True)
     [wheel] = target.glob("redis_limpyd_jobs-*.whl")
     assert {name for name in ZipFile(wheel).namelist() if name.startswith("limpyd_jobs/")} == files
+
+
+def test_import_says_nothing() -> None:
+    # not even what pkg_resources, which redis-limpyd imports, says to whoever does
+    subprocess.run([sys.executable, "-W", "error", "-c", "import limpyd_jobs"], check=True)
