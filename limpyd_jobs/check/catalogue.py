@@ -85,6 +85,11 @@ class Catalogue:
             self._paths[path] = self._meet(path)
         return self._paths[path]
 
+    def is_unresolved(self, ident: str) -> bool:
+        """Return whether that is the ident of a job whose class cannot be had."""
+        parsed = parse_ident(ident)
+        return parsed is not None and self.job_class(parsed[0]) is None
+
     def _meet(self, path: str) -> Model | None:
         try:
             found: Model = job_classes.meet(path)

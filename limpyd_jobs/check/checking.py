@@ -11,7 +11,7 @@ from redis import Redis
 from limpyd_jobs.check.catalogue import Catalogue, Model, catalogues, path_of_model
 from limpyd_jobs.check.keys import Keys
 from limpyd_jobs.check.places import Places
-from limpyd_jobs.check.problems import PROBLEMS
+from limpyd_jobs.check.problems import LEAVE, PROBLEMS, Choices
 from limpyd_jobs.check.queues import Queues
 from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.check.records import Records, unchecked_indexes
@@ -33,6 +33,8 @@ def check(
     error_models: Iterable[type[Error]] | None = None,
     lease: float = LEASE,
     pause: float = PAUSE,
+    unresolved: str = LEAVE,
+    unknown_status: str = LEAVE,
     progress: Progress | None = None,
 ) -> Report:
     """Look for what is wrong in the database: jobs in no list or in several, wrong indexes, keys of nothing.
@@ -52,6 +54,13 @@ def check(
         worker puts it back: 0 if no worker of version 2 lives.
     pause: float
         How many seconds lie between the two looks; less than 5 only if nothing else uses the database.
+    unresolved: str
+        What a repair does with jobs in queues whose class cannot be had, unless somebody runs them: ``leave`` them
+        there; ``quarantine``, to move their idents to the quarantine list of their queue; ``delete``, to remove them.
+        Either way their hashes stay: a worker that can have the class puts them back.
+    unknown_status: str
+        What a repair does with jobs that stand in no queue, and whose status is none of the six: ``leave`` them;
+        ``requeue`` or ``delete`` them.
     progress: callable
         Is called with a line of text now and then.
 
@@ -61,6 +70,8 @@ def check(
 
     Raises
     ------
+    ValueError
+        If `unresolved` or `unknown_status` is none of these words.
     redis.exceptions.RedisError
         If Redis fails.
 
@@ -71,9 +82,9 @@ def check(
     []
     """
     began = time.monotonic()
-    report = Report()
+    choices, report = Choices(unresolved, unknown_status), Report()
     for catalogue in catalogues(queue_models, error_models):
-        _Session(catalogue, lease, pause, progress or (lambda line: None), report).run(repair)
+        _Session(catalogue, lease, pause, choices, progress or (lambda line: None), report).run(repair)
     report.seconds = time.monotonic() - began
     return report
 
@@ -81,14 +92,23 @@ def check(
 class _Session:
     """The check of one database."""
 
-    def __init__(self, catalogue: Catalogue, lease: float, pause: float, progress: Progress, report: Report) -> None:
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        lease: float,
+        pause: float,
+        choices: Choices,
+        progress: Progress,
+        report: Report,
+    ) -> None:
         self._catalogue = catalogue
+        self._choices = choices
         self._pause = pause
         self._progress = progress
         self._report = report
         reader = Reader(Redis(connection_pool=catalogue.database.connection.connection_pool))
-        self._queues = Queues(reader, catalogue)
-        self._places = Places(reader, catalogue, self._queues, lease)
+        self._queues = Queues(reader, catalogue, choices)
+        self._places = Places(reader, catalogue, self._queues, lease, choices)
         self._progress("looking for job classes")
         self._places.discover()
         self._schedules = Schedules(reader, catalogue)
@@ -135,15 +155,17 @@ class _Session:
             self._schedules.look_again,
         ):
             for model, subject, kind, details in step(repair):
-                yield finding(model, subject, kind, details, repair)
+                yield finding(model, subject, kind, details, repair, self._choices)
 
 
-def finding(model: Model | None, subject: str, kind: str, details: tuple[Any, ...], repaired: bool) -> Finding:
+def finding(
+    model: Model | None, subject: str, kind: str, details: tuple[Any, ...], repaired: bool, choices: Choices
+) -> Finding:
     """Return a finding of one kind of problem."""
     problem = PROBLEMS[kind]
     is_job_state = len(details) == 3
     status = details[1] if is_job_state else ""
-    repair = "" if is_job_state and not details[2] else problem.repair.format(*details)
+    repair = "" if is_job_state and not details[2] else problem.repair_by(choices).format(*details)
     return Finding(
         invariant=problem.invariant,
         model=path_of_model(model) if model else "",
@@ -152,6 +174,7 @@ def finding(model: Model | None, subject: str, kind: str, details: tuple[Any, ..
         problem=problem.text.format(*details, status=status),
         repair=repair,
         repaired=repaired and bool(repair),
+        option="" if repair else problem.option,
     )
 
 

@@ -165,7 +165,7 @@ class Keys:
     def look_at_owners_again(self, repair: bool) -> Iterator[Found]:
         """Yield the keys that still belong to nothing, and delete those of records that are gone if asked to."""
         for key, (model, pk) in self._ownerless.items():
-            is_kept = issubclass(model, Queue) and self._queues.holds_strangers(f"{model._name}:{pk}")
+            is_kept = issubclass(model, Queue) and self._queues.is_kept(f"{model._name}:{pk}")
             for _, problem, kind in scripts.sweep(
                 self._reader.connection, model, [(key, pk, "")], repair and not is_kept
             ):

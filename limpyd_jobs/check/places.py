@@ -12,8 +12,11 @@ from redis.exceptions import ResponseError
 
 from limpyd_jobs.check import scripts
 from limpyd_jobs.check.catalogue import Catalogue, Model, parse_ident
+from limpyd_jobs.check.problems import LEAVE, Choices
 from limpyd_jobs.check.queues import Queues
-from limpyd_jobs.check.reader import Reader
+from limpyd_jobs.check.reader import Reader, chunks
+from limpyd_jobs.check.records import BATCH
+from limpyd_jobs.records import attached
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.utils import datetime_to_score, parse_datetime
 
@@ -38,11 +41,12 @@ class Places:
         How many jobs of unknown classes stand in queues, by the path of the class.
     """
 
-    def __init__(self, reader: Reader, catalogue: Catalogue, queues: Queues, lease: float) -> None:
+    def __init__(self, reader: Reader, catalogue: Catalogue, queues: Queues, lease: float, choices: Choices) -> None:
         self._reader = reader
         self._catalogue = catalogue
         self._queues = queues
         self._lease = lease
+        self._choices = choices
         self._expected: defaultdict[tuple[str, str], set[Pk]] = defaultdict(set)  # by the path and the status
         self._identifiers: set[int] = set()
         self._rivals: set[tuple[str, str]] = set()  # paths and identifiers of several jobs
@@ -153,8 +157,8 @@ class Places:
         """Yield what is still wrong, and repair it if asked to."""
         self._queues.read()
         self._forget_found_orphans()
-        for path, number in self.strangers.items():
-            yield None, path, "unknown class", (number, self._catalogue.unknown[path])
+        if self.strangers:
+            yield from self._look_at_strangers(self._choices.unresolved if repair else LEAVE)
         for ident in self._garbage:
             yield from self._settle(None, ident, repair)
         # An orphan goes to the beginning of its list, so the last comes first.
@@ -172,7 +176,30 @@ class Places:
                 delayed_until=delayed_until,
                 due=f"{datetime_to_score(moment):.6f}" if moment else "",
                 seen=self._suspects[ident],
+                unknown_status=self._choices.unknown_status,
             )
+
+    def _look_at_strangers(self, choice: str) -> Iterator[Found]:
+        """Yield how many jobs there are of each class that cannot be had, and do with them what was chosen."""
+        loose, running = Counter[str](), Counter[str]()
+        for key, idents in self._strangers_by_place():
+            base, _, place = key.rpartition(":")
+            for batch in chunks(idents, BATCH):
+                taken = scripts.unresolved(self._reader.connection, base, place, batch, choice)
+                loose.update(map(_path_of, taken))
+                if place == PLACES[STATUSES.RUNNING]:
+                    running.update(_path_of(ident) for ident in batch if ident not in taken)
+        for kind, numbers in (("unknown class", loose), ("unknown class runs", running)):
+            for path, number in numbers.items():
+                yield None, path, kind, (number, self._catalogue.unknown[path])
+
+    def _strangers_by_place(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield the key of each place with the jobs in it whose classes cannot be had."""
+        found: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        for key, _, idents, _ in self._walk(PLACES):
+            found[key].update(dict.fromkeys(filter(self._catalogue.is_unresolved, idents)))
+        for key, strangers in found.items():
+            yield key, list(strangers)
 
     def _forget_found_orphans(self) -> None:
         """Jobs that stood in no list may have been in the hands of a worker: those that are back are no orphans."""
@@ -194,6 +221,8 @@ class Places:
         )
         status = STATUSES.by_value((options.get("seen") or "").partition("\0")[0], "unknown")
         for problem, place, is_repairable in problems:
+            if problem == "unknown status" and repair and self._choices.unknown_status == "delete" and model:
+                attached(model, ident.rpartition(":")[2]).delete()
             yield model, ident, problem, (place, status, is_repairable)
 
     def _read(self, idents: Iterable[str], fields: tuple[str, ...], convert: Callable[[list[str]], T]) -> Iterator[T]:
@@ -214,6 +243,10 @@ def is_date_of(score: float, text: str | None) -> bool:
 
 def _compact(pk: str) -> Pk:
     return int(pk) if pk.isascii() and pk.isdigit() and str(int(pk)) == pk else pk
+
+
+def _path_of(ident: str) -> str:
+    return ident.rpartition(":")[0]
 
 
 def _rank(ident: str) -> tuple[str, int, str]:

@@ -2,7 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
+
+LEAVE = "leave"
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a repair does about problems that it leaves alone unless it is told what to do: ``leave``, or another word.
+
+    Attributes
+    ----------
+    unresolved: str
+        About jobs in queues whose class cannot be had: ``quarantine`` or ``delete``.
+    unknown_status: str
+        About jobs in no queue whose status is none of the six: ``requeue`` or ``delete``.
+
+    Raises
+    ------
+    ValueError
+        If one of them is another word.
+    """
+
+    unresolved: str = LEAVE
+    unknown_status: str = LEAVE
+
+    def __post_init__(self) -> None:
+        for name, words in WORDS.items():
+            if getattr(self, name) not in words:
+                raise ValueError(f"{name} must be one of {', '.join(words)}, not {getattr(self, name)!r}")
+
+
+WORDS = {"unresolved": (LEAVE, "quarantine", "delete"), "unknown_status": (LEAVE, "requeue", "delete")}
 
 
 class Problem(NamedTuple):
@@ -16,11 +50,26 @@ class Problem(NamedTuple):
         What is wrong, with ``{0}`` and ``{1}`` for its details.
     repair: str
         What a repair does; empty if there is none.
+    choice: str
+        The one of the `Choices` that decides what a repair does; empty if none does.
+    repairs: mapping of str to str
+        What a repair does by the word that was chosen.
     """
 
     invariant: str
     text: str
     repair: str = ""
+    choice: str = ""
+    repairs: Mapping[str, str] = MappingProxyType({})
+
+    def repair_by(self, choices: Choices) -> str:
+        """Return what a repair does; empty if there is none."""
+        return self.repairs.get(getattr(choices, self.choice), "") if self.choice else self.repair
+
+    @property
+    def option(self) -> str:
+        """The options of the command line that would repair it; empty if no choice decides that."""
+        return f"--{self.choice.replace('_', '-')}={'|'.join(self.repairs)}" if self.choice else ""
 
 
 # By the words that the scripts use, see lua/audit.lua, strays.lua, sweep.lua, settle.lua, settle_schedules.lua.
@@ -40,11 +89,22 @@ PROBLEMS = {
     "wrong type": Problem("I10", "is a {0}", "deleted; its jobs are put back"),
     "wrong type of a field": Problem("I10", "is a {0}"),
     "no meaning": Problem("I10", "belongs to nothing that the model knows"),
-    "jobs of no queue": Problem("I10", "belongs to no queue, and holds jobs of unknown classes"),
+    "jobs of no queue": Problem(
+        "I10",
+        "belongs to no queue, and holds jobs of unknown classes",
+        choice="unresolved",
+        repairs={"delete": "deleted"},
+    ),
     "counter too low": Problem("I10", "is {0}, lower than the highest pk, {1}", "set to the highest pk"),
     # where jobs stand
     "not queued": Problem("I3", "is {status}, but not queued", "its queued is set"),
     "ended and queued": Problem("I3", "is {status}, but still queued", "its queued is removed"),
+    "unknown status": Problem(
+        "I3",
+        "is in no queue, and its status is {0!r}, which is none",
+        choice="unknown_status",
+        repairs={"requeue": "put at the end of its list", "delete": "deleted"},
+    ),
     "no status": Problem("I3", "its status is {status}, which is none", "set to what its place says"),
     "second of its identifier": Problem("I4", "another job of its identifier is queued, too", "canceled"),
     "in no list": Problem("I5", "is WAITING, but in no list", "put at the beginning of its list"),
@@ -52,7 +112,16 @@ PROBLEMS = {
     "waits and is delayed": Problem("I5", "is WAITING, but also in {0}", "removed from there"),
     "no ident": Problem("I5", "is in {0}, and is no ident of a job", "moved to the quarantine list"),
     "no such job": Problem("I5", "is in {0}, but does not exist", "removed from there"),
-    "unknown class": Problem("I5", "{0} jobs of this class stand in queues, but it cannot be had: {1}"),
+    "unknown class": Problem(
+        "I5",
+        "{0} jobs of this class stand in queues, but it cannot be had: {1}",
+        choice="unresolved",
+        repairs={
+            "quarantine": "moved to the quarantine lists of these queues",
+            "delete": "removed from there",
+        },
+    ),
+    "unknown class runs": Problem("I5", "{0} jobs of this class are being run, but it cannot be had: {1}"),
     "no date": Problem("I6", "is DELAYED until {0!r}, no date", "set to the date of its place, or to now"),
     "in no delayed set": Problem("I6", "is DELAYED, but in no delayed set", "put in {0}"),
     "wrong score": Problem("I6", "its date in {0} is not its delayed_until", "set to it"),
@@ -73,6 +142,12 @@ PROBLEMS = {
     "second queue": Problem("I9", "has the same name and priority as {0}", "moved there, and deleted"),
     "no priority": Problem("I9", "is a queue without a priority", "set to 0"),
     "no name": Problem("I9", "is a queue without a name", "deleted; its jobs are put in other queues"),
+    "no name, but jobs": Problem(
+        "I9",
+        "is a queue without a name, and holds jobs of unknown classes",
+        choice="unresolved",
+        repairs={"delete": "deleted"},
+    ),
     # schedules
     "no such schedule": Problem("I11", "is among the schedules that are due, but does not exist", "removed from there"),
     "not among those due": Problem("I11", "is active, but not among the schedules that are due", "put there"),

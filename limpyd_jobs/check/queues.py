@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from limpyd_jobs import records
 from limpyd_jobs.arguments import read_priority
 from limpyd_jobs.check import scripts
-from limpyd_jobs.check.catalogue import Catalogue, Model, parse_ident
+from limpyd_jobs.check.catalogue import Catalogue, Model
+from limpyd_jobs.check.problems import Choices
 from limpyd_jobs.check.reader import Reader
 
 # How many jobs move at once from a queue to its twin, so that it takes a few milliseconds.
@@ -42,9 +43,10 @@ class Queues:
         Those of queues that do not exist, although there are jobs in them.
     """
 
-    def __init__(self, reader: Reader, catalogue: Catalogue) -> None:
+    def __init__(self, reader: Reader, catalogue: Catalogue, choices: Choices) -> None:
         self._reader = reader
         self._catalogue = catalogue
+        self._choices = choices
         self.ghosts: set[str] = set()
         self.read()
 
@@ -126,16 +128,16 @@ class Queues:
         """Yield the queues without a name, and delete them if asked to: their jobs were put elsewhere."""
         for queue in self._all:
             if not queue.name:
-                if repair and not self.holds_strangers(queue.key):
+                is_kept = self.is_kept(queue.key)
+                if repair and not is_kept:
                     records.attached(queue.model, queue.pk).delete()
-                yield queue.model, queue.key, "no name", ()
+                yield queue.model, queue.key, "no name, but jobs" if is_kept else "no name", ()
 
-    def holds_strangers(self, key: str) -> bool:
-        """Whether there are jobs in a queue whose classes cannot be had."""
+    def is_kept(self, key: str) -> bool:
+        """Whether a queue that jobs cannot stand in must not be deleted: there are some whose classes cannot be had."""
+        return self._choices.unresolved != "delete" and self._holds_strangers(key)
+
+    def _holds_strangers(self, key: str) -> bool:
         in_lists = (ident for chunk in self._reader.entries(f"{key}:waiting") for ident in chunk)
         in_sets = (ident for chunk in self._reader.scores(f"{key}:delayed") for ident, _ in chunk)
-        return any(map(self._is_strange, in_lists)) or any(map(self._is_strange, in_sets))
-
-    def _is_strange(self, ident: str) -> bool:
-        parsed = parse_ident(ident)
-        return bool(parsed) and self._catalogue.job_class(parsed[0]) is None if parsed else False
+        return any(map(self._catalogue.is_unresolved, in_lists)) or any(map(self._catalogue.is_unresolved, in_sets))

@@ -34,6 +34,9 @@ class Finding:
         What a repair does; empty if there is none.
     repaired: bool
         Whether that was done.
+    option: str
+        The option of the command that would repair it, with the words it takes: ``--unresolved=quarantine|delete``;
+        empty if it needs none, or has it.
     """
 
     invariant: str
@@ -43,6 +46,7 @@ class Finding:
     problem: str
     repair: str
     repaired: bool = False
+    option: str = ""
 
     @property
     def repairable(self) -> bool:
@@ -115,14 +119,16 @@ class Report:
         if not self.findings:
             return f"Nothing is wrong: {looked_at}."
         repaired = len(self.findings) - len(self.left)
-        hopeless = sum(not finding.repairable for finding in self.findings)
-        rest = f", {hopeless} cannot be repaired" if hopeless else ""
+        options = Counter(finding.option for finding in self.findings if not finding.repairable)
+        hopeless = options.pop("", 0)
+        rest = "".join(f", {number} with {option} only" for option, number in options.items())
+        rest += f", {hopeless} cannot be repaired" if hopeless else ""
         return f"{len(self.findings)} found, {repaired} repaired{rest}: {looked_at}."
 
 
 def _outcome(finding: Finding) -> str:
     if not finding.repairable:
-        return "none"
+        return f"with --repair {finding.option}" if finding.option else "none"
     return f"{'done' if finding.repaired else 'with --repair'}: {finding.repair}"
 
 

@@ -18,6 +18,7 @@ _settle = Script("settle")
 _settle_schedules = Script("settle_schedules")
 _strays = Script("strays")
 _sweep = Script("sweep")
+_unresolved = Script("unresolved")
 
 
 def audit(
@@ -101,6 +102,7 @@ def settle(
     delayed_until: str = "",
     due: str = "",
     seen: str = "",
+    unknown_status: str = "",
     repair: bool = False,
 ) -> list[list[str]]:
     """Look whether a job stands where its hash says and nowhere else; or put that right.
@@ -133,11 +135,31 @@ def settle(
         delayed_until,
         due,
         seen,
+        unknown_status,
     ]
     problems, reindex = _settle(connection, keys=queue_keys, args=args)
     if job_class:
         reindexed(job_class, ident.rpartition(":")[2], reindex)
     found: list[list[str]] = problems
+    return found
+
+
+def unresolved(connection: Redis, queue_key: str, place: str, idents: Iterable[str], choice: str) -> list[str]:
+    """Tell which jobs of classes that cannot be had may be taken out of a place, or take them out.
+
+    Parameters
+    ----------
+    place: str
+        ``waiting``, ``delayed`` or ``running``.
+    choice: str
+        ``leave`` only to tell; ``quarantine``; ``delete``.
+
+    Returns
+    -------
+    list of str
+        The idents, without those that somebody runs.
+    """
+    found: list[str] = _unresolved(connection, keys=[queue_key], args=[place, choice, *idents])
     return found
 
 

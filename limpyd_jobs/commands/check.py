@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 
 from limpyd_jobs.check import Report, check
 from limpyd_jobs.check.checking import LEASE, PAUSE
+from limpyd_jobs.check.problems import LEAVE, WORDS
 from limpyd_jobs.commands.command import COMMON_OPTIONS, Command
 from limpyd_jobs.workers.options import WorkerOption, seconds
+
+
+def _one_of(words: tuple[str, ...], text: str) -> str:
+    if text not in words:
+        raise ValueError(f"{text!r} is none of {', '.join(words)}")
+    return text
 
 
 class Check(Command):
@@ -18,6 +26,20 @@ class Check(Command):
     option_list = (
         *COMMON_OPTIONS,
         WorkerOption("--repair", action="store_true", help="Repair what can be repaired (default: only tell)"),
+        WorkerOption(
+            "--unresolved",
+            check=partial(_one_of, WORDS["unresolved"]),
+            default=LEAVE,
+            help="What a repair does with jobs in queues whose class cannot be had: leave (the default), quarantine "
+            "(move their idents to the quarantine of their queue) or delete (remove them)",
+        ),
+        WorkerOption(
+            "--unknown-status",
+            check=partial(_one_of, WORDS["unknown_status"]),
+            default=LEAVE,
+            help="What a repair does with jobs in no queue whose status is none of the six: leave (the default), "
+            "requeue or delete",
+        ),
         WorkerOption("--json", action="store_true", help="Print what is wrong as JSON (default: as a table)"),
         WorkerOption(
             "--lease",
@@ -54,6 +76,8 @@ class Check(Command):
             error_models=[error_model] if error_model else None,
             lease=self.options.lease,
             pause=self.options.pause,
+            unresolved=self.options.unresolved,
+            unknown_status=self.options.unknown_status,
             progress=progress,
         )
         if progress:

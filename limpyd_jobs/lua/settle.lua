@@ -12,6 +12,8 @@
 -- ARGV[8]  its field delayed_until, as it was read
 -- ARGV[9]  the score of that date, or '' if it is none
 -- ARGV[10] what its hash said when it was found, fields joined by NUL: if it says otherwise, nothing is wrong
+-- ARGV[11] what to do if its status is none and it stands nowhere: 'requeue'; 'delete', for which it is canceled, and
+--          left to the caller; or another word
 --
 -- {problems, reindex}
 --   problems  {problem, place or '', '1' if it can be repaired or ''}…
@@ -20,6 +22,7 @@
 
 local ident, repairs, home, is_in_no_list = ARGV[2], ARGV[3] == '1', ARGV[4], ARGV[5] == '1'
 local lease, token, delayed_until, due = tonumber(ARGV[6]), ARGV[7], ARGV[8], ARGV[9]
+local choice = ARGV[11]
 local LIVE, FINAL = {w = true, d = true, r = true}, {s = true, e = true, c = true}
 
 local job = ARGV[1] ~= '' and job_of(ARGV[1], ident)
@@ -237,6 +240,24 @@ local function cancel_second(hash, is_held)
   end
 end
 
+local function settle_unknown(hash)
+  local is_homeless = choice == 'requeue' and home == ''
+  if choice == 'requeue' and hash.identifier and has_better(hash.identifier) then
+    cancel_second(hash, false)
+    return
+  end
+  report('unknown status', hash.status, is_homeless)
+  must_not_be_claimed(hash)
+  if choice == 'delete' then
+    changes.status = 'c'
+  elseif choice == 'requeue' and not is_homeless then
+    changes.status, changes.queued, changes.placed_in = 'w', '1', home
+    changes.start, changes['end'], changes.delayed_until = false, false, false
+    probe_to_repair('LLEN', home .. ':waiting')
+    later('RPUSH', home .. ':waiting', ident)
+  end
+end
+
 local function settle(hash)
   local is_held = hash.claim_token and total.running > 0
   local is_live = LIVE[hash.status] or (not FINAL[hash.status] and hash.queued == '1')
@@ -255,7 +276,7 @@ local function settle(hash)
   elseif is_live or total.waiting > 0 then
     settle_waiting(hash)
   elseif hash.status then
-    report('no status', '', true)
+    settle_unknown(hash)
   end
 end
 

@@ -100,6 +100,19 @@ def test_what_cannot_be_repaired_is_a_failure(run: Run, redis_client: redis.Redi
     assert "1 found, 0 repaired, 1 cannot be repaired" in done.stdout
 
 
+def test_what_a_repair_is_told_to_do_is_done(run: Run, redis_client: redis.Redis) -> None:
+    job = Job.add_job("a", "q")
+    job.cancel()
+    job.status.hset("x")
+    redis_client.rpush("jobs:queue:1:waiting", "nowhere.Gone:1")
+    done = run("check", "--repair")
+    assert done.returncode == 1
+    assert "2 found, 0 repaired, 1 with --un" in done.stdout
+    assert run("check", "--repair", "--unresolved=quarantine", "--unknown-status=delete").returncode == 0
+    assert Queue.get_queue("q").quarantine.lmembers() == ["nowhere.Gone:1"]
+    assert run("check").returncode == 0
+
+
 def test_the_report_as_json(run: Run, orphan: str) -> None:
     done = run("check", "--json")
     assert done.returncode == 1
@@ -118,6 +131,7 @@ def test_the_report_as_json(run: Run, orphan: str) -> None:
                 "repair": "put at the beginning of its list",
                 "repairable": True,
                 "repaired": False,
+                "option": "",
             }
         ],
         "records": {
@@ -248,6 +262,14 @@ def test_another_database(run: Run, orphan: str, redis_server: RedisServer) -> N
         (["check", "--nope"], "limpyd-jobs check: error: no such option: --nope"),
         (["check", "surplus"], "limpyd-jobs check: error: unexpected argument: 'surplus'"),
         (["check", "--lease=-1"], "limpyd-jobs check: error: option --lease: -1.0 is out of range, must be at least 0"),
+        (
+            ["check", "--unresolved=x"],
+            "limpyd-jobs check: error: option --unresolved: 'x' is none of leave, quarantine",
+        ),
+        (
+            ["check", "--unknown-status=x"],
+            "limpyd-jobs check: error: option --unknown-status: 'x' is none of leave, req",
+        ),
         (["check", "--database=host:port"], "limpyd-jobs check: error: option --database: "),
         (
             ["check", "--job-modules=no.such"],

@@ -96,3 +96,49 @@ def test_what_is_no_ident_is_set_aside(world: World) -> None:
     problems = scripts.settle(world.client, None, "what", [key], repair=True)
     assert problems == [["no ident", f"{key}:delayed", "1"]]
     assert world.places("what") == ["q/0 quarantine"]
+
+
+@pytest.fixture
+def unknown(any_world: World) -> Any:
+    """A job that ended, and whose status is none since."""
+    job = any_world.job_that_is("error")
+    job.status.hset("x")
+    return job
+
+
+@pytest.mark.leaves("I3")
+@pytest.mark.parametrize("choice", ["leave", ""])
+def test_a_job_of_an_unknown_status_is_left_alone_unless_something_is_chosen(
+    any_world: World, unknown: Any, choice: str
+) -> None:
+    with any_world.unchanged():
+        assert settle(any_world, unknown, unknown_status=choice) == [["unknown status", "x", "1"]]
+
+
+def test_a_job_of_an_unknown_status_is_requeued(any_world: World, unknown: Any) -> None:
+    _, other = any_world.add("other")
+    assert settle(any_world, unknown, repair=False, unknown_status="requeue") == [["unknown status", "x", "1"]]
+    assert unknown.status.hget() == "x"
+    settle(any_world, unknown, unknown_status="requeue")
+    assert any_world.client.lrange(f"{any_world.queue_key()}:waiting", 0, -1) == [other.ident, unknown.ident]
+    assert unknown.hmget("status", "queued", "start", "end") == ["w", "1", None, None]
+
+
+@pytest.mark.leaves("I3")
+def test_a_job_of_an_unknown_status_is_not_requeued_without_a_home(any_world: World, unknown: Any) -> None:
+    with any_world.unchanged():
+        assert settle(any_world, unknown, unknown_status="requeue", home="") == [["unknown status", "x", ""]]
+
+
+def test_a_job_of_an_unknown_status_is_canceled_if_another_one_of_its_identifier_is_queued(
+    any_world: World, unknown: Any
+) -> None:
+    _, other = any_world.add(unknown.identifier.hget())
+    assert settle(any_world, unknown, unknown_status="requeue")[0][0] == "second of its identifier"
+    assert unknown.hmget("status", "queued") == ["c", None]
+    assert any_world.places(other) == ["q/0 waiting"]
+
+
+def test_a_job_of_an_unknown_status_that_is_to_be_deleted_is_canceled_first(any_world: World, unknown: Any) -> None:
+    settle(any_world, unknown, unknown_status="delete")
+    assert unknown.status.hget() == "c"

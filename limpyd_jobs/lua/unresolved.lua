@@ -1,0 +1,38 @@
+-- Tells which jobs of classes that cannot be had may be taken out of a place, or takes them out: all but those that
+-- somebody runs. No transition of a job. Only its class knows where its hash is.
+--
+-- KEYS[1]  queue: model name and pk
+-- ARGV[1]  place: 'waiting', 'delayed' or 'running'
+-- ARGV[2]  what to do: 'leave'; 'quarantine' takes them out, and keeps them aside; 'delete' takes them out
+-- ARGV[3…] idents
+--
+-- ident…
+
+--@include claims
+
+local base, name, choice = KEYS[1], ARGV[1], ARGV[2]
+local key = base .. ':' .. name
+
+local function is_there(ident)
+  if name == 'waiting' then
+    return redis.call('LPOS', key, ident) ~= false
+  end
+  local at = redis.call('ZSCORE', key, ident)
+  return at ~= false and (name == 'delayed' or tonumber(at) < tonumber(score(now())))
+end
+
+if choice == 'quarantine' then probe('LLEN', base .. ':quarantine') end
+if choice ~= 'leave' then probe('HLEN', base .. ':put_offs') end
+local found = {}
+for i = 3, #ARGV do
+  local ident = ARGV[i]
+  if is_there(ident) then
+    found[#found + 1] = ident
+    if choice ~= 'leave' then
+      redis.call(name == 'waiting' and 'LREM' or 'ZREM', key, unpack(name == 'waiting' and {0, ident} or {ident}))
+      redis.call('HDEL', base .. ':put_offs', ident)
+    end
+    if choice == 'quarantine' then set_aside(base, ident) end
+  end
+end
+return found

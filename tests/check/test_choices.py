@@ -1,0 +1,136 @@
+"""What a repair leaves alone unless it is told what to do: it counts them, offers what can be done, and does it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+from invariants import contents
+from looking import check
+
+from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
+from limpyd_jobs.check import Report
+
+
+class Parcel(Job):
+    namespace = "choosing"
+    queue_name = "q"
+
+    def run(self, queue: Queue) -> None:
+        if self._cached_identifier == "bad":
+            raise ValueError("on purpose")
+
+
+def of_kind(report: Report, kind: str) -> Any:
+    (found,) = [finding for finding in report.findings if finding.kind == kind]
+    return found
+
+
+class TestUnknownStatus:
+    @pytest.fixture(autouse=True)
+    def job(self, redis_client: redis.Redis) -> Job:
+        job = Parcel.add_job("bad")
+        Parcel.add_job("good")
+        Worker("q", max_loops=2, terminate_gracefuly=False).run()
+        job.status.hset("lost")
+        return job
+
+    def test_is_left_alone_and_told_with_what_can_be_done(self, job: Job, redis_client: redis.Redis) -> None:
+        before = contents(redis_client)
+        report = check(repair=True, pause=0)
+        found = of_kind(report, "unknown status")
+        assert (found.subject, found.problem) == (job.ident, "is in no queue, and its status is 'lost', which is none")
+        assert (found.repairable, found.repaired) == (False, False)
+        assert found.option == "--unknown-status=requeue|delete"
+        assert "with --repair --unknown-status=requeue|delete" in report.as_table()
+        assert "1 found, 0 repaired, 1 with --unknown-status=requeue|delete only: " in report.as_table()
+        assert contents(redis_client) == before
+
+    @pytest.mark.parametrize(("choice", "told"), [("requeue", "put at the end of its list"), ("delete", "deleted")])
+    def test_what_would_be_done_is_told(self, redis_client: redis.Redis, choice: str, told: str) -> None:
+        before = contents(redis_client)
+        report = check(unknown_status=choice, pause=0)
+        assert of_kind(report, "unknown status").repair == told
+        assert f"with --repair: {told}" in report.as_table()
+        assert contents(redis_client) == before
+
+    def test_is_requeued(self, job: Job) -> None:
+        assert check(repair=True, unknown_status="requeue", pause=0).left == []
+        assert job.status.hget() == STATUSES.WAITING
+        assert check(pause=0).findings == []
+        Worker("q", max_loops=1, terminate_gracefuly=False).run()
+        assert job.status.hget() == STATUSES.ERROR
+
+    def test_is_deleted(self, job: Job) -> None:
+        pk = job.pk.get()
+        assert check(repair=True, unknown_status="delete", pause=0).left == []
+        assert not Parcel.exists(pk=pk)
+        assert len(Error.collection()) == 1
+        assert check(pause=0).findings == []
+
+
+class TestUnresolved:
+    IDENTS = ("nowhere.Gone:1", "nowhere.Gone:2", "elsewhere.Lost:3")
+
+    @pytest.fixture(autouse=True)
+    def key(self, redis_client: redis.Redis) -> str:
+        Parcel.add_job("good")
+        key = f"jobs:queue:{Queue.get_queue('q').pk.get()}"
+        redis_client.lpush(f"{key}:waiting", *self.IDENTS[:2])
+        redis_client.zadd(f"{key}:delayed", {self.IDENTS[2]: 1})
+        return key
+
+    def test_jobs_are_left_alone_counted_and_told_with_what_can_be_done(
+        self, key: str, redis_client: redis.Redis
+    ) -> None:
+        before = contents(redis_client)
+        report = check(repair=True, pause=0)
+        found = {finding.subject: finding for finding in report.findings}
+        assert found.keys() == {"nowhere.Gone", "elsewhere.Lost"}
+        assert found["nowhere.Gone"].problem.startswith("2 jobs of this class stand in queues, but it cannot be had: ")
+        assert {finding.option for finding in report.left} == {"--unresolved=quarantine|delete"}
+        assert "2 found, 0 repaired, 2 with --unresolved=quarantine|delete only: " in report.as_table()
+        assert contents(redis_client) == before
+
+    @pytest.mark.parametrize("choice", ["quarantine", "delete"])
+    def test_what_would_be_done_is_told(self, redis_client: redis.Redis, choice: str) -> None:
+        before = contents(redis_client)
+        report = check(unresolved=choice, pause=0)
+        assert all(finding.repairable and not finding.option for finding in report.findings)
+        assert "2 found, 0 repaired: " in report.as_table()
+        assert contents(redis_client) == before
+
+    @pytest.mark.parametrize(("choice", "kept"), [("quarantine", set(IDENTS)), ("delete", set())])
+    def test_jobs_are_taken_out_of_the_queues(self, key: str, choice: str, kept: set[str]) -> None:
+        assert check(repair=True, unresolved=choice, pause=0).left == []
+        queue = Queue.get_queue("q")
+        assert queue.waiting.llen() == 1
+        assert queue.delayed.zcard() == 0
+        assert set(queue.quarantine.lmembers()) == kept
+        assert check(pause=0).findings == []
+
+    def test_a_job_that_somebody_runs_is_left_to_them(self, key: str, redis_client: redis.Redis) -> None:
+        redis_client.zadd(f"{key}:running", {"nowhere.Gone:7": 4102444799, "nowhere.Gone:8": 1})
+        (left,) = check(repair=True, unresolved="delete", pause=0).left
+        assert (left.kind, left.problem[:32]) == ("unknown class runs", "1 jobs of this class are being r")
+        assert redis_client.zrange(f"{key}:running", 0, -1) == ["nowhere.Gone:7"]
+
+    def test_in_no_queue_jobs_are_kept_or_deleted_with_it(self, key: str, redis_client: redis.Redis) -> None:
+        redis_client.rename(f"{key}:delayed", "jobs:queue:77:delayed")
+        Queue.get_queue("nameless")
+        redis_client.rpush("jobs:queue:2:waiting", "nowhere.Gone:9")
+        redis_client.hdel("jobs:queue:2:hash", "name")
+        redis_client.delete("jobs:queue:name:nameless")
+        left = {finding.kind: finding for finding in check(repair=True, unresolved="quarantine", pause=0).left}
+        assert left.keys() == {"jobs of no queue", "no name, but jobs"}
+        assert {finding.option for finding in left.values()} == {"--unresolved=delete"}
+        assert check(repair=True, unresolved="delete", pause=0).left == []
+        assert check(pause=0).findings == []
+
+
+@pytest.mark.parametrize("choice", [{"unresolved": "requeue"}, {"unknown_status": "quarantine"}, {"unresolved": ""}])
+@pytest.mark.usefixtures("redis_client")
+def test_another_word_is_refused(choice: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"must be one of leave, \w+, delete, not"):
+        check(pause=0, **choice)
