@@ -120,6 +120,13 @@ def stored_timeout(seconds: Any) -> str:
     return str(seconds)
 
 
+def own_seconds(value: Any) -> float | None:
+    """Return what an attribute says if that is a number of seconds, 0 or more; None if it is something of an
+    application, or None."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return value if is_number and 0 <= value < float("inf") else None
+
+
 def read_seconds(text: str | None) -> float | None:
     """Return a stored number of seconds; None if it is none."""
     try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from limpyd_jobs import records, transitions
 from limpyd_jobs.arguments import delay_argument, stored_identifier, stored_value
 from limpyd_jobs.layout import layout_to_add
+from limpyd_jobs.new_fields import checked_fields, default_priority, stored_names
 
 if TYPE_CHECKING:
     from limpyd_jobs.models import Job, Queue
@@ -34,7 +35,12 @@ class Place(NamedTuple):
 Destination = tuple["Place | None", Mapping[str, str]]
 
 
-def steps(job_class: type[Job], jobs: Iterable[str | Mapping[str, Any]], common: Mapping[str, Any]) -> Iterator[Step]:
+def steps(
+    job_class: type[Job],
+    jobs: Iterable[str | Mapping[str, Any]],
+    common: Mapping[str, Any],
+    is_placed_by_hand: Callable[[type[Job], type[Queue]], bool],
+) -> Iterator[Step]:
     """Yield functions that each add some of the jobs, in their order, and return them.
 
     Parameters
@@ -43,16 +49,19 @@ def steps(job_class: type[Job], jobs: Iterable[str | Mapping[str, Any]], common:
         Identifiers, or arguments of `Job.add_job`.
     common: mapping
         The arguments of those jobs that have none of their own.
+    is_placed_by_hand: callable
+        Whether a job class, or a queue model, has its own way to put a job in a queue.
     """
+    read = partial(_read, job_class, is_placed_by_hand)
     usual: Destination | None = None
     place: Place | None = None
     rows: list[Row] = []
     for job in jobs:
         arguments = dict(job) if isinstance(job, Mapping) else {"identifier": job}
         if arguments.keys() == {"identifier"}:
-            where, fields = usual = usual or _read(job_class, **common)
+            where, fields = usual = usual or read(**common)
         else:
-            where, fields = _read(job_class, **{**common, **arguments})
+            where, fields = read(**{**common, **arguments})
         if rows and place and (where != place or len(rows) == STEP_SIZE):
             yield partial(_add_together, job_class, rows, place)
             rows = []
@@ -67,6 +76,7 @@ def steps(job_class: type[Job], jobs: Iterable[str | Mapping[str, Any]], common:
 
 def _read(
     job_class: type[Job],
+    is_placed_by_hand: Callable[[type[Job], type[Queue]], bool],
     queue_name: str | None,
     priority: Any,
     queue_model: type[Queue] | None,
@@ -78,9 +88,9 @@ def _read(
 ) -> Destination:
     """Check the arguments of a job, and return where it goes."""
     layout, queue_model = layout_to_add(job_class), queue_model or job_class.queue_model
-    fields = job_class._checked_fields(fields)
+    fields = stored_names(job_class, checked_fields(job_class, fields))
     if (
-        job_class._is_placed_by_hand(queue_model)
+        is_placed_by_hand(job_class, queue_model)
         or layout.needs_limpyd
         or layout.has_unique
         or not layout.plain.issuperset(fields)
@@ -89,7 +99,7 @@ def _read(
     place = Place(
         queue_model,
         job_class._get_queue_name(queue_name),
-        job_class._stored_priority(priority),
+        default_priority(job_class, priority),
         bool(prepend),
         delay_argument(delayed_for, delayed_until),
     )

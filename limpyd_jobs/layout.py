@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from limpyd.contrib.related import RelatedModel
 from limpyd.fields import InstanceHashField, RedisField
@@ -16,6 +16,11 @@ from limpyd_jobs.arguments import stored_value
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.job_classes import check_addable
 from limpyd_jobs.utils import memoized, overrides
+
+Model = TypeVar("Model", bound=type)
+
+# The fields by which scripts find records, by the class that these are of.
+_LOOKED_UP: dict[type, tuple[str, ...]] = {}
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,7 @@ def layout_of(model: type[RedisModel]) -> Layout:
     hash_fields = {name: field for name, field in fields.items() if isinstance(field, InstanceHashField)}
     special = {name for name, field in hash_fields.items() if special_indexes(field)}
     plain = {name for name, field in hash_fields.items() if _is_of_no_other_kind(field)} - special
-    check_found_by(model, getattr(model, "_looked_up", ()))
+    check_found_by(model, (name for base, names in _LOOKED_UP.items() if issubclass(model, base) for name in names))
     defaults = {name: field.default for name, field in fields.items() if hasattr(field, "default")}
     description = {
         "name": model._name,
@@ -125,6 +130,16 @@ def _is_erasable(field: Any) -> bool:
     if isinstance(field, InstanceHashField):
         return _is_of_no_other_kind(field) or not field.indexable
     return not overrides(type(field), RedisField, "delete")
+
+
+def found_by(*names: str) -> Callable[[Model], Model]:
+    """Say of a class, and so of its subclasses, by which fields scripts find the records."""
+
+    def decorate(model: Model) -> Model:
+        _LOOKED_UP[model] = names
+        return model
+
+    return decorate
 
 
 def check_found_by(model: type[RedisModel], names: Iterable[str]) -> None:

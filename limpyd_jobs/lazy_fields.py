@@ -34,7 +34,7 @@ class LazyModel(RedisModel):
     get_fields = _OfBoth("get_class_fields", "get_instance_fields")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        if args or kwargs or not _can_be_lazy(type(self)):
+        if args or kwargs or type(self).__getattr__ is not _GETATTR:
             super().__init__(*args, **kwargs)
             return
         # what limpyd does for an instance that stands for no record yet, except for the fields
@@ -44,6 +44,8 @@ class LazyModel(RedisModel):
             _pk=None,
             _init_fields=set(),
         )
+        for name in _hidden_fields(type(self)):
+            self.__getattr__(name)
 
     def __getattr__(self, name: str) -> Any:
         cls = type(self)
@@ -62,16 +64,17 @@ _GETATTR = LazyModel.__getattr__
 
 
 @memoized
-def _can_be_lazy(model: type[LazyModel]) -> bool:
-    """Whether nothing else in a class answers to the names of its fields."""
-    is_hidden = any(hasattr(model, name) for name in model._fields)
-    return not is_hidden and model.__getattr__ is _GETATTR
+def _hidden_fields(model: type[LazyModel]) -> tuple[str, ...]:
+    """The fields of whose names a class has something else, as a base has a method: they are made at once, to be found
+    before that."""
+    return tuple(name for name in model._fields if hasattr(model, name))
 
 
 def has_method(record: LazyModel, name: str) -> bool:
-    """Whether a record has an attribute, which is no field: as `hasattr`, but soon done if it has not."""
+    """Whether a record has a method, or something else that can be called: soon done if it has nothing of that name."""
     cls = type(record)
-    return name in vars(record) or (hasattr(record, name) if cls.__getattr__ is not _GETATTR else hasattr(cls, name))
+    may_have = name in vars(record) or cls.__getattr__ is not _GETATTR or hasattr(cls, name)
+    return may_have and callable(getattr(record, name, None))
 
 
 def pk_of(record: RedisModel) -> Any:

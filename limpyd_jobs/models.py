@@ -18,22 +18,22 @@ from redis.exceptions import RedisError
 from limpyd_jobs import bulk, pruning, records, transitions
 from limpyd_jobs.arguments import (
     as_indexed,
-    check_indexed,
     delay_argument,
     read_priority,
     stored_identifier,
     stored_priority,
     stored_queue_name,
-    stored_timeout,
 )
-from limpyd_jobs.atomic_fields import AtomicModel
+from limpyd_jobs.atomic_fields import AtomicHashField, AtomicModel
 from limpyd_jobs.database import JobsDatabase
 from limpyd_jobs.exceptions import ClassUnresolved, LimpydJobsException
 from limpyd_jobs.job_classes import JobClasses, path_of
-from limpyd_jobs.layout import layout_of
+from limpyd_jobs.layout import found_by, layout_of
 from limpyd_jobs.lazy_fields import LazyModel, pk_of
+from limpyd_jobs.new_fields import check_fields, checked_fields, default_priority, stored_names
+from limpyd_jobs.own_fields import Alias, OwnField, with_own_fields
 from limpyd_jobs.pruning import Retention
-from limpyd_jobs.retrying import Retry, as_policy
+from limpyd_jobs.retrying import Retry
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.utils import (
     as_naive_utc,
@@ -88,31 +88,19 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
         ValueError
             If the value of an indexed field is over 64 kB.
         """
-        self._check_fields(fields)
+        check_fields(type(self), fields)
         for name, value in fields.items():
             self.get_field(name).proxy_set(value)
 
-    @classmethod
-    def _check_fields(cls, fields: Mapping[str, Any], reserved: Iterable[str] = ()) -> None:
-        for name, value in fields.items():
-            if not cls.has_field(name):
-                raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}")
-            if name in reserved or cls._field_is_pk(name):
-                raise ValueError(f"The field {name!r} of {cls.__name__!r} cannot be given a value here")
-            if getattr(cls.get_field(name), "indexable", False):
-                check_indexed(name, value)
 
-    @classmethod
-    def _stored_priority(cls, priority: int | str | None) -> str:
-        """The text of a priority, of the default one if it is None."""
-        return stored_priority(getattr(cls.get_field("priority"), "default", 0) if priority is None else priority)
-
-
+@with_own_fields
+@found_by("name", "priority")
 class Queue(BaseJobsModel):
     """The jobs of one name and one priority. Queues of the same name are served by priority, the highest first.
 
-    The lists and sorted sets hold the idents of jobs; `quarantine` what was found there and is no job that can be run.
-    `put_offs` counts, by ident, how often the class of a job could not be resolved.
+    The lists and sorted sets hold the idents of jobs. `running` scores those that run by the end of their lease.
+    `quarantine` holds what was found in a list and is no job that can be run. `deferrals` counts, by ident, how often
+    the class of a job could not be resolved. `error` is another name of `errors`.
     """
 
     name = fields.InstanceHashField(indexable=True)
@@ -121,21 +109,14 @@ class Queue(BaseJobsModel):
     success = fields.ListField()
     errors = fields.ListField()
     delayed = fields.SortedSetField()
-    running = fields.SortedSetField()
-    quarantine = fields.ListField()
-    put_offs = fields.HashField()
+    running = OwnField(fields.SortedSetField())
+    quarantine = OwnField(fields.ListField())
+    deferrals = OwnField(fields.HashField())
+    error = Alias("errors")
 
     # How many finished jobs to keep (an int), or for how long (a timedelta); None for all.
     keep_success: int | timedelta | None = None
     keep_errors: int | timedelta | None = None
-
-    # Scripts find queues by these.
-    _looked_up = ("name", "priority")
-
-    @property
-    def error(self) -> fields.ListField:
-        """The list of failed jobs, as `errors`."""
-        return self.errors
 
     @classmethod
     def get_queue(cls, name: str, priority: int | str | None = 0, **fields_if_new: Any) -> Queue:
@@ -150,16 +131,9 @@ class Queue(BaseJobsModel):
         UniquenessError
             If another queue has the value of a unique field.
         """
-        name, priority = stored_queue_name(name), cls._stored_priority(priority)
-        cls._check_fields(fields_if_new, reserved=("name", "priority"))
-        return cls._attached(records.get_queue(cls, name, priority, fields_if_new), name, priority)
-
-    @classmethod
-    def _attached(cls, pk: str, name: str, priority: str) -> Queue:
-        queue: Queue = records.attached(cls, pk)
-        queue._cached_name = name
-        queue._cached_priority = priority
-        return queue
+        name, priority = stored_queue_name(name), default_priority(cls, priority)
+        check_fields(cls, fields_if_new, reserved=("name", "priority"))
+        return attached_queue(cls, records.get_queue(cls, name, priority, fields_if_new), name, priority)
 
     @staticmethod
     def _get_iterable_for_names(names: str | Iterable[str]) -> Iterable[str]:
@@ -169,18 +143,12 @@ class Queue(BaseJobsModel):
     def get_all(cls, names: str | Iterable[str]) -> list[Queue]:
         """Return the queues of a name, or of several, in the order of the names."""
         rows = records.list_queues(cls, cls._get_iterable_for_names(names))
-        return [cls._attached(pk, name, priority) for pk, name, priority, *_ in rows]
+        return [attached_queue(cls, pk, name, priority) for pk, name, priority, *_ in rows]
 
     @classmethod
     def get_all_by_priority(cls, names: str | Iterable[str]) -> list[Queue]:
         """Return the queues of a name, or of several: the highest priority first, then in the order of the names."""
-        return sorted(cls.get_all(names), key=cls._rank)
-
-    @staticmethod
-    def _rank(queue: Queue) -> float:
-        """Sort the highest priority first, and last one that is no number, which somebody else wrote."""
-        priority = read_priority(queue._cached_priority)
-        return float("inf") if priority is None else -priority
+        return sorted(cls.get_all(names), key=_rank)
 
     @classmethod
     def get_waiting_keys(cls, names: str | Iterable[str]) -> list[str]:
@@ -190,18 +158,17 @@ class Queue(BaseJobsModel):
     @classmethod
     def count_jobs(cls, names: str | Iterable[str]) -> tuple[int, int]:
         """Return how many jobs wait, and how many are delayed, in the queues of some names, in one round trip."""
-        rows = records.list_queues(cls, cls._get_iterable_for_names(names))
-        return sum(row[3] for row in rows), sum(row[4] for row in rows)
+        return records.count_jobs(cls, cls._get_iterable_for_names(names))
 
     @classmethod
     def count_waiting_jobs(cls, names: str | Iterable[str]) -> int:
         """Return how many jobs wait in the queues of some names, all priorities together."""
-        return cls.count_jobs(names)[0]
+        return records.count_jobs(cls, cls._get_iterable_for_names(names))[0]
 
     @classmethod
     def count_delayed_jobs(cls, names: str | Iterable[str]) -> int:
         """Return how many jobs are delayed in the queues of some names, all priorities together."""
-        return cls.count_jobs(names)[1]
+        return records.count_jobs(cls, cls._get_iterable_for_names(names))[1]
 
     @classmethod
     def pause(cls, name: str) -> bool:
@@ -322,6 +289,8 @@ class Queue(BaseJobsModel):
         return sum(step.deleted for step in steps)
 
 
+@with_own_fields
+@found_by("identifier", "queued")
 class Job(BaseJobsModel):
     """Something to run. Subclasses, at the top level of a module, add fields and a `run` method.
 
@@ -353,14 +322,14 @@ class Job(BaseJobsModel):
     delayed_until = fields.InstanceHashField()
     queued = fields.InstanceHashField(indexable=True)
     cancel_on_error = fields.InstanceHashField()
-    claim_token = fields.InstanceHashField()
-    rescues = fields.InstanceHashField()
-    last_claim = fields.InstanceHashField()
-    placed_in = fields.InstanceHashField()
-    job_timeout = fields.InstanceHashField()
-    retry_policy = fields.InstanceHashField()
-    uncounted_tries = fields.InstanceHashField()
-    requeued_at = fields.InstanceHashField()
+    claim_token = OwnField(AtomicHashField())
+    rescues = OwnField(AtomicHashField())
+    last_claim = OwnField(AtomicHashField())
+    placed_in = OwnField(AtomicHashField())
+    job_timeout = OwnField(AtomicHashField())
+    retry_policy = OwnField(AtomicHashField())
+    uncounted_tries = OwnField(AtomicHashField())
+    requeued_at = OwnField(AtomicHashField())
 
     queue_model: type[Queue] = Queue
     queue_name: str | None = None
@@ -368,27 +337,6 @@ class Job(BaseJobsModel):
     always_cancel_on_error = False
     default_job_timeout: float | None = None
     default_retry_policy: Retry | None = None
-
-    # Scripts find jobs by these.
-    _looked_up = ("identifier", "queued")
-
-    # What a transition decides, so cannot be given to add_job.
-    _reserved = (
-        "identifier",
-        "status",
-        "priority",
-        "added",
-        "start",
-        "end",
-        "delayed_until",
-        "queued",
-        "claim_token",
-        "rescues",
-        "last_claim",
-        "placed_in",
-        "uncounted_tries",
-        "requeued_at",
-    )
 
     @property
     def ident(self) -> str:
@@ -486,16 +434,16 @@ class Job(BaseJobsModel):
         queue_name = cls._get_queue_name(queue_name)
         queue_model = queue_model or cls.queue_model
         delay = delay_argument(delayed_for, delayed_until)
-        by_hand = cls._is_placed_by_hand(queue_model)
+        by_hand = is_placed_by_hand(cls, queue_model)
         outcome, pk = transitions.add(
             cls,
             stored_identifier(identifier),
             queue_model,
             queue_name,
-            cls._stored_priority(priority),
+            default_priority(cls, priority),
             prepend=prepend,
             delay=delay,
-            fields=cls._checked_fields(fields_if_new),
+            fields=stored_names(cls, checked_fields(cls, fields_if_new)),
             place=not by_hand,
         )
         job: Job = records.attached(cls, pk)
@@ -561,27 +509,11 @@ class Job(BaseJobsModel):
             **fields_if_new,
         }
         added: list[Job] = []
-        for step in bulk.steps(cls, jobs, common):
+        for step in bulk.steps(cls, jobs, common, is_placed_by_hand):
             added += step()
             if progress:
                 progress(len(added))
         return added
-
-    @classmethod
-    def _is_placed_by_hand(cls, queue_model: type[Queue]) -> bool:
-        """Whether the class, or the queue model, has its own way to put a job in a queue, which then must be called."""
-        return overrides(cls, Job, "enqueue_or_delay") or queues_by_hand(queue_model)
-
-    @classmethod
-    def _checked_fields(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        """Check the fields given for a new job, and return them."""
-        if fields:
-            cls._check_fields(fields, reserved=cls._reserved)
-            if fields.get("job_timeout") is not None:
-                fields["job_timeout"] = stored_timeout(fields["job_timeout"])
-            if fields.get("retry_policy") is not None:
-                fields["retry_policy"] = str(as_policy(fields["retry_policy"]))
-        return fields
 
     def enqueue_or_delay(
         self,
@@ -607,7 +539,7 @@ class Job(BaseJobsModel):
         """
         queue_name = self._get_queue_name(queue_name)
         queue_model = queue_model or self.queue_model
-        until = self._parse_delayed_until(delayed_until)
+        until = _parse_delayed_until(delayed_until)
         by_hand = queues_by_hand(queue_model)
         placed = transitions.move(
             self,
@@ -619,22 +551,7 @@ class Job(BaseJobsModel):
             place=not by_hand,
         )
         if by_hand and placed.status != STATUSES.RUNNING:
-            self._enter(queue_model.get_queue(queue_name, placed.priority), placed.status, until, prepend)
-
-    @staticmethod
-    def _parse_delayed_until(delayed_until: datetime | str | None) -> datetime | None:
-        if not isinstance(delayed_until, str):
-            return delayed_until or None
-        until = parse_datetime(delayed_until)
-        if delayed_until and until is None:
-            raise ValueError(f"Invalid delayed_until argument: not the text of a datetime: {delayed_until!r}")
-        return until
-
-    def _enter(self, queue: Queue, status: str, delayed_until: datetime | None, prepend: bool = False) -> None:
-        if status == STATUSES.DELAYED and delayed_until:
-            queue.delay_job(self, delayed_until)
-        else:
-            queue.enqueue_job(self, prepend)
+            _enter(queue_model.get_queue(queue_name, placed.priority), self, placed.status, until, prepend)
 
     def requeue(
         self,
@@ -680,7 +597,7 @@ class Job(BaseJobsModel):
                 queue_name=queue_name, priority=priority, delayed_until=until, queue_model=queue_model
             )
         elif queue_by_hand:
-            self._enter(queue_model.get_queue(queue_name, placed.priority), placed.status, until)
+            _enter(queue_model.get_queue(queue_name, placed.priority), self, placed.status, until)
 
     def cancel(self) -> bool:
         """Cancel the job: one that waits or is delayed at once, so that its identifier is free again.
@@ -716,7 +633,7 @@ class Job(BaseJobsModel):
             status, token = transitions.status_and_claim(self)
         except RedisError:
             return False
-        claim = known.get("_claim_token")
+        claim = known.get("_held_token")
         self._is_told_to_end = status == STATUSES.CANCELED or bool(claim and claim != token)
         return self._is_told_to_end
 
@@ -790,17 +707,17 @@ class Error(BaseJobsModel):
             raise TypeError(f"The job of an error must be a job, not {job!r}")
         if not isinstance(when, (datetime, NoneType)):
             raise TypeError(f"The when of an error must be a datetime, not {when!r}")
-        cls._check_fields(additional_fields)
+        check_fields(cls, additional_fields)
         values = {
             "job_model_repr": job.get_model_repr(),
             "job_pk": pk_of(job),
             "identifier": getattr(job, "_cached_identifier", None) or job.identifier.hget() or "",
             "queue_name": queue_name,
-            **cls._described(error, as_naive_utc(when) if when else utcnow()),
+            **_described(error, as_naive_utc(when) if when else utcnow()),
         }
         if trace:
             values["traceback"] = printable(trace)
-        return cls._add(values, additional_fields)
+        return _add_error(cls, values, additional_fields)
 
     @classmethod
     def add_unresolved_error(cls, queue_name: str, ident: str, error: BaseException) -> Error:
@@ -813,38 +730,7 @@ class Error(BaseJobsModel):
         error: exception
             Why the class could not be resolved. Its class is stored as type, its text, and what to do, as message.
         """
-        path, _, pk = printable(ident).rpartition(":")
-        values = {"job_model_repr": path, "job_pk": pk, "identifier": "", "queue_name": queue_name}
-        described = cls._described(error, utcnow())
-        described["message"] += (
-            f" (Its class could not be resolved, {transitions.MAX_PUT_OFFS} times, so the job is in no list any more. "
-            "Let a worker import that class: see --pythonpath and --job-modules. Then the job is put back in its "
-            "queue.)"
-        )
-        return cls._add({**values, **described})
-
-    @staticmethod
-    def _described(error: BaseException, moment: datetime) -> dict[str, Any]:
-        values = {
-            "date_time": str(moment),
-            "date": str(moment.date()),
-            "time": str(moment.time()),
-            "type": type(error).__name__,
-            "message": printable(error),
-        }
-        code = getattr(error, "code", None)
-        if code is not None:
-            values["code"] = printable(code)
-        return values
-
-    @classmethod
-    def _add(cls, values: dict[str, Any], additional: Mapping[str, Any] = MappingProxyType({})) -> Error:
-        """Add an error. What we know of a failure is cut off rather than refused, as it is to be recorded anyway."""
-        for name, value in values.items():
-            if isinstance(value, str) and getattr(cls.get_field(name), "indexable", False):
-                values[name] = as_indexed(value)
-        instance: Error = records.attached(cls, records.add_error(cls, {**values, **additional}))
-        return instance
+        return add_unresolved_error(cls, queue_name, ident, error)
 
     @property
     def datetime(self) -> datetime | None:
@@ -884,7 +770,7 @@ def put_off(
     if outcome == "put off":
         return error
     if error_model:
-        error_model.add_unresolved_error(queue_name, ident, error)
+        add_unresolved_error(error_model, queue_name, ident, error)
     return ClassUnresolved(f"{one_line(ident)} is given up, after {transitions.MAX_PUT_OFFS} tries: {printable(error)}")
 
 
@@ -931,3 +817,76 @@ def wake_some(
 def queues_by_hand(queue_model: type[Queue]) -> bool:
     """Whether a queue model has its own way to find a queue or to put a job in it, which then must be called."""
     return overrides(queue_model, Queue, "get_queue", "enqueue_job", "delay_job")
+
+
+def is_placed_by_hand(job_class: type[Job], queue_model: type[Queue]) -> bool:
+    """Whether a job class, or a queue model, has its own way to put a job in a queue, which then must be called."""
+    return overrides(job_class, Job, "enqueue_or_delay") or queues_by_hand(queue_model)
+
+
+def attached_queue(queue_model: type[Queue], pk: str, name: str, priority: str) -> Queue:
+    """Return the object of a queue that is known to exist."""
+    queue: Queue = records.attached(queue_model, pk)
+    queue._cached_name = name
+    queue._cached_priority = priority
+    return queue
+
+
+def add_unresolved_error(error_model: type[Error], queue_name: str, ident: str, error: BaseException) -> Error:
+    """Do what `Error.add_unresolved_error` says."""
+    path, _, pk = printable(ident).rpartition(":")
+    values = {"job_model_repr": path, "job_pk": pk, "identifier": "", "queue_name": queue_name}
+    described = _described(error, utcnow())
+    described["message"] += (
+        f" (Its class could not be resolved, {transitions.MAX_PUT_OFFS} times, so the job is in no list any more. "
+        "Let a worker import that class: see --pythonpath and --job-modules. Then the job is put back in its "
+        "queue.)"
+    )
+    return _add_error(error_model, {**values, **described})
+
+
+def _add_error(
+    error_model: type[Error], values: dict[str, Any], additional: Mapping[str, Any] = MappingProxyType({})
+) -> Error:
+    """Add an error. What we know of a failure is cut off rather than refused, as it is to be recorded anyway."""
+    for name, value in values.items():
+        if isinstance(value, str) and getattr(error_model.get_field(name), "indexable", False):
+            values[name] = as_indexed(value)
+    instance: Error = records.attached(error_model, records.add_error(error_model, {**values, **additional}))
+    return instance
+
+
+def _described(error: BaseException, moment: datetime) -> dict[str, Any]:
+    values = {
+        "date_time": str(moment),
+        "date": str(moment.date()),
+        "time": str(moment.time()),
+        "type": type(error).__name__,
+        "message": printable(error),
+    }
+    code = getattr(error, "code", None)
+    if code is not None:
+        values["code"] = printable(code)
+    return values
+
+
+def _rank(queue: Queue) -> float:
+    """Sort the highest priority first, and last one that is no number, which somebody else wrote."""
+    priority = read_priority(queue._cached_priority)
+    return float("inf") if priority is None else -priority
+
+
+def _parse_delayed_until(delayed_until: datetime | str | None) -> datetime | None:
+    if not isinstance(delayed_until, str):
+        return delayed_until or None
+    until = parse_datetime(delayed_until)
+    if delayed_until and until is None:
+        raise ValueError(f"Invalid delayed_until argument: not the text of a datetime: {delayed_until!r}")
+    return until
+
+
+def _enter(queue: Queue, job: Job, status: str, delayed_until: datetime | None, prepend: bool = False) -> None:
+    if status == STATUSES.DELAYED and delayed_until:
+        queue.delay_job(job, delayed_until)
+    else:
+        queue.enqueue_job(job, prepend)

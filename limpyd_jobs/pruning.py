@@ -34,8 +34,8 @@ class Retention(NamedTuple):
         ConfigurationException
             If one is neither a number of 0 or more, nor such a `timedelta`, nor None.
         """
-        success = queue_model.keep_success if keep_success is None else keep_success
-        errors = queue_model.keep_errors if keep_errors is None else keep_errors
+        success = _own(queue_model.keep_success) if keep_success is None else keep_success
+        errors = _own(queue_model.keep_errors) if keep_errors is None else keep_errors
         check_retention("keep_success", success)
         check_retention("keep_errors", errors)
         return cls(success, errors)
@@ -48,6 +48,11 @@ class Retention(NamedTuple):
             for name, keep in self._asdict().items()
             if keep is not None
         }
+
+
+def _own(value: Any) -> Keep | None:
+    """What an attribute of a queue model says, unless it is something else of an application."""
+    return value if isinstance(value, (int, timedelta)) and not isinstance(value, bool) else None
 
 
 def prune(

@@ -69,6 +69,12 @@ def list_queues(queue_model: type[RedisModel], names: Iterable[str]) -> list[tup
     return [tuple(row) for row in reply if "\n" not in row[0]]
 
 
+def count_jobs(queue_model: type[RedisModel], names: Iterable[str]) -> tuple[int, int]:
+    """Return how many jobs wait, and how many are delayed, in the queues of some names."""
+    rows = list_queues(queue_model, names)
+    return sum(row[3] for row in rows), sum(row[4] for row in rows)
+
+
 def pause(queue_model: type[RedisModel], name: str) -> bool:
     """Let the jobs of the queues of a name rest; return False if they do already."""
     return bool(redis_of(queue_model).sadd(_paused_key(queue_model), name))
@@ -84,7 +90,7 @@ def resume(queue_model: type[RedisModel], name: str) -> bool:
 
 def signal_key(queue_model: type[RedisModel], name: str) -> str:
     """Return the key of the list that workers of a name wait for, beside the waiting lists: see `lua/signal.lua`."""
-    return f"{queue_model._name}:signal:{name}"
+    return f"{queue_model._name}:_signal:{name}"
 
 
 def signal(connection: Redis, key: str) -> None:

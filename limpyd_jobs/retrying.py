@@ -263,6 +263,24 @@ def as_policy(value: Any) -> Retry | None:
     raise TypeError(f"A retry policy must be a Retry, or the text of one, not {value!r}")
 
 
+def own_policy(value: Any) -> Retry | None:
+    """Return what an attribute says if that is a policy; None if it is something of an application, or None."""
+    return value if isinstance(value, Retry) else read_policy(value) if isinstance(value, str) else None
+
+
+def stored_policy(value: Any) -> str:
+    """Return a policy as it is stored.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is none.
+    """
+    if value is None:
+        raise TypeError("A retry policy must be a Retry, or the text of one, not None")
+    return str(as_policy(value))
+
+
 def read_policy(text: str | None) -> Retry | None:
     """Return a stored policy; None if there is none, or what somebody else wrote is none."""
     try:

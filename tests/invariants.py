@@ -21,7 +21,7 @@ from limpyd_jobs.utils import datetime_to_score, parse_datetime
 
 LIVE = {STATUSES.WAITING, STATUSES.DELAYED, STATUSES.RUNNING}
 FINAL = {STATUSES.SUCCESS, STATUSES.ERROR, STATUSES.CANCELED}
-PLACES = ("waiting", "delayed", "running")
+PLACES = ("waiting", "delayed", "_running")
 LOCK_OF_VERSION_2 = "requeue_all_delayed_ready_jobs"
 
 Contents = dict[str, Any]
@@ -145,7 +145,7 @@ class _Records:
         first, separator, rest = key.removeprefix(self.prefix).partition(":")
         if not separator:
             return first in ("max_pk", "collection", "blocked", "net", "paused", "due")
-        if self.model.has_field(first) or first == "signal":
+        if self.model.has_field(first) or first == "_signal":
             return True
         of_record = rest in ("hash", LOCK_OF_VERSION_2) or self.model.has_field(rest)
         return first in self.collection and of_record
@@ -232,7 +232,7 @@ def _of_jobs(jobs: _Records, places: _Places) -> Iterator[str]:
         if status == STATUSES.DELAYED and not _is_due(places.due.get(ident), job.get("delayed_until")):
             yield f"I6 {said} is due at {places.due.get(ident)}, not at its {job.get('delayed_until')}"
         runs = status == STATUSES.RUNNING
-        if not runs == ("running" in where) == bool(job.get("claim_token")) or (runs and len(where) > 1):
+        if not runs == ("_running" in where) == bool(job.get("_claim_token")) or (runs and len(where) > 1):
             yield f"I7 {said} stands in {where}, with the claim {job.get('claim_token')}"
         if status in FINAL and where:
             yield f"I8 {said} stands in {where}"

@@ -76,7 +76,7 @@ class TestTheDescription:
             "special": {},
             "unique": {},
             "defaults": {"priority": "0"},
-            "keys": ["waiting", "success", "errors", "delayed", "running", "quarantine", "put_offs"],
+            "keys": ["waiting", "success", "errors", "delayed", "_running", "_quarantine", "_deferrals"],
         }
 
     def test_of_the_documented_error_has_a_date_that_limpyd_must_index(self) -> None:
@@ -118,7 +118,7 @@ class TestTheDescription:
 class TestTheFieldsAScriptWrites:
     def test_are_the_plain_ones(self) -> None:
         layout = layout_of(Ticket)
-        assert layout.plain >= {"identifier", "start", "colour", "size", "note", "code", "keyed", "claim_token"}
+        assert layout.plain >= {"identifier", "start", "colour", "size", "note", "code", "keyed", "_claim_token"}
         assert not layout.plain & {"rank", "only", "when", "lower", "own", "parent", "label", "lines", "tags", "pk"}
 
     def test_of_a_queue_or_an_error_are_also_those_that_limpyd_indexes_afterwards(self) -> None:

@@ -102,8 +102,8 @@ def test_after_its_end_the_connection_is_that_of_others(database: JobsDatabase) 
 def test_a_script_is_sent_whole_if_the_server_does_not_know_it(line: Line, redis_client: redis.Redis) -> None:
     script = Script("signal")
     redis_client.script_flush()
-    assert script(line, keys=["jobs:queue:signal:q"]) == "done"
-    assert script(line, keys=["jobs:queue:signal:q"]) == "done"
+    assert script(line, keys=["jobs:queue:_signal:q"]) == "done"
+    assert script(line, keys=["jobs:queue:_signal:q"]) == "done"
 
 
 def test_a_script_after_a_command_is_so_too(line: Line, redis_client: redis.Redis) -> None:

@@ -570,7 +570,7 @@ def provoke_what_is_wrong_with_jobs() -> None:
     queue = Queue.get_queue("a")
     queue.waiting.rpush("myapp.jobs.SendMail:1", "limpyd_jobs.models.Job:12", "garbage")
     queue.delayed.zadd({"myapp.jobs.SendMail:2": 1, "more garbage": 1})
-    queue.put_offs.hset("myapp.jobs.SendMail:2", 60)
+    queue.deferrals.hset("myapp.jobs.SendMail:2", 60)
     Job.add_job("canceled", "a").status.hset(STATUSES.CANCELED)
     Job.add_job("a", "a")
     Worker("a", callback=fail, requeue_times=1, max_loops=2).run()

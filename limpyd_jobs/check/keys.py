@@ -21,7 +21,7 @@ from limpyd_jobs.models import Queue
 SMALL_SET = 50
 
 # Keys of a model that are no fields of a record, those of version 2 included.
-OF_MODEL = {"collection", "max_pk", "blocked", "net", "paused", "signal", "due"}
+OF_MODEL = {"collection", "max_pk", "blocked", "net", "paused", "_signal", "due"}
 OF_RECORD = {"hash", "requeue_all_delayed_ready_jobs"}
 
 TYPES = (
@@ -78,7 +78,7 @@ class Keys:
         if not match:
             return
         model, first, rest = self._models[match[1]], match[2], match[3]
-        if rest is None or first == "signal":
+        if rest is None or first == "_signal":
             if first not in OF_MODEL:
                 self._meaningless[key] = model
         elif model.has_field(first) and first != model.get_field("pk").name:

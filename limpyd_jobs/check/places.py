@@ -20,10 +20,10 @@ from limpyd_jobs.records import attached
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.utils import datetime_to_score, parse_datetime
 
-PLACES = {STATUSES.WAITING: "waiting", STATUSES.DELAYED: "delayed", STATUSES.RUNNING: "running"}
+PLACES = {STATUSES.WAITING: "waiting", STATUSES.DELAYED: "delayed", STATUSES.RUNNING: "_running"}
 
 # What must not change between the two looks at a job: in the order of lua/settle.lua.
-SEEN = ("status", "queued", "claim_token", "start", "end", "last_claim", "rescues", "delayed_until")
+SEEN = ("status", "queued", "_claim_token", "start", "end", "_last_claim", "_rescues", "delayed_until")
 
 T = TypeVar("T")
 Pk = int | str  # numbers take less room
@@ -123,7 +123,7 @@ class Places:
 
     def _compare(self, status: str, jobs: list[tuple[Model, str, float]]) -> None:
         """Look at the hashes of jobs that stand in a place: those of delayed and running ones, and newcomers."""
-        fields = ("status", "delayed_until", "claim_token")
+        fields = ("status", "delayed_until", "_claim_token")
         replies = self._reader.all(("HMGET", f"{model._name}:{pk}:hash", *fields) for model, pk, _ in jobs)
         for (model, pk, score), reply in zip(jobs, replies, strict=True):
             stored, delayed_until, token = reply if isinstance(reply, list) else (None, None, None)
@@ -163,7 +163,7 @@ class Places:
             yield from self._settle(None, ident, repair)
         # An orphan goes to the beginning of its list, so the last comes first.
         idents = sorted(self._suspects, key=_rank, reverse=True)
-        hints = self._read(idents, ("placed_in", "priority", "delayed_until"), list)
+        hints = self._read(idents, ("_placed_in", "priority", "delayed_until"), list)
         for ident, (placed_in, priority, delayed_until) in zip(idents, hints, strict=True):
             model = self._catalogue.jobs[ident.rpartition(":")[0]]
             moment = parse_datetime(delayed_until)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from limpyd_jobs import records
 from limpyd_jobs.arguments import stored_queue_name
 from limpyd_jobs.commands.command import Command
 from limpyd_jobs.models import Queue
@@ -32,7 +33,7 @@ class Pause(Command):
             self.parser.error(str(error))
 
     def _change(self, queue_model: type[Queue], name: str) -> bool:
-        return queue_model.pause(name)
+        return records.pause(queue_model, name)
 
 
 class Resume(Pause):
@@ -42,4 +43,4 @@ class Resume(Pause):
     told = ("resumed", "not paused")
 
     def _change(self, queue_model: type[Queue], name: str) -> bool:
-        return queue_model.resume(name)
+        return records.resume(queue_model, name)

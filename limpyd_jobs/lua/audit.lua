@@ -62,7 +62,7 @@ local function look_at_value(pk, field, value)
 end
 
 local function look_at_state(pk, key)
-  local hash = redis.call('HMGET', key, 'status', 'identifier', 'queued', 'claim_token', 'placed_in')
+  local hash = redis.call('HMGET', key, 'status', 'identifier', 'queued', '_claim_token', '_placed_in')
   local status, is_queued, is_claimed = hash[1] or '', hash[3] == '1', hash[4] ~= false
   local waits, runs = status == 'w' or status == 'd', status == 'r'
   if not (waits or runs) and (status == 's' or status == 'e' or status == 'c' or status == '') and not hash[3]

@@ -30,13 +30,13 @@ if refused then
   return ended_before(job, token, 'done', 10) or refused
 end
 
-local hash = redis.call('HMGET', job.key, 'priority', 'uncounted_tries')
+local hash = redis.call('HMGET', job.key, 'priority', '_uncounted_tries')
 local changes = {}
 if ARGV[9] == 'uncounted' then
   if claim_of(job).status == 'c' then
     return {'canceled'}
   end
-  changes.uncounted_tries = string.format('%d', (tonumber(hash[2]) or 0) + 1)
+  changes._uncounted_tries = string.format('%d', (tonumber(hash[2]) or 0) + 1)
 end
 local priority = ARGV[8] ~= '' and ARGV[8] or hash[1] or '0'
 local base = prepare_place(queue_model, queue_name, priority, due)

@@ -19,8 +19,8 @@ local job, token, queue = job_of(ARGV[1], ARGV[2]), ARGV[3], ARGV[4]
 
 local refused = refusal(job, token)
 if refused then
-  if not redis.call('HGET', job.key, 'claim_token') then
-    redis.call('ZREM', queue .. ':running', job.ident)
+  if not redis.call('HGET', job.key, '_claim_token') then
+    redis.call('ZREM', queue .. ':_running', job.ident)
   end
   return refused
 end

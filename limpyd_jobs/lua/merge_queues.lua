@@ -23,8 +23,8 @@ local function follow(ident)
   if path and classes[path] then
     local model = model_of(classes[path])
     local key = hash_key(model, pk)
-    if redis.pcall('HGET', key, 'placed_in') == from then
-      update(model, pk, {placed_in = to})
+    if redis.pcall('HGET', key, '_placed_in') == from then
+      update(model, pk, {_placed_in = to})
     end
   end
 end
@@ -53,13 +53,13 @@ if not is_alike() then
   return 0
 end
 for _, base in ipairs({from, to}) do
-  probe('LLEN', base .. ':waiting', base .. ':success', base .. ':errors', base .. ':quarantine')
-  probe('ZCARD', base .. ':delayed', base .. ':running')
+  probe('LLEN', base .. ':waiting', base .. ':success', base .. ':errors', base .. ':_quarantine')
+  probe('ZCARD', base .. ':delayed', base .. ':_running')
 end
 local moved = 0
-for _, name in ipairs({':running', ':delayed', ':waiting', ':success', ':errors', ':quarantine'}) do
+for _, name in ipairs({':_running', ':delayed', ':waiting', ':success', ':errors', ':_quarantine'}) do
   if moved < limit then
-    local is_set = name == ':running' or name == ':delayed'
+    local is_set = name == ':_running' or name == ':delayed'
     moved = moved + (is_set and move_set or move_list)(name, limit - moved)
   end
 end

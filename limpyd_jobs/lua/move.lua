@@ -28,7 +28,7 @@ if is_gone(job.model, job.pk) then
   return {'gone'}
 end
 
-local hash = redis.call('HMGET', job.key, 'priority', 'queued', 'claim_token', 'status', 'identifier')
+local hash = redis.call('HMGET', job.key, 'priority', 'queued', '_claim_token', 'status', 'identifier')
 local priority = ARGV[5] ~= '' and ARGV[5] or hash[1] or '0'
 
 if hash[4] == 'r' or hash[3] and hash[4] ~= 'e' then
@@ -46,7 +46,7 @@ else
   end
 end
 
-local changes = {claim_token = false, rescues = false, last_claim = false}
+local changes = {_claim_token = false, _rescues = false, _last_claim = false}
 if ARGV[8] == 'bare' then
   update(job.model, job.pk, placed(changes, priority, due))
 else

@@ -69,7 +69,7 @@ local function fate_of(job)
   elseif is_gone(job.model, job.pk) then
     return 'delete'
   end
-  local hash = redis.call('HMGET', job.key, 'status', 'queued', 'claim_token', 'end', 'added', 'tries', 'placed_in')
+  local hash = redis.call('HMGET', job.key, 'status', 'queued', '_claim_token', 'end', 'added', 'tries', '_placed_in')
   if hash[1] ~= status_of_list then
     return 'drop'
   elseif hash[2] == '1' or hash[3] then

@@ -17,7 +17,7 @@
 
 local queue = string.sub(KEYS[1], 1, -9)
 local ident, seconds, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local counts = queue .. ':put_offs'
+local counts = queue .. ':_deferrals'
 
 local function put(...)
   local reply = redis.pcall(...)

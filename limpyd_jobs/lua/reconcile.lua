@@ -39,15 +39,15 @@ end
 -- Puts a job where it is missing. Returns whether it was.
 local function mend(job, queue, hash)
   local status, is_queued, claim_token = hash[1], hash[2] == '1', hash[4]
-  if status == 'r' and not redis.call('ZSCORE', queue .. ':running', job.ident) then
+  if status == 'r' and not redis.call('ZSCORE', queue .. ':_running', job.ident) then
     local seconds = claim_token and lease or unclaimed_lease
-    redis.call('ZADD', queue .. ':running', score(now() + seconds * 1000000), job.ident)
+    redis.call('ZADD', queue .. ':_running', score(now() + seconds * 1000000), job.ident)
   elseif (status == 'w' or status == 'd') and is_queued and not claim_token and not stands_in(queue, job.ident) then
     push(queue, job.ident, status, {at = parse_date(hash[5]) or now()}, true)
   else
     return false
   end
-  redis.call('HSET', job.key, 'placed_in', queue)
+  redis.call('HSET', job.key, '_placed_in', queue)
   return true
 end
 
@@ -62,7 +62,7 @@ end
 
 local function reconcile(ident)
   local job = job_of(model, ident)
-  local hash = redis.call('HMGET', job.key, 'status', 'queued', 'placed_in', 'claim_token', 'delayed_until', 'priority')
+  local hash = redis.call('HMGET', job.key, 'status', 'queued', '_placed_in', '_claim_token', 'delayed_until', 'priority')
   local is_live, queue = hash[1] == 'w' or hash[1] == 'd' or hash[1] == 'r', hash[3]
   if hash[2] == '1' and not is_live then
     return free(job, hash[1], hash[4])

@@ -20,13 +20,13 @@ local job, token, queue, lease = job_of(ARGV[1], ARGV[2]), ARGV[3], ARGV[4], ton
 
 local refused = refusal(job, token)
 if refused then
-  local is_ended = redis.call('HGET', job.key, 'last_claim') == token
+  local is_ended = redis.call('HGET', job.key, '_last_claim') == token
   return is_ended and {'done'} or refused
 end
 
 -- A full Redis refuses ZADD, unless something was written before: the job must not be taken for lost.
-if redis.call('ZREM', queue .. ':running', job.ident) == 1 then
-  redis.call('ZADD', queue .. ':running', score(now() + lease * 1000000), job.ident)
+if redis.call('ZREM', queue .. ':_running', job.ident) == 1 then
+  redis.call('ZADD', queue .. ':_running', score(now() + lease * 1000000), job.ident)
 end
 if claim_of(job).status == 'c' then
   return {'canceled'}

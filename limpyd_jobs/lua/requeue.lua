@@ -22,7 +22,7 @@
 local job = job_of(ARGV[1], ARGV[2])
 local queue_model, queue_name, due = model_of(ARGV[3]), ARGV[4], due_at(ARGV[6])
 
-local hash = redis.call('HMGET', job.key, 'status', 'identifier', 'priority', 'claim_token', 'tries')
+local hash = redis.call('HMGET', job.key, 'status', 'identifier', 'priority', '_claim_token', 'tries')
 if is_gone(job.model, job.pk) then
   return {'gone'}
 elseif hash[1] ~= 'e' then
@@ -39,9 +39,9 @@ if hash[4] then
   unplace(queue_model, queue_name, job)
 end
 local priority = ARGV[5] ~= '' and ARGV[5] or hash[3] or '0'
-local changes = {start = false, ['end'] = false, claim_token = false, last_claim = false}
+local changes = {start = false, ['end'] = false, _claim_token = false, _last_claim = false}
 if not hash[4] then
-  changes.uncounted_tries, changes.requeued_at = hash[5], now_text()
+  changes._uncounted_tries, changes._requeued_at = hash[5], now_text()
 end
 if ARGV[7] == 'bare' then
   update(job.model, job.pk, placed(changes, priority, due))

@@ -37,12 +37,12 @@ end
 local function put_back(queue, job, status, number, changes)
   reindex = {}
   probe('LLEN', queue .. ':waiting')
-  changes.placed_in = queue
+  changes._placed_in = queue
   if is_to_run(status) then
     changes.status, changes.start, changes['end'] = 'w', false, false
   end
   end_claim(queue, job, changes)
-  redis.call('HSET', job.key, 'rescues', string.format('%d', number))
+  redis.call('HSET', job.key, '_rescues', string.format('%d', number))
   if not redis.call('LPOS', queue .. ':waiting', job.ident) then
     redis.call('LPUSH', queue .. ':waiting', job.ident)
     tell(queue)
@@ -51,8 +51,8 @@ end
 
 local function take_over(queue, job)
   reindex = {}
-  update(job.model, job.pk, {status = 'r', claim_token = token})
-  redis.call('ZADD', queue .. ':running', score(moment + lease * 1000000), job.ident)
+  update(job.model, job.pk, {status = 'r', _claim_token = token})
+  redis.call('ZADD', queue .. ':_running', score(moment + lease * 1000000), job.ident)
   local hash = redis.call('HMGET', job.key, 'identifier', 'start', 'tries')
   local names = redis.call('HMGET', queue .. ':hash', 'name', 'priority')
   exhausted = {'claimed', queue .. ':waiting', job.ident, 'r', hash[1] or '', names[1] or '', names[2] or '',
@@ -66,10 +66,10 @@ local function rescue(queue, ident)
     return
   end
   local job = path and job_of(classes[path], ident)
-  local hash = job and redis.call('HMGET', job.key, 'claim_token', 'status', 'identifier', 'rescues', 'placed_in', 'tries')
+  local hash = job and redis.call('HMGET', job.key, '_claim_token', 'status', 'identifier', '_rescues', '_placed_in', 'tries')
   local is_here = hash and (hash[5] or queue) == queue
   if not is_here or not hash[1] and hash[2] ~= 'r' then
-    redis.call('ZREM', queue .. ':running', ident)
+    redis.call('ZREM', queue .. ':_running', ident)
     return
   end
   local is_uncounted = is_one_of_several(hash[1] or '') and hash[2] == 'r'
@@ -87,10 +87,10 @@ end
 local function rescue_failed(queue, ident, reason)
   if is_broken(job_of(classes[parse_ident(ident)], ident).key) then
     set_aside(queue, ident)
-    redis.call('ZREM', queue .. ':running', ident)
+    redis.call('ZREM', queue .. ':_running', ident)
     broken[#broken + 1] = {ident, reason}
   else
-    redis.call('ZADD', queue .. ':running', 'XX', score(moment + 60000000), ident)
+    redis.call('ZADD', queue .. ':_running', 'XX', score(moment + 60000000), ident)
   end
 end
 
@@ -108,12 +108,12 @@ end
 -- Lets others come before the jobs of unknown classes at the next look: their leases lapsed as well, but last.
 local function look_at_others_first(queue, first)
   for i = first, #unknown do
-    redis.call('ZADD', queue .. ':running', 'XX', score(moment), unknown[i])
+    redis.call('ZADD', queue .. ':_running', 'XX', score(moment), unknown[i])
   end
 end
 
 for _, queue in ipairs(KEYS) do
-  local idents = redis.pcall('ZRANGEBYSCORE', queue .. ':running', '-inf', score(moment), 'LIMIT', 0, limit)
+  local idents = redis.pcall('ZRANGEBYSCORE', queue .. ':_running', '-inf', score(moment), 'LIMIT', 0, limit)
   local first_unknown = #unknown + 1
   for _, ident in ipairs(idents) do
     if #exhausted == 0 then

@@ -42,8 +42,8 @@ local function probe_to_repair(command, key)
 end
 
 -- Where the ident stands: {base: number of times}, and in how many places in all.
-local standing = {waiting = {}, delayed = {}, running = {}}
-local total = {waiting = 0, delayed = 0, running = 0}
+local standing = {waiting = {}, delayed = {}, _running = {}}
+local total = {waiting = 0, delayed = 0, _running = 0}
 
 local function stands(name, base, times)
   if times > 0 then
@@ -56,7 +56,7 @@ local function look_in(base)
   if not is_in_no_list and redis.call('TYPE', base .. ':waiting').ok == 'list' then
     stands('waiting', base, #redis.call('LPOS', base .. ':waiting', ident, 'COUNT', 0))
   end
-  for _, name in ipairs({'delayed', 'running'}) do
+  for _, name in ipairs({'delayed', '_running'}) do
     local score = redis.pcall('ZSCORE', base .. ':' .. name, ident)
     stands(name, base, type(score) == 'string' and 1 or 0)
   end
@@ -92,8 +92,8 @@ local function settle_what_is_no_job(problem)
   for name in pairs(standing) do
     if problem == 'no ident' then
       for base in pairs(standing[name]) do
-        later('RPUSH', base .. ':quarantine', ident)
-        later('LTRIM', base .. ':quarantine', -1000, -1)
+        later('RPUSH', base .. ':_quarantine', ident)
+        later('LTRIM', base .. ':_quarantine', -1000, -1)
       end
     end
     must_not_stand_in(name, problem)
@@ -108,7 +108,7 @@ local function is_before(one, other)
 end
 
 local function rank(pk)
-  local hash = redis.call('HMGET', hash_key(job.model, pk), 'queued', 'claim_token', 'status', 'priority')
+  local hash = redis.call('HMGET', hash_key(job.model, pk), 'queued', '_claim_token', 'status', 'priority')
   local is_queued = hash[1] == '1' and not (hash[2] == false and FINAL[hash[3]])
   return {
     pk = pk, is_queued = is_queued, is_claimed = hash[2] ~= false, is_running = hash[3] == 'r',
@@ -128,10 +128,10 @@ local function has_better(identifier)
 end
 
 local function must_not_be_claimed(hash)
-  must_not_stand_in('running', 'lease of nobody')
-  if hash.claim_token then
+  must_not_stand_in('_running', 'lease of nobody')
+  if hash._claim_token then
     report('token without lease')
-    changes.claim_token = false
+    changes._claim_token = false
   end
 end
 
@@ -145,21 +145,21 @@ end
 local function settle_running(hash)
   if not FINAL[hash.status] then must_be_queued(hash) end
   -- one that version 2 runs has a lease without a claim once it was found
-  if not hash.claim_token and total.running == 0 then
+  if not hash._claim_token and total._running == 0 then
     report('not claimed')
-    changes.claim_token = token
+    changes._claim_token = token
   end
   must_not_stand_in('waiting', 'runs and waits')
   must_not_stand_in('delayed', 'runs and is delayed')
-  if total.running > 1 then
+  if total._running > 1 then
     report('several leases')
-    remove('running', best('running'))
-  elseif total.running == 0 then
+    remove('_running', best('_running'))
+  elseif total._running == 0 then
     report('no lease', home, home == '')
     if home ~= '' then
-      probe_to_repair('ZCARD', home .. ':running')
-      later('ZADD', home .. ':running', score(now() + lease * 1000000), ident)
-      changes.placed_in = home
+      probe_to_repair('ZCARD', home .. ':_running')
+      later('ZADD', home .. ':_running', score(now() + lease * 1000000), ident)
+      changes._placed_in = home
     end
   end
 end
@@ -193,7 +193,7 @@ local function settle_delayed(hash)
   if #problems > 0 then
     probe_to_repair('ZCARD', key)
     later('ZADD', key, at, ident)
-    changes.placed_in = base
+    changes._placed_in = base
   end
 end
 
@@ -208,13 +208,13 @@ local function settle_waiting(hash)
   if total.waiting > 1 then
     report('in several places', best('waiting') .. ':waiting')
     remove('waiting', best('waiting'))
-    changes.placed_in = best('waiting')
+    changes._placed_in = best('waiting')
   elseif total.waiting == 0 then
     report('in no list', home, home == '')
     if home ~= '' then
       probe_to_repair('LLEN', home .. ':waiting')
       later('LPUSH', home .. ':waiting', ident)
-      changes.placed_in = home
+      changes._placed_in = home
     end
   end
 end
@@ -233,10 +233,10 @@ local function cancel_second(hash, is_held)
   report('second of its identifier')
   changes.status, changes.queued = 'c', false
   if not is_held then
-    changes.claim_token = false
+    changes._claim_token = false
     remove('waiting')
     remove('delayed')
-    remove('running')
+    remove('_running')
   end
 end
 
@@ -259,7 +259,7 @@ local function settle_unknown(hash)
 end
 
 local function settle(hash)
-  local is_held = hash.claim_token and total.running > 0
+  local is_held = hash._claim_token and total._running > 0
   local is_live = LIVE[hash.status] or (not FINAL[hash.status] and hash.queued == '1')
   if is_live and hash.identifier and has_better(hash.identifier) then
     cancel_second(hash, is_held)
@@ -282,7 +282,7 @@ end
 
 -- Whether the hash says what it said when the job was found; it is then read.
 local function read_hash()
-  local names = {'status', 'queued', 'claim_token', 'start', 'end', 'last_claim', 'rescues', 'delayed_until'}
+  local names = {'status', 'queued', '_claim_token', 'start', 'end', '_last_claim', '_rescues', 'delayed_until'}
   local values, hash = redis.call('HMGET', job.key, unpack(names)), {}
   for i, name in ipairs(names) do
     hash[name] = values[i]
@@ -293,12 +293,12 @@ local function read_hash()
 end
 
 local function settle_queue_named(hash)
-  local base = redis.call('HGET', job.key, 'placed_in')
+  local base = redis.call('HGET', job.key, '_placed_in')
   local is_gone = base and redis.call('TYPE', base .. ':hash').ok ~= 'hash'
-  if is_gone and LIVE[hash.status] and not changes.placed_in then
-    local found = best('waiting') or best('delayed') or best('running') or home
+  if is_gone and LIVE[hash.status] and not changes._placed_in then
+    local found = best('waiting') or best('delayed') or best('_running') or home
     report('in a queue that is gone', base, found == '')
-    changes.placed_in = found ~= '' and found
+    changes._placed_in = found ~= '' and found
   end
 end
 

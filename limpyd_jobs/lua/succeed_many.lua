@@ -29,7 +29,7 @@ local function record(row)
   local job = job_of(classes[parse_ident(ident)], ident)
   local start, finish = date_text(now() - began), date_text(now() - ended_at)
   local reply = end_in_success(job, token, queue, {start = start, ['end'] = finish})
-  if reply and reply[1] == 'refused' and claim_of(job).last_claim == token then
+  if reply and reply[1] == 'refused' and claim_of(job)._last_claim == token then
     return {'done', redis.call('HGET', job.key, 'end') or '', {}}
   end
   return reply or {'done', finish, reindex}

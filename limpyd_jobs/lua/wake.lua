@@ -30,14 +30,14 @@ local refusal_of_redis
 
 local function drop(queue, ident, reason)
   redis.call('ZREM', queue .. ':delayed', ident)
-  redis.pcall('HDEL', queue .. ':put_offs', ident)
+  redis.pcall('HDEL', queue .. ':_deferrals', ident)
   failures[#failures + 1] = {ident, reason}
   done = done + 1
 end
 
 local function wake(queue, ident, model, pk)
   reindex = {}
-  local hash = redis.call('HMGET', hash_key(model, pk), 'status', 'claim_token')
+  local hash = redis.call('HMGET', hash_key(model, pk), 'status', '_claim_token')
   if hash[1] == 'd' and not hash[2] then
     update(model, pk, {status = 'w'})
     if #reindex > 0 then reindexes[#reindexes + 1] = {ident, reindex} end

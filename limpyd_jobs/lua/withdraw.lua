@@ -21,7 +21,7 @@ if redis.call('EXISTS', job.key) == 0 then
   return {'gone'}
 end
 
-local hash = redis.call('HMGET', job.key, 'status', 'claim_token', 'queued')
+local hash = redis.call('HMGET', job.key, 'status', '_claim_token', 'queued')
 local status, is_claimed, is_queued = hash[1], hash[2], hash[3] == '1'
 
 -- Workers of version 2 run jobs without a claim. One that is held in error by its worker may still run again. A failure
@@ -34,7 +34,7 @@ elseif status == 's' or status == 'e' then
 end
 
 -- The hash first: whatever may be left in a queue is only a hint, which workers drop.
-update(job.model, job.pk, {status = 'c', queued = false, rescues = false})
+update(job.model, job.pk, {status = 'c', queued = false, _rescues = false})
 if is_queued then
   unplace(queue_model, queue_name, job)
 end

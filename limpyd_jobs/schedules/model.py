@@ -17,9 +17,10 @@ from limpyd_jobs import records
 from limpyd_jobs.arguments import stored_identifier, stored_queue_name, stored_value
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.job_classes import path_of
-from limpyd_jobs.layout import layout_of, layout_to_add
+from limpyd_jobs.layout import found_by, layout_of, layout_to_add
 from limpyd_jobs.lazy_fields import pk_of
-from limpyd_jobs.models import BaseJobsModel, Job, job_classes
+from limpyd_jobs.models import BaseJobsModel, Job, is_placed_by_hand, job_classes
+from limpyd_jobs.new_fields import checked_fields, default_priority
 from limpyd_jobs.schedules.catching_up import CATCH_UP
 from limpyd_jobs.schedules.triggers import Times, describe
 from limpyd_jobs.utils import as_naive_utc, datetime_to_score, parse_datetime
@@ -31,6 +32,7 @@ _OPTIONS = (*_TRIGGERS, "timezone", "identifier", "queue_name", "priority", "cat
 _KNOWN = {*_OPTIONS, "name", "job_class", "job_fields", "declaration"}
 
 
+@found_by("name")
 class Schedule(BaseJobsModel):
     """A job that is added at set times, by whichever worker looks first.
 
@@ -58,9 +60,6 @@ class Schedule(BaseJobsModel):
     declaration = fields.InstanceHashField()
 
     max_catch_up = 100
-
-    # Scripts find schedules by these.
-    _looked_up = ("name",)
 
     @classmethod
     def add(
@@ -282,7 +281,7 @@ class Schedule(BaseJobsModel):
         if "queue_name" in given:
             values["queue_name"] = stored_queue_name(job_class._get_queue_name(given["queue_name"]))
         if "priority" in given:
-            values["priority"] = job_class._stored_priority(given["priority"])
+            values["priority"] = default_priority(job_class, given["priority"])
         if "job_fields" in given:
             values["job_fields"] = _stored_fields(job_class, given["job_fields"])
         if "declaration" in given:
@@ -339,7 +338,7 @@ def _job_class(job_class: Any) -> type[Job]:
     found = job_classes.resolve(job_class) if isinstance(job_class, str) else job_class
     if not (isinstance(found, type) and issubclass(found, Job)):
         raise TypeError(f"What a schedule adds must be a subclass of Job, or its path, not {job_class!r}")
-    if found._is_placed_by_hand(found.queue_model):
+    if is_placed_by_hand(found, found.queue_model):
         raise ConfigurationException(
             f"{path_of(found)} cannot be scheduled: it, or its queue model, has its own way to put a job in a queue"
         )
@@ -375,7 +374,7 @@ def _stored_grace(grace: Any) -> str:
 
 
 def _stored_fields(job_class: type[Job], values: Mapping[str, Any]) -> str:
-    checked = job_class._checked_fields(dict(values))
+    checked = checked_fields(job_class, dict(values))
     plain = {name: value for name, value in checked.items() if name in layout_of(job_class).plain}
     for name, value in plain.items():
         checked[name] = stored_value(name, value)

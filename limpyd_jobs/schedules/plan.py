@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from limpyd_jobs.arguments import read_seconds, stored_priority, stored_queue_name
 from limpyd_jobs.models import Job
+from limpyd_jobs.new_fields import checked_fields, stored_names
 from limpyd_jobs.schedules.catching_up import CATCH_UP
 from limpyd_jobs.schedules.model import aware, identifier_of
 from limpyd_jobs.schedules.triggers import Times
@@ -70,7 +71,7 @@ class Plan(NamedTuple):
             None if grace is None else timedelta(seconds=grace),
             stored_queue_name(stored.get("queue_name", "")),
             stored_priority(stored.get("priority", "0")),
-            job_class._checked_fields(fields),
+            stored_names(job_class, checked_fields(job_class, fields)),
         )
 
     def identifier(self, time: datetime) -> str:

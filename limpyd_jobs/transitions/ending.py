@@ -324,5 +324,5 @@ def _finish(
 
 def status_and_claim(job: RedisModel) -> tuple[str | None, str | None]:
     """Return the status of a job, and the token of the claim on it; None for what it does not have."""
-    status, token = cast("list[str | None]", redis_of(job).hmget(job.key, ["status", "claim_token"]))
+    status, token = cast("list[str | None]", redis_of(job).hmget(job.key, ["status", "_claim_token"]))
     return status, token

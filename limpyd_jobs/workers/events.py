@@ -14,8 +14,8 @@ from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, nearest_priority, read_priority
 from limpyd_jobs.exceptions import CodeNotRun, LimpydJobsException, WorkerLost
 from limpyd_jobs.lazy_fields import has_method, pk_of
-from limpyd_jobs.models import Error, Job, Queue
-from limpyd_jobs.retrying import Again, Cancel, GiveUp, Requeue, Retry, as_policy, decide, read_policy
+from limpyd_jobs.models import Error, Job, Queue, is_placed_by_hand
+from limpyd_jobs.retrying import Again, Cancel, GiveUp, Requeue, Retry, decide, own_policy, read_policy
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import ClaimRequest, Ending
@@ -194,7 +194,7 @@ class JobEvents:
         It goes to the delayed set until its `delayed_until`, or for 60 seconds if it has none.
         """
         until = parse_datetime(self._insist(job.delayed_until.hget))
-        if job._is_placed_by_hand(type(queue)):
+        if is_placed_by_hand(type(job), type(queue)):
             delayed_until = self._delay_by_hand(job, queue, until)
         else:
             delayed_until = self._delay(job, queue, until)
@@ -246,9 +246,9 @@ class JobEvents:
             overrides(self, JobEvents, "additional_error_fields", "job_error_message", "requeue_job")
             or overrides(type(job), Job, "requeue", "must_be_cancelled_on_error")
             or overrides(self.error_model, Error, "add_error")
-            or job._is_placed_by_hand(type(queue))
-            or hasattr(job, "on_error")
-            or hasattr(job, "on_requeued")
+            or is_placed_by_hand(type(job), type(queue))
+            or has_method(job, "on_error")
+            or has_method(job, "on_requeued")
         )
 
     def _fail_at_once(self, job: Job, queue: Queue, exception: BaseException, trace: str | None) -> None:
@@ -313,7 +313,7 @@ class JobEvents:
         if isinstance(exception, (CodeNotRun, WorkerLost)) or self._is_never_put_back(job):
             return never
         text, tries, uncounted, age = self._history_of(job)
-        policy = read_policy(text) or as_policy(job.default_retry_policy) or self.retry_policy
+        policy = read_policy(text) or own_policy(job.default_retry_policy) or self.retry_policy
         if policy is None:
             return Return(int(self.requeue_times or 0), self.requeue_priority_delta, self.requeue_delay_delta)
         decision = decide(policy, exception, tries - uncounted, age)
@@ -340,7 +340,7 @@ class JobEvents:
             (text, uncounted, since), tries, start = fetched.retry, fetched.tries, fetched.start
             ran = monotonic() - self._claim.began
         else:
-            names = ("retry_policy", "uncounted_tries", "tries", "start", "added", "requeued_at")
+            names = ("_retry_policy", "_uncounted_tries", "tries", "start", "added", "_requeued_at")
             text, uncounted, tries, start, added, requeued_at = job.hmget(*names)
             since, ran = requeued_at or added, 0.0
         began, born = parse_datetime(start), parse_datetime(since)
@@ -410,7 +410,7 @@ class JobEvents:
 
         It is no error, and the try is none of its retry policy.
         """
-        by_hand = job._is_placed_by_hand(type(queue))
+        by_hand = is_placed_by_hand(type(job), type(queue))
         delay = delay_argument(request.delayed_for, request.delayed_until)
         ending = self._insist(
             partial(

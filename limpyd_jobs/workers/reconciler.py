@@ -116,7 +116,7 @@ class Reconciler:
         for queue in queues:
             yield from self._waiting(f"{queue}:waiting")
         for queue in queues:
-            yield from self._members(f"{queue}:running")
+            yield from self._members(f"{queue}:_running")
 
     def _members(self, key: str) -> Iterator[str]:
         with suppress(ResponseError):  # a key of a wrong type
@@ -140,7 +140,7 @@ class Reconciler:
         for pk in self._queue_pks():
             pipe.llen(f"{self._queue_model._name}:{pk}:waiting")
             pipe.zcard(f"{self._queue_model._name}:{pk}:delayed")
-            pipe.zcard(f"{self._queue_model._name}:{pk}:running")
+            pipe.zcard(f"{self._queue_model._name}:{pk}:_running")
         numbers = [number if isinstance(number, int) else 0 for number in pipe.execute(raise_on_error=False)]
         return sum(numbers[:classes]) > sum(numbers[classes:])
 

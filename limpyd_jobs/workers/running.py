@@ -16,10 +16,10 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from limpyd_jobs import transitions
-from limpyd_jobs.arguments import delay_argument, read_seconds
+from limpyd_jobs.arguments import delay_argument, own_seconds, read_seconds
 from limpyd_jobs.exceptions import ClaimLost, CodeNotRun, GracePeriodOver, JobGone, JobTimeout, NotRecorded
 from limpyd_jobs.lazy_fields import has_method
-from limpyd_jobs.models import Error, Job, Queue, job_classes
+from limpyd_jobs.models import Error, Job, Queue, attached_queue, job_classes
 from limpyd_jobs.ordinary import is_coroutine, is_unrun, why_unrun
 from limpyd_jobs.retrying import Cancel, Requeue
 from limpyd_jobs.statuses import STATUSES
@@ -142,7 +142,7 @@ class Running(Parameters, JobEvents):
         job._cached_identifier = fetched.identifier
         job._cached_status = fetched.status
         job._cached_start = fetched.start
-        job._claim_token = self._claim.token
+        job._held_token = self._claim.token
         queue._cached_name = fetched.queue_name
 
     def _execute(self, job: Job, queue: Queue) -> None:
@@ -204,7 +204,9 @@ class Running(Parameters, JobEvents):
         """The seconds a job may run: what it says itself, else its class, else the worker; None for no limit."""
         seconds = read_seconds(self._claim.fetched.job_timeout)
         if seconds is None:
-            seconds = self.job_timeout if job.default_job_timeout is None else job.default_job_timeout
+            seconds = own_seconds(job.default_job_timeout)
+        if seconds is None:
+            seconds = self.job_timeout
         if seconds and not self._alarm.is_possible():
             self.log(f"{_label(job)} may run for ever: a time limit needs the main thread", "warning")
             return None
@@ -215,7 +217,7 @@ class Running(Parameters, JobEvents):
         if "_pk" in vars(queue):
             return queue
         fetched = self._claim.fetched
-        return self.queue_model._attached(fetched.queue_pk, fetched.queue_name, fetched.queue_priority)
+        return attached_queue(self.queue_model, fetched.queue_pk, fetched.queue_name, fetched.queue_priority)
 
     def execute(self, job: Job, queue: Queue) -> Any:
         """Run a job; what is called if there is no callback."""

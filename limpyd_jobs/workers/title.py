@@ -9,6 +9,7 @@ from time import monotonic
 
 from redis.exceptions import RedisError
 
+from limpyd_jobs import records
 from limpyd_jobs.workers.worker import Worker
 
 # The statuses that change with each job, and for how many seconds the rest of the title may stay as it is.
@@ -119,7 +120,7 @@ class WorkerTitle:
         worker = self.worker
         if status and not worker.end_forced:  # else a signal may have interrupted a command to Redis
             with suppress(RedisError):
-                self._counts = worker.queue_model.count_jobs(worker.queues)
+                self._counts = records.count_jobs(worker.queue_model, worker.queues)
         return make_title(
             self._program,
             worker.id,

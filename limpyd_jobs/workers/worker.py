@@ -21,7 +21,7 @@ from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 from limpyd_jobs import records
 from limpyd_jobs.exceptions import GracePeriodOver, LimpydJobsException, WorkerLost
 from limpyd_jobs.lazy_fields import pk_of
-from limpyd_jobs.models import Job, Queue, job_classes, wake_some
+from limpyd_jobs.models import Job, Queue, attached_queue, job_classes, wake_some
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import Fetched
@@ -606,7 +606,7 @@ class Worker(Running):
         """
         fetched = self._claim.fetched
         if fetched.key == queue_redis_key and fetched.queue_name:
-            return self.queue_model._attached(fetched.queue_pk, fetched.queue_name, fetched.queue_priority)
+            return attached_queue(self.queue_model, fetched.queue_pk, fetched.queue_name, fetched.queue_priority)
         prefix, _, rest = queue_redis_key.rpartition(":waiting")
         name, _, pk = prefix.rpartition(":")
         if rest or name != self.queue_model._name or not pk:

@@ -61,7 +61,7 @@ BROKEN = {
     "a job has a status that is none": ("I3", f"HSET {HASH}5:hash status x"),
     "a job was never put in a queue": (
         "I3",
-        f"HDEL {HASH}5:hash status placed_in",
+        f"HDEL {HASH}5:hash status _placed_in",
         "SREM checked:parcel:status:w 5",
         f"LREM jobs:queue:1:waiting 0 {IDENT}5",
     ),
@@ -70,7 +70,7 @@ BROKEN = {
     "a job of version 2 is in no list": (
         "I5",
         f"LREM jobs:queue:1:waiting 0 {IDENT}5",
-        f"HDEL {HASH}5:hash placed_in",
+        f"HDEL {HASH}5:hash _placed_in",
     ),
     "a job that waits is in its list twice": ("I5", f"RPUSH jobs:queue:1:waiting {IDENT}5"),
     "a job that waits is in another list": ("I5", f"RPUSH jobs:queue:2:waiting {IDENT}5"),
@@ -79,25 +79,25 @@ BROKEN = {
     "what waits is not text": ("I5", "RPUSH jobs:queue:1:waiting \udcff"),
     "what is delayed is no ident": ("I5", "ZADD jobs:queue:1:delayed 5 what"),
     "what waits was deleted": ("I5", f"RPUSH jobs:queue:1:waiting {IDENT}99"),
-    "what runs was deleted": ("I5", f"ZADD jobs:queue:1:running 1 {IDENT}99"),
+    "what runs was deleted": ("I5", f"ZADD jobs:queue:1:_running 1 {IDENT}99"),
     "a delayed job is in no set": ("I6", "DEL jobs:queue:1:delayed"),
     "a delayed job has another score": ("I6", f"ZINCRBY jobs:queue:1:delayed 3600 {IDENT}6"),
     "a delayed job is in two sets": ("I6", f"ZADD jobs:queue:2:delayed 4070908800 {IDENT}6"),
     "a delayed job waits": ("I6", f"LPUSH jobs:queue:1:waiting {IDENT}6"),
     "a delayed job has no date": ("I6", f"HDEL {HASH}6:hash delayed_until"),
     "a delayed job has a date that is none": ("I6", f"HSET {HASH}6:hash delayed_until never"),
-    "a job runs without a lease": ("I7", "DEL jobs:queue:1:running"),
-    "a job of version 2 runs": ("I7", "DEL jobs:queue:1:running", f"HDEL {HASH}7:hash claim_token placed_in"),
+    "a job runs without a lease": ("I7", "DEL jobs:queue:1:_running"),
+    "a job of version 2 runs": ("I7", "DEL jobs:queue:1:_running", f"HDEL {HASH}7:hash _claim_token _placed_in"),
     "a job runs and waits": ("I7", f"RPUSH jobs:queue:1:waiting {IDENT}7"),
     "a job runs and is delayed": ("I7", f"ZADD jobs:queue:1:delayed 1 {IDENT}7"),
-    "a job has two leases": ("I7", f"ZADD jobs:queue:2:running 4070908800 {IDENT}7"),
-    "a job that waits has a claim": ("I7", f"HSET {HASH}5:hash claim_token x"),
-    "a job that waits has a lease": ("I7", f"ZADD jobs:queue:1:running 1 {IDENT}5"),
-    "a job that ended has a claim": ("I7", f"HSET {HASH}8:hash claim_token x"),
+    "a job has two leases": ("I7", f"ZADD jobs:queue:2:_running 4070908800 {IDENT}7"),
+    "a job that waits has a claim": ("I7", f"HSET {HASH}5:hash _claim_token x"),
+    "a job that waits has a lease": ("I7", f"ZADD jobs:queue:1:_running 1 {IDENT}5"),
+    "a job that ended has a claim": ("I7", f"HSET {HASH}8:hash _claim_token x"),
     "a job that ended waits": ("I8", f"LPUSH jobs:queue:1:waiting {IDENT}8"),
     "a job that ended is delayed": ("I8", f"ZADD jobs:queue:1:delayed 1 {IDENT}8"),
-    "a job that ended has a lease": ("I7", f"ZADD jobs:queue:1:running 1 {IDENT}8"),
-    "a job names a queue that is gone": ("I9", f"HSET {HASH}5:hash placed_in jobs:queue:77"),
+    "a job that ended has a lease": ("I7", f"ZADD jobs:queue:1:_running 1 {IDENT}8"),
+    "a job names a queue that is gone": ("I9", f"HSET {HASH}5:hash _placed_in jobs:queue:77"),
     "a queue has no hash": ("I1", "DEL jobs:queue:2:hash"),
     "a queue has a priority that is no number": ("I2", "HSET jobs:queue:2:hash priority high"),
     "a queue has no priority": ("I9", "HDEL jobs:queue:2:hash priority"),
@@ -195,4 +195,4 @@ def test_it_repairs_that(look: redis.Redis, commands: tuple[str, ...]) -> None:
 
 def placed_aside(job: dict[str, str]) -> dict[str, str]:
     """A job without the name of its queue, which may be another one in the end."""
-    return {name: value for name, value in job.items() if name != "placed_in"}
+    return {name: value for name, value in job.items() if name != "_placed_in"}

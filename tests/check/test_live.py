@@ -145,7 +145,7 @@ def test_orphans_go_to_the_beginning_of_the_list_in_their_order_and_run(look: re
 def test_an_orphan_of_a_class_without_a_queue_goes_to_the_only_queue_of_its_priority(look: redis.Redis) -> None:
     job = Pebble.add_job("a", "q")
     look.delete("jobs:queue:1:waiting")
-    look.hdel("live:pebble:1:hash", "placed_in")
+    look.hdel("live:pebble:1:hash", "_placed_in")
     assert check(repair=True, pause=0).left == []
     assert look.lrange("jobs:queue:1:waiting", 0, -1) == [job.ident]
 
@@ -154,7 +154,7 @@ def test_an_orphan_that_could_belong_in_several_queues_is_told_and_left(look: re
     Pebble.add_job("a", "q")
     Queue.get_queue("other")
     look.delete("jobs:queue:1:waiting")
-    look.hdel("live:pebble:1:hash", "placed_in")
+    look.hdel("live:pebble:1:hash", "_placed_in")
     before = contents(look)
     (finding,) = check(repair=True, pause=0).left
     assert (finding.invariant, finding.repairable) == ("I5", False)
@@ -173,10 +173,10 @@ def test_an_orphan_whose_queue_is_gone_gets_a_new_one_of_the_name_its_class_has(
 @pytest.mark.parametrize("lease", [0, 500])
 def test_a_job_that_version_2_left_running_gets_a_lease(look: redis.Redis, lease: int) -> None:
     job = claimed("a")
-    look.delete("jobs:queue:1:running")
-    look.hdel("live:stone:1:hash", "claim_token", "placed_in")
+    look.delete("jobs:queue:1:_running")
+    look.hdel("live:stone:1:hash", "_claim_token", "_placed_in")
     check(repair=True, lease=lease, pause=0)
-    assert 0 <= look.zscore("jobs:queue:1:running", job.ident) - float(".".join(map(str, look.time()))) - lease + 5 < 6
+    assert 0 <= look.zscore("jobs:queue:1:_running", job.ident) - float(".".join(map(str, look.time()))) - lease + 5 < 6
     collector = Collector()
     worker_of("q", callback=collector, max_duration=1.5).run()
     assert collector.identifiers == (["a"] if lease == 0 else [])
@@ -188,7 +188,7 @@ def test_queues_of_one_name_and_priority_are_merged_into_the_oldest(look: redis.
     for number in range(300):
         Stone.add_job(f"b{number}", "other")
     look.rename("jobs:queue:3:waiting", f"jobs:queue:{second.pk.get()}:waiting")
-    look.hset("live:stone:9:hash", "placed_in", "jobs:queue:2")
+    look.hset("live:stone:9:hash", "_placed_in", "jobs:queue:2")
     Stone.add_job("c", "other", delayed_for=1000)
     look.rename("jobs:queue:3:delayed", "jobs:queue:2:delayed")
     report = check(repair=True, pause=0)
@@ -196,7 +196,7 @@ def test_queues_of_one_name_and_priority_are_merged_into_the_oldest(look: redis.
     assert report.left == []
     assert Queue.get_queue("q").waiting.llen() == 301
     assert look.zcard("jobs:queue:1:delayed") == 1
-    assert look.hget("live:stone:9:hash", "placed_in") == "jobs:queue:1"
+    assert look.hget("live:stone:9:hash", "_placed_in") == "jobs:queue:1"
     assert not look.exists("jobs:queue:2:hash")
     assert violations(look, Stone, Queue, Error) == []
 
@@ -231,7 +231,7 @@ def test_what_is_no_ident_is_kept_in_quarantine(look: redis.Redis) -> None:
     Stone.add_job("a")
     look.rpush("jobs:queue:1:waiting", "what")
     check(repair=True, pause=0)
-    assert look.lrange("jobs:queue:1:quarantine", 0, -1) == ["what"]
+    assert look.lrange("jobs:queue:1:_quarantine", 0, -1) == ["what"]
 
 
 def test_a_large_database_is_read_in_small_bites(

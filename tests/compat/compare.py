@@ -16,21 +16,21 @@ from typing import Any, NamedTuple
 
 # Keys and fields that only version 3 has.
 OURS = {
-    "*/claim_token": "the claim on a job that runs",
-    "*/rescues": "how often a job lost its worker",
+    "*/_claim_token": "the claim on a job that runs",
+    "*/_rescues": "how often a job lost its worker",
     "*:blocked*": "the workers that wait for a job, and when their registration lapses",
     "*:net": "that somebody looked for lost jobs lately",
-    "*:signal:*": "what ends the wait of a worker",
+    "*:_signal:*": "what ends the wait of a worker",
     "*:paused": "the names of the queues that are paused",
-    "*/placed_in": "the queue that takes care of the job, or did last",
-    "*/job_timeout": "how long a job may run",
-    "*/retry_policy": "when a job is tried again",
-    "*/uncounted_tries": "how many tries its retry policy does not count",
-    "*/requeued_at": "when it was put back in its queue by hand",
-    "*/last_claim": "the claim that ended, for its worker to be told the same if it asks again",
-    "*:running*": "the leases on the jobs of a queue that run",
-    "*:put_offs*": "how often a job was put off, as its class is unknown",
-    "*:quarantine*": "what was found in a list of a queue, and is no job that can be run",
+    "*/_placed_in": "the queue that takes care of the job, or did last",
+    "*/_job_timeout": "how long a job may run",
+    "*/_retry_policy": "when a job is tried again",
+    "*/_uncounted_tries": "how many tries its retry policy does not count",
+    "*/_requeued_at": "when it was put back in its queue by hand",
+    "*/_last_claim": "the claim that ended, for its worker to be told the same if it asks again",
+    "*:_running*": "the leases on the jobs of a queue that run",
+    "*:_deferrals*": "how often a job was put off, as its class is unknown",
+    "*:_quarantine*": "what was found in a list of a queue, and is no job that can be run",
 }
 
 # What is different on purpose, in all stories.

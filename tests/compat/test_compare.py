@@ -54,7 +54,7 @@ def test_a_change_is_seen(changes: dict[str, Any]) -> None:
 
 
 def test_what_only_version_3_has_is_of_no_interest() -> None:
-    assert differences(telling(), telling(claim_token="x"), []) == ""
+    assert differences(telling(), telling(_claim_token="x"), []) == ""
 
 
 def test_what_is_declared_to_differ_is_of_no_interest() -> None:

@@ -70,7 +70,7 @@ def claimed(token: str = "mine") -> Any:
     Cancelable.add_job("a")
     job = Cancelable.get(identifier="a")
     claim(token)
-    job._claim_token = token
+    job._held_token = token
     return job
 
 
@@ -145,7 +145,7 @@ class TestCancel:
 
         work(callback=run)
         assert asked == [False, True]
-        assert job.hmget("status", "queued", "claim_token") == [STATUSES.CANCELED, None, None]
+        assert job.hmget("status", "queued", "_claim_token") == [STATUSES.CANCELED, None, None]
         assert any(message.endswith("job skipped (current status: CANCELED)") for message in messages(caplog))
 
     def test_keeps_a_job_that_then_fails_from_being_run_again(self) -> None:

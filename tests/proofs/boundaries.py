@@ -119,7 +119,7 @@ def lapse() -> None:
     """Let all leases lapse."""
     connection = Queue.get_connection()
     for pk in connection.smembers(f"{Queue._name}:collection"):
-        key = f"{Queue._name}:{pk}:running"
+        key = f"{Queue._name}:{pk}:_running"
         for member in connection.zrange(key, 0, -1):
             connection.zadd(key, {member: 1})
 

@@ -403,7 +403,7 @@ class Chaos:
 
 def _heard(reply: bytes) -> str | None:
     """No ident, but a signal, if the reply of BLPOP has one."""
-    return "" if b":signal:" in reply else None
+    return "" if b":_signal:" in reply else None
 
 
 def main() -> int:

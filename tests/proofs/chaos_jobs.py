@@ -54,7 +54,7 @@ class Quick(Job):
     seconds = 0.0
 
     def run(self, queue: Queue) -> None:
-        told = {"ident": self.ident, "token": self._claim_token}
+        told = {"ident": self.ident, "token": self._held_token}
         marks().write("start", **told)
         sleep(self.seconds)
         marks().write("end", **told)

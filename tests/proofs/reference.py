@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from invariants import FINAL, LIVE, Contents
 
 LISTS, SETS = ("waiting", "success", "errors"), ("delayed", "running")
+KEYS = {"running": "_running"}  # whose names are other ones in Redis
 
 
 @dataclass
@@ -48,11 +49,11 @@ class JobState:
             "priority": self.priority,
             "status": self.status,
             "queued": "1" if self.is_queued else "",
-            "placed_in": self.queue,
-            "claim_token": self.token,
-            "last_claim": self.ended_claim,
+            "_placed_in": self.queue,
+            "_claim_token": self.token,
+            "_last_claim": self.ended_claim,
             "tries": str(self.tries or ""),
-            "rescues": str(self.rescues or ""),
+            "_rescues": str(self.rescues or ""),
             "cancel_on_error": "1" if self.is_told else "",
         }
         return {name: text for name, text in texts.items() if text}
@@ -72,7 +73,7 @@ class QueueState:
     running: dict[str, int] = field(default_factory=dict)
     success: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
-    put_offs: dict[str, int] = field(default_factory=dict)
+    deferrals: dict[str, int] = field(default_factory=dict)
 
     def remove(self, ident: str) -> bool:
         """Take a job away from where it stands; return whether it stood here."""
@@ -155,7 +156,8 @@ class Reference:
         """What is stored that should not be, or the other way round; `job_keys` are those of the jobs' hashes."""
         for key, queue in self.queues.items():
             for name in (*LISTS, *SETS):
-                expected, found = getattr(queue, name), stored.get(f"{key}:{name}", [] if name in LISTS else {})
+                expected = getattr(queue, name)
+                found = stored.get(f"{key}:{KEYS.get(name, name)}", [] if name in LISTS else {})
                 if expected != found:
                     yield f"{key}:{name} holds {found}, which should be {expected}"
         for ident, job in self.jobs.items():
@@ -191,7 +193,7 @@ class Reference:
 
     def claim(self, ident: str, queue: str, token: str) -> str:
         """A job that was taken from its list is run, if it waits indeed; returns the outcome."""
-        self.queues[queue].put_offs.pop(ident, None)
+        self.queues[queue].deferrals.pop(ident, None)
         job = self.jobs.get(ident)
         if job is None:
             return "gone"
@@ -246,11 +248,11 @@ class Reference:
 
     def put_off(self, ident: str, queue: str, seconds: int, limit: int) -> str:
         line = self.queues[queue]
-        line.put_offs[ident] = line.put_offs.get(ident, 0) + 1
+        line.deferrals[ident] = line.deferrals.get(ident, 0) + 1
         if ident in line.waiting:
             line.waiting.remove(ident)
-        if line.put_offs[ident] > limit:
-            del line.put_offs[ident]
+        if line.deferrals[ident] > limit:
+            del line.deferrals[ident]
             line.delayed.pop(ident, None)
             line.errors.append(ident)
             return "given up"

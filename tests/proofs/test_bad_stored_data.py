@@ -27,7 +27,7 @@ from limpyd_jobs.workers.fetcher import Fetcher
 pytestmark = pytest.mark.usefixtures("redis_client")
 
 QUEUE_KEY = "jobs:queue:1"
-PLACES = {"waiting": STATUSES.WAITING, "delayed": STATUSES.DELAYED, "running": STATUSES.RUNNING}
+PLACES = {"waiting": STATUSES.WAITING, "delayed": STATUSES.DELAYED, "_running": STATUSES.RUNNING}
 NOT_UTF8 = b"\xff\xfe"
 
 
@@ -75,7 +75,7 @@ class Stage:
     def add_job_that_is(self, place: str) -> Note:
         """Add the first job; it is due, or its lease has lapsed."""
         job = Note.add_job("bad", delayed_for=0.001 if place == "delayed" else None)
-        if place == "running":
+        if place == "_running":
             fetched = Fetcher(Queue, lease=0.001).next([f"{QUEUE_KEY}:waiting"])
             assert fetched is not None
             assert fetched.ident == job.ident == IDENT
@@ -180,7 +180,7 @@ def test_a_broken_job(stage: Stage, broken: str, place: str) -> None:
     stage.play()
     bad_runs = sum(stage.runs.values()) - 2
     assert bad_runs == (row.then == "run")
-    assert stage.client.lrange(f"{QUEUE_KEY}:quarantine", 0, -1) == [IDENT] * (row.then == "quarantine")
+    assert stage.client.lrange(f"{QUEUE_KEY}:_quarantine", 0, -1) == [IDENT] * (row.then == "quarantine")
     for name in PLACES:
         assert stage.client.exists(f"{QUEUE_KEY}:{name}") == 0
     assert len(stage.lines) == number_of_lines(row.then, place), stage.lines
@@ -190,9 +190,9 @@ def test_a_broken_job(stage: Stage, broken: str, place: str) -> None:
 
 def number_of_lines(then: str, place: str) -> int:
     """One for what is set aside or skipped, and one for a job whose worker died."""
-    if then == "dropped" and place == "running":
+    if then == "dropped" and place == "_running":
         return 0  # an application may delete a job that runs
-    return (then != "run") + (place == "running" and then in ("run", "skipped"))
+    return (then != "run") + (place == "_running" and then in ("run", "skipped"))
 
 
 # Idents
@@ -214,7 +214,7 @@ def test_an_ident_that_is_none(stage: Stage, kind: str, place: str) -> None:
     stage.put(IDENTS[kind], place)
     stage.play()
     assert sum(stage.runs.values()) == 2
-    assert len(stage.lines) == (place != "running"), stage.lines
+    assert len(stage.lines) == (place != "_running"), stage.lines
     unknown = {finding.kind for finding in stage.repair().left}
     assert unknown <= {"unknown class"}
     assert bool(unknown) == (kind.startswith(("an unknown", "no job class"))), unknown
@@ -227,9 +227,9 @@ def test_an_ident_that_is_none(stage: Stage, kind: str, place: str) -> None:
 KEYS = {
     "waiting": (1, False),
     "delayed": (0, True),
-    "running": (1, False),
-    "quarantine": (0, True),
-    "put_offs": (0, True),
+    "_running": (1, False),
+    "_quarantine": (0, True),
+    "_deferrals": (0, True),
     "success": (None, True),  # one for each try
     "hash": (0, False),
 }

@@ -193,7 +193,7 @@ def test_a_job_that_was_lost_in_the_hand_over_is_run_once(
     fault: Fault, redis_client: redis.Redis, proxy: Proxy, behind: Callable[[], None]
 ) -> None:
     Queue.get_queue(QUEUE)
-    proxy.on("BLPOP", fault, if_reply=lambda reply: b":signal:" in reply or reply == b"any")
+    proxy.on("BLPOP", fault, if_reply=lambda reply: b":_signal:" in reply or reply == b"any")
 
     names = iter("abcdefghijklmnopqrstuvwxyz")
 

@@ -76,7 +76,7 @@ WRONGS = {
     "no fence": (
         Replacement(
             "elseif held ~= token then",
-            "elseif held ~= token and redis.call('HGET', job.key, 'last_claim') == token then",
+            "elseif held ~= token and redis.call('HGET', job.key, '_last_claim') == token then",
         ),
         "DID NOT RAISE .*ClaimLost|is renewed: True|the same call again ended|I[3567] ",
     ),

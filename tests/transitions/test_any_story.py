@@ -113,7 +113,7 @@ class Story:
     def withdraw(self) -> None:
         job = self.any_job()
         transitions.withdraw(job, self.world.queue_class, self.random.choice("qp"))
-        token, queue_key = job.hmget("claim_token", "placed_in")
+        token, queue_key = job.hmget("_claim_token", "_placed_in")
         if token:
             queue = records.attached(self.world.queue_class, queue_key.rpartition(":")[2])
             transitions.cancel(job, queue, token)

@@ -23,10 +23,10 @@ def test_the_whole_effect(world: World, after: After) -> None:
             "status": "c",
             "priority": "0",
             "added": after(0),
-            "placed_in": "jobs:queue:1",
+            "_placed_in": "jobs:queue:1",
             "start": after(0),
             "tries": "1",
-            "last_claim": TOKEN,
+            "_last_claim": TOKEN,
         },
         "jobs:job:identifier:job:1": {"1"},
         "jobs:job:status:c": {"1"},
@@ -45,7 +45,7 @@ def test_a_claimed_job_is_canceled_whatever_its_status(any_world: World, state: 
     assert any_world.cancel(job).outcome == "done"
     stored = any_world.state(job)
     assert stored["status"] == "c"
-    assert not stored.keys() & {"queued", "claim_token", "rescues"}
+    assert not stored.keys() & {"queued", "_claim_token", "_rescues"}
     assert any_world.places(job) == (["q/0 errors"] if state == "held" else [])
 
 

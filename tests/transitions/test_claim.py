@@ -41,11 +41,11 @@ def test_the_whole_effect_on_the_first_job(world: World, after: After) -> None:
             "status": "r",
             "priority": "0",
             "added": after(0),
-            "placed_in": "jobs:queue:1",
+            "_placed_in": "jobs:queue:1",
             "start": after(0),
             "tries": "1",
             "queued": "1",
-            "claim_token": TOKEN,
+            "_claim_token": TOKEN,
         },
         "jobs:job:identifier:job:1": {"1"},
         "jobs:job:status:r": {"1"},
@@ -56,7 +56,7 @@ def test_the_whole_effect_on_the_first_job(world: World, after: After) -> None:
         "jobs:queue:1:hash": {"name": "q", "priority": "0"},
         "jobs:queue:name:q": {"1"},
         "jobs:queue:priority:0": {"1"},
-        "jobs:queue:1:running": {job.ident: after(LEASE)},
+        "jobs:queue:1:_running": {job.ident: after(LEASE)},
     }
 
 
@@ -135,9 +135,9 @@ def test_tries_that_are_no_sensible_number_do_not_stop_a_worker(world: World, tr
 
 def test_what_a_former_run_left_is_replaced(any_world: World, after: After) -> None:
     job = any_world.job_that_is("error")
-    any_world.client.hset(f"{any_world.jobs}:{pk_of(job)}:hash", "rescues", 1)
+    any_world.client.hset(f"{any_world.jobs}:{pk_of(job)}:hash", "_rescues", 1)
     job.requeue(queue_name="q", queue_model=any_world.queue_class)
-    any_world.client.hset(f"{any_world.jobs}:{pk_of(job)}:hash", "rescues", 1)
+    any_world.client.hset(f"{any_world.jobs}:{pk_of(job)}:hash", "_rescues", 1)
     assert any_world.claim(token="second") is not None
     assert any_world.state(job) == {
         "status": "r",
@@ -145,8 +145,8 @@ def test_what_a_former_run_left_is_replaced(any_world: World, after: After) -> N
         "queued": "1",
         "start": after(0),
         "tries": "2",
-        "claim_token": "second",
-        "rescues": "1",
+        "_claim_token": "second",
+        "_rescues": "1",
     }
 
 
@@ -197,7 +197,7 @@ class TestAJobThatDoesNotWait:
         any_world.queue().enqueue_job(job)
         outcomes = [any_world.claim(token=token) for token in "12"]
         assert [fetched and fetched.outcome for fetched in outcomes] == ["claimed", "found"]
-        assert any_world.state(job)["claim_token"] == "1"
+        assert any_world.state(job)["_claim_token"] == "1"
         assert any_world.places(job) == ["q/0 running"]
 
 
@@ -309,21 +309,21 @@ class TestWhatMattersIfItFails:
 
     def test_is_what_its_hash_says(self, any_world: World, after: After) -> None:
         job = any_world.job_that_is("waiting")
-        any_world.client.hset(job.key, mapping={"retry_policy": "times=1", "uncounted_tries": "2"})
+        any_world.client.hset(job.key, mapping={"_retry_policy": "times=1", "_uncounted_tries": "2"})
         fetched = any_world.claim()
         assert fetched is not None
         assert fetched.retry == ["times=1", "2", after(0)]
 
     def test_begins_when_it_was_put_back_by_hand(self, any_world: World) -> None:
         job = any_world.job_that_is("waiting")
-        any_world.client.hset(job.key, "requeued_at", "2020-01-01 00:00:00")
+        any_world.client.hset(job.key, "_requeued_at", "2020-01-01 00:00:00")
         fetched = any_world.claim()
         assert fetched is not None
         assert fetched.retry == ["", "", "2020-01-01 00:00:00"]
 
     def test_is_said_again_if_the_reply_was_lost(self, any_world: World) -> None:
         job = any_world.job_that_is("waiting")
-        any_world.client.hset(job.key, mapping={"retry_policy": "times=1", "uncounted_tries": "2"})
+        any_world.client.hset(job.key, mapping={"_retry_policy": "times=1", "_uncounted_tries": "2"})
         first = any_world.claim()
         again, _ = transitions.claim(any_world.queue_class, replace(any_world.request(), is_again=True))
         assert first is not None
@@ -438,13 +438,13 @@ class TestKeysOfAWrongType:
         assert (fetched.outcome, fetched.key, fetched.ident) == ("broken", world.waiting_key(), job.ident)
         assert "WRONGTYPE" in fetched.status
         before["jobs:queue:1:waiting"] = [other.ident]
-        before["jobs:queue:1:quarantine"] = [job.ident]
+        before["jobs:queue:1:_quarantine"] = [job.ident]
         assert world.contents() == before
         fetched = world.claim()
         assert fetched is not None
         assert (fetched.outcome, fetched.ident) == ("claimed", other.ident)
 
-    @pytest.mark.parametrize("key", ["jobs:job:status:w", "jobs:job:status:r", "jobs:queue:1:running"])
+    @pytest.mark.parametrize("key", ["jobs:job:status:w", "jobs:job:status:r", "jobs:queue:1:_running"])
     @pytest.mark.leaves(*EVERYTHING)
     def test_jobs_that_are_not_broken_themselves_stay_in_their_list(self, world: World, key: str) -> None:
         """What is broken concerns them all: setting them aside, one after the other, would empty the queue."""
@@ -488,7 +488,7 @@ def test_a_job_whose_class_was_moved_is_held_under_its_present_name(world: World
     fetched = world.claim(classes={"old.place.Job": Job, world.path: Job})
     assert fetched is not None
     assert (fetched.outcome, fetched.ident) == ("claimed", job.ident)
-    assert world.client.zrange(f"{world.queue_key()}:running", 0, -1) == [job.ident]
+    assert world.client.zrange(f"{world.queue_key()}:_running", 0, -1) == [job.ident]
 
 
 def test_the_delayed_date_of_a_job_that_was_woken_is_kept_for_version_2(world: World) -> None:

@@ -26,12 +26,12 @@ def test_the_whole_effect(world: World, after: After) -> None:
             "status": "d",
             "priority": "0",
             "added": after(0),
-            "placed_in": "jobs:queue:1",
+            "_placed_in": "jobs:queue:1",
             "start": after(0),
             "tries": "1",
             "delayed_until": str(LATER),
             "queued": "1",
-            "last_claim": TOKEN,
+            "_last_claim": TOKEN,
         },
         "jobs:job:identifier:job:1": {"1"},
         "jobs:job:status:d": {"1"},
@@ -54,7 +54,7 @@ def test_a_claimed_job_is_delayed_whatever_its_status(any_world: World, after: A
     assert [place for place in any_world.places(job) if "errors" not in place] == ["q/0 delayed"]
     stored = any_world.state(job)
     assert (stored["status"], stored["queued"], stored["tries"]) == ("d", "1", "1")
-    assert "claim_token" not in stored
+    assert "_claim_token" not in stored
 
 
 @pytest.mark.parametrize("delay", [until(datetime(2001, 1, 1)), "+0", "+-1000000", ""])
@@ -95,20 +95,20 @@ class TestATryThatDoesNotCount:
         job = any_world.job_that_is("running")
         assert any_world.delay(job, delay=until(LATER), uncounted=True).outcome == "done"
         stored = any_world.hash(job)
-        assert (stored["tries"], stored["uncounted_tries"]) == ("1", "1")
+        assert (stored["tries"], stored["_uncounted_tries"]) == ("1", "1")
         assert any_world.places(job) == ["q/0 delayed"]
 
     def test_adds_to_those_before(self, any_world: World) -> None:
         job = any_world.job_that_is("running")
         job.uncounted_tries.hset(7)
         any_world.delay(job, uncounted=True)
-        assert any_world.hash(job)["uncounted_tries"] == "8"
+        assert any_world.hash(job)["_uncounted_tries"] == "8"
 
     def test_is_counted_once_if_the_reply_was_lost(self, any_world: World) -> None:
         job = any_world.job_that_is("running")
         first = any_world.delay(job, delay=until(LATER), uncounted=True)
         assert any_world.delay(job, delay=until(LATER), uncounted=True) == first
-        assert any_world.hash(job)["uncounted_tries"] == "1"
+        assert any_world.hash(job)["_uncounted_tries"] == "1"
 
     def test_of_a_canceled_job_changes_nothing(self, any_world: World) -> None:
         job = any_world.job_that_is("running set to canceled")

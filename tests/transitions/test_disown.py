@@ -19,7 +19,7 @@ def test_a_job_that_its_hooks_left_alive_stays_as_it_is_but_for_the_claim(any_wo
     job.status.hset(status)
     before = any_world.hash(job)
     assert disown(any_world, job) is True
-    del before["claim_token"]
+    del before["_claim_token"]
     assert any_world.hash(job) == before
     assert any_world.places(job) == []
 
@@ -37,7 +37,7 @@ def test_a_job_that_its_hooks_ended_is_no_longer_queued(any_world: World, status
     job.status.hset(status)
     before = any_world.hash(job)
     disown(any_world, job)
-    del before["claim_token"], before["queued"]
+    del before["_claim_token"], before["queued"]
     assert any_world.hash(job) == before
     assert any_world.places(job) == []
 
@@ -51,9 +51,9 @@ def test_a_job_in_a_final_status_has_a_free_identifier_again(any_world: World, s
 
 def test_the_rescues_are_forgotten(any_world: World) -> None:
     job = any_world.job_that_is("held")
-    any_world.client.hset(f"{any_world.jobs}:1:hash", "rescues", 2)
+    any_world.client.hset(f"{any_world.jobs}:1:hash", "_rescues", 2)
     disown(any_world, job)
-    assert "rescues" not in any_world.hash(job)
+    assert "_rescues" not in any_world.hash(job)
 
 
 @pytest.mark.parametrize("state", [state for state, status in STATES.items() if status and state in UNCLAIMED])
@@ -74,7 +74,7 @@ def test_the_lease_of_a_job_that_was_deleted_ends(any_world: World) -> None:
     job = any_world.job_that_is("running")
     any_world.job_class("1").delete()
     disown(any_world, job)
-    assert any_world.client.zcard(f"{any_world.queue_key()}:running") == 0
+    assert any_world.client.zcard(f"{any_world.queue_key()}:_running") == 0
 
 
 def test_it_may_be_done_again(any_world: World) -> None:

@@ -27,11 +27,11 @@ def test_the_whole_effect_of_the_last_failure(world: World, after: After) -> Non
             "status": "e",
             "priority": "0",
             "added": after(0),
-            "placed_in": "jobs:queue:1",
+            "_placed_in": "jobs:queue:1",
             "start": after(0),
             "end": after(0),
             "tries": "1",
-            "last_claim": TOKEN,
+            "_last_claim": TOKEN,
         },
         "jobs:job:identifier:job:1": {"1"},
         "jobs:job:status:e": {"1"},
@@ -57,11 +57,11 @@ def test_the_whole_effect_of_a_failure_after_which_it_runs_again(world: World, a
             "status": "d",
             "priority": "-1",
             "added": after(0),
-            "placed_in": "jobs:queue:2",
+            "_placed_in": "jobs:queue:2",
             "tries": "1",
             "delayed_until": after(30),
             "queued": "1",
-            "last_claim": TOKEN,
+            "_last_claim": TOKEN,
         },
         "jobs:job:identifier:job:1": {"1"},
         "jobs:job:status:d": {"1"},
@@ -136,7 +136,7 @@ def test_it_is_an_error_whatever_status_it_was_given_while_it_ran(any_world: Wor
     assert any_world.fail(job) == Ending("error", after(0), "", None)
     stored = any_world.state(job)
     assert (stored["status"], stored["end"]) == ("e", after(0))
-    assert not stored.keys() & {"queued", "claim_token", "rescues"}
+    assert not stored.keys() & {"queued", "_claim_token", "_rescues"}
     assert any_world.places(job) == ["q/0 errors"]
 
 
@@ -150,7 +150,7 @@ def test_it_goes_back_whatever_status_it_was_given_while_it_ran(
     assert (ending.outcome, ending.delayed_until) == ("requeued", after(30) if delay else "")
     stored = any_world.state(job)
     assert stored.items() >= {"status": "d" if delay else "w", "priority": "5", "queued": "1", "tries": "1"}.items()
-    assert not stored.keys() & {"start", "end", "claim_token", "rescues"}
+    assert not stored.keys() & {"start", "end", "_claim_token", "_rescues"}
     assert any_world.places(job) == sorted(["q/0 errors", f"other/5 {'delayed' if delay else 'waiting'}"])
 
 
@@ -177,7 +177,7 @@ class TestAHeldJob:
             "start": after(0),
             "end": after(0),
             "tries": "1",
-            "claim_token": TOKEN,
+            "_claim_token": TOKEN,
         }
         assert any_world.places(job) == ["q/0 errors", "q/0 running"]
         assert any_world.places(other) == ["q/0 waiting"]
@@ -196,7 +196,7 @@ class TestAHeldJob:
     def test_is_in_error_for_good_once_it_is_disowned(self, any_world: World) -> None:
         job = any_world.job_that_is("held")
         transitions.disown(any_world.job_class, job.ident, TOKEN, any_world.queue_key())
-        assert not any_world.state(job).keys() & {"queued", "claim_token"}
+        assert not any_world.state(job).keys() & {"queued", "_claim_token"}
         assert any_world.places(job) == ["q/0 errors"]
 
 
@@ -218,7 +218,7 @@ def test_a_job_that_nobody_claimed_may_be_made_an_error_by_hand(any_world: World
     [
         (0, "jobs:queue:1:errors"),
         (0, "jobs:job:status:e"),
-        (0, "jobs:queue:1:running"),
+        (0, "jobs:queue:1:_running"),
         (1, "jobs:queue:1:errors"),
         (1, "jobs:queue:2:waiting"),
         (1, "jobs:job:status:w"),

@@ -57,7 +57,7 @@ class TestAWrongToken:
     def test_is_refused_and_nothing_changes(self, any_world: World, verb: Verb, token: str, state: str) -> None:
         job = any_world.job_that_is(state)
         if state == "held":
-            assert any_world.hash(job)["claim_token"] == TOKEN
+            assert any_world.hash(job)["_claim_token"] == TOKEN
         with any_world.unchanged(), pytest.raises(ClaimLost, match="lost"):
             verb(any_world, job, token)
 
@@ -140,7 +140,7 @@ class TestTheNextJob:
         upcoming = verb(any_world, job, upcoming=any_world.request(token="next")).upcoming
         assert (upcoming.outcome, upcoming.ident, upcoming.identifier) == ("claimed", other.ident, "b")
         assert (upcoming.token, upcoming.tries) == ("next", "1")
-        assert any_world.state(other)["claim_token"] == "next"
+        assert any_world.state(other)["_claim_token"] == "next"
 
     def test_is_none_if_the_lists_are_empty(self, any_world: World, verb: Verb) -> None:
         job = any_world.job_that_is("running")
@@ -175,7 +175,7 @@ class TestTheNextJob:
 @pytest.mark.parametrize("state", [*UNCLAIMED, *CLAIMED])
 def test_each_state_of_these_tests_is_what_it_says(any_world: World, state: str) -> None:
     job = any_world.job_that_is(state)
-    token = any_world.hash(job).get("claim_token")
+    token = any_world.hash(job).get("_claim_token")
     assert token == (TOKEN if state in CLAIMED else None)
     assert pk_of(job) == "1"
     if state.startswith(("running set", "held")):

@@ -24,7 +24,7 @@ def twins(any_world: World) -> World:
 @pytest.mark.leaves("I9")
 def test_all_lists_and_sets_move_in_order_and_the_jobs_know(twins: World) -> None:
     job = twins.add("b")[1]
-    for name in ("waiting", "success", "errors", "quarantine"):
+    for name in ("waiting", "success", "errors", "_quarantine"):
         twins.client.rpush(f"{twins.queues}:2:{name}", f"{twins.path}:{job.pk.get()}", "x")
     twins.client.lpop(f"{twins.queues}:1:waiting", 2)
     twins.client.delete(f"{twins.queues}:2:waiting")
@@ -33,7 +33,7 @@ def test_all_lists_and_sets_move_in_order_and_the_jobs_know(twins: World) -> Non
     assert merge(twins) == 8
     assert merge(twins) == 0
     assert twins.client.lrange(f"{twins.queues}:1:waiting", 0, -1) == [f"{twins.path}:1", f"{twins.path}:2"]
-    assert twins.hash(job)["placed_in"] == f"{twins.queues}:1"
+    assert twins.hash(job)["_placed_in"] == f"{twins.queues}:1"
     assert not twins.client.exists(*(f"{twins.queues}:2:{name}" for name in ("waiting", "success", "errors")))
 
 

@@ -34,7 +34,7 @@ def test_the_whole_effect_on_a_waiting_job(world: World, after: After) -> None:
             "status": "d",
             "priority": "5",
             "added": after(0),
-            "placed_in": "jobs:queue:2",
+            "_placed_in": "jobs:queue:2",
             "delayed_until": str(LATER),
             "queued": "1",
         },
@@ -88,7 +88,7 @@ class TestAJobThatNobodyRuns:
     def test_is_no_longer_claimed(self, any_world: World, state: str) -> None:
         job = any_world.job_that_is(state)
         move(any_world, job)
-        assert "claim_token" not in any_world.hash(job)
+        assert "_claim_token" not in any_world.hash(job)
         fetched = any_world.claim(token="next")
         assert fetched is not None
         assert (fetched.outcome, fetched.ident) == ("claimed", job.ident)
@@ -188,9 +188,9 @@ def test_a_job_that_was_put_twice_in_a_list_is_moved_wholly(any_world: World) ->
 
 def test_the_rescues_of_a_job_that_is_put_back_by_hand_are_forgotten(any_world: World) -> None:
     job = any_world.job_that_is("error")
-    any_world.client.hset(f"{any_world.jobs}:{pk_of(job)}:hash", "rescues", 2)
+    any_world.client.hset(f"{any_world.jobs}:{pk_of(job)}:hash", "_rescues", 2)
     move(any_world, job)
-    assert "rescues" not in any_world.hash(job)
+    assert "_rescues" not in any_world.hash(job)
 
 
 def test_what_was_claimed_before_the_move_is_refused(any_world: World) -> None:

@@ -156,7 +156,7 @@ class TestHowMany:
     def test_a_job_that_version_2_moved_and_ran_elsewhere_is_deleted_all_the_same(self, world: World) -> None:
         """It leaves `placed_in` as it was."""
         job = finished(world, "success")
-        world.client.hset(f"{world.jobs}:{pk_of(job)}:hash", "placed_in", world.queue_key("p"))
+        world.client.hset(f"{world.jobs}:{pk_of(job)}:hash", "_placed_in", world.queue_key("p"))
         assert prune(world, "success", 0) == 1
 
 

@@ -73,24 +73,24 @@ class TestTooOften:
         any_world.client.lpush(any_world.waiting_key(), IDENT)
         assert put_off(any_world, max_put_offs=3) == ("given up", "q")
         assert any_world.places(IDENT) == ["q/0 errors"]
-        assert any_world.queue().put_offs.hlen() == 0
+        assert any_world.queue().deferrals.hlen() == 0
 
     def test_it_is_counted_by_job(self, any_world: World) -> None:
         put_off(any_world, max_put_offs=1)
         assert put_off(any_world, "not_here.Job:8", max_put_offs=1) == ("put off", "q")
-        assert any_world.queue().put_offs.hgetall() == {IDENT: "1", "not_here.Job:8": "1"}
+        assert any_world.queue().deferrals.hgetall() == {IDENT: "1", "not_here.Job:8": "1"}
 
     @pytest.mark.parametrize("by_hand", [True, False], ids=["taken by hand", "from its list"])
     def test_it_begins_anew_once_it_was_claimed(self, any_world: World, by_hand: bool) -> None:
         job = any_world.job_that_is("waiting")
         put_off(any_world, job.ident, seconds=-1)
         transitions.wake(any_world.queue_class, [any_world.queue_key()], {any_world.path: any_world.job_class})
-        assert any_world.queue().put_offs.hlen() == 1
+        assert any_world.queue().deferrals.hlen() == 1
         if by_hand:
             any_world.client.lpop(any_world.waiting_key())
         any_world.claim(ident=job.ident if by_hand else "")
         assert any_world.state(job)["status"] == "r"
-        assert any_world.queue().put_offs.hlen() == 0
+        assert any_world.queue().deferrals.hlen() == 0
 
     @pytest.mark.parametrize("is_due", [True, False])
     def test_it_is_forgotten_if_the_job_is_gone(self, any_world: World, is_due: bool) -> None:
@@ -102,10 +102,10 @@ class TestTooOften:
         else:
             any_world.claim(ident=ident)
             any_world.client.delete(f"{any_world.queue_key()}:delayed")
-        assert any_world.queue().put_offs.hlen() == 0
+        assert any_world.queue().deferrals.hlen() == 0
 
     def test_counts_of_jobs_that_left_by_other_ways_do_not_stay_for_ever(self, any_world: World) -> None:
-        key = f"{any_world.queue_key()}:put_offs"
+        key = f"{any_world.queue_key()}:_deferrals"
         put_off(any_world)
         assert 0 < any_world.client.ttl(key) <= 86400
         put_off(any_world, seconds=100_000)
@@ -133,17 +133,17 @@ class TestBrokenKeys:
 
     @pytest.mark.leaves("I10")
     def test_it_is_put_off_if_it_cannot_be_counted(self, any_world: World) -> None:
-        any_world.client.set(f"{any_world.queue_key()}:put_offs", "of a wrong type")
+        any_world.client.set(f"{any_world.queue_key()}:_deferrals", "of a wrong type")
         assert put_off(any_world, max_put_offs=0) == ("put off", "q")
         assert any_world.places(IDENT) == ["q/0 delayed"]
 
     def test_one_whose_count_is_no_number_is_put_off(self, any_world: World) -> None:
-        any_world.queue().put_offs.hset(IDENT, "many")
+        any_world.queue().deferrals.hset(IDENT, "many")
         assert put_off(any_world, max_put_offs=0) == ("put off", "q")
 
     @pytest.mark.leaves("I10")
     def test_a_job_is_claimed_even_if_the_counts_are_of_a_wrong_type(self, any_world: World) -> None:
-        any_world.client.set(f"{any_world.queue_key()}:put_offs", "of a wrong type")
+        any_world.client.set(f"{any_world.queue_key()}:_deferrals", "of a wrong type")
         any_world.job_that_is("running")
 
 
@@ -156,7 +156,7 @@ class TestOfTheModels:
         assert Error.collection().instances() == []
 
     def test_the_last_time_is_recorded_as_an_error(self, any_world: World) -> None:
-        any_world.queue().put_offs.hset(IDENT, transitions.MAX_PUT_OFFS)
+        any_world.queue().deferrals.hset(IDENT, transitions.MAX_PUT_OFFS)
         error = ModuleNotFoundError("No module named 'not_here'")
         arguments = (any_world.queue_class, any_world.waiting_key(), IDENT, error, any_world.error_class)
         reported = models.put_off(*arguments)
@@ -169,13 +169,13 @@ class TestOfTheModels:
         assert record.datetime is not None
 
     def test_no_error_is_recorded_if_none_is_wanted(self, any_world: World) -> None:
-        any_world.queue().put_offs.hset(IDENT, transitions.MAX_PUT_OFFS)
+        any_world.queue().deferrals.hset(IDENT, transitions.MAX_PUT_OFFS)
         reported = models.put_off(any_world.queue_class, any_world.waiting_key(), IDENT, ImportError("x"), None)
         assert isinstance(reported, ClassUnresolved)
         assert any_world.error_class.collection().instances() == []
 
     def test_a_delayed_one_that_is_due_is_given_up_too(self, any_world: World) -> None:
-        any_world.queue().put_offs.hset(IDENT, transitions.MAX_PUT_OFFS)
+        any_world.queue().deferrals.hset(IDENT, transitions.MAX_PUT_OFFS)
         any_world.client.zadd(f"{any_world.queue_key()}:delayed", {IDENT: 1})
         failures = models.wake(any_world.queue_class, [any_world.queue_key()], any_world.error_class)
         assert failures == [(IDENT, f"{IDENT} is given up, after 60 tries: No module named 'not_here'")]

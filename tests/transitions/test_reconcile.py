@@ -21,14 +21,14 @@ def reconcile(world: World, *jobs: Any) -> tuple[list[tuple[str, str, str]], lis
 
 def lost(world: World, job: Job) -> Job:
     """A job that stands nowhere any more."""
-    for place in ("waiting", "delayed", "running"):
+    for place in ("waiting", "delayed", "_running"):
         world.client.delete(f"{world.queue_key()}:{place}")
     return job
 
 
 def by_version_2(world: World, job: Job) -> Job:
     """A job that names no queue."""
-    world.client.hdel(f"{world.jobs}:{pk_of(job)}:hash", "placed_in")
+    world.client.hdel(f"{world.jobs}:{pk_of(job)}:hash", "_placed_in")
     return job
 
 
@@ -56,16 +56,16 @@ def test_a_delayed_job_without_a_date_is_due(any_world: World) -> None:
 def test_a_running_job_gets_a_lease(any_world: World) -> None:
     job = lost(any_world, any_world.job_that_is("running"))
     assert reconcile(any_world, job)[0] == [(f"{any_world.path}:1", "r", any_world.queue_key())]
-    score = any_world.client.zscore(f"{any_world.queue_key()}:running", f"{any_world.path}:1")
+    score = any_world.client.zscore(f"{any_world.queue_key()}:_running", f"{any_world.path}:1")
     assert time.time() < score <= time.time() + LEASE
 
 
 @pytest.mark.leaves("I7")
 def test_a_running_job_of_version_2_gets_a_long_lease_after_which_it_is_rescued(any_world: World) -> None:
     job = by_version_2(any_world, lost(any_world, any_world.job_that_is("running")))
-    any_world.client.hdel(f"{any_world.jobs}:1:hash", "claim_token")
+    any_world.client.hdel(f"{any_world.jobs}:1:hash", "_claim_token")
     reconcile(any_world, job)
-    running = f"{any_world.queue_key()}:running"
+    running = f"{any_world.queue_key()}:_running"
     assert any_world.client.zscore(running, f"{any_world.path}:1") > time.time() + transitions.UNCLAIMED_LEASE - 100
     any_world.client.zadd(running, {f"{any_world.path}:1": 1})
     request = any_world.request(token="rescuer")
@@ -89,10 +89,10 @@ def test_a_job_that_is_gone_or_no_job_is_left_alone(any_world: World) -> None:
 
 def test_a_job_of_another_model_of_queues_is_left_alone(any_world: World) -> None:
     job = lost(any_world, any_world.job_that_is("waiting"))
-    any_world.client.hset(f"{any_world.jobs}:1:hash", "placed_in", "another:queue:1")
+    any_world.client.hset(f"{any_world.jobs}:1:hash", "_placed_in", "another:queue:1")
     with any_world.unchanged():
         assert reconcile(any_world, job) == NOTHING_TO_DO
-    any_world.client.hdel(f"{any_world.jobs}:1:hash", "placed_in")
+    any_world.client.hdel(f"{any_world.jobs}:1:hash", "_placed_in")
     reconcile(any_world, job)
 
 
@@ -101,7 +101,7 @@ class TestAJobThatNamesNoQueue:
         job = by_version_2(any_world, lost(any_world, any_world.job_that_is("waiting")))
         any_world.queue("another", 5)
         assert reconcile(any_world, job)[0] == [(f"{any_world.path}:1", "w", any_world.queue_key())]
-        assert any_world.hash(job)["placed_in"] == any_world.queue_key()
+        assert any_world.hash(job)["_placed_in"] == any_world.queue_key()
 
     @pytest.mark.leaves("I5")
     def test_is_homeless_if_there_are_several(self, any_world: World) -> None:
@@ -143,7 +143,7 @@ class TestAJobThatEndedButIsQueued:
     def test_is_queued_no_more(self, any_world: World) -> None:
         job = any_world.job_that_is("running")
         transitions.withdraw(job, any_world.queue_class)
-        any_world.client.zadd(f"{any_world.queue_key()}:running", {job.ident: 1})  # its worker dies
+        any_world.client.zadd(f"{any_world.queue_key()}:_running", {job.ident: 1})  # its worker dies
         transitions.rescue(any_world.queue_class, [any_world.queue_key()], 3, any_world.request(token="rescuer"))
         assert any_world.client.lpop(any_world.waiting_key()) == job.ident  # so does the next one
         assert any_world.add()[0] == "existing"

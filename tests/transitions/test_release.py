@@ -27,7 +27,7 @@ def test_the_database_is_as_before_the_claim(any_world: World) -> None:
     assert any_world.contents() != before
     release(any_world, any_world.job("1"))
     released = any_world.contents()
-    assert released[f"{any_world.jobs}:1:hash"].pop("last_claim") == TOKEN
+    assert released[f"{any_world.jobs}:1:hash"].pop("_last_claim") == TOKEN
     assert released == before
 
 
@@ -70,7 +70,7 @@ def test_one_that_was_canceled_or_delayed_is_for_the_next_worker_to_see_to(any_w
     fetched = any_world.claim(token="second")
     assert fetched is not None
     assert (fetched.outcome, fetched.status) == ("found", "c" if "canceled" in state else "d")
-    assert "claim_token" not in any_world.hash(job)
+    assert "_claim_token" not in any_world.hash(job)
 
 
 def test_the_next_worker_may_claim_it_at_once(any_world: World) -> None:

@@ -25,7 +25,7 @@ def test_the_holder_of_the_claim_extends_it_and_nothing_else_changes(
 ) -> None:
     job = any_world.job_that_is(state)
     expected = any_world.contents()
-    expected[f"{any_world.queue_key()}:running"] = {job.ident: after(5000)}
+    expected[f"{any_world.queue_key()}:_running"] = {job.ident: after(5000)}
     assert renew(any_world, job) is True
     assert any_world.contents() == expected
 
@@ -54,7 +54,7 @@ def test_whoever_ended_the_job_did_not_lose_its_claim(any_world: World, state: s
 
 def test_a_lease_that_lapsed_is_extended_if_nobody_rescued_the_job(any_world: World, after: After) -> None:
     job = any_world.job_that_is("running")
-    key = f"{any_world.queue_key()}:running"
+    key = f"{any_world.queue_key()}:_running"
     any_world.client.zadd(key, {job.ident: 1})
     assert renew(any_world, job) is True
     assert any_world.client.zscore(key, job.ident) == after(5000)
@@ -81,7 +81,7 @@ class TestAll:
         }
         jobs = {state: any_world.job_that_is(state, state) for state in states}
         assert self.renew_all(any_world, *jobs.values()) == list(states.values())
-        running = any_world.client.zrange(f"{any_world.queue_key()}:running", 0, -1, withscores=True)
+        running = any_world.client.zrange(f"{any_world.queue_key()}:_running", 0, -1, withscores=True)
         assert {ident for ident, score in running if score == after(5000)} == {
             jobs["running"].ident,
             jobs["running set to canceled"].ident,

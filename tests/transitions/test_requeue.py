@@ -33,10 +33,10 @@ def test_the_whole_effect(world: World, after: After) -> None:
             "status": "d",
             "priority": "-1",
             "added": after(0),
-            "placed_in": "jobs:queue:2",
+            "_placed_in": "jobs:queue:2",
             "tries": "1",
-            "uncounted_tries": "1",
-            "requeued_at": after(0),
+            "_uncounted_tries": "1",
+            "_requeued_at": after(0),
             "delayed_until": str(LATER),
             "queued": "1",
         },
@@ -176,19 +176,19 @@ class TestTheTriesOfTheRetryPolicy:
         job.tries.hset(5)
         requeue(any_world, job)
         stored = any_world.hash(job)
-        assert (stored["tries"], stored["uncounted_tries"]) == ("5", "5")
-        assert stored["requeued_at"] == after(0)
+        assert (stored["tries"], stored["_uncounted_tries"]) == ("5", "5")
+        assert stored["_requeued_at"] == after(0)
 
     def test_go_on_when_it_is_its_worker_that_puts_it_back(self, any_world: World) -> None:
         job = any_world.job_that_is("held")
         job.uncounted_tries.hset(3)
         requeue(any_world, job)
         stored = any_world.hash(job)
-        assert stored["uncounted_tries"] == "3"
-        assert "requeued_at" not in stored
+        assert stored["_uncounted_tries"] == "3"
+        assert "_requeued_at" not in stored
 
     def test_are_none_of_a_job_without_tries(self, any_world: World) -> None:
         job = any_world.job_that_is("error")
         job.tries.delete()
         requeue(any_world, job)
-        assert "uncounted_tries" not in any_world.hash(job)
+        assert "_uncounted_tries" not in any_world.hash(job)

@@ -19,7 +19,7 @@ After = Callable[[float], Moment]
 
 def lapse(world: World, job: Job, queue: str = "q") -> Job:
     """The worker of a job is silent for longer than its lease."""
-    world.client.zadd(f"{world.queue_key(queue)}:running", {f"{world.path}:{pk_of(job)}": 1})
+    world.client.zadd(f"{world.queue_key(queue)}:_running", {f"{world.path}:{pk_of(job)}": 1})
     return job
 
 
@@ -47,13 +47,13 @@ def test_the_whole_effect(world: World, after: After) -> None:
         "status": "w",
         "priority": "0",
         "added": after(0),
-        "placed_in": "jobs:queue:1",
+        "_placed_in": "jobs:queue:1",
         "tries": "1",
         "queued": "1",
-        "rescues": "1",
+        "_rescues": "1",
     }
     assert stored["jobs:queue:1:waiting"] == [job.ident, other.ident]
-    assert "jobs:queue:1:running" not in stored
+    assert "jobs:queue:1:_running" not in stored
     assert stored["jobs:job:status:w"] == {"1", "2"}
 
 
@@ -76,7 +76,7 @@ def test_a_held_job_is_run_again_too(any_world: World) -> None:
     job = lapse(any_world, any_world.job_that_is("held"))
     rescue(any_world)
     assert any_world.places(job) == ["q/0 errors", "q/0 waiting"]
-    assert any_world.state(job) == {"status": "w", "priority": "0", "queued": "1", "tries": "1", "rescues": "1"}
+    assert any_world.state(job) == {"status": "w", "priority": "0", "queued": "1", "tries": "1", "_rescues": "1"}
 
 
 @pytest.mark.parametrize("state", ["running set to canceled", "running set to delayed"])
@@ -88,7 +88,7 @@ def test_a_job_that_was_canceled_or_delayed_is_for_the_next_worker_to_see_to(any
     fetched = any_world.claim(token="second")
     assert fetched is not None
     assert fetched.outcome == "found"
-    assert "claim_token" not in any_world.hash(job)
+    assert "_claim_token" not in any_world.hash(job)
 
 
 def test_after_too_many_rescues_it_is_claimed_by_the_rescuer_to_fail_it(any_world: World, after: After) -> None:
@@ -103,9 +103,9 @@ def test_after_too_many_rescues_it_is_claimed_by_the_rescuer_to_fail_it(any_worl
     assert found.exhausted is not None
     assert (found.exhausted.outcome, found.exhausted.ident, found.exhausted.token) == ("claimed", job.ident, "rescuer")
     assert (found.exhausted.queue_key, found.exhausted.queue_name) == (any_world.queue_key(), "q")
-    assert any_world.client.zscore(f"{any_world.queue_key()}:running", job.ident) == after(LEASE)
+    assert any_world.client.zscore(f"{any_world.queue_key()}:_running", job.ident) == after(LEASE)
     assert any_world.fail(job, "rescuer").outcome == "error"
-    assert "rescues" not in any_world.hash(job)
+    assert "_rescues" not in any_world.hash(job)
 
 
 def test_never_to_be_rescued_is_to_be_failed_at_once(any_world: World) -> None:
@@ -134,7 +134,7 @@ def test_jobs_of_unknown_classes_let_others_come_first_at_the_next_look(
     any_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("limpyd_jobs.transitions.recovering.RESCUE_LIMIT", 2)
-    running = f"{any_world.queue_key()}:running"
+    running = f"{any_world.queue_key()}:_running"
     job = lapse(any_world, any_world.job_that_is("running"))
     any_world.client.zadd(running, {"gone.Job:1": -3, "gone.Job:2": -2, "gone.Job:3": -1})
     assert rescue(any_world) == Rescue([], ["gone.Job:1", "gone.Job:2"], None, False)
@@ -155,7 +155,7 @@ def test_a_lease_of_a_job_that_nobody_claims_just_ends(any_world: World, state: 
 
 @pytest.mark.parametrize("ident", ["garbage", "", "😀"])
 def test_a_lease_of_no_job_just_ends(any_world: World, ident: str) -> None:
-    any_world.client.zadd(f"{any_world.queue_key()}:running", {ident: 1})
+    any_world.client.zadd(f"{any_world.queue_key()}:_running", {ident: 1})
     assert rescue(any_world) == Rescue([], [], None, False)
     assert any_world.places(ident) in ([], ["q/0 quarantine"])
 
@@ -180,7 +180,7 @@ class TestKeysOfAWrongType:
     def test_of_many_jobs_do_not_keep_the_others_from_being_rescued(self, any_world: World) -> None:
         for number in range(RESCUE_LIMIT + 1):
             any_world.client.set(f"{any_world.jobs}:x{number}:hash", "of a wrong type")
-            any_world.client.zadd(f"{any_world.queue_key()}:running", {f"{any_world.path}:x{number}": 0})
+            any_world.client.zadd(f"{any_world.queue_key()}:_running", {f"{any_world.path}:x{number}": 0})
         job = lapse(any_world, any_world.job_that_is("running"))
         rescue(any_world)
         rescue(any_world)
@@ -192,7 +192,7 @@ class TestKeysOfAWrongType:
         key = any_world.waiting_key()
         any_world.client.set(key, "of a wrong type")
         assert rescue(any_world) == Rescue([], [], None, False)
-        assert any_world.client.zscore(f"{any_world.queue_key()}:running", job.ident) == after(60)
+        assert any_world.client.zscore(f"{any_world.queue_key()}:_running", job.ident) == after(60)
 
     @pytest.mark.parametrize("place", ["running", "waiting"])
     @pytest.mark.leaves("I7", "I10")
@@ -226,14 +226,14 @@ class TestOneOfSeveralThatWereClaimedAtOnce:
         found = rescue(any_world, max_rescues=max_rescues)
         assert [(fetched.ident, fetched.rescues) for fetched in found.rescued] == [(job.ident, 0)]
         stored = any_world.state(job)
-        assert (stored["status"], stored["rescues"], stored.get("tries")) == ("w", "0", None)
+        assert (stored["status"], stored["_rescues"], stored.get("tries")) == ("w", "0", None)
 
     def test_keeps_the_tries_and_rescues_from_before(self, any_world: World, job: Job) -> None:
         any_world.job(pk_of(job)).tries.hset(3)
-        any_world.client.hset(f"{any_world.jobs}:{pk_of(job)}:hash", "rescues", 2)
+        any_world.client.hset(f"{any_world.jobs}:{pk_of(job)}:hash", "_rescues", 2)
         rescue(any_world)
         stored = any_world.state(job)
-        assert (stored["rescues"], stored["tries"]) == ("2", "2")
+        assert (stored["_rescues"], stored["tries"]) == ("2", "2")
 
     def test_comes_alone_next_and_then_it_counts(self, any_world: World, job: Job) -> None:
         rescue(any_world)

@@ -10,7 +10,7 @@ from worlds import World
 from limpyd_jobs import Schedule, records
 
 KEY = "jobs:schedule:due"
-SIGNAL = "jobs:queue:signal:q"
+SIGNAL = "jobs:queue:_signal:q"
 
 
 def test_the_whole_effect(world: World) -> None:

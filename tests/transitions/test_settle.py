@@ -41,7 +41,7 @@ def test_a_sound_job_is_left_alone(any_world: World, state: str) -> None:
     [
         ("waiting", "waiting", "in no list"),
         ("delayed", "delayed", "in no delayed set"),
-        ("running", "running", "no lease"),
+        ("running", "_running", "no lease"),
     ],
 )
 def test_a_job_that_lost_its_place_gets_it_back(any_world: World, state: str, place: str, problem: str) -> None:
@@ -51,7 +51,7 @@ def test_a_job_that_lost_its_place_gets_it_back(any_world: World, state: str, pl
     assert [found[0] for found in settle(any_world, job, repair=False)] == [problem]
     assert any_world.contents() == before
     assert [found[0] for found in settle(any_world, job)] == [problem]
-    assert any_world.places(job) == [f"q/0 {place}"]
+    assert any_world.places(job) == [f"q/0 {state}"]
 
 
 @pytest.mark.leaves("I5")
@@ -59,7 +59,7 @@ def test_a_job_whose_hash_changed_since_it_was_seen_is_left_alone(any_world: Wor
     job = any_world.job_that_is("waiting")
     before = seen(any_world, job)
     any_world.claim()
-    any_world.client.delete(f"{any_world.queue_key()}:running")
+    any_world.client.delete(f"{any_world.queue_key()}:_running")
     with any_world.unchanged():
         assert settle(any_world, job, seen=before) == []
     settle(any_world, job)
@@ -84,7 +84,7 @@ def test_a_job_without_a_home_stays_lost(any_world: World) -> None:
 
 def test_a_fresh_claim_can_be_rescued(any_world: World) -> None:
     job = any_world.job_that_is("running")
-    any_world.client.delete(f"{any_world.queue_key()}:running")
+    any_world.client.delete(f"{any_world.queue_key()}:_running")
     settle(any_world, job, lease=0)
     rescue = transitions.rescue(any_world.queue_class, [any_world.queue_key()], 3, any_world.request())
     assert [fetched.ident for fetched in rescue.rescued] == [job.ident]

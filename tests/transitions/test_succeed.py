@@ -24,11 +24,11 @@ def test_the_whole_effect(world: World, after: After) -> None:
             "status": "s",
             "priority": "0",
             "added": after(0),
-            "placed_in": "jobs:queue:1",
+            "_placed_in": "jobs:queue:1",
             "start": after(0),
             "end": after(0),
             "tries": "1",
-            "last_claim": TOKEN,
+            "_last_claim": TOKEN,
         },
         "jobs:job:identifier:job:1": {"1"},
         "jobs:job:status:s": {"1"},
@@ -105,9 +105,9 @@ def test_a_job_that_version_2_claimed_may_be_made_a_success(any_world: World, af
 
 def test_the_rescues_are_forgotten(any_world: World) -> None:
     job = any_world.job_that_is("running")
-    any_world.client.hset(f"{any_world.jobs}:1:hash", "rescues", 2)
+    any_world.client.hset(f"{any_world.jobs}:1:hash", "_rescues", 2)
     any_world.succeed(job)
-    assert "rescues" not in any_world.hash(job)
+    assert "_rescues" not in any_world.hash(job)
 
 
 def test_it_is_found_by_its_indexes_through_limpyd(any_world: World) -> None:
@@ -119,11 +119,11 @@ def test_it_is_found_by_its_indexes_through_limpyd(any_world: World) -> None:
 
 def test_a_lease_that_lapsed_is_no_hindrance_as_long_as_nobody_rescued_the_job(any_world: World) -> None:
     job = any_world.job_that_is("running")
-    any_world.client.zadd(f"{any_world.queue_key()}:running", {job.ident: 1})
+    any_world.client.zadd(f"{any_world.queue_key()}:_running", {job.ident: 1})
     assert any_world.succeed(job).outcome == "done"
 
 
-@pytest.mark.parametrize("key", ["jobs:queue:1:success", "jobs:queue:1:running", "jobs:job:status:s"])
+@pytest.mark.parametrize("key", ["jobs:queue:1:success", "jobs:queue:1:_running", "jobs:job:status:s"])
 @pytest.mark.leaves("I2", "I7", "I10")
 def test_a_key_of_a_wrong_type_leaves_the_job_as_it_was(world: World, key: str) -> None:
     job = world.job_that_is("running")

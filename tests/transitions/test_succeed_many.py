@@ -65,22 +65,22 @@ def test_the_whole_effect(world: World, after: After) -> None:
             "status": "s",
             "priority": "0",
             "added": after(0),
-            "placed_in": "jobs:queue:1",
+            "_placed_in": "jobs:queue:1",
             "start": after(-3),
             "end": after(-2),
             "tries": "1",
-            "last_claim": "claim of a",
+            "_last_claim": "claim of a",
         },
         "jobs:job:2:hash": {
             "identifier": "b",
             "status": "s",
             "priority": "0",
             "added": after(0),
-            "placed_in": "jobs:queue:1",
+            "_placed_in": "jobs:queue:1",
             "start": after(-2),
             "end": after(-1),
             "tries": "1",
-            "last_claim": "claim of b",
+            "_last_claim": "claim of b",
         },
         "jobs:job:identifier:a": {"1"},
         "jobs:job:identifier:b": {"2"},
@@ -142,12 +142,12 @@ class TestEachIsRecordedWhateverBecomesOfTheOthers:
         assert outcomes(endings) == ["done", "refused", "done"]
         with pytest.raises(ClaimLost):
             transitions.accept_success(any_world.job(claims[1].pk), endings[1])
-        assert any_world.hash(any_world.job(claims[1].pk))["claim_token"] == "other"
+        assert any_world.hash(any_world.job(claims[1].pk))["_claim_token"] == "other"
 
     def test_one_that_was_deleted(self, any_world: World) -> None:
         claims = claims_on(any_world, *"abc")
         any_world.job_class(claims[1].pk).delete()
-        any_world.client.zrem(f"{any_world.queue_key()}:running", claims[1].ident)
+        any_world.client.zrem(f"{any_world.queue_key()}:_running", claims[1].ident)
         endings, _ = succeed_many(any_world, claims)
         assert outcomes(endings) == ["done", "gone", "done"]
         with pytest.raises(DoesNotExist):
@@ -201,9 +201,9 @@ class TestTheNextJobs:
         assert {fetched.outcome for fetched in claimed} == {"claimed"}
         for job, fetched in zip(jobs, claimed, strict=False):
             stored = any_world.state(job)
-            assert (stored["status"], stored["tries"], stored["claim_token"]) == ("r", "1", fetched.token)
+            assert (stored["status"], stored["tries"], stored["_claim_token"]) == ("r", "1", fetched.token)
             assert stored["start"] == fetched.start == after(0)
-            assert any_world.client.zscore(f"{any_world.queue_key()}:running", job.ident) == after(LEASE)
+            assert any_world.client.zscore(f"{any_world.queue_key()}:_running", job.ident) == after(LEASE)
         assert any_world.waiting() == [pk_of(job) for job in jobs[3:]]
 
     def test_are_those_of_the_first_lists_first(self, any_world: World) -> None:
@@ -261,7 +261,7 @@ class TestAJobThatWasRescued:
 
     def rescued(self, world: World, number: int) -> list[Job]:
         jobs = [world.add(f"{each}")[1] for each in range(4)]
-        world.client.hset(f"{world.jobs}:{pk_of(jobs[number])}:hash", "rescues", 0)
+        world.client.hset(f"{world.jobs}:{pk_of(jobs[number])}:hash", "_rescues", 0)
         return jobs
 
     def test_is_claimed_alone_with_a_token_as_any_other(self, any_world: World) -> None:

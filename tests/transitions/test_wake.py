@@ -44,7 +44,7 @@ def test_the_whole_effect(world: World, after: After) -> None:
             "status": "w",
             "priority": "0",
             "added": after(0),
-            "placed_in": "jobs:queue:1",
+            "_placed_in": "jobs:queue:1",
             "delayed_until": str(PAST),
             "queued": "1",
         },
@@ -53,7 +53,7 @@ def test_the_whole_effect(world: World, after: After) -> None:
             "status": "d",
             "priority": "0",
             "added": after(0),
-            "placed_in": "jobs:queue:1",
+            "_placed_in": "jobs:queue:1",
             "delayed_until": str(LATER),
             "queued": "1",
         },
@@ -276,4 +276,4 @@ def test_a_job_that_runs_is_claimed_by_nobody_else_though_its_code_delayed_it(wo
     fetched = world.claim(token="another")
     assert fetched is not None
     assert (fetched.outcome, fetched.status) == ("found", "d")
-    assert world.hash(job)["claim_token"] == "mine"
+    assert world.hash(job)["_claim_token"] == "mine"

@@ -32,7 +32,7 @@ def test_the_whole_effect(world: World, after: After) -> None:
             "status": "c",
             "priority": "0",
             "added": after(0),
-            "placed_in": "jobs:queue:1",
+            "_placed_in": "jobs:queue:1",
         },
         "jobs:job:identifier:job:1": {"1"},
         "jobs:job:status:c": {"1"},
@@ -117,7 +117,7 @@ class TestAClaimedJob:
     def test_whose_worker_died_is_canceled_nevertheless(self, any_world: World, state: str) -> None:
         job = any_world.job_that_is(state)
         withdraw(any_world, job)
-        any_world.client.zadd(f"{any_world.queue_key()}:running", {job.ident: 1})
+        any_world.client.zadd(f"{any_world.queue_key()}:_running", {job.ident: 1})
         request = any_world.request("no list", token="rescuer")
         transitions.rescue(any_world.queue_class, [any_world.queue_key()], 1, request)
         fetched = any_world.claim(token="another")
@@ -179,12 +179,12 @@ def test_a_broken_queue_keeps_no_job_from_being_canceled(any_world: World, statu
     """Some entry may remain, which is harmless."""
     job = any_world.job_that_is("waiting")
     job.status.hset(status)
-    any_world.client.set(f"{any_world.queue_key()}:running", "text")
+    any_world.client.set(f"{any_world.queue_key()}:_running", "text")
     with pytest.raises(Exception, match="WRONGTYPE"):
         withdraw(any_world, job)
     assert any_world.state(job)["status"] == "c"
     assert withdraw(any_world, job) is True
-    any_world.client.delete(f"{any_world.queue_key()}:running")
+    any_world.client.delete(f"{any_world.queue_key()}:_running")
     any_world.client.delete(any_world.waiting_key())
 
 

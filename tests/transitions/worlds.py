@@ -27,7 +27,7 @@ LEASE = 1000
 TOKEN = "mine"
 LATER = datetime(2099, 12, 31, 23, 59, 59, 999_999)
 EVERYTHING = [f"I{number}" for number in range(1, 11)]
-LISTS = (*PLACES, "success", "errors", "quarantine")
+LISTS = (*PLACES, "success", "errors", "_quarantine")
 
 # What is hard to carry from Python through JSON and Lua to Redis and back.
 HARD_TEXT = "né\"'\\\n\0\t{}[]:,😀 %s %d"
@@ -169,7 +169,7 @@ class World:
 
     def state(self, job: Any) -> dict[str, str]:
         """The documented fields of a job that transitions change, with their values."""
-        names = ("status", "priority", "queued", "start", "end", "tries", "delayed_until", "claim_token", "rescues")
+        names = ("status", "priority", "queued", "start", "end", "tries", "delayed_until", "_claim_token", "_rescues")
         stored = self.hash(job)
         return {name: stored[name] for name in names if name in stored}
 
@@ -181,7 +181,7 @@ class World:
             queue = f"{self.queues}:{pk}"
             name = "/".join(text or "" for text in self.client.hmget(f"{queue}:hash", "name", "priority"))
             for place in LISTS:
-                found[f"{name} {place}"] += list(self._members(f"{queue}:{place}")).count(ident)
+                found[f"{name} {place.lstrip('_')}"] += list(self._members(f"{queue}:{place}")).count(ident)
         return sorted(found.elements())
 
     def _members(self, key: str) -> Any:

@@ -405,7 +405,7 @@ class TestHooksWithoutSuper:
         assert case.work(with_hook(case.hook, hook), callback=callback, max_loops=2).num_loops == 2
         assert collector.identifiers == ["b"]
         assert job.claim_token.hget() is None
-        assert redis_client.keys("jobs:queue:*:running") == []
+        assert redis_client.keys("jobs:queue:*:_running") == []
 
     def test_job_success_leaves_the_job_running(self) -> None:
         job = Task.add_job("a")
@@ -1038,7 +1038,7 @@ class TestWhatTheExecutionMayDo:
         assert worker.num_loops == 2
         assert list(Task.collection()) == ["2"]
         assert Task.get(2).status.hget() == STATUSES.SUCCESS
-        assert redis_client.keys("jobs:queue:*:running") == []
+        assert redis_client.keys("jobs:queue:*:_running") == []
         assert any(text.startswith("[a] ") and "exist" in text for text in messages(log))
 
     def test_somebody_else_may_delete_the_job(self, redis_client: redis.Redis, consistent: None) -> None:
@@ -1050,7 +1050,7 @@ class TestWhatTheExecutionMayDo:
         Task.add_job("b")
         assert work(callback=callback, max_loops=2).num_loops == 2
         assert list(Task.collection()) == ["2"]
-        assert redis_client.keys("jobs:queue:*:running") == []
+        assert redis_client.keys("jobs:queue:*:_running") == []
 
     def test_it_may_delete_its_queue(self, log: pytest.LogCaptureFixture) -> None:
         def callback(job: Job, queue: Queue) -> None:
@@ -1407,7 +1407,7 @@ class TestFetching:
         assert collector.identifiers == ["other"]
         assert other.hmget("status", "tries") == ["s", "1"]
         assert job.queued.hget() == "1"
-        assert redis_client.keys("jobs:queue:*:running") == []
+        assert redis_client.keys("jobs:queue:*:_running") == []
         Queue.get_queue("elsewhere").waiting.delete()
 
     def test_get_job_may_return_a_job_of_another_class(self, redis_client: redis.Redis, collector: Collector) -> None:
@@ -1459,7 +1459,7 @@ class TestFetching:
         queue = SpecialQueue.get_queue("queue", 3)
         assert queue.success.llen() + queue.errors.llen() + queue.delayed.zcard() + (ending == "is canceled") >= 1
         assert job.claim_token.hget() is None
-        assert redis_client.keys("*:running") == []
+        assert redis_client.keys("*:_running") == []
 
     def test_a_queue_model_of_ones_own_is_used_throughout(self, redis_client: redis.Redis) -> None:
         seen: list[Any] = []

@@ -149,7 +149,7 @@ def test_a_claim_that_no_hook_ended_is_ended_once_redis_is_back(
         wait_until(lambda: REFUSED in log.text, "a refusal")
         outage.end()
     assert job.claim_token.hget() is None
-    assert redis_client.zcard("jobs:queue:1:running") == 0
+    assert redis_client.zcard("jobs:queue:1:_running") == 0
 
 
 def test_a_worker_that_has_to_end_gives_up_after_one_lease_and_another_one_runs_the_job(

@@ -269,7 +269,7 @@ class TestWhatIsRecorded:
 
         def callback(job: Job, queue: Queue) -> None:
             if job._cached_identifier == "002":
-                redis_client.hset(f"{Task._name}:{job.pk.get()}:hash", "claim_token", "another's")
+                redis_client.hset(f"{Task._name}:{job.pk.get()}:hash", "_claim_token", "another's")
 
         prefetching(5, callback=callback).run()
         assert statuses_in_one_word() == "ssrss"
@@ -474,7 +474,7 @@ class TestTheLeases:
             collector(job, queue)
             if job._cached_identifier == "001":
                 key = Task.get(identifier="003").key
-                redis_client.hset(key, "claim_token", "another's")
+                redis_client.hset(key, "_claim_token", "another's")
                 wait_until(lambda: any("[003] lost its claim" in line for line in messages(log)), "the news")
 
         prefetching(5, lease=1, callback=callback).run()

@@ -141,7 +141,7 @@ class TestOrphans:
     ) -> None:
         job = lose(Task.add_job("a", "queue"))
         monkeypatch.setattr(Task, "queue_name", None)
-        redis_client.hdel(f"{Task._name}:1:hash", "placed_in")
+        redis_client.hdel(f"{Task._name}:1:hash", "_placed_in")
         Queue.get_queue("another")
         one = Reconciler(Queue, 60)
         found = []

@@ -70,7 +70,14 @@ def test_a_job_whose_lease_lapsed_waits_again_at_the_front_of_its_list() -> None
     Patient.add_job("second", QUEUE)
     lapse(queue)
     rescue(worker())
-    assert job.hmget("status", "queued", "tries", "start", "claim_token", "rescues") == ["w", "1", "1", None, None, "1"]
+    assert job.hmget("status", "queued", "tries", "start", "_claim_token", "_rescues") == [
+        "w",
+        "1",
+        "1",
+        None,
+        None,
+        "1",
+    ]
     assert queue.waiting.lmembers() == [f"{PATH}:1", f"{PATH}:2"]
     assert queue.running.zmembers() == []
     assert set(Patient.collection(status=STATUSES.WAITING)) == {"1", "2"}
@@ -123,7 +130,7 @@ def test_a_rescued_job_is_run_and_its_method_and_the_log_tell_of_it(caplog: pyte
         worker().run()
     assert Patient.rescued == ["again"]
     assert any(f"[{QUEUE}|1|again] rescued, as its worker died" in message for message in caplog.messages)
-    assert job.hmget("status", "queued", "tries", "rescues") == ["s", None, "2", None]
+    assert job.hmget("status", "queued", "tries", "_rescues") == ["s", None, "2", None]
 
 
 def test_a_worker_whose_job_was_rescued_can_report_nothing() -> None:
@@ -145,7 +152,7 @@ def test_a_job_that_kills_its_workers_becomes_an_error(caplog: pytest.LogCapture
         claim(token=f"worker {number}")
         lapse(queue)
         rescue(worker(max_rescues=3))
-    assert job.hmget("status", "queued", "claim_token", "rescues") == ["e", None, None, None]
+    assert job.hmget("status", "queued", "_claim_token", "_rescues") == ["e", None, None, None]
     assert queue.errors.lmembers() == [job.ident]
     assert [error.type.hget() for error in Error.collection_for_job(job).instances()] == ["WorkerLost"]
     assert queue.waiting.lmembers() == queue.running.zmembers() == []
@@ -171,7 +178,7 @@ def test_a_job_that_was_canceled_or_delayed_before_its_worker_died_is_seen_to(
     lapse(Queue.get_queue(QUEUE))
     worker().run()
     assert told == [hook]
-    assert job.hmget("status", "claim_token") == [status, None]
+    assert job.hmget("status", "_claim_token") == [status, None]
 
 
 def test_an_entry_of_a_job_that_nobody_claims_is_dropped(redis_client: redis.Redis) -> None:

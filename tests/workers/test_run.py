@@ -215,7 +215,7 @@ class TestLimits:
         worker = work(callback=collector, max_loops=2)
         assert (worker.num_loops, collector.identifiers) == (2, ["a", "b"])
         assert Queue.get_queue("queue").waiting.lmembers() == [job.ident for job in jobs[2:]]
-        assert jobs[2].hmget("status", "start", "tries", "claim_token") == ["w", None, None, None]
+        assert jobs[2].hmget("status", "start", "tries", "_claim_token") == ["w", None, None, None]
         assert violations(redis_client, Task, Queue) == []
 
     def test_no_loops_is_no_run_at_all(self, log: pytest.LogCaptureFixture) -> None:

@@ -137,7 +137,7 @@ class TestIdents:
     ) -> None:
         queue, ident = Queue.get_queue("queue"), "nowhere_at_all.Task:1"
         queue.delayed.zadd({ident: 1}) if is_due else queue.waiting.rpush(ident)
-        queue.put_offs.hset(ident, MAX_PUT_OFFS)
+        queue.deferrals.hset(ident, MAX_PUT_OFFS)
         Task.add_job("a")
         work(callback=collector, save_errors=save_errors, error_model=Failure)
         assert collector.identifiers == ["a"]
@@ -231,7 +231,7 @@ class TestRecords:
         work(callback=callback, max_loops=2, requeue_times=int(ending == "is requeued"))
         assert collector.identifiers[-1] == "a"
         assert job.claim_token.hget() is None
-        assert redis_client.zcard("jobs:queue:1:running") == 0
+        assert redis_client.zcard("jobs:queue:1:_running") == 0
 
     def test_a_job_whose_hash_is_of_another_type(self, redis_client: redis.Redis, collector: Collector) -> None:
         Task.add_job("odd")

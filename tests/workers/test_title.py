@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 import redis
 
-from limpyd_jobs import Queue, Worker
+from limpyd_jobs import Queue, Worker, records
 from limpyd_jobs.utils import utcnow
 from limpyd_jobs.workers import title as module
 from limpyd_jobs.workers.title import WorkerTitle, make_title
@@ -108,14 +108,14 @@ def test_a_status_that_does_not_pass_is_shown_with_all_as_it_is(worker: Worker):
 def test_counts_that_redis_does_not_give_leave_the_last_ones(worker: Worker, monkeypatch: pytest.MonkeyPatch):
     asked = []
 
-    def count_jobs(queues: Sequence[str]) -> tuple[int, int]:
+    def count_jobs(queue_model: type[Queue], queues: Sequence[str]) -> tuple[int, int]:
         asked.append(queues)
         raise redis.ConnectionError("gone")
 
     Queue.get_queue("foo").waiting.rpush("x")
     title = WorkerTitle(PROGRAM, worker)
     before = str(title)
-    monkeypatch.setattr(Queue, "count_jobs", count_jobs)
+    monkeypatch.setattr(records, "count_jobs", count_jobs)
     monkeypatch.setattr(module, "LASTS", 0.0)
     assert str(title) == before
     monkeypatch.setattr(module, "LASTS", 60.0)

@@ -234,7 +234,7 @@ class TestJobsThatNobodyTellsOf:
     def hide(self, client: redis.Redis, identifier: str) -> None:
         """Add a job, but no signal."""
         Bell.add_job(identifier)
-        client.delete("jobs:queue:signal:queue")
+        client.delete("jobs:queue:_signal:queue")
 
     def test_are_run_soon_and_the_next_ones_sooner(self, collector: Collector, redis_client: redis.Redis) -> None:
         Queue.get_queue("queue")
@@ -328,14 +328,14 @@ def test_keys_of_a_wrong_type_keep_nobody_from_waiting(
     kind: str, collector: Collector, redis_client: redis.Redis, log: pytest.LogCaptureFixture
 ) -> None:
     Queue.get_queue("queue")
-    redis_client.set("jobs:queue:signal:queue", "no list")
+    redis_client.set("jobs:queue:_signal:queue", "no list")
     if kind != "signal":
         redis_client.set("jobs:queue:blocked", "no set")
     with working(worker_of(callback=collector, **SELDOM)):
         Bell.add_job("a")
     assert collector.identifiers == ["a"]
     assert not [record for record in log.records if record.levelname == "ERROR"]
-    redis_client.delete("jobs:queue:signal:queue", "jobs:queue:blocked")
+    redis_client.delete("jobs:queue:_signal:queue", "jobs:queue:blocked")
 
 
 def test_a_resumed_queue_is_served_by_all_at_once(collector: Collector, redis_client: redis.Redis) -> None:
@@ -372,7 +372,7 @@ def test_nothing_remains_once_workers_are_gone(collector: Collector, redis_clien
     with idle(redis_client, worker_of(callback=collector, max_loops=2, **SELDOM)):
         Bell.add_job("a", delayed_for=0.2)
         Bell.add_job("b", priority=2, delayed_for=0.1)
-    assert all(redis_client.pttl(key) > 0 for key in redis_client.keys("*:signal:*"))
+    assert all(redis_client.pttl(key) > 0 for key in redis_client.keys("*:_signal:*"))
 
 
 class TestAWaitWhoseConnectionIsLost:

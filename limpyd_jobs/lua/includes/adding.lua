@@ -14,7 +14,7 @@ end
 -- `where` is {model: that of the queue, name, priority, due, prepend, mode}; the replies are documented in add.lua.
 local function move_up(model, pk, where)
   local job = {model = model, pk = pk, ident = model.path .. ':' .. pk, key = hash_key(model, pk)}
-  local hash = redis.call('HMGET', job.key, 'status', 'priority', 'claim_token')
+  local hash = redis.call('HMGET', job.key, 'status', 'priority', '_claim_token')
   local is_running = hash[1] == 'r' or hash[3]
   local outranked = where.prepend or is_above(where.priority, hash[2] or '')
   if is_running or not outranked then

@@ -25,7 +25,7 @@ local function job_of(model, ident)
   return {model = model, pk = pk, ident = ident, key = hash_key(model, pk)}
 end
 
-local CLAIM_FIELDS = {'status', 'claim_token', 'queued', 'placed_in', 'rescues', 'last_claim'}
+local CLAIM_FIELDS = {'status', '_claim_token', 'queued', '_placed_in', '_rescues', '_last_claim'}
 
 -- What a job says of itself that matters when a claim ends, as it was when this was called first.
 local function claim_of(job)
@@ -55,7 +55,7 @@ end
 -- The reply to a caller who may not end the claim on a job, as it does not hold it, or the job was deleted; nil to
 -- one who may. An empty token stands for a job that nobody claimed.
 local function refusal(job, token)
-  local held = claim_of(job).claim_token or ''
+  local held = claim_of(job)._claim_token or ''
   if held == '' and redis.call('EXISTS', job.key) == 0 then
     return {'gone'}
   elseif held ~= token then
@@ -66,15 +66,15 @@ end
 -- Changes a job so that nobody has a claim on it any more. With the token of the caller, it is kept, for the caller to
 -- be told the same if it asks again.
 local function end_claim(base, job, changes, token)
-  probe('ZCARD', base .. ':running')
-  changes.claim_token = false
-  changes.rescues = false
-  changes.last_claim = token and token ~= '' and token or false
+  probe('ZCARD', base .. ':_running')
+  changes._claim_token = false
+  changes._rescues = false
+  changes._last_claim = token and token ~= '' and token or false
   local known = claim_of(job)
   update(job.model, job.pk, changes, known)
-  send('ZREM', base .. ':running', job.ident)
-  if known.placed_in and known.placed_in ~= base then
-    redis.pcall('ZREM', known.placed_in .. ':running', job.ident)
+  send('ZREM', base .. ':_running', job.ident)
+  if known._placed_in and known._placed_in ~= base then
+    redis.pcall('ZREM', known._placed_in .. ':_running', job.ident)
   end
 end
 
@@ -86,8 +86,8 @@ end
 
 -- Keeps an ident that no worker can do anything with where one can look at it: the last thousand of each queue.
 local function set_aside(base, ident)
-  redis.call('RPUSH', base .. ':quarantine', ident)
-  redis.call('LTRIM', base .. ':quarantine', -1000, -1)
+  redis.call('RPUSH', base .. ':_quarantine', ident)
+  redis.call('LTRIM', base .. ':_quarantine', -1000, -1)
 end
 
 local function text_of_error(failure)
@@ -117,7 +117,7 @@ end
 local function sound_queue(base)
   local queue = redis.pcall('HMGET', base .. ':hash', 'name', 'priority')
   local exists = not queue.err and (queue[1] or queue[2] or redis.call('EXISTS', base .. ':hash') == 1)
-  if exists and (probed[base .. ':running'] or type(redis.pcall('ZCARD', base .. ':running')) == 'number') then
+  if exists and (probed[base .. ':_running'] or type(redis.pcall('ZCARD', base .. ':_running')) == 'number') then
     return queue
   end
 end
@@ -133,7 +133,7 @@ local function open_queue(base)
   return open_queues[base]
 end
 
-local RETRY_FIELDS = {'retry_policy', 'uncounted_tries', 'added', 'requeued_at'}
+local RETRY_FIELDS = {'_retry_policy', '_uncounted_tries', 'added', '_requeued_at'}
 
 -- What the worker needs to decide whether the job is tried again if it fails: the policy of the job, how many of its
 -- tries do not count, since when its age does. `first` is where RETRY_FIELDS begin in values of the hash.
@@ -162,7 +162,7 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
   local base = string.sub(key, 1, -9)
   local job = {model = model, pk = pk, ident = model.path .. ':' .. pk, key = hash_key(model, pk)}
   local hash = redis.call(
-    'HMGET', job.key, 'status', 'identifier', 'tries', 'queued', 'job_timeout', 'last_claim', 'rescues',
+    'HMGET', job.key, 'status', 'identifier', 'tries', 'queued', '_job_timeout', '_last_claim', '_rescues',
     unpack(RETRY_FIELDS))
   local status, identifier, is_alone = hash[1], hash[2] or '', hash[7]
 
@@ -182,9 +182,9 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
   token = number and not is_alone and one_of_several(token, number) or token
   local start, tries = now_text(), string.format('%d', (tonumber(hash[3]) or 0) + 1)
   update(model, pk, {
-    status = 'r', start = start, tries = tries, queued = '1', placed_in = base, claim_token = token, last_claim = false,
-  }, {status = status, queued = hash[4], last_claim = hash[6]})
-  send('ZADD', base .. ':running', score(now() + lease * 1000000 - (number or 0)), job.ident)
+    status = 'r', start = start, tries = tries, queued = '1', _placed_in = base, _claim_token = token, _last_claim = false,
+  }, {status = status, queued = hash[4], _last_claim = hash[6]})
+  send('ZADD', base .. ':_running', score(now() + lease * 1000000 - (number or 0)), job.ident)
   if is_first then pop(key) end
   return {
     'claimed', key, job.ident, status, identifier, queue[1] or '', queue[2] or '', start, tries, hash[5] or '',
@@ -192,21 +192,21 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
   }, token
 end
 
-local has_put_offs = {}
+local has_deferrals = {}
 
-local function forget_put_offs(base, ident)
-  if has_put_offs[base] == nil then
-    has_put_offs[base] = redis.call('EXISTS', base .. ':put_offs') == 1
+local function forget_deferrals(base, ident)
+  if has_deferrals[base] == nil then
+    has_deferrals[base] = redis.call('EXISTS', base .. ':_deferrals') == 1
   end
-  if has_put_offs[base] then
-    redis.pcall('HDEL', base .. ':put_offs', ident)
+  if has_deferrals[base] then
+    redis.pcall('HDEL', base .. ':_deferrals', ident)
   end
 end
 
 -- Claims a job whose hash may be none: then it is set aside. If what all jobs share is broken, the reply is an error.
 local function claim_safely(key, queue, ident, model, token, lease, is_first, number)
   local _, pk = parse_ident(ident)
-  forget_put_offs(string.sub(key, 1, -9), ident)
+  forget_deferrals(string.sub(key, 1, -9), ident)
   model = model_of(model)
   local ok, reply, name = pcall(claim, key, queue, pk, model, token, lease, is_first, number)
   if ok then
@@ -332,11 +332,11 @@ local function all_claimed_with(lists, token, classes)
   local found = {}
   for _, key in ipairs(lists(math.huge)) do
     local base = string.sub(key, 1, -9)
-    for _, ident in ipairs(redis.call('ZRANGE', base .. ':running', 0, -1)) do
+    for _, ident in ipairs(redis.call('ZRANGE', base .. ':_running', 0, -1)) do
       local path = parse_ident(ident)
       local job = path and classes[path] and job_of(classes[path], ident)
       local hash = job and redis.call(
-        'HMGET', job.key, 'claim_token', 'identifier', 'start', 'tries', 'job_timeout', unpack(RETRY_FIELDS))
+        'HMGET', job.key, '_claim_token', 'identifier', 'start', 'tries', '_job_timeout', unpack(RETRY_FIELDS))
       if hash and hash[1] and number_among(token, hash[1]) then
         local queue = redis.call('HMGET', base .. ':hash', 'name', 'priority')
         found[#found + 1] = {hash[1], {
@@ -360,7 +360,7 @@ end
 -- next claim may be on the same job, once more.
 -- `outcome` is the one of a job that was put back in a queue; `first` is where the next claim begins in ARGV.
 local function ended_before(job, token, outcome, first)
-  local hash = redis.call('HMGET', job.key, 'last_claim', 'status', 'end', 'delayed_until', 'claim_token')
+  local hash = redis.call('HMGET', job.key, '_last_claim', 'status', 'end', 'delayed_until', '_claim_token')
   local next_token = ARGV[first + 1]
   local is_next = next_token and hash[5] == next_token
   if token == '' or hash[1] ~= token and not is_next then

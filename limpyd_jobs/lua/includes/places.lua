@@ -29,10 +29,10 @@ end
 
 local function unplace_from(base, ident)
   probe('LLEN', base .. ':waiting')
-  probe('ZCARD', base .. ':delayed', base .. ':running')
+  probe('ZCARD', base .. ':delayed', base .. ':_running')
   return redis.call('LREM', base .. ':waiting', 0, ident)
     + redis.call('ZREM', base .. ':delayed', ident)
-    + redis.call('ZREM', base .. ':running', ident)
+    + redis.call('ZREM', base .. ':_running', ident)
 end
 
 -- Takes a job away from the first of some queues where it stands.
@@ -48,7 +48,7 @@ end
 -- stands in the queue of the given name and of its own priority, else in another one of that priority, else, if its
 -- priority was changed by hand, in any.
 local function unplace(queue_model, name, job)
-  local hash = redis.call('HMGET', job.key, 'priority', 'placed_in')
+  local hash = redis.call('HMGET', job.key, 'priority', '_placed_in')
   local priority, known = hash[1] or '0', hash[2]
   if known and redis.call('TYPE', known .. ':hash').ok == 'hash' and unplace_from(known, job.ident) > 0 then
     return
@@ -68,7 +68,7 @@ end
 -- a queue, it is for the caller to put the job in one.
 local function placed(changes, priority, due, base)
   changes.queued = '1'
-  changes.placed_in = base or false
+  changes._placed_in = base or false
   changes.priority = priority
   if is_delayed(due) then
     changes.status = 'd'

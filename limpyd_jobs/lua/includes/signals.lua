@@ -18,7 +18,7 @@ end
 -- each ends one of these waits. There are no more tokens than workers that wait, and unheard ones are gone after
 -- seconds: who begins to wait has looked before.
 local function signal(key, is_for_all)
-  local idle = count_idle_workers(string.match(key, '^(.-):signal:') .. ':blocked')
+  local idle = count_idle_workers(string.match(key, '^(.-):_signal:') .. ':blocked')
   local tokens = idle > 0 and redis.pcall('LLEN', key)
   if type(tokens) == 'number' and tokens < idle then
     for _ = 1, is_for_all and idle - tokens or 1 do redis.call('RPUSH', key, '1') end
@@ -36,6 +36,6 @@ local function tell(base, is_for_all)
   end
   local name = known_names[base] or redis.pcall('HGET', base .. ':hash', 'name')
   if type(name) == 'string' then
-    signal(beside(base, 'signal:' .. name), is_for_all)
+    signal(beside(base, '_signal:' .. name), is_for_all)
   end
 end
