@@ -150,7 +150,7 @@ def unresolved(connection: Redis, queue_key: str, place: str, idents: Iterable[s
     Parameters
     ----------
     place: str
-        ``waiting``, ``delayed`` or ``running``.
+        ``waiting``, ``delayed`` or ``_running``.
     choice: str
         ``leave`` only to tell; ``quarantine``; ``delete``.
 

@@ -2,7 +2,7 @@
 -- somebody runs. No transition of a job. Only its class knows where its hash is.
 --
 -- KEYS[1]  queue: model name and pk
--- ARGV[1]  place: 'waiting', 'delayed' or 'running'
+-- ARGV[1]  place: 'waiting', 'delayed' or '_running'
 -- ARGV[2]  what to do: 'leave'; 'quarantine' takes them out, and keeps them aside; 'delete' takes them out
 -- ARGV[3…] idents
 --
@@ -21,8 +21,8 @@ local function is_there(ident)
   return at ~= false and (name == 'delayed' or tonumber(at) < tonumber(score(now())))
 end
 
-if choice == 'quarantine' then probe('LLEN', base .. ':quarantine') end
-if choice ~= 'leave' then probe('HLEN', base .. ':put_offs') end
+if choice == 'quarantine' then probe('LLEN', base .. ':_quarantine') end
+if choice ~= 'leave' then probe('HLEN', base .. ':_deferrals') end
 local found = {}
 for i = 3, #ARGV do
   local ident = ARGV[i]
@@ -30,7 +30,7 @@ for i = 3, #ARGV do
     found[#found + 1] = ident
     if choice ~= 'leave' then
       redis.call(name == 'waiting' and 'LREM' or 'ZREM', key, unpack(name == 'waiting' and {0, ident} or {ident}))
-      redis.call('HDEL', base .. ':put_offs', ident)
+      redis.call('HDEL', base .. ':_deferrals', ident)
     end
     if choice == 'quarantine' then set_aside(base, ident) end
   end

@@ -111,10 +111,10 @@ class TestUnresolved:
         assert check(pause=0).findings == []
 
     def test_a_job_that_somebody_runs_is_left_to_them(self, key: str, redis_client: redis.Redis) -> None:
-        redis_client.zadd(f"{key}:running", {"nowhere.Gone:7": 4102444799, "nowhere.Gone:8": 1})
+        redis_client.zadd(f"{key}:_running", {"nowhere.Gone:7": 4102444799, "nowhere.Gone:8": 1})
         (left,) = check(repair=True, unresolved="delete", pause=0).left
         assert (left.kind, left.problem[:32]) == ("unknown class runs", "1 jobs of this class are being r")
-        assert redis_client.zrange(f"{key}:running", 0, -1) == ["nowhere.Gone:7"]
+        assert redis_client.zrange(f"{key}:_running", 0, -1) == ["nowhere.Gone:7"]
 
     def test_in_no_queue_jobs_are_kept_or_deleted_with_it(self, key: str, redis_client: redis.Redis) -> None:
         redis_client.rename(f"{key}:delayed", "jobs:queue:77:delayed")

@@ -208,7 +208,7 @@ def trapped(redis_client: redis.Redis, tmp_path: Path) -> Path:
     for ident in ("trap.Trap:1", "trap.Other:1"):
         redis_client.rpush(f"{key}:waiting", ident)
         redis_client.zadd(f"{key}:delayed", {ident: 1})
-        redis_client.zadd(f"{key}:running", {ident: 1})
+        redis_client.zadd(f"{key}:_running", {ident: 1})
     schedule = Schedule.add("trap", Job, interval=3600, queue_name="q")
     redis_client.hset(f"jobs:schedule:{schedule.pk.get()}:hash", "job_model_repr", "trap.Trap")
     return tmp_path / "trap.py.imported"
@@ -261,7 +261,10 @@ def test_another_database(run: Run, orphan: str, redis_server: RedisServer) -> N
     [
         (["check", "--nope"], "limpyd-jobs check: error: no such option: --nope"),
         (["check", "surplus"], "limpyd-jobs check: error: unexpected argument: 'surplus'"),
-        (["check", "--lease=-1"], "limpyd-jobs check: error: option --lease: -1.0 is out of range, must be at least 0"),
+        (
+            ["check", "--lease=-1"],
+            "limpyd-jobs check: error: option --lease: The lease argument (-1) must be a positive",
+        ),
         (
             ["check", "--unresolved=x"],
             "limpyd-jobs check: error: option --unresolved: 'x' is none of leave, quarantine",
@@ -276,7 +279,7 @@ def test_another_database(run: Run, orphan: str, redis_server: RedisServer) -> N
             "limpyd-jobs check: error: option --job-modules: cannot import 'no.such': ",
         ),
         (["check", "--job-modules=,"], "limpyd-jobs check: error: option --job-modules: No module of jobs is named"),
-        (["check", "--queue-model=no.such.Model"], "limpyd-jobs check: error: option --queue-model: cannot import"),
+        (["check", "--queue-model=no.such.Model"], 'limpyd-jobs check: error: Unable to import "queue_model"'),
         (["check", "--queue-model=limpyd_jobs.Job"], "limpyd-jobs check: error: option --queue-model: limpyd_jobs."),
         (["check", "--error-model=limpyd_jobs.Job"], "limpyd-jobs check: error: option --error-model: limpyd_jobs."),
         (["chek"], "limpyd-jobs: error: no such command: 'chek', one of: check"),

@@ -18,8 +18,8 @@ def key(world: World) -> str:
     key = world.queue_key()
     world.client.rpush(f"{key}:waiting", "gone.A:1", "gone.B:2", "gone.A:1")
     world.client.zadd(f"{key}:delayed", {"gone.A:1": 1, "gone.B:2": LATER})
-    world.client.zadd(f"{key}:running", {"gone.A:1": 1, "gone.B:2": LATER})
-    world.client.hset(f"{key}:put_offs", mapping={"gone.A:1": 3, "gone.B:2": 1, "gone.C:3": 1})
+    world.client.zadd(f"{key}:_running", {"gone.A:1": 1, "gone.B:2": LATER})
+    world.client.hset(f"{key}:_deferrals", mapping={"gone.A:1": 3, "gone.B:2": 1, "gone.C:3": 1})
     return key
 
 
@@ -30,7 +30,7 @@ def take(world: World, key: str, place: str, choice: str) -> list[str]:
 TAKEN = {
     "waiting": ["gone.A:1", "gone.B:2"],
     "delayed": ["gone.A:1", "gone.B:2"],
-    "running": ["gone.A:1"],
+    "_running": ["gone.A:1"],
 }
 place_and_taken = pytest.mark.parametrize(("place", "taken"), TAKEN.items(), ids=TAKEN)
 
@@ -49,14 +49,14 @@ def test_it_is_taken_out(world: World, key: str, place: str, taken: list[str], c
     good = world.client.lrange(f"{key}:waiting", 0, 0)
     assert take(world, key, place, choice) == taken
     assert take(world, key, place, choice) == []
-    assert world.client.lrange(f"{key}:quarantine", 0, -1) == (taken if choice == "quarantine" else [])
-    assert not {"gone.A:1", *taken}.intersection(world.client.hkeys(f"{key}:put_offs"))
+    assert world.client.lrange(f"{key}:_quarantine", 0, -1) == (taken if choice == "quarantine" else [])
+    assert not {"gone.A:1", *taken}.intersection(world.client.hkeys(f"{key}:_deferrals"))
     assert world.client.lrange(f"{key}:waiting", 0, 0) == good
 
 
 @pytest.mark.leaves("I5", "I6", "I7", "I10")
 @pytest.mark.parametrize(
-    ("place", "kind"), [("waiting", "put_offs"), ("delayed", "quarantine"), ("waiting", "waiting")]
+    ("place", "kind"), [("waiting", "_deferrals"), ("delayed", "_quarantine"), ("waiting", "waiting")]
 )
 def test_a_key_of_a_wrong_type_leaves_nothing_half_done(world: World, key: str, place: str, kind: str) -> None:
     world.client.delete(f"{key}:{kind}")
