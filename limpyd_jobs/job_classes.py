@@ -7,12 +7,14 @@ import warnings
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from itertools import islice
+from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.ordinary import REMEDY, unordinary_kind
 from limpyd_jobs.sources import defines_subclass, is_standard
+from limpyd_jobs.utils import why_not_imported
 
 T = TypeVar("T")
 
@@ -97,6 +99,26 @@ def module_names(modules: str | Sequence[str]) -> list[str]:
     return names
 
 
+def import_with_submodules(name: str) -> None:
+    """Import a module, and, if it is a package, all that is in it, but for a ``__main__``, which is a program.
+
+    Raises
+    ------
+    ConfigurationException
+        If one cannot be imported.
+    """
+    try:
+        module = _import(name)
+    except Exception as error:  # whatever the module raises
+        raise ConfigurationException(f"cannot import {name!r}: {why_not_imported(error)}") from error
+    if name == __package__:  # its job class is imported
+        return
+    for info in iter_modules(getattr(module, "__path__", ()), f"{name}."):
+        last = info.name.rpartition(".")[2]
+        if last != "__main__" and last.isidentifier():
+            import_with_submodules(info.name)
+
+
 class JobClasses(Generic[T]):
     """The job classes met lately by this process; at first, some of those that are imported. A script is told of them,
     as it changes jobs before it is known what class they are of.
@@ -143,6 +165,20 @@ class JobClasses(Generic[T]):
         """
         self._allowed = None if modules is None else module_names(modules)
         self._met = {}
+
+    def load(self, modules: str | Sequence[str]) -> None:
+        """Import these modules, and all that is below them, and `allow` no others. Exceptions: as `allow`, and
+
+        Raises
+        ------
+        ConfigurationException
+            If one of them cannot be imported.
+        """
+        names = module_names(modules)
+        if names != self._allowed:
+            for name in names:
+                import_with_submodules(name)
+            self.allow(names)
 
     def resolve(self, path: str) -> type[T]:
         """Return the class of a path, if it is one of the allowed modules. For the other exceptions see `resolve`.

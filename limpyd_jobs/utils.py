@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+import os
 import re
+import traceback
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from functools import cache
@@ -144,6 +147,18 @@ def _import_owner(path: str) -> Any:
             return getattr(_import_owner(owner), name)
         except AttributeError:
             raise error from None
+
+
+def why_not_imported(error: BaseException) -> str:
+    """Return what an exception of an import says, and the line of the application that raised it, if one did."""
+    reason = f"{type(error).__name__}: {one_line(error)}"
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [f"{frame.filename}, line {frame.lineno}" for frame in frames if not _is_of_import(frame.filename)]
+    return f"{reason} ({lines[-1]})" if lines else reason
+
+
+def _is_of_import(filename: str) -> bool:
+    return filename.startswith(("<frozen ", os.path.dirname(importlib.__file__), os.path.dirname(__file__)))
 
 
 def overrides(owner: Any, base: type, *names: str) -> bool:

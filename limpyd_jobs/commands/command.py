@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
-from importlib import import_module
 from optparse import Option, Values
 from typing import Any
 
@@ -13,12 +10,12 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs.database import parse_database
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.job_classes import module_names
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.workers.options import SCRIPT_OPTIONS, WorkerOption, modules
 from limpyd_jobs.workers.parser import (
     LaxOptionParser,
     WorkerOptionParser,
+    extend_python_path,
     import_for,
     one_line,
     require_subclass,
@@ -37,9 +34,9 @@ COMMON_OPTIONS: tuple[Option, ...] = (
     WorkerOption(
         "--job-modules",
         check=modules,
-        help="The modules that define job classes, joined by commas, e.g. --job-modules=myapp.jobs: they are imported, "
-        "and nothing else is because a job says so (default: any module that jobs in the queues are of, and that "
-        "defines a job class)",
+        help="The modules and packages that define job classes, joined by commas, e.g. --job-modules=myapp.jobs: they "
+        "are imported, packages with all that is in them, and nothing else is because a job says so (default: any "
+        "module that jobs in the queues are of, and that defines a job class)",
     ),
     WorkerOption(
         "--queue-model",
@@ -95,8 +92,7 @@ class Command:
 
     def execute(self) -> int:
         """Do what the command line asks for, and return the exit status."""
-        paths = LaxOptionParser(option_list=[PYTHONPATH]).parse_python_paths(self.argv)
-        sys.path[:0] = map(os.path.abspath, paths)
+        extend_python_path(LaxOptionParser(option_list=[PYTHONPATH]).parse_python_paths(self.argv))
         self.options, self.given = self.parser.parse_args(self.argv)
         if self.given and not self.words:
             self.parser.error(f"unexpected argument: {self.given[0]!r}")
@@ -113,12 +109,11 @@ class Command:
 
     def _import(self) -> None:
         """Import what the options name."""
-        job_classes.allow(self.options.job_modules)
-        for name in module_names(self.options.job_modules) if self.options.job_modules else ():
+        if self.options.job_modules:
             try:
-                import_module(name)
-            except Exception as error:  # whatever the module raises
-                self.parser.error(f"option --job-modules: cannot import {name!r}: {type(error).__name__}: {error}")
+                job_classes.load(self.options.job_modules)
+            except ConfigurationException as error:
+                self.parser.error(f"option --job-modules: {error}")
         for name, base in (("queue_model", Queue), ("error_model", Error)):
             path = getattr(self.options, name, None)
             if path:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 from limpyd_jobs.workers.config import WorkerConfig
-from limpyd_jobs.workers.parser import LaxOptionParser, import_for, require_subclass
+from limpyd_jobs.workers.parser import LaxOptionParser, extend_python_path, import_for, require_subclass
 
 
 def main() -> None:
@@ -16,7 +15,7 @@ def main() -> None:
     """
     parser = LaxOptionParser()
     early, _ = parser.parse_args(sys.argv[1:])
-    sys.path[:0] = map(os.path.abspath, parser.parse_python_paths(sys.argv[1:]))
+    extend_python_path(parser.parse_python_paths(sys.argv[1:]))
     config_class = WorkerConfig
     if early.worker_config:
         config_class = import_for(parser, "worker_config", early.worker_config)

@@ -205,7 +205,8 @@ EARLY_OPTIONS = (
         "--pythonpath",
         action="append",
         help="A directory to add to the Python path, or several joined as in PYTHONPATH; patterns such as "
-        "/srv/*/lib are expanded. May be given more than once, e.g. --pythonpath=/my/module",
+        "/srv/*/lib are expanded. May be given more than once, e.g. --pythonpath=/my/module (the current directory is "
+        "the last one on the path)",
     ),
     WorkerOption(
         "--worker-config",
@@ -255,8 +256,9 @@ JOB_OPTIONS = grouped(
     WorkerOption(
         "--job-modules",
         check=modules,
-        help="The modules and packages whose jobs may be run, joined by commas; classes of other modules are never "
-        "imported, e.g. --job-modules=myapp.jobs,other (default: any but the standard library)",
+        help="The modules and packages whose jobs may be run, joined by commas: they are imported at the start, "
+        "packages with all that is in them, and nothing else is because a job says so, e.g. "
+        "--job-modules=myapp.jobs,other (default: any but the standard library)",
     ),
     WorkerOption(
         "--worker-class",

@@ -81,7 +81,7 @@ class Parameters:
         attributes of the queue model say.
     job_modules: str, or list or tuple of str
         The names of the modules and packages whose jobs may be run, in one string separated by commas, or one by one;
-        None for any module. It holds for the whole process.
+        None for any module. They are imported, packages with all that is in them. It holds for the whole process.
     prefetch: int
         How many jobs to claim at once, at most 1,000; they are run one after the other, and their ends are recorded
         together.
@@ -199,7 +199,10 @@ class Parameters:
         except (TypeError, ValueError) as error:
             raise ConfigurationException(f"retry_policy: {error}") from error
         if self.job_modules is not None:
-            job_classes.allow(self.job_modules)
+            try:
+                job_classes.load(self.job_modules)
+            except ConfigurationException as error:
+                raise ConfigurationException(f"job_modules: {error}") from error
         if type(self.prefetch) is not int or not 1 <= self.prefetch <= MAX_PREFETCH:
             raise ConfigurationException(f"prefetch must be a number from 1 to {MAX_PREFETCH}, not {self.prefetch!r}")
         if type(self.processes) is not int or self.processes < 1:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from glob import glob
 from optparse import BadOptionError, Option, OptionContainer, OptionParser, Values
 from typing import Any, NoReturn
 
-from limpyd_jobs.utils import import_class
+from limpyd_jobs.utils import import_class, why_not_imported
 from limpyd_jobs.workers.options import EARLY_OPTIONS
 
 
@@ -73,12 +75,25 @@ class LaxOptionParser(WorkerOptionParser):
         rargs.pop(0)
 
 
+def extend_python_path(directories: Iterable[str]) -> None:
+    """Put directories before all others in `sys.path`, and the current one behind them.
+
+    There it hides no module that could be imported without it. It is left out if Python was told not to look in
+    directories that others may write to (``PYTHONSAFEPATH=1``, ``python -P``, ``python -I``).
+    """
+    sys.path[:0] = map(os.path.abspath, directories)
+    # Python 3.10 does not know of PYTHONSAFEPATH
+    if not getattr(sys.flags, "safe_path", sys.flags.isolated or os.environ.get("PYTHONSAFEPATH")):
+        with suppress(OSError):  # it may have been deleted
+            sys.path.append(os.getcwd())
+
+
 def import_for(parser: OptionParser, name: str, path: str) -> Any:
     """Return what the dotted path in the option of that name names, or let the parser refuse it."""
     try:
         return import_class(path)
     except Exception as error:  # whatever the module raises
-        parser.error(f'Unable to import "{name}", {flag_of(name)}={path}: {type(error).__name__}: {error}')
+        parser.error(f'Unable to import "{name}", {flag_of(name)}={path}: {why_not_imported(error)}')
 
 
 def require_subclass(parser: OptionParser, name: str, value: Any, base: type) -> None:

@@ -180,7 +180,10 @@ def test_models_of_the_application_are_checked(run: Run, redis_client: redis.Red
     assert "limpyd_jobs.models.Queue" not in report["records"]
 
 
-def test_the_class_of_a_job_in_a_queue_is_imported(run: Run, redis_client: redis.Redis, tmp_path: Path) -> None:
+def test_the_class_of_a_job_in_a_queue_is_imported(
+    run: Run, redis_client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")  # else it is found in the current directory
     Queue.get_queue("q")
     redis_client.rpush("jobs:queue:1:waiting", "bakery.Bread:1")
     assert "ModuleNotFoundError" in run("check").stdout

@@ -1,0 +1,200 @@
+"""The mistakes one makes at first, with the commands as users run them: what is wrong is said at once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from servers import RedisServer
+
+from limpyd_jobs import Schedule
+
+BIN = Path(sys.executable).parent
+
+# Each module leaves a file behind when it is imported.
+APPLICATION = {
+    "bakery/__init__.py": "",
+    "bakery/jobs.py": """
+        from limpyd_jobs import Job
+
+        class Bread(Job):
+            namespace = "bakery"
+            queue_name = "oven"
+            schedules = {"daily bread": {"cron": "@daily"}}
+
+            def run(self, queue):
+                print("baked", self.identifier.hget(), flush=True)
+    """,
+    "bakery/sweets/__init__.py": "",
+    "bakery/sweets/cakes.py": """
+        from limpyd_jobs import Job
+
+        class Cake(Job):
+            namespace = "bakery"
+            queue_name = "oven"
+            schedules = {"birthday": {"cron": "@yearly"}}
+    """,
+    "bakery/__main__.py": "raise SystemExit('a program, no module of jobs')",
+    "bakery/not-a-name.py": "raise SystemExit('a script, no module of jobs')",
+    "burnt/__init__.py": "",
+    "burnt/jobs.py": "import os\n1 / 0\n",
+    "exits.py": "raise SystemExit(3)",
+    "json5.py": "raise RuntimeError('it hides no module of that name')",
+    "handlers.py": """
+        async def awaited(job, queue):
+            pass
+
+        def looped(job, queue):
+            yield
+
+        def handle(job, queue):
+            print("handled", job.identifier.hget(), flush=True)
+    """,
+}
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def application(tmp_path: Path) -> Path:
+    directory = tmp_path / "application"
+    for path, text in APPLICATION.items():
+        file = directory / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("\n".join(line.removeprefix("        ") for line in text.splitlines()))
+    return directory
+
+
+@pytest.fixture
+def run(redis_server: RedisServer, redis_client: redis.Redis, application: Path) -> Run:
+    """Run a command in the directory of the application, to its end."""
+
+    def run(*words: str, cwd: Path = application, python: tuple[str, ...] = (), **environment: str) -> Any:
+        command, *arguments = words
+        return subprocess.run(
+            [sys.executable, *python, str(BIN / command), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=cwd,
+            env={**os.environ, "LIMPYD_JOBS_DATABASE": redis_server.url, **environment},
+        )
+
+    return run
+
+
+@pytest.fixture
+def work(run: Run) -> Run:
+    """Run a worker of the queue "oven", for one job."""
+
+    def work(*arguments: str, **options: Any) -> Any:
+        return run("limpyd-jobs-worker", "--queues=oven", "--max-loops=1", "--max-duration=10", *arguments, **options)
+
+    return work
+
+
+@pytest.fixture
+def add_bread(application: Path, redis_server: RedisServer) -> Callable[[], None]:
+    def add_bread() -> None:
+        code = "from bakery.jobs import Bread; Bread.add_job('rolls')"
+        environment = {**os.environ, "LIMPYD_JOBS_DATABASE": redis_server.url}
+        subprocess.run([sys.executable, "-c", code], cwd=application, env=environment, check=True, timeout=60)
+
+    return add_bread
+
+
+def assert_refused(done: subprocess.CompletedProcess[str], *texts: str) -> None:
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    for text in texts:
+        assert text in done.stderr
+
+
+class TestTheCurrentDirectory:
+    def test_is_where_a_worker_looks_for_modules(self, work: Run, add_bread: Callable[[], None]) -> None:
+        add_bread()
+        assert work().stdout == "baked rolls\n"
+
+    def test_is_where_commands_look_for_modules(self, run: Run) -> None:
+        done = run("limpyd-jobs", "check", "--job-modules=bakery.jobs")
+        assert (done.returncode, done.stderr) == (0, "")
+
+    def test_hides_no_module_as_it_comes_last(self, run: Run, application: Path, tmp_path: Path) -> None:
+        other = tmp_path / "other"
+        other.mkdir()
+        (other / "json5.py").write_text("from handlers import handle")
+        done = run(
+            "limpyd-jobs-worker", "--queues=oven", "--callback=json5.handle", "--dry-run", f"--pythonpath={other}"
+        )
+        assert done.returncode == 0
+
+    @pytest.mark.parametrize("options", [{"PYTHONSAFEPATH": "1"}, {"python": ("-I",)}])
+    def test_is_left_out_if_python_is_told_not_to_trust_it(self, work: Run, options: dict[str, Any]) -> None:
+        assert_refused(work("--job-modules=bakery", **options), "cannot import 'bakery': ModuleNotFoundError")
+
+    def test_may_have_been_deleted(self, work: Run, tmp_path: Path) -> None:
+        gone = tmp_path / "gone"
+        gone.mkdir()
+        command = ["sh", "-c", 'rmdir "$PWD" && exec "$@"', "sh", str(BIN / "limpyd-jobs-worker"), "--help"]
+        assert subprocess.run(command, cwd=gone, capture_output=True, timeout=60).returncode == 0
+
+
+class TestJobModules:
+    def test_are_imported_at_the_start_with_the_schedules_they_declare(self, work: Run) -> None:
+        done = work("--job-modules=bakery", "--max-duration=0.5")
+        assert done.returncode == 0, done.stderr
+        assert {schedule.name.hget() for schedule in Schedule.collection().instances()} == {"daily bread", "birthday"}
+
+    def test_are_shared_by_processes(self, work: Run, application: Path) -> None:
+        (application / "bakery" / "once.py").write_text("print('imported', flush=True)")
+        worker_class = "class Ending(Worker):\n    def run_started(self): os.kill(os.getppid(), signal.SIGTERM)\n"
+        (application / "endings.py").write_text(f"import os, signal\nfrom limpyd_jobs import Worker\n{worker_class}")
+        Schedule.add("any", "limpyd_jobs.Job", cron="@yearly", queue_name="oven")
+        done = work("--job-modules=bakery", "--processes=2", "--worker-class=endings.Ending")
+        assert done.stdout == "imported\n"
+
+    @pytest.mark.parametrize("more", [[], ["--dry-run"], ["--processes=2"]])
+    @pytest.mark.parametrize(
+        ("module", "texts"),
+        [
+            ("nowhere", ["cannot import 'nowhere': ModuleNotFoundError: No module named 'nowhere'"]),
+            ("bakery.bread", ["cannot import 'bakery.bread': ModuleNotFoundError: No module named 'bakery.bread'"]),
+            ("burnt.jobs", ["cannot import 'burnt.jobs': ZeroDivisionError: division by zero", "jobs.py, line 2)"]),
+            ("burnt", ["cannot import 'burnt.jobs': ZeroDivisionError: division by zero", "jobs.py, line 2)"]),
+            ("exits", ["cannot import 'exits': ImportError: exits ends the program"]),
+        ],
+    )
+    def test_that_cannot_be_imported_end_the_start(
+        self, work: Run, module: str, texts: list[str], more: list[str]
+    ) -> None:
+        assert_refused(work(f"--job-modules=bakery,{module}", *more), "job_modules: ", *texts)
+
+    def test_that_cannot_be_imported_are_refused_by_commands_as_well(self, run: Run) -> None:
+        done = run("limpyd-jobs", "check", "--job-modules=burnt")
+        assert_refused(done, "option --job-modules: cannot import 'burnt.jobs': ZeroDivisionError", "jobs.py, line 2)")
+
+    def test_of_this_library_may_be_named(self, work: Run) -> None:
+        assert work("--job-modules=limpyd_jobs,bakery", "--dry-run").returncode == 0
+
+
+class TestACallback:
+    @pytest.mark.parametrize(
+        ("callback", "text"),
+        [
+            ("handlers.hanlde", "AttributeError: module 'handlers' has no attribute 'hanlde'"),
+            ("handler.handle", "ModuleNotFoundError: No module named 'handler'"),
+            ("burnt.jobs.handle", "ZeroDivisionError: division by zero"),
+            ("handle", "a module and a name are needed"),
+            ("handlers.awaited", "The callback is an async function: a worker would run nothing of it."),
+            ("handlers.looped", "The callback is a generator function: a worker would run nothing of it."),
+        ],
+    )
+    @pytest.mark.parametrize("more", [[], ["--dry-run"]])
+    def test_that_is_none_is_refused(self, work: Run, callback: str, text: str, more: list[str]) -> None:
+        assert_refused(work(f"--callback={callback}", *more), text)
