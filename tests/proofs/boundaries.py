@@ -253,7 +253,7 @@ PATHS = {
     "cancel a running job": Path(lambda: only_job().cancel(), all_of(add(), claim)),
     "requeue by hand": Path(lambda: only_job().requeue(), all_of(add("fails"), run())),
     "requeue by hand, later": Path(lambda: only_job().requeue(**LATER), all_of(add("fails"), run())),
-    "wake": Path(run(max_duration=0.01), all_of(add(**LATER), add("b", **LATER), make_due)),
+    "wake": Path(run(max_loops=2), all_of(add(**LATER), add("b", **LATER), make_due)),
     "release": Path(release, add()),
     "end with a job in hand": Path(end_with_a_job_in_hand, all_of(add("a"), add("b"))),
     "prune": Path(prune, all_of(add("a"), add("b"), run(max_loops=2)), deletes=True),

@@ -22,10 +22,10 @@ def _print_boundaries(terminalreporter: pytest.TerminalReporter) -> None:
     if not table:
         return
     terminalreporter.section("killed at every boundary")
-    rows = [*table, ("all", "", sum((outcomes for *_, outcomes in table), Counter()))]
-    for path, moment, outcomes in rows:
+    total = sum((outcomes for *_, outcomes in table), Counter())
+    for path, states, outcomes in [*table, ("all", sum(states for _, states, _ in table), total)]:
         figures = "  ".join(f"{outcomes[kind]:3} {kind}" for kind in ("harmless", "leftovers", "harm"))
-        terminalreporter.write_line(f"{path:45} {moment:7} {sum(outcomes.values()):3} kill points  {figures}")
+        terminalreporter.write_line(f"{path:50} {sum(outcomes.values()):4} kill points {states:4} states  {figures}")
 
 
 def _print_chaos(terminalreporter: pytest.TerminalReporter) -> None:
