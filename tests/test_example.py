@@ -24,7 +24,6 @@ from servers import RedisServer, wait_until
 ROOT = Path(__file__).parent.parent
 EXAMPLE = [sys.executable, str(ROOT / "example.py")]
 TIMEOUT = 120  # seconds
-pytestmark = pytest.mark.xdist_group("example")  # a run of it is shared by many tests
 LIBRARY = Path(sysconfig.get_path("stdlib"))
 NAMESPACE = "limpyd-jobs-example"
 
@@ -143,87 +142,6 @@ def lines_of(path: Path) -> int:
     return path.read_bytes().count(b"\n")
 
 
-def test_it_succeeds_and_complains_of_nothing(seen: dict[str, subprocess.CompletedProcess[str]]) -> None:
-    assert seen["completed"].stderr == ""
-    assert seen["completed"].returncode == 0
-
-
-def test_it_leaves_what_others_have_and_nothing_of_its_own(seen: dict[str, object]) -> None:
-    assert seen["after"] == seen["before"]
-
-
-def test_its_progress_is_plain_lines_when_piped(output: Output) -> None:
-    assert "\r" not in output.text
-    assert "\x1b" not in output.text
-    lines = [re.match(r"(\d+)/(\d+) jobs done", line) for line in output.progress]
-    done, totals = [int(line[1]) for line in lines], [int(line[2]) for line in lines]
-    assert done == sorted(set(done))
-    assert len(done) <= 11
-    assert set(totals) == {done[-1]}
-
-
-def test_each_module_of_the_library_is_a_job(output: Output, modules: dict[str, Path]) -> None:
-    unreadable = output.tables["Modules that cannot be read"]
-    assert output.sum("Queues", "success", name="modules") == len(modules) - len(unreadable)
-    assert {row["module"] for row in unreadable} <= modules.keys()
-
-
-def test_each_package_is_a_job(output: Output, modules: dict[str, Path]) -> None:
-    packages = {name.partition("/")[0] if "/" in name else "(top level)" for name in modules}
-    assert output.sum("Queues", "success", name="packages") == len(packages)
-    assert int(output.progress[-1].partition("/")[0]) == len(modules) + len(packages)
-
-
-def test_its_queues_are_empty_at_the_end(output: Output) -> None:
-    assert output.sum("Queues", "waiting") == 0
-    assert output.sum("Queues", "delayed") == 0
-
-
-def test_the_lines_of_the_queues_are_those_on_disk(output: Output, modules: dict[str, Path]) -> None:
-    unreadable = {row["module"] for row in output.tables["Modules that cannot be read"]}
-    assert output.sum("Queues", "lines") == sum(
-        lines_of(path) for name, path in modules.items() if name not in unreadable
-    )
-
-
-def test_the_priority_of_a_module_is_that_of_its_size(output: Output, modules: dict[str, Path]) -> None:
-    sizes = [path.stat().st_size for path in modules.values()]
-    expected = {
-        "large": sum(size >= 50_000 for size in sizes),
-        "medium": sum(10_000 <= size < 50_000 for size in sizes),
-        "small": sum(size < 10_000 for size in sizes),
-    }
-    for row in output.tables["Queues"]:
-        if row["size"]:
-            assert int(row["success"]) + int(row["errors"]) == expected[row["size"]]
-
-
-def test_the_largest_packages_are_those_on_disk(output: Output, modules: dict[str, Path]) -> None:
-    unreadable = {row["module"] for row in output.tables["Modules that cannot be read"]}
-    lines: dict[str, list[int]] = {}
-    for name in modules.keys() - unreadable:
-        package = name.partition("/")[0] if "/" in name else "(top level)"
-        lines.setdefault(package, []).append(lines_of(modules[name]))
-    rows = output.tables["Largest packages"]
-    assert sorted(map(sum, lines.values()), reverse=True)[:5] == [int(row["lines"]) for row in rows]
-    for row in rows:
-        assert (int(row["modules"]), int(row["lines"])) == (len(lines[row["package"]]), sum(lines[row["package"]]))
-
-
-def test_the_slowest_jobs_tell_what_is_on_disk(output: Output) -> None:
-    rows = output.tables["Slowest jobs"]
-    assert len(rows) == 10
-    seconds = [float(row["seconds"]) for row in rows]
-    assert seconds == sorted(seconds, reverse=True)
-    for row in rows:
-        source = (LIBRARY / row["module"]).read_bytes()
-        assert row["sha256"] == hashlib.sha256(source).hexdigest()[:12]
-        assert int(row["lines"]) == source.count(b"\n")
-        lengths = function_lengths(source)
-        assert int(row["functions"]) == len(lengths)
-        assert not lengths or lengths[row["longest"]] == max(lengths.values())
-
-
 def function_lengths(source: bytes) -> dict[str, int]:
     functions = [node for node in ast.walk(parse(source)) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
     return {f"{node.name}:{node.lineno}": node.end_lineno - node.lineno + 1 for node in functions}
@@ -235,21 +153,92 @@ def parse(source: bytes) -> ast.AST:
         return ast.parse(source)
 
 
-def test_a_module_that_cannot_be_read_is_tried_once(output: Output) -> None:
-    rows = output.tables["Modules that cannot be read"]
-    assert output.sum("Queues", "errors", name="modules") == len(rows)
-    assert len({row["module"] for row in rows}) == len(rows)
-    for row in rows:
-        with pytest.raises((SyntaxError, ValueError)):
-            parse((LIBRARY / row["module"]).read_bytes())
+class TestAWholeRun:
+    def test_it_succeeds_and_complains_of_nothing(self, seen: dict[str, subprocess.CompletedProcess[str]]) -> None:
+        assert seen["completed"].stderr == ""
+        assert seen["completed"].returncode == 0
 
+    def test_it_leaves_what_others_have_and_nothing_of_its_own(self, seen: dict[str, object]) -> None:
+        assert seen["after"] == seen["before"]
 
-def test_a_package_that_is_not_ready_is_tried_again(output: Output) -> None:
-    not_ready = output.sum("Errors of all tries", "number", type="NotReady")
-    assert not_ready > 0
-    assert output.sum("Queues", "errors", name="packages") == not_ready
-    assert output.sum("Queues", "errors") == output.sum("Errors of all tries", "number")
-    assert output.sum("Largest packages", "tries") > len(output.tables["Largest packages"])
+    def test_its_progress_is_plain_lines_when_piped(self, output: Output) -> None:
+        assert "\r" not in output.text
+        assert "\x1b" not in output.text
+        lines = [re.match(r"(\d+)/(\d+) jobs done", line) for line in output.progress]
+        done, totals = [int(line[1]) for line in lines], [int(line[2]) for line in lines]
+        assert done == sorted(set(done))
+        assert len(done) <= 11
+        assert set(totals) == {done[-1]}
+
+    def test_each_module_of_the_library_is_a_job(self, output: Output, modules: dict[str, Path]) -> None:
+        unreadable = output.tables["Modules that cannot be read"]
+        assert output.sum("Queues", "success", name="modules") == len(modules) - len(unreadable)
+        assert {row["module"] for row in unreadable} <= modules.keys()
+
+    def test_each_package_is_a_job(self, output: Output, modules: dict[str, Path]) -> None:
+        packages = {name.partition("/")[0] if "/" in name else "(top level)" for name in modules}
+        assert output.sum("Queues", "success", name="packages") == len(packages)
+        assert int(output.progress[-1].partition("/")[0]) == len(modules) + len(packages)
+
+    def test_its_queues_are_empty_at_the_end(self, output: Output) -> None:
+        assert output.sum("Queues", "waiting") == 0
+        assert output.sum("Queues", "delayed") == 0
+
+    def test_the_lines_of_the_queues_are_those_on_disk(self, output: Output, modules: dict[str, Path]) -> None:
+        unreadable = {row["module"] for row in output.tables["Modules that cannot be read"]}
+        assert output.sum("Queues", "lines") == sum(
+            lines_of(path) for name, path in modules.items() if name not in unreadable
+        )
+
+    def test_the_priority_of_a_module_is_that_of_its_size(self, output: Output, modules: dict[str, Path]) -> None:
+        sizes = [path.stat().st_size for path in modules.values()]
+        expected = {
+            "large": sum(size >= 50_000 for size in sizes),
+            "medium": sum(10_000 <= size < 50_000 for size in sizes),
+            "small": sum(size < 10_000 for size in sizes),
+        }
+        for row in output.tables["Queues"]:
+            if row["size"]:
+                assert int(row["success"]) + int(row["errors"]) == expected[row["size"]]
+
+    def test_the_largest_packages_are_those_on_disk(self, output: Output, modules: dict[str, Path]) -> None:
+        unreadable = {row["module"] for row in output.tables["Modules that cannot be read"]}
+        lines: dict[str, list[int]] = {}
+        for name in modules.keys() - unreadable:
+            package = name.partition("/")[0] if "/" in name else "(top level)"
+            lines.setdefault(package, []).append(lines_of(modules[name]))
+        rows = output.tables["Largest packages"]
+        assert sorted(map(sum, lines.values()), reverse=True)[:5] == [int(row["lines"]) for row in rows]
+        for row in rows:
+            assert (int(row["modules"]), int(row["lines"])) == (len(lines[row["package"]]), sum(lines[row["package"]]))
+
+    def test_the_slowest_jobs_tell_what_is_on_disk(self, output: Output) -> None:
+        rows = output.tables["Slowest jobs"]
+        assert len(rows) == 10
+        seconds = [float(row["seconds"]) for row in rows]
+        assert seconds == sorted(seconds, reverse=True)
+        for row in rows:
+            source = (LIBRARY / row["module"]).read_bytes()
+            assert row["sha256"] == hashlib.sha256(source).hexdigest()[:12]
+            assert int(row["lines"]) == source.count(b"\n")
+            lengths = function_lengths(source)
+            assert int(row["functions"]) == len(lengths)
+            assert not lengths or lengths[row["longest"]] == max(lengths.values())
+
+    def test_a_module_that_cannot_be_read_is_tried_once(self, output: Output) -> None:
+        rows = output.tables["Modules that cannot be read"]
+        assert output.sum("Queues", "errors", name="modules") == len(rows)
+        assert len({row["module"] for row in rows}) == len(rows)
+        for row in rows:
+            with pytest.raises((SyntaxError, ValueError)):
+                parse((LIBRARY / row["module"]).read_bytes())
+
+    def test_a_package_that_is_not_ready_is_tried_again(self, output: Output) -> None:
+        not_ready = output.sum("Errors of all tries", "number", type="NotReady")
+        assert not_ready > 0
+        assert output.sum("Queues", "errors", name="packages") == not_ready
+        assert output.sum("Queues", "errors") == output.sum("Errors of all tries", "number")
+        assert output.sum("Largest packages", "tries") > len(output.tables["Largest packages"])
 
 
 def test_on_embedded_redis_and_a_terminal_it_shows_live_progress_and_leaves_nothing() -> None:

@@ -1,0 +1,15 @@
+"""Which tests are run by one process, one after the other, when there are several: those that share costly work."""
+
+from __future__ import annotations
+
+from xdist.scheduler import LoadScopeScheduling
+
+# The beginnings of their names
+TOGETHER = ("tests/test_benchmarks.py::TestARun::", "tests/test_example.py::TestAWholeRun::")
+
+
+class Schedule(LoadScopeScheduling):
+    """Each test goes to the process that is free first, but for those that share something."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((name for name in TOGETHER if nodeid.startswith(name)), nodeid)
