@@ -181,6 +181,12 @@ def printable(value: object) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
+def described(error: BaseException) -> str:
+    """Return what an exception is, in words: its type, and its text if it has one."""
+    text = printable(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 def one_line(value: object, most: int = NAME) -> str:
     """Return the text of any object with all that would break a line or confuse a terminal escaped.
 

@@ -574,6 +574,8 @@ def provoke_what_is_wrong_with_jobs() -> None:
     Job.add_job("canceled", "a").status.hset(STATUSES.CANCELED)
     Job.add_job("a", "a")
     Worker("a", callback=fail, requeue_times=1, max_loops=2).run()
+    Job.add_job("itself", "itself")
+    Worker("itself", callback=lambda job, queue: job.enqueue_or_delay("itself", 0), max_loops=1).run()
     Job.add_job("b", "b")
     Careless("b", callback=do_nothing, max_loops=1).run()
     Job.add_job("c", "c")

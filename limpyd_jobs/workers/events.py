@@ -19,8 +19,17 @@ from limpyd_jobs.retrying import Again, Cancel, GiveUp, Requeue, Retry, decide, 
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import ClaimRequest, Ending
-from limpyd_jobs.utils import MESSAGE, compute_delayed_until, one_line, overrides, parse_datetime, printable, utcnow
+from limpyd_jobs.utils import (
+    MESSAGE,
+    compute_delayed_until,
+    described,
+    one_line,
+    overrides,
+    parse_datetime,
+    utcnow,
+)
 from limpyd_jobs.workers.claim import Claim
+from limpyd_jobs.workers.class_names import ClassNames
 
 # The delay of a job that delays itself without saying until when, in seconds.
 DEFAULT_DELAY = 60
@@ -64,8 +73,9 @@ class JobEvents:
     requeue_delay_delta: float | None
     retry_policy: Retry | None
 
-    # The job at hand.
+    # The job at hand, and the classes of those before it.
     _claim: Claim
+    _class_names: ClassNames
 
     def log(self, message: str, level: str = "info") -> None:
         raise NotImplementedError
@@ -98,13 +108,17 @@ class JobEvents:
         identifier = getattr(job, "_cached_identifier", None) or job.identifier.hget()
         return f"[{one_line(_queue_name(queue))}|{pk_of(job)}|{one_line(identifier)}]"
 
+    def _log_job(self, job: Job, queue: Queue, message: str, level: str = "info") -> None:
+        """Log a message on a job, with its class if there are several in the queue."""
+        self.log(message + self._class_names.mark(getattr(queue, "_cached_name", ""), job.get_model_repr()), level)
+
     # -- started
 
     def job_started(self, job: Job, queue: Queue) -> None:
         """Hook: a job was fetched, is recorded as running, and is about to be executed."""
         if not self._token(job):
             self._claim_by_hand(job, queue)
-        self.log(self.job_started_message(job, queue))
+        self._log_job(job, queue, self.job_started_message(job, queue))
         _notify(job, "on_started", queue)
 
     def job_started_message(self, job: Job, queue: Queue) -> str:
@@ -131,7 +145,7 @@ class JobEvents:
         else:
             self._ended(ending)
             job._cached_end = ending.end
-            self.log(self.job_success_message(job, queue, job_result))
+            self._log_job(job, queue, self.job_success_message(job, queue, job_result))
             _notify(job, "on_success", queue, job_result)
 
     def job_success_message(self, job: Job, queue: Queue, job_result: Any) -> str:
@@ -176,7 +190,7 @@ class JobEvents:
             self._ended(self._insist(partial(transitions.cancel, job, queue, token, request)))
         else:
             self._insist(partial(transitions.skip, job))
-        self.log(self.job_skipped_message(job, queue), "warning")
+        self._log_job(job, queue, self.job_skipped_message(job, queue), "warning")
         _notify(job, "on_skipped", queue)
 
     def job_skipped_message(self, job: Job, queue: Queue) -> str:
@@ -199,7 +213,7 @@ class JobEvents:
         else:
             delayed_until = self._delay(job, queue, until)
         job._cached_delayed_until = delayed_until
-        self.log(self.job_delayed_message(job, queue), "warning")
+        self._log_job(job, queue, self.job_delayed_message(job, queue), "warning" if delayed_until else "info")
         _notify(job, "on_delayed", queue)
 
     def _delay(self, job: Job, queue: Queue, until: datetime | None) -> str:
@@ -226,7 +240,9 @@ class JobEvents:
         delayed_until = getattr(job, "_cached_delayed_until", None)
         if delayed_until is None:
             delayed_until = job.delayed_until.hget()
-        return f"{self._name_of(job, queue)} job delayed until {delayed_until or None}"
+        if delayed_until == "":
+            return f"{self._name_of(job, queue)} job put back in its queue"
+        return f"{self._name_of(job, queue)} job delayed until {delayed_until}"
 
     # -- error
 
@@ -270,10 +286,10 @@ class JobEvents:
         ending = self._insist(fail)
         self._ended(ending)
         requeued = ending.outcome == "requeued"
-        self.log(self.job_error_message(job, queue, requeued, exception, trace), "error")
+        self._log_job(job, queue, self.job_error_message(job, queue, requeued, exception, trace), "error")
         if requeued:
             job._cached_priority, job._cached_delayed_until = priority, ending.delayed_until
-            self.log(self.job_requeue_message(job, queue))
+            self._log_job(job, queue, self.job_requeue_message(job, queue))
 
     def _fail_step_by_step(self, job: Job, queue: Queue, exception: BaseException, trace: str | None) -> None:
         """Hold a job that may run again in error until all hooks have seen it."""
@@ -292,7 +308,7 @@ class JobEvents:
         self._ended(ending)
         held = ending.outcome == "held"
         self._save_error(job, queue, exception, trace)
-        self.log(self.job_error_message(job, queue, held, exception, trace), "error")
+        self._log_job(job, queue, self.job_error_message(job, queue, held, exception, trace), "error")
         _notify(job, "on_error", queue, exception, trace)
         if held:
             self._requeue_held(job, queue, back)
@@ -363,7 +379,7 @@ class JobEvents:
     ) -> str:
         """Return what to log when a job failed."""
         requeued = "requeued" if to_be_requeued else "NOT requeued"
-        return f"{self._name_of(job, queue)} error: {printable(exception)} [{requeued}]"
+        return f"{self._name_of(job, queue)} error: {described(exception)} [{requeued}]"
 
     def additional_error_fields(
         self, job: Job, queue: Queue, exception: BaseException, trace: str | None = None
@@ -375,7 +391,7 @@ class JobEvents:
 
     def job_rescued(self, job: Job, queue: Queue) -> None:
         """Hook: a job whose worker died was put back at the front of its waiting list."""
-        self.log(self.job_rescued_message(job, queue), "warning")
+        self._log_job(job, queue, self.job_rescued_message(job, queue), "warning")
         _notify(job, "on_rescued", queue)
 
     def job_rescued_message(self, job: Job, queue: Queue) -> str:
@@ -390,7 +406,7 @@ class JobEvents:
         The try is not counted.
         """
         self._release(job)
-        self.log(self.job_released_message(job, queue), "warning")
+        self._log_job(job, queue, self.job_released_message(job, queue), "warning")
         _notify(job, "on_released", queue)
 
     def job_released_message(self, job: Job, queue: Queue) -> str:
@@ -435,7 +451,7 @@ class JobEvents:
         if by_hand:
             self._place_by_hand(job, queue, request)
         _notify(job, "on_requeued", queue)
-        self.log(self.job_requeue_message(job, queue))
+        self._log_job(job, queue, self.job_requeue_message(job, queue))
 
     @staticmethod
     def _place_by_hand(job: Job, queue: Queue, request: Requeue) -> None:
@@ -472,7 +488,7 @@ class JobEvents:
         if "_cached_priority" in vars(job):  # so it was our own version that put it back, and ended the claim
             self._ended(Ending("requeued"))
         _notify(job, "on_requeued", queue)
-        self.log(self.job_requeue_message(job, queue))
+        self._log_job(job, queue, self.job_requeue_message(job, queue))
 
     def job_requeue_message(self, job: Job, queue: Queue) -> str:
         """Return what to log when a job that failed was put back in a queue."""

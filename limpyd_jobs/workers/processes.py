@@ -239,7 +239,7 @@ class Processes:
         assert self._caught is not None
         self.status = "ending"
         notify("STOPPING=1")
-        self._log(f"{self._caught.name} caught: ending all processes, after their running jobs", logging.CRITICAL)
+        self._log(f"{self._caught.name} caught: ending all processes, after their running jobs")
         for process in self._children():
             _send(process, self._caught)
         if self._grace_period is not None:

@@ -24,10 +24,11 @@ from limpyd_jobs.ordinary import is_coroutine, is_unrun, why_unrun
 from limpyd_jobs.retrying import Cancel, Requeue
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import ClaimRequest, Ending, Fetched, Success
-from limpyd_jobs.utils import MESSAGE, one_line, overrides, parse_datetime, printable
+from limpyd_jobs.utils import MESSAGE, described, one_line, overrides, parse_datetime
 from limpyd_jobs.workers.alarm import Alarm
 from limpyd_jobs.workers.backoff import Backoff, OncePerSecond, is_cut_off, is_denied, is_of_replica, is_passing
 from limpyd_jobs.workers.claim import Claim
+from limpyd_jobs.workers.class_names import ClassNames
 from limpyd_jobs.workers.events import DEFAULT_DELAY, JobEvents
 from limpyd_jobs.workers.fetcher import Fetcher
 from limpyd_jobs.workers.parameters import Parameters
@@ -56,6 +57,7 @@ class Running(Parameters, JobEvents):
     def __init__(self) -> None:
         self._fetcher = Fetcher(self.queue_model, self.lease, self._model_for_errors)
         self._claim = Claim()
+        self._class_names = ClassNames()
         self._successes = Successes(self._record_late)
         self._is_prefetching = False
         self._alarm = Alarm()
@@ -144,6 +146,7 @@ class Running(Parameters, JobEvents):
         job._cached_start = fetched.start
         job._held_token = self._claim.token
         queue._cached_name = fetched.queue_name
+        self._class_names.meet(fetched.queue_name, fetched.path)
 
     def _execute(self, job: Job, queue: Queue) -> None:
         try:
@@ -239,7 +242,7 @@ class Running(Parameters, JobEvents):
 
     def _unexpected(self, job: Job, queue: Queue, error: Exception) -> None:
         """A hook failed: the job is in error, unless something is recorded already, and listed as such anyway."""
-        self.log(f"{_label(job)} unexpected error: {printable(error)}\n{traceback.format_exc()}", "error")
+        self.log(f"{_label(job)} unexpected error: {described(error)}\n{traceback.format_exc()}", "error")
         try:
             if self._token(job) and not self._claim.is_held:
                 self._ended(transitions.fail(job, queue, self._token(job)))

@@ -25,7 +25,7 @@ from limpyd_jobs.models import Job, Queue, attached_queue, job_classes, wake_som
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import Fetched
-from limpyd_jobs.utils import MESSAGE, one_line, overrides, printable, utcnow
+from limpyd_jobs.utils import MESSAGE, described, one_line, overrides, utcnow
 from limpyd_jobs.workers.backoff import Backoff, is_denied, is_passing
 from limpyd_jobs.workers.claim import Claim
 from limpyd_jobs.workers.events import JobEvents
@@ -90,6 +90,7 @@ class Worker(Running):
         self.end_date: datetime | None = None
         self.wanted_end_date: datetime | None = None
 
+        self._why_to_end = ""
         self._id = f"{random.randrange(10**6):06d}"
         self._update_status_callbacks: list[Callable[[Worker], None]] = []
         self._ready_callbacks: list[Callable[[], None]] = []
@@ -133,7 +134,8 @@ class Worker(Running):
         """Ask the worker to end once the running job is finished. A second signal changes nothing."""
         if not self.end_signal_caught:
             self.end_signal_caught = self.end_forced = True
-            self.log(f"{signal.Signals(signum).name} caught: ending, after the running job if there is one", "critical")
+            self._why_to_end = f"{signal.Signals(signum).name} caught"
+            self.log(f"{self._why_to_end}: ending, after the running job if there is one")
             if self.grace_period is not None:
                 self._alarm.set("grace period", self.grace_period, GracePeriodOver())
             self._waker.set(monotonic())
@@ -326,7 +328,21 @@ class Worker(Running):
 
     def run_ended(self) -> None:
         """Hook: the run is over."""
-        self.log(f"Run terminated, with {self.num_loops} loops (duration={self.elapsed})")
+        self.log(f"Run terminated, with {self.num_loops} loops (duration={self.elapsed}): {self._reason()}")
+
+    def _reason(self) -> str:
+        """Why it ended, in words."""
+        if self._why_to_end:
+            return self._why_to_end
+        if self.end_signal_caught:
+            return "a signal was caught"
+        if self.end_forced:
+            return "end_forced was set"
+        if self.num_loops >= self.max_loops:
+            return f"max_loops={self.max_loops} is reached"
+        if self._is_over_time():
+            return "max_duration is over" if self.max_duration else "wanted_end_date has passed"
+        return "must_stop() is true"
 
     def update_keys(self) -> None:
         """Find the waiting lists of its queues, and keep their keys, highest priority first, in `keys`."""
@@ -449,7 +465,7 @@ class Worker(Running):
         except RedisError:
             raise
         except Exception as error:
-            self.log(f"[{one_line(name)}] unexpected error: {printable(error)}\n{traceback.format_exc()}", "error")
+            self.log(f"[{one_line(name)}] unexpected error: {described(error)}\n{traceback.format_exc()}", "error")
 
     def _queue_keys(self) -> list[str]:
         return [key.removesuffix(":waiting") for key in self.keys]
@@ -473,7 +489,7 @@ class Worker(Running):
                     self._round_failed(name, error)
 
     def _round_failed(self, name: str, error: Exception) -> None:
-        self.log(f"{name} failed: {printable(error)}\n{traceback.format_exc()}", "error")
+        self.log(f"{name} failed: {described(error)}\n{traceback.format_exc()}", "error")
 
     def _round_denied(self, name: str, error: Exception) -> None:
         if self._may_log_redis_error:

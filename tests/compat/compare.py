@@ -48,6 +48,8 @@ TIME = re.compile(r"(?<![\d:.-])\d\d:\d\d:\d\d(\.\d{6})?(?!\d)")
 DURATION = re.compile(r"\b0:00:\d\d(\.\d{6})?\b")
 QUEUE_KEY = re.compile(rf"\b({'|'.join(QUEUE_MODELS)}):(\d+)\b")
 WORKER_ID = re.compile(r"^\[\d{6}\]")
+TYPE_OF_ERROR = re.compile(r"((?:\]|unexpected) error: )[A-Z]\w*(?:: |(?= \[))")  # which version 2 leaves out
+REASON_OF_END = re.compile(r"(?<=\)): [\w ()=]+$")  # so it does
 TRACEBACK = re.compile(r"^Traceback .*", re.MULTILINE | re.DOTALL)
 
 
@@ -138,6 +140,8 @@ class Normalizer:
         text = self._queue_member(text)
         text = WORKER_ID.sub("[id]", text)
         text = TRACEBACK.sub(lambda match: f"Traceback … {match[0].strip().splitlines()[-1]}", text)
+        text = TYPE_OF_ERROR.sub(r"\1", text)
+        text = REASON_OF_END.sub("", text) if "Run terminated" in text else text
         text = DATE_TIME.sub(lambda match: self.date_time(match[0]), text)
         text = DATE.sub(lambda match: self._date(match[0]), text)
         text = TIME.sub(lambda match: self._time(match[0]), text)

@@ -176,7 +176,7 @@ def test_a_hook_that_fails_for_a_missed_time_stops_no_other_schedule(log: pytest
     hourly("b")
     worker_of("reports", Offended).fire_schedules()
     assert identifiers() == ["b"]
-    assert "unexpected error: oops" in messages(log)[0]
+    assert "unexpected error: RuntimeError: oops" in messages(log)[0]
 
 
 class Failing(Worker):
@@ -189,7 +189,7 @@ def test_a_hook_that_fails_stops_no_other_schedule(log: pytest.LogCaptureFixture
     hourly("b")
     worker_of("reports", Failing).fire_schedules()
     assert sorted(identifiers()) == ["a", "b"]
-    assert "unexpected error: oops" in messages(log)[0]
+    assert "unexpected error: RuntimeError: oops" in messages(log)[0]
 
 
 @pytest.mark.parametrize(

@@ -365,10 +365,10 @@ class TestWhatHooksAreGiven:
             ("INFO", "[queue|1|succeeds] starting"),
             ("INFO", f"[queue|1|succeeds] success, in {Task.get(1).duration}"),
             ("INFO", "[queue|2|fails] starting"),
-            ("ERROR", "[queue|2|fails] error: it failed [requeued]"),
+            ("ERROR", "[queue|2|fails] error: ValueError: it failed [requeued]"),
             ("INFO", f"[queue|2|fails] requeued with priority 1, delayed until {until}"),
             ("INFO", "[queue|3|fails for good] starting"),
-            ("ERROR", "[queue|3|fails for good] error: it failed [NOT requeued]"),
+            ("ERROR", "[queue|3|fails for good] error: ValueError: it failed [NOT requeued]"),
             ("INFO", "[queue|4|cancels] starting"),
             ("WARNING", "[queue|4|cancels] job skipped (current status: CANCELED)"),
             ("INFO", "[queue|5|delays] starting"),
@@ -934,7 +934,7 @@ class TestWhatTheExecutionMayDo:
         work(callback=set_status(STATUSES.DELAYED, delayed_until="2001-01-01 00:00:00"))
         assert job.hmget("status", "queued", "delayed_until") == ["w", "1", None]
         assert Queue.get_queue("queue").waiting.lmembers() == [job.ident]
-        assert "[queue|1|a] job delayed until None" in messages(log)
+        assert "[queue|1|a] job put back in its queue" in messages(log)
 
     def test_a_job_that_was_delayed_before_must_say_until_when_again(self, consistent: None) -> None:
         job = delayed_and_due(Task, "a")
@@ -1264,8 +1264,9 @@ class TestHooksCalledByHand:
         assert worker.job_success_message(job, queue, None) == "[queue|1|a] success, in 0:00:01.500000"
         assert worker.job_skipped_message(job, queue) == "[queue|1|a] job skipped (current status: WAITING)"
         assert worker.job_delayed_message(job, queue) == "[queue|1|a] job delayed until None"
-        assert worker.job_error_message(job, queue, True, error) == "[queue|1|a] error: by hand [requeued]"
-        assert worker.job_error_message(job, queue, False, error, "") == "[queue|1|a] error: by hand [NOT requeued]"
+        text = "[queue|1|a] error: ValueError: by hand"
+        assert worker.job_error_message(job, queue, True, error) == f"{text} [requeued]"
+        assert worker.job_error_message(job, queue, False, error, "") == f"{text} [NOT requeued]"
         assert worker.job_requeue_message(job, queue) == "[queue|1|a] requeued with priority 2"
         assert worker.additional_error_fields(job, queue, error) == {}
         assert worker.additional_error_fields(job, queue, error, trace="") == {}
@@ -1325,7 +1326,7 @@ class TestFetching:
         work(worker_class=Own, callback=fail, requeue_times=1)
         assert seen == [("a", "w", "queue")]
         assert job.hmget("status", "priority", "tries") == ["d", "1", "1"]
-        assert "[queue|1|a] error: it failed [requeued]" in messages(log)
+        assert "[queue|1|a] error: ValueError: it failed [requeued]" in messages(log)
 
     def test_wait_for_job_may_work_around_super(self, collector: Collector, consistent: None) -> None:
         class Around(Worker):

@@ -407,7 +407,7 @@ class TestEnding:
                 if parent.status == "running":
                     processes.select = wait
 
-            logging.basicConfig()
+            logging.basicConfig(level="INFO")
             sys.exit(Processes(2, lambda: Worker("orders"), on_change=patch).run())
         """
         parent = start(program=[sys.executable, "-c", program])

@@ -141,7 +141,7 @@ def check_additional_error_fields_that_end_the_worker():
     (error,) = AppError.collection(repository="r").instances()
     assert error.headers.hgetall() == {"retry": "10"}
     assert (job.status.hget(), job.queued.hget(), job.tries.hget()) == (STATUSES.DELAYED, "1", "1")
-    assert any(message.endswith("error: the remote side is down [requeued]") for message in messages)
+    assert any(message.endswith("the remote side is down [requeued]") for message in messages)
     assert AppQueue.get_queue("broken", 0).waiting.llen() == 1
 
 

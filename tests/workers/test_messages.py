@@ -1,0 +1,162 @@
+"""What a worker logs: which class, which type of error, and why it ended."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from running import messages, work, worker_of
+
+from limpyd_jobs import Error, Job, Queue, Worker
+from limpyd_jobs.utils import utcnow
+from limpyd_jobs.workers.class_names import ClassNames
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+
+class Mail(Job):
+    namespace = "messages"
+    queue_name = "queue"
+
+
+class Push(Mail):
+    pass
+
+
+@pytest.fixture(autouse=True)
+def _same_handlers_afterwards() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+class TestClasses:
+    def test_jobs_are_told_apart_once_a_queue_has_several_classes(self, log: pytest.LogCaptureFixture) -> None:
+        def callback(job: Job, queue: Queue) -> None:
+            if isinstance(job, Push):
+                raise ValueError("it failed")
+
+        for job_class, identifier in ((Mail, "a"), (Push, "b"), (Mail, "c")):
+            job_class.add_job(identifier)
+        Mail.add_job("alone", "other", priority=-1)
+        worker = worker_of("queue,other", callback=callback, max_loops=4, requeue_times=1)
+        worker.run()
+        texts = [message for message in messages(log) if not message.startswith("Run ")]
+        durations = [Mail.get(pk).duration for pk in (1, 2, 3)]
+        until = Push.get(1).delayed_until.hget()
+        assert texts == [
+            "[queue|1|a] starting",
+            f"[queue|1|a] success, in {durations[0]}",
+            "[queue|1|b] starting (Push)",
+            "[queue|1|b] error: ValueError: it failed [requeued] (Push)",
+            f"[queue|1|b] requeued with priority -1, delayed until {until} (Push)",
+            "[queue|2|c] starting (Mail)",
+            f"[queue|2|c] success, in {durations[1]} (Mail)",
+            "[other|3|alone] starting",
+            f"[other|3|alone] success, in {durations[2]}",
+        ]
+
+    def test_classes_of_one_name_are_told_apart_by_their_paths(self) -> None:
+        names = ClassNames()
+        for path in ("shop.jobs.Mail", "news.jobs.Mail", "shop.jobs.Push"):
+            names.meet("queue", path)
+        assert names.mark("queue", "shop.jobs.Mail") == " (shop.jobs.Mail)"
+        assert names.mark("queue", "shop.jobs.Push") == " (Push)"
+        assert names.mark("other", "shop.jobs.Push") == ""
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("error", "text", "stored"),
+        [(KeyError("to"), "KeyError: 'to'", "'to'"), (ValueError("odd"), "ValueError: odd", "odd")],
+    )
+    def test_the_type_is_logged_and_the_stored_message_is_that_of_the_exception(
+        self, log: pytest.LogCaptureFixture, error: Exception, text: str, stored: str
+    ) -> None:
+        def callback(job: Job, queue: Queue) -> None:
+            raise error
+
+        job = Mail.add_job("a")
+        work(callback=callback)
+        assert f"[queue|1|a] error: {text} [NOT requeued]" in messages(log)
+        (saved,) = Error.collection_for_job(job).instances()
+        assert saved.hmget("type", "message") == [type(error).__name__, stored]
+
+    def test_an_exception_without_a_text_is_logged_by_its_type(self, log: pytest.LogCaptureFixture) -> None:
+        def callback(job: Job, queue: Queue) -> None:
+            raise TimeoutError
+
+        Mail.add_job("a")
+        work(callback=callback)
+        assert "[queue|1|a] error: TimeoutError [NOT requeued]" in messages(log)
+
+
+def test_a_job_that_puts_itself_back_is_not_said_to_be_delayed(log: pytest.LogCaptureFixture) -> None:
+    def callback(job: Job, queue: Queue) -> None:
+        if job.tries.hget() == "1":
+            job.enqueue_or_delay("queue", 0)
+
+    Mail.add_job("a")
+    work(callback=callback, max_loops=2)
+    records = [(record.levelname, text) for record, text in zip(log.records, messages(log), strict=True)]
+    assert ("INFO", "[queue|1|a] job put back in its queue") in records
+    assert "delayed" not in log.text
+
+
+class Unwilling(Worker):
+    def must_stop(self) -> bool:
+        return super().must_stop() or self.num_loops == 1
+
+
+def stop_by_attribute(worker: Worker) -> None:
+    worker.end_forced = True
+
+
+def stop_by_date(worker: Worker) -> None:
+    worker.wanted_end_date = utcnow()
+
+
+def stop_by_signal(worker: Worker) -> None:
+    signal.raise_signal(signal.SIGTERM)
+
+
+class OwnCatcher(Worker):
+    def catch_end_signal(self, signum: int, frame: Any) -> None:
+        self.end_signal_caught = self.end_forced = True
+
+
+class TestReasonOfTheEnd:
+    @pytest.mark.parametrize(
+        ("stop", "options", "reason"),
+        [
+            (None, {"max_loops": 1}, "max_loops=1 is reached"),
+            (None, {"max_duration": 0.2}, "max_duration is over"),
+            (None, {"worker_class": Unwilling}, "must_stop() is true"),
+            (stop_by_attribute, {}, "end_forced was set"),
+            (stop_by_date, {"max_duration": None}, "wanted_end_date has passed"),
+            (stop_by_signal, {"terminate_gracefuly": True}, "SIGTERM caught"),
+            (stop_by_signal, {"terminate_gracefuly": True, "worker_class": OwnCatcher}, "a signal was caught"),
+        ],
+    )
+    def test_the_last_line_says_it(
+        self,
+        log: pytest.LogCaptureFixture,
+        stop: Callable[[Worker], None] | None,
+        options: dict[str, Any],
+        reason: str,
+    ) -> None:
+        Mail.add_job("a")
+        worker = worker_of(**{"max_loops": 5, **options}, callback=lambda *_: stop and stop(worker))
+        worker.run()
+        assert messages(log)[-1] == f"Run terminated, with 1 loops (duration={worker.elapsed}): {reason}"
+
+    def test_an_end_that_was_asked_for_is_no_alarm(self, log: pytest.LogCaptureFixture) -> None:
+        Mail.add_job("a")
+        worker = worker_of(callback=lambda *_: stop_by_signal(worker), terminate_gracefuly=True)
+        worker.run()
+        assert "SIGTERM caught: ending, after the running job if there is one" in messages(log)
+        assert {record.levelno for record in log.records} == {logging.INFO}
