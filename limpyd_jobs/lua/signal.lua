@@ -1,6 +1,6 @@
 -- Ends the wait of all idle workers of a name, for them to look again. No transition of a job.
 --
--- KEYS[1]  the list of a name that they wait for: queue model, ':signal:', name
+-- KEYS[1]  the list of a name that they wait for: queue model, ':_signal:', name
 --
 -- 'done'
 
