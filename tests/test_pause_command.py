@@ -11,7 +11,7 @@ import pytest
 import redis
 from servers import RedisServer
 
-from limpyd_jobs import Queue
+from limpyd_jobs import Job, Queue
 
 COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
 
@@ -31,6 +31,8 @@ def run(server: RedisServer, *arguments: str) -> tuple[int, str]:
 
 
 def test_names_are_paused_and_resumed(redis_server: RedisServer) -> None:
+    for name in ("mails", "pushes"):
+        Queue.get_queue(name)
     assert run(redis_server, "pause", "mails", "pushes") == (0, "mails: paused\npushes: paused\n")
     assert Queue.get_paused_names() == {"mails", "pushes"}
     assert run(redis_server, "pause", "mails") == (0, "mails: paused already\n")
@@ -39,9 +41,33 @@ def test_names_are_paused_and_resumed(redis_server: RedisServer) -> None:
     assert Queue.get_paused_names() == {"pushes"}
 
 
+def test_a_name_that_no_queue_has_is_paused_with_a_warning(redis_server: RedisServer) -> None:
+    for name in ("mails", "e-mails", "pushes"):
+        Queue.get_queue(name)
+    status, told = run(redis_server, "pause", "mail")
+    warning = "limpyd-jobs pause: warning: no queue is named mail so far, but there is: mails, e-mails\n"
+    assert (status, warning in told, "mail: paused\n" in told) == (0, True, True)
+    assert Queue.get_paused_names() == {"mail"}
+    assert "no queue is named reports so far\n" in run(redis_server, "pause", "reports")[1]
+
+
+def test_what_is_paused_is_listed(redis_server: RedisServer) -> None:
+    assert run(redis_server, "pause", "--list") == (0, "")
+    for priority in (1, 2):
+        Job.add_job(f"{priority}", "mails", priority=priority)
+    Job.add_job("later", "mails", delayed_for=3600)
+    for name in ("pushes", "mails"):
+        Queue.pause(name)
+    assert run(redis_server, "pause", "--list") == (0, "mails: 2 waiting, 1 delayed\npushes: no queue\n")
+
+
 def test_those_of_another_queue_model_are_named_by_it(redis_server: RedisServer, redis_client: redis.Redis) -> None:
     run(redis_server, "pause", "mails", "--queue-model=limpyd_jobs.Queue")
     assert redis_client.smembers("jobs:queue:paused") == {"mails"}
+
+
+def test_a_list_is_of_all_names(redis_server: RedisServer) -> None:
+    assert run(redis_server, "pause", "--list", "mails")[0] == 2
 
 
 @pytest.mark.parametrize(

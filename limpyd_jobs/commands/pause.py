@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import sys
+from difflib import get_close_matches
 from typing import ClassVar
 
 from limpyd_jobs import records
 from limpyd_jobs.arguments import stored_queue_name
-from limpyd_jobs.commands.command import Command
+from limpyd_jobs.commands.command import COMMON_OPTIONS, Command
 from limpyd_jobs.models import Queue
+from limpyd_jobs.utils import one_line
+from limpyd_jobs.workers.options import WorkerOption
 
 
-class Pause(Command):
-    """Exit status: 0, also for queues that are paused already."""
+class Resume(Command):
+    """Exit status: 0, also for queues that are not paused."""
 
-    summary = "Let the jobs of some queues wait: workers begin no more of them, and go on with those that run"
+    summary = "Let workers run the jobs of some paused queues again"
     words = "name... "
-    told: ClassVar = ("paused", "paused already")
+    told: ClassVar = ("resumed", "not paused")
 
     def run(self) -> int:
-        """Pause each queue that is named, and tell so."""
-        queue_model = self.options.queue_model or Queue
+        """Resume each queue that is named, and tell so."""
         for name in self._names():
-            print(f"{name}: {self.told[0 if self._change(queue_model, name) else 1]}")
+            print(f"{one_line(name)}: {self.told[0 if self._change(name) else 1]}")
         return 0
+
+    @property
+    def _queue_model(self) -> type[Queue]:
+        return self.options.queue_model or Queue
 
     def _names(self) -> list[str]:
         if not self.given:
@@ -32,15 +39,45 @@ class Pause(Command):
         except ValueError as error:
             self.parser.error(str(error))
 
-    def _change(self, queue_model: type[Queue], name: str) -> bool:
-        return records.pause(queue_model, name)
+    def _change(self, name: str) -> bool:
+        return records.resume(self._queue_model, name)
 
 
-class Resume(Pause):
-    """Exit status: 0, also for queues that are not paused."""
+class Pause(Resume):
+    """Exit status: 0, also for queues that are paused already, or that there are none of yet."""
 
-    summary = "Let workers run the jobs of some paused queues again"
-    told = ("resumed", "not paused")
+    summary = "Let the jobs of some queues wait: workers begin no more of them, and go on with those that run"
+    words = "name... | --list"
+    told = ("paused", "paused already")
+    option_list = (
+        WorkerOption("--list", action="store_true", help="Show which queues are paused, and what waits in them"),
+        *COMMON_OPTIONS,
+    )
 
-    def _change(self, queue_model: type[Queue], name: str) -> bool:
-        return records.resume(queue_model, name)
+    def run(self) -> int:
+        """Pause each queue that is named, and tell so; or tell which are paused."""
+        if not self.options.list:
+            return super().run()
+        if self.given:
+            self.parser.error("--list takes no names")
+        for name in sorted(records.paused_names(self._queue_model)):
+            print(f"{one_line(name)}: {self._what_waits(name)}")
+        return 0
+
+    def _what_waits(self, name: str) -> str:
+        rows = records.list_queues(self._queue_model, [name])
+        return f"{sum(row[3] for row in rows)} waiting, {sum(row[4] for row in rows)} delayed" if rows else "no queue"
+
+    def _change(self, name: str) -> bool:
+        if not records.list_queues(self._queue_model, [name]):
+            self._warn(name)
+        return records.pause(self._queue_model, name)
+
+    def _warn(self, name: str) -> None:
+        """Say that nothing is paused so far, and which names may be meant."""
+        names = self._queue_model.collection().values_list("name", flat=True)
+        near = get_close_matches(name, {other for other in names if other})
+        hint = f", but there is: {', '.join(map(one_line, near))}" if near else ""
+        print(
+            f"{self.parser.get_prog_name()}: warning: no queue is named {one_line(name)} so far{hint}", file=sys.stderr
+        )
