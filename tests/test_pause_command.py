@@ -52,7 +52,7 @@ def test_a_name_that_no_queue_has_is_paused_with_a_warning(redis_server: RedisSe
 
 
 def test_what_is_paused_is_listed(redis_server: RedisServer) -> None:
-    assert run(redis_server, "pause", "--list") == (0, "")
+    assert run(redis_server, "pause", "--list") == (0, "no queue is paused\n")
     for priority in (1, 2):
         Job.add_job(f"{priority}", "mails", priority=priority)
     Job.add_job("later", "mails", delayed_for=3600)

@@ -60,8 +60,11 @@ class Pause(Resume):
             return super().run()
         if self.given:
             self.parser.error("--list takes no names")
-        for name in sorted(records.paused_names(self._queue_model)):
+        names = sorted(records.paused_names(self._queue_model))
+        for name in names:
             print(f"{one_line(name)}: {self._what_waits(name)}")
+        if not names:
+            print("no queue is paused")
         return 0
 
     def _what_waits(self, name: str) -> str:
