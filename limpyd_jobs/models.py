@@ -330,6 +330,7 @@ class Job(BaseJobsModel):
     retry_policy = OwnField(AtomicHashField())
     uncounted_tries = OwnField(AtomicHashField())
     requeued_at = OwnField(AtomicHashField())
+    first_priority = OwnField(AtomicHashField())
 
     queue_model: type[Queue] = Queue
     queue_name: str | None = None
@@ -566,7 +567,7 @@ class Job(BaseJobsModel):
         Parameters
         ----------
         priority: int
-            None to keep its own.
+            None for its own, or, if its retry policy changed that, for the one it had before.
 
         The other parameters: see `add_job`.
 

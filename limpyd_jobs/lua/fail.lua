@@ -7,7 +7,7 @@
 -- ARGV[2]  ident
 -- ARGV[3]  token of the claim, or '' for a job that nobody claimed
 -- ARGV[4]  queue: model name and pk
--- ARGV[5]  how often the job may be put back; or '' to do so whatever its tries are
+-- ARGV[5]  how often the job may be put back; or '' to do so whatever its tries are, as its retry policy says so
 -- ARGV[6]  queue model
 -- ARGV[7]  queue name
 -- ARGV[8]  priority when put back
@@ -34,10 +34,19 @@ if refused then
   return ended_before(job, token, 'requeued', 12) or refused
 end
 
+local hash = redis.call('HMGET', job.key, 'tries', 'cancel_on_error', 'priority', '_first_priority')
+
 local function may_run_again()
-  local hash = redis.call('HMGET', job.key, 'tries', 'cancel_on_error')
   local is_to_be_canceled = (hash[2] or '') ~= '' and ARGV[10] ~= 'hold anyway'
   return requeue_times > 0 and (tonumber(hash[1]) or 0) <= requeue_times and not is_to_be_canceled
+end
+
+-- What to note of its priority if it is its retry policy that changes it, to another one or, if that is not decided yet,
+-- to its own; nil for nothing.
+local function note(priority)
+  local own = hash[3] or '0'
+  local is_to_be_noted = ARGV[5] == '' and (ARGV[10] ~= 'place' or priority ~= own)
+  return is_to_be_noted and note_of_priority(first_priority(hash[4], own) or own, priority) or nil
 end
 
 probe('LLEN', queue .. ':errors')
@@ -49,14 +58,16 @@ if not may_run_again() then
   redis.call('RPUSH', queue .. ':errors', job.ident)
   return ended('error', finish, '', 12)
 elseif ARGV[10] ~= 'place' then
-  update(job.model, job.pk, {status = 'e', start = start, ['end'] = finish})
+  update(job.model, job.pk, {
+    status = 'e', start = start, ['end'] = finish, _first_priority = note(hash[3] or '0'),
+  })
   redis.call('RPUSH', queue .. ':errors', job.ident)
   return {'held', finish, '', reindex, {'nothing'}}
 end
 
 local due = due_at(ARGV[9])
 local base = prepare_place(model_of(ARGV[6]), ARGV[7], ARGV[8], due)
-local changes = placed({start = false, ['end'] = false}, ARGV[8], due, base)
+local changes = placed({start = false, ['end'] = false, _first_priority = note(ARGV[8])}, ARGV[8], due, base)
 end_claim(queue, job, changes, token)
 push(base, job.ident, changes.status, due, false)
 redis.call('RPUSH', queue .. ':errors', job.ident)

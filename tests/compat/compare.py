@@ -26,6 +26,7 @@ OURS = {
     "*/_job_timeout": "how long a job may run",
     "*/_retry_policy": "when a job is tried again",
     "*/_uncounted_tries": "how many tries its retry policy does not count",
+    "*/_first_priority": "which priority it had before its retry policy changed it",
     "*/_requeued_at": "when it was put back in its queue by hand",
     "*/_last_claim": "the claim that ended, for its worker to be told the same if it asks again",
     "*:_running*": "the leases on the jobs of a queue that run",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from limpyd.exceptions import DoesNotExist
-from worlds import LATER, STATES, Moment, World, pk_of, until
+from worlds import LATER, STATES, TOKEN, Moment, World, pk_of, until
 
 from limpyd_jobs import LimpydJobsException, transitions
 from limpyd_jobs.exceptions import ClaimLost
@@ -192,3 +192,49 @@ class TestTheTriesOfTheRetryPolicy:
         job.tries.delete()
         requeue(any_world, job)
         assert "_uncounted_tries" not in any_world.hash(job)
+
+
+class TestThePriorityThatARetryPolicyChanged:
+    @pytest.fixture
+    def job(self, any_world: World) -> Any:
+        """One that had the priority 0, then -1, then -2, and is in error now."""
+        job = any_world.job_that_is("running")
+        for priority in ("-1", "-2"):
+            any_world.fail(job, times=None, priority=priority)
+            assert any_world.claim(any_world.waiting_key("q", priority)) is not None
+        transitions.fail(job, any_world.queue("q", -2), TOKEN)
+        assert any_world.state(job)["status"] == "e"
+        return job
+
+    def test_is_the_first_one_again_when_it_is_put_back_by_hand(self, any_world: World, job: Any) -> None:
+        assert requeue(any_world, job).priority == "0"
+        assert "q/0 waiting" in any_world.places(job)
+        assert "_first_priority" not in any_world.hash(job)
+
+    def test_is_another_one_if_that_is_given(self, any_world: World, job: Any) -> None:
+        assert requeue(any_world, job, priority="7").priority == "7"
+
+    def test_stays_what_it_was_changed_to_by_somebody_else(self, any_world: World, job: Any) -> None:
+        job.priority.hset(5)
+        assert requeue(any_world, job).priority == "5"
+
+
+@pytest.mark.leaves("I3")
+def test_a_priority_that_is_lowered_step_by_step_is_noted(any_world: World) -> None:
+    """As it is if hooks of the application see the job between its error and its return."""
+    job = any_world.job_that_is("running")
+    any_world.fail(job, times=None, hold=True)
+    requeue(any_world, job, priority="-1")
+    assert any_world.hash(job)["_first_priority"] == "0 -1"
+
+
+@pytest.mark.parametrize("times", [1, 5])
+@pytest.mark.parametrize("hold", [False, True])
+def test_a_priority_that_is_lowered_without_a_retry_policy_is_not_noted(
+    any_world: World, times: int, hold: bool
+) -> None:
+    job = any_world.job_that_is("running")
+    any_world.fail(job, times=times, hold=hold)
+    if hold:
+        requeue(any_world, job, priority="-1")
+    assert "_first_priority" not in any_world.hash(job)

@@ -236,6 +236,22 @@ class TestAJobThatWasGivenUp:
         work(**options)
         assert (state_of(job), job.tries.hget(), errors_of(job)) == ("ERROR", "6", 6)
 
+    def test_has_its_priority_again_after_a_requeue(self, job_class: type[Job]) -> None:
+        job = job_class.add_job("a", priority=5)
+        for _ in range(3):
+            work(callback=fail, retry_policy=Retry(times=2, delay=0, priority_delta=-2))
+        assert (state_of(job), job.priority.hget()) == ("ERROR", "1")
+        job.requeue()
+        assert job.priority.hget() == "5"
+        assert Queue.get_queue("queue", 5).waiting.lmembers() == [job.ident]
+
+    def test_keeps_its_priority_without_a_policy_as_ever(self, job_class: type[Job]) -> None:
+        job = job_class.add_job("a", priority=5)
+        for _ in range(2):
+            work(callback=fail, requeue_times=1, requeue_priority_delta=-2, requeue_delay_delta=0)
+        job.requeue()
+        assert job.priority.hget() == "3"
+
     def test_is_young_again_after_a_requeue(self) -> None:
         job = Task.add_job("a")
         job.added.hset("2020-01-01 00:00:00")

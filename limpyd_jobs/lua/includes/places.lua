@@ -60,6 +60,17 @@ local function unplace(queue_model, name, job)
     or unplace_from_any(queue_model, redis.call('SRANDMEMBER', queue_model.name .. ':collection', 1000), job.ident)
 end
 
+-- What a job notes once its retry policy changes its priority: the one it had first, and the one it has now.
+local function note_of_priority(first, priority)
+  return first .. ' ' .. priority
+end
+
+-- The priority that a job had first, by that note; nil if there is none, or the job was given another priority since.
+local function first_priority(note, priority)
+  local first, last = string.match(note or '', '^(%S+) (%S+)$')
+  return last == priority and first or nil
+end
+
 local function is_delayed(due)
   return due and due.at > now()
 end
