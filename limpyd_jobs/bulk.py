@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # How many jobs one script adds, at the most: it keeps Redis from everybody else for some milliseconds.
 STEP_SIZE = 250
 
-Step = Callable[[], "list[Job]"]
+Step = Callable[[], "list[Any]"]  # jobs of the class they are added of
 Row = tuple[str, Mapping[str, str]]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from time import monotonic
 from types import MappingProxyType, NoneType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from limpyd import fields
 from limpyd.contrib.collection import ExtendedCollectionManager
@@ -46,6 +46,13 @@ from limpyd_jobs.utils import (
     printable,
     utcnow,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Failure = BaseException | type[BaseException]
+AQueue = TypeVar("AQueue", bound="Queue")
+AnError = TypeVar("AnError", bound="Error")
 
 # How long `Job.is_cancelled` relies on its last answer, in seconds.
 QUESTION_INTERVAL = 1
@@ -119,7 +126,7 @@ class Queue(BaseJobsModel):
     keep_errors: int | timedelta | None = None
 
     @classmethod
-    def get_queue(cls, name: str, priority: int | str | None = 0, **fields_if_new: Any) -> Queue:
+    def get_queue(cls, name: str, priority: int | str | None = 0, **fields_if_new: Any) -> Self:
         """Return the queue of a name and a priority, created with the given fields if there is none yet.
 
         Raises
@@ -140,13 +147,13 @@ class Queue(BaseJobsModel):
         return (names,) if isinstance(names, str) else names
 
     @classmethod
-    def get_all(cls, names: str | Iterable[str]) -> list[Queue]:
+    def get_all(cls, names: str | Iterable[str]) -> list[Self]:
         """Return the queues of a name, or of several, in the order of the names."""
         rows = records.list_queues(cls, cls._get_iterable_for_names(names))
         return [attached_queue(cls, pk, name, priority) for pk, name, priority, *_ in rows]
 
     @classmethod
-    def get_all_by_priority(cls, names: str | Iterable[str]) -> list[Queue]:
+    def get_all_by_priority(cls, names: str | Iterable[str]) -> list[Self]:
         """Return the queues of a name, or of several: the highest priority first, then in the order of the names."""
         return sorted(cls.get_all(names), key=_rank)
 
@@ -396,7 +403,7 @@ class Job(BaseJobsModel):
         delayed_for: float | timedelta | None = None,
         delayed_until: datetime | None = None,
         **fields_if_new: Any,
-    ) -> Job:
+    ) -> Self:
         """Add a job to a queue, unless one of the same identifier is queued already.
 
         That one is then returned; it is moved to where the new one would stand if the priority is higher than its
@@ -447,7 +454,7 @@ class Job(BaseJobsModel):
             fields=stored_names(cls, checked_fields(cls, fields_if_new)),
             place=not by_hand,
         )
-        job: Job = records.attached(cls, pk)
+        job: Self = records.attached(cls, pk)
         if by_hand and outcome != "existing":
             until = compute_delayed_until(delayed_for, delayed_until)
             try:
@@ -476,7 +483,7 @@ class Job(BaseJobsModel):
         delayed_until: datetime | None = None,
         progress: Callable[[int], object] | None = None,
         **fields_if_new: Any,
-    ) -> list[Job]:
+    ) -> list[Self]:
         """Add many jobs, one after the other, each as `add_job` does: in steps of up to 250, a round trip each.
 
         Nobody ever sees half of a step. If an argument of one is wrong, nothing of that step is added; the steps before
@@ -509,7 +516,7 @@ class Job(BaseJobsModel):
             "delayed_until": delayed_until,
             **fields_if_new,
         }
-        added: list[Job] = []
+        added: list[Self] = []
         for step in bulk.steps(cls, jobs, common, is_placed_by_hand):
             added += step()
             if progress:
@@ -674,19 +681,21 @@ class Error(BaseJobsModel):
         cls,
         queue_name: str,
         job: Job,
-        error: BaseException,
+        error: Failure,
         when: datetime | None = None,
         trace: str | None = None,
         **additional_fields: Any,
-    ) -> Error:
+    ) -> Self:
         """Record a failure.
+
+        A call that failed, as Redis did not answer, may be repeated with the same arguments: one failure is recorded.
 
         Parameters
         ----------
         queue_name: str
             The queue the job came from.
         job: Job
-        error: exception
+        error: exception, or class of one
             Its class is stored as type, its text as message, and its ``code``, if it has one, as code.
         when: datetime
             Naive UTC or aware; now by default.
@@ -718,10 +727,10 @@ class Error(BaseJobsModel):
         }
         if trace:
             values["traceback"] = printable(trace)
-        return _add_error(cls, values, additional_fields)
+        return _add_error_once(cls, {**_as_indexed(cls, values), **additional_fields}, job, when)
 
     @classmethod
-    def add_unresolved_error(cls, queue_name: str, ident: str, error: BaseException) -> Error:
+    def add_unresolved_error(cls, queue_name: str, ident: str, error: BaseException) -> Self:
         """Record that a job was given up, as its class could not be resolved. Its identifier is not known, so empty.
 
         Parameters
@@ -825,15 +834,15 @@ def is_placed_by_hand(job_class: type[Job], queue_model: type[Queue]) -> bool:
     return overrides(job_class, Job, "enqueue_or_delay") or queues_by_hand(queue_model)
 
 
-def attached_queue(queue_model: type[Queue], pk: str, name: str, priority: str) -> Queue:
+def attached_queue(queue_model: type[AQueue], pk: str, name: str, priority: str) -> AQueue:
     """Return the object of a queue that is known to exist."""
-    queue: Queue = records.attached(queue_model, pk)
+    queue: AQueue = records.attached(queue_model, pk)
     queue._cached_name = name
     queue._cached_priority = priority
     return queue
 
 
-def add_unresolved_error(error_model: type[Error], queue_name: str, ident: str, error: BaseException) -> Error:
+def add_unresolved_error(error_model: type[AnError], queue_name: str, ident: str, error: BaseException) -> AnError:
     """Do what `Error.add_unresolved_error` says."""
     path, _, pk = printable(ident).rpartition(":")
     values = {"job_model_repr": path, "job_pk": pk, "identifier": "", "queue_name": queue_name}
@@ -843,30 +852,50 @@ def add_unresolved_error(error_model: type[Error], queue_name: str, ident: str, 
         "Let a worker import that class: see --pythonpath and --job-modules. Then the job is put back in its "
         "queue.)"
     )
-    return _add_error(error_model, {**values, **described})
+    return _add_error(error_model, _as_indexed(error_model, {**values, **described}))
 
 
-def _add_error(
-    error_model: type[Error], values: dict[str, Any], additional: Mapping[str, Any] = MappingProxyType({})
-) -> Error:
-    """Add an error. What we know of a failure is cut off rather than refused, as it is to be recorded anyway."""
-    for name, value in values.items():
-        if isinstance(value, str) and getattr(error_model.get_field(name), "indexable", False):
-            values[name] = as_indexed(value)
-    instance: Error = records.attached(error_model, records.add_error(error_model, {**values, **additional}))
-    return instance
+def _as_indexed(error_model: type[Error], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Cut off what is too long to be indexed: what we know of a failure is to be recorded anyway."""
+    return {
+        name: as_indexed(value)
+        if isinstance(value, str) and getattr(error_model.get_field(name), "indexable", False)
+        else value
+        for name, value in values.items()
+    }
 
 
-def _described(error: BaseException, moment: datetime) -> dict[str, Any]:
+def _add_error_once(error_model: type[AnError], fields: dict[str, Any], job: Job, when: datetime | None) -> AnError:
+    """Add an error, unless the same call before, of which the job remembers that it failed, did so."""
+    model, before = vars(job).get("_unsure_error", (None, {}))
+    is_again = model is error_model and before == {**fields, **({} if when else _moment_of(before))}
+    if is_again:
+        fields = before
+    job._unsure_error = error_model, fields
+    error = _add_error(error_model, fields, again=is_again)
+    del job._unsure_error
+    return error
+
+
+def _add_error(error_model: type[AnError], fields: Mapping[str, Any], *, again: bool = False) -> AnError:
+    error: AnError = records.attached(error_model, records.add_error(error_model, fields, again=again))
+    return error
+
+
+def _moment_of(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: fields[name] for name in ("date_time", "date", "time") if name in fields}
+
+
+def _described(error: Failure, moment: datetime) -> dict[str, Any]:
     values = {
         "date_time": str(moment),
         "date": str(moment.date()),
         "time": str(moment.time()),
-        "type": type(error).__name__,
+        "type": (error if isinstance(error, type) else type(error)).__name__,
         "message": printable(error),
     }
     code = getattr(error, "code", None)
-    if code is not None:
+    if code is not None and not hasattr(code, "__get__"):  # which a class has for its instances
         values["code"] = printable(code)
     return values
 

@@ -118,8 +118,13 @@ def _paused_key(queue_model: type[RedisModel]) -> str:
     return f"{queue_model._name}:paused"
 
 
-def add_error(error_model: type[RedisModel], fields: Mapping[str, Any]) -> str:
+def add_error(error_model: type[RedisModel], fields: Mapping[str, Any], *, again: bool = False) -> str:
     """Create an error; return its pk.
+
+    Parameters
+    ----------
+    again: bool
+        True if a call before with the same fields failed: the error it may have made is found, and is whole then.
 
     Raises
     ------
@@ -128,11 +133,19 @@ def add_error(error_model: type[RedisModel], fields: Mapping[str, Any]) -> str:
     """
 
     def call(pk: str, plain: Mapping[str, str], reserve: bool) -> Any:
-        args = [layout_of(error_model).json, "reserve" if reserve else "create", pk, *flat(plain)]
-        return _add_error(redis_of(error_model), args=args)
+        mode = f"{'reserve' if reserve else 'create'}{' again' if again and not pk else ''}"
+        return _add_error(redis_of(error_model), args=[layout_of(error_model).json, mode, pk, *flat(plain)])
 
     layout = layout_of(error_model)
-    return str(create(error_model, fields, layout.plain | layout.special, call)[1])
+    scripted = layout.plain | layout.special
+    reply = create(error_model, fields, scripted, call)
+    if reply[0] == "existing":
+        reindexed(error_model, reply[1], reply[2])
+        record, (_, others) = attached(error_model, reply[1]), layout.split(fields, scripted)
+        for name in others:
+            record.get_field(name).delete()
+        record.set_fields(**others)
+    return str(reply[1])
 
 
 def due_key(schedule_model: type[RedisModel]) -> str:

@@ -12,7 +12,7 @@
 -- ARGV[8]  its field delayed_until, as it was read
 -- ARGV[9]  the score of that date, or '' if it is none
 -- ARGV[10] what its hash said when it was found, fields joined by NUL: if it says otherwise, nothing is wrong
--- ARGV[11] what to do if its status is none and it stands nowhere: 'requeue'; 'delete', for which it is canceled, and
+-- ARGV[11] what to do if its status is none and it is in no queue: 'requeue'; 'delete', for which it is canceled, and
 --          left to the caller; or another word
 --
 -- {problems, reindex}

@@ -18,7 +18,7 @@ from proxy import Fault, Proxy
 from servers import RedisServer, wait_until
 
 import limpyd_jobs.workers.worker
-from limpyd_jobs import Job, LimpydJobsException, Queue, transitions
+from limpyd_jobs import Error, Job, LimpydJobsException, Queue, transitions
 from limpyd_jobs.database import JobsDatabase
 from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.transitions import Fetched
@@ -181,6 +181,8 @@ def test_a_worker_ends_all_jobs_and_runs_none_once_more_than_it_has_to(
     runs = end_all(redis_client, lambda: proxy.faults, **parameters)
     assert proxy.faults == [lost]
     assert sum(runs.values()) == times
+    if lost == "add_error":
+        assert len(Error.collection()) == 1
     if lost not in ("rescue", "prune"):
         jobs = [job for job_class in JOBS for job in job_class.collection().instances()]
         assert sum(int(job.tries.hget() or 0) for job in jobs) == times

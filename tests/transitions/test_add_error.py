@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import redis
 from limpyd.exceptions import UniquenessError
+from limpyd.fields import ListField
 from worlds import HARD_TEXT, IDENTIFIERS, Complaint, Error, Mishap, World, without_counters
 
 from limpyd_jobs import records
@@ -84,6 +85,40 @@ def test_a_unique_field_stays_so_and_nothing_is_left_of_the_refused_error(world:
     with pytest.raises(UniquenessError, match=r'"x".*case'):
         add_error(Mishap, case="x", message="again")
     assert without_counters(world.contents()) == without_counters(before)
+
+
+class TestAgain:
+    """After a call whose reply was lost."""
+
+    FIELDS: ClassVar[dict[str, Any]] = {"job_pk": "12", "date_time": "2026-11-21 09:50:20.000125", "message": "no"}
+
+    @pytest.mark.parametrize("model", [Error, Complaint, Mishap])
+    def test_the_error_that_was_made_is_found(self, world: World, model: Any) -> None:
+        pk = add_error(model, **self.FIELDS)
+        before = world.contents()
+        assert records.add_error(model, self.FIELDS, again=True) == pk
+        assert without_counters(world.contents()) == without_counters(before)
+
+    @pytest.mark.parametrize("model", [Error, Complaint, Mishap])
+    def test_one_that_was_not_made_is_made(self, world: World, model: Any) -> None:
+        add_error(model, **{**self.FIELDS, "date_time": "2026-11-21 09:50:20.000126"})
+        assert records.add_error(model, self.FIELDS, again=True) == "2"
+        assert model.get(2).date_time.hget() == self.FIELDS["date_time"]
+
+    def test_what_the_caller_had_to_write_beside_the_script_is_made_good(self, world: World) -> None:
+        fields = {**self.FIELDS, "case": "x", "code": 404, "words": ["why", "oh"]}
+
+        class Case(Mishap):
+            words = ListField(indexable=True)
+
+        pk = add_error(Case, **fields)
+        whole = world.contents()
+        for key in world.client.scan_iter("lab:case:*"):
+            if ":words" in key or ":date_time:" in key or ":code:" in key:
+                world.client.delete(key)
+        world.client.rpush(f"lab:case:{pk}:words", "why")
+        assert records.add_error(Case, fields, again=True) == pk
+        assert without_counters(world.contents()) == without_counters(whole)
 
 
 @pytest.mark.leaves("I2")

@@ -51,7 +51,7 @@ def test_there_may_be_none(any_world: World, names: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("name", IDENTIFIERS.values(), ids=IDENTIFIERS)
 def test_any_name_is_found(any_world: World, name: str) -> None:
     any_world.queue(name)
-    any_world.queue(f"{name}!")
+    any_world.queue(f"{name[:-1]}!")
     assert [row[1] for row in rows(any_world, name)] == [name]
 
 

@@ -69,10 +69,12 @@ local function write_index(undo, prefix, old, value, pk)
   if value then write(undo, 'SADD', 'SREM', prefix .. value, pk) end
 end
 
--- The values of the indexed fields among some changes that the caller has not read already.
-local function read_indexed(model, pk, changes, known)
+-- The values that fields have before some changes: those that the caller has read already, and, of the others, those of
+-- indexed fields. The value false is that of a field that has none.
+local function values_before(model, pk, changes, known)
   local values, names = {}, {}
   for field in pairs(changes) do
+    values[field] = known[field]
     if known[field] == nil and (model.indexes[field] or model.special[field]) then
       names[#names + 1] = field
     end
@@ -83,21 +85,18 @@ local function read_indexed(model, pk, changes, known)
   return values
 end
 
--- Sets fields of a record; the value false unsets one. `known` are values that the caller has read already, if any;
--- false if the record is a new one.
-local function update(model, pk, changes, known)
-  if known == nil then known = NOTHING end
-  local values = known and read_indexed(model, pk, changes, known)
+-- Sets fields of a record, with their indexes; the value false unsets one. A field that is not among the values before
+-- is in no index yet.
+local function write_fields(model, pk, changes, values)
   local undo, set, unset = {}, {}, {}
   for field, value in pairs(changes) do
-    local old = known and known[field]
-    if old == nil then old = values[field] end
+    local old = values[field]
     if old ~= value then
       for _, prefix in ipairs(model.indexes[field] or NOTHING) do
         write_index(undo, prefix, old, value, pk)
       end
       if model.special[field] then
-        reindex[#reindex + 1] = {field, old, value}
+        reindex[#reindex + 1] = {field, old or false, value}
       end
       if value then
         set[#set + 1] = field
@@ -110,6 +109,11 @@ local function update(model, pk, changes, known)
   local key = hash_key(model, pk)
   if #set > 0 then redis.call('HSET', key, unpack(set)) end
   if #unset > 0 then redis.call('HDEL', key, unpack(unset)) end
+end
+
+-- Changes fields of a record; the value false unsets one. `known` are values that the caller has read already, if any.
+local function update(model, pk, changes, known)
+  write_fields(model, pk, changes, values_before(model, pk, changes, known or NOTHING))
 end
 
 -- The pk of a job of that identifier that is queued, another one than the given, or nil.
@@ -162,7 +166,7 @@ local function create(model, pk, fields, is_reserved)
   for field, value in pairs(model.defaults) do
     if fields[field] == nil then fields[field] = value end
   end
-  update(model, pk, fields, is_reserved and NOTHING or false)
+  write_fields(model, pk, fields, is_reserved and values_before(model, pk, fields, NOTHING) or NOTHING)
   redis.call('SADD', model.name .. ':collection', pk)
 end
 
