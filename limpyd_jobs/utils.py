@@ -11,6 +11,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from functools import cache
 from importlib import import_module
+from inspect import signature
 from typing import Any, TypeVar, cast
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -166,10 +167,21 @@ def overrides(owner: Any, base: type, *names: str) -> bool:
     if owner is base:
         return False
     for name in names:
-        one, other = getattr(owner, name), getattr(base, name)
+        one, other = getattr(owner, name, None), getattr(base, name)
         if getattr(one, "__func__", one) is not getattr(other, "__func__", other):
             return True
     return False
+
+
+def takes(function: Any, *args: Any) -> bool:
+    """Return whether something is a function that can be called with such arguments."""
+    try:
+        signature(function).bind(*args)
+    except TypeError:
+        return False
+    except ValueError:  # it does not say what it takes
+        return True
+    return True
 
 
 def printable(value: object) -> str:

@@ -540,7 +540,7 @@ class Careless(Worker):
     def job_success(self, job, queue, job_result):
         raise RuntimeError("oops")
 
-    def prune_jobs(self):
+    def _prune_jobs(self):
         raise RuntimeError("oops")
 
 
@@ -625,7 +625,7 @@ def provoke_what_is_wrong_with_schedules(monkeypatch: pytest.MonkeyPatch) -> Non
         records.set_schedule(Schedule, schedule.pk.get(), "1", {"next_run": "1970-01-01 00:00:01"})
     bad.job_model_repr.hset("not.Here")
     monkeypatch.setattr(Obedient, "schedules", {"wrong": {"cron": "61 3 * * *"}}, raising=False)
-    Worker("s").fire_schedules()
+    Worker("s")._fire_schedules()
     for schedule in (late, bad, again):
         schedule.delete()
 

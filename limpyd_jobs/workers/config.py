@@ -50,8 +50,8 @@ class WorkerConfig:
     What is wrong is said in one line on standard error: a command line, with exit status 2; a Redis that
     cannot be used when the worker is about to run, with exit status 1.
 
-    With ``--processes``, the parent does all of this up to `check_connection`. Each child begins at `prepare_worker`,
-    with a worker of its own.
+    With ``--processes``, the parent does all of this up to the first look at Redis. Each child begins at
+    `prepare_worker`, with a worker of its own.
 
     Subclass it, and name the subclass with ``--worker-config``, to do something before the worker's class is
     imported, or to add options. All of them are in ``options``; those that the ``parameters`` of the worker's
@@ -174,9 +174,9 @@ class WorkerConfig:
             self.prepare_worker()
             if self.options.print_options:
                 self.print_options()
-            self.check_connection()
-        if self._worker().processes > 1 and not self.options.dry_run:
-            self.run_processes()
+            self._check_connection()
+        if self._worker()._settings.processes > 1 and not self.options.dry_run:
+            self._run_processes()
         else:
             self.run()
 
@@ -237,7 +237,7 @@ class WorkerConfig:
         for name in self.options.worker_class.parameters:
             print(f" - {name.replace('_', '-')} = {_printable(getattr(self.worker, name, None))}")
 
-    def check_connection(self) -> None:
+    def _check_connection(self) -> None:
         """Raise `redis.RedisError` if the worker's database does not answer. One that is still loading does."""
         with suppress(BusyLoadingError):
             self._worker().connection.ping()
@@ -248,7 +248,7 @@ class WorkerConfig:
         with Heartbeat(interval, partial(notify, "WATCHDOG=1")) if interval else nullcontext():
             self._worker().run()
 
-    def run_processes(self) -> None:
+    def _run_processes(self) -> None:
         """Run a worker in each of several processes, until the end of all.
 
         Raises
@@ -260,10 +260,10 @@ class WorkerConfig:
         worker.stop_handling_end_signal()
         worker.connection.connection_pool.disconnect()
         status = Processes(
-            worker.processes,
+            worker._settings.processes,
             self._prepare_another,
             lambda _: self.run(),
-            grace_period=worker.grace_period,
+            grace_period=worker._settings.grace_period,
             logger=worker.logger,
             on_change=self._update_parent_title,
         ).run()
@@ -273,7 +273,7 @@ class WorkerConfig:
     def _prepare_another(self) -> Worker:
         with self._told_in_one_line():
             self.prepare_worker()
-            self.check_connection()
+            self._check_connection()
         return self._worker()
 
     def _worker(self) -> Worker:

@@ -15,7 +15,7 @@ from limpyd_jobs.arguments import delay_argument, nearest_priority, read_priorit
 from limpyd_jobs.exceptions import CodeNotRun, LimpydJobsException, WorkerLost
 from limpyd_jobs.lazy_fields import has_method, pk_of
 from limpyd_jobs.models import Error, Job, Queue, is_placed_by_hand
-from limpyd_jobs.retrying import Again, Cancel, GiveUp, Requeue, Retry, decide, own_policy, read_policy
+from limpyd_jobs.retrying import Again, Cancel, GiveUp, Requeue, decide, own_policy, read_policy
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import ClaimRequest, Ending
@@ -26,10 +26,12 @@ from limpyd_jobs.utils import (
     one_line,
     overrides,
     parse_datetime,
+    takes,
     utcnow,
 )
 from limpyd_jobs.workers.claim import Claim
 from limpyd_jobs.workers.class_names import ClassNames
+from limpyd_jobs.workers.settings import Settings
 
 # The delay of a job that delays itself without saying until when, in seconds.
 DEFAULT_DELAY = 60
@@ -46,14 +48,14 @@ class Return:
     times: int
         How often, in all its life; None for this time, as its retry policy says so.
     priority_delta: int
-        What to add to its priority.
-    delay: float
-        For how long to delay it, in seconds; None not to.
+        What to add to its priority; None for nothing.
+    delay: float or timedelta
+        For how long to delay it, in seconds if a number; None not to.
     """
 
     times: int | None
-    priority_delta: int
-    delay: float | None
+    priority_delta: int | None
+    delay: float | timedelta | None
 
 
 class JobEvents:
@@ -68,10 +70,10 @@ class JobEvents:
 
     error_model: type[Error]
     save_errors: bool
-    requeue_times: int
-    requeue_priority_delta: int
-    requeue_delay_delta: float | None
-    retry_policy: Retry | None
+    requeue_times: int | None
+    requeue_priority_delta: int | None
+    requeue_delay_delta: float | timedelta | None
+    _settings: Settings
 
     # The job at hand, and the classes of those before it.
     _claim: Claim
@@ -101,6 +103,11 @@ class JobEvents:
     def _token(self, job: Job) -> str:
         """The claim on a job: on the one at hand, or one made by calling its hooks by hand; empty if there is none."""
         return self._claim.token if self._claim.is_on(job) else getattr(job, "_token_by_hand", "")
+
+    def _hook(self, name: str, *args: Any) -> Any:
+        """Call a hook that version 2 does not have: our own, if the application has something else of its name."""
+        hook: Any = getattr(self, name, None)
+        return hook(*args) if takes(hook, *args) else getattr(JobEvents, name)(self, *args)
 
     @staticmethod
     def _name_of(job: Job, queue: Queue) -> str:
@@ -164,7 +171,7 @@ class JobEvents:
 
     def job_scheduled(self, job: Job, schedule: Schedule, time: datetime) -> None:
         """Hook: this worker added a job, as a schedule was due at that time, naive UTC."""
-        self.log(self.job_scheduled_message(job, schedule, time))
+        self.log(self._hook("job_scheduled_message", job, schedule, time))
         _notify(job, "on_scheduled", schedule, time)
 
     def job_scheduled_message(self, job: Job, schedule: Schedule, time: datetime) -> str:
@@ -174,7 +181,7 @@ class JobEvents:
 
     def schedule_missed(self, schedule: Schedule, time: datetime) -> None:
         """Hook: this worker passed over a time, naive UTC, of a schedule, as it is too late for its grace."""
-        self.log(self.schedule_missed_message(schedule, time), "warning")
+        self.log(self._hook("schedule_missed_message", schedule, time), "warning")
 
     def schedule_missed_message(self, schedule: Schedule, time: datetime) -> str:
         """Return what to log when a schedule missed a time."""
@@ -329,7 +336,7 @@ class JobEvents:
         if isinstance(exception, (CodeNotRun, WorkerLost)) or self._is_never_put_back(job):
             return never
         text, tries, uncounted, age = self._history_of(job)
-        policy = read_policy(text) or own_policy(job.default_retry_policy) or self.retry_policy
+        policy = read_policy(text) or own_policy(job.default_retry_policy) or self._settings.retry_policy
         if policy is None:
             return Return(int(self.requeue_times or 0), self.requeue_priority_delta, self.requeue_delay_delta)
         decision = decide(policy, exception, tries - uncounted, age)
@@ -365,7 +372,7 @@ class JobEvents:
 
     def _requeue_priority(self, queue: Queue, back: Return) -> str:
         priority = read_priority(getattr(queue, "_cached_priority", None) or queue.priority.hget()) or 0
-        return nearest_priority(priority + back.priority_delta)
+        return nearest_priority(priority + (back.priority_delta or 0))
 
     def _save_error(self, job: Job, queue: Queue, exception: BaseException, trace: str | None) -> None:
         if self.save_errors:
@@ -391,7 +398,7 @@ class JobEvents:
 
     def job_rescued(self, job: Job, queue: Queue) -> None:
         """Hook: a job whose worker died was put back at the front of its waiting list."""
-        self._log_job(job, queue, self.job_rescued_message(job, queue), "warning")
+        self._log_job(job, queue, self._hook("job_rescued_message", job, queue), "warning")
         _notify(job, "on_rescued", queue)
 
     def job_rescued_message(self, job: Job, queue: Queue) -> str:
@@ -405,19 +412,19 @@ class JobEvents:
 
         The try is not counted.
         """
-        self._release(job)
-        self._log_job(job, queue, self.job_released_message(job, queue), "warning")
+        self._log_job(job, queue, self._hook("job_released_message", job, queue), "warning")
         _notify(job, "on_released", queue)
 
     def job_released_message(self, job: Job, queue: Queue) -> str:
         """Return what to log when a job is released."""
         return f"{self._name_of(job, queue)} released, as its worker has to end"
 
-    def _release(self, job: Job) -> None:
+    def _release(self, job: Job, queue: Queue) -> None:
         fetched = self._claim.fetched
         release = partial(transitions.release, type(job), fetched.ident, self._claim.token, fetched.queue_key)
         self._insist(release)
         self._claim.end()
+        self._hook("job_released", job, queue)
 
     # -- requeue, canceled: as the code of the job asks for it
 

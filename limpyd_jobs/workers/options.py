@@ -18,7 +18,7 @@ from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.job_classes import module_names
 from limpyd_jobs.retrying import Retry
 from limpyd_jobs.utils import import_class
-from limpyd_jobs.workers.parameters import MAX_PREFETCH
+from limpyd_jobs.workers.settings import MAX_PREFETCH
 from limpyd_jobs.workers.turns import QUEUE_STRATEGIES
 
 MAX_SECONDS = 10**11  # some 3,000 years: today's date and this still make a date

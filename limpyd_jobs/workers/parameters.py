@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.ordinary import REMEDY, unordinary_kind
-from limpyd_jobs.retrying import as_policy
-from limpyd_jobs.workers.turns import QUEUE_STRATEGIES
+from limpyd_jobs.workers.settings import Settings, as_number, checked_amount, read_settings
 
 LOGGER_NAME = "limpyd-jobs"
 
 # The greatest weight of a queue.
 MAX_WEIGHT = 1000
 
-# The most jobs to claim at once: longer scripts would keep others from Redis for too long.
-MAX_PREFETCH = 1000
+# How version 2 spells it, and how it is spelt.
+SPELLINGS = ("terminate_gracefuly", "terminate_gracefully")
 
 
 class Parameters:
-    """The parameters of a worker, each also an attribute that a subclass may set.
+    """The parameters of a worker, each also an attribute that a subclass may set. Numbers may be given as text.
 
     Parameters
     ----------
@@ -46,12 +45,12 @@ class Parameters:
         Whether to record the traceback with an error.
     max_loops: int
         How many jobs to fetch before the worker ends.
-    max_duration: float
-        After how many seconds the worker ends; None or 0 for no limit.
+    max_duration: float or timedelta
+        After how many seconds the worker ends; None or 0 for no limit. The attribute is a `timedelta`.
     terminate_gracefuly: bool
         Whether SIGINT and SIGTERM let the running job finish. Also spelt ``terminate_gracefully``.
     timeout: float
-        How many seconds one `wait_for_job` waits at the most; 0 for no limit.
+        How many seconds one `wait_for_job` waits at the most; 0 or None for no limit.
     fetch_priorities_delay: float
         How many seconds to let pass between two looks for queues of new priorities, unless it is told of some.
     fetch_delayed_delay: float
@@ -103,16 +102,16 @@ class Parameters:
     logger_level: int = logging.INFO
     save_errors = True
     save_tracebacks = True
-    max_loops = 1000
-    max_duration: float | None = None
+    max_loops: float = 1000
+    max_duration: float | timedelta | None = None
     terminate_gracefuly = True
     terminate_gracefully = True
-    timeout: float = 30
+    timeout: float | None = 30
     fetch_priorities_delay: float = 25
     fetch_delayed_delay: float = 25
-    requeue_times = 0
-    requeue_priority_delta = -1
-    requeue_delay_delta: float | None = 30
+    requeue_times: int | None = 0
+    requeue_priority_delta: int | None = -1
+    requeue_delay_delta: float | timedelta | None = 30
     retry_policy: Any = None
 
     lease: float = 60
@@ -156,57 +155,64 @@ class Parameters:
         "prefetch",
     )
 
+    # What is told by those parameters that version 2 does not have, and the names of them that the subclass has for
+    # something else.
+    _settings: Settings
+    _names_of_others: list[str]
+
     def _set_parameters(self, given: dict[str, Any]) -> None:
-        given.setdefault("terminate_gracefuly", given.get("terminate_gracefully", self._graceful_by_class()))
         for name in self.parameters:
             if name in given:
                 setattr(self, name, given[name])
-        self.terminate_gracefully = self.terminate_gracefuly
+        self._set_graceful(given)
+        given_here = {name: given[name] for name in self.parameters if name in given}
+        self._settings, self._names_of_others = read_settings(self, given_here, Parameters)
 
-    @classmethod
-    def _graceful_by_class(cls) -> bool:
-        """The nearest of the two spellings among the attributes of the class and its bases."""
-        for base in cls.__mro__:
-            for name in ("terminate_gracefuly", "terminate_gracefully"):
-                if name in vars(base):
-                    return bool(vars(base)[name])
-        return True
+    def _set_graceful(self, given: dict[str, Any]) -> None:
+        """Let both spellings say the same: what is given, else the nearest attribute."""
+        for attributes in (given, vars(self), *map(vars, type(self).__mro__)):
+            said = [attributes[name] for name in SPELLINGS if _is_flag(name, attributes)]
+            if said:
+                break
+        for name in SPELLINGS:
+            now = getattr(self, name, None)
+            if now != said[0] and _is_flag(name, {name: now}):
+                setattr(self, name, said[0])
 
     def _check_parameters(self) -> None:
-        if self.queue_strategy not in QUEUE_STRATEGIES:
-            raise ConfigurationException(
-                f"queue_strategy must be one of {', '.join(QUEUE_STRATEGIES)}, not {self.queue_strategy!r}"
-            )
         self.queues = self._parse_queues(self.queues)
         self._weights = dict.fromkeys(self.queues, 1)
-        if self.queue_strategy == "weighted":
+        if self._settings.queue_strategy == "weighted":
             self._weights = dict(map(self._parse_weight, self.queues))
             self.queues = list(self._weights)
-        self._check_model("queue", self.queue_model, Queue)
-        self._check_model("error", self.error_model, Error)
-        if self.callback is not None and not callable(self.callback):
+        self._assert_correct_model(self.queue_model, Queue, "queue")
+        self._assert_correct_model(self.error_model, Error, "error")
+        if self.callback and not callable(self.callback):
             raise ConfigurationException(f"The callback must be callable, unlike {self.callback!r}")
         self._check_is_ordinary("callback", self.callback)
         self._check_is_ordinary("execute method", getattr(self, "execute", None))
-        for name in ("max_loops", "timeout", "fetch_priorities_delay", "fetch_delayed_delay", "max_rescues"):
-            self._check_amount(name)
-        for name in ("max_duration", "grace_period", "job_timeout"):
-            if getattr(self, name) is not None:
-                self._check_amount(name)
-        self._check_amount("lease", more_than=0)
-        try:
-            self.retry_policy = as_policy(self.retry_policy)
-        except (TypeError, ValueError) as error:
-            raise ConfigurationException(f"retry_policy: {error}") from error
-        if self.job_modules is not None:
+        self._check_numbers()
+        if self._settings.job_modules is not None:
             try:
-                job_classes.load(self.job_modules)
+                job_classes.load(self._settings.job_modules)
             except ConfigurationException as error:
                 raise ConfigurationException(f"job_modules: {error}") from error
-        if type(self.prefetch) is not int or not 1 <= self.prefetch <= MAX_PREFETCH:
-            raise ConfigurationException(f"prefetch must be a number from 1 to {MAX_PREFETCH}, not {self.prefetch!r}")
-        if type(self.processes) is not int or self.processes < 1:
-            raise ConfigurationException(f"processes must be a number, 1 or more, not {self.processes!r}")
+
+    def _check_numbers(self) -> None:
+        """Replace numbers that are given as text, and the number of seconds that is a timedelta in version 2."""
+        checked = {"max_loops": checked_amount("max_loops", self.max_loops, most=float("inf"))}
+        checked["timeout"] = checked_amount("timeout", 0 if self.timeout is None else self.timeout)
+        for name in ("fetch_priorities_delay", "fetch_delayed_delay"):
+            checked[name] = checked_amount(name, getattr(self, name))
+        for name in ("requeue_times", "requeue_priority_delta", "requeue_delay_delta"):
+            checked[name] = as_number(getattr(self, name))
+            if isinstance(checked[name], str):
+                raise ConfigurationException(f"{name} must be a number, not {checked[name]!r}")
+        if self.max_duration and not isinstance(self.max_duration, timedelta):
+            checked["max_duration"] = timedelta(seconds=checked_amount("max_duration", self.max_duration))
+        for name, value in checked.items():
+            if getattr(self, name) is not value:
+                setattr(self, name, value)
 
     @staticmethod
     def _parse_queues(queues: Any) -> list[str]:
@@ -231,9 +237,9 @@ class Parameters:
         return name, int(weight)
 
     @staticmethod
-    def _check_model(kind: str, model: Any, base: type[BaseJobsModel]) -> None:
-        if not (isinstance(model, type) and issubclass(model, base)):
-            raise ConfigurationException(f"The {kind} model must be a subclass of {base.__name__}")
+    def _assert_correct_model(model: Any, reference: type[BaseJobsModel], name: str) -> None:
+        if not (isinstance(model, type) and issubclass(model, reference)):
+            raise ConfigurationException(f"The {name} model must be a subclass of {reference.__name__}")
 
     @staticmethod
     def _check_is_ordinary(name: str, function: Any) -> None:
@@ -241,9 +247,7 @@ class Parameters:
         if kind:
             raise ConfigurationException(f"The {name} is {kind}: a worker would run nothing of it. {REMEDY}.")
 
-    def _check_amount(self, name: str, more_than: float | None = None) -> None:
-        value = getattr(self, name)
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not is_number or not 0 <= value < float("inf") or value == more_than:
-            least = "0 or more" if more_than is None else f"more than {more_than}"
-            raise ConfigurationException(f"{name} must be a number, {least}, not {value!r}")
+
+def _is_flag(name: str, attributes: Mapping[str, Any]) -> bool:
+    """Whether attributes say whether to end gracefully, under a name that may be another thing of the application."""
+    return name in attributes and (name == "terminate_gracefuly" or isinstance(attributes[name], (bool, int)))

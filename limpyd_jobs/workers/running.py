@@ -55,7 +55,7 @@ class Running(Parameters, JobEvents):
     _shared_connection: Redis
 
     def __init__(self) -> None:
-        self._fetcher = Fetcher(self.queue_model, self.lease, self._model_for_errors)
+        self._fetcher = Fetcher(self.queue_model, self._settings.lease, self._model_for_errors)
         self._claim = Claim()
         self._class_names = ClassNames()
         self._successes = Successes(self._record_late)
@@ -153,12 +153,12 @@ class Running(Parameters, JobEvents):
             self.job_started(job, queue)
             result = self._call(job, queue)
         except Requeue as request:
-            self.job_requeued(job, self._still(queue), request)
+            self._hook("job_requeued", job, self._still(queue), request)
         except Cancel as reason:
             self._cancel(job, self._still(queue), reason)
         except GracePeriodOver:
             self._interrupted()
-            self.job_released(job, self._still(queue))
+            self._release(job, self._still(queue))
         except (Exception, JobTimeout, SystemExit) as error:
             if isinstance(error, JobTimeout):
                 self._interrupted()
@@ -168,7 +168,7 @@ class Running(Parameters, JobEvents):
                 raise
         except BaseException:
             self._interrupted()
-            self.job_released(job, self._still(queue))
+            self._release(job, self._still(queue))
             raise
         else:
             self._executed(job, self._still(queue), result)
@@ -209,7 +209,7 @@ class Running(Parameters, JobEvents):
         if seconds is None:
             seconds = own_seconds(job.default_job_timeout)
         if seconds is None:
-            seconds = self.job_timeout
+            seconds = self._settings.job_timeout
         if seconds and not self._alarm.is_possible():
             self.log(f"{_label(job)} may run for ever: a time limit needs the main thread", "warning")
             return None
@@ -294,7 +294,7 @@ class Running(Parameters, JobEvents):
                 return record()
             except (RedisError, NotRecorded) as error:
                 reason = error.__cause__ if isinstance(error, NotRecorded) else error
-                is_over = self.end_forced and monotonic() - began > self.lease
+                is_over = self.end_forced and monotonic() - began > self._settings.lease
                 if is_over or not (is_passing(reason) or is_denied(reason)):
                     raise
                 self._redis_failed("Unable to record how a job went", reason)
@@ -322,9 +322,8 @@ class Running(Parameters, JobEvents):
         if not claim.token or claim.is_lost:
             return
         try:
-            renewed = transitions.renew(
-                connection, job_classes.meet(fetched.path), fetched.ident, claim.token, fetched.queue_key, self.lease
-            )
+            job_class, lease = job_classes.meet(fetched.path), self._settings.lease
+            renewed = transitions.renew(connection, job_class, fetched.ident, claim.token, fetched.queue_key, lease)
             if not renewed and claim.token:
                 self._lost(claim)
         except Exception as error:
@@ -338,7 +337,7 @@ class Running(Parameters, JobEvents):
             return
         try:
             jobs = [(job_classes.meet(fetched.path), fetched) for fetched in claims]
-            outcomes = transitions.renew_all(connection, jobs, self.lease)
+            outcomes = transitions.renew_all(connection, jobs, self._settings.lease)
             for fetched, outcome in zip(upcoming[::-1], outcomes, strict=False):
                 self._fetcher.tell(fetched, outcome)
             lost = [fetched for fetched in upcoming if not self._fetcher.holds(fetched)]
@@ -392,7 +391,7 @@ class Running(Parameters, JobEvents):
         """How many jobs to claim in the step that records successes."""
         if self._fetcher.upcoming or monotonic() >= self._next_round() or self.must_stop():
             return 0
-        return min(self.prefetch, ceil(self.max_loops - self.num_loops))
+        return ceil(min(self._settings.prefetch, self.max_loops - self.num_loops))
 
     def _record_successes(self, limit: int = 0) -> None:
         """Record the successes that were put by, claim so many jobs, and do what is to be done once it is recorded."""

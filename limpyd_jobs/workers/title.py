@@ -10,6 +10,7 @@ from time import monotonic
 from redis.exceptions import RedisError
 
 from limpyd_jobs import records
+from limpyd_jobs.utils import get_delta
 from limpyd_jobs.workers.worker import Worker
 
 # The statuses that change with each job, and for how many seconds the rest of the title may stay as it is.
@@ -26,7 +27,7 @@ def make_title(
     *,
     ending: bool = False,
     queues: Sequence[str] = (),
-    loops: tuple[object, int | None] = (0, None),
+    loops: tuple[object, float | None] = (0, None),
     counts: tuple[int, int] = (0, 0),
     elapsed: timedelta | None = None,
     max_duration: timedelta | None = None,
@@ -130,5 +131,5 @@ class WorkerTitle:
             loops=(loops, worker.max_loops),
             counts=self._counts,
             elapsed=worker.elapsed,
-            max_duration=None if worker.max_duration is None else timedelta(seconds=worker.max_duration),
+            max_duration=get_delta(worker.max_duration) if worker.max_duration else None,
         )

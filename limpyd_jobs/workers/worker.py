@@ -25,7 +25,7 @@ from limpyd_jobs.models import Job, Queue, attached_queue, job_classes, wake_som
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import Fetched
-from limpyd_jobs.utils import MESSAGE, described, one_line, overrides, utcnow
+from limpyd_jobs.utils import MESSAGE, described, get_delta, one_line, overrides, utcnow
 from limpyd_jobs.workers.backoff import Backoff, is_denied, is_passing
 from limpyd_jobs.workers.claim import Claim
 from limpyd_jobs.workers.events import JobEvents
@@ -58,10 +58,10 @@ LONGEST_WAKE = 0.1
 ROUNDS = {
     "update_keys": "fetch_priorities_delay",
     "requeue_delayed_jobs": "fetch_delayed_delay",
-    "rescue_jobs": "_heartbeat_interval",
-    "reconcile_jobs": "_heartbeat_interval",
-    "prune_jobs": "_prune_interval",
-    "fire_schedules": "fetch_delayed_delay",
+    "_rescue_jobs": "_heartbeat_interval",
+    "_reconcile_jobs": "_heartbeat_interval",
+    "_prune_jobs": "_prune_interval",
+    "_fire_schedules": "fetch_delayed_delay",
 }
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -72,12 +72,20 @@ class Worker(Running):
 
     Every parameter is also an attribute that a subclass may set, and every method without an underscore may be
     overridden. For the parameters see `Parameters`.
+
+    Attributes
+    ----------
+    last_update_keys, last_requeue_delayed: datetime
+        When `update_keys` and `requeue_delayed_jobs` were called last, naive UTC; None before.
     """
+
+    last_update_keys: datetime | None = None
+    last_requeue_delayed: datetime | None = None
 
     def __init__(self, queues: Any = None, **kwargs: Any) -> None:
         self._set_parameters(kwargs if queues is None else {"queues": queues, **kwargs})
         self._check_parameters()
-        if self.callback is None:
+        if not self.callback:
             self.callback = self.execute
         self.set_logger()
 
@@ -103,9 +111,10 @@ class Worker(Running):
         self._next_due: float | None = None
         self._has_waited = False
         self._looked_until = dict.fromkeys(ROUNDS, 0.0)
-        self._rescuer = Rescuer(self._fetcher, self.max_rescues)
-        self._reconciler = Reconciler(self.queue_model, self.lease)
-        self._pruner = Pruner(self.queue_model, self.error_model, self.keep_success, self.keep_errors)
+        self._rescuer = Rescuer(self._fetcher, self._settings.max_rescues)
+        self._reconciler = Reconciler(self.queue_model, self._settings.lease)
+        keep = self._settings.keep_success, self._settings.keep_errors
+        self._pruner = Pruner(self.queue_model, self.error_model, *keep)
         self._scheduler = Scheduler(self.queue_model, self.fetch_delayed_delay)
         if self._scheduler.is_here:
             self._fetcher.schedules = records.due_key(Schedule)
@@ -136,8 +145,8 @@ class Worker(Running):
             self.end_signal_caught = self.end_forced = True
             self._why_to_end = f"{signal.Signals(signum).name} caught"
             self.log(f"{self._why_to_end}: ending, after the running job if there is one")
-            if self.grace_period is not None:
-                self._alarm.set("grace period", self.grace_period, GracePeriodOver())
+            if self._settings.grace_period is not None:
+                self._alarm.set("grace period", self._settings.grace_period, GracePeriodOver())
             self._waker.set(monotonic())
             self._tell_status()
 
@@ -227,12 +236,13 @@ class Worker(Running):
         self.set_status("starting")
         self._shared_connection = self.connection
         self._is_prefetching = (
-            self.prefetch > 1 and self._fetches_as_we_do() and not overrides(self, JobEvents, "job_success")
+            self._settings.prefetch > 1 and self._fetches_as_we_do() and not overrides(self, JobEvents, "job_success")
         )
         self.start_date = utcnow()
         if self.max_duration:
-            self.wanted_end_date = self.start_date + timedelta(seconds=self.max_duration)
+            self.wanted_end_date = self.start_date + get_delta(self.max_duration)
 
+        self._warn_of_names()
         self._warn_of_eviction()
         self._find_queues()
         if not self.must_stop():
@@ -245,6 +255,13 @@ class Worker(Running):
         self.set_status("terminated")
         self.end_date = utcnow()
         self.run_ended()
+
+    def _warn_of_names(self) -> None:
+        """Say so if the class has the names of parameters for something else."""
+        for name in self._names_of_others:
+            self.log(
+                f"{name} is no parameter of {type(self).__name__}, but something else: its default is used", "warning"
+            )
 
     def _warn_of_eviction(self) -> None:
         """Say so if Redis may delete jobs to make room."""
@@ -263,8 +280,8 @@ class Worker(Running):
         while not self.must_stop():
             try:
                 self._make_round("update_keys")
-                if not self.keys and monotonic() >= self._round_is_due["fire_schedules"]:
-                    self._make_round("fire_schedules")
+                if not self.keys and monotonic() >= self._round_is_due["_fire_schedules"]:
+                    self._make_round("_fire_schedules")
             except RedisError as error:
                 is_answer = isinstance(error, (BusyLoadingError, ResponseError))
                 if not warned and not (is_answer and is_passing(error)):
@@ -317,7 +334,8 @@ class Worker(Running):
 
     def must_stop(self) -> bool:
         """Return whether the worker has to end: it was asked to, or a limit is reached."""
-        return self.end_forced or self.num_loops >= self.max_loops or self._is_over_time()
+        is_asked = self.end_forced or (self.end_signal_caught and self.terminate_gracefuly)
+        return bool(is_asked) or self.num_loops >= self.max_loops or self._is_over_time()
 
     def _is_over_time(self) -> bool:
         return self.wanted_end_date is not None and utcnow() >= self.wanted_end_date
@@ -346,7 +364,8 @@ class Worker(Running):
 
     def update_keys(self) -> None:
         """Find the waiting lists of its queues, and keep their keys, highest priority first, in `keys`."""
-        if self.queue_strategy == "strict":
+        self.last_update_keys = utcnow()
+        if self._settings.queue_strategy == "strict":
             self.keys = self.queue_model.get_waiting_keys(self.queues)
             return
         queues = self.queue_model.get_all_by_priority(self.queues)
@@ -359,10 +378,11 @@ class Worker(Running):
         )
 
     def _keys_in_turn(self) -> list[str]:
-        return self.keys if self.queue_strategy == "strict" else self._turns.order(self.keys)
+        return self.keys if self._settings.queue_strategy == "strict" else self._turns.order(self.keys)
 
     def requeue_delayed_jobs(self) -> None:
         """Move the delayed jobs of its queues that are due to their waiting lists."""
+        self.last_requeue_delayed = utcnow()
         for ident, reason in self._wake_delayed_jobs():
             failed = "delayed job could not be put back in its waiting list"
             self._repeats.say(failed, f"[{one_line(ident)}] {failed}: {one_line(reason, MESSAGE)}")
@@ -386,28 +406,28 @@ class Worker(Running):
 
     @property
     def _heartbeat_interval(self) -> float:
-        return self.lease / 4
+        return self._settings.lease / 4
 
-    def rescue_jobs(self) -> None:
+    def _rescue_jobs(self) -> None:
         """Put the jobs of its queues whose worker died back in their waiting lists."""
         for fetched in self._rescuer.rescue(self._queue_keys()):
             self._claim = Claim(fetched)
             queue, job = self.get_queue(fetched.key), self.get_job(fetched.ident)
             self._remember(job, queue)
             if fetched.token:
-                lost = WorkerLost(f"Its workers died, {self.max_rescues + 1} times in a row")
+                lost = WorkerLost(f"Its workers died, {self._settings.max_rescues + 1} times in a row")
                 self._guard(job, queue, partial(self.job_error, job, queue, lost))
             else:
-                self._guard(job, queue, partial(self.job_rescued, job, queue))
+                self._guard(job, queue, partial(self._hook, "job_rescued", job, queue))
         for ident, reason in self._rescuer.take_broken():
             quarantined = "put in the quarantine of its queue"
             self._repeats.say(quarantined, f"[{one_line(ident)}] is {quarantined}: {one_line(reason, MESSAGE)}")
 
     def _put_off_rescue(self) -> None:
         """Let the others renew their leases first: while Redis was away, nobody could."""
-        self._round_is_due["rescue_jobs"] = monotonic() + self.lease / 2
+        self._round_is_due["_rescue_jobs"] = monotonic() + self._settings.lease / 2
 
-    def reconcile_jobs(self) -> None:
+    def _reconcile_jobs(self) -> None:
         """Put live jobs that stand nowhere back in their queues, if a worker may have lost some."""
         if self._rescuer.take_turn_to_reconcile():
             self._reconciler.begin()
@@ -419,27 +439,23 @@ class Worker(Running):
             lost = "is in no queue, and nothing says in which it belongs: use enqueue_or_delay"
             self._repeats.say(lost, f"[{one_line(ident)}] {lost}")
         if self._reconciler.is_busy:
-            self._round_is_due["reconcile_jobs"] = monotonic() + PATIENCE
+            self._round_is_due["_reconcile_jobs"] = monotonic() + PATIENCE
 
     @property
     def _prune_interval(self) -> float:
         return self._pruner.interval
 
-    def prune_jobs(self) -> None:
+    def _prune_jobs(self) -> None:
         """Delete finished jobs of its queues beyond what is to be kept."""
         number, failures = self._pruner.prune(self._queue_keys())
         if number:
-            self.log(self.jobs_pruned_message(number))
+            self.log(f"{number} finished jobs deleted")
         for ident, reason in list(failures.items())[:1]:
             failed = f"{len(failures)} finished jobs could not be deleted"
             self.log(f"{failed}, as {one_line(ident)}: {one_line(reason, MESSAGE)}", "error")
-        self._round_is_due["prune_jobs"] = monotonic() + self._prune_interval
+        self._round_is_due["_prune_jobs"] = monotonic() + self._prune_interval
 
-    def jobs_pruned_message(self, number: int) -> str:
-        """Return what to log when that many finished jobs were deleted."""
-        return f"{number} finished jobs deleted"
-
-    def fire_schedules(self) -> None:
+    def _fire_schedules(self) -> None:
         """Add the jobs of the schedules that are due, of whatever queues. First make those that job classes declare."""
         for name, outcome, error in self._scheduler.declare():
             if error:
@@ -451,12 +467,12 @@ class Worker(Running):
                 failed = "schedule cannot be fired"
                 self._repeats.say(failed, f"[{one_line(name)}] {failed}: {one_line(error, MESSAGE)}")
             elif job is None:
-                self._guard_schedule(name, partial(self.schedule_missed, schedule, time))
+                self._guard_schedule(name, partial(self._hook, "schedule_missed", schedule, time))
             elif outcome == "existing":
                 self.log(f"[{one_line(name)}] due at {time}, but job {pk_of(job)} of that identifier is queued already")
             else:
-                self._guard_schedule(name, partial(self.job_scheduled, job, schedule, time))
-        self._round_is_due["fire_schedules"] = monotonic() + self._scheduler.interval
+                self._guard_schedule(name, partial(self._hook, "job_scheduled", job, schedule, time))
+        self._round_is_due["_fire_schedules"] = monotonic() + self._scheduler.interval
 
     def _guard_schedule(self, name: str, hook: Callable[[], None]) -> None:
         """Call a hook, whose failure stops no other schedule."""
@@ -489,11 +505,11 @@ class Worker(Running):
                     self._round_failed(name, error)
 
     def _round_failed(self, name: str, error: Exception) -> None:
-        self.log(f"{name} failed: {described(error)}\n{traceback.format_exc()}", "error")
+        self.log(f"{name.lstrip('_')} failed: {described(error)}\n{traceback.format_exc()}", "error")
 
     def _round_denied(self, name: str, error: Exception) -> None:
         if self._may_log_redis_error:
-            self.log(f"{name} failed: {one_line(error, MESSAGE)}", "error")
+            self.log(f"{name.lstrip('_')} failed: {one_line(error, MESSAGE)}", "error")
 
     def _make_round(self, name: str) -> None:
         self._round_is_due[name] = monotonic() + getattr(self, ROUNDS[name])
@@ -576,7 +592,7 @@ class Worker(Running):
         if self._may_be_new_queues():
             return False
         is_late = self._is_late("requeue_delayed_jobs", outlook.overdue, outlook.due)
-        return not (self._is_late("fire_schedules", outlook.missed, outlook.scheduled) or is_late)
+        return not (self._is_late("_fire_schedules", outlook.missed, outlook.scheduled) or is_late)
 
     def _is_late(self, name: str, overdue: float | None, due: float | None) -> bool:
         """Let a round be made when the next one is due; return whether one is overdue that was not looked at."""

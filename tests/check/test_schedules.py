@@ -99,5 +99,5 @@ def test_what_it_tells_of_is_what_a_worker_cannot_fire(
 ) -> None:
     Schedule.get(1).timezone.hset("Mars")
     redis_client.zadd(DUE, {"1": 1})
-    Worker("q", terminate_gracefuly=False).fire_schedules()
+    Worker("q", terminate_gracefuly=False)._fire_schedules()
     assert "schedule cannot be fired" in caplog.text

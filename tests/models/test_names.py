@@ -164,7 +164,7 @@ class TestAnApplicationOfItsOwnNames:
         key = lapsed.hmget("_placed_in")[0]
         assert worker._fetcher.next(worker.keys).ident == lapsed.ident
         redis_client.zadd(f"{key}:_running", {lapsed.ident: 1})
-        worker.rescue_jobs()
+        worker._rescue_jobs()
         assert lapsed.status.hget() == STATUSES.WAITING
         run(family, 1, keep_success=timedelta(0))
         worker.keep_success = 0
@@ -191,7 +191,7 @@ class TestAnApplicationOfItsOwnNames:
         schedule.next_run.hset(str(LONG_AGO))
         redis_client.zadd(f"{Schedule._name}:due", {schedule.pk.get(): datetime_to_score(LONG_AGO)})
         worker = worker_of(queue_model=family.queue, error_model=family.error)
-        worker.fire_schedules()
+        worker._fire_schedules()
         (job,) = family.job.collection().instances()
         run(family, 1)
         assert job.status.hget() == STATUSES.SUCCESS

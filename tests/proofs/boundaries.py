@@ -200,7 +200,7 @@ def schedule(job_class: type[Job] = Task, **options: Any) -> Callable[[], Any]:
 
 
 def fire_schedules() -> None:
-    worker().fire_schedules()
+    worker()._fire_schedules()
 
 
 def edit_schedule() -> None:

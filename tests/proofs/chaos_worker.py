@@ -32,13 +32,13 @@ class ChaosWorker(Worker):
         super().run_started()
         marks().write("begun")
 
-    def rescue_jobs(self) -> None:
+    def _rescue_jobs(self) -> None:
         if NO_RESCUE not in os.environ:
-            super().rescue_jobs()
+            super()._rescue_jobs()
 
-    def reconcile_jobs(self) -> None:
+    def _reconcile_jobs(self) -> None:
         if NO_RESCUE not in os.environ:
-            super().reconcile_jobs()
+            super()._reconcile_jobs()
 
 
 def _mark_requests() -> None:

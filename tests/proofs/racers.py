@@ -138,7 +138,7 @@ def fire() -> None:
     worker = Worker("queue", terminate_gracefuly=False)
     now = Schedule.get_connection().time()[0]
     while Schedule.get_connection().zcount("jobs:schedule:due", 0, now):
-        worker.fire_schedules()
+        worker._fire_schedules()
 
 
 PARTS = {"fire": fire, "produce": produce, "raise_priorities": raise_priorities, "work": work}

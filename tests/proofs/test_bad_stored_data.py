@@ -51,8 +51,8 @@ class Rounds(Worker):
 
     rescues = 0
 
-    def rescue_jobs(self) -> None:
-        super().rescue_jobs()
+    def _rescue_jobs(self) -> None:
+        super()._rescue_jobs()
         self.rescues += 1
 
 

@@ -414,7 +414,7 @@ def test_the_options_of_script_and_worker_are_printed(capsys, redis_server):
         " - save-errors = True",
         " - save-tracebacks = True",
         " - max-loops = 1000",
-        " - max-duration = 0.5",
+        " - max-duration = 0:00:00.500000",
         " - terminate-gracefuly = False",
         " - timeout = 30",
         " - fetch-priorities-delay = 25",

@@ -64,9 +64,9 @@ class FailingWorker(Worker):
 
 
 class ImpatientConfig(WorkerConfig):
-    def run_processes(self):
+    def _run_processes(self):
         processes.MARGIN = 0.1
-        super().run_processes()
+        super()._run_processes()
 
 
 class FailingConfig(WorkerConfig):
@@ -257,7 +257,7 @@ class TestRunningJobs:
         assert " - processes = 2\n" in parent.log
         assert parent.said("") == []
 
-    @pytest.mark.parametrize("number", [0, -1, 1.5, "2", True, None])
+    @pytest.mark.parametrize("number", [0, -1, 1.5, "two", True, None])
     def test_a_number_of_processes_must_be_1_or_more(self, number):
         with pytest.raises(ConfigurationException, match="processes must be a number, 1 or more"):
             Worker(QUEUE, processes=number)

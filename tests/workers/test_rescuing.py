@@ -60,7 +60,7 @@ def worker(**parameters: Any) -> Worker:
 
 def rescue(rescuer: Worker) -> None:
     rescuer.update_keys()
-    rescuer.rescue_jobs()
+    rescuer._rescue_jobs()
 
 
 def test_a_job_whose_lease_lapsed_waits_again_at_the_front_of_its_list() -> None:
