@@ -6,11 +6,13 @@ import threading
 from collections.abc import Iterator
 from multiprocessing import get_context
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import redis
 from servers import RedisServer, wait_until
 
+from limpyd_jobs import Job
 from limpyd_jobs import line as module
 from limpyd_jobs.database import JobsDatabase
 from limpyd_jobs.line import Line, SharedLine
@@ -200,3 +202,31 @@ class TestSharedLine:
         with pytest.raises(redis.ResponseError, match="wrong number"):
             shared.execute_command("GET")
         assert len({shared.execute_command("CLIENT", "ID") for _ in range(2)}) == 1
+
+
+class TestInstrumentation:
+    """That wraps the method of redis-py: the page on databases says what it sees."""
+
+    @pytest.fixture
+    def seen(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        seen: list[str] = []
+        execute = redis.Redis.execute_command
+
+        def wrapped(client: redis.Redis, *words: Any, **options: Any) -> Any:
+            seen.append(words[0])
+            return execute(client, *words, **options)
+
+        monkeypatch.setattr(redis.Redis, "execute_command", wrapped)
+        return seen
+
+    def test_does_not_see_what_goes_over_the_kept_connection(self, jobs_database: Any, seen: list[str]) -> None:
+        Job.add_job("a", "q")
+        assert seen == []
+
+    def test_sees_all_if_the_settings_say_how_to_use_connections(
+        self, jobs_database: Any, redis_server: RedisServer, seen: list[str]
+    ) -> None:
+        jobs_database.connect(unix_socket_path=redis_server.socket, db=0, max_connections=100)
+        Job.add_job("a", "q")
+        assert set(seen) <= {"EVALSHA", "EVAL"}
+        assert seen

@@ -109,12 +109,22 @@ PREPARATIONS = {  # what is there before the first block of a chapter
         from limpyd_jobs import Worker
         from myapp.jobs import SendMail
 
-        SendMail.add_job("welcome:1", to="ann@example.com")
+        def work(loops):
+            Worker(queues="mails", max_loops=loops).run()
+
+        # yesterday: identifiers are used more than once, and a failure was mended
+        for number in (2, 5, 6):
+            SendMail.add_job(f"welcome:{number}", to="ann@example.com")
+        mended = SendMail.add_job("welcome:1", to="ann")
+        work(4)
+        mended.to.hset("ann@example.com")
+        mended.requeue()
+        work(1)
+
         SendMail.add_job("welcome:2", to="bob")
         SendMail.add_job("welcome:3", to="eve")
         SendMail.add_job("welcome:4", to="dan@example.com")
-        worker = Worker(queues="mails", max_loops=3)
-        worker.run()
+        work(2)
         dead = Worker(queues="mails")
         dead.update_keys()
         dead.wait_for_job()  # and then it is never heard of again
