@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import preloaded
 import pytest
 import redis
 from servers import RedisServer
@@ -115,9 +116,7 @@ class Command:
 
     def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run it to its end, with the given arguments only."""
-        process = self._popen([COMMAND, *arguments], environment)
-        output, errors = process.communicate(timeout=TIMEOUT)
-        return subprocess.CompletedProcess(arguments, process.returncode, output, errors)
+        return preloaded.run([COMMAND, *arguments], env=self._environment(**environment), timeout=TIMEOUT)
 
     def work(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run it to its end, on the database and with the application."""
@@ -125,18 +124,18 @@ class Command:
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start it, on the database and with the application."""
-        return self._popen([COMMAND, self.database, f"--pythonpath={self.shop}", *arguments], {})
-
-    def _popen(self, command: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            command,
+            [COMMAND, self.database, f"--pythonpath={self.shop}", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "GATES": self.server.socket, **environment},
+            env=self._environment(),
         )
         self.started.append(process)
         return process
+
+    def _environment(self, **others: str) -> dict[str, str]:
+        return {**os.environ, "GATES": self.server.socket, **others}
 
     def end(self) -> None:
         for process in self.started:

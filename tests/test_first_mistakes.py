@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import preloaded
 import pytest
 import redis
 from servers import RedisServer
@@ -77,11 +78,8 @@ def run(redis_server: RedisServer, redis_client: redis.Redis, application: Path)
 
     def run(*words: str, cwd: Path = application, python: tuple[str, ...] = (), **environment: str) -> Any:
         command, *arguments = words
-        return subprocess.run(
+        return preloaded.run(
             [sys.executable, *python, str(BIN / command), *arguments],
-            capture_output=True,
-            text=True,
-            timeout=60,
             cwd=cwd,
             env={**os.environ, "LIMPYD_JOBS_DATABASE": redis_server.url, **environment},
         )
@@ -104,7 +102,7 @@ def add_bread(application: Path, redis_server: RedisServer) -> Callable[[], None
     def add_bread() -> None:
         code = "from bakery.jobs import Bread; Bread.add_job('rolls')"
         environment = {**os.environ, "LIMPYD_JOBS_DATABASE": redis_server.url}
-        subprocess.run([sys.executable, "-c", code], cwd=application, env=environment, check=True, timeout=60)
+        preloaded.run([sys.executable, "-c", code], cwd=application, env=environment, check=True)
 
     return add_bread
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
+import preloaded
 import pytest
 import redis
 from servers import RedisServer
@@ -19,15 +19,8 @@ pytestmark = pytest.mark.usefixtures("redis_client")
 
 
 def run(server: RedisServer, *arguments: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [COMMAND, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=60,
-        env={**os.environ, "LIMPYD_JOBS_DATABASE": server.url},
-    )
-    return done.returncode, done.stdout
+    done = preloaded.run([COMMAND, *arguments], env={**os.environ, "LIMPYD_JOBS_DATABASE": server.url})
+    return done.returncode, done.stdout + done.stderr
 
 
 def test_names_are_paused_and_resumed(redis_server: RedisServer) -> None:

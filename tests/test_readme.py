@@ -21,6 +21,7 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any, NamedTuple
 
+import preloaded
 import pytest
 import redis
 from docutils import nodes
@@ -150,10 +151,8 @@ def run_python(application: Path, redis_server: RedisServer, redis_client: redis
     """Run Python in a process of its own, which can import the application; return what it prints."""
 
     def run(*arguments: str, of: str = "stdout", cwd: Path = application) -> str:
-        done = subprocess.run(
+        done = preloaded.run(
             [sys.executable, *arguments],
-            capture_output=True,
-            text=True,
             cwd=cwd,
             timeout=240,
             env={

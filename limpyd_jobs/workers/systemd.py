@@ -20,7 +20,8 @@ def notify(state: str) -> None:
             address = f"\0{address[1:]}"
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as client:
             client.settimeout(PATIENCE)
-            client.sendto(state.encode(), address)
+            client.connect(address)  # so that it waits for the manager, not for itself, to have room
+            client.send(state.encode())
 
 
 def watchdog_interval() -> float | None:

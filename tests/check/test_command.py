@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import preloaded
 import pytest
 import redis
 from servers import RedisServer
@@ -45,11 +46,8 @@ def run(redis_server: RedisServer, redis_client: redis.Redis, tmp_path: Path) ->
     (tmp_path / "bakery.py").write_text(BAKERY)
 
     def start(*arguments: str, database: str = redis_server.url) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return preloaded.run(
             [COMMAND, *arguments, *(["--pause=0"] if "check" in arguments else [])],
-            capture_output=True,
-            text=True,
-            timeout=60,
             cwd=tmp_path,
             env={**os.environ, "LIMPYD_JOBS_DATABASE": database, "PYTHONPATH": ""},
         )

@@ -9,6 +9,7 @@ Run as a program with the path of a socket, it takes the orders from its standar
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -81,6 +82,7 @@ def uncounted() -> Iterator[None]:
 def _fork_for_each_order(socket: str) -> None:
     for module in ("boundaries", "all_scripts"):  # once, for all victims
         importlib.import_module(module)
+    gc.freeze()  # so that no victim copies what all have in common
     for line in sys.stdin:
         reader, writer = os.pipe()
         pid = os.fork()

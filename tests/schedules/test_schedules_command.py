@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import preloaded
 import pytest
 import redis
 from servers import RedisServer
@@ -36,11 +37,8 @@ def run(redis_server: RedisServer, redis_client: redis.Redis, tmp_path: Path) ->
     (tmp_path / "bakery.py").write_text(BAKERY)
 
     def start(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return preloaded.run(
             [COMMAND, "schedules", *arguments, f"--pythonpath={tmp_path}"],
-            capture_output=True,
-            text=True,
-            timeout=60,
             cwd=tmp_path,
             env={**os.environ, "LIMPYD_JOBS_DATABASE": redis_server.url},
         )

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -22,7 +23,7 @@ from servers import TIMEOUT, RedisServer, wait_until
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.workers.slot import Slot
-from limpyd_jobs.workers.systemd import notify, watchdog_interval
+from limpyd_jobs.workers.systemd import PATIENCE, notify, watchdog_interval
 
 pytestmark = pytest.mark.usefixtures("jobs_database")
 
@@ -525,6 +526,14 @@ def assert_silent(listener: socket.socket) -> None:
     assert select.select([listener], [], [], 0)[0] == []
 
 
+def fill(address: str) -> None:
+    """Send to a manager, who does not read, until no more fits in."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as client, suppress(BlockingIOError):
+        client.setblocking(False)
+        while True:
+            client.sendto(b"READY=1", address.replace("@", "\0"))
+
+
 class TestTellingTheServiceManager:
     def test_several_processes_are_ready_once_all_of_them_are(self, start, manager, redis_client):
         listener, address = manager
@@ -578,15 +587,19 @@ class TestTellingTheServiceManager:
     @pytest.mark.parametrize("number", [1, 2])
     def test_a_manager_that_does_not_read_holds_nothing_up(self, start, manager, number):
         _, address = manager
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as client:
-            client.setblocking(False)
-            with suppress(BlockingIOError):  # once no more fits in
-                while True:
-                    client.sendto(b"READY=1", address.replace("@", "\0"))
+        fill(address)
         jobs = add(number)
         parent = start(f"--processes={number}", "--callback=shop.ship", NOTIFY_SOCKET=address, WATCHDOG_USEC="100000")
         wait_until(lambda: all_succeeded(jobs))
         assert parent.end() == 0
+
+    def test_waiting_for_a_manager_that_does_not_read_keeps_no_core_busy(self, monkeypatch, manager):
+        _, address = manager
+        fill(address)
+        monkeypatch.setenv("NOTIFY_SOCKET", address)
+        before = time.process_time()
+        notify("READY=1")
+        assert time.process_time() - before < PATIENCE / 2
 
     def test_a_manager_that_is_gone_is_no_failure(self, monkeypatch, tmp_path):
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "nobody"))
