@@ -49,6 +49,8 @@ TIME = re.compile(r"(?<![\d:.-])\d\d:\d\d:\d\d(\.\d{6})?(?!\d)")
 DURATION = re.compile(r"\b0:00:\d\d(\.\d{6})?\b")
 QUEUE_KEY = re.compile(rf"\b({'|'.join(QUEUE_MODELS)}):(\d+)\b")
 WORKER_ID = re.compile(r"^\[\d{6}\]")
+# A job that was deleted is nothing unexpected: version 3 shows no traceback.
+TRACEBACK_OF_DELETED = re.compile(r"(Unable to get job: No \w+ found with pk \S+)\nTraceback .*", re.DOTALL)
 TYPE_OF_ERROR = re.compile(r"((?:\]|unexpected) error: )[A-Z]\w*(?:: |(?= \[))")  # which version 2 leaves out
 REASON_OF_END = re.compile(r"(?<=\)): [\w ()=]+$")  # so it does
 TRACEBACK = re.compile(r"^Traceback .*", re.MULTILINE | re.DOTALL)
@@ -141,6 +143,7 @@ class Normalizer:
         text = self._queue_member(text)
         text = WORKER_ID.sub("[id]", text)
         text = TRACEBACK.sub(lambda match: f"Traceback … {match[0].strip().splitlines()[-1]}", text)
+        text = TRACEBACK_OF_DELETED.sub(r"\1", text)
         text = TYPE_OF_ERROR.sub(r"\1", text)
         text = REASON_OF_END.sub("", text) if "Run terminated" in text else text
         text = DATE_TIME.sub(lambda match: self.date_time(match[0]), text)
