@@ -124,15 +124,15 @@ class Stage:
         """The hashes of all jobs, queues and errors."""
         return {key: self.client.hgetall(key) for key in self.client.scan_iter("*:hash")}
 
-    def repair(self) -> Report:
+    def repair(self, **choices: str) -> Report:
         """Repair, what comes to light by it too, and return what is left."""
-        self._check(repair=True)
-        self._check(repair=True)
-        return self._check()
+        self._check(repair=True, **choices)
+        self._check(repair=True, **choices)
+        return self._check(**choices)
 
     @staticmethod
-    def _check(repair: bool = False) -> Report:
-        return check(repair, queue_models=[Queue], error_models=[Error], lease=0, pause=0)
+    def _check(repair: bool = False, **choices: str) -> Report:
+        return check(repair, queue_models=[Queue], error_models=[Error], lease=0, pause=0, **choices)
 
 
 @pytest.fixture
@@ -185,6 +185,7 @@ def test_a_broken_job(stage: Stage, broken: str, place: str) -> None:
         assert stage.client.exists(f"{QUEUE_KEY}:{name}") == 0
     assert len(stage.lines) == number_of_lines(row.then, place), stage.lines
     assert tuple(finding.kind for finding in stage.repair().left) == row.left
+    assert stage.repair(unknown_status="requeue").left == []
     assert violations(stage.client, Note, Queue, Error) == []
 
 
@@ -218,6 +219,7 @@ def test_an_ident_that_is_none(stage: Stage, kind: str, place: str) -> None:
     unknown = {finding.kind for finding in stage.repair().left}
     assert unknown <= {"unknown class"}
     assert bool(unknown) == (kind.startswith(("an unknown", "no job class"))), unknown
+    assert stage.repair(unresolved="delete").left == []
 
 
 # Keys
