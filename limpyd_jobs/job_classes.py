@@ -22,6 +22,10 @@ T = TypeVar("T")
 MAX_PATH_LENGTH = 1024
 
 
+class NotAllowed(ImportError):
+    """A class is of none of the modules that job classes may come from."""
+
+
 def resolve(path: str, base: type[T]) -> type[T]:
     """Return the class of a path, which must be one of the subclasses of `base`, or `base` itself.
 
@@ -207,9 +211,7 @@ class JobClasses(Generic[T]):
     def _check(self, path: str) -> None:
         if not self._allows(path):
             allowed = ", ".join(self._allowed or ())
-            raise ImportError(
-                f"{path[:MAX_PATH_LENGTH]!r} is in none of the modules that jobs may come from: {allowed}"
-            )
+            raise NotAllowed(f"{path[:MAX_PATH_LENGTH]!r} is in none of the modules that jobs may come from: {allowed}")
 
     def _allows(self, path: str) -> bool:
         module = path.rpartition(".")[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from time import monotonic
 from types import MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -802,25 +803,33 @@ def wake(
         The ident of each job that could not be moved, and why.
     """
     failures: list[tuple[str, str]] = []
-    more = bool(queue_keys)
+    more, defer = bool(queue_keys), partial(put_off, queue_model, error_model=error_model)
     while more:
-        more, found = wake_some(queue_model, queue_keys, error_model)
+        more, found = wake_some(queue_model, queue_keys, defer)
         failures += found
     return failures
 
 
 def wake_some(
-    queue_model: type[Queue], queue_keys: Sequence[str], error_model: type[Error] | None = Error
+    queue_model: type[Queue], queue_keys: Sequence[str], defer: Callable[[str, str, Exception], Exception | None]
 ) -> tuple[bool, list[tuple[str, str]]]:
-    """Do one step of `wake`; return whether there is more to do, and the failures."""
+    """Do one step of `wake`; return whether there is more to do, and the failures.
+
+    Parameters
+    ----------
+    defer: callable
+        Takes the waiting list and the ident of a job whose class cannot be resolved, and why, and puts it off. It
+        returns what to report, if that is to be among the failures.
+    """
     more, failures, unknown = transitions.wake(queue_model, queue_keys, job_classes.known)
     for queue_key, ident in unknown:
         more = True
         try:
             layout_of(job_classes.meet(ident.rpartition(":")[0]))
         except Exception as error:
-            reported = put_off(queue_model, f"{queue_key}:waiting", ident, error, error_model)
-            failures.append((ident, printable(reported)))
+            reported = defer(f"{queue_key}:waiting", ident, error)
+            if reported:
+                failures.append((ident, printable(reported)))
     return more, failures
 
 

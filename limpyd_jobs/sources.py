@@ -157,18 +157,20 @@ def _parse(module: str, spec: ModuleSpec) -> ast.Module:
 def _find(module: str) -> ModuleSpec:
     """Find a module by way of its packages. `importlib.util.find_spec` would import these."""
     path: list[str] | None = None
-    *packages, last = module.split(".")
-    for number, part in enumerate(packages, 1):
-        found = getattr(sys.modules.get(".".join(packages[:number])), "__path__", None)
-        path = list(found or _find_in(path, part).submodule_search_locations or ())
-    return _find_in(path, last)
+    names = module.split(".")
+    for number in range(1, len(names)):
+        package = ".".join(names[:number])
+        found = getattr(sys.modules.get(package), "__path__", None)
+        path = list(found or _find_in(path, package).submodule_search_locations or ())
+    return _find_in(path, module)
 
 
-def _find_in(path: list[str] | None, name: str) -> ModuleSpec:
+def _find_in(path: list[str] | None, module: str) -> ModuleSpec:
     """Find a module by the last part of its name, in the folders of its package, or, given none, where Python does."""
+    name = module.rpartition(".")[2]
     spec = PathFinder.find_spec(name, path)
     if spec is None and path is None:
         spec = find_spec(name)  # for packages that are installed in editable mode
     if spec is None:
-        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        raise ModuleNotFoundError(f"No module named {module!r}", name=module)
     return spec

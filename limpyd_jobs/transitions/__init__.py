@@ -43,6 +43,7 @@ from limpyd_jobs.transitions.recovering import (
     put_off,
     reconcile,
     rescue,
+    retry_deferred,
     wake,
 )
 
@@ -85,6 +86,7 @@ __all__ = [
     "renew_all",
     "requeue",
     "rescue",
+    "retry_deferred",
     "skip",
     "status_and_claim",
     "succeed",

@@ -33,6 +33,7 @@ MAX_PUT_OFFS = 60
 _put_off = Script("put_off")
 _reconcile = Script("reconcile")
 _rescue = Script("rescue")
+_retry_deferred = Script("retry_deferred")
 _wake = Script("wake")
 
 
@@ -149,3 +150,19 @@ def put_off(
     """
     outcome, queue_name = _put_off(redis_of(queue_model), keys=[key], args=[ident, seconds, max_put_offs])
     return outcome, queue_name
+
+
+def retry_deferred(
+    queue_model: type[RedisModel], queue_key: str, job_class: type[RedisModel], idents: Sequence[str]
+) -> int:
+    """Let jobs that rest in a queue, as nobody could resolve their class, be due at once; return how many did.
+
+    Parameters
+    ----------
+    queue_key: str
+        The beginning of the keys of the queue.
+    idents: sequence of str
+        Of jobs of that class, at most some thousand.
+    """
+    reply: int = _retry_deferred(redis_of(queue_model), keys=[queue_key], args=[layout_of(job_class).json, *idents])
+    return reply

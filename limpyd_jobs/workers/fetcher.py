@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count
 from time import monotonic
+from typing import Any
 from uuid import uuid4
 
 from limpyd.exceptions import DoesNotExist
@@ -18,7 +19,7 @@ from redis.exceptions import ResponseError
 from limpyd_jobs import records, transitions
 from limpyd_jobs.layout import layout_of
 from limpyd_jobs.line import Line
-from limpyd_jobs.models import Error, Queue, job_classes, put_off
+from limpyd_jobs.models import Queue, job_classes, put_off
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import NOTHING, ClaimRequest, Fetched, Outlook
 from limpyd_jobs.utils import MESSAGE, one_line
@@ -48,8 +49,8 @@ class Fetcher:
         The model of the queues.
     lease: float
         For how long a claim holds, in seconds.
-    error_model: type of Error
-        Where to record that a job is given up, as its class cannot be resolved; None not to.
+    defer: callable
+        Takes the waiting list and the ident of a job whose class cannot be resolved, and why, and puts it off.
 
     Attributes
     ----------
@@ -69,10 +70,12 @@ class Fetcher:
         What was raised last as nothing to run stood in a list: no code is at fault, so no traceback tells more.
     """
 
-    def __init__(self, queue_model: type[Queue], lease: float, error_model: type[Error] | None = Error) -> None:
+    def __init__(
+        self, queue_model: type[Queue], lease: float, defer: Callable[[str, str, Exception], Any] | None = None
+    ) -> None:
         self.queue_model = queue_model
         self.lease = lease
-        self.error_model = error_model
+        self._defer = defer or partial(put_off, queue_model)
         self.upcoming: deque[Fetched] = deque()
         self.line = Line(partial(records.redis_of, queue_model))
         self.outlook = Outlook()
@@ -116,8 +119,6 @@ class Fetcher:
             records of a wrong type, which are now in the quarantine of the queue.
         ImportError, AttributeError, ValueError
             If the class of the job cannot be resolved. The job was put off.
-        ClassUnresolved
-            If that happened too often: the job was given up.
         """
         return self._claim(keys, may_wait=may_wait) if keys else None
 
@@ -257,7 +258,8 @@ class Fetcher:
         try:
             layout_of(job_classes.meet(fetched.path))
         except Exception as error:
-            raise put_off(self.queue_model, fetched.key, fetched.ident, error, self.error_model)  # noqa: B904
+            self._defer(fetched.key, fetched.ident, error)
+            raise
 
     def _checked(self, fetched: Fetched) -> Fetched:
         ident, queue = one_line(fetched.ident), fetched.queue_key

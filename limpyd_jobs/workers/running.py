@@ -34,6 +34,7 @@ from limpyd_jobs.workers.fetcher import Fetcher
 from limpyd_jobs.workers.parameters import Parameters
 from limpyd_jobs.workers.repeats import Repeats
 from limpyd_jobs.workers.successes import Successes
+from limpyd_jobs.workers.unresolved import UnresolvedClasses
 
 T = TypeVar("T")
 
@@ -55,14 +56,15 @@ class Running(Parameters, JobEvents):
     _shared_connection: Redis
 
     def __init__(self) -> None:
-        self._fetcher = Fetcher(self.queue_model, self._settings.lease, self._model_for_errors)
+        self._repeats = Repeats(self.log)
+        self._unresolved = UnresolvedClasses(self.queue_model, self._model_for_errors, self._repeats.say)
+        self._fetcher = Fetcher(self.queue_model, self._settings.lease, self._unresolved.defer)
         self._claim = Claim()
         self._class_names = ClassNames()
         self._successes = Successes(self._record_late)
         self._is_prefetching = False
         self._alarm = Alarm()
         self._may_log_redis_error = OncePerSecond()
-        self._repeats = Repeats(self.log)
 
     @property
     def _model_for_errors(self) -> type[Error] | None:

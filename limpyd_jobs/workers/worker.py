@@ -397,7 +397,7 @@ class Worker(Running):
         failures: list[tuple[str, str]] = []
         more, until = bool(self.keys), monotonic() + LONGEST_WAKE
         while more:
-            more, found = wake_some(self.queue_model, self._queue_keys(), self._model_for_errors)
+            more, found = wake_some(self.queue_model, self._queue_keys(), self._unresolved.defer)
             failures += found
             if more and self.status is not None and monotonic() >= until:
                 self._round_is_due["requeue_delayed_jobs"] = monotonic() + LONGEST_WAKE
@@ -524,6 +524,8 @@ class Worker(Running):
         try:
             if self._may_be_new_queues():
                 self._round_is_due["update_keys"] = monotonic()
+            if self._unresolved.may_be_fewer and self._unresolved.retry_deferred(self._queue_keys()):
+                self._round_is_due["requeue_delayed_jobs"] = monotonic()
             self._make_rounds()
             self._known_queues = self._fetcher.queues or self._known_queues
             if self._claim is not claim:
@@ -542,6 +544,8 @@ class Worker(Running):
 
     def _unable_to_get_job(self, error: Exception) -> None:
         """Say so: with a traceback, unless it is what stood in the list that was wrong."""
+        if error is self._unresolved.last:
+            return
         message = f"Unable to get job: {one_line(error, MESSAGE)}"
         if error is not self._fetcher.unfit:
             message += f"\n{traceback.format_exc()}"

@@ -34,7 +34,7 @@ def _classes_are_known() -> None:
 
 
 # What a worker does once, before its first job.
-START = ["list_queues", "wake", "rescue", "SSCAN", "counts", "due_schedules"]
+START = ["list_queues", "wake", "EXISTS", "rescue", "SSCAN", "counts", "due_schedules"]
 COUNTS = ("SCARD", "LLEN", "ZCARD")
 
 

@@ -1,0 +1,28 @@
+-- No transition of a job. Those of a class that no worker could resolve so far are due at once, as one can by now.
+--
+-- KEYS[1]  queue: model name and pk
+-- ARGV[1]  job model
+-- ARGV[2…] idents of jobs of that class
+--
+-- The number of those that rest no longer. One that is delayed for another reason stays so.
+
+--@include claims
+
+local delayed, model = KEYS[1] .. ':delayed', model_of(ARGV[1])
+local moment, done = now(), 0
+
+local function is_delayed_by_itself(ident)
+  local _, pk = parse_ident(ident)
+  local hash = redis.pcall('HMGET', hash_key(model, pk), 'status', 'delayed_until')
+  local until_when = hash[1] == 'd' and parse_date(hash[2])
+  return until_when and until_when > moment
+end
+
+for i = 2, #ARGV do
+  local at = redis.pcall('ZSCORE', delayed, ARGV[i])
+  if type(at) == 'string' and tonumber(at) > moment / 1000000 and not is_delayed_by_itself(ARGV[i]) then
+    redis.call('ZADD', delayed, 'XX', score(moment), ARGV[i])
+    done = done + 1
+  end
+end
+return done
