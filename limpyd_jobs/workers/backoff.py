@@ -61,6 +61,12 @@ def is_cut_off(error: BaseException | None) -> bool:
     return isinstance(error, (RedisConnectionError, RedisTimeoutError))
 
 
+def is_cut(error: BaseException | None) -> bool:
+    """Whether there was a connection, that came to its end: so there is a server."""
+    reason = error.__context__ if type(error) is RedisConnectionError else error
+    return reason is None or isinstance(reason, (BrokenPipeError, ConnectionAbortedError, ConnectionResetError))
+
+
 def is_denied(error: BaseException | None) -> bool:
     """Whether Redis does not allow this user to do that, until somebody changes its rights."""
     return isinstance(error, NoPermissionError) or bool(_DENIED_TEXT.search(str(error)))

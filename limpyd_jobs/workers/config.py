@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from importlib.metadata import version
 from optparse import Option, OptionParser
-from typing import Any
+from typing import Any, NoReturn
 
 from redis.exceptions import BusyLoadingError, RedisError
 from setproctitle import setproctitle
@@ -188,7 +188,10 @@ class WorkerConfig:
         except ConfigurationException as error:
             self.parser.error(str(error))
         except RedisError as error:
-            self.parser.exit(UNAVAILABLE, f"{self.prog_name}: error: cannot use Redis: {one_line(str(error))}\n")
+            self._exit_without_redis(error)
+
+    def _exit_without_redis(self, error: RedisError) -> NoReturn:
+        self.parser.exit(UNAVAILABLE, f"{self.prog_name}: error: cannot use Redis: {one_line(str(error))}\n")
 
     def prepare_models(self) -> None:
         """Move all models of this library, and those of the worker, to the database that is given."""
@@ -238,15 +241,24 @@ class WorkerConfig:
             print(f" - {name.replace('_', '-')} = {_printable(getattr(self.worker, name, None))}")
 
     def _check_connection(self) -> None:
-        """Raise `redis.RedisError` if the worker's database does not answer. One that is still loading does."""
+        """Raise `redis.RedisError` if the worker's database does not answer. One that is still loading does.
+
+        If there is a connection, but it is cut, it is tried again a few times.
+        """
+        worker = self._worker()
         with suppress(BusyLoadingError):
-            self._worker().connection.ping()
+            worker._ask_first(worker.connection.ping)
 
     def run(self) -> None:
         """Run the worker."""
-        interval = watchdog_interval()
+        worker, interval = self._worker(), watchdog_interval()
         with Heartbeat(interval, partial(notify, "WATCHDOG=1")) if interval else nullcontext():
-            self._worker().run()
+            try:
+                worker.run()
+            except RedisError as error:
+                if worker.status != "starting":
+                    raise
+                self._exit_without_redis(error)
 
     def _run_processes(self) -> None:
         """Run a worker in each of several processes, until the end of all.

@@ -13,10 +13,10 @@ from datetime import datetime, timedelta
 from functools import partial
 from time import monotonic
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 from limpyd.exceptions import DoesNotExist
-from redis.exceptions import BusyLoadingError, RedisError, ResponseError
+from redis.exceptions import RedisError, ResponseError
 
 from limpyd_jobs import records
 from limpyd_jobs.exceptions import GracePeriodOver, LimpydJobsException, WorkerLost
@@ -26,7 +26,7 @@ from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import Fetched
 from limpyd_jobs.utils import MESSAGE, described, get_delta, one_line, overrides, utcnow
-from limpyd_jobs.workers.backoff import Backoff, is_denied, is_passing
+from limpyd_jobs.workers.backoff import Backoff, is_cut, is_denied, is_passing
 from limpyd_jobs.workers.claim import Claim
 from limpyd_jobs.workers.events import JobEvents
 from limpyd_jobs.workers.heartbeat import Heartbeat
@@ -39,7 +39,12 @@ from limpyd_jobs.workers.scheduler import Scheduler
 from limpyd_jobs.workers.turns import Place, Turns
 from limpyd_jobs.workers.waker import Waker
 
+T = TypeVar("T")
+
 logger = logging.getLogger(LOGGER_NAME)
+
+# How often a worker that begins asks Redis, as long as its connections are cut.
+START_TRIES = 4
 
 # The longest a worker that cannot ask Redis waits without looking whether it has to stop, in seconds.
 WAIT_SLICE = 1.0
@@ -263,10 +268,21 @@ class Worker(Running):
                 f"{name} is no parameter of {type(self).__name__}, but something else: its default is used", "warning"
             )
 
+    def _ask_first(self, ask: Callable[[], T]) -> T:
+        """Ask Redis something at the start: again, a few times, if there is a connection that is cut."""
+        for _ in range(START_TRIES - 1):
+            try:
+                return ask()
+            except RedisError as error:
+                if self.end_forced or not is_cut(error):
+                    raise
+                self._wait_for_redis("Unable to begin", error)
+        return ask()
+
     def _warn_of_eviction(self) -> None:
         """Say so if Redis may delete jobs to make room."""
         with suppress(ResponseError):  # not everybody may ask
-            memory: Any = self.connection.info("memory")
+            memory: Any = self._ask_first(partial(self.connection.info, "memory"))
             policy = memory.get("maxmemory_policy", "noeviction")
             if memory.get("maxmemory") and policy != "noeviction":
                 self.log(
@@ -283,8 +299,7 @@ class Worker(Running):
                 if not self.keys and monotonic() >= self._round_is_due["_fire_schedules"]:
                     self._make_round("_fire_schedules")
             except RedisError as error:
-                is_answer = isinstance(error, (BusyLoadingError, ResponseError))
-                if not warned and not (is_answer and is_passing(error)):
+                if not warned and not is_passing(error):
                     raise
                 self._wait_for_redis("Unable to find the queues", error)
                 continue
