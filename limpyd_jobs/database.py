@@ -26,11 +26,12 @@ from limpyd.contrib.database import PipelineDatabase
 from redis.backoff import NoBackoff
 from redis.client import Pipeline
 from redis.retry import Retry
-from redis.sentinel import Sentinel
+from redis.sentinel import SentinelManagedConnection
 
 from limpyd_jobs.embedded import EmbeddedServer
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.line import SharedLine
+from limpyd_jobs.primary import TIMEOUT, PrimaryPool, Sentinels
 
 Settings = dict[str, Any]
 
@@ -217,9 +218,10 @@ def _client_of_primary(settings: Settings) -> redis.Redis:
         for name, value in of_redis.items()
         if name.startswith(("socket_", "ssl")) or name in ("retry", "protocol")
     }
-    of_sentinels = {**of_both, **settings.get("sentinel_kwargs", {})}
-    sentinel: Any = Sentinel(settings["sentinels"], sentinel_kwargs=of_sentinels)  # type: ignore[no-untyped-call]
-    client: redis.Redis = sentinel.master_for(settings["service_name"], **of_redis)
+    timeouts = {"socket_timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT}
+    of_sentinels = {**of_both, **timeouts, **settings.get("sentinel_kwargs", {})}
+    sentinels: Any = Sentinels(settings["sentinels"], sentinel_kwargs=of_sentinels)  # type: ignore[no-untyped-call]
+    client: redis.Redis = sentinels.master_for(settings["service_name"], connection_pool_class=PrimaryPool, **of_redis)
     return client
 
 
@@ -241,6 +243,8 @@ def _greet(connection: Any) -> None:
 @cache
 def _improved(connection_class: Any) -> Any:
     """Return a class of connections that writes any text that was read, and leaves a primary that is none any more."""
+    # where Sentinel may name another one, it is also left if it has lost its replicas: they may have gone over to that
+    reasons = ("READONLY", "NOREPLICAS") if issubclass(connection_class, SentinelManagedConnection) else ("READONLY",)
 
     class Connection(connection_class):  # type: ignore[misc]
         def __init__(self, *, socket_timeout: float | None, **settings: Any) -> None:
@@ -266,13 +270,19 @@ def _improved(connection_class: Any) -> Any:
             try:
                 return super().read_response(*args, **kwargs)
             except redis.ResponseError as error:
-                # Redis 6.2 wraps the error of a script into another one
-                if not isinstance(error, redis.ReadOnlyError) and "-READONLY " not in str(error):
+                reason = "READONLY" if isinstance(error, redis.ReadOnlyError) else _refusal(error, reasons)
+                if not reason:
                     raise
                 self.disconnect()
-                raise redis.ConnectionError(f"READONLY, so the connection is dropped: {error}") from error
+                raise redis.ConnectionError(f"{reason}, so the connection is dropped: {error}") from error
 
     return Connection
+
+
+def _refusal(error: redis.ResponseError, reasons: Iterable[str]) -> str | None:
+    """Which of some reasons a server gives; Redis 6.2 wraps the error of a script into another one."""
+    text = str(error)
+    return next((reason for reason in reasons if text.startswith(f"{reason} ") or f"-{reason} " in text), None)
 
 
 # Parsing

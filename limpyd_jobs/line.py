@@ -6,6 +6,7 @@ import os
 import select
 from collections.abc import Callable, Sequence
 from inspect import Parameter, signature
+from math import inf
 from time import monotonic
 from typing import Any
 
@@ -14,6 +15,8 @@ from redis.exceptions import RedisError, ResponseError
 
 # A connection that was not used for so many seconds goes back to the pool first, which looks whether it is still good.
 IDLE = 0.1
+
+# So does one of a pool that says for how long it may be kept (`limpyd_jobs.primary`), for that to ask where it leads.
 
 # The first releases of redis-py 5 want the name of a command to take a connection out of a pool, later ones warn of it.
 _name = signature(ConnectionPool.get_connection).parameters.get("command_name")
@@ -41,6 +44,7 @@ class Line:
         self._pool: Any = None
         self._connection: Any = None
         self._used_at = 0.0
+        self._keep_until = inf
         self._pid = 0
 
     def execute_command(self, *words: Any) -> Any:
@@ -87,11 +91,13 @@ class Line:
         if self._connection is None:
             self._pool = self._client().connection_pool
             self._connection = self._pool.get_connection(*_FOR_ANYTHING)
+            self._keep_until = monotonic() + getattr(self._pool, "kept_for", inf)
             self._pid = os.getpid()
         return self._connection
 
     def _is_good(self) -> bool:
-        if self._pid != os.getpid() or monotonic() - self._used_at > IDLE:
+        now = monotonic()
+        if self._pid != os.getpid() or now - self._used_at > IDLE or now > self._keep_until:
             return False
         try:
             # nothing was asked: what there is to read can only be its end

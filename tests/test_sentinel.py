@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from time import monotonic
+from typing import Any
 
 import pytest
 import redis
 from servers import RedisServer, SentinelServer, free_port, wait_until
 
+from limpyd_jobs import primary as primary_module
 from limpyd_jobs.database import JobsDatabase
 
 
@@ -106,6 +110,109 @@ def test_connection_to_a_demoted_primary_is_dropped_and_the_next_finds_the_new_o
     database.connection.set("after", "1")
     with service.replica.client(db=2) as client:
         assert client.get("after") == "1"
+
+
+def name_the_replica(service: Service) -> None:
+    """Promote the replica, and let the sentinel name it, while the old primary goes on as if nothing had happened.
+
+    In a planned failover it does so for some ten seconds.
+    """
+    with service.replica.client() as replica, service.sentinel.client() as sentinel:
+        replica.replicaof("NO", "ONE")
+        pipe = sentinel.pipeline(transaction=False)
+        pipe.execute_command("SENTINEL", "REMOVE", "jobs")
+        pipe.execute_command("SENTINEL", "MONITOR", "jobs", "127.0.0.1", service.replica.port, 1)
+        pipe.execute()
+
+
+SENDERS = {"client": lambda database: database.connection, "kept connection": lambda database: database.line}
+
+
+@pytest.mark.parametrize("sender_of", SENDERS.values(), ids=SENDERS.keys())
+def test_connections_leave_a_primary_that_sentinel_does_not_name_any_more(service: Service, sender_of: Any) -> None:
+    database = JobsDatabase(url=service.url)
+    with service.primary.client(db=2) as primary, service.replica.client(db=2) as replica:
+        send = sender_of(database).execute_command
+        send("SET", "key", "before")
+        name_the_replica(service)
+
+        def is_over() -> bool:
+            send("SET", "key", "after")
+            return bool(replica.get("key") == "after")
+
+        wait_until(is_over, "writes to the new primary, without an error")
+        assert primary.role()[0] == "master"
+        primary.set("key", "kept")
+        send("SET", "key", "again")
+        assert (primary.get("key"), replica.get("key")) == ("kept", "again")
+
+
+def test_a_connection_that_is_in_use_is_closed_when_it_is_given_back(service: Service) -> None:
+    client = JobsDatabase(url=service.url).connection
+    pubsub = client.pubsub()
+    pubsub.subscribe("any")
+    name_the_replica(service)
+    wait_until(lambda: client.info("server")["tcp_port"] == service.replica.port)
+    pubsub.close()
+    with service.primary.client() as primary:
+        wait_until(lambda: not [each for each in primary.client_list() if each["db"] == "2"], "no connection")
+
+
+def test_a_primary_that_has_lost_its_replicas_is_left_as_well(service: Service) -> None:
+    """They may follow another one by now."""
+    database = JobsDatabase(url=service.url)
+    with service.primary.client() as primary, service.replica.client(db=2) as replica:
+        primary.config_set("min-replicas-to-write", 1)
+        database.connection.set("key", "before")
+        name_the_replica(service)
+        wait_until(lambda: primary.info("replication")["connected_slaves"] == 0)
+        with suppress(redis.ConnectionError):  # or Sentinel was asked first
+            database.connection.eval("redis.call('SET', KEYS[1], 'after')", 1, "key")
+        database.connection.set("key", "after")
+        assert replica.get("key") == "after"
+
+
+def test_one_without_sentinel_says_so_and_is_kept(service: Service) -> None:
+    database = JobsDatabase(url=f"unix://{service.primary.socket}")
+    with service.primary.client() as primary:
+        number = database.connection.client_id()
+        primary.config_set("min-replicas-to-write", 2)
+        with pytest.raises(redis.ResponseError, match="NOREPLICAS"):
+            database.connection.set("key", "value")
+        assert database.connection.client_id() == number
+
+
+def test_connections_are_kept_while_no_sentinel_answers(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(primary_module, "COUNTS", 0)
+    monkeypatch.setattr(primary_module, "PATIENCE", 0)
+    database = JobsDatabase(url=service.url)
+    number = database.connection.client_id()
+    service.sentinel.kill()
+    database.connection.set("key", "value")
+    assert database.connection.client_id() == number
+    service.sentinel.start()
+    name_the_replica(service)
+    wait_until(lambda: database.connection.info("server")["tcp_port"] == service.replica.port)
+
+
+@pytest.mark.parametrize("sender_of", SENDERS.values(), ids=SENDERS.keys())
+def test_sentinel_is_asked_once_a_second_at_the_most(service: Service, sender_of: Any) -> None:
+    send = sender_of(JobsDatabase(url=service.url)).execute_command
+    with service.sentinel.client() as sentinel:
+        send("SET", "key", "value")
+        before, began = asked(sentinel), monotonic()
+        for _ in range(1000):
+            send("SET", "key", "value")
+        assert asked(sentinel) - before <= monotonic() - began + 1
+
+
+def asked(sentinel: redis.Redis) -> int:
+    """How often somebody asked for the primary."""
+    statistics = sentinel.info("commandstats")
+    found = (
+        each["calls"] for name, each in statistics.items() if "get-master-addr" in name or name == "cmdstat_sentinel"
+    )
+    return sum(found)
 
 
 def test_password_of_the_sentinels_is_not_the_one_of_the_servers(service: Service) -> None:

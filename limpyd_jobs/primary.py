@@ -1,0 +1,78 @@
+"""The primary that Redis Sentinel names, and connections that follow it."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import Any
+
+from redis.exceptions import RedisError
+from redis.sentinel import Sentinel, SentinelConnectionPool
+
+Address = tuple[str, int]
+
+ASK = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME")
+
+# For how many seconds an answer of Sentinel counts, and for how many it is not asked again if there is none.
+COUNTS = 1.0
+PATIENCE = 10.0
+
+# How long one sentinel has to connect, and to answer, in seconds: others are there for the case that it does not.
+TIMEOUT = 1.0
+
+
+class Sentinels(Sentinel):
+    """Some sentinels, which are asked one after the other until one answers; next time that one is the first."""
+
+    def primary_of(self, service: str) -> Address | None:
+        """Return where the primary of a service is; None if no sentinel says so."""
+        for sentinel in tuple(self.sentinels):
+            try:
+                found: Any = sentinel.execute_command(*ASK, service)  # type: ignore[no-untyped-call]
+            except RedisError:
+                continue
+            if found:
+                self.sentinels = [sentinel, *(other for other in self.sentinels if other is not sentinel)]
+                host, port = (part.decode() if isinstance(part, bytes) else str(part) for part in found)
+                return host, int(port)
+        return None
+
+    def discover_master(self, service_name: str) -> Address:
+        """Return the same, which is right as soon as a failover has promoted a replica.
+
+        Raises
+        ------
+        redis.sentinel.MasterNotFoundError
+            If no sentinel knows it.
+        """
+        address: Address = self.primary_of(service_name) or super().discover_master(service_name)  # type: ignore[no-untyped-call]
+        return address
+
+
+class PrimaryPool(SentinelConnectionPool):
+    """Connections to the primary of a service, to which Sentinel still points.
+
+    In a planned failover the old primary goes on to take writes for some 10 seconds, and then forgets them. So before a
+    connection is handed out, Sentinel is asked again, unless it answered less than a second ago. If it names another
+    primary, connections to the old one are closed: those that are in use once they are given back. As long as no
+    sentinel answers, connections are kept.
+    """
+
+    kept_for = COUNTS  # in seconds, that a connection may be kept without giving it back
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._ask_at = 0.0
+        super().__init__(*args, **kwargs)  # type: ignore[no-untyped-call]
+
+    def get_connection(self, *args: Any, **kwargs: Any) -> Any:
+        """Return a connection to the primary."""
+        if monotonic() >= self._ask_at and self.master_address is not None:
+            self._follow()
+        return super().get_connection(*args, **kwargs)
+
+    def _follow(self) -> None:
+        self._ask_at = monotonic() + COUNTS  # so that no other thread asks meanwhile
+        address = self.sentinel_manager.primary_of(self.service_name)
+        if address is None:
+            self._ask_at = monotonic() + PATIENCE
+        elif address != self.master_address:
+            self.get_master_address()  # type: ignore[no-untyped-call]  # closes those that are not in use
