@@ -11,12 +11,14 @@
 -- ARGV[5]  '1' from a worker that just began, or ''
 -- ARGV[6]  the job classes known to the caller: class path and job model, one in a line
 --
--- {rescued, unknown, exhausted or {}, has to reconcile, broken}
+-- {rescued, unknown, exhausted or {}, has to reconcile, broken, spared}
 --   rescued    {waiting list, ident, identifier, queue name, queue priority, number of rescues, reindex}…
 --   unknown    idents of classes that are not among those given: left where they are
 --   exhausted  as a claimed job in claim.lua: one that was rescued too often, which the caller has to fail
 --   has to reconcile: 1 or 0; of all workers one has to, every five minutes
 --   broken     {ident, reason}… of jobs whose hash is none: they are in the quarantine of their queue now
+--   spared     how many have half a lease more: a worker that just began may not know that Redis did so as well, so that
+--              nobody could renew a lease
 --
 -- A job that was canceled, delayed or put in error by its worker before that died goes to the waiting list, too, where
 -- the next worker sees to it. One that is running without a claim was given its lease by reconcile. Of several that were
@@ -25,9 +27,9 @@
 --@include claims
 --@include signals
 
-local limit, max_rescues, token, lease, classes = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4], classes_from(ARGV[6])
+local limit, max_rescues, token, lease, classes = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), classes_from(ARGV[6])
 local moment = now()
-local rescued, unknown, exhausted, broken = {}, {}, {}, {}
+local rescued, unknown, exhausted, broken, spared = {}, {}, {}, {}, 0
 
 -- To be run again, unless it was canceled or delayed.
 local function is_to_run(status)
@@ -59,6 +61,15 @@ local function take_over(queue, job)
     hash[2] or '', hash[3] or '', '', {'', '', ''}, '', reindex}
 end
 
+-- The second in which Redis was started, if the caller just began, and that is less than a lease ago.
+local function recent_start()
+  local information = ARGV[5] == '1' and redis.pcall('INFO', 'server')
+  local seconds = type(information) == 'string' and tonumber(string.match(information, 'uptime_in_seconds:(%d+)'))
+  return seconds and seconds < lease and (math.floor(moment / 1000000) - seconds) * 1000000
+end
+
+local started
+
 local function rescue(queue, ident)
   local path, pk = parse_ident(ident)
   if path and not classes[path] then
@@ -66,10 +77,16 @@ local function rescue(queue, ident)
     return
   end
   local job = path and job_of(classes[path], ident)
-  local hash = job and redis.call('HMGET', job.key, '_claim_token', 'status', 'identifier', '_rescues', '_placed_in', 'tries')
+  local hash = job and redis.call('HMGET', job.key, '_claim_token', 'status', 'identifier', '_rescues', '_placed_in', 'tries', 'start')
   local is_here = hash and (hash[5] or queue) == queue
   if not is_here or not hash[1] and hash[2] ~= 'r' then
     redis.call('ZREM', queue .. ':_running', ident)
+    return
+  end
+  if started == nil then started = recent_start() or 0 end
+  if (parse_date(hash[7]) or 0) < started then
+    redis.call('ZADD', queue .. ':_running', 'XX', score(moment + lease * 500000), ident)
+    spared = spared + 1
     return
   end
   local is_uncounted = is_one_of_several(hash[1] or '') and hash[2] == 'r'
@@ -124,4 +141,4 @@ for _, queue in ipairs(KEYS) do
   if #idents == limit then look_at_others_first(queue, first_unknown) end
 end
 
-return {rescued, unknown, exhausted, has_to_reconcile(), broken}
+return {rescued, unknown, exhausted, has_to_reconcile(), broken, spared}

@@ -40,13 +40,15 @@ _wake = Script("wake")
 class Rescue(NamedTuple):
     """What became of lapsed leases: the jobs that wait again; the idents of those of unknown classes, left where they
     are; and one job that was rescued too often, claimed for the caller to fail it. Then whether the caller has to
-    reconcile; and the idents, with a reason, of broken jobs, which are in quarantine now."""
+    reconcile; the idents, with a reason, of broken jobs, which are in quarantine now; and how many jobs have half a
+    lease more, as Redis was just started."""
 
     rescued: list[Fetched]
     unknown: list[str]
     exhausted: Fetched | None
     has_to_reconcile: bool
     broken: Sequence[tuple[str, str]] = ()
+    spared: int = 0
 
 
 def wake(
@@ -85,10 +87,10 @@ def rescue(
     request: ClaimRequest
         For the claim on a job that was rescued too often; its keys do not matter.
     is_starting: bool
-        Whether the worker just began, so that somebody has to reconcile soon.
+        Whether the worker just began, so that somebody has to reconcile soon, and Redis may have been away.
     """
     claim = [request.token, request.lease, "1" if is_starting else "", classes_argument(request.classes)]
-    rescued, unknown, exhausted, has_to_reconcile, broken = _rescue(
+    rescued, unknown, exhausted, has_to_reconcile, broken, spared = _rescue(
         redis_of(queue_model), keys=queue_keys, args=[RESCUE_LIMIT, max_rescues, *claim]
     )
     found = []
@@ -98,7 +100,7 @@ def rescue(
         found.append(fetched)
     claimed = as_fetched(request, exhausted) if exhausted else None
     failures = tuple((ident, reason) for ident, reason in broken)
-    return Rescue(found, unknown, claimed, bool(has_to_reconcile), failures)
+    return Rescue(found, unknown, claimed, bool(has_to_reconcile), failures, int(spared))
 
 
 def reconcile(

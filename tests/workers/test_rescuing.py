@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 import redis
-from servers import wait_until
+from servers import RedisServer, wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker, transitions
+from limpyd_jobs.database import JobsDatabase
 from limpyd_jobs.exceptions import ClaimLost
 from limpyd_jobs.transitions import ClaimRequest, Fetched
+from limpyd_jobs.transitions.recovering import RESCUE_LIMIT
 from limpyd_jobs.workers.heartbeat import Heartbeat
 
 pytestmark = pytest.mark.usefixtures("jobs_database")
@@ -119,6 +121,57 @@ def test_a_worker_that_could_not_renew_its_own_lease_takes_no_other_for_lapsed()
     ours._beat(redis.Redis(unix_socket_path="/nowhere"))
     ours._make_rounds()
     assert Queue.count_waiting_jobs(QUEUE) == 0
+
+
+def restart(server: RedisServer) -> None:
+    """Begin in another second, of which Redis tells its age, than the one of what was done before."""
+    second = int(time.time())
+    server.kill()
+    wait_until(lambda: time.time() >= second + 1)
+    server.start()
+
+
+def test_after_an_outage_a_worker_that_just_began_spares_those_who_could_not_renew_their_leases(
+    redis_binary: str, jobs_database: JobsDatabase
+) -> None:
+    """It has not seen that Redis was away. A job that was claimed since Redis is back was lost by its worker."""
+    with RedisServer(redis_binary, "--appendonly", "yes", "--appendfsync", "always") as server:
+        jobs_database.connect(unix_socket_path=server.socket)
+        before, after = Patient.add_job("before", QUEUE), Patient.add_job("after", QUEUE)
+        claim(token="of one that lives")
+        restart(server)
+        with server.client() as client:
+            claim(token="of one that died")
+            lapse(Queue.get_queue(QUEUE))
+            rescue(worker())
+            assert (before.status.hget(), after.status.hget()) == (STATUSES.RUNNING, STATUSES.WAITING)
+            half_a_lease = Queue.get_queue(QUEUE).running.zscore(before.ident) - client.time()[0]
+        assert 20 < half_a_lease < 31
+        lapse(Queue.get_queue(QUEUE))
+        ours = worker()
+        rescue(ours)
+        rescue(ours)
+        assert before.status.hget() == STATUSES.RUNNING
+        lapse(Queue.get_queue(QUEUE))
+        rescue(ours)
+        assert before.status.hget() == STATUSES.WAITING
+        jobs_database.connection.close()
+
+
+def test_it_spares_however_many(redis_binary: str, jobs_database: JobsDatabase) -> None:
+    with RedisServer(redis_binary, "--appendonly", "yes", "--appendfsync", "always") as server:
+        jobs_database.connect(unix_socket_path=server.socket)
+        number = 2 * RESCUE_LIMIT + 1
+        Patient.add_jobs((f"{number}" for number in range(number)), queue_name=QUEUE)
+        for token in range(number):
+            claim(token=f"{token}")
+        restart(server)
+        lapse(Queue.get_queue(QUEUE))
+        ours = worker()
+        rescue(ours)
+        rescue(ours)
+        assert len(Patient.collection(status=STATUSES.RUNNING)) == number
+        jobs_database.connection.close()
 
 
 def test_a_rescued_job_is_run_and_its_method_and_the_log_tell_of_it(caplog: pytest.LogCaptureFixture) -> None:
