@@ -137,19 +137,21 @@ def read_seconds(text: str | None) -> float | None:
 
 
 def stored_queue_name(name: Any) -> str:
-    """Return the name of a queue as it is stored: a text of up to 1 kB.
+    """Return the name of a queue as it is stored: a text of up to 1 kB, or a number as text.
 
     It has no comma, which separates names on command lines.
 
     Raises
     ------
     TypeError
-        If it is not a string.
+        If it is neither a string nor a number.
     ValueError
         If it is empty, too long, has a comma, or cannot be encoded as UTF-8.
     """
+    if isinstance(name, (int, float)) and not isinstance(name, bool):
+        return str(name)
     if not isinstance(name, str):
-        raise TypeError(f"The name of a queue must be a string, not {name!r}")
+        raise TypeError(f"The name of a queue must be a string or a number, not {name!r}")
     check_size("The name of a queue", name, MAX_QUEUE_NAME_BYTES)
     if not name or "," in name:
         raise ValueError(f"The name of a queue must be neither empty nor have a comma: {name!r}")
@@ -192,7 +194,7 @@ def delay_argument(delayed_for: float | timedelta | None = None, delayed_until: 
     until = compute_delayed_until(delayed_for, delayed_until)
     if until is None:
         return ""
-    if delayed_for is None:
+    if delayed_for is None or delayed_until is not None:
         return f"{(until - EPOCH) // MICROSECOND} {until}"
     if isinstance(delayed_for, timedelta):
         delayed_for = delayed_for.total_seconds()

@@ -375,9 +375,9 @@ class Job(BaseJobsModel):
         return job_classes.resolve(path).get(pk)
 
     @property
-    def must_be_cancelled_on_error(self) -> bool:
-        """Whether the job must not be put back in a queue after an error."""
-        return bool(self.always_cancel_on_error or self.cancel_on_error.hget())
+    def must_be_cancelled_on_error(self) -> Any:
+        """Whether the job must not be put back in a queue after an error: something true, as what its field holds."""
+        return self.always_cancel_on_error or self.cancel_on_error.hget()
 
     @property
     def duration(self) -> timedelta | None:
@@ -441,7 +441,7 @@ class Job(BaseJobsModel):
             If another job has the value of a unique field.
         """
         queue_name = cls._get_queue_name(queue_name)
-        queue_model = queue_model or cls.queue_model
+        given_model, queue_model = queue_model, queue_model or cls.queue_model
         delay = delay_argument(delayed_for, delayed_until)
         by_hand = is_placed_by_hand(cls, queue_model)
         outcome, pk = transitions.add(
@@ -458,13 +458,9 @@ class Job(BaseJobsModel):
         job: Self = records.attached(cls, pk)
         if by_hand and outcome != "existing":
             until = compute_delayed_until(delayed_for, delayed_until)
-            try:
+            try:  # the arguments are those that an override was given by version 2
                 job.enqueue_or_delay(
-                    queue_name=queue_name,
-                    priority=priority,
-                    delayed_until=until,
-                    prepend=prepend,
-                    queue_model=queue_model,
+                    queue_name, priority, until, prepend, given_model if outcome == "added" else queue_model
                 )
             except BaseException:
                 if outcome == "added":
@@ -560,7 +556,8 @@ class Job(BaseJobsModel):
             place=not by_hand,
         )
         if by_hand and placed.status != STATUSES.RUNNING:
-            _enter(queue_model.get_queue(queue_name, placed.priority), self, placed.status, until, prepend)
+            queue = queue_model.get_queue(queue_name, placed.priority if priority is None else priority)
+            _enter(queue, self, placed.status, until, prepend)
 
     def requeue(
         self,
@@ -587,7 +584,7 @@ class Job(BaseJobsModel):
             If an argument is invalid.
         """
         queue_name = self._get_queue_name(queue_name)
-        queue_model = queue_model or self.queue_model
+        given_model, queue_model = queue_model, queue_model or self.queue_model
         delay = delay_argument(delayed_for, delayed_until)
         by_hand = overrides(type(self), Job, "enqueue_or_delay")
         queue_by_hand = queues_by_hand(queue_model)
@@ -601,12 +598,12 @@ class Job(BaseJobsModel):
         )
         self._cached_priority, self._cached_delayed_until = placed.priority, placed.delayed_until
         until = compute_delayed_until(delayed_for, delayed_until)
+        if priority is None:
+            priority = placed.priority
         if by_hand:
-            self.enqueue_or_delay(
-                queue_name=queue_name, priority=priority, delayed_until=until, queue_model=queue_model
-            )
+            self.enqueue_or_delay(queue_name, priority, until, queue_model=given_model)
         elif queue_by_hand:
-            _enter(queue_model.get_queue(queue_name, placed.priority), self, placed.status, until)
+            _enter(queue_model.get_queue(queue_name, priority), self, placed.status, until)
 
     def cancel(self) -> bool:
         """Cancel the job: one that waits or is delayed at once, so that its identifier is free again.
@@ -821,7 +818,9 @@ def wake_some(
         Takes the waiting list and the ident of a job whose class cannot be resolved, and why, and puts it off. It
         returns what to report, if that is to be among the failures.
     """
-    more, failures, unknown = transitions.wake(queue_model, queue_keys, job_classes.known)
+    by_hand = overrides(queue_model, Queue, "enqueue_job")
+    place = partial(_enqueue_by_hand, queue_model) if by_hand else None
+    more, failures, unknown = transitions.wake(queue_model, queue_keys, job_classes.known, place=place)
     for queue_key, ident in unknown:
         more = True
         try:
@@ -831,6 +830,18 @@ def wake_some(
             if reported:
                 failures.append((ident, printable(reported)))
     return more, failures
+
+
+def _enqueue_by_hand(queue_model: type[Queue], queue_key: str, ident: str) -> None:
+    """Put a delayed job that is due in its queue the way that has of its own; if that fails, in ours."""
+    path, _, pk = ident.rpartition(":")
+    queue: Queue = records.attached(queue_model, queue_key.rpartition(":")[2])
+    job: Job = records.attached(job_classes.meet(path), pk)
+    try:
+        queue.enqueue_job(job)
+    except Exception:
+        Queue.enqueue_job(queue, job)
+        raise
 
 
 def queues_by_hand(queue_model: type[Queue]) -> bool:

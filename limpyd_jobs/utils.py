@@ -66,7 +66,7 @@ def compute_delayed_until(
     Parameters
     ----------
     delayed_for: int, float or timedelta
-        How long to wait from now on, in seconds unless a timedelta.
+        How long to wait from now on, in seconds unless a timedelta. Beside a `delayed_until`, 0 is the same as None.
     delayed_until: datetime
         When to stop waiting: naive UTC, or aware.
 
@@ -75,7 +75,7 @@ def compute_delayed_until(
     ValueError
         If both are given, one is of another type, not finite, or beyond the year 9999.
     """
-    if delayed_for is not None and delayed_until is not None:
+    if delayed_for and delayed_until is not None:
         raise ValueError("delayed_until and delayed_for arguments are exclusive")
     try:
         if delayed_until is not None:

@@ -233,7 +233,7 @@ def _of_jobs(jobs: _Records, places: _Places) -> Iterator[str]:
             yield f"I6 {said} is due at {places.due.get(ident)}, not at its {job.get('delayed_until')}"
         runs = status == STATUSES.RUNNING
         if not runs == ("_running" in where) == bool(job.get("_claim_token")) or (runs and len(where) > 1):
-            yield f"I7 {said} stands in {where}, with the claim {job.get('claim_token')}"
+            yield f"I7 {said} stands in {where}, with the claim {job.get('_claim_token')}"
         if status in FINAL and where:
             yield f"I8 {said} stands in {where}"
     for identifier, pks in queued.items():

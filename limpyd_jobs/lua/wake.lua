@@ -6,13 +6,15 @@
 -- KEYS     the queues: model name and pk
 -- ARGV[1]  how many jobs at most
 -- ARGV[2]  the job classes known to the caller: class path and job model, one in a line
+-- ARGV[3]  mode: 'place'; 'bare' leaves the waiting lists to the caller
 --
--- {done, more, failures, unknown, reindexes}
+-- {done, more, failures, unknown, reindexes, ready}
 --   done       how many left the delayed sets
 --   more       1 if more are due
 --   failures   {ident, reason}… of those that could not be moved: dropped if they never can
 --   unknown    {queue, ident}… of classes that are not among those given: left where they are
 --   reindexes  {ident, reindex}…
+--   ready      {queue, ident}… mode 'bare': of those that the caller has to put in the waiting list
 -- or the error of Redis, if it refuses all writes for now
 --
 -- A job that is due but not delayed (canceled, say), or delayed by its code while it still runs, is moved as it is, for
@@ -22,9 +24,9 @@
 --@include claims
 --@include signals
 
-local limit, classes = tonumber(ARGV[1]), classes_from(ARGV[2])
+local limit, classes, is_bare = tonumber(ARGV[1]), classes_from(ARGV[2]), ARGV[3] == 'bare'
 local moment = score(now())
-local done, failures, unknown, reindexes = 0, {}, {}, {}
+local done, failures, unknown, reindexes, ready = 0, {}, {}, {}, {}
 
 local refusal_of_redis
 
@@ -39,12 +41,17 @@ local function wake(queue, ident, model, pk)
   reindex = {}
   local hash = redis.call('HMGET', hash_key(model, pk), 'status', '_claim_token')
   if hash[1] == 'd' and not hash[2] then
-    update(model, pk, {status = 'w'})
+    -- should the caller not come to it, the job is found in no list, and is put in this queue
+    update(model, pk, {status = 'w', _placed_in = is_bare and queue or nil})
     if #reindex > 0 then reindexes[#reindexes + 1] = {ident, reindex} end
   end
-  redis.call('RPUSH', queue .. ':waiting', ident)
+  if is_bare then
+    ready[#ready + 1] = {queue, ident}
+  else
+    redis.call('RPUSH', queue .. ':waiting', ident)
+    tell(queue)
+  end
   redis.call('ZREM', queue .. ':delayed', ident)
-  tell(queue)
   done = done + 1
 end
 
@@ -92,4 +99,4 @@ end
 if refusal_of_redis and done == 0 then
   return {err = refusal_of_redis}
 end
-return {done, is_full and done > 0 and 1 or 0, failures, unknown, reindexes}
+return {done, is_full and done > 0 and 1 or 0, failures, unknown, reindexes, ready}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from limpyd.model import RedisModel
@@ -11,6 +11,7 @@ from limpyd_jobs.layout import classes_argument, layout_of
 from limpyd_jobs.records import redis_of, reindexed
 from limpyd_jobs.scripting import Script
 from limpyd_jobs.transitions.claiming import ClaimRequest, Fetched, as_fetched
+from limpyd_jobs.utils import printable
 
 # How many due jobs one call of wake() moves at the most, to keep the script short.
 WAKE_LIMIT = 1000
@@ -29,6 +30,8 @@ UNCLAIMED_LEASE = 86400
 
 # How often one is put off before it is given up: for about an hour.
 MAX_PUT_OFFS = 60
+
+Place = Callable[[str, str], None]
 
 _put_off = Script("put_off")
 _reconcile = Script("reconcile")
@@ -56,8 +59,15 @@ def wake(
     queue_keys: Sequence[str],
     classes: Mapping[str, type[RedisModel]],
     limit: int = WAKE_LIMIT,
+    place: Place | None = None,
 ) -> tuple[bool, list[tuple[str, str]], list[tuple[str, str]]]:
     """Move the delayed jobs that are due, up to a limit, to their waiting lists.
+
+    Parameters
+    ----------
+    place: callable
+        Is called with the queue key and the ident of each job to put it in the waiting list; what it raises is told.
+        None to do that at once. A job that does not come to be in a list is put there by `reconcile`.
 
     Returns
     -------
@@ -65,12 +75,22 @@ def wake(
         Whether more are due; the (ident, reason) of those that were dropped; the (queue key, ident) of those of a
         class that is not among the given ones, which stay where they are.
     """
-    reply = _wake(redis_of(queue_model), keys=queue_keys, args=[limit, classes_argument(classes)])
-    _done, more, failures, unknown, reindexes = reply
+    args = [limit, classes_argument(classes), "bare" if place else "place"]
+    _done, more, failures, unknown, reindexes, ready = _wake(redis_of(queue_model), keys=queue_keys, args=args)
     for ident, reindex in reindexes:
         path, _, pk = ident.rpartition(":")
         reindexed(classes[path], pk, reindex)
+    if place:
+        failures += _failures_to_place(place, ready)
     return bool(more), [tuple(failure) for failure in failures], [tuple(pair) for pair in unknown]
+
+
+def _failures_to_place(place: Place, ready: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    for queue_key, ident in ready:
+        try:
+            place(queue_key, ident)
+        except Exception as error:  # whatever the application's own way to do so raises
+            yield ident, printable(error)
 
 
 def rescue(

@@ -236,7 +236,6 @@ class JobEvents:
         self._let_go(job, queue)
         job.enqueue_or_delay(
             queue_name=_queue_name(queue),
-            priority=job.priority.hget(),
             delayed_until=until or utcnow() + timedelta(seconds=DEFAULT_DELAY),
             queue_model=type(queue),
         )
@@ -293,7 +292,7 @@ class JobEvents:
         ending = self._insist(fail)
         self._ended(ending)
         requeued = ending.outcome == "requeued"
-        self._log_job(job, queue, self.job_error_message(job, queue, requeued, exception, trace), "error")
+        self._log_error(job, queue, requeued, exception, trace)
         if requeued:
             job._cached_priority, job._cached_delayed_until = priority, ending.delayed_until
             self._log_job(job, queue, self.job_requeue_message(job, queue))
@@ -315,10 +314,16 @@ class JobEvents:
         self._ended(ending)
         held = ending.outcome == "held"
         self._save_error(job, queue, exception, trace)
-        self._log_job(job, queue, self.job_error_message(job, queue, held, exception, trace), "error")
+        self._log_error(job, queue, held, exception, trace)
         _notify(job, "on_error", queue, exception, trace)
         if held:
             self._requeue_held(job, queue, back)
+
+    def _log_error(self, job: Job, queue: Queue, requeued: bool, exception: BaseException, trace: str | None) -> None:
+        told: Any = requeued or (
+            self.requeue_times and False
+        )  # version 2 says 0 or None if these are its requeue_times
+        self._log_job(job, queue, self.job_error_message(job, queue, told, exception, trace), "error")
 
     def _requeue_held(self, job: Job, queue: Queue, back: Return) -> None:
         """Put a job that is held in error back in a queue, unless it was canceled meanwhile."""

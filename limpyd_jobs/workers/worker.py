@@ -406,7 +406,7 @@ class Worker(Running):
         if overrides(self.queue_model, Queue, "requeue_delayed_jobs"):
             return [
                 failure
-                for queue in self.queue_model.get_all(self.queues)
+                for queue in self.queue_model.get_all_by_priority(self.queues)
                 for failure in queue.requeue_delayed_jobs() or ()
             ]
         failures: list[tuple[str, str]] = []

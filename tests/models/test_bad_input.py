@@ -53,7 +53,6 @@ QUEUE_NAMES = {
     "empty": "",
     "comma": "a,b",
     "bytes": b"a",
-    "int": 5,
     "bool": True,
     "dict": {"name": "a"},
     "list": ["a"],
@@ -454,7 +453,20 @@ class TestUnusualInputThatWorks:
 
     def test_fields_that_are_documented_for_users_are_not_reserved(self) -> None:
         job = Job.add_job("job", "queue", cancel_on_error=1)
-        assert job.must_be_cancelled_on_error is True
+        assert job.must_be_cancelled_on_error == "1"
+
+    def test_a_queue_name_may_be_a_number(self) -> None:
+        job = Job.add_job("job", 12)
+        assert Job.add_job("job", "12", prepend=True).pk.get() == job.pk.get()
+        assert Queue.get_queue(12).name.hget() == "12"
+        assert Queue.count_waiting_jobs([12]) == Queue.count_waiting_jobs("12") == 1
+        assert Queue.pause(12)
+        assert Queue.get_paused_names() == {"12"}
+
+    def test_a_delay_of_nothing_leaves_the_date(self) -> None:
+        for number, nothing in enumerate((0, 0.0, timedelta(0), None)):
+            job = Job.add_job(f"job {number}", "queue", delayed_for=nothing, delayed_until=datetime(2099, 1, 1))
+            assert job.hmget("status", "delayed_until") == ["d", "2099-01-01 00:00:00"]
 
     def test_an_aware_date_of_an_error_is_converted_to_utc(self) -> None:
         when = datetime(2026, 1, 1, 1, 30, tzinfo=timezone(timedelta(hours=2)))

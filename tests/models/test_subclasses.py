@@ -668,7 +668,7 @@ class OwnWaysJob(Job):
         super().requeue(*args, **{**kwargs, "priority": 9})
 
     def enqueue_or_delay(self, *args: Any, **kwargs: Any) -> None:
-        CALLS.append(("enqueue_or_delay", kwargs.get("queue_name"), bool(kwargs.get("delayed_until"))))
+        CALLS.append(("enqueue_or_delay", args[0], bool(args[2])))
         super().enqueue_or_delay(*args, **kwargs)
 
 

@@ -307,7 +307,7 @@ class TestWhatHooksAreGiven:
             def job_error_message(
                 self, job: Job, queue: Queue, to_be_requeued: bool, exception: Any, trace: str | None = None
             ) -> str:
-                assert to_be_requeued is False
+                assert to_be_requeued == 0
                 given.append((exception, trace))
                 return super().job_error_message(job, queue, to_be_requeued, exception, trace)
 

@@ -441,7 +441,6 @@ def live_in_a_queue(tell, job_class, worker_class):
 @story(
     not_copied={
         "said/get_queue": "Version 2 gets the queue that a job leaves, too.",
-        "hash/enqueue_job*": "Version 2 calls `enqueue_job` for a delayed job that is due, too.",
     }
 )
 def queues_with_their_own_ways(tell):
