@@ -199,6 +199,7 @@ NOT_RUN = {
     "systemctl": "asks the systemd of the machine",
     "journalctl": "asks the systemd of the machine",
     "grep": "reads what ps shows",
+    "kill": "asks a worker that does not run",
 }
 
 
@@ -324,6 +325,23 @@ def check_logs(text: str, run_python: Callable[..., str]) -> None:
     assert numbers_aside(text).splitlines() == numbers_aside(logged).splitlines()
 
 
+def check_report(text: str, run_python: Callable[..., str]) -> None:
+    """The first lines are as shown, up to numbers and the name of the claim; so are the names of the threads."""
+    program = """
+        import os, signal
+        from limpyd_jobs import Worker
+        from myapp.jobs import SendMail
+        SendMail.add_job("welcome:42", to="ann@example.com")
+        Worker("mails", callback=lambda *_: os.kill(os.getpid(), signal.SIGUSR1), max_loops=1).run()
+    """
+    logged = run_python("-c", dedent(program), of="stderr")
+    shown, told = (
+        re.sub(r"claim \S+", "claim", numbers_aside(each.partition("] SIGUSR1")[2])) for each in (text, logged)
+    )
+    assert shown.splitlines()[:3] == told.splitlines()[:3]
+    assert set(re.findall("^thread .*:$", shown, re.MULTILINE)) <= set(re.findall("^thread .*:$", told, re.MULTILINE))
+
+
 SHORT_LIVES = """
 import os
 import signal
@@ -388,6 +406,7 @@ TEXT_CHECKS: dict[str, Callable[..., None]] = {  # by the title above the text
     "The command": check_help,
     "Checking a database": check_help_of_check,
     "Logs": check_logs,
+    "What does it do right now?": check_report,
     "Several processes": check_log_of_parent,
     "Process titles": check_titles,
     "Redis settings": check_redis_settings,

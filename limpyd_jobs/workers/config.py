@@ -29,6 +29,12 @@ from limpyd_jobs.workers.title import WorkerTitle, make_parent_title, make_title
 from limpyd_jobs.workers.worker import Worker
 
 LOG_FORMAT = "[%(process)d] %(asctime)s (%(name)s) %(levelname)-8s %(message)s"
+SIGNALS = (
+    "Signals: SIGTERM, SIGINT and SIGHUP end the worker after its job; a second SIGINT from a terminal (Ctrl-C) puts "
+    "the job back at the front of its queue. SIGUSR2 makes the worker quiet: it begins no other job until it is ended. "
+    "SIGUSR1 logs what it does, and where."
+)
+
 UNAVAILABLE = 1  # exit status: Redis cannot be used right now, which another command line would not change
 
 
@@ -114,7 +120,8 @@ class WorkerConfig:
 
     def create_parser(self) -> OptionParser:
         """Return the parser of the command line, which knows the options of `option_list`."""
-        parser = WorkerOptionParser(prog=self.prog_name, usage=self.usage(), version=f"%prog {self.get_version()}")
+        version = f"%prog {self.get_version()}"
+        parser = WorkerOptionParser(prog=self.prog_name, usage=self.usage(), version=version, epilog=SIGNALS)
         parser.add_grouped_options(self.option_list)
         return parser
 

@@ -299,24 +299,37 @@ END_OPTIONS = grouped(
         help="End after this number of seconds (default: never), e.g. --max-duration=3600",
     ),
     WorkerOption(
+        "--burst",
+        action="store_const",
+        const=True,
+        help="End as soon as no job waits in the queues, paused ones aside",
+    ),
+    WorkerOption(
+        "--burst-delayed",
+        action="store_const",
+        const="delayed",
+        dest="burst",
+        help="The same, but wait for delayed jobs, and run them",
+    ),
+    WorkerOption(
         "--terminate-gracefuly",
         "--terminate-gracefully",
         action="store_true",
-        help="On SIGTERM or SIGINT, finish the running job before ending (the default)",
+        help="On SIGTERM, SIGINT or SIGHUP, finish the running job before ending (the default)",
     ),
     WorkerOption(
         "--no-terminate-gracefuly",
         "--no-terminate-gracefully",
         action="store_false",
         dest="terminate_gracefuly",
-        help="Leave SIGTERM and SIGINT alone: they end the worker at once, in the midst of a job",
+        help="Leave SIGTERM, SIGINT and SIGHUP alone: they end the worker at once, in the midst of a job",
     ),
     WorkerOption(
         "--grace-period",
         type="float",
         check=seconds,
-        help="How many seconds the running job has to finish on SIGTERM or SIGINT, before it is interrupted and put "
-        "back at the front of its queue (default: as many as it needs), e.g. --grace-period=25",
+        help="How many seconds the running job has to finish on SIGTERM, SIGINT or SIGHUP, before it is interrupted "
+        "and put back at the front of its queue (default: as many as it needs), e.g. --grace-period=25",
     ),
 )
 

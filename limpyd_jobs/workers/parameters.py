@@ -45,10 +45,13 @@ class Parameters:
         Whether to record the traceback with an error.
     max_loops: int
         How many jobs to fetch before the worker ends.
+    burst: bool or str
+        Whether the worker ends as soon as no job waits in its queues; with ``"delayed"``, once none is delayed either.
+        Those of paused queues do not count.
     max_duration: float or timedelta
         After how many seconds the worker ends; None or 0 for no limit. The attribute is a `timedelta`.
     terminate_gracefuly: bool
-        Whether SIGINT and SIGTERM let the running job finish. Also spelt ``terminate_gracefully``.
+        Whether SIGINT, SIGTERM and SIGHUP let the running job finish. Also spelt ``terminate_gracefully``.
     timeout: float
         How many seconds one `wait_for_job` waits at the most; 0 or None for no limit.
     fetch_priorities_delay: float
@@ -116,6 +119,7 @@ class Parameters:
 
     lease: float = 60
     max_rescues = 3
+    burst: bool | str = False
     grace_period: float | None = None
     job_timeout: float | None = None
     keep_success: int | timedelta | None = None
@@ -145,6 +149,7 @@ class Parameters:
         "retry_policy",
         "lease",
         "max_rescues",
+        "burst",
         "grace_period",
         "job_timeout",
         "keep_success",

@@ -50,6 +50,7 @@ class Running(Parameters, JobEvents):
     """
 
     end_forced: bool
+    _is_quiet: bool
     status: str | None
     keys: list[str]
     num_loops: int
@@ -371,6 +372,7 @@ class Running(Parameters, JobEvents):
             or self.status != "running"
             or self._fetcher.upcoming
             or monotonic() >= self._next_round()
+            or self._is_quiet
             or self.must_stop()
         ):
             return None
@@ -391,7 +393,7 @@ class Running(Parameters, JobEvents):
 
     def _batch_size(self) -> int:
         """How many jobs to claim in the step that records successes."""
-        if self._fetcher.upcoming or monotonic() >= self._next_round() or self.must_stop():
+        if self._fetcher.upcoming or monotonic() >= self._next_round() or self._is_quiet or self.must_stop():
             return 0
         return ceil(min(self._settings.prefetch, self.max_loops - self.num_loops))
 

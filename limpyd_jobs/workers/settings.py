@@ -57,11 +57,16 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
+def _is_burst(value: Any) -> bool:
+    return isinstance(value, bool) or value == "delayed"
+
+
 # What an attribute has to be to be taken for the parameter.
 COULD_BE: dict[str, Callable[[Any], bool]] = {
     "retry_policy": _is_policy,
     "lease": is_number,
     "max_rescues": is_number,
+    "burst": _is_burst,
     "grace_period": _is_number_or_none,
     "job_timeout": _is_number_or_none,
     "keep_success": _is_retention,
@@ -86,6 +91,7 @@ class Settings:
     retry_policy: Retry | None
     lease: float
     max_rescues: int
+    burst: bool | str
     grace_period: float | None
     job_timeout: float | None
     keep_success: int | timedelta | None
@@ -99,6 +105,8 @@ class Settings:
         if self.queue_strategy not in QUEUE_STRATEGIES:
             strategies = ", ".join(QUEUE_STRATEGIES)
             raise ConfigurationException(f"queue_strategy must be one of {strategies}, not {self.queue_strategy!r}")
+        if not _is_burst(self.burst):
+            raise ConfigurationException(f'burst must be True, False or "delayed", not {self.burst!r}')
         try:
             self.retry_policy = as_policy(self.retry_policy)
         except (TypeError, ValueError) as error:

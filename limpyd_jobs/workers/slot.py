@@ -21,6 +21,8 @@ class Slot:
         None between two.
     was_ready: bool
         Whether one of them ever was.
+    is_done: bool
+        Whether one of them ended as no job is left.
     due: float
         When to start the next one, at the earliest, by the monotonic clock.
     """
@@ -28,6 +30,7 @@ class Slot:
     def __init__(self) -> None:
         self.process: ForkProcess | None = None
         self.was_ready = False
+        self.is_done = False
         self.due = 0.0
         self._jobs = 0
         self._started = 0.0
@@ -41,11 +44,12 @@ class Slot:
         self.process = process
         return process
 
-    def take_report(self, pid: int, jobs: int) -> None:
+    def take_report(self, pid: int, jobs: int, is_done: bool) -> None:
         """Remember what a child reports, if it is the one of this slot."""
         if self.process and self.process.pid == pid:
             self.was_ready = True
             self._jobs = jobs
+            self.is_done = is_done
 
     def clear(self) -> tuple[int, int, int]:
         """Forget the child, which has ended; return its process id, its exit status, and how many jobs it ran."""

@@ -26,6 +26,7 @@ def make_title(
     status: str | None = None,
     *,
     ending: bool = False,
+    quiet: bool = False,
     queues: Sequence[str] = (),
     loops: tuple[object, float | None] = (0, None),
     counts: tuple[int, int] = (0, 0),
@@ -42,8 +43,8 @@ def make_title(
         The worker's `id`, once there is one.
     status: str
         The worker's status; None before it runs, when no more than the queues are shown.
-    ending: bool
-        If the worker was asked to end.
+    ending, quiet: bool
+        If the worker was asked to end; else, if it was asked to begin no other job.
     queues: sequence of str
         The names of the queues.
     loops: int, int or None
@@ -54,7 +55,7 @@ def make_title(
         How long the worker has been running, if it has, and the most it may, if there is a limit.
     """
     name = program if worker_id is None else f"{program}#{worker_id}"
-    words = [name, f"[{status or 'init'}{' - ending' if ending else ''}]"]
+    words = [name, f"[{status or 'init'}{' - ending' if ending else ' - quiet' if quiet else ''}]"]
     if queues:
         words.append(f"queues={','.join(queues)}")
     if status:
@@ -109,7 +110,7 @@ class WorkerTitle:
 
     def __str__(self) -> str:
         worker = self.worker
-        if worker.status not in PASSING or worker.end_forced:
+        if worker.status not in PASSING or worker._begins_no_more:
             return self._made(worker.status, worker.num_loops)
         if not self._around or (monotonic() - self._found_at >= LASTS and not worker._has_its_first_job):
             self._found_at = monotonic()
@@ -119,7 +120,7 @@ class WorkerTitle:
 
     def _made(self, status: str | None, loops: object) -> str:
         worker = self.worker
-        if status and not worker.end_forced:  # else a signal may have interrupted a command to Redis
+        if status and not worker._begins_no_more:  # else a signal may have interrupted a command to Redis
             with suppress(RedisError):
                 self._counts = records.count_jobs(worker.queue_model, worker.queues)
         return make_title(
@@ -127,6 +128,7 @@ class WorkerTitle:
             worker.id,
             status,
             ending=worker.end_forced,
+            quiet=worker._is_quiet,
             queues=worker.queues,
             loops=(loops, worker.max_loops),
             counts=self._counts,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import random
 import signal
-import threading
 import traceback
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext, suppress
@@ -33,9 +32,11 @@ from limpyd_jobs.workers.heartbeat import Heartbeat
 from limpyd_jobs.workers.parameters import LOGGER_NAME
 from limpyd_jobs.workers.pruner import Pruner
 from limpyd_jobs.workers.reconciler import PATIENCE, Reconciler
+from limpyd_jobs.workers.report import report_of
 from limpyd_jobs.workers.rescuer import Rescuer
 from limpyd_jobs.workers.running import Running
 from limpyd_jobs.workers.scheduler import Scheduler
+from limpyd_jobs.workers.signals import DUMP, HANG_UP, INTERRUPT, QUIET, TERMINATE, Handlers, has_terminal
 from limpyd_jobs.workers.turns import Place, Turns
 from limpyd_jobs.workers.waker import Waker
 
@@ -68,8 +69,6 @@ ROUNDS = {
     "_prune_jobs": "_prune_interval",
     "_fire_schedules": "fetch_delayed_delay",
 }
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Worker(Running):
@@ -107,7 +106,10 @@ class Worker(Running):
         self._id = f"{random.randrange(10**6):06d}"
         self._update_status_callbacks: list[Callable[[Worker], None]] = []
         self._ready_callbacks: list[Callable[[], None]] = []
-        self._previous_handlers: dict[int, Any] = {}
+        self._signal_handlers = Handlers()
+        self._interrupts = 0
+        self._is_quiet = False
+        self._is_done = False
         super().__init__()
         self._fetcher.listen(self.queues)
         self._turns = Turns()
@@ -133,27 +135,50 @@ class Worker(Running):
 
     def handle_end_signal(self) -> None:
         """Let SIGINT and SIGTERM call `catch_end_signal`. Python allows it in the main thread only."""
-        if threading.current_thread() is threading.main_thread():
-            for number in SIGNALS:
-                self._previous_handlers[number] = signal.signal(number, self.catch_end_signal)
+        self._signal_handlers.take(self.catch_end_signal, INTERRUPT, TERMINATE)
+
+    def _handle_other_signals(self) -> None:
+        """Let no other signal that people send end the running job in its midst, unless the application handles it."""
+        if self.terminate_gracefuly:
+            self._signal_handlers.take_unhandled(self.catch_end_signal, HANG_UP)
+        self._signal_handlers.take_unhandled(self._log_report, DUMP)
+        self._signal_handlers.take_unhandled(self._be_quiet, QUIET)
 
     def stop_handling_end_signal(self) -> None:
-        """Give SIGINT and SIGTERM back to whoever handled them before. Python allows it in the main thread only."""
-        while self._previous_handlers and threading.current_thread() is threading.main_thread():
-            number, handler = self._previous_handlers.popitem()
-            if signal.getsignal(number) == self.catch_end_signal:
-                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        """Give the signals back to whoever handled them before. Python allows it in the main thread only."""
+        self._signal_handlers.give_back()
 
     def catch_end_signal(self, signum: int, frame: FrameType | None) -> None:
-        """Ask the worker to end once the running job is finished. A second signal changes nothing."""
+        """Ask the worker to end once the running job is finished.
+
+        A second signal changes nothing, but for a second SIGINT from a terminal: then the running job is released.
+        """
+        is_from_terminal = signum == INTERRUPT and has_terminal()
+        self._interrupts += is_from_terminal
         if not self.end_signal_caught:
             self.end_signal_caught = self.end_forced = True
             self._why_to_end = f"{signal.Signals(signum).name} caught"
-            self.log(f"{self._why_to_end}: ending, after the running job if there is one")
+            hint = ", which a second one releases" if is_from_terminal else ""
+            self.log(f"{self._why_to_end}: ending, after the running job if there is one{hint}")
             if self._settings.grace_period is not None:
                 self._alarm.set("grace period", self._settings.grace_period, GracePeriodOver())
             self._waker.set(monotonic())
             self._tell_status()
+        elif is_from_terminal and self._interrupts == 2:
+            self.log("SIGINT caught again: ending, without the running job if there is one", "warning")
+            self._alarm.set("grace period", 0, GracePeriodOver())
+
+    def _be_quiet(self, signum: int, frame: FrameType | None) -> None:
+        """Begin no other job, and live on until the end is asked for."""
+        if not self._is_quiet:
+            self._is_quiet = True
+            self.log(f"{signal.Signals(signum).name} caught: quiet, no other job is begun")
+            self._waker.set(monotonic())
+            self._tell_status()
+
+    def _log_report(self, signum: int, frame: FrameType | None) -> None:
+        """Log what the worker does, and where each of its threads is."""
+        self.log(f"{signal.Signals(signum).name} caught: {report_of(self, frame)}", "warning")
 
     # -- What the worker is
 
@@ -197,6 +222,11 @@ class Worker(Running):
         """Whether it has the job that it waited for: that is to begin at once."""
         return self.status == "running" and self._has_waited
 
+    @property
+    def _begins_no_more(self) -> bool:
+        """Whether it was asked to end, or to be quiet."""
+        return self.end_forced or self._is_quiet
+
     def _tell_status(self) -> None:
         for callback in self._update_status_callbacks:
             callback(self)
@@ -232,6 +262,7 @@ class Worker(Running):
         if self.status is not None:
             raise LimpydJobsException("This worker has run already: create another one")
         try:
+            self._handle_other_signals()
             self._run()
         finally:
             self._fetcher.line.close()
@@ -298,6 +329,9 @@ class Worker(Running):
                 self._make_round("update_keys")
                 if not self.keys and monotonic() >= self._round_is_due["_fire_schedules"]:
                     self._make_round("_fire_schedules")
+                    self._make_round("update_keys")
+                if not self.keys:
+                    self._ends_burst()
             except RedisError as error:
                 if not warned and not is_passing(error):
                     raise
@@ -305,7 +339,7 @@ class Worker(Running):
                 continue
             while self._ready_callbacks:
                 self._ready_callbacks.pop()()
-            if self.keys:
+            if self.keys or self.end_forced:
                 return
             if not warned:
                 self.log("No queues yet", "warning")
@@ -545,7 +579,12 @@ class Worker(Running):
             self._known_queues = self._fetcher.queues or self._known_queues
             if self._claim is not claim:
                 self._claim = Claim()
+            if self._is_quiet:
+                self._stay_quiet()
+                return None
             found = self.wait_for_job()
+            if found is None and overrides(self, Worker, "wait_for_job"):
+                self._ends_burst()
         except RedisError as error:
             self._looked_until = dict.fromkeys(ROUNDS, 0.0)
             self._wait_for_redis("Unable to get job", error)
@@ -601,17 +640,37 @@ class Worker(Running):
         self._claim = Claim(fetched)
         return self.get_queue(fetched.key), self.get_job(fetched.ident)
 
+    def _stay_quiet(self) -> None:
+        """Give back what is claimed already, and wait until something else is to be done."""
+        self._give_back()
+        self._sleep(min(WAIT_SLICE, max(self._next_round() - monotonic(), SHORTEST_WAIT)))
+
     def _may_wait(self) -> bool:
         """Look at what Redis said as it had no job; return False if something else is to be done before a wait."""
         outlook, self._next_due = self._fetcher.outlook, None
-        if self.end_forced or self._is_over_time():
+        if self._begins_no_more or self._is_over_time():
             return False
         if not self.keys:
-            return True
+            return not self._ends_burst()
         if self._may_be_new_queues():
             return False
         is_late = self._is_late("requeue_delayed_jobs", outlook.overdue, outlook.due)
-        return not (self._is_late("_fire_schedules", outlook.missed, outlook.scheduled) or is_late)
+        is_late = self._is_late("_fire_schedules", outlook.missed, outlook.scheduled) or is_late
+        return not is_late and not self._ends_burst()
+
+    def _ends_burst(self) -> bool:
+        """Ask for the end if that is what `burst` says, now that there is no job; return whether it does."""
+        if not self._settings.burst:
+            return False
+        served = set(self._queue_keys())
+        for pk, _, _, waiting, delayed, is_paused in records.list_queues(self.queue_model, self.queues):
+            is_left = waiting or (delayed and self._settings.burst == "delayed")
+            if is_left and not is_paused and f"{self.queue_model._name}:{pk}" in served:
+                return False
+        self._is_done = self.end_forced = True
+        self._why_to_end = "no job waits, or is delayed" if self._settings.burst == "delayed" else "no job waits"
+        self._tell_status()
+        return True
 
     def _is_late(self, name: str, overdue: float | None, due: float | None) -> bool:
         """Let a round be made when the next one is due; return whether one is overdue that was not looked at."""
@@ -642,7 +701,7 @@ class Worker(Running):
         self._waker.set(self._next_due)
         fetched = self._fetcher.wait(self._keys_in_turn(), seconds)
         self._waker.set(None)
-        if fetched and fetched.token and self.end_forced:
+        if fetched and fetched.token and self._begins_no_more:
             self._fetcher.upcoming.append(fetched)  # to be given back
             return None
         return fetched

@@ -425,6 +425,7 @@ def test_the_options_of_script_and_worker_are_printed(capsys, redis_server):
         " - retry-policy = None",
         " - lease = 60",
         " - max-rescues = 3",
+        " - burst = False",
         " - grace-period = None",
         " - job-timeout = None",
         " - keep-success = None",

@@ -415,6 +415,16 @@ class TestEnding:
         assert parent.wait() == 0
         assert parent.said("SIGTERM caught")
 
+    def test_a_lost_terminal_ends_them_too(self, start, redis_client):
+        jobs = add(2)
+        parent = start("--processes=2", "--callback=shop.ship_slowly")
+        wait_until(lambda: len(runners(redis_client)) == 2)
+        os.killpg(parent.pid, signal.SIGHUP)
+        parent.wait_for("SIGHUP caught: ending all processes")
+        redis_client.rpush("open", 1, 2)
+        assert parent.wait() == 0
+        assert all_succeeded(jobs)
+
     def test_a_signal_to_all_processes_at_once_is_the_same(self, start, redis_client):
         jobs = add(2)
         parent = start("--processes=2", "--callback=shop.ship_slowly")
@@ -622,3 +632,69 @@ class TestTellingTheServiceManager:
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         assert watchdog_interval() == interval
+
+
+class TestOtherSignals:
+    def test_each_child_tells_what_it_does(self, start, redis_client):
+        jobs = add(2)
+        parent = start("--processes=2", "--callback=shop.ship_slowly")
+        wait_until(lambda: len(runners(redis_client)) == 2)
+        parent.send(signal.SIGUSR1)
+        parent.wait_for("SIGUSR1 caught: passed on to 2 processes")
+        wait_until(lambda: parent.log.count('gates.blpop("open", 60)') == 2)
+        redis_client.rpush("open", 1, 2)
+        wait_until(lambda: all_succeeded(jobs))
+        assert parent.end() == 0
+
+    def test_quiet_children_begin_no_job_and_are_not_replaced(self, start, redis_client):
+        jobs = add(3)
+        parent = start("--processes=2", "--callback=shop.ship_slowly", "--max-loops=1")
+        wait_until(lambda: len(runners(redis_client)) == 2)
+        parent.send(signal.SIGUSR2)
+        wait_until(lambda: parent.log.count("SIGUSR2 caught: quiet, no other job is begun") == 2)
+        redis_client.rpush("open", 1, 2)
+        parent.wait_for("process .* ended after 1 jobs$", 2)
+        assert (parent.children, jobs[2].status.hget()) == ([], STATUSES.WAITING)
+        assert parent.end() == 0
+        assert len(parent.said("process .* started")) == 2
+
+    def test_a_child_that_is_not_ready_yet_gets_them_later(self, start, redis_client):
+        parent = start("--processes=2", "--callback=shop.ship", "--worker-config=shop.SlowConfig")
+        parent.wait_for("process .* started", 2)
+        wait_until(lambda: redis_client.get("prepared") == "3")  # the second child waits
+        parent.send(signal.SIGUSR2)
+        parent.wait_for("SIGUSR2 caught: passed on to 2 processes")
+        redis_client.rpush("prepare", 1)
+        wait_until(lambda: parent.log.count("SIGUSR2 caught: quiet") == 2)
+        assert parent.end() == 0
+        assert parent.said("process .* died") == []
+
+
+class TestBurst:
+    def test_the_parent_ends_once_no_job_waits(self, start, redis_client):
+        jobs = add(12)
+        parent = start("--processes=2", "--callback=shop.ship", "--burst", "--max-loops=5")
+        assert parent.wait() == 0
+        assert all_succeeded(jobs)
+        assert parent.said("all") == ["all processes have ended"]
+        assert parent.said(".* caught") == []
+        assert len(parent.said("process .* another one is started")) >= 1
+        assert parent.log.count(": no job waits\n") == 2
+
+    def test_without_any_queue_all_end_at_once(self, start, redis_client):
+        parent = start("--processes=2", "--burst-delayed")
+        assert parent.wait() == 0
+        assert len(parent.said("process .* ended after 0 jobs$")) == 2
+
+    def test_a_child_that_died_is_followed_by_another_one(self, start, redis_client):
+        jobs = add(3)
+        parent = start("--processes=2", "--callback=shop.crash_once", "--burst", "--lease=1")
+        assert parent.wait() == 0
+        assert len(parent.said("process .* died of SIGKILL, another one is started")) == 1
+        assert [job.status.hget() for job in jobs].count(STATUSES.SUCCESS) >= 2
+
+    def test_one_process_ends_with_status_0(self, start, redis_client):
+        jobs = add(2)
+        parent = start("--callback=shop.ship", "--burst")
+        assert parent.wait() == 0
+        assert all_succeeded(jobs)

@@ -460,8 +460,7 @@ class TestSignals:
         for number, handler in before.items():
             signal.signal(number, handler)
 
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-    @pytest.mark.parametrize("times", [1, 2])
+    @pytest.mark.parametrize(("number", "times"), [(signal.SIGINT, 1), (signal.SIGTERM, 1), (signal.SIGTERM, 2)])
     def test_the_running_job_is_finished_then_the_worker_ends(
         self, log: pytest.LogCaptureFixture, number: signal.Signals, times: int
     ) -> None:

@@ -58,6 +58,11 @@ def test_a_worker_that_runs_shows_what_the_documents_show(status, loops, counts,
     assert title == f"limpyd-jobs-worker#1566090 {expected}"
 
 
+@pytest.mark.parametrize(("asked", "word"), [({"quiet": True}, "quiet"), ({"quiet": True, "ending": True}, "ending")])
+def test_what_a_worker_was_asked_for_is_shown(asked, word):
+    assert make_title(PROGRAM, "1566090", "running", **asked).startswith(f"{PROGRAM}#1566090 [running - {word}]")
+
+
 def test_an_end_that_was_asked_for_is_shown_beside_the_status():
     assert "[running - ending] " in make_title(PROGRAM, "038480", "running", ending=True, queues=["a"])
 

@@ -1,0 +1,66 @@
+"""What a worker does at this moment, for somebody who wonders: told from memory, so that it cannot wait for Redis."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from time import monotonic
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from limpyd_jobs.utils import one_line
+
+if TYPE_CHECKING:
+    from limpyd_jobs.transitions import Fetched
+    from limpyd_jobs.workers.worker import Worker
+
+# How many of the jobs that are claimed are named.
+NAMED = 5
+
+
+def report_of(worker: Worker, frame: FrameType | None) -> str:
+    """Return what a worker does, in lines.
+
+    Parameters
+    ----------
+    frame: types.FrameType
+        Where the main thread is, if this is called by the handler of a signal.
+    """
+    return "\n".join([_state(worker), *_jobs(worker), *_threads(frame)])
+
+
+def _state(worker: Worker) -> str:
+    asked = "asked to end, " if worker.end_forced else "quiet, " if worker._is_quiet else ""
+    loops, queues = f"{worker.num_loops}/{worker.max_loops}", ",".join(map(one_line, worker.queues))
+    return f"{worker.status}, {asked}queues={queues}, loop={loops}, duration={worker.elapsed}"
+
+
+def _jobs(worker: Worker) -> Iterator[str]:
+    claim = worker._claim
+    if claim.token:
+        since = monotonic() - claim.began
+        yield f"has the claim {claim.token} on {_name(claim.fetched)}, since {since:.1f} seconds"
+    else:
+        yield "has no job in hand"
+    upcoming = list(worker._fetcher.upcoming)
+    for what, claims in (("to be run next", upcoming), ("run, but not recorded yet", worker._successes.claims())):
+        if claims:
+            names = "; ".join(map(_name, claims[:NAMED]))
+            yield f"{len(claims)} jobs {what}: {names}{'; …' if len(claims) > NAMED else ''}"
+
+
+def _name(fetched: Fetched) -> str:
+    place = f"[{one_line(fetched.queue_name)}|{fetched.pk}|{one_line(fetched.identifier)}]"
+    return f"{place} {one_line(fetched.ident)}, try {fetched.tries}"
+
+
+def _threads(frame: FrameType | None) -> Iterator[str]:
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    frames = sys._current_frames()
+    if frame is not None:
+        frames[threading.get_ident()] = frame  # without the handler
+    for ident in sorted(frames, key=lambda ident: ident != threading.main_thread().ident):
+        stack = "".join(traceback.format_stack(frames[ident])).rstrip()
+        yield f"thread {names.get(ident, ident)}:\n{stack}"

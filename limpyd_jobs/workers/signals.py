@@ -1,0 +1,54 @@
+"""The signals that a worker heeds, and their handlers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+# What asks for the end. The last one is heeded only where nobody else does: under nohup it is ignored, say.
+INTERRUPT, TERMINATE, HANG_UP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+
+# What asks for a report, and not to begin another job; heeded only where nobody else does, too.
+DUMP, QUIET = signal.SIGUSR1, signal.SIGUSR2
+
+Handler = Callable[[int, FrameType | None], Any]
+
+
+class Handlers:
+    """Handlers of signals that are taken over, and given back.
+
+    Python allows that in the main thread only. In another one, nothing is done.
+    """
+
+    def __init__(self) -> None:
+        self._taken: dict[int, tuple[Any, Handler]] = {}
+
+    def take(self, handler: Handler, *numbers: int) -> None:
+        """Let a function handle some signals."""
+        for number in numbers if _is_in_main_thread() else ():
+            before = signal.signal(number, handler)
+            self._taken.setdefault(number, (before, handler))
+
+    def take_unhandled(self, handler: Handler, *numbers: int) -> None:
+        """Let a function handle those of some signals that would end the process."""
+        self.take(handler, *(number for number in numbers if signal.getsignal(number) == signal.SIG_DFL))
+
+    def give_back(self) -> None:
+        """Give the signals back to whoever handled them before, but for those that were taken over by somebody else."""
+        while self._taken and _is_in_main_thread():
+            number, (before, handler) = self._taken.popitem()
+            if signal.getsignal(number) == handler:
+                signal.signal(number, signal.SIG_DFL if before is None else before)
+
+
+def _is_in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def has_terminal() -> bool:
+    """Whether somebody at a terminal sees this process, and may press Ctrl-C."""
+    return any(map(os.isatty, (0, 1, 2)))

@@ -1,0 +1,142 @@
+"""A worker that ends as soon as there is nothing to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+from invariants import violations
+from running import Collector, delayed_and_due, messages, work, worker_of, working
+from servers import wait_until
+
+from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
+from limpyd_jobs.exceptions import ConfigurationException
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+
+class Parcel(Job):
+    namespace = "burst"
+    queue_name = "queue"
+
+
+@pytest.fixture(autouse=True)
+def _whole(redis_client: redis.Redis) -> Any:
+    yield
+    assert violations(redis_client, Parcel, Queue, Error) == []
+
+
+def burst(queues: Any = "queue", *, burst: bool | str = True, **options: Any) -> Worker:
+    """Run a worker that has to end by `burst`: nothing else ends it."""
+    worker = work(queues, **{"max_loops": 1000, "max_duration": None, **options}, burst=burst)
+    assert worker._is_done
+    return worker
+
+
+@pytest.mark.parametrize("prefetch", [1, 5])
+def test_all_that_waits_is_run(log: pytest.LogCaptureFixture, collector: Collector, prefetch: int) -> None:
+    for number in range(12):
+        Parcel.add_job(f"{number}", priority=number % 2)
+    worker = burst(callback=collector, prefetch=prefetch)
+    assert len(collector.identifiers) == worker.num_loops == 12
+    assert messages(log)[-1] == f"Run terminated, with 12 loops (duration={worker.elapsed}): no job waits"
+
+
+def test_what_is_added_meanwhile_is_run_too(collector: Collector) -> None:
+    def callback(job: Job, queue: Queue) -> None:
+        collector(job, queue)
+        if len(collector.identifiers) < 3:
+            Parcel.add_job(f"{len(collector.identifiers)}", priority=len(collector.identifiers))
+
+    Parcel.add_job("0")
+    burst(callback=callback)
+    assert collector.identifiers == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("kind", [True, "delayed"])
+def test_without_any_queue_the_end_comes_at_once(log: pytest.LogCaptureFixture, kind: Any) -> None:
+    assert burst(burst=kind).status == "terminated"
+    assert "No queues yet" not in log.text
+
+
+def test_a_job_that_is_due_counts_as_one_that_waits(collector: Collector) -> None:
+    delayed_and_due(Parcel, "due")
+    later = Parcel.add_job("later", delayed_for=3600)
+    burst(callback=collector)
+    assert collector.identifiers == ["due"]
+    assert later.status.hget() == STATUSES.DELAYED
+
+
+def test_delayed_jobs_are_waited_for_if_asked(log: pytest.LogCaptureFixture, collector: Collector) -> None:
+    Parcel.add_job("first")
+    Parcel.add_job("later", delayed_for=0.3)
+    burst(callback=collector, burst="delayed")
+    assert collector.identifiers == ["first", "later"]
+    assert messages(log)[-1].endswith(": no job waits, or is delayed")
+
+
+def test_a_job_that_failed_is_tried_again_before_the_end() -> None:
+    def fail_once(job: Job, queue: Queue) -> None:
+        if job.tries.hget() == "1":
+            raise ValueError("it failed")
+
+    job = Parcel.add_job("a")
+    burst(callback=fail_once, burst="delayed", requeue_times=1, requeue_delay_delta=0.1)
+    assert job.hmget("status", "tries") == [STATUSES.SUCCESS, "2"]
+
+
+@pytest.mark.parametrize("kind", [True, "delayed"])
+def test_paused_queues_do_not_count(collector: Collector, kind: Any) -> None:
+    Parcel.add_job("a")
+    Parcel.add_job("paused", "paused")
+    Parcel.add_job("paused, later", "paused", delayed_for=3600)
+    Queue.pause("paused")
+    burst("paused,queue", burst=kind, callback=collector)
+    assert collector.identifiers == ["a"]
+
+
+def test_queues_that_are_not_served_do_not_count(collector: Collector) -> None:
+    class OnePriority(Worker):
+        def update_keys(self) -> None:
+            self.keys = [Queue.get_queue("queue", 1).waiting.key]
+
+    Parcel.add_job("other", priority=2)
+    Parcel.add_job("a", priority=1)
+    burst(worker_class=OnePriority, callback=collector)
+    assert collector.identifiers == ["a"]
+
+
+def test_an_own_wait_for_jobs_ends_it_too(collector: Collector) -> None:
+    class Own(Worker):
+        def wait_for_job(self) -> Any:
+            ident = Queue.get_queue("queue").waiting.lpop()
+            return (Queue.get_queue("queue"), Job.get_from_ident(ident)) if ident else None
+
+    for name in "ab":
+        Parcel.add_job(name)
+    burst(worker_class=Own, callback=collector)
+    assert collector.identifiers == ["a", "b"]
+
+
+def test_a_limit_ends_it_before(collector: Collector) -> None:
+    for name in "ab":
+        Parcel.add_job(name)
+    worker = worker_of(callback=collector, burst=True, max_loops=1)
+    worker.run()
+    assert (collector.identifiers, worker._is_done) == (["a"], False)
+
+
+def test_without_it_a_worker_waits_for_more() -> None:
+    worker = worker_of()
+    Queue.get_queue("queue")
+    with working(worker):
+        wait_until(lambda: worker.status == "waiting")
+        job = Parcel.add_job("a")
+    assert job.status.hget() == STATUSES.SUCCESS
+
+
+@pytest.mark.parametrize("wrong", ["waiting", 2, "", "yes"])
+def test_it_is_nothing_else(wrong: Any) -> None:
+    with pytest.raises(ConfigurationException, match="burst"):
+        Worker("queue", burst=wrong)
