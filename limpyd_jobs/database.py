@@ -174,6 +174,25 @@ def default_settings() -> Settings:
         raise ConfigurationException(f"Environment variable {VARIABLE}: {error}") from None
 
 
+def database_name(settings: dict[str, Any]) -> str:
+    """Return the name of a database, as ``--database`` takes it, without user, password and options."""
+    db = settings.get("db", 0)
+    scheme = "rediss" if settings.get("ssl") else "redis"
+    if "embedded" in settings:
+        return f"embedded://{'' if settings['embedded'] is True else settings['embedded']}"
+    if "sentinels" in settings:
+        hosts = ",".join(_shown_address(*address) for address in settings["sentinels"])
+        return f"{scheme}+sentinel://{hosts}/{settings['service_name']}/{db}"
+    if "unix_socket_path" in settings:
+        return f"unix://{settings['unix_socket_path']}?db={db}"
+    address = _shown_address(settings.get("host", "localhost"), settings.get("port", 6379))
+    return f"{scheme}://{address}/{db}" if settings.get("ssl") else f"{address}:{db}"
+
+
+def _shown_address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 # Opening
 
 

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.ordinary import REMEDY, unordinary_kind
 from limpyd_jobs.sources import defines_subclass, is_standard
-from limpyd_jobs.utils import why_not_imported
+from limpyd_jobs.utils import is_not_found, where_to_look, why_not_imported
 
 T = TypeVar("T")
 
@@ -114,7 +114,8 @@ def import_with_submodules(name: str) -> None:
     try:
         module = _import(name)
     except Exception as error:  # whatever the module raises
-        raise ConfigurationException(f"cannot import {name!r}: {why_not_imported(error)}") from error
+        hint = f". {where_to_look()}" if is_not_found(error, name.partition(".")[0]) else ""
+        raise ConfigurationException(f"cannot import {name!r}: {why_not_imported(error)}{hint}") from error
     if name == __package__:  # its job class is imported
         return
     for info in iter_modules(getattr(module, "__path__", ()), f"{name}."):

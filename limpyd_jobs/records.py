@@ -69,6 +69,16 @@ def list_queues(queue_model: type[RedisModel], names: Iterable[str]) -> list[tup
     return [tuple(row) for row in reply if "\n" not in row[0]]
 
 
+def some_queue_names(queue_model: type[RedisModel]) -> list[str]:
+    """Return the names of some queues, of all if there are at most some dozens."""
+    client = redis_of(queue_model)
+    pks: Any = client.srandmember(f"{queue_model._name}:collection", 100)
+    pipe = client.pipeline(transaction=False)
+    for pk in pks:
+        pipe.hget(f"{queue_model._name}:{pk}:hash", "name")
+    return sorted({name for name in pipe.execute(raise_on_error=False) if isinstance(name, str)})
+
+
 def count_jobs(queue_model: type[RedisModel], names: Iterable[str]) -> tuple[int, int]:
     """Return how many jobs wait, and how many are delayed, in the queues of some names."""
     rows = list_queues(queue_model, names)

@@ -158,6 +158,20 @@ def why_not_imported(error: BaseException) -> str:
     return f"{reason} ({lines[-1]})" if lines else reason
 
 
+def is_not_found(error: BaseException, path: str) -> bool:
+    """Whether an import failed as there is no such module, not as that module lacks another one."""
+    return isinstance(error, ModuleNotFoundError) and f"{path}.".startswith(f"{error.name}.")
+
+
+def where_to_look() -> str:
+    """Say what to do about a module that is not found."""
+    try:
+        place = f", not in {one_line(os.getcwd())}"
+    except OSError:  # it was deleted
+        place = ""
+    return f"Name the directory that its package is in with --pythonpath, or start the worker there{place}"
+
+
 def _is_of_import(filename: str) -> bool:
     return filename.startswith(("<frozen ", os.path.dirname(importlib.__file__), os.path.dirname(__file__)))
 

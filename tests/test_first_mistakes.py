@@ -186,7 +186,10 @@ class TestACallback:
         ("callback", "text"),
         [
             ("handlers.hanlde", "AttributeError: module 'handlers' has no attribute 'hanlde'"),
-            ("handler.handle", "ModuleNotFoundError: No module named 'handler'"),
+            (
+                "handler.handle",
+                "ModuleNotFoundError: No module named 'handler'. Name the directory",
+            ),
             ("burnt.jobs.handle", "ZeroDivisionError: division by zero"),
             ("handle", "a module and a name are needed"),
             ("handlers.awaited", "The callback is an async function: a worker would run nothing of it."),
@@ -196,3 +199,29 @@ class TestACallback:
     @pytest.mark.parametrize("more", [[], ["--dry-run"]])
     def test_that_is_none_is_refused(self, work: Run, callback: str, text: str, more: list[str]) -> None:
         assert_refused(work(f"--callback={callback}", *more), text)
+
+
+class TestRedis:
+    def test_that_does_not_run_is_told_with_the_option_that_names_another(self, work: Run) -> None:
+        done = work("--database=localhost:1")
+        assert done.returncode == 1
+        assert len(done.stderr.splitlines()) == 1
+        assert "Connection refused. Does a server run there? Name another one with --database or" in done.stderr
+
+    def test_of_another_database_has_no_queues(
+        self, work: Run, add_bread: Callable[[], None], redis_server: RedisServer
+    ) -> None:
+        add_bread()
+        done = work(f"--database={redis_server.url}?db=3", "--max-duration=0.1")
+        database = f"{redis_server.url}?db=3"
+        assert (
+            f"No queues yet (waiting for one named oven in {database}, where there are: none; are --qu" in done.stderr
+        )
+
+    def test_that_has_queues_of_other_names_only_is_told_with_these(
+        self, run: Run, add_bread: Callable[[], None]
+    ) -> None:
+        add_bread()
+        done = run("limpyd-jobs-worker", "--queues=ovne", "--max-duration=0.1")
+        assert "No queues yet (waiting for one named ovne in" in done.stderr
+        assert "where there are: oven; are --queues and --database right?)" in done.stderr

@@ -15,9 +15,9 @@ from limpyd_jobs.workers.options import SCRIPT_OPTIONS, WorkerOption, modules
 from limpyd_jobs.workers.parser import (
     LaxOptionParser,
     WorkerOptionParser,
+    cannot_use_redis,
     extend_python_path,
     import_for,
-    one_line,
     require_subclass,
 )
 
@@ -103,9 +103,7 @@ class Command:
         except ConfigurationException as error:
             self.parser.error(str(error))
         except RedisError as error:
-            self.parser.exit(
-                UNAVAILABLE, f"{self.parser.get_prog_name()}: error: cannot use Redis: {one_line(str(error))}\n"
-            )
+            self.parser.exit(UNAVAILABLE, f"{self.parser.get_prog_name()}: error: {cannot_use_redis(error)}\n")
 
     def _import(self) -> None:
         """Import what the options name."""

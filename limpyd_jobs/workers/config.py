@@ -16,13 +16,13 @@ from typing import Any, NoReturn
 from redis.exceptions import BusyLoadingError, RedisError
 from setproctitle import setproctitle
 
-from limpyd_jobs.database import default_settings, parse_database
+from limpyd_jobs.database import database_name, default_settings, parse_database
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel, Error, Queue
 from limpyd_jobs.version import EXACT_VERSION
 from limpyd_jobs.workers.heartbeat import Heartbeat
 from limpyd_jobs.workers.options import OPTIONS
-from limpyd_jobs.workers.parser import WorkerOptionParser, import_for, one_line, path_of, require_subclass
+from limpyd_jobs.workers.parser import WorkerOptionParser, cannot_use_redis, import_for, path_of, require_subclass
 from limpyd_jobs.workers.processes import Processes
 from limpyd_jobs.workers.systemd import notify, watchdog_interval
 from limpyd_jobs.workers.title import WorkerTitle, make_parent_title, make_title
@@ -198,7 +198,7 @@ class WorkerConfig:
             self._exit_without_redis(error)
 
     def _exit_without_redis(self, error: RedisError) -> NoReturn:
-        self.parser.exit(UNAVAILABLE, f"{self.prog_name}: error: cannot use Redis: {one_line(str(error))}\n")
+        self.parser.exit(UNAVAILABLE, f"{self.prog_name}: error: {cannot_use_redis(error)}\n")
 
     def prepare_models(self) -> None:
         """Move all models of this library, and those of the worker, to the database that is given."""
@@ -340,22 +340,3 @@ def _printable(value: Any) -> Any:
     if getattr(value, "__func__", None) is Worker.execute:
         return '<jobs "run" method>'
     return path_of(value) if callable(value) and not isinstance(value, type) else value
-
-
-def database_name(settings: dict[str, Any]) -> str:
-    """Return the name of a database, as ``--database`` takes it, without user, password and options."""
-    db = settings.get("db", 0)
-    scheme = "rediss" if settings.get("ssl") else "redis"
-    if "embedded" in settings:
-        return f"embedded://{'' if settings['embedded'] is True else settings['embedded']}"
-    if "sentinels" in settings:
-        hosts = ",".join(_host_and_port(*address) for address in settings["sentinels"])
-        return f"{scheme}+sentinel://{hosts}/{settings['service_name']}/{db}"
-    if "unix_socket_path" in settings:
-        return f"unix://{settings['unix_socket_path']}?db={db}"
-    address = _host_and_port(settings.get("host", "localhost"), settings.get("port", 6379))
-    return f"{scheme}://{address}/{db}" if settings.get("ssl") else f"{address}:{db}"
-
-
-def _host_and_port(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

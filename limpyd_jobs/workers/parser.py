@@ -10,7 +10,9 @@ from glob import glob
 from optparse import BadOptionError, Option, OptionContainer, OptionParser, Values
 from typing import Any, NoReturn
 
-from limpyd_jobs.utils import import_class, why_not_imported
+from redis.exceptions import ConnectionError, RedisError, TimeoutError
+
+from limpyd_jobs.utils import import_class, is_not_found, where_to_look, why_not_imported
 from limpyd_jobs.workers.options import EARLY_OPTIONS
 
 
@@ -93,7 +95,8 @@ def import_for(parser: OptionParser, name: str, path: str) -> Any:
     try:
         return import_class(path)
     except Exception as error:  # whatever the module raises
-        parser.error(f'Unable to import "{name}", {flag_of(name)}={path}: {why_not_imported(error)}')
+        hint = f". {where_to_look()}" if is_not_found(error, path) else ""
+        parser.error(f'Unable to import "{name}", {flag_of(name)}={path}: {why_not_imported(error)}{hint}')
 
 
 def require_subclass(parser: OptionParser, name: str, value: Any, base: type) -> None:
@@ -113,6 +116,13 @@ def path_of(value: Any) -> str:
         return f"{value.__module__}.{value.__qualname__}"
     except AttributeError:
         return repr(value)
+
+
+def cannot_use_redis(error: RedisError) -> str:
+    """Return what to say of a Redis that cannot be used."""
+    is_away = type(error) in (ConnectionError, TimeoutError)
+    hint = " Does a server run there? Name another one with --database or LIMPYD_JOBS_DATABASE." if is_away else ""
+    return f"cannot use Redis: {one_line(str(error))}{hint}"
 
 
 def one_line(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -14,7 +13,7 @@ from limpyd_jobs.exceptions import ClassUnresolved
 from limpyd_jobs.job_classes import NotAllowed
 from limpyd_jobs.layout import layout_of
 from limpyd_jobs.models import Error, Job, Queue, job_classes, put_off
-from limpyd_jobs.utils import MESSAGE, one_line, why_not_imported
+from limpyd_jobs.utils import MESSAGE, is_not_found, one_line, where_to_look, why_not_imported
 
 # How many deferred jobs are read at once.
 CHUNK = 1000
@@ -147,13 +146,6 @@ class UnresolvedClasses:
                 yield queue_key, chunk
 
 
-def _not_here() -> str:
-    try:
-        return f", not in {one_line(os.getcwd())}"
-    except OSError:  # it was deleted
-        return ""
-
-
 def _remedy(path: str, error: Exception) -> str:
     """Say what to do about a class that cannot be resolved."""
     module = path.rpartition(".")[0]
@@ -161,10 +153,8 @@ def _remedy(path: str, error: Exception) -> str:
         return f"Add {one_line(module)} to --job-modules."
     if module == "__main__":
         return "Move the class from the program to a module that workers can import."
-    if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
-        return (
-            f"Name the directory of {one_line(error.name)} with --pythonpath, or start the worker in it{_not_here()}."
-        )
+    if is_not_found(error, module):
+        return f"{where_to_look()}."
     if isinstance(error, (AttributeError, ValueError)):
         return "If it is a newer class than this worker's code, restart the worker; if there is none, delete the job."
     return f"Try `python -c 'import {one_line(module)}'`, mend what it says, and restart the worker."

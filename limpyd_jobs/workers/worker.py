@@ -18,6 +18,7 @@ from limpyd.exceptions import DoesNotExist
 from redis.exceptions import RedisError, ResponseError
 
 from limpyd_jobs import records
+from limpyd_jobs.database import database_name, default_settings
 from limpyd_jobs.exceptions import GracePeriodOver, LimpydJobsException, WorkerLost
 from limpyd_jobs.lazy_fields import pk_of
 from limpyd_jobs.models import Job, Queue, attached_queue, job_classes, wake_some
@@ -342,9 +343,22 @@ class Worker(Running):
             if self.keys or self.end_forced:
                 return
             if not warned:
-                self.log("No queues yet", "warning")
                 warned = True
+                self._warn_of_no_queues()
             self._sleep(WAIT_SLICE)
+
+    def _warn_of_no_queues(self) -> None:
+        """Say that there are no queues of these names; it may be the wrong database, or a slip in a name."""
+        others: list[str] = []
+        with suppress(RedisError):
+            others = records.some_queue_names(self.queue_model)
+        database = database_name(self.queue_model.database.connection_settings or default_settings())
+        names = one_line(", ".join(others)) if others else "none"
+        self.log(
+            f"No queues yet (waiting for one named {one_line(', '.join(self.queues))} in {database}, where there are: "
+            f"{names}; are --queues and --database right?)",
+            "warning",
+        )
 
     def _wake_at_the_start(self) -> None:
         try:

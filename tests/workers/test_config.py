@@ -172,7 +172,9 @@ def test_an_empty_value_counts_as_none_given(name):
         ),
         (
             "--callback=absent.module",
-            "Unable to import \"callback\", --callback=absent.module: ModuleNotFoundError: No module named 'absent'",
+            "Unable to import \"callback\", --callback=absent.module: ModuleNotFoundError: No module named 'absent'. "
+            "Name the directory that its package is in with --pythonpath, or start the worker there, not in "
+            f"{os.getcwd()}",
         ),
         (
             "--callback=word",

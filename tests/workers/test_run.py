@@ -19,6 +19,7 @@ from running import Collector, delayed_and_due, fail, messages, waiting_idly, wo
 from servers import RedisServer, wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, LimpydJobsException, Queue, Worker
+from limpyd_jobs.database import database_name, parse_database
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.utils import utcnow
 
@@ -366,9 +367,17 @@ class TestQueues:
             subprocess.run([sys.executable, "-c", code], env=environment(redis_server), check=True)
         assert Job.get(1).status.hget() == STATUSES.SUCCESS
 
-    def test_no_queues_yet_is_said_once(self, log: pytest.LogCaptureFixture) -> None:
+    def test_no_queues_yet_is_said_once_with_those_that_there_are(
+        self, redis_server: RedisServer, log: pytest.LogCaptureFixture
+    ) -> None:
+        Queue.get_queue("another")
+        Queue.get_queue("another", 1)
         work(max_duration=1.5, fetch_priorities_delay=0.01)
-        assert messages(log).count("No queues yet") == 1
+        database = database_name(parse_database(redis_server.url))
+        assert [message for message in messages(log) if message.startswith("No queues yet")] == [
+            f"No queues yet (waiting for one named queue in {database}, where there are: another; are --queues and "
+            "--database right?)"
+        ]
         assert "Run started." not in messages(log)
 
     def test_a_new_priority_is_noticed_by_an_idle_worker(self, redis_client: redis.Redis) -> None:

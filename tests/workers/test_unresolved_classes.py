@@ -62,9 +62,9 @@ class TestTheWarning:
         work()
         assert warnings_in(log) == [
             "[nowhere.jobs.Task:1] deferred, as this worker cannot import its class: ModuleNotFoundError: No module "
-            "named 'nowhere'. Name the directory of nowhere with --pythonpath, or start the worker in it, not in "
-            f"{os.getcwd()}. All jobs of the class are tried again every 60 seconds, or once a worker that knows it "
-            "starts; after 60 times each is an error. This is told once for the class."
+            "named 'nowhere'. Name the directory that its package is in with --pythonpath, or start the worker there, "
+            f"not in {os.getcwd()}. All jobs of the class are tried again every 60 seconds, or once a worker that "
+            "knows it starts; after 60 times each is an error. This is told once for the class."
         ]
 
     @pytest.mark.parametrize(
