@@ -330,8 +330,8 @@ class Worker(Running):
                 self._make_round("update_keys")
                 if not self.keys and monotonic() >= self._round_is_due["_fire_schedules"]:
                     self._make_round("_fire_schedules")
-                    self._make_round("update_keys")
-                if not self.keys:
+                if not self.keys and self._settings.burst:
+                    self._make_round("update_keys")  # a schedule that was due may have made a queue
                     self._ends_burst()
             except RedisError as error:
                 if not warned and not is_passing(error):

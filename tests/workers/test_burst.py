@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from invariants import violations
 from running import Collector, delayed_and_due, messages, work, worker_of, working
 from servers import wait_until
 
-from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
+from limpyd_jobs import STATUSES, Error, Job, Queue, Schedule, Worker
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.utils import utcnow
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -58,6 +60,14 @@ def test_what_is_added_meanwhile_is_run_too(collector: Collector) -> None:
 def test_without_any_queue_the_end_comes_at_once(log: pytest.LogCaptureFixture, kind: Any) -> None:
     assert burst(burst=kind).status == "terminated"
     assert "No queues yet" not in log.text
+
+
+def test_a_schedule_that_is_due_counts_even_without_any_queue(collector: Collector) -> None:
+    moment = utcnow() + timedelta(seconds=0.2)
+    Schedule.add("soon", Parcel, date=moment)
+    wait_until(lambda: utcnow() > moment)
+    burst(callback=collector)
+    assert collector.identifiers == ["soon"]
 
 
 def test_a_job_that_is_due_counts_as_one_that_waits(collector: Collector) -> None:
