@@ -190,6 +190,7 @@ class TestACallback:
                 "handler.handle",
                 "ModuleNotFoundError: No module named 'handler'. Name the directory",
             ),
+            ("bakery.bread.handle", "ModuleNotFoundError: No module named 'bakery.bread'\n"),
             ("burnt.jobs.handle", "ZeroDivisionError: division by zero"),
             ("handle", "a module and a name are needed"),
             ("handlers.awaited", "The callback is an async function: a worker would run nothing of it."),

@@ -95,7 +95,7 @@ def import_for(parser: OptionParser, name: str, path: str) -> Any:
     try:
         return import_class(path)
     except Exception as error:  # whatever the module raises
-        hint = f". {where_to_look()}" if is_not_found(error, path) else ""
+        hint = f". {where_to_look()}" if is_not_found(error, path.partition(".")[0]) else ""
         parser.error(f'Unable to import "{name}", {flag_of(name)}={path}: {why_not_imported(error)}{hint}')
 
 
