@@ -713,5 +713,6 @@ def test_the_numbers_of_the_guarantees_are_those_of_the_code():
         f"each after {FIRST:g} to {LONGEST:g} seconds",
         f"tried again, {MAX_PUT_OFFS} times",
         f"a lease of {UNCLAIMED_LEASE / 3600:g} hours",
+        f"ten leases: {10 * Worker.lease / 60:g} minutes",
     ):
         assert text in promised

@@ -7,7 +7,7 @@
 -- ARGV[2]  queue model
 -- ARGV[3]  name of the queue of a job that names none, or ''
 -- ARGV[4]  lease of a running job that has a claim, but no lease: seconds
--- ARGV[5]  lease of a running job without a claim, as version 2 runs them: seconds
+-- ARGV[5]  lease of a running job without a claim, as version 2 runs them: seconds. See lease_without_claim
 -- ARGV[6…] idents
 --
 -- {mended, homeless, freed}
@@ -40,7 +40,7 @@ end
 local function mend(job, queue, hash)
   local status, is_queued, claim_token = hash[1], hash[2] == '1', hash[4]
   if status == 'r' and not redis.call('ZSCORE', queue .. ':_running', job.ident) then
-    local seconds = claim_token and lease or unclaimed_lease
+    local seconds = claim_token and lease or lease_without_claim(hash[7], lease, unclaimed_lease)
     redis.call('ZADD', queue .. ':_running', score(now() + seconds * 1000000), job.ident)
   elseif (status == 'w' or status == 'd') and is_queued and not claim_token and not stands_in(queue, job.ident) then
     push(queue, job.ident, status, {at = parse_date(hash[5]) or now()}, true)
@@ -62,7 +62,8 @@ end
 
 local function reconcile(ident)
   local job = job_of(model, ident)
-  local hash = redis.call('HMGET', job.key, 'status', 'queued', '_placed_in', '_claim_token', 'delayed_until', 'priority')
+  local hash = redis.call(
+    'HMGET', job.key, 'status', 'queued', '_placed_in', '_claim_token', 'delayed_until', 'priority', 'start')
   local is_live, queue = hash[1] == 'w' or hash[1] == 'd' or hash[1] == 'r', hash[3]
   if hash[2] == '1' and not is_live then
     return free(job, hash[1], hash[4])

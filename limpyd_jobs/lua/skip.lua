@@ -1,20 +1,38 @@
 -- verb: skip
--- from: success, error or canceled
+-- from: success, error, canceled or running
 -- to: the same
--- what: a finished job that was found in a waiting list is no longer queued; a running one is left alone
+-- what: a finished job that was found in a waiting list is no longer queued; one that runs without a claim gets a lease
 --
 -- ARGV[1]  job model
 -- ARGV[2]  ident
+-- ARGV[3]  queue: model name and pk
+-- ARGV[4]  lease of a job that is running with a claim: seconds
+-- ARGV[5]  lease of one without, as version 2 runs them: seconds. See lease_without_claim
 --
 -- {'done', '', reindex}
--- {'refused'}    the job is not finished, or its end is being recorded: nothing is changed
+-- {'refused'}    the job is not finished, or its end is being recorded: nothing is changed, but for a lease
 -- {'gone'}
 
 --@include claims
 
-local job = job_of(ARGV[1], ARGV[2])
+local job, queue = job_of(ARGV[1], ARGV[2]), ARGV[3]
+
+-- Somebody set the status of a job that waited, or a worker of version 2 runs it, and it was added again: its lease says
+-- until when nobody else does.
+local function give_lease()
+  local hash = redis.call('HMGET', job.key, '_claim_token', '_placed_in', 'start')
+  local has_one = redis.call('ZSCORE', (hash[2] or queue) .. ':_running', job.ident)
+  if not (hash[1] or has_one) then
+    local seconds = lease_without_claim(hash[3], tonumber(ARGV[4]), tonumber(ARGV[5]))
+    redis.call('ZADD', queue .. ':_running', score(now() + seconds * 1000000), job.ident)
+    redis.call('HSET', job.key, '_placed_in', queue)
+  end
+end
 
 local status = redis.call('HGET', job.key, 'status')
+if status == 'r' then
+  give_lease()
+end
 if status == 'w' or status == 'd' or status == 'r' then
   return {'refused'}
 end

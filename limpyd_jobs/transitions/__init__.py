@@ -6,6 +6,7 @@ refuses becomes an exception. The scripts, with their arguments and replies, are
 
 from limpyd_jobs.transitions.claiming import (
     NOTHING,
+    UNCLAIMED_LEASE,
     ClaimRequest,
     Fetched,
     Outlook,
@@ -37,7 +38,6 @@ from limpyd_jobs.transitions.recovering import (
     MAX_PUT_OFFS,
     PUT_OFF_SECONDS,
     RECONCILE_LIMIT,
-    UNCLAIMED_LEASE,
     WAKE_LIMIT,
     Rescue,
     put_off,

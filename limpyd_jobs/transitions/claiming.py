@@ -17,6 +17,9 @@ from limpyd_jobs.line import Line
 from limpyd_jobs.records import redis_of, reindexed
 from limpyd_jobs.scripting import Script
 
+# The lease of a running job without a claim, in seconds: its worker, of version 2, may be alive.
+UNCLAIMED_LEASE = 86400
+
 _claim = Script("claim")
 _release = Script("release")
 _renew = Script("renew")

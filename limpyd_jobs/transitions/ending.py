@@ -19,7 +19,7 @@ from limpyd_jobs.lazy_fields import pk_of
 from limpyd_jobs.line import Line
 from limpyd_jobs.records import queue_key_of, redis_of, reindexed
 from limpyd_jobs.scripting import Script
-from limpyd_jobs.transitions.claiming import ClaimRequest, Fetched, as_fetched, out_of_list
+from limpyd_jobs.transitions.claiming import UNCLAIMED_LEASE, ClaimRequest, Fetched, as_fetched, out_of_list
 from limpyd_jobs.transitions.placing import Placed, accept, arguments_to_place, as_placed, prepare_queue
 
 _cancel = Script("cancel")
@@ -269,15 +269,24 @@ def requeue(
     return as_placed(job, accept(job, reply))
 
 
-def skip(job: RedisModel) -> bool:
-    """Let a finished job that was found in a waiting list no longer count as queued.
+def skip(job: RedisModel, queue: RedisModel, lease: float) -> bool:
+    """Let a finished job that was found in a waiting list no longer count as queued; give one that is running without a
+    claim a lease, so that it is rescued if nobody runs it.
+
+    Parameters
+    ----------
+    queue: RedisModel
+        Where it was found.
+    lease: float
+        The one of a job with a claim, in seconds.
 
     Returns
     -------
     bool
-        False if it is not finished, and so was left alone.
+        False if it is not finished.
     """
-    reply = _skip(redis_of(job), args=[layout_of(type(job)).json, job.ident])
+    args = [layout_of(type(job)).json, job.ident, queue_key_of(queue), lease, UNCLAIMED_LEASE]
+    reply = _skip(redis_of(job), args=args)
     if reply[0] == "done":
         reindexed(type(job), pk_of(job), reply[2])
     return bool(reply[0] == "done")

@@ -10,7 +10,7 @@ from limpyd.model import RedisModel
 from limpyd_jobs.layout import classes_argument, layout_of
 from limpyd_jobs.records import redis_of, reindexed
 from limpyd_jobs.scripting import Script
-from limpyd_jobs.transitions.claiming import ClaimRequest, Fetched, as_fetched
+from limpyd_jobs.transitions.claiming import UNCLAIMED_LEASE, ClaimRequest, Fetched, as_fetched
 from limpyd_jobs.utils import printable
 
 # How many due jobs one call of wake() moves at the most, to keep the script short.
@@ -24,9 +24,6 @@ PUT_OFF_SECONDS = 60
 
 # How many idents one call of reconcile() looks at: each may be looked for in a long list.
 RECONCILE_LIMIT = 100
-
-# The lease of a running job without a claim, in seconds: its worker, of version 2, may be alive.
-UNCLAIMED_LEASE = 86400
 
 # How often one is put off before it is given up: for about an hour.
 MAX_PUT_OFFS = 60

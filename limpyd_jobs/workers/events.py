@@ -70,6 +70,7 @@ class JobEvents:
 
     error_model: type[Error]
     save_errors: bool
+    lease: float
     requeue_times: int | None
     requeue_priority_delta: int | None
     requeue_delay_delta: float | timedelta | None
@@ -196,7 +197,7 @@ class JobEvents:
             request = self._upcoming_request(job, "job_skipped", "on_skipped")
             self._ended(self._insist(partial(transitions.cancel, job, queue, token, request)))
         else:
-            self._insist(partial(transitions.skip, job))
+            self._insist(partial(transitions.skip, job, queue, self.lease))
         self._log_job(job, queue, self.job_skipped_message(job, queue), "warning")
         _notify(job, "on_skipped", queue)
 

@@ -261,7 +261,7 @@ class Running(Parameters, JobEvents):
         if is_found and job._cached_status == STATUSES.DELAYED:
             self._delay(job, queue, parse_datetime(job.delayed_until.hget()))
         elif is_found:
-            transitions.skip(job)
+            transitions.skip(job, queue, self.lease)
 
     def _let_go(self, job: Job, queue: Queue) -> None:
         """End the claim if the hooks did not: they were overridden, and took care of the state of the job."""

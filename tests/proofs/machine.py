@@ -649,7 +649,10 @@ class Life(RuleBasedStateMachine):
                 transitions.delay(_job(claim.ident), _queue(claim.queue), "", name, _until(claim.ident))
             if not job.token:
                 self._delay(claim, name)
-        elif transitions.skip(_job(fetched.ident)):
+            return
+        if job.status == "r" and not job.token:
+            self.expected.found_running(fetched.ident, fetched.queue_key)
+        if transitions.skip(_job(fetched.ident), _queue(fetched.queue_key), LEASE):
             job.is_queued = False
 
 

@@ -312,6 +312,13 @@ class Reference:
         else:
             line.waiting.insert(0, ident)
 
+    def found_running(self, ident: str, queue: str) -> None:
+        """A job that stands in a list, although a worker of version 2 began it, gets a lease unless it has one."""
+        job = self.jobs[ident]
+        if ident not in self.queues[job.queue or queue].running:
+            self.queues[queue].running[ident] = self.now + self.unclaimed_lease
+            job.queue = queue
+
     def prune(self, key: str, name: str, keep: int) -> int:
         """Delete the oldest jobs of a list of finished ones; return how many."""
         entries, status, position, deleted = getattr(self.queues[key], name), name[0], 0, 0

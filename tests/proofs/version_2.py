@@ -55,7 +55,7 @@ class Version2:
 
     def begin(self, pk: str, tries: int) -> None:
         """Run a job that was taken from its list."""
-        self.write(pk, status="r", tries=str(tries))
+        self.write(pk, status="r", tries=str(tries), start="2026-01-01 00:00:00")
 
     def succeed(self, pk: str, queue: str) -> None:
         self.write(pk, status="s", queued=None)
@@ -68,7 +68,7 @@ class Version2:
     def put_back(self, pk: str, queue: str) -> None:
         """Let a job that runs wait once more, after a failure."""
         self.client.rpush(f"{queue}:errors", f"{self.path}:{pk}")
-        self.write(pk, status="w")
+        self.write(pk, status="w", start=None)
         self.client.rpush(f"{queue}:waiting", f"{self.path}:{pk}")
 
     def cancel(self, pk: str) -> None:

@@ -69,7 +69,7 @@ class Story:
         if fetched and fetched.token:
             self.claims.append(fetched)
         elif fetched:
-            transitions.skip(self.world.job(fetched.pk))
+            transitions.skip(self.world.job(fetched.pk), self.world.queue(), 60)
 
     def of_a_claim(self) -> tuple[Any, Any, str]:
         """A job that was claimed once, the queue it came from, and the token of that claim."""

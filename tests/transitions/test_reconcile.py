@@ -74,6 +74,17 @@ def test_a_running_job_of_version_2_gets_a_long_lease_after_which_it_is_rescued(
     assert any_world.waiting() == ["1"]
 
 
+@pytest.mark.leaves("I7")
+def test_one_that_never_began_gets_ten_leases(any_world: World) -> None:
+    """Version 2 sets the start with the status: so it was not the one to set that."""
+    job = by_version_2(any_world, lost(any_world, any_world.job_that_is("running")))
+    any_world.client.hdel(f"{any_world.jobs}:1:hash", "_claim_token")
+    any_world.job("1").start.delete()
+    reconcile(any_world, job)
+    score = any_world.client.zscore(f"{any_world.queue_key()}:_running", f"{any_world.path}:1")
+    assert time.time() + 9 * LEASE < score <= time.time() + 10 * LEASE
+
+
 @pytest.mark.parametrize("state", ["waiting", "delayed", "running", "success", "error", "canceled"])
 def test_a_job_that_stands_where_it_should_is_left_alone(any_world: World, state: str) -> None:
     job = any_world.job_that_is(state)

@@ -155,7 +155,7 @@ class TestAJobThatIsNoLongerDelayed:
         fetched = any_world.claim()
         assert fetched is not None
         assert (fetched.outcome, fetched.status) == ("found", "c")
-        assert transitions.skip(job)
+        assert transitions.skip(job, any_world.queue(), 60)
         assert any_world.state(job) == {"status": "c", "priority": "0", "delayed_until": str(PAST)}
 
     def test_is_not_run_a_second_time_while_it_runs(self, any_world: World) -> None:
@@ -166,7 +166,7 @@ class TestAJobThatIsNoLongerDelayed:
         fetched = any_world.claim(token="second")
         assert fetched is not None
         assert (fetched.outcome, fetched.status) == ("found", "r")
-        assert transitions.skip(job) is False
+        assert transitions.skip(job, any_world.queue(), 60) is False
 
 
 class TestTheLockOfVersion2:

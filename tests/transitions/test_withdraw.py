@@ -123,7 +123,7 @@ class TestAClaimedJob:
         fetched = any_world.claim(token="another")
         assert fetched is not None
         assert (fetched.outcome, fetched.status) == ("found", "c")
-        assert transitions.skip(job) is True
+        assert transitions.skip(job, any_world.queue(), 60) is True
         assert any_world.state(job)["status"] == "c"
 
 

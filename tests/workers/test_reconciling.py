@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 from invariants import violations
-from running import Collector, messages, waiting_idly, work, worker_of
+from running import Collector, messages, succeed, waiting_idly, work, worker_of
 
 from limpyd_jobs import STATUSES, Job, Queue, records, transitions
 from limpyd_jobs.workers import reconciler
@@ -176,3 +176,13 @@ class TestALostReply:
         assert (fetched.ident, fetched.token) == (job.ident, job.claim_token.hget())
         assert job.hmget("status", "tries") == ["r", "1"]
         assert fetcher.next(keys) is None
+
+
+def test_a_job_that_was_set_to_running_by_hand_is_put_back_after_ten_leases(redis_client: redis.Redis) -> None:
+    job = Task.add_job("a")
+    job.status.hset(STATUSES.RUNNING)
+    work(callback=succeed, lease=0.2)
+    assert job.hmget("status", "queued") == [STATUSES.RUNNING, "1"]
+    work(callback=succeed, lease=0.2)
+    assert job.hmget("status", "queued", "tries") == [STATUSES.SUCCESS, None, "1"]
+    assert violations(redis_client, Task, Queue) == []

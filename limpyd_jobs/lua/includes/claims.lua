@@ -78,6 +78,13 @@ local function end_claim(base, job, changes, token)
   end
 end
 
+-- The lease of a job that is running without a claim, given the seconds of one with a claim, and those to leave to a
+-- worker of version 2. That sets the start with the status: without one, somebody else set the status, maybe to run the
+-- job himself, who is left ten leases.
+local function lease_without_claim(start, lease, unclaimed_lease)
+  return start and unclaimed_lease or 10 * lease
+end
+
 -- The tries of a job once the last one does not count.
 local function one_try_less(tries)
   local left = (tonumber(tries) or 0) - 1
