@@ -242,9 +242,9 @@ class Parameters:
         return name, int(weight)
 
     @staticmethod
-    def _assert_correct_model(model: Any, reference: type[BaseJobsModel], name: str) -> None:
-        if not (isinstance(model, type) and issubclass(model, reference)):
-            raise ConfigurationException(f"The {name} model must be a subclass of {reference.__name__}")
+    def _assert_correct_model(model_to_check: Any, model_reference: type[BaseJobsModel], obj_name: str) -> None:
+        if not (isinstance(model_to_check, type) and issubclass(model_to_check, model_reference)):
+            raise ConfigurationException(f"The {obj_name} model must be a subclass of {model_reference.__name__}")
 
     @staticmethod
     def _check_is_ordinary(name: str, function: Any) -> None:

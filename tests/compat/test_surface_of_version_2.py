@@ -19,6 +19,8 @@ Surface = Mapping[str, Any]
 
 
 def surface_of(version: Version, server: RedisServer) -> dict[str, Any]:
+    with server.client() as client:
+        client.flushall()
     process = version.start("import surface; surface.main()", server.socket)
     output, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
