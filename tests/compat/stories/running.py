@@ -324,7 +324,7 @@ def add_another_while_running(tell):
     tell.work("told", callback, max_loops=2)
 
 
-@worker_story
+@worker_story(not_copied={"log/WARNING": "Version 2 does not say where it looked, and what is there."})
 def wait_for_the_first_queue(tell):
     class Early(tell.worker_class):
         def update_keys(self):
@@ -354,7 +354,7 @@ def log_elsewhere(tell):
 UNKNOWN_CLASS = "Version 2 loses a job whose class it does not know."
 
 
-@story(not_copied={"log/ERROR": UNKNOWN_CLASS, "state/*:delayed/*": UNKNOWN_CLASS})
+@story(not_copied={"log/ERROR": UNKNOWN_CLASS, "log/WARNING": UNKNOWN_CLASS, "state/*:delayed/*": UNKNOWN_CLASS})
 def jobs_of_unknown_classes_do_not_stop_a_worker(tell):
     queue = Queue.get_queue("told")
     queue.waiting.rpush("nowhere_at_all.Job:1", "garbage", "stories.models.Nothing:1")
