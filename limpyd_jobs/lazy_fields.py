@@ -6,6 +6,7 @@ from __future__ import annotations
 from copy import copy
 from typing import Any
 
+from limpyd.fields import RedisField
 from limpyd.model import RedisModel
 
 from limpyd_jobs.utils import memoized
@@ -47,6 +48,24 @@ class LazyModel(RedisModel):
         for name in _hidden_fields(type(self)):
             self.__getattr__(name)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuse to put a value in the place of a field, which would store nothing. Any other attribute may be set.
+
+        Raises
+        ------
+        AttributeError
+            If it is the name of a field.
+        """
+        if name in _field_names(type(self)) and not isinstance(value, RedisField):
+            setter = type(self).get_class_field(name).proxy_setter
+            raise AttributeError(
+                f"{name!r} is a field of {type(self).__name__}, and is not set by an assignment, which would store "
+                f"nothing: use .{name}.{setter}(…)",
+                name=name,
+                obj=self,
+            )
+        object.__setattr__(self, name, value)
+
     def __getattr__(self, name: str) -> Any:
         cls = type(self)
         if name not in cls._fields and name != "pk":
@@ -56,11 +75,16 @@ class LazyModel(RedisModel):
             return getattr(self, original.name)
         field = copy(original)
         field._attach_to_instance(self)
-        setattr(self, name, field)
+        self.__dict__[name] = field
         return field
 
 
 _GETATTR = LazyModel.__getattr__
+
+
+@memoized
+def _field_names(model: type[LazyModel]) -> frozenset[str]:
+    return frozenset(model._fields)
 
 
 @memoized

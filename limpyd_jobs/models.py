@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -346,6 +347,18 @@ class Job(BaseJobsModel):
     always_cancel_on_error = False
     default_job_timeout: float | None = None
     default_retry_policy: Retry | None = None
+
+    @classmethod
+    def collection(cls, manager: Any = None, **filters: Any) -> Any:
+        """Return the jobs that fit, as any collection of limpyd; a status that is the name of one is warned of."""
+        name = str(filters.get("status")).upper()
+        if name in STATUSES:
+            warnings.warn(
+                f"{filters['status']!r} is no status, so no job has it: filter by STATUSES.{name}, {STATUSES[name]!r}",
+                UserWarning,
+                stacklevel=2,
+            )
+        return super().collection(manager, **filters)
 
     @property
     def ident(self) -> str:
@@ -857,8 +870,7 @@ def is_placed_by_hand(job_class: type[Job], queue_model: type[Queue]) -> bool:
 def attached_queue(queue_model: type[AQueue], pk: str, name: str, priority: str) -> AQueue:
     """Return the object of a queue that is known to exist."""
     queue: AQueue = records.attached(queue_model, pk)
-    queue._cached_name = name
-    queue._cached_priority = priority
+    queue.__dict__.update(_cached_name=name, _cached_priority=priority)
     return queue
 
 

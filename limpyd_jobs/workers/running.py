@@ -144,10 +144,12 @@ class Running(Parameters, JobEvents):
         """Keep on the objects what their hooks may read."""
         fetched = self._claim.fetched
         self._claim.job = job
-        job._cached_identifier = fetched.identifier
-        job._cached_status = fetched.status
-        job._cached_start = fetched.start
-        job._held_token = self._claim.token
+        job.__dict__.update(  # at once, as an assignment asks whether it is one to a field
+            _cached_identifier=fetched.identifier,
+            _cached_status=fetched.status,
+            _cached_start=fetched.start,
+            _held_token=self._claim.token,
+        )
         queue._cached_name = fetched.queue_name
         self._class_names.meet(fetched.queue_name, fetched.path)
 
