@@ -4,7 +4,7 @@
 -- what: takes the first job of the first list that has one, or the given one, and begins a lease
 --
 -- ARGV[1]  waiting lists, the first to be served first: keys, one in a line
--- ARGV[2]  token of the claim, never used before
+-- ARGV[2]  token of the claim, never used before; see `is_in_hand`
 -- ARGV[3]  lease: seconds
 -- ARGV[4]  '' to take a job from the lists; or an ident that was taken from the only list by other means
 -- ARGV[5]  again: '1' if this is sent once more, as the reply was lost; or ''

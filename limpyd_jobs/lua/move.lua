@@ -31,7 +31,7 @@ end
 local hash = redis.call('HMGET', job.key, 'priority', 'queued', '_claim_token', 'status', 'identifier')
 local priority = ARGV[5] ~= '' and ARGV[5] or hash[1] or '0'
 
-if hash[4] == 'r' or hash[3] and hash[4] ~= 'e' then
+if hash[4] == 'r' or hash[3] and hash[4] ~= 'e' and not is_in_hand(hash[3]) then
   local delayed_until = due and due.text or now_text()
   update(job.model, job.pk, {status = 'd', delayed_until = delayed_until, priority = priority})
   return {'done', 'r', priority, delayed_until, reindex}

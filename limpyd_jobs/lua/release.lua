@@ -24,7 +24,8 @@ if refused then
 end
 
 local hash = redis.call('HMGET', job.key, 'status', 'tries', 'priority')
-if hash[1] ~= 'r' then
+local is_unbegun = is_in_hand(token) and hash[1] == 'w'
+if hash[1] ~= 'r' and not is_unbegun then
   probe('LLEN', queue .. ':waiting')
   end_claim(queue, job, {queued = hash[1] ~= 'c' and '1'}, token)
   redis.call('RPUSH', queue .. ':waiting', job.ident)
@@ -34,7 +35,8 @@ end
 
 probe('LLEN', queue .. ':waiting')
 probe('ZCARD', queue .. ':delayed')
-local changes = placed({start = false, tries = one_try_less(hash[2])}, hash[3] or '0', due, queue)
+local changes = is_unbegun and {} or {start = false, tries = one_try_less(hash[2])}
+placed(changes, hash[3] or '0', due, queue)
 end_claim(queue, job, changes, token)
 push(queue, job.ident, changes.status, due, true)
 return {'done', '', reindex}

@@ -5,6 +5,7 @@ refuses becomes an exception. The scripts, with their arguments and replies, are
 """
 
 from limpyd_jobs.transitions.claiming import (
+    IN_HAND,
     NOTHING,
     UNCLAIMED_LEASE,
     ClaimRequest,
@@ -48,6 +49,7 @@ from limpyd_jobs.transitions.recovering import (
 )
 
 __all__ = [
+    "IN_HAND",
     "MAX_PUT_OFFS",
     "NOTHING",
     "PRUNE_LIMIT",

@@ -20,6 +20,9 @@ from limpyd_jobs.scripting import Script
 # The lease of a running job without a claim, in seconds: its worker, of version 2, may be alive.
 UNCLAIMED_LEASE = 86400
 
+# How the tokens of jobs begin that are only in the hand of a worker.
+IN_HAND = "hand:"
+
 _claim = Script("claim")
 _release = Script("release")
 _renew = Script("renew")
@@ -34,7 +37,8 @@ class ClaimRequest:
     keys: sequence of str
         The waiting lists, the first to be served first.
     token: str
-        The name of the claim, never used before.
+        The name of the claim, never used before. One that begins with `IN_HAND` leaves the job as it is, but out of its
+        list: for an application that may put it elsewhere before it is claimed to be run.
     lease: float
         For how long the claim holds, in seconds.
     classes: mapping of str to RedisModel
@@ -85,6 +89,8 @@ class Fetched:
         The name of the claim; empty unless claimed.
     rescues: int
         How often the job was rescued, if that is how it came out of the queue's running set.
+    error: Exception
+        Why the class of one of an unknown class cannot be resolved.
     """
 
     outcome: str
@@ -101,6 +107,7 @@ class Fetched:
     queues: str = field(default="", compare=False)
     token: str = ""
     rescues: int = 0
+    error: Exception | None = field(default=None, compare=False)
 
     @property
     def path(self) -> str:

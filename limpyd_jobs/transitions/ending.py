@@ -292,15 +292,25 @@ def skip(job: RedisModel, queue: RedisModel, lease: float) -> bool:
     return bool(reply[0] == "done")
 
 
-def disown(job_class: type[RedisModel], ident: str, token: str, queue_key: str) -> bool:
+def disown(
+    job_class: type[RedisModel], ident: str, token: str, queue_key: str, delay: str = "", keys: Sequence[str] = ()
+) -> bool:
     """End the claim on a job, and leave its state to whatever its hooks made of it, be it deleted.
+
+    Parameters
+    ----------
+    delay: str
+        For how long to delay a job in hand (see `ClaimRequest`) that stands in no queue.
+    keys: sequence of str
+        The waiting lists of the queues where it may stand.
 
     Returns
     -------
     bool
         False if the job is delayed, so still has to be put where its status says: nothing was changed.
     """
-    reply = _disown(redis_of(job_class), args=[layout_of(job_class).json, ident, token, queue_key])
+    args = [layout_of(job_class).json, ident, token, queue_key, delay, "\n".join(keys)]
+    reply = _disown(redis_of(job_class), args=args)
     if reply[0] == "done":
         reindexed(job_class, ident.rpartition(":")[2], reply[2])
     return bool(reply[0] != "delayed")

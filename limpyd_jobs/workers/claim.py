@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import monotonic
 
 from limpyd_jobs.models import Job
-from limpyd_jobs.transitions import NOTHING, Fetched
+from limpyd_jobs.transitions import IN_HAND, NOTHING, Fetched
 
 
 class Claim:
@@ -40,6 +40,11 @@ class Claim:
         self.is_ended = False
         self.is_lost = False
         self.began = monotonic()
+
+    @property
+    def is_in_hand(self) -> bool:
+        """Whether the job is out of its list for the application to look at, and not claimed to be run yet."""
+        return self.token.startswith(IN_HAND)
 
     @property
     def began_late(self) -> float | None:

@@ -21,7 +21,7 @@ from limpyd_jobs.layout import layout_of
 from limpyd_jobs.line import Line
 from limpyd_jobs.models import Queue, job_classes, put_off
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.transitions import NOTHING, ClaimRequest, Fetched, Outlook
+from limpyd_jobs.transitions import IN_HAND, NOTHING, ClaimRequest, Fetched, Outlook
 from limpyd_jobs.utils import MESSAGE, one_line
 
 # How long the registration of a worker that waits outlives its wait, in seconds.
@@ -62,6 +62,8 @@ class Fetcher:
         The keys of the lists whose tokens end a wait.
     schedules: str
         The key of the schedules that the outlook tells of; empty for none.
+    hands_over: bool
+        Whether the application has a say in what becomes of a job before it runs: so it is only taken out of its list.
     upcoming: deque of Fetched
         What came out of the lists already.
     line: Line
@@ -82,6 +84,7 @@ class Fetcher:
         self.queues = ""
         self.signals: list[str] = []
         self.schedules = ""
+        self.hands_over = False
         self.unfit: Exception | None = None
         self._vigilant_until = 0.0
         self._name = uuid4().hex[:16]
@@ -92,20 +95,21 @@ class Fetcher:
         self._told: set[str] = set()
         self._news: dict[str, str] = {}
 
-    def request(self, keys: Sequence[str]) -> ClaimRequest:
+    def request(self, keys: Sequence[str], *, in_hand: bool = False) -> ClaimRequest:
         """Return a request for the next job of these lists, with a token of its own."""
-        return ClaimRequest(keys, f"{self._name}:{next(self._numbers)}", self.lease, job_classes.known, line=self.line)
+        token = f"{IN_HAND if in_hand else ''}{self._name}:{next(self._numbers)}"
+        return ClaimRequest(keys, token, self.lease, job_classes.known, line=self.line)
 
     def next_at_hand(self) -> Fetched | None:
-        """Return the next of those that were claimed with the end of a job. For the exceptions see `next`."""
+        """Return the next of those that were claimed with the end of a job; see `next`."""
         while self.upcoming:
             fetched = self._next_upcoming()
             if fetched:
-                return self._checked(fetched)
+                return fetched
         return None
 
     def next(self, keys: Sequence[str], *, may_wait: bool = False) -> Fetched | None:
-        """Claim the next job; None if there is none.
+        """Claim the next job; None if there is none. What is no job that can be run is for `check` to tell.
 
         Parameters
         ----------
@@ -114,11 +118,8 @@ class Fetcher:
 
         Raises
         ------
-        DoesNotExist, ValueError
-            If there was the ident of a deleted job, which is now off the list; or no ident, or that of a job with
-            records of a wrong type, which are now in the quarantine of the queue.
-        ImportError, AttributeError, ValueError
-            If the class of the job cannot be resolved. The job was put off.
+        DoesNotExist
+            If there is a waiting list that is none, or of no queue: the first time only.
         """
         return self._claim(keys, may_wait=may_wait) if keys else None
 
@@ -142,7 +143,7 @@ class Fetcher:
     def wait(self, keys: Sequence[str], seconds: float) -> Fetched | None:
         """Wait for a signal, or for some seconds, then claim the next job; None if there is none.
 
-        The wait may be shorter. For the exceptions see `next`; besides, whatever error Redis answers to a wait.
+        The wait may be shorter. See `next`; besides, whatever error Redis answers to a wait is raised.
         """
         if self._unanswered or not self._is_registered:
             return self.next(keys, may_wait=True)
@@ -155,8 +156,39 @@ class Fetcher:
         return min(longest, timeout / 2) if timeout else longest
 
     def take(self, key: str, ident: str) -> Fetched:
-        """Claim a job that was taken from a list by other means. For the exceptions see `next`."""
-        return self._claim([key], ident) or NOTHING
+        """Claim a job that was taken from a list by other means. For the exceptions see `check`."""
+        fetched = self._claim([key], ident) or NOTHING
+        if fetched.error:
+            self.defer(fetched, fetched.error)
+        self.check(fetched)
+        return fetched
+
+    def check(self, fetched: Fetched) -> None:
+        """Raise an exception if what came out of a list is no job that can be run.
+
+        Raises
+        ------
+        DoesNotExist, ValueError
+            If it is the ident of a deleted job, which is now off the list; or no ident, or that of a job with
+            records of a wrong type, which are now in the quarantine of the queue.
+        ImportError, AttributeError, ValueError
+            If the class of the job cannot be resolved.
+        """
+        ident, queue = one_line(fetched.ident), fetched.queue_key
+        if fetched.error:
+            raise fetched.error
+        if fetched.outcome == "gone":
+            path, _, pk = ident.rpartition(":")
+            raise self._unfit(DoesNotExist, f"No {path.rpartition('.')[2]} found with pk {pk}")
+        if fetched.outcome == "garbage":
+            raise self._unfit(ValueError, f"Not the ident of a job, so put in the quarantine of {queue}: {ident!r}")
+        if fetched.outcome == "broken":
+            reason = one_line(fetched.status, MESSAGE)
+            raise self._unfit(ValueError, f"{ident} is put in the quarantine of {queue}: {reason}")
+
+    def defer(self, fetched: Fetched, error: Exception) -> None:
+        """Send a job whose class cannot be resolved away for a while."""
+        self._defer(fetched.key, fetched.ident, error)
 
     def keep(self, upcoming: Fetched | None) -> None:
         """Keep what was claimed with the end of a job; one of a class unknown so far is still in its list."""
@@ -196,16 +228,18 @@ class Fetcher:
     ) -> Fetched | None:
         fetched = self._ask(keys, ident, may_wait, after)
         while fetched and fetched.outcome == "unknown":
-            self._meet(fetched)
+            try:
+                layout_of(job_classes.meet(fetched.path))
+            except Exception as error:
+                return replace(fetched, error=error)
             fetched = self._ask(keys, ident, may_wait)
         if fetched is None:
             self._tell_of_broken_lists()
-            return None
-        return self._checked(fetched)
+        return fetched
 
     def _ask(self, keys: Sequence[str], ident: str, may_wait: bool, after: float | None = None) -> Fetched | None:
         """Claim a job, after so many seconds or a signal; if the last reply was lost, the one it told of."""
-        request = self.request(keys)
+        request = self.request(keys, in_hand=self.hands_over and not ident)
         if self._unanswered:
             self._leave_wait()
             request = replace(request, token=self._unanswered.token, is_again=True)
@@ -253,25 +287,6 @@ class Fetcher:
         self._told.update(new)
         if new:
             raise self._unfit(DoesNotExist, f"Unable to get the queue from the key {one_line(', '.join(new))}")
-
-    def _meet(self, fetched: Fetched) -> None:
-        try:
-            layout_of(job_classes.meet(fetched.path))
-        except Exception as error:
-            self._defer(fetched.key, fetched.ident, error)
-            raise
-
-    def _checked(self, fetched: Fetched) -> Fetched:
-        ident, queue = one_line(fetched.ident), fetched.queue_key
-        if fetched.outcome == "gone":
-            path, _, pk = ident.rpartition(":")
-            raise self._unfit(DoesNotExist, f"No {path.rpartition('.')[2]} found with pk {pk}")
-        if fetched.outcome == "garbage":
-            raise self._unfit(ValueError, f"Not the ident of a job, so put in the quarantine of {queue}: {ident!r}")
-        if fetched.outcome == "broken":
-            reason = one_line(fetched.status, MESSAGE)
-            raise self._unfit(ValueError, f"{ident} is put in the quarantine of {queue}: {reason}")
-        return fetched
 
     def _unfit(self, kind: type[Exception], message: str) -> Exception:
         self.unfit = kind(message)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from redis import Redis
 from redis.exceptions import RedisError
 
-from limpyd_jobs import transitions
+from limpyd_jobs import records, transitions
 from limpyd_jobs.arguments import delay_argument, own_seconds, read_seconds
 from limpyd_jobs.exceptions import ClaimLost, CodeNotRun, GracePeriodOver, JobGone, JobTimeout, NotRecorded
 from limpyd_jobs.lazy_fields import has_method
@@ -93,7 +93,11 @@ class Running(Parameters, JobEvents):
 
     # -- The way of a job
 
-    def _run_job(self, queue: Queue, job: Job) -> None:
+    def _run_job(self, queue: Queue | None, job: Job | None) -> None:
+        if queue is None or job is None:
+            self.log("[??] unexpected error: wait_for_job returned no queue, or no job", "error")
+            self._put_back_unseen()
+            return
         self._guard(job, queue, partial(self._start, job, queue))
         if self._successes and (not self._fetcher.upcoming or self._successes.are_late):
             self._record_successes(self._batch_size())
@@ -134,7 +138,17 @@ class Running(Parameters, JobEvents):
         if self._claim.fetched.ident != job.ident:
             self._put_back_unseen()
             self._claim = Claim(self._fetcher.take(queue.waiting.key, job.ident))
+        elif self._claim.is_in_hand:
+            self._begin(self._claim, queue)
         self._remember(job, queue)
+
+    def _begin(self, in_hand: Claim, queue: Queue) -> None:
+        """Claim a job to run it; should it not wait any more, nothing but that counts."""
+        claim = self._claim = Claim(self._fetcher.take(queue.waiting.key, in_hand.fetched.ident))
+        if not claim.token and claim.fetched.status == STATUSES.DELAYED:
+            claim.token = in_hand.token
+        elif not claim.token:
+            self._leave(in_hand)
 
     def _claim_by_hand(self, job: Job, queue: Queue) -> None:
         """Claim a job whose hooks are called outside of the loop, as tests of applications do."""
@@ -280,13 +294,33 @@ class Running(Parameters, JobEvents):
     def _put_back_unseen(self) -> None:
         """Give back, for later, a job that was claimed, but that `get_queue` or `get_job` made no object of."""
         claim, self._claim = self._claim, Claim()
-        if claim.token:
+        if claim.is_in_hand:
+            self._leave(claim)
+        elif claim.token:
             fetched, delay = claim.fetched, delay_argument(delayed_for=DEFAULT_DELAY)
             try:
                 job_class = job_classes.meet(fetched.path)
                 transitions.release(job_class, fetched.ident, claim.token, fetched.queue_key, delay)
             except Exception as error:
-                self.log(f"[{one_line(fetched.ident)}] is still claimed: {one_line(error, MESSAGE)}", "error")
+                self._still_claimed(fetched, error)
+
+    def _leave(self, in_hand: Claim) -> None:
+        """Leave a job that the application does not want where that put it; if it did not, it is put back for later."""
+        fetched, later = in_hand.fetched, delay_argument(delayed_for=DEFAULT_DELAY)
+        try:
+            job_class = job_classes.meet(fetched.path)
+            claim = (job_class, fetched.ident, in_hand.token, fetched.queue_key)
+            if not transitions.disown(*claim, later, self.keys):
+                job = records.attached(job_class, fetched.pk)
+                until = parse_datetime(job.delayed_until.hget())
+                delay = delay_argument(delayed_until=until) if until else later
+                queue = attached_queue(self.queue_model, fetched.queue_pk, fetched.queue_name, fetched.queue_priority)
+                transitions.delay(job, queue, in_hand.token, fetched.queue_name, delay)
+        except Exception as error:
+            self._still_claimed(fetched, error)
+
+    def _still_claimed(self, fetched: Fetched, error: Exception) -> None:
+        self.log(f"[{one_line(fetched.ident)}] is still claimed: {one_line(error, MESSAGE)}", "error")
 
     def _insist(self, record: Callable[[], T]) -> T:
         """Record something in Redis; while that fails for a reason that may pass, or is denied, again and again.

@@ -606,7 +606,8 @@ class Worker(Running):
             self._unable_to_get_job(error)
         else:
             self._backoff.reset()
-            return found
+            if found:
+                return found
         self._put_back_unseen()
         return None
 
@@ -641,6 +642,7 @@ class Worker(Running):
         tuple of Queue and Job
             None if there was none for `timeout` seconds, or if something else has to be done first.
         """
+        self._fetcher.hands_over = overrides(self, Worker, "wait_for_job")
         fetched = self._fetcher.next_at_hand() or self._fetcher.next(self._keys_in_turn(), may_wait=True)
         until = monotonic() + min(self.timeout or LONGEST_WAIT, LONGEST_WAIT)
         while fetched is None and self._may_wait():
@@ -652,7 +654,19 @@ class Worker(Running):
             return None
         self._turns.served(fetched.key)
         self._claim = Claim(fetched)
+        if fetched.error:
+            return self._get_unresolved(fetched)
         return self.get_queue(fetched.key), self.get_job(fetched.ident)
+
+    def _get_unresolved(self, fetched: Fetched) -> tuple[Queue, Job] | None:
+        """Get a job of a class that cannot be resolved, and is in its list still: the application may know better."""
+        try:
+            found = self.get_queue(fetched.key), self.get_job(fetched.ident)
+        except Exception as error:
+            self._fetcher.defer(fetched, error)
+            raise
+        is_taken = self.connection.lrem(fetched.key, 1, fetched.ident)
+        return found if is_taken else None
 
     def _stay_quiet(self) -> None:
         """Give back what is claimed already, and wait until something else is to be done."""
@@ -741,6 +755,7 @@ class Worker(Running):
         """Return the job of an ident. For the exceptions see `Job.get_from_ident`."""
         fetched = self._claim.fetched
         if fetched.ident == job_ident:
+            self._fetcher.check(fetched)
             return records.attached(job_classes.meet(fetched.path), fetched.pk)
         return Job.get_from_ident(job_ident)
 

@@ -38,6 +38,12 @@ local function claim_of(job)
   return job.known
 end
 
+-- Whether the token is that of a worker whose application may still put the job elsewhere, before it runs: then the job
+-- is in no list, and has a lease, but otherwise is as it was while it waited.
+local function is_in_hand(token)
+  return token and string.sub(token, 1, 5) == 'hand:'
+end
+
 -- The token of one of several claims that a worker makes at once.
 local function one_of_several(token, number)
   return token .. '/' .. number
@@ -188,9 +194,11 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
   end
   token = number and not is_alone and one_of_several(token, number) or token
   local start, tries = now_text(), string.format('%d', (tonumber(hash[3]) or 0) + 1)
-  update(model, pk, {
-    status = 'r', start = start, tries = tries, queued = '1', _placed_in = base, _claim_token = token, _last_claim = false,
-  }, {status = status, queued = hash[4], _last_claim = hash[6]})
+  local changes = {queued = '1', _placed_in = base, _claim_token = token, _last_claim = false}
+  if not is_in_hand(token) then
+    changes.status, changes.start, changes.tries = 'r', start, tries
+  end
+  update(model, pk, changes, {status = status, queued = hash[4], _last_claim = hash[6]})
   send('ZADD', base .. ':_running', score(now() + lease * 1000000 - (number or 0)), job.ident)
   if is_first then pop(key) end
   return {

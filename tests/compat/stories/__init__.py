@@ -5,7 +5,7 @@ versions; afterwards everything that was said, and each key of the database, mus
 wrong, and we do not copy, is declared with the story, as patterns of what may differ there (see `compare.py`).
 """
 
-from . import adding, hooks, queues, records, running
+from . import adding, fetching, hooks, queues, records, running
 from .registry import STORIES, names
 
-__all__ = ["STORIES", "adding", "hooks", "names", "queues", "records", "running"]
+__all__ = ["STORIES", "adding", "fetching", "hooks", "names", "queues", "records", "running"]
