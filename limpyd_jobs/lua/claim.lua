@@ -12,7 +12,11 @@
 -- ARGV[7]  for how long: seconds
 -- ARGV[8]  sorted set of the schedules that are active, by when they are due; or ''
 -- ARGV[9]  '1' if it was sent along with a wait, so that it may be late: only to be done while the worker is registered
--- ARGV[10] the job classes known to the caller: class path and job model, one in a line
+-- ARGV[10] what the worker knows, if it is about to wait, as JSON; or '':
+--          {waiting: indexes of the jobs that wait, delayed: of those that are delayed, one of each for each job class,
+--           number: how many were delayed at its last look into all lists, due: when the first of them is, or ''}
+--          Without `number`, it wants a look into all lists; else only if something may have come since.
+-- ARGV[11] the job classes known to the caller: class path and job model, one in a line
 --
 -- JSON, which clients read much faster than so many values:
 -- {'claimed', key, ident, status before, identifier, queue name, queue priority, start, tries, job timeout,
@@ -27,16 +31,18 @@
 -- {'no queue', key, ident}  the given ident comes from the list of no queue, or of a broken one: put back
 -- {'paused', key, ident}    the given ident comes from the list of a paused queue: put back, to the front
 --                           with the last pk of a queue
--- {'nothing', broken, queues, moment, overdue, due, missed, scheduled}
+-- {'nothing', broken, queues, moment, overdue, due, missed, scheduled, delayed, is quiet}
 --                           with those of the lists that are none, or of no queue; the last pk of a queue; the moment;
 --                           when, up to it, a job became due, the last one, and when the next one will, or ''; and the
---                           same of schedules
+--                           same of schedules; how many jobs are delayed, of the given indexes; and whether no list
+--                           was looked into, as nothing came since the last time
 -- {'unregistered'}          nothing was done: the worker asks by itself, or is gone
 
 --@include claims
 
-local lists, token, lease, ident, classes = lists_from(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4], classes_from(ARGV[10])
+local lists, token, lease, ident, classes = lists_from(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4], classes_from(ARGV[11])
 local is_again, worker, wait, schedules, needs_registration = ARGV[5] == '1', ARGV[6], ARGV[7], ARGV[8], ARGV[9] == '1'
+local known = ARGV[10] ~= '' and cjson.decode(ARGV[10]) or nil
 local first_key = lists(1)[1]
 
 local function claim_given()
@@ -71,27 +77,57 @@ local function broken_lists()
   return broken
 end
 
--- The last score of some sorted sets up to a moment, and the first one after it, or ''.
-local function around(moment, keys)
+-- The last score of a sorted set up to a moment, and the first one after it, each unless another one is given that is
+-- later, or earlier.
+local function around(moment, key, last, first)
+  local past = redis.pcall('ZREVRANGEBYSCORE', key, moment, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  local future = redis.pcall('ZRANGEBYSCORE', key, '(' .. moment, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  return past and not (last and tonumber(last) > tonumber(past)) and past or last,
+    future and not (first and tonumber(first) < tonumber(future)) and future or first
+end
+
+-- The same of all delayed sets.
+local function delays_around(moment)
   local last, first
-  for _, key in ipairs(keys) do
-    local past = redis.pcall('ZREVRANGEBYSCORE', key, moment, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-    local future = redis.pcall('ZRANGEBYSCORE', key, '(' .. moment, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-    last = past and not (last and tonumber(last) > tonumber(past)) and past or last
-    first = future and not (first and tonumber(first) < tonumber(future)) and future or first
+  local sets = delayed_sets_of(lists)
+  local i = next_filled(sets, 1)
+  while i do
+    last, first = around(moment, sets(i)[i], last, first)
+    i = next_filled(sets, i + 1)
   end
   return last or '', first or ''
 end
 
-local function outlook()
-  local moment, queues = score(now()), last_queue(string.sub(first_key, 1, -9))
-  local delayed = {}
-  for i, key in ipairs(lists(math.huge)) do
-    delayed[i] = string.sub(key, 1, -9) .. ':delayed'
+local function size_of_all(indexes)
+  local size = 0
+  for _, key in ipairs(indexes) do
+    local number = redis.pcall('SCARD', key)
+    size = size + (type(number) == 'number' and number or math.huge)
   end
-  local overdue, due = around(moment, delayed)
-  local missed, scheduled = around(moment, {schedules ~= '' and schedules or nil})
-  return broken_lists(), queues, moment, overdue, due, missed, scheduled
+  return size
+end
+
+local delayed = known and size_of_all(known.delayed)
+
+-- Whether nothing came since the last look into all lists, but for what was pushed by hand: what says that it waits, or
+-- is delayed, is in the indexes, of which there are as many as job classes, however many queues there are.
+local function is_quiet()
+  return known and known.number == delayed and size_of_all(known.waiting) == 0
+    and not (known.due ~= '' and tonumber(known.due) <= now() / 1000000)
+end
+
+-- What the worker has to know to wait.
+local function outlook(quiet)
+  local moment, broken, overdue, due = score(now()), {}, '', known and known.due
+  if not quiet then
+    broken, overdue, due = broken_lists(), delays_around(moment)
+  end
+  local missed, scheduled
+  if schedules ~= '' then missed, scheduled = around(moment, schedules) end
+  return {
+    'nothing', broken, last_queue(string.sub(first_key, 1, -9)), moment, overdue, due, missed or '', scheduled or '',
+    delayed == math.huge and -1 or delayed or -1, quiet or false,
+  }
 end
 
 local function register()
@@ -110,12 +146,14 @@ local function answer()
   if needs_registration and not was_registered then
     return {'unregistered'}
   end
-  local reply = is_again and claimed_with(lists, token, classes)
+  local quiet = not is_again and is_quiet()
+  local reply = quiet and {'nothing'}
+    or is_again and claimed_with(lists, token, classes)
     or ident ~= '' and claim_given()
     or claim_first(lists, token, lease, classes)
   if reply[1] == 'nothing' then
     if worker ~= '' then register() end
-    return {'nothing', outlook()}
+    return outlook(quiet)
   end
   return reply
 end

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from limpyd.model import RedisModel
 from redis import Redis
 from redis.exceptions import RedisError
 
-from limpyd_jobs.exceptions import ClaimLost
+from limpyd_jobs.exceptions import ClaimLost, ConfigurationException
 from limpyd_jobs.layout import classes_argument, layout_of
 from limpyd_jobs.line import Line
 from limpyd_jobs.records import redis_of, reindexed
 from limpyd_jobs.scripting import Script
+from limpyd_jobs.statuses import STATUSES
 
 # The lease of a running job without a claim, in seconds: its worker, of version 2, may be alive.
 UNCLAIMED_LEASE = 86400
@@ -154,6 +155,10 @@ class Outlook(NamedTuple):
         When the next one will be; None if none is delayed.
     missed, scheduled: float
         The same of schedules.
+    delayed: int
+        How many jobs were delayed, of the classes that were asked for; negative if that is not known.
+    is_quiet: bool
+        Whether no list was looked into, as no job of these classes came since the look before.
     """
 
     broken: Sequence[str] = ()
@@ -163,6 +168,8 @@ class Outlook(NamedTuple):
     due: float | None = None
     missed: float | None = None
     scheduled: float | None = None
+    delayed: int = -1
+    is_quiet: bool = False
 
 
 _NO_OUTLOOK = Outlook()
@@ -175,6 +182,7 @@ def claim(
     worker: str = "",
     wait: float = 0,
     schedules: str = "",
+    known: str = "",
 ) -> tuple[Fetched | None, Outlook]:
     """Claim the first job of the first waiting list that has one; tell what is to be known if there is none.
 
@@ -186,13 +194,15 @@ def claim(
         Its name, if it is about to wait: to register it if there is no job, for `wait` seconds, else to end that.
     schedules: str
         The key of the schedules to tell of; empty for none.
+    known: str
+        What the worker knows, if it is about to wait: see `known_of`.
 
     Returns
     -------
     tuple of Fetched and Outlook
         None instead of the first if the lists are empty, or of paused queues.
     """
-    args = request.arguments(ident, "1" if request.is_again else "", worker, str(wait), schedules, "")
+    args = request.arguments(ident, "1" if request.is_again else "", worker, str(wait), schedules, "", known)
     return _claimed(request, json.loads(_claim(request.line or redis_of(queue_model), args=args)))
 
 
@@ -204,6 +214,7 @@ def wait_and_claim(
     worker: str,
     wait: float,
     schedules: str = "",
+    known: str = "",
 ) -> tuple[Any, Fetched | None, Outlook | None]:
     """Wait for one of some signals, then claim as `claim` does: in one round trip, as Redis does so by itself. But only
     if the worker is registered then: else its connection may be lost, and it may have asked anew.
@@ -223,7 +234,7 @@ def wait_and_claim(
         The key of the signal, None if there was none, or the error that kept from waiting; and the others as `claim`,
         the outlook being None if the worker is not registered.
     """
-    args = request.arguments("", "", worker, str(wait), schedules, "1")
+    args = request.arguments("", "", worker, str(wait), schedules, "1", known)
     heard, text = _claim.after(line, ["BLPOP", *signals, seconds], args)
     heard, reply = heard[0] if isinstance(heard, list) else heard, json.loads(text)
     return (heard, None, None) if reply[0] == "unregistered" else (heard, *_claimed(request, reply))
@@ -234,9 +245,36 @@ def _claimed(request: ClaimRequest, reply: Any) -> tuple[Fetched | None, Outlook
 
 
 def _outlook(reply: Any) -> Outlook:
-    _, broken, queues, moment, *dates = reply
+    _, broken, queues, moment, *dates, delayed, is_quiet = reply
     overdue, due, missed, scheduled = (float(date) if date else None for date in dates)
-    return Outlook(list(broken), queues, float(moment), overdue, due, missed, scheduled)
+    return Outlook(list(broken), queues, float(moment), overdue, due, missed, scheduled, int(delayed), is_quiet)
+
+
+def known_of(classes: Iterable[type[RedisModel]], outlook: Outlook | None = None) -> str:
+    """Return what a worker that is about to wait tells `claim`.
+
+    Parameters
+    ----------
+    classes: iterable of RedisModel
+        The job classes whose jobs may come without a signal.
+    outlook: Outlook
+        What it was told before; without it, or if that is not enough, all lists are looked into.
+    """
+    prefixes = sorted({prefix for job_class in classes for prefix in _prefixes_of_status(job_class)})
+    known: dict[str, Any] = {
+        "waiting": [prefix + STATUSES.WAITING for prefix in prefixes],
+        "delayed": [prefix + STATUSES.DELAYED for prefix in prefixes],
+    }
+    if outlook and outlook.delayed >= 0:
+        known |= {"number": outlook.delayed, "due": "" if outlook.due is None else f"{outlook.due:.6f}"}
+    return json.dumps(known, separators=(",", ":"))
+
+
+def _prefixes_of_status(job_class: type[RedisModel]) -> Sequence[str]:
+    try:
+        return cast("Sequence[str]", layout_of(job_class).description["indexes"].get("status", ())[:1])
+    except ConfigurationException:  # a class that no script can work with
+        return ()
 
 
 def unregister(queue_model: type[RedisModel], worker: str) -> None:

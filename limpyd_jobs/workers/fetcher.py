@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count
+from math import inf
 from time import monotonic
 from typing import Any
 from uuid import uuid4
@@ -30,7 +31,11 @@ MARGIN = 5.0
 # The longest a worker waits before it looks by itself whether there is a job, in seconds.
 SLICE = 1.5
 
-# The same once it found one that way: somebody, as version 2, puts jobs in the lists without a signal.
+# For how many seconds it looks into no list, as long as no job says that it waits: one may have been pushed by hand. To
+# look into ten thousand lists takes Redis as long as hundreds of jobs.
+LOOK_EVERY = 12.0
+
+# The longest a worker waits once it found a job without a signal: somebody, as version 2, puts jobs in the lists so.
 SHORT_SLICE = 0.1
 
 # For how long it expects more of these, in seconds.
@@ -92,6 +97,8 @@ class Fetcher:
         self._unanswered: ClaimRequest | None = None
         self._registration = self._name
         self._is_registered = False
+        self._looked_into: Sequence[str] = ()
+        self._looked_at = -inf
         self._told: set[str] = set()
         self._news: dict[str, str] = {}
 
@@ -244,23 +251,35 @@ class Fetcher:
             self._leave_wait()
             request = replace(request, token=self._unanswered.token, is_again=True)
         self._unanswered = request
+        known = self._known(keys) if may_wait else ""
         self._is_registered = may_wait
         outlook: Outlook | None
         if after is None:
             worker, wait = (self._registration, SLICE + MARGIN) if may_wait else ("", 0)
-            fetched, outlook = transitions.claim(self.queue_model, request, ident, worker, wait, self.schedules)
+            fetched, outlook = transitions.claim(self.queue_model, request, ident, worker, wait, self.schedules, known)
         else:
-            fetched, outlook = self._wait_and_ask(request, after)
+            fetched, outlook = self._wait_and_ask(request, after, known)
         self._unanswered = None
         self._is_registered = may_wait and fetched is None and outlook is not None
+        if outlook and not outlook.is_quiet:
+            self._looked_into, self._looked_at = keys, monotonic()
         self.outlook = outlook or self.outlook
         self.queues = fetched.queues if fetched else self.outlook.queues
         return fetched
 
-    def _wait_and_ask(self, request: ClaimRequest, seconds: float) -> tuple[Fetched | None, Outlook | None]:
+    def _known(self, keys: Sequence[str]) -> str:
+        """What Redis needs to know to look into all lists only if something may have come since the last time."""
+        is_enough = self._is_registered and keys == self._looked_into and monotonic() < self._looked_at + LOOK_EVERY
+        return transitions.known_of(job_classes.all(), self.outlook if is_enough else None)
+
+    def _wait_and_ask(self, request: ClaimRequest, seconds: float, known: str) -> tuple[Fetched | None, Outlook | None]:
+        registration = self._registration, SLICE + MARGIN, self.schedules
         heard, fetched, outlook = transitions.wait_and_claim(
-            self.line, self.signals, seconds, request, self._registration, SLICE + MARGIN, self.schedules
+            self.line, self.signals, seconds, request, *registration, known
         )
+        if isinstance(heard, str) and outlook and outlook.is_quiet:  # it may tell of what no index does
+            known = transitions.known_of(job_classes.all())
+            fetched, outlook = transitions.claim(self.queue_model, request, "", *registration, known)
         if fetched and heard is None:
             self._vigilant_until = monotonic() + VIGILANCE
         elif not fetched and isinstance(heard, ResponseError):

@@ -13,11 +13,14 @@ from invariants import violations
 from running import Collector, work, worker_of, working
 from servers import wait_until
 
-from limpyd_jobs import STATUSES, Error, Job, Queue, Worker, transitions
+from limpyd_jobs import STATUSES, Error, Job, Queue, Worker, records, transitions
 from limpyd_jobs.database import JobsDatabase
 from limpyd_jobs.utils import as_naive_utc, parse_datetime
 
 SELDOM = {"fetch_delayed_delay": 1000, "fetch_priorities_delay": 1000, "timeout": 0, "max_duration": 60}
+
+
+BLOCKED = "jobs:queue:blocked"
 
 
 class Bell(Job):
@@ -276,6 +279,90 @@ class TestJobsThatNobodyTellsOf:
             wait_until(lambda: redis_client.exists("jobs:queue:blocked"))
             Bell.add_job("b")
         assert worker._fetcher._vigilant_until == 0
+
+
+class TestLooksOfIdleWorkers:
+    """They look into their lists only if there may be something."""
+
+    @pytest.fixture(autouse=True)
+    def _seldom(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("limpyd_jobs.workers.fetcher.LOOK_EVERY", 1000)
+
+    @staticmethod
+    def commands_of_a_look(client: redis.Redis, worker: Worker) -> int:
+        """How many commands Redis runs, those that scripts call included."""
+        before = client.info("commandstats")
+        worker._fetcher.next(worker.keys, may_wait=True)
+        after = client.info("commandstats")
+        return sum(each["calls"] for each in after.values()) - sum(each["calls"] for each in before.values())
+
+    def test_cost_what_the_job_classes_ask_for_however_many_queues_there_are(self, redis_client: redis.Redis) -> None:
+        costs = []
+        worker = worker_of()
+        for number in (10, 500):
+            for priority in range(number):
+                Queue.get_queue("queue", priority)
+            Bell.add_job(f"{number}", priority=number - 1, delayed_for=900)
+            worker.update_keys()
+            self.commands_of_a_look(redis_client, worker)
+            costs.append(self.commands_of_a_look(redis_client, worker))
+        assert costs[0] == costs[1]
+        worker._fetcher.unregister()
+
+    def test_are_thorough_where_there_are_other_queues_than_before(self) -> None:
+        worker = worker_of()
+        looks = []
+        for priority in (1, 1, 2, 2):
+            Queue.get_queue("queue", priority)
+            worker.update_keys()
+            worker._fetcher.next(worker.keys, may_wait=True)
+            looks.append(worker._fetcher.outlook.is_quiet)
+        assert looks == [False, True, False, True]
+        worker._fetcher.unregister()
+
+    def test_find_jobs_that_wait_though_nobody_tells_of_them(
+        self, collector: Collector, redis_client: redis.Redis
+    ) -> None:
+        Queue.get_queue("queue")
+        with idle(redis_client, worker_of(callback=collector, **SELDOM)):
+            untold("a", redis_client)
+        assert collector.identifiers == ["a"]
+
+    @pytest.mark.parametrize("others", [0, 1])
+    def test_find_jobs_that_are_delayed_though_nobody_tells_of_them(
+        self, collector: Collector, redis_client: redis.Redis, others: int
+    ) -> None:
+        Queue.get_queue("queue")
+        Bell.add_jobs((f"later {number}" for number in range(others)), delayed_for=900)
+        with idle(redis_client, worker_of(callback=collector, **SELDOM)):
+            untold("a", redis_client, delayed_for=0.3)
+        assert collector.identifiers == ["a"]
+
+    def test_find_what_no_index_tells_of_if_there_is_a_signal(self, redis_client: redis.Redis) -> None:
+        queue = Queue.get_queue("queue")
+        with idle(redis_client, worker_of(**SELDOM)):
+            queue.waiting.rpush("garbage")
+            records.tell(queue)
+            wait_until(lambda: queue.quarantine.llen() == 1, "what was pushed by hand")
+            Bell.add_job("a")
+
+    def test_find_it_after_a_while_if_there_is_none(
+        self, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("limpyd_jobs.workers.fetcher.LOOK_EVERY", 2)
+        queue = Queue.get_queue("queue")
+        with idle(redis_client, worker_of(**SELDOM)):
+            queue.waiting.rpush("garbage")
+            wait_until(lambda: queue.quarantine.llen() == 1, "what was pushed by hand")
+            Bell.add_job("a")
+
+
+def untold(identifier: str, client: redis.Redis, **when: Any) -> None:
+    """Add a job, but no signal, as version 2 does."""
+    registered = client.zrange(BLOCKED, 0, -1, withscores=True)
+    client.delete(BLOCKED)
+    Bell.add_job(identifier, **when)
+    client.zadd(BLOCKED, dict(registered))
 
 
 class TestTheEnd:

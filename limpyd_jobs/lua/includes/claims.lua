@@ -253,6 +253,18 @@ local function lists_from(text)
   end
 end
 
+-- The delayed sets beside these lists, in the same way.
+local function delayed_sets_of(lists)
+  local sets = {}
+  return function(last)
+    local keys = lists(last)
+    for i = #sets + 1, #keys do
+      sets[i] = string.sub(keys[i], 1, -9) .. ':delayed'
+    end
+    return sets
+  end
+end
+
 -- How many lists to look into, and how many of the others to ask about at once.
 local FEW, STRETCH = 4, 64
 
