@@ -226,3 +226,13 @@ class TestRedis:
         done = run("limpyd-jobs-worker", "--queues=ovne", "--max-duration=0.1")
         assert "No queues yet (waiting for one named ovne in" in done.stderr
         assert "where there are: oven; are --queues and --database right?)" in done.stderr
+
+    def test_that_has_queues_of_other_names_only_is_told_before_a_burst_ends_too(
+        self, run: Run, add_bread: Callable[[], None]
+    ) -> None:
+        add_bread()
+        done = run("limpyd-jobs-worker", "--queues=ovne", "--burst")
+        assert done.returncode == 0
+        assert "No queues yet (there is none named ovne in" in done.stderr
+        assert "where there are: oven; are --queues and --database right?)" in done.stderr
+        assert done.stderr.endswith(": no job waits\n")

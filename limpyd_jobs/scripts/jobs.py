@@ -42,7 +42,7 @@ def refuse(argv: list[str]) -> None:
     parser.disable_interspersed_args()
     _, words = parser.parse_args(argv)
     what = f"no such command: {words[0]!r}" if words else "a command is needed"
-    parser.error(f"{what}, one of: {', '.join(COMMANDS)}")
+    parser.error(f"{what}, one of: {', '.join(COMMANDS)}; limpyd-jobs-worker runs a worker")
 
 
 def create_parser() -> OptionParser:

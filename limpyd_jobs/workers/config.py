@@ -226,7 +226,7 @@ class WorkerConfig:
         self._ensure_log_handler(self.worker.logger)
         self.update_proc_title()
         if self.options.dry_run:
-            self.worker.end_forced = True
+            self.worker.end_forced, self.worker._why_to_end = True, "--dry-run"
 
     @staticmethod
     def _ensure_log_handler(logger: logging.Logger) -> None:

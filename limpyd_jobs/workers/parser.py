@@ -55,7 +55,12 @@ class LaxOptionParser(WorkerOptionParser):
         """
         options, _ = self.parse_args(list(args))
         paths = [path for value in options.pythonpath or () for path in value.split(os.pathsep) if path]
-        return [match for path in paths for match in sorted(glob(path)) or [path]]
+        found = [match for path in paths for match in sorted(glob(path)) or [path]]
+        for path in found:
+            if not os.path.exists(path):
+                text = f"warning: nothing is found there: --pythonpath={one_line(path)}"
+                print(f"{self.get_prog_name()}: {text}", file=sys.stderr)
+        return found
 
     def lax_error(self, msg: str) -> NoReturn:
         """Refuse a command line, as `error` does."""

@@ -340,24 +340,26 @@ class Worker(Running):
                 continue
             while self._ready_callbacks:
                 self._ready_callbacks.pop()()
+            if not (self.keys or warned) and (self._is_done or not self.end_forced):
+                warned = True
+                self._tell_of_no_queues()
             if self.keys or self.end_forced:
                 return
-            if not warned:
-                warned = True
-                self._warn_of_no_queues()
             self._sleep(WAIT_SLICE)
 
-    def _warn_of_no_queues(self) -> None:
+    def _tell_of_no_queues(self) -> None:
         """Say that there are no queues of these names; it may be the wrong database, or a slip in a name."""
         others: list[str] = []
         with suppress(RedisError):
             others = records.some_queue_names(self.queue_model)
         database = database_name(self.queue_model.database.connection_settings or default_settings())
         names = one_line(", ".join(others)) if others else "none"
+        # A burst may well come before the first job, so there it is no warning
+        what, level = ("there is none", "info") if self._is_done else ("waiting for one", "warning")
         self.log(
-            f"No queues yet (waiting for one named {one_line(', '.join(self.queues))} in {database}, where there are: "
+            f"No queues yet ({what} named {one_line(', '.join(self.queues))} in {database}, where there are: "
             f"{names}; are --queues and --database right?)",
-            "warning",
+            level,
         )
 
     def _wake_at_the_start(self) -> None:

@@ -284,6 +284,11 @@ def test_another_database(run: Run, orphan: str, redis_server: RedisServer) -> N
         (["check", "--queue-model=limpyd_jobs.Job"], "limpyd-jobs check: error: option --queue-model: limpyd_jobs."),
         (["check", "--error-model=limpyd_jobs.Job"], "limpyd-jobs check: error: option --error-model: limpyd_jobs."),
         (["chek"], "limpyd-jobs: error: no such command: 'chek', one of: check"),
+        (
+            ["worker"],
+            "limpyd-jobs: error: no such command: 'worker', one of: check, pause, resume, schedules; "
+            "limpyd-jobs-worker runs a worker",
+        ),
         ([], "limpyd-jobs: error: a command is needed, one of: check"),
         (["--nope"], "limpyd-jobs: error: no such option: --nope"),
     ],

@@ -388,6 +388,7 @@ def test_a_dry_run_starts_and_ends_the_worker_without_a_job(capsys):
     assert config.worker.end_forced is True
     config.execute()
     assert (config.worker.status, config.worker.num_loops) == ("terminated", 0)
+    assert capsys.readouterr().err.endswith(": --dry-run\n")
 
 
 def test_a_redis_that_does_not_answer_is_said_in_one_line(capsys, jobs_database):

@@ -115,6 +115,13 @@ def test_a_pattern_of_directories_is_expanded(tmp_path):
     assert LaxOptionParser().parse_python_paths([f"--pythonpath={tmp_path}/*"]) == [f"{tmp_path}/a", f"{tmp_path}/b"]
 
 
+def test_a_directory_that_is_not_there_is_told(tmp_path, capsys):
+    parser = LaxOptionParser(prog="limpyd-jobs-worker")
+    assert parser.parse_python_paths([f"--pythonpath={tmp_path}:/no/where"]) == [str(tmp_path), "/no/where"]
+    text = "limpyd-jobs-worker: warning: nothing is found there: --pythonpath=/no/where\n"
+    assert capsys.readouterr() == ("", text)
+
+
 def test_the_first_reading_refuses_and_helps_under_the_names_of_version_2(capsys):
     parser = LaxOptionParser(prog="limpyd-jobs-worker")
     parser.print_lax_help()
