@@ -4,7 +4,8 @@ There are three parts:
 
 --lint     ruff and mypy
 --tests    all tests but the proofs
---proofs   the proofs of what the library guarantees, in tests/proofs
+--proofs   the proofs of what the library guarantees, in tests/proofs; and the tests of transitions with all kinds of
+           models, where the tests take each case with one
 
 Without arguments, lint and tests are run, both at once; with these options, only the parts they name. Other arguments
 are those of pytest, for the parts that are named: ``python run_tests.py --proofs -k races``. If none is named, pytest
@@ -25,7 +26,7 @@ PYTEST = ("pytest", "-q", "-n", str(PROCESSES))
 PARTS = {
     "--lint": (("ruff", "check", "."), ("ruff", "format", "--check", "."), ("mypy",)),
     "--tests": ((*PYTEST, "--ignore=tests/proofs"),),
-    "--proofs": ((*PYTEST, "tests/proofs"),),
+    "--proofs": ((*PYTEST, "--all-worlds", "tests/proofs", "tests/transitions"),),
 }
 
 # Tests start hundreds of processes, for which nothing should have to be compiled again.

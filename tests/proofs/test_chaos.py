@@ -24,6 +24,7 @@ def report_of(record_property: Callable[[str, object], None]) -> Callable[[Chaos
     return run
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("prefetch", [1, 10])
 def test_no_job_is_lost_under_any_faults(
     redis_binary: str, report_of: Callable[[Chaos], Report], prefetch: int

@@ -390,6 +390,7 @@ def test_workers_live_through_it_and_lose_nothing(
     scene.check_log()
 
 
+@pytest.mark.long
 def test_workers_live_through_an_outage_of_twenty_seconds(
     play: Callable[..., Scene], monkeypatch: pytest.MonkeyPatch
 ) -> None:

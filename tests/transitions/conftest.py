@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -14,6 +15,26 @@ from worlds import KINDS, MODELS, Moment, World
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "leaves(*invariants): the test ends, on purpose, in a state that breaks these")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take each case of a test in one world, in turn, if there are as many; with ``--all-worlds``, in each."""
+    if config.getoption("--all-worlds"):
+        return
+    tests: defaultdict[str, dict[tuple[str, ...], list[pytest.Item]]] = defaultdict(dict)
+    for item in items:
+        callspec = getattr(item, "callspec", None)
+        if callspec and "any_world" in callspec.params:
+            case = tuple(part for part in callspec.id.split("-") if part not in KINDS)
+            tests[item.nodeid.partition("[")[0]].setdefault(case, []).append(item)
+    left_out = set()
+    for cases in tests.values():
+        if len(cases) >= len(KINDS):
+            for number, case in enumerate(cases.values()):
+                turn = (number + number // len(KINDS)) % len(KINDS)  # another one for each value of any parameter
+                left_out.update(case[:turn] + case[turn + 1 :])
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=list(left_out))
 
 
 @pytest.fixture
