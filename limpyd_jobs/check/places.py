@@ -18,7 +18,7 @@ from limpyd_jobs.check.reader import Reader, chunks
 from limpyd_jobs.check.records import BATCH
 from limpyd_jobs.records import attached
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.utils import datetime_to_score, parse_datetime
+from limpyd_jobs.utils import datetime_to_score, one_line, parse_datetime
 
 PLACES = {STATUSES.WAITING: "waiting", STATUSES.DELAYED: "delayed", STATUSES.RUNNING: "_running"}
 
@@ -219,7 +219,8 @@ class Places:
             repair=repair,
             **options,
         )
-        status = STATUSES.by_value((options.get("seen") or "").partition("\0")[0], "unknown")
+        letter = (options.get("seen") or "").partition("\0")[0]
+        status = STATUSES.by_value(letter, repr(one_line(letter)) if letter else "unknown")
         for problem, place, is_repairable in problems:
             if problem == "unknown status" and repair and self._choices.unknown_status == "delete" and model:
                 attached(model, ident.rpartition(":")[2]).delete()

@@ -692,13 +692,16 @@ class Worker(Running):
         """Ask for the end if that is what `burst` says, now that there is no job; return whether it does."""
         if not self._settings.burst:
             return False
-        served = set(self._queue_keys())
+        served, aside = set(self._queue_keys()), ""
         for pk, _, _, waiting, delayed, is_paused in records.list_queues(self.queue_model, self.queues):
             is_left = waiting or (delayed and self._settings.burst == "delayed")
             if is_left and not is_paused and f"{self.queue_model._name}:{pk}" in served:
                 return False
+            if is_left and is_paused:
+                aside = ", paused queues aside"
         self._is_done = self.end_forced = True
-        self._why_to_end = "no job waits, or is delayed" if self._settings.burst == "delayed" else "no job waits"
+        what = "no job waits, or is delayed" if self._settings.burst == "delayed" else "no job waits"
+        self._why_to_end = what + aside
         self._tell_status()
         return True
 

@@ -27,6 +27,12 @@ def of_kind(report: Report, kind: str) -> Any:
     return found
 
 
+@pytest.mark.usefixtures("redis_client")
+def test_the_status_of_a_job_in_a_queue_that_is_none_is_told() -> None:
+    Parcel.add_job("waits").status.hset("lost")
+    assert of_kind(check(pause=0), "no status").problem == "its status is 'lost', which is none"
+
+
 class TestUnknownStatus:
     @pytest.fixture(autouse=True)
     def job(self, redis_client: redis.Redis) -> Job:

@@ -98,13 +98,14 @@ def test_a_job_that_failed_is_tried_again_before_the_end() -> None:
 
 
 @pytest.mark.parametrize("kind", [True, "delayed"])
-def test_paused_queues_do_not_count(collector: Collector, kind: Any) -> None:
+def test_paused_queues_do_not_count(log: pytest.LogCaptureFixture, collector: Collector, kind: Any) -> None:
     Parcel.add_job("a")
     Parcel.add_job("paused", "paused")
     Parcel.add_job("paused, later", "paused", delayed_for=3600)
     Queue.pause("paused")
     burst("paused,queue", burst=kind, callback=collector)
     assert collector.identifiers == ["a"]
+    assert messages(log)[-1].endswith(", paused queues aside")
 
 
 def test_queues_that_are_not_served_do_not_count(collector: Collector) -> None:
