@@ -10,6 +10,9 @@ from types import FrameType
 # What swallows the exception is interrupted again after this many seconds.
 AGAIN = 1.0
 
+# No time limit is longer, in seconds: a timer, or a float, may not hold it. These are 30 years.
+LONGEST = 1e9
+
 
 class Alarm:
     """Raises an exception in the code of a job once its time is over.
@@ -29,7 +32,7 @@ class Alarm:
 
     def set(self, name: str, seconds: float, exception: BaseException) -> None:
         """Raise an exception after some seconds, unless it is cleared by then, in the code of a job if one runs."""
-        self._rings[name] = (monotonic() + seconds, exception)
+        self._rings[name] = (monotonic() + min(seconds, LONGEST), exception)
         if self._is_armed:
             self._start_timer()
 
@@ -51,7 +54,7 @@ class Alarm:
 
     def _start_timer(self) -> None:
         signal.signal(signal.SIGALRM, self._ring)
-        soonest = min(moment for moment, _ in self._rings.values()) - monotonic()
+        soonest = min(moment for moment, _ in list(self._rings.values())) - monotonic()  # a signal handler may add one
         signal.setitimer(signal.ITIMER_REAL, max(soonest, 0.001), AGAIN)
 
     def _ring(self, number: int, frame: FrameType | None) -> None:

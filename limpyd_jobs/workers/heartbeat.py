@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Event, Thread
+from threading import TIMEOUT_MAX, Event, Thread
 
 
 class Heartbeat:
@@ -18,7 +18,7 @@ class Heartbeat:
     """
 
     def __init__(self, interval: float, beat: Callable[[], None]) -> None:
-        self._interval = interval
+        self._interval = min(interval, TIMEOUT_MAX)
         self._beat = beat
         self._stopped = Event()
 

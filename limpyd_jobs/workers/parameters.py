@@ -11,6 +11,7 @@ from typing import Any
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.ordinary import REMEDY, unordinary_kind
+from limpyd_jobs.utils import utcnow
 from limpyd_jobs.workers.settings import Settings, as_number, checked_amount, read_settings
 
 LOGGER_NAME = "limpyd-jobs"
@@ -213,11 +214,22 @@ class Parameters:
             checked[name] = as_number(getattr(self, name))
             if isinstance(checked[name], str):
                 raise ConfigurationException(f"{name} must be a number, not {checked[name]!r}")
-        if self.max_duration and not isinstance(self.max_duration, timedelta):
-            checked["max_duration"] = timedelta(seconds=checked_amount("max_duration", self.max_duration))
+        if self.max_duration:
+            checked["max_duration"] = self._as_duration(self.max_duration)
         for name, value in checked.items():
             if getattr(self, name) is not value:
                 setattr(self, name, value)
+
+    @staticmethod
+    def _as_duration(given: Any) -> timedelta:
+        try:
+            duration = (
+                given if isinstance(given, timedelta) else timedelta(seconds=checked_amount("max_duration", given))
+            )
+            utcnow() + duration
+        except OverflowError as error:
+            raise ConfigurationException(f"max_duration must end before the year 10000, unlike {given!r}") from error
+        return duration
 
     @staticmethod
     def _parse_queues(queues: Any) -> list[str]:

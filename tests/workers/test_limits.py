@@ -126,6 +126,13 @@ class TestJobTimeout:
         work(callback=first_is_slow, job_timeout=0.1, max_loops=3)
         assert [job.status.hget() for job in (first, second, third)] == ["e", "s", "s"]
 
+    @pytest.mark.parametrize("seconds", [1e11, 1e300, 10**400])
+    def test_one_longer_than_timers_hold_is_none(self, seconds: float) -> None:
+        first, second = Slow.add_job("a", job_timeout=1e11), Slow.add_job("b", job_timeout=0)
+        third = Slow.add_job("c")
+        work(job_timeout=seconds, grace_period=seconds, max_loops=3)
+        assert [job.status.hget() for job in (first, second, third)] == ["s", "s", "s"]
+
     def test_an_interrupted_command_leaves_no_reply_for_the_next_one(self, redis_client: redis.Redis) -> None:
         def waits_for_redis(job: Job, queue: Queue) -> None:
             job.connection.blpop("never", 20)

@@ -60,6 +60,18 @@ def test_the_longest_duration_is_a_timedelta(given: Any) -> None:
     assert make(max_duration=given).max_duration == timedelta(minutes=1, seconds=30)
 
 
+@pytest.mark.parametrize("given", [1e12, 1e300, "1e12", timedelta.max])
+def test_a_duration_beyond_all_dates_is_refused(given: Any) -> None:
+    with pytest.raises(ConfigurationException, match="max_duration"):
+        make(max_duration=given)
+
+
+@pytest.mark.usefixtures("redis_client")
+def test_a_lease_may_be_longer_than_timers_hold() -> None:
+    Job.add_job("1", "a")
+    assert work("a", lease=1e300).num_loops == 1
+
+
 @pytest.mark.parametrize("given", [None, 0])
 def test_no_longest_duration_is_what_was_given(given: Any) -> None:
     assert make(max_duration=given).max_duration is given
