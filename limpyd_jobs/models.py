@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from time import monotonic
@@ -926,9 +927,10 @@ def _described(error: Failure, moment: datetime) -> dict[str, Any]:
         "type": (error if isinstance(error, type) else type(error)).__name__,
         "message": printable(error),
     }
-    code = getattr(error, "code", None)
-    if code is not None and not hasattr(code, "__get__"):  # which a class has for its instances
-        values["code"] = printable(code)
+    with suppress(Exception):  # of code of the application, which is no reason not to record the failure
+        code = getattr(error, "code", None)
+        if code is not None and not hasattr(code, "__get__"):  # which a class has for its instances
+            values["code"] = printable(code)
     return values
 
 

@@ -17,6 +17,12 @@ class Failure(Exception):
     code = 5
 
 
+class WithoutCode(Exception):
+    @property
+    def code(self) -> int:
+        raise RuntimeError("There is none")
+
+
 class Described(Error):
     namespace = "described"
     notes = fields.ListField()
@@ -34,6 +40,7 @@ def job(redis_client: redis.Redis) -> Job:
         (Failure("no"), ["Failure", "no", "5"]),
         (KeyError, ["KeyError", "<class 'KeyError'>", None]),
         (Failure, ["Failure", f"<class '{__name__}.Failure'>", "5"]),
+        (WithoutCode("no"), ["WithoutCode", "no", None]),
         (SystemExit, ["SystemExit", "<class 'SystemExit'>", None]),
     ],
 )
