@@ -14,6 +14,7 @@ from limpyd_jobs.ordinary import REMEDY, unordinary_kind
 from limpyd_jobs.utils import utcnow
 from limpyd_jobs.workers.settings import Settings, as_number, checked_amount, read_settings
 
+NO_QUEUES = "The queue(s) to use are not defined: name them with queues=, or with --queues= on a command line"
 LOGGER_NAME = "limpyd-jobs"
 
 # The greatest weight of a queue.
@@ -234,13 +235,13 @@ class Parameters:
     @staticmethod
     def _parse_queues(queues: Any) -> list[str]:
         if not queues:
-            raise ConfigurationException("The queue(s) to use are not defined")
+            raise ConfigurationException(NO_QUEUES)
         names = queues.split(",") if isinstance(queues, str) else queues
         if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
             raise ConfigurationException(f"Invalid format for queues names: {queues!r}")
         names = list(dict.fromkeys(name.strip() for name in names if name.strip()))
         if not names:
-            raise ConfigurationException("The queue(s) to use are not defined")
+            raise ConfigurationException(NO_QUEUES)
         return names
 
     @staticmethod
