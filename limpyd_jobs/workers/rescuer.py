@@ -39,13 +39,14 @@ class Rescuer:
             found = transitions.rescue(
                 self._fetcher.queue_model, queue_keys, self._max_rescues, self._fetcher.request(()), self._is_starting
             )
-            self._is_starting = bool(found.spared)
+            is_resolved = self._meet(found.unknown)
+            self._is_starting = bool(found.spared) or (self._is_starting and is_resolved)
             self._has_to_reconcile |= found.has_to_reconcile
             self._broken += found.broken
             yield from found.rescued
             if found.exhausted:
                 yield found.exhausted
-            more = bool(found.rescued or found.exhausted or found.broken or found.spared) or self._meet(found.unknown)
+            more = bool(found.rescued or found.exhausted or found.broken or found.spared or is_resolved)
 
     def take_turn_to_reconcile(self) -> bool:
         """Return whether it turned out, since this was called last, that it is this worker's turn to reconcile."""
