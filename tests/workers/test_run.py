@@ -269,7 +269,7 @@ class TestLimits:
 
         Task.add_job("a")
         Task.add_job("b")
-        worker = worker_of(callback=callback, max_loops=2, max_duration=0.05)
+        worker = worker_of(callback=callback, max_loops=2, max_duration=0.5)
         worker.run()
         assert collector.identifiers == ["a"]
         assert Task.get(1).status.hget() == STATUSES.SUCCESS
