@@ -45,8 +45,8 @@ def _mark_requests() -> None:
     request = fetcher.Fetcher.request
 
     @wraps(request)
-    def marked(*args: Any) -> ClaimRequest:
-        made = request(*args)
+    def marked(*args: Any, **options: Any) -> ClaimRequest:
+        made = request(*args, **options)
         marks().write("claim", token=made.token)
         return made
 
