@@ -53,8 +53,7 @@ def claim(lease: float = 60, token: str = "token of a dead worker") -> Fetched:
 
 def lapse(queue: Queue) -> None:
     """Let all leases of a queue lapse."""
-    for ident in queue.running.zmembers():
-        queue.running.zadd({ident: 1})
+    queue.running.zadd(dict.fromkeys(queue.running.zmembers(), 1))
 
 
 def worker(**parameters: Any) -> Worker:
