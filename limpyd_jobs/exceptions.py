@@ -14,7 +14,7 @@ class ConfigurationException(LimpydJobsException):
 
 
 class WorkerLost(LimpydJobsException):
-    """A job is given up, as the workers that ran it died, one after the other."""
+    """A job is dead-lettered, as the workers that ran it died, one after the other."""
 
 
 class JobTimeout(BaseException):
@@ -26,7 +26,7 @@ class GracePeriodOver(BaseException):
 
 
 class ClassUnresolved(LimpydJobsException):
-    """A job is given up, as no worker that met it could resolve its class."""
+    """A job is dead-lettered, as no worker that met it could resolve its class."""
 
 
 class CodeNotRun(LimpydJobsException):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from limpyd_jobs import records
 from limpyd_jobs.check import scripts
-from limpyd_jobs.scripting import Script
+from limpyd_jobs.store import records
+from limpyd_jobs.store.scripting import Script
 from limpyd_jobs.transitions import claiming, ending, placing, pruning, recovering
 
 MODULES = (placing, claiming, ending, recovering, pruning, records, scripts)

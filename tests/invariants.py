@@ -144,7 +144,7 @@ class _Records:
     def _has_owner(self, key: str) -> bool:
         first, separator, rest = key.removeprefix(self.prefix).partition(":")
         if not separator:
-            return first in ("max_pk", "collection", "blocked", "net", "paused", "due")
+            return first in ("max_pk", "collection", "idle_workers", "reconcile_lock", "paused", "due")
         if self.model.has_field(first) or first == "_signal":
             return True
         of_record = rest in ("hash", LOCK_OF_VERSION_2) or self.model.has_field(rest)

@@ -19,9 +19,9 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from servers import RedisServer, free_port, wait_until
 
-from limpyd_jobs import database as database_module
-from limpyd_jobs.database import JobsDatabase, hide_passwords, parse_database
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.store import database as database_module
+from limpyd_jobs.store.database import JobsDatabase, hide_passwords, parse_database
 
 LOCAL = {"host": "localhost", "port": 6379, "db": 0}
 
@@ -251,18 +251,18 @@ def test_jobs_are_added_over_one_connection(jobs_database: JobsDatabase, redis_c
     from limpyd_jobs import Job
 
     Job.add_job("first", queue_name="test")
-    own = jobs_database.line.execute_command("CLIENT", "ID")
+    own = jobs_database.sender.execute_command("CLIENT", "ID")
     Job.add_job("second", queue_name="test")
     (last,) = [client["cmd"] for client in redis_client.client_list() if int(client["id"]) == own]
     assert last in ("evalsha", "eval")
 
 
 def test_it_moves_with_the_database(database: JobsDatabase, redis_server: RedisServer) -> None:
-    database.line.execute_command("SET", "here", 0)
+    database.sender.execute_command("SET", "here", 0)
     database.connect(unix_socket_path=redis_server.socket, db=6)
-    database.line.execute_command("SET", "here", 6)
+    database.sender.execute_command("SET", "here", 6)
     database.reset(unix_socket_path=redis_server.socket, db=7)
-    database.line.execute_command("SET", "here", 7)
+    database.sender.execute_command("SET", "here", 7)
     for db in (6, 7):
         with redis_server.client(db=db) as client:
             assert client.get("here") == str(db)
@@ -282,7 +282,7 @@ def test_it_moves_with_the_database(database: JobsDatabase, redis_server: RedisS
 @pytest.mark.filterwarnings("ignore:Call to '__init__':DeprecationWarning")
 def test_it_is_the_client_if_that_is_to_do_more(settings: dict[str, Any], redis_server: RedisServer) -> None:
     database = JobsDatabase(unix_socket_path=redis_server.socket, **settings)
-    assert database.connection is database.line
+    assert database.connection is database.sender
 
 
 def test_one_connection_is_enough_for_an_application(jobs_database: JobsDatabase, redis_server: RedisServer) -> None:

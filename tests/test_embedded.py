@@ -21,14 +21,14 @@ import pytest
 import redis
 from servers import wait_until
 
-from limpyd_jobs import embedded
-from limpyd_jobs.database import JobsDatabase
-from limpyd_jobs.embedded import PACKAGES, EmbeddedServer, answers, find_packaged_server, find_server
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.store import embedded
+from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.store.embedded import PACKAGES, EmbeddedServer, answers, find_packaged_server, find_server
 
 USER = """
 import sys
-from limpyd_jobs.embedded import EmbeddedServer
+from limpyd_jobs.store.embedded import EmbeddedServer
 sys.stdin.readline()
 server = EmbeddedServer(*sys.argv[1:])
 print(server.socket, flush=True)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from limpyd_jobs import ConfigurationException, Job, Queue
-from limpyd_jobs.job_classes import JobClasses, path_of, resolve
 from limpyd_jobs.models import job_classes
+from limpyd_jobs.store.job_classes import JobClasses, path_of, resolve_path
 
 
 class Base:
@@ -48,33 +48,33 @@ def here(name: str) -> str:
 class TestResolve:
     @pytest.mark.parametrize("cls", [Base, First, Second, Third])
     def test_a_subclass_or_the_base_itself_is_found_by_its_path(self, cls: type) -> None:
-        assert resolve(path_of(cls), Base) is cls
+        assert resolve_path(path_of(cls), Base) is cls
 
     def test_a_class_is_found_by_another_name_too(self) -> None:
-        assert resolve(here("MovedFirst"), Base) is First
+        assert resolve_path(here("MovedFirst"), Base) is First
 
     @pytest.mark.parametrize("name", ["NoModel", "not_a_class", "here", "pytest"])
     def test_anything_else_raises_valueerror(self, name: str) -> None:
         with pytest.raises(ValueError, match=f"{name}.* is not a subclass of Base"):
-            resolve(here(name), Base)
+            resolve_path(here(name), Base)
 
     def test_a_queue_is_no_job(self) -> None:
         with pytest.raises(ValueError, match="not a subclass of Job"):
-            resolve(path_of(Queue), Job)
+            resolve_path(path_of(Queue), Job)
 
     @pytest.mark.parametrize("path", ["", "First", ".", ".First", f"{__name__}."])
     def test_what_is_no_path_raises_valueerror(self, path: str) -> None:
         with pytest.raises(ValueError, match="not the path of a class"):
-            resolve(path, Base)
+            resolve_path(path, Base)
 
     def test_a_name_that_its_module_lacks_raises_attributeerror(self) -> None:
         with pytest.raises(AttributeError, match="Missing"):
-            resolve(here("Missing"), Base)
+            resolve_path(here("Missing"), Base)
 
     @pytest.mark.parametrize("path", ["no_such_module.Job", "limpyd_jobs.no_such_module.Job"])
     def test_a_module_that_is_not_there_raises_importerror(self, path: str) -> None:
         with pytest.raises(ImportError):
-            resolve(path, Base)
+            resolve_path(path, Base)
 
     def test_what_a_module_makes_up_is_not_asked_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def make_up(name: str) -> Any:
@@ -82,7 +82,7 @@ class TestResolve:
 
         monkeypatch.setattr(sys.modules[__name__], "__getattr__", make_up, raising=False)
         with pytest.raises(AttributeError):
-            resolve(here("Missing"), Base)
+            resolve_path(here("Missing"), Base)
 
     def test_what_is_no_class_is_not_asked_whether_it_is_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
         class Lazy:
@@ -92,12 +92,12 @@ class TestResolve:
 
         monkeypatch.setattr(sys.modules[__name__], "lazy", Lazy(), raising=False)
         with pytest.raises(ValueError, match="not a subclass"):
-            resolve(here("lazy"), Base)
+            resolve_path(here("lazy"), Base)
 
     def test_what_is_in_the_place_of_a_module_is_left_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "no_module", Second)  # type: ignore[arg-type]
         with pytest.raises(AttributeError):
-            resolve("no_module.Inner", Base)
+            resolve_path("no_module.Inner", Base)
 
 
 def test_the_path_of_a_class_is_its_module_and_its_name() -> None:
@@ -123,18 +123,18 @@ class TestJobClasses:
 
     def test_meets_a_class_by_its_path(self) -> None:
         classes = JobClasses(Base)
-        assert classes.meet(here("Third")) is Third
+        assert classes.resolve(here("Third")) is Third
         assert classes.known[here("Third")] is Third
 
     def test_knows_a_class_by_its_own_path_too_once_it_was_met_by_another(self) -> None:
         classes = JobClasses(Base, limit=3)
-        assert classes.meet(here("MovedFirst")) is First
+        assert classes.resolve(here("MovedFirst")) is First
         assert classes.known[here("MovedFirst")] is classes.known[here("First")] is First
 
     def test_remembers_so_many_at_the_most(self) -> None:
         classes = JobClasses(Base, limit=3)
         for name in ("First", "Third", "MovedFirst", "Second", "Third", "First"):
-            classes.meet(here(name))
+            classes.resolve(here(name))
             assert len(classes.known) <= 3
             assert here(name) in classes.known
 
@@ -143,7 +143,7 @@ class TestJobClasses:
         before = classes.known
         copy = dict(before)
         for name in ("First", "Second", "Third", "MovedFirst"):
-            classes.meet(here(name))
+            classes.resolve(here(name))
         assert before == copy
 
     @pytest.mark.parametrize("path", [here("NoModel"), here("Missing"), "no_such_module.Job", "nothing"])
@@ -151,11 +151,11 @@ class TestJobClasses:
         classes = JobClasses(Base)
         before = dict(classes.known)
         with pytest.raises((ValueError, AttributeError, ImportError)):
-            classes.meet(path)
+            classes.resolve(path)
         assert dict(classes.known) == before
 
     def test_of_the_jobs_knows_job(self) -> None:
-        assert job_classes.meet("limpyd_jobs.models.Job") is Job
+        assert job_classes.resolve("limpyd_jobs.models.Job") is Job
 
 
 HOSTILE = {
@@ -245,7 +245,7 @@ class TestHostilePaths:
 
     @pytest.mark.parametrize(("path", "exception"), HOSTILE.items(), ids=[ascii(path)[:40] for path in HOSTILE])
     def test_import_nothing_and_are_refused(self, path: str, exception: type[Exception]) -> None:
-        for call in (JobClasses(Job).meet, lambda path: Job.get_from_ident(f"{path}:1")):
+        for call in (JobClasses(Job).resolve, lambda path: Job.get_from_ident(f"{path}:1")):
             with pytest.raises(exception) as raised:
                 call(path)
             assert len(str(raised.value)) < 3000
@@ -259,23 +259,23 @@ class TestAllow:
     @pytest.mark.parametrize("modules", [__name__, f"a.b, {__name__},", ["x", __name__], (__name__,), None])
     def test_classes_of_the_modules_are_resolved(self, classes: JobClasses[Base], modules: Any) -> None:
         classes.allow(modules)
-        assert classes.meet(here("Third")) is Third
+        assert classes.resolve(here("Third")) is Third
         assert here("First") in classes.known
 
     @pytest.mark.parametrize("modules", ["other", f"{__name__}.below", __name__[:-1], f"{__name__}s", here("First")])
     def test_others_are_not_even_if_they_are_imported_and_met_before(
         self, classes: JobClasses[Base], modules: str
     ) -> None:
-        classes.meet(here("First"))
+        classes.resolve(here("First"))
         classes.allow(modules)
         assert not classes.known
         with pytest.raises(ImportError, match="none of the modules that jobs may come from: "):
-            classes.meet(here("First"))
+            classes.resolve(here("First"))
 
     def test_what_is_below_a_package_is_of_it(self) -> None:
         classes = JobClasses(Job)
         classes.allow("limpyd_jobs")
-        assert classes.meet("limpyd_jobs.models.Job") is Job
+        assert classes.resolve("limpyd_jobs.models.Job") is Job
         assert set(classes.known) == {"limpyd_jobs.models.Job"}
 
     def test_a_class_that_one_of_them_brings_in_must_be_of_them_itself(
@@ -286,14 +286,14 @@ class TestAllow:
         monkeypatch.setitem(sys.modules, "old_place", module)
         classes.allow("old_place")
         with pytest.raises(ImportError, match=here("First")):
-            classes.meet("old_place.First")
+            classes.resolve("old_place.First")
         classes.allow(["old_place", __name__])
-        assert classes.meet("old_place.First") is First
+        assert classes.resolve("old_place.First") is First
 
     def test_no_limit_any_more(self, classes: JobClasses[Base]) -> None:
         classes.allow("other")
         classes.allow(None)
-        assert classes.meet(here("First")) is First
+        assert classes.resolve(here("First")) is First
 
     def test_of_the_jobs_holds_for_idents_too(self) -> None:
         job_classes.allow("other")
@@ -310,7 +310,7 @@ class TestAllow:
     def test_what_names_no_module_is_refused(self, classes: JobClasses[Base], modules: Any) -> None:
         with pytest.raises(ConfigurationException):
             classes.allow(modules)
-        assert classes.meet(here("First")) is First
+        assert classes.resolve(here("First")) is First
 
 
 class TestAProcess:
@@ -379,7 +379,7 @@ class TestAProcess:
         import good_jobs
         arguments()
         try:
-            job_classes.meet({path!r})
+            job_classes.resolve({path!r})
         except (ImportError, ValueError):
             pass
         print("good_jobs.Good" in arguments())
@@ -418,13 +418,13 @@ class TestAProcess:
 
     @pytest.mark.parametrize("path", ["app_jobs.SendMail", "app_jobs.OldMail", "app_old.SendMail"])
     def test_a_class_of_an_application_that_is_not_imported_yet_is_found(self, tmp_path: Path, path: str) -> None:
-        code = f"{self.SETUP}\n        print(job_classes.meet({path!r}).get_model_repr())"
+        code = f"{self.SETUP}\n        print(job_classes.resolve({path!r}).get_model_repr())"
         assert self.run(code, tmp_path, self.APPLICATION) == "app_jobs.SendMail"
 
     def test_a_class_that_turns_out_to_be_no_job_is_refused(self, tmp_path: Path) -> None:
         code = f"""{self.SETUP}
         try:
-            job_classes.meet("app_lying.Job")
+            job_classes.resolve("app_lying.Job")
         except ValueError as error:
             print(error)
         """
@@ -436,7 +436,7 @@ class TestAProcess:
             namespace = "mine"
 
         job_classes.allow("__main__")
-        print(job_classes.meet("__main__.Mine") is Mine)
+        print(job_classes.resolve("__main__.Mine") is Mine)
         """
         assert self.run(code, tmp_path, {}) == "True"
 
@@ -444,7 +444,7 @@ class TestAProcess:
         code = f"""{self.SETUP}
         job_classes.allow("app_base")
         try:
-            job_classes.meet("app_jobs.SendMail")
+            job_classes.resolve("app_jobs.SendMail")
         except ImportError:
             print("app_jobs" in sys.modules)
         """

@@ -12,7 +12,7 @@ from limpyd.indexes import EqualIndex, NumberRangeIndex, TextRangeIndex
 from limpyd_extensions.related import FKInstanceHashField
 
 from limpyd_jobs import ConfigurationException, Error, Job, Queue
-from limpyd_jobs.layout import layout_of, special_indexes
+from limpyd_jobs.store.layout import layout_of, special_indexes
 
 HARD_TEXT = 'é"\\\n\0😀'
 

@@ -32,12 +32,13 @@ from running import working
 from servers import RedisServer, free_port, wait_until
 from test_surface import ROWS
 
-from limpyd_jobs import STATUSES, Cancel, Error, Job, Queue, Requeue, Schedule, Worker, records
-from limpyd_jobs.database import JobsDatabase, parse_database
-from limpyd_jobs.transitions import MAX_PUT_OFFS, UNCLAIMED_LEASE
+from limpyd_jobs import STATUSES, Cancel, Error, Job, Queue, Requeue, Schedule, Worker
+from limpyd_jobs.store import records
+from limpyd_jobs.store.database import JobsDatabase, parse_database
+from limpyd_jobs.transitions import MAX_DEFERRALS, UNCLAIMED_LEASE
 from limpyd_jobs.workers import WorkerConfig
 from limpyd_jobs.workers.backoff import FIRST, LONGEST
-from limpyd_jobs.workers.reconciler import PATIENCE
+from limpyd_jobs.workers.maintenance.reconciler import PATIENCE
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.rst").read_text(encoding="utf-8")
@@ -636,12 +637,12 @@ def provoke_orphans(monkeypatch: pytest.MonkeyPatch) -> None:
     Queue.get_queue("nowhere", priority=1)
     Queue.get_queue("elsewhere", priority=1)
     homeless = Job.add_job("homeless", "nowhere", priority=1)
-    homeless.placed_in.delete()
+    homeless.queue_key.delete()
     for identifier in ("orphan", "second orphan"):
         Job.add_job(identifier, "orphans")
     for name, priority in (("nowhere", 1), ("orphans", 0)):
         Queue.get_queue(name, priority).waiting.delete()
-    Queue.get_connection().delete("jobs:queue:net")
+    Queue.get_connection().delete("jobs:queue:reconcile_lock")
     Worker("orphans", callback=do_nothing, max_loops=2).run()
 
 
@@ -653,7 +654,7 @@ def provoke_what_is_wrong_with_schedules(monkeypatch: pytest.MonkeyPatch) -> Non
         records.set_schedule(Schedule, schedule.pk.get(), "1", {"next_run": "1970-01-01 00:00:01"})
     bad.job_model_repr.hset("not.Here")
     monkeypatch.setattr(Obedient, "schedules", {"wrong": {"cron": "61 3 * * *"}}, raising=False)
-    Worker("s")._fire_schedules()
+    Worker("s")._enqueue_due_schedules()
     for schedule in (late, bad, again):
         schedule.delete()
 
@@ -711,7 +712,7 @@ def test_the_numbers_of_the_guarantees_are_those_of_the_code():
         f"{Worker.max_rescues + 1} leases and {Worker.max_rescues + 1} quarters: "
         f"{(Worker.max_rescues + 1) * (Worker.lease + rounds) / 60:g} minutes",
         f"each after {FIRST:g} to {LONGEST:g} seconds",
-        f"tried again, {MAX_PUT_OFFS} times",
+        f"tried again, {MAX_DEFERRALS} times",
         f"a lease of {UNCLAIMED_LEASE / 3600:g} hours",
         f"ten leases: {10 * Worker.lease / 60:g} minutes",
     ):

@@ -31,7 +31,7 @@ def delays_of(policy: Retry, failures: int, random: float = 0.5) -> list[float |
 
 
 class TestTheDelay:
-    def test_of_a_list_is_that_of_the_failure_and_then_it_is_given_up(self):
+    def test_of_a_list_is_that_of_the_failure_and_then_it_is_dead_lettered(self):
         assert delays_of(Retry(delay=[1, 10, 60]), 4) == [1, 10, 60, None]
 
     def test_of_a_list_that_is_shorter_than_the_times_is_the_last_one_again(self):

@@ -12,8 +12,8 @@ import pytest
 import redis
 from servers import RedisServer, SentinelServer, free_port, wait_until
 
-from limpyd_jobs import primary as primary_module
-from limpyd_jobs.database import JobsDatabase
+from limpyd_jobs.store import primary as primary_module
+from limpyd_jobs.store.database import JobsDatabase
 
 
 @dataclass
@@ -125,7 +125,7 @@ def name_the_replica(service: Service) -> None:
         pipe.execute()
 
 
-SENDERS = {"client": lambda database: database.connection, "kept connection": lambda database: database.line}
+SENDERS = {"client": lambda database: database.connection, "kept connection": lambda database: database.sender}
 
 
 @pytest.mark.parametrize("sender_of", SENDERS.values(), ids=SENDERS.keys())

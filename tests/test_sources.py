@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from limpyd_jobs.sources import defines_subclass, is_standard
+from limpyd_jobs.store.sources import defines_subclass, is_standard
 
 
 class Base:

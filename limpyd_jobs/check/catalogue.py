@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.job_classes import concrete
-from limpyd_jobs.layout import layout_of
 from limpyd_jobs.models import Error, Job, Queue, job_classes
 from limpyd_jobs.schedules.model import Schedule
+from limpyd_jobs.store.job_classes import concrete
+from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.utils import printable
 
 Model = Any  # a class of jobs, queues, errors or schedules
@@ -92,7 +92,7 @@ class Catalogue:
 
     def _meet(self, path: str) -> Model | None:
         try:
-            found: Model = job_classes.meet(path)
+            found: Model = job_classes.resolve(path)
             layout_of(found)
         except Exception as error:  # whatever its module raises
             self.unknown[path] = f"{type(error).__name__}: {printable(error)}"

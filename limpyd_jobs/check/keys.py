@@ -14,14 +14,14 @@ from limpyd_jobs.check.catalogue import Catalogue, Model
 from limpyd_jobs.check.queues import Queues
 from limpyd_jobs.check.reader import Reader, chunks
 from limpyd_jobs.check.records import BATCH, Records
-from limpyd_jobs.layout import layout_of
 from limpyd_jobs.models import Queue
+from limpyd_jobs.store.layout import layout_of
 
 # Index sets up to this size are looked at as a whole.
 SMALL_SET = 50
 
 # Keys of a model that are no fields of a record, those of version 2 included.
-OF_MODEL = {"collection", "max_pk", "blocked", "net", "paused", "_signal", "due"}
+OF_MODEL = {"collection", "max_pk", "idle_workers", "reconcile_lock", "paused", "_signal", "due"}
 OF_RECORD = {"hash", "requeue_all_delayed_ready_jobs"}
 
 TYPES = (
@@ -48,7 +48,7 @@ class Keys:
         names = "|".join(re.escape(name) for name in sorted(self._models, key=len, reverse=True))
         self._pattern = re.compile(rf"({names}):([^:]*)(?::(.*))?", re.DOTALL)
         self._indexes = {model: layout_of(model).description for model in catalogue.all}
-        self._strays: defaultdict[Index, list[tuple[str, str]]] = defaultdict(list)
+        self._stale: defaultdict[Index, list[tuple[str, str]]] = defaultdict(list)
         self._wrong: dict[str, tuple[Model, str, str]] = {}  # model, pk, type; by the key
         self._no_sets: dict[str, Index] = {}
         self._ownerless: dict[str, tuple[Model, str]] = {}
@@ -107,20 +107,20 @@ class Keys:
         for model, keys in of_fields.items():
             given = {key: (pk, kind) for key, pk, kind in keys}
             for batch in chunks(keys, BATCH):
-                for key, problem, _ in scripts.sweep(self._reader.connection, model, batch):
+                for key, problem, _ in scripts.orphan_keys(self._reader.connection, model, batch):
                     pk, kind = given[key]
                     if problem == "no owner":
                         self._ownerless[key] = model, pk
                         if issubclass(model, Queue):
-                            self._queues.ghosts.add(f"{model._name}:{pk}")
+                            self._queues.recordless.add(f"{model._name}:{pk}")
                     else:
                         self._wrong[key] = model, pk, kind
 
     def _look_at_index(self, index: Index, members: Any) -> None:
         model, field, prefix = index
         for batch in chunks(members, BATCH):
-            found, large, wrong = scripts.strays(self._reader.connection, *index, batch, SMALL_SET)
-            self._strays[index] += [(value, pk) for value, pk in found]
+            found, large, wrong = scripts.stale_index_entries(self._reader.connection, *index, batch, SMALL_SET)
+            self._stale[index] += [(value, pk) for value, pk in found]
             if field not in self._indexes[model]["special"]:  # which has sets of its own kind
                 self._no_sets.update({prefix + value: index for value, _ in wrong})
             for value in large:
@@ -129,7 +129,7 @@ class Keys:
 
     @property
     def is_suspicious(self) -> bool:
-        return bool(any(self._strays.values()) or self._wrong or self._no_sets or self._ownerless or self._meaningless)
+        return bool(any(self._stale.values()) or self._wrong or self._no_sets or self._ownerless or self._meaningless)
 
     # The second look
 
@@ -137,14 +137,14 @@ class Keys:
         """Yield the keys that are still of a wrong type, and delete those that can be made anew if asked to."""
         for key, (model, pk, kind) in self._wrong.items():
             is_place = issubclass(model, Queue) and key.rpartition(":")[2] in OWN_PLACES
-            for _, problem, found in scripts.sweep(
+            for _, problem, found in scripts.orphan_keys(
                 self._reader.connection, model, [(key, pk, kind)], repair and is_place
             ):
                 if problem == "wrong type":
                     yield model, key, problem if is_place else "wrong type of a field", (found,)
         for key, index in self._no_sets.items():
             members = [(key.removeprefix(index[2]), "")]
-            for _, kind in scripts.strays(self._reader.connection, *index, members, SMALL_SET, repair)[2]:
+            for _, kind in scripts.stale_index_entries(self._reader.connection, *index, members, SMALL_SET, repair)[2]:
                 self._records.suspect(index[0], self._pks_of_value(index, members[0][0]))
                 yield index[0], key, "not a set", (kind,)
 
@@ -157,16 +157,17 @@ class Keys:
 
     def look_at_indexes_again(self, repair: bool) -> Iterator[Found]:
         """Yield the pks that are still in the index of a value they do not have, and remove them if asked to."""
-        for index, members in self._strays.items():
+        for index, members in self._stale.items():
             for batch in chunks(members, BATCH):
-                for value, pk in scripts.strays(self._reader.connection, *index, batch, SMALL_SET, repair)[0]:
+                stale, *_ = scripts.stale_index_entries(self._reader.connection, *index, batch, SMALL_SET, repair)
+                for value, pk in stale:
                     yield index[0], pk, "stray", (index[1], value)
 
     def look_at_owners_again(self, repair: bool) -> Iterator[Found]:
         """Yield the keys that still belong to nothing, and delete those of records that are gone if asked to."""
         for key, (model, pk) in self._ownerless.items():
             is_kept = issubclass(model, Queue) and self._queues.is_kept(f"{model._name}:{pk}")
-            for _, problem, kind in scripts.sweep(
+            for _, problem, kind in scripts.orphan_keys(
                 self._reader.connection, model, [(key, pk, "")], repair and not is_kept
             ):
                 yield model, key, "jobs of no queue" if is_kept else problem, (kind,)

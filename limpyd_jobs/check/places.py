@@ -16,13 +16,13 @@ from limpyd_jobs.check.problems import LEAVE, Choices
 from limpyd_jobs.check.queues import Queues
 from limpyd_jobs.check.reader import Reader, chunks
 from limpyd_jobs.check.records import BATCH
-from limpyd_jobs.records import attached
 from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.store.records import attached
 from limpyd_jobs.utils import datetime_to_score, one_line, parse_datetime
 
 PLACES = {STATUSES.WAITING: "waiting", STATUSES.DELAYED: "delayed", STATUSES.RUNNING: "_running"}
 
-# What must not change between the two looks at a job: in the order of lua/settle.lua.
+# What must not change between the two looks at a job: in the order of lua/repair_placement.lua.
 SEEN = ("status", "queued", "_claim_token", "start", "end", "_last_claim", "_rescues", "delayed_until")
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ class Places:
 
     Attributes
     ----------
-    strangers: Counter
+    unresolved: Counter
         How many jobs of unknown classes stand in queues, by the path of the class.
     """
 
@@ -54,7 +54,7 @@ class Places:
         self._suspects: dict[str, str] = {}  # what the hash said, by the ident
         self._orphans: set[str] = set()
         self._garbage: set[str] = set()
-        self.strangers: Counter[str] = Counter()
+        self.unresolved: Counter[str] = Counter()
 
     # The first look
 
@@ -111,7 +111,7 @@ class Places:
             if parsed is None:
                 self._garbage.add(ident)
             elif model is None:
-                self.strangers[parsed[0]] += 1
+                self.unresolved[parsed[0]] += 1
             else:
                 path, pk = model.get_model_repr(), _compact(parsed[1])
                 if pk in self._met[path]:
@@ -151,27 +151,27 @@ class Places:
 
     @property
     def is_suspicious(self) -> bool:
-        return bool(self._suspects or self._garbage or self.strangers)
+        return bool(self._suspects or self._garbage or self.unresolved)
 
     def look_again(self, repair: bool) -> Iterator[Found]:
         """Yield what is still wrong, and repair it if asked to."""
         self._queues.read()
         self._forget_found_orphans()
-        if self.strangers:
+        if self.unresolved:
             yield from self._look_at_strangers(self._choices.unresolved if repair else LEAVE)
         for ident in self._garbage:
-            yield from self._settle(None, ident, repair)
+            yield from self._repair_placement(None, ident, repair)
         # An orphan goes to the beginning of its list, so the last comes first.
         idents = sorted(self._suspects, key=_rank, reverse=True)
-        hints = self._read(idents, ("_placed_in", "priority", "delayed_until"), list)
-        for ident, (placed_in, priority, delayed_until) in zip(idents, hints, strict=True):
+        hints = self._read(idents, ("_queue_key", "priority", "delayed_until"), list)
+        for ident, (queue_key, priority, delayed_until) in zip(idents, hints, strict=True):
             model = self._catalogue.jobs[ident.rpartition(":")[0]]
             moment = parse_datetime(delayed_until)
-            yield from self._settle(
+            yield from self._repair_placement(
                 model,
                 ident,
                 repair,
-                home=self._queues.home(model, placed_in or None, priority or None, create=repair),
+                home=self._queues.home(model, queue_key or None, priority or None, create=repair),
                 in_no_list=ident in self._orphans,
                 delayed_until=delayed_until,
                 due=f"{datetime_to_score(moment):.6f}" if moment else "",
@@ -198,8 +198,8 @@ class Places:
         found: defaultdict[str, dict[str, None]] = defaultdict(dict)
         for key, _, idents, _ in self._walk(PLACES):
             found[key].update(dict.fromkeys(filter(self._catalogue.is_unresolved, idents)))
-        for key, strangers in found.items():
-            yield key, list(strangers)
+        for key, unresolved in found.items():
+            yield key, list(unresolved)
 
     def _forget_found_orphans(self) -> None:
         """Jobs that stood in no list may have been in the hands of a worker: those that are back are no orphans."""
@@ -208,8 +208,8 @@ class Places:
                 self._orphans.discard(ident)
                 del self._suspects[ident]
 
-    def _settle(self, model: Model | None, ident: str, repair: bool, **options: Any) -> Iterator[Found]:
-        problems = scripts.settle(
+    def _repair_placement(self, model: Model | None, ident: str, repair: bool, **options: Any) -> Iterator[Found]:
+        problems = scripts.repair_placement(
             self._reader.connection,
             model,
             ident,

@@ -72,7 +72,8 @@ class Problem(NamedTuple):
         return f"--{self.choice.replace('_', '-')}={'|'.join(self.repairs)}" if self.choice else ""
 
 
-# By the words that the scripts use, see lua/audit.lua, strays.lua, sweep.lua, settle.lua, settle_schedules.lua.
+# By the words that the scripts use, see lua/check_records.lua, stale_index_entries.lua, orphan_keys.lua,
+# repair_placement.lua, repair_schedules.lua.
 PROBLEMS = {
     # records
     "no hash": Problem("I1", "is in the collection, but does not exist", "removed from the collection"),
@@ -154,5 +155,5 @@ PROBLEMS = {
     "due but not active": Problem("I11", "is among the schedules that are due, but not active", "removed from there"),
     "wrong due time": Problem("I11", "is due at {0}, which is not its next_run", "due at its next_run"),
     "due set of a wrong type": Problem("I11", "is a {0}", "deleted, and made anew"),
-    "not to be fired": Problem("I11", "cannot be fired ({0!r}): {1}"),
+    "not to be enqueued": Problem("I11", "cannot be enqueued ({0!r}): {1}"),
 }

@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from limpyd_jobs import records
 from limpyd_jobs.arguments import read_priority
 from limpyd_jobs.check import scripts
 from limpyd_jobs.check.catalogue import Catalogue, Model
 from limpyd_jobs.check.problems import Choices
 from limpyd_jobs.check.reader import Reader
+from limpyd_jobs.store import records
 
 # How many jobs move at once from a queue to its twin, so that it takes a few milliseconds.
 MERGE_LIMIT = 200
@@ -39,7 +39,7 @@ class Queues:
     ----------
     sound: list of str
         The beginnings of the keys of the queues that jobs can stand in.
-    ghosts: set of str
+    recordless: set of str
         Those of queues that do not exist, although there are jobs in them.
     """
 
@@ -47,7 +47,7 @@ class Queues:
         self._reader = reader
         self._catalogue = catalogue
         self._choices = choices
-        self.ghosts: set[str] = set()
+        self.recordless: set[str] = set()
         self.read()
 
     def read(self) -> None:
@@ -70,11 +70,11 @@ class Queues:
             if exists and isinstance(found, list):
                 yield StoredQueue(model, pk, *found)
 
-    def home(self, job_class: Model, placed_in: str | None, priority: str | None, create: bool) -> str:
+    def home(self, job_class: Model, queue_key: str | None, priority: str | None, create: bool) -> str:
         """Return the queue a job belongs in: the one its hash names, else that of its class, else the only one of its
         priority; empty if none of these is to be had."""
-        if placed_in in self.sound:
-            return str(placed_in)
+        if queue_key in self.sound:
+            return str(queue_key)
         model, priority = job_class.queue_model, priority if read_priority(priority) is not None else "0"
         name = job_class.queue_name
         if name:
@@ -95,7 +95,7 @@ class Queues:
 
     @property
     def is_suspicious(self) -> bool:
-        return bool(self.ghosts) or any(self._twins()) or len(self.sound) < len(self._all)
+        return bool(self.recordless) or any(self._twins()) or len(self.sound) < len(self._all)
 
     def _twins(self) -> Iterator[tuple[StoredQueue, str]]:
         """The queues of a name and a priority that an older queue has, too."""

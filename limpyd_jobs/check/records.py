@@ -13,7 +13,7 @@ from limpyd.fields import InstanceHashField
 from limpyd_jobs.check import scripts
 from limpyd_jobs.check.catalogue import Model
 from limpyd_jobs.check.reader import Reader, chunks
-from limpyd_jobs.layout import layout_of, special_indexes
+from limpyd_jobs.store.layout import layout_of, special_indexes
 
 # How many records one call of the script looks at, so that it takes about a millisecond.
 BATCH = 50
@@ -41,7 +41,7 @@ class Records:
         unlisted = list(chunks(self._suspects[model], BATCH))
         for pks in chain(unlisted, self._reader.members(f"{model._name}:collection")):
             for batch in chunks(pks, BATCH):
-                problems, live = self._audit(model, batch)
+                problems, live = self._check_records(model, batch)
                 self._suspects[model].update(pk for pk, *_ in problems)
                 on_live(model, live)
             highest = max((int(pk) for pk in pks if _is_number(pk)), default=0)
@@ -62,13 +62,13 @@ class Records:
         """Yield what is still wrong, and repair it if asked to."""
         for model, suspects in self._suspects.items():
             for batch in chunks(sorted(suspects), BATCH):
-                for pk, kind, *details in self._audit(model, batch, repair)[0]:
+                for pk, kind, *details in self._check_records(model, batch, repair)[0]:
                     yield model, pk, kind, tuple(details)
         for model, counter in self._low_counters(repair):
             yield model, f"{model._name}:max_pk", "counter too low", (counter, self._highest[model])
 
-    def _audit(self, model: Model, pks: list[str], repair: bool = False) -> tuple[Any, Any]:
-        return scripts.audit(self._reader.connection, model, pks, hash_fields(model), integers(model), repair)
+    def _check_records(self, model: Model, pks: list[str], repair: bool = False) -> tuple[Any, Any]:
+        return scripts.check_records(self._reader.connection, model, pks, hash_fields(model), integers(model), repair)
 
     def _low_counters(self, repair: bool = False) -> Iterator[tuple[Model, str]]:
         for model, highest in self._highest.items():

@@ -1,4 +1,4 @@
-"""The schedules: whether they stand among those that are due, and whether they can be fired."""
+"""The schedules: whether they stand among those that are due, and whether they can be enqueued."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from limpyd_jobs.check.catalogue import Catalogue, Model
 from limpyd_jobs.check.reader import Reader, chunks
 from limpyd_jobs.check.records import BATCH
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.records import due_key
 from limpyd_jobs.schedules.plan import Plan
+from limpyd_jobs.store.records import due_key
 from limpyd_jobs.utils import printable
 
 Found = tuple[Model, str, str, tuple[Any, ...]]
@@ -54,15 +54,15 @@ class Schedules:
         with suppress(ResponseError):  # it is no sorted set, as the script will tell
             pks.update(pk for chunk in self._reader.scores(due) for pk, _ in chunk)
         for batch in [*chunks(sorted(pks), BATCH)] or [[]]:
-            for pk, kind, detail in scripts.settle_schedules(self._reader.connection, model, batch, repair):
+            for pk, kind, detail in scripts.repair_schedules(self._reader.connection, model, batch, repair):
                 yield model, pk or due, kind, (detail,)
 
     def _obstacles(self, model: Model) -> Iterator[Found]:
-        """Yield the schedules that no worker can fire."""
+        """Yield the schedules that no worker can enqueue_due."""
         for pk, stored in self._hashes(model):
             obstacle = stored and self._obstacle(stored)
             if obstacle:
-                yield model, pk, "not to be fired", (stored.get("name", ""), obstacle)
+                yield model, pk, "not to be enqueued", (stored.get("name", ""), obstacle)
 
     def _hashes(self, model: Model) -> Iterator[tuple[str, Mapping[str, str]]]:
         for pks in self._members(model):
@@ -73,7 +73,7 @@ class Schedules:
         return self._reader.members(f"{model._name}:collection")
 
     def _obstacle(self, stored: Mapping[str, str]) -> str:
-        """Return why a schedule cannot be fired; empty if it can."""
+        """Return why a schedule cannot be enqueued; empty if it can."""
         path = stored.get("job_model_repr", "")
         job_class = self._catalogue.job_class(path)
         if job_class is None:

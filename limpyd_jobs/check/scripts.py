@@ -7,21 +7,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from limpyd.model import RedisModel
 from redis import Redis
 
-from limpyd_jobs.layout import classes_argument, layout_of
-from limpyd_jobs.records import due_key, reindexed
-from limpyd_jobs.scripting import Script
+from limpyd_jobs.store.layout import classes_argument, layout_of
+from limpyd_jobs.store.records import due_key, reindexed
+from limpyd_jobs.store.scripting import Script
 
-_audit = Script("audit")
+_check_records = Script("check_records")
 _merge_queues = Script("merge_queues")
 _raise_counter = Script("raise_counter")
-_settle = Script("settle")
-_settle_schedules = Script("settle_schedules")
-_strays = Script("strays")
-_sweep = Script("sweep")
+_repair_placement = Script("repair_placement")
+_repair_schedules = Script("repair_schedules")
+_stale_index_entries = Script("stale_index_entries")
+_orphan_keys = Script("orphan_keys")
 _unresolved = Script("unresolved")
 
 
-def audit(
+def check_records(
     connection: Redis, model: type[RedisModel], pks: Sequence[str], names: str, integers: str, repair: bool = False
 ) -> tuple[list[list[str]], list[list[str]]]:
     """Look at some records: hash, collection, plain indexes, values; or put them right.
@@ -37,13 +37,13 @@ def audit(
         The (pk, problem, field, value) of what is wrong; the (pk, status, identifier) of jobs that are not at rest.
     """
     args = [layout_of(model).json, "1" if repair else "", names, integers, *pks]
-    problems, live, reindexes = _audit(connection, args=args)
+    problems, live, reindexes = _check_records(connection, args=args)
     for pk, reindex in reindexes:
         reindexed(model, pk, reindex)
     return problems, live
 
 
-def strays(
+def stale_index_entries(
     connection: Redis,
     model: type[RedisModel],
     field: str,
@@ -62,14 +62,16 @@ def strays(
     Returns
     -------
     tuple of list
-        The (value, pk) of the strays; the values of too many pks; the (value, type) of keys that are no sets.
+        The (value, pk) of the stale entries; the values of too many pks; the (value, type) of keys that are no sets.
     """
     args = [layout_of(model).json, field, prefix, "1" if repair else "", largest]
-    found, large, wrong = _strays(connection, args=[*args, *(part for member in members for part in member)])
+    found, large, wrong = _stale_index_entries(
+        connection, args=[*args, *(part for member in members for part in member)]
+    )
     return found, large, wrong
 
 
-def sweep(
+def orphan_keys(
     connection: Redis, model: type[RedisModel], keys: Iterable[tuple[str, str, str]], repair: bool = False
 ) -> list[list[str]]:
     """Look for keys of records that do not exist, or keys of a wrong type; or delete them.
@@ -85,11 +87,11 @@ def sweep(
         Of (key, problem, type).
     """
     parts = [part for key in keys for part in key]
-    found: list[list[str]] = _sweep(connection, args=[layout_of(model).json, "1" if repair else "", *parts])
+    found: list[list[str]] = _orphan_keys(connection, args=[layout_of(model).json, "1" if repair else "", *parts])
     return found
 
 
-def settle(
+def repair_placement(
     connection: Redis,
     job_class: type[RedisModel] | None,
     ident: str,
@@ -116,7 +118,7 @@ def settle(
     home: str
         The one to put it in.
 
-    The other parameters, in their order: see ``lua/settle.lua``.
+    The other parameters, in their order: see ``lua/repair_placement.lua``.
 
     Returns
     -------
@@ -137,7 +139,7 @@ def settle(
         seen,
         unknown_status,
     ]
-    problems, reindex = _settle(connection, keys=queue_keys, args=args)
+    problems, reindex = _repair_placement(connection, keys=queue_keys, args=args)
     if job_class:
         reindexed(job_class, ident.rpartition(":")[2], reindex)
     found: list[list[str]] = problems
@@ -163,7 +165,7 @@ def unresolved(connection: Redis, queue_key: str, place: str, idents: Iterable[s
     return found
 
 
-def settle_schedules(
+def repair_schedules(
     connection: Redis, model: type[RedisModel], pks: Iterable[str], repair: bool = False
 ) -> list[list[str]]:
     """Look whether schedules stand among those that are due as their hashes say; or put that right.
@@ -174,7 +176,7 @@ def settle_schedules(
         Of (pk, problem, detail); the pk is empty for what is wrong with the sorted set.
     """
     args = [layout_of(model).json, "1" if repair else "", *pks]
-    found: list[list[str]] = _settle_schedules(connection, keys=[due_key(model)], args=args)
+    found: list[list[str]] = _repair_schedules(connection, keys=[due_key(model)], args=args)
     return found
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from limpyd_jobs.database import parse_database
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
+from limpyd_jobs.store.database import parse_database
 from limpyd_jobs.workers.options import SCRIPT_OPTIONS, WorkerOption, modules
 from limpyd_jobs.workers.parser import (
     LaxOptionParser,

@@ -6,10 +6,10 @@ import sys
 from difflib import get_close_matches
 from typing import ClassVar
 
-from limpyd_jobs import records
 from limpyd_jobs.arguments import stored_queue_name
 from limpyd_jobs.commands.command import COMMON_OPTIONS, Command
 from limpyd_jobs.models import Queue
+from limpyd_jobs.store import records
 from limpyd_jobs.utils import one_line
 from limpyd_jobs.workers.options import WorkerOption
 

@@ -11,7 +11,7 @@ from limpyd.exceptions import DoesNotExist, UniquenessError
 from limpyd_jobs.commands.command import COMMON_OPTIONS, Command
 from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
 from limpyd_jobs.schedules import Schedule
-from limpyd_jobs.schedules.catching_up import CATCH_UP
+from limpyd_jobs.schedules.misfires import MISFIRE_POLICIES
 from limpyd_jobs.utils import MESSAGE, one_line
 from limpyd_jobs.workers.options import WorkerOption, seconds
 
@@ -48,13 +48,14 @@ class Schedules(Command):
         WorkerOption("--queue", dest="queue_name", help="add: the name of the queue (default: that of the class)"),
         WorkerOption("--priority", help="add: the priority of the jobs (default: that of the class)"),
         WorkerOption(
-            "--catch-up", help=f"add: what to run of missed times: {', '.join(CATCH_UP)} (default: {CATCH_UP[0]})"
+            "--misfire-policy",
+            help=f"add: what to run of missed times: {', '.join(MISFIRE_POLICIES)} (default: {MISFIRE_POLICIES[0]})",
         ),
         WorkerOption(
-            "--grace",
+            "--misfire-grace-time",
             type="float",
             check=seconds,
-            help="add: how many seconds late a time may be run (default: any; a minute with --catch-up=none)",
+            help="add: how many seconds late a time may be run (default: any; a minute with --misfire-policy=none)",
         ),
         WorkerOption("--fields", help='add: other fields of the jobs, as JSON, e.g. {"to": "ann"}'),
         WorkerOption("--paused", action="store_true", help="add: paused at first (default: not)"),
@@ -89,7 +90,8 @@ class Schedules(Command):
 
     def _add(self, name: str, job_class: str) -> None:
         options = vars(self.options)
-        names = ("cron", "interval", "date", "timezone", "identifier", "queue_name", "priority", "catch_up", "grace")
+        options_of_add = ("cron", "interval", "date", "timezone", "identifier", "queue_name", "priority")
+        names = (*options_of_add, "misfire_policy", "misfire_grace_time")
         given = {option: options[option] for option in names if options[option] is not None}
         if self.options.trigger is not None:
             given["trigger"] = _parsed("--trigger", self.options.trigger)

@@ -9,14 +9,14 @@
 -- ARGV[4]  queue name
 -- ARGV[5]  priority
 -- ARGV[6]  options: '', or JSON: {prepend: true; delay: '+<microseconds>' or '<microseconds since the epoch>';
---          mode: 'bare' leaves the placing to the caller, 'reserve' and 'reserve bare' make nothing new, but give a pk;
+--          mode: 'custom' leaves the placing to the caller, 'reserve' and 'reserve custom' make nothing new, but give a pk;
 --          pk: that was reserved}
 -- ARGV[7…] fields of a new job: field, value…
 --
 -- JSON:
 -- {'added', pk, reindex}      {'reserved', pk}      {'not unique', field, value, pk of its owner}
 -- {'existing', pk}            {'moved', pk, reindex}
--- {'outranked', pk}           mode 'bare': an existing job that the caller has to move
+-- {'outranked', pk}           mode 'custom': an existing job that the caller has to move
 
 --@include adding
 

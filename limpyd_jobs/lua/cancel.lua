@@ -1,26 +1,41 @@
 -- verb: cancel
--- from: running
+-- from: waiting, delayed or running
 -- to: canceled
--- what: its code or somebody else set the status to canceled while it ran; may claim the next job
+-- what: at once, out of its queue; a running one is told, and ends as canceled once its code returns
 --
 -- ARGV[1]  job model
 -- ARGV[2]  ident
--- ARGV[3]  token of the claim, or '' for a job that nobody claimed
--- ARGV[4]  queue: model name and pk
--- ARGV[5…] the next claim: lists, token, lease, classes, as in claim.lua; or nothing
+-- ARGV[3]  queue model
+-- ARGV[4]  queue name: where a job that does not say so itself most likely stands, or ''
 --
--- {'done', '', '', reindex, next claim}    as JSON
--- {'refused'}    somebody else holds the claim: nothing is changed
+-- {'done', '', reindex}    also if it is canceled already
+-- {'ended', status}        in success or error: nothing is changed
 -- {'gone'}
 
 --@include claims
+--@include places
 
-local job, token, queue = job_of(ARGV[1], ARGV[2]), ARGV[3], ARGV[4]
+local job, queue_model, queue_name = job_of(ARGV[1], ARGV[2]), model_of(ARGV[3]), ARGV[4]
 
-local refused = refusal(job, token)
-if refused then
-  return ended_before(job, token, 'done', 5) or refused
+if redis.call('EXISTS', job.key) == 0 then
+  return {'gone'}
 end
 
-end_claim(queue, job, {status = 'c', queued = false}, token)
-return ended('done', '', '', 5)
+local hash = redis.call('HMGET', job.key, 'status', '_claim_token', 'queued')
+local status, is_claimed, is_queued = hash[1], hash[2], hash[3] == '1'
+
+-- Workers of version 2 run jobs without a claim. One that is held in error by its worker may still run again. A failure
+-- sets another status, and version 2, with all that was written for it, then puts the job back: the field prevents that.
+if is_claimed or status == 'r' then
+  update(job.model, job.pk, {status = 'c', cancel_on_error = '1'})
+  return {'done', '', reindex}
+elseif status == 's' or status == 'e' then
+  return {'ended', status}
+end
+
+-- The hash first: whatever may be left in a queue is only a hint, which workers drop.
+update(job.model, job.pk, {status = 'c', queued = false, _rescues = false})
+if is_queued then
+  unplace(queue_model, queue_name, job)
+end
+return {'done', '', reindex}

@@ -117,7 +117,7 @@ local function is_quiet()
 end
 
 -- What the worker has to know to wait.
-local function outlook(quiet)
+local function next_wakeups(quiet)
   local moment, broken, overdue, due = score(now()), {}, '', known and known.due
   if not quiet then
     broken, overdue, due = broken_lists(), delays_around(moment)
@@ -131,14 +131,14 @@ local function outlook(quiet)
 end
 
 local function register()
-  local key = beside(string.sub(first_key, 1, -9), 'blocked')
+  local key = shared_key(string.sub(first_key, 1, -9), 'idle_workers')
   redis.pcall('ZREMRANGEBYSCORE', key, '-inf', score(now()))
   redis.pcall('ZADD', key, score(now() + wait * 1000000), worker)
 end
 
 -- Whether the worker was registered, and is no more.
 local function unregister()
-  return redis.pcall('ZREM', beside(string.sub(first_key, 1, -9), 'blocked'), worker) == 1
+  return redis.pcall('ZREM', shared_key(string.sub(first_key, 1, -9), 'idle_workers'), worker) == 1
 end
 
 local function answer()
@@ -153,7 +153,7 @@ local function answer()
     or claim_first(lists, token, lease, classes)
   if reply[1] == 'nothing' then
     if worker ~= '' then register() end
-    return outlook(quiet)
+    return next_wakeups(quiet)
   end
   return reply
 end

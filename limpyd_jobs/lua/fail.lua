@@ -13,7 +13,7 @@
 -- ARGV[8]  priority when put back
 -- ARGV[9]  delay when put back: '' or '+<microseconds>'
 -- ARGV[10] mode: 'place'; 'hold' leaves a job that may run again in error, claimed and queued, until its worker calls
---          requeue or disown; 'hold anyway' does so whatever its field cancel_on_error says
+--          requeue or abandon; 'hold anyway' does so whatever its field cancel_on_error says
 -- ARGV[11] how long ago its code began, in microseconds; or '' if that was when it was claimed
 -- ARGV[12…] the next claim: lists, token, lease, classes, as in claim.lua; or nothing
 --

@@ -30,5 +30,5 @@ if ARGV[4] == 'reserve' then
 end
 fields.name, fields.priority = name, priority
 create(queue_model, pk, fields, reserved_pk ~= '')
-signal(queue_model.name .. ':_signal:' .. name, true)
+notify(queue_model.name .. ':_signal:' .. name, true)
 return {'added', pk, reindex}

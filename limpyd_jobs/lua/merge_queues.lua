@@ -23,8 +23,8 @@ local function follow(ident)
   if path and classes[path] then
     local model = model_of(classes[path])
     local key = hash_key(model, pk)
-    if redis.pcall('HGET', key, '_placed_in') == from then
-      update(model, pk, {_placed_in = to})
+    if redis.pcall('HGET', key, '_queue_key') == from then
+      update(model, pk, {_queue_key = to})
     end
   end
 end

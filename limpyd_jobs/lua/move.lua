@@ -10,7 +10,7 @@
 -- ARGV[5]  priority, or '' to keep it
 -- ARGV[6]  prepend: '1' or ''
 -- ARGV[7]  delay: '', '+<microseconds>' or '<microseconds since the epoch>'
--- ARGV[8]  mode: 'place'; 'bare' leaves the list or set to the caller
+-- ARGV[8]  mode: 'place'; 'custom' leaves the list or set to the caller
 --
 -- {'done', status, priority, delayed until or '', reindex}
 -- {'already queued', pk of the queued job of the same identifier}
@@ -47,7 +47,7 @@ else
 end
 
 local changes = {_claim_token = false, _rescues = false, _last_claim = false}
-if ARGV[8] == 'bare' then
+if ARGV[8] == 'custom' then
   update(job.model, job.pk, placed(changes, priority, due))
 else
   place(job, queue_model, queue_name, priority, due, prepend, changes)

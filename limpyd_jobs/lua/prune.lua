@@ -45,8 +45,8 @@ local function stands_in(key, ident, ...)
 end
 
 -- Whether the job ended later once more, and that is listed in a place that is still to be kept, or to be looked at.
-local function is_listed_again(job, tries, placed_in)
-  if placed_in and placed_in ~= queue and stands_in(placed_in .. ':' .. name, job.ident) then
+local function is_listed_again(job, tries, queue_key)
+  if queue_key and queue_key ~= queue and stands_in(queue_key .. ':' .. name, job.ident) then
     return true
   elseif (tonumber(tries) or 0) < 2 then
     return false
@@ -69,7 +69,7 @@ local function fate_of(job)
   elseif is_gone(job.model, job.pk) then
     return 'delete'
   end
-  local hash = redis.call('HMGET', job.key, 'status', 'queued', '_claim_token', 'end', 'added', 'tries', '_placed_in')
+  local hash = redis.call('HMGET', job.key, 'status', 'queued', '_claim_token', 'end', 'added', 'tries', '_queue_key')
   if hash[1] ~= status_of_list then
     return 'drop'
   elseif hash[2] == '1' or hash[3] then

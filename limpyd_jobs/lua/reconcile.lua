@@ -10,9 +10,9 @@
 -- ARGV[5]  lease of a running job without a claim, as version 2 runs them: seconds. See lease_without_claim
 -- ARGV[6…] idents
 --
--- {mended, homeless, freed}
---   mended    {ident, status, queue: model name and pk}…
---   homeless  idents of jobs of which nothing says in which queue they belong
+-- {repaired, unplaceable, freed}
+--   repaired    {ident, status, queue: model name and pk}…
+--   unplaceable  idents of jobs of which nothing says in which queue they belong
 --   freed     {ident, reindex}… of jobs that ended, but still counted as queued: canceled ones, say, that were lost on
 --             their way to the worker that would have skipped them
 
@@ -21,7 +21,7 @@
 
 local model, queue_model, queue_name = ARGV[1], model_of(ARGV[2]), ARGV[3]
 local lease, unclaimed_lease = tonumber(ARGV[4]), tonumber(ARGV[5])
-local mended, homeless, freed = {}, {}, {}
+local repaired, unplaceable, freed = {}, {}, {}
 
 -- The queue of a job that names none: the one of its priority and the given name, or the only one of its priority.
 local function likely_queue(priority)
@@ -37,7 +37,7 @@ local function stands_in(queue, ident)
 end
 
 -- Puts a job where it is missing. Returns whether it was.
-local function mend(job, queue, hash)
+local function repair(job, queue, hash)
   local status, is_queued, claim_token = hash[1], hash[2] == '1', hash[4]
   if status == 'r' and not redis.call('ZSCORE', queue .. ':_running', job.ident) then
     local seconds = claim_token and lease or lease_without_claim(hash[7], lease, unclaimed_lease)
@@ -47,7 +47,7 @@ local function mend(job, queue, hash)
   else
     return false
   end
-  redis.call('HSET', job.key, '_placed_in', queue)
+  redis.call('HSET', job.key, '_queue_key', queue)
   return true
 end
 
@@ -63,7 +63,7 @@ end
 local function reconcile(ident)
   local job = job_of(model, ident)
   local hash = redis.call(
-    'HMGET', job.key, 'status', 'queued', '_placed_in', '_claim_token', 'delayed_until', 'priority', 'start')
+    'HMGET', job.key, 'status', 'queued', '_queue_key', '_claim_token', 'delayed_until', 'priority', 'start')
   local is_live, queue = hash[1] == 'w' or hash[1] == 'd' or hash[1] == 'r', hash[3]
   if hash[2] == '1' and not is_live then
     return free(job, hash[1], hash[4])
@@ -73,9 +73,9 @@ local function reconcile(ident)
     queue = likely_queue(hash[6] or '0')
   end
   if not queue then
-    homeless[#homeless + 1] = ident
-  elseif mend(job, queue, hash) then
-    mended[#mended + 1] = {ident, hash[1], queue}
+    unplaceable[#unplaceable + 1] = ident
+  elseif repair(job, queue, hash) then
+    repaired[#repaired + 1] = {ident, hash[1], queue}
   end
 end
 
@@ -83,4 +83,4 @@ for i = 6, #ARGV do
   -- a record that is broken does not keep the others
   pcall(reconcile, ARGV[i])
 end
-return {mended, homeless, freed}
+return {repaired, unplaceable, freed}

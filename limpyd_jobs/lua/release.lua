@@ -29,7 +29,7 @@ if hash[1] ~= 'r' and not is_unbegun then
   probe('LLEN', queue .. ':waiting')
   end_claim(queue, job, {queued = hash[1] ~= 'c' and '1'}, token)
   redis.call('RPUSH', queue .. ':waiting', job.ident)
-  tell(queue)
+  notify_worker(queue)
   return {'done', '', reindex}
 end
 

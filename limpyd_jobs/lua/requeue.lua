@@ -9,7 +9,7 @@
 -- ARGV[4]  queue name
 -- ARGV[5]  priority; or '' for its own, or the one it had before its retry policy changed it
 -- ARGV[6]  delay: '', '+<microseconds>' or '<microseconds since the epoch>'
--- ARGV[7]  mode: 'place'; 'bare' leaves the list or set to the caller
+-- ARGV[7]  mode: 'place'; 'custom' leaves the list or set to the caller
 --
 -- {'done', status, priority, delayed until or '', reindex}
 -- {'not in error', status}
@@ -48,7 +48,7 @@ if not hash[4] then
 elseif first then
   changes._first_priority = note_of_priority(first, priority)
 end
-if ARGV[7] == 'bare' then
+if ARGV[7] == 'custom' then
   update(job.model, job.pk, placed(changes, priority, due))
 else
   place(job, queue_model, queue_name, priority, due, false, changes)

@@ -25,7 +25,7 @@
 -- claimed at once nobody knows which one was running: neither the rescue nor the try counts, and each comes alone next.
 
 --@include claims
---@include signals
+--@include notifying
 
 local limit, max_rescues, token, lease, classes = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), classes_from(ARGV[6])
 local moment = now()
@@ -39,7 +39,7 @@ end
 local function put_back(queue, job, status, number, changes)
   reindex = {}
   probe('LLEN', queue .. ':waiting')
-  changes._placed_in = queue
+  changes._queue_key = queue
   if is_to_run(status) then
     changes.status, changes.start, changes['end'] = 'w', false, false
   end
@@ -47,7 +47,7 @@ local function put_back(queue, job, status, number, changes)
   redis.call('HSET', job.key, '_rescues', string.format('%d', number))
   if not redis.call('LPOS', queue .. ':waiting', job.ident) then
     redis.call('LPUSH', queue .. ':waiting', job.ident)
-    tell(queue)
+    notify_worker(queue)
   end
 end
 
@@ -77,7 +77,7 @@ local function rescue(queue, ident)
     return
   end
   local job = path and job_of(classes[path], ident)
-  local hash = job and redis.call('HMGET', job.key, '_claim_token', 'status', 'identifier', '_rescues', '_placed_in', 'tries', 'start')
+  local hash = job and redis.call('HMGET', job.key, '_claim_token', 'status', 'identifier', '_rescues', '_queue_key', 'tries', 'start')
   local is_here = hash and (hash[5] or queue) == queue
   if not is_here or not hash[1] and hash[2] ~= 'r' then
     redis.call('ZREM', queue .. ':_running', ident)
@@ -113,10 +113,10 @@ end
 
 -- Whether the caller has to reconcile, as nobody has begun to for five minutes, or ten seconds if it just began itself.
 local function has_to_reconcile()
-  local net = beside(KEYS[1], 'net')
-  local left = redis.call('PTTL', net)
+  local lock = shared_key(KEYS[1], 'reconcile_lock')
+  local left = redis.call('PTTL', lock)
   if left < 0 or ARGV[5] == '1' and left < 290000 then
-    redis.call('SET', net, '1', 'PX', 300000)
+    redis.call('SET', lock, '1', 'PX', 300000)
     return 1
   end
   return 0

@@ -11,7 +11,7 @@
 
 --@include clock
 --@include records
---@include signals
+--@include notifying
 
 local model, pk, due = model_of(ARGV[1]), ARGV[2], ARGV[3]
 
@@ -38,7 +38,7 @@ if due == '' then
 elseif due ~= 'keep' then
   redis.call('ZADD', KEYS[1], due, pk)
   if KEYS[2] and redis.call('ZCOUNT', KEYS[1], '(' .. score(now()), '(' .. due) == 0 then
-    signal(KEYS[2], true)
+    notify(KEYS[2], true)
   end
 end
 return {'set', pk}

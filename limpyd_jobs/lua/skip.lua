@@ -20,12 +20,12 @@ local job, queue = job_of(ARGV[1], ARGV[2]), ARGV[3]
 -- Somebody set the status of a job that waited, or a worker of version 2 runs it, and it was added again: its lease says
 -- until when nobody else does.
 local function give_lease()
-  local hash = redis.call('HMGET', job.key, '_claim_token', '_placed_in', 'start')
+  local hash = redis.call('HMGET', job.key, '_claim_token', '_queue_key', 'start')
   local has_one = redis.call('ZSCORE', (hash[2] or queue) .. ':_running', job.ident)
   if not (hash[1] or has_one) then
     local seconds = lease_without_claim(hash[3], tonumber(ARGV[4]), tonumber(ARGV[5]))
     redis.call('ZADD', queue .. ':_running', score(now() + seconds * 1000000), job.ident)
-    redis.call('HSET', job.key, '_placed_in', queue)
+    redis.call('HSET', job.key, '_queue_key', queue)
   end
 end
 

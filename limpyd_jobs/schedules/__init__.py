@@ -1,4 +1,4 @@
-"""Jobs that are added at set times: `Schedule`, which any worker fires."""
+"""Jobs that are added at set times: `Schedule`, which any worker enqueues when they are due."""
 
 from limpyd_jobs.schedules.model import Schedule
 

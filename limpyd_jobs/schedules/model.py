@@ -13,22 +13,22 @@ from typing import Any
 from limpyd import fields
 from limpyd.exceptions import DoesNotExist, UniquenessError
 
-from limpyd_jobs import records
 from limpyd_jobs.arguments import stored_identifier, stored_queue_name, stored_value
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.job_classes import path_of
-from limpyd_jobs.layout import found_by, layout_of, layout_to_add
-from limpyd_jobs.lazy_fields import pk_of
-from limpyd_jobs.models import BaseJobsModel, Job, is_placed_by_hand, job_classes
-from limpyd_jobs.new_fields import checked_fields, default_priority
-from limpyd_jobs.schedules.catching_up import CATCH_UP
+from limpyd_jobs.models import BaseJobsModel, Job, has_custom_placement, job_classes
+from limpyd_jobs.schedules.misfires import MISFIRE_POLICIES
 from limpyd_jobs.schedules.triggers import Times, describe
+from limpyd_jobs.store import records
+from limpyd_jobs.store.job_classes import path_of
+from limpyd_jobs.store.layout import found_by, layout_of, layout_to_add
+from limpyd_jobs.store.lazy_fields import pk_of
+from limpyd_jobs.store.new_fields import checked_fields, default_priority
 from limpyd_jobs.utils import as_naive_utc, datetime_to_score, parse_datetime
 
 EVERY_TIME, ONCE = "{name}:{time}", "{name}"
 
 _TRIGGERS = ("cron", "interval", "date", "trigger")
-_OPTIONS = (*_TRIGGERS, "timezone", "identifier", "queue_name", "priority", "catch_up", "grace")
+_OPTIONS = (*_TRIGGERS, "timezone", "identifier", "queue_name", "priority", "misfire_policy", "misfire_grace_time")
 _KNOWN = {*_OPTIONS, "name", "job_class", "job_fields", "declaration"}
 
 
@@ -40,8 +40,8 @@ class Schedule(BaseJobsModel):
 
     Attributes
     ----------
-    max_catch_up: int
-        How many missed times are made up for at the most, the latest ones, if `catch_up` is ``all``.
+    max_missed_runs: int
+        How many missed times are made up for at the most, the latest ones, if `misfire_policy` is ``all``.
     """
 
     name = fields.InstanceHashField(indexable=True, unique=True)
@@ -55,11 +55,11 @@ class Schedule(BaseJobsModel):
     next_run = fields.InstanceHashField()
     last_run = fields.InstanceHashField()
     paused = fields.InstanceHashField(indexable=True)
-    catch_up = fields.InstanceHashField()
-    grace = fields.InstanceHashField()
+    misfire_policy = fields.InstanceHashField()
+    misfire_grace_time = fields.InstanceHashField()
     declaration = fields.InstanceHashField()
 
-    max_catch_up = 100
+    max_missed_runs = 100
 
     @classmethod
     def add(
@@ -75,8 +75,8 @@ class Schedule(BaseJobsModel):
         identifier: str | None = None,
         queue_name: str | None = None,
         priority: int | str | None = None,
-        catch_up: str = "latest",
-        grace: float | timedelta | None = None,
+        misfire_policy: str = "latest",
+        misfire_grace_time: float | timedelta | None = None,
         paused: bool = False,
         **job_fields: Any,
     ) -> Schedule:
@@ -107,11 +107,11 @@ class Schedule(BaseJobsModel):
             By default the one of the class.
         priority: int
             By default the one of the class.
-        catch_up: str
+        misfire_policy: str
             What to run of the times that no worker was there for: the ``latest``, ``all`` of them, up to
-            `max_catch_up`, or ``none``.
-        grace: float or timedelta
-            How late, in seconds, a time may be run. None for no limit; for a minute if `catch_up` is ``none``.
+            `max_missed_runs`, or ``none``.
+        misfire_grace_time: float or timedelta
+            How late, in seconds, a time may be run. None for no limit; for a minute if `misfire_policy` is ``none``.
         paused: bool
             Whether it waits for `resume`.
         **job_fields
@@ -138,8 +138,8 @@ class Schedule(BaseJobsModel):
                 "identifier": identifier,
                 "queue_name": queue_name,
                 "priority": priority,
-                "catch_up": catch_up,
-                "grace": grace,
+                "misfire_policy": misfire_policy,
+                "misfire_grace_time": misfire_grace_time,
                 "job_fields": job_fields,
             }
         )
@@ -204,7 +204,7 @@ class Schedule(BaseJobsModel):
     def run_now(self) -> Job:
         """Add its job now, beside its times, even if it is paused; return the job. For the exceptions see `add_job`."""
         stored = self.hgetall()
-        job_class: type[Job] = job_classes.meet(stored["job_model_repr"])
+        job_class: type[Job] = job_classes.resolve(stored["job_model_repr"])
         identifier = identifier_of(stored, now_of_redis(type(self)))
         values = json.loads(stored.get("job_fields") or "{}")
         return job_class.add_job(identifier, stored["queue_name"], stored["priority"], **values)
@@ -235,11 +235,11 @@ class Schedule(BaseJobsModel):
             ``added``, ``changed`` or ``same``.
         """
         text = json.dumps([path_of(job_class), dict(declared)], sort_keys=True, default=str)
-        options = {"job_class": job_class, "timezone": "UTC", "catch_up": "latest", **_with_job_fields(declared)}
+        options = {"job_class": job_class, "timezone": "UTC", "misfire_policy": "latest", **_with_job_fields(declared)}
         for schedule in cls.collection(name=name).instances():
             if schedule.declaration.hget() == text:
                 return "same"
-            defaults = {"identifier": None, "queue_name": None, "priority": None, "grace": None}
+            defaults = {"identifier": None, "queue_name": None, "priority": None, "misfire_grace_time": None}
             schedule.edit(**{**defaults, **options, "declaration": text})
             return "changed"
         values = cls._values({"identifier": None, "queue_name": None, "priority": None, **options, "name": name})
@@ -269,14 +269,14 @@ class Schedule(BaseJobsModel):
         triggers = {name: given[name] for name in _TRIGGERS if given.get(name) is not None}
         if triggers or not stored:
             values["trigger"] = json.dumps(describe(**triggers, now=now_of_redis(cls)), ensure_ascii=False)
-        catch_up = given.get("catch_up", stored.get("catch_up", "latest"))
-        if catch_up not in CATCH_UP:
-            raise ValueError(f"The catch_up must be one of {', '.join(CATCH_UP)}, not {catch_up!r}")
-        values["catch_up"] = catch_up
-        if "grace" in given:
-            values["grace"] = _stored_grace(given["grace"])
+        misfire_policy = given.get("misfire_policy", stored.get("misfire_policy", "latest"))
+        if misfire_policy not in MISFIRE_POLICIES:
+            raise ValueError(f"The misfire_policy must be one of {', '.join(MISFIRE_POLICIES)}, not {misfire_policy!r}")
+        values["misfire_policy"] = misfire_policy
+        if "misfire_grace_time" in given:
+            values["misfire_grace_time"] = _stored_grace_time(given["misfire_grace_time"])
         if "identifier" in given:
-            template = given["identifier"] or (EVERY_TIME if catch_up == "all" else ONCE)
+            template = given["identifier"] or (EVERY_TIME if misfire_policy == "all" else ONCE)
             values["identifier"] = stored_identifier(template)
         if "queue_name" in given:
             values["queue_name"] = stored_queue_name(job_class._get_queue_name(given["queue_name"]))
@@ -338,7 +338,7 @@ def _job_class(job_class: Any) -> type[Job]:
     found = job_classes.resolve(job_class) if isinstance(job_class, str) else job_class
     if not (isinstance(found, type) and issubclass(found, Job)):
         raise TypeError(f"What a schedule adds must be a subclass of Job, or its path, not {job_class!r}")
-    if is_placed_by_hand(found, found.queue_model):
+    if has_custom_placement(found, found.queue_model):
         raise ConfigurationException(
             f"{path_of(found)} cannot be scheduled: it, or its queue model, has its own way to put a job in a queue"
         )
@@ -349,7 +349,7 @@ def _job_class(job_class: Any) -> type[Job]:
 def _heard_by(stored: Mapping[str, str]) -> str:
     """Return the key of the signal that the workers of its queue hear; empty if its class is not to be had here."""
     with suppress(Exception):  # whatever its module raises
-        job_class: type[Job] = job_classes.meet(stored["job_model_repr"])
+        job_class: type[Job] = job_classes.resolve(stored["job_model_repr"])
         return records.signal_key(job_class.queue_model, stored["queue_name"])
     return ""
 
@@ -362,14 +362,14 @@ def _stored_name(name: Any) -> str:
     return stored_identifier(name)
 
 
-def _stored_grace(grace: Any) -> str:
-    if grace is None:
+def _stored_grace_time(given: Any) -> str:
+    if given is None:
         return ""
-    seconds = grace.total_seconds() if isinstance(grace, timedelta) else grace
+    seconds = given.total_seconds() if isinstance(given, timedelta) else given
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        raise TypeError(f"The grace of a schedule must be a number of seconds or a timedelta, not {grace!r}")
+        raise TypeError(f"The misfire_grace_time must be a number of seconds or a timedelta, not {given!r}")
     if not 0 <= seconds <= 1e10:
-        raise ValueError(f"The grace of a schedule must be 0 seconds or more, not {grace!r}")
+        raise ValueError(f"The misfire_grace_time must be 0 seconds or more, not {given!r}")
     return str(seconds)
 
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from limpyd_jobs.arguments import read_seconds, stored_priority, stored_queue_name
 from limpyd_jobs.models import Job
-from limpyd_jobs.new_fields import checked_fields, stored_names
-from limpyd_jobs.schedules.catching_up import CATCH_UP
+from limpyd_jobs.schedules.misfires import MISFIRE_POLICIES
 from limpyd_jobs.schedules.model import aware, identifier_of
 from limpyd_jobs.schedules.triggers import Times
+from limpyd_jobs.store.new_fields import checked_fields, stored_names
 
 
 class Plan(NamedTuple):
@@ -26,8 +26,8 @@ class Plan(NamedTuple):
     times: Times
     due: datetime
         The next time, aware; None for never.
-    catch_up: str
-    grace: timedelta
+    misfire_policy: str
+    misfire_grace_time: timedelta
         None for any.
     queue_name, priority: str
     fields: mapping
@@ -38,8 +38,8 @@ class Plan(NamedTuple):
     job_class: type[Job]
     times: Times
     due: datetime | None
-    catch_up: str
-    grace: timedelta | None
+    misfire_policy: str
+    misfire_grace_time: timedelta | None
     queue_name: str
     priority: str
     fields: Mapping[str, Any]
@@ -61,14 +61,14 @@ class Plan(NamedTuple):
         fields = json.loads(stored.get("job_fields") or "{}")
         if not isinstance(fields, dict):
             raise ValueError(f"its job_fields are no object: {fields!r}")
-        catch_up, grace = stored.get("catch_up"), read_seconds(stored.get("grace"))
+        policy, grace_time = stored.get("misfire_policy"), read_seconds(stored.get("misfire_grace_time"))
         return cls(
             stored,
             job_class,
             Times(json.loads(stored.get("trigger", "")), stored.get("timezone", "")),
             due,
-            catch_up if catch_up in CATCH_UP else CATCH_UP[0],
-            None if grace is None else timedelta(seconds=grace),
+            policy if policy in MISFIRE_POLICIES else MISFIRE_POLICIES[0],
+            None if grace_time is None else timedelta(seconds=grace_time),
             stored_queue_name(stored.get("queue_name", "")),
             stored_priority(stored.get("priority", "0")),
             stored_names(job_class, checked_fields(job_class, fields)),

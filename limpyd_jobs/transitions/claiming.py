@@ -12,11 +12,11 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from limpyd_jobs.exceptions import ClaimLost, ConfigurationException
-from limpyd_jobs.layout import classes_argument, layout_of
-from limpyd_jobs.line import Line
-from limpyd_jobs.records import redis_of, reindexed
-from limpyd_jobs.scripting import Script
 from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.store.connections import PinnedConnection
+from limpyd_jobs.store.layout import classes_argument, layout_of
+from limpyd_jobs.store.records import redis_of, reindexed
+from limpyd_jobs.store.scripting import Script
 
 # The lease of a running job without a claim, in seconds: its worker, of version 2, may be alive.
 UNCLAIMED_LEASE = 86400
@@ -46,7 +46,7 @@ class ClaimRequest:
         The job classes the worker knows, by their path.
     is_again: bool
         Whether it is sent once more, as the reply was lost.
-    line: Line
+    connection: PinnedConnection
         Over what to send it; None for the client of the database.
     """
 
@@ -55,7 +55,7 @@ class ClaimRequest:
     lease: float
     classes: Mapping[str, type[RedisModel]]
     is_again: bool = False
-    line: Line | None = field(default=None, compare=False, repr=False)
+    connection: PinnedConnection | None = field(default=None, compare=False, repr=False)
 
     def arguments(self, *between: str) -> list[Any]:
         """Return the request as scripts take it, hundreds of waiting lists as one text, which travels much faster."""
@@ -63,7 +63,7 @@ class ClaimRequest:
 
 
 @dataclass(slots=True)  # not frozen, as that takes three times as long to make
-class Fetched:
+class Delivery:
     """What came out of a waiting list.
 
     Attributes
@@ -85,7 +85,7 @@ class Fetched:
         Of a claimed job, what matters if it fails: its field ``retry_policy``; how many of its tries do not count;
         when it was added, or put back in its queue by hand.
     queues: str
-        The last pk of a queue, told with a claimed job: see `Outlook`.
+        The last pk of a queue, told with a claimed job: see `NextWakeups`.
     token: str
         The name of the claim; empty unless claimed.
     rescues: int
@@ -135,10 +135,10 @@ class Fetched:
         return "/" in self.token
 
 
-NOTHING = Fetched("nothing", "", "")
+NOTHING = Delivery("nothing", "", "")
 
 
-class Outlook(NamedTuple):
+class NextWakeups(NamedTuple):
     """What a worker that found no job has to know to wait for one.
 
     Attributes
@@ -172,7 +172,7 @@ class Outlook(NamedTuple):
     is_quiet: bool = False
 
 
-_NO_OUTLOOK = Outlook()
+_NO_WAKEUPS = NextWakeups()
 
 
 def claim(
@@ -183,7 +183,7 @@ def claim(
     wait: float = 0,
     schedules: str = "",
     known: str = "",
-) -> tuple[Fetched | None, Outlook]:
+) -> tuple[Delivery | None, NextWakeups]:
     """Claim the first job of the first waiting list that has one; tell what is to be known if there is none.
 
     Parameters
@@ -199,15 +199,15 @@ def claim(
 
     Returns
     -------
-    tuple of Fetched and Outlook
+    tuple of Delivery and NextWakeups
         None instead of the first if the lists are empty, or of paused queues.
     """
     args = request.arguments(ident, "1" if request.is_again else "", worker, str(wait), schedules, "", known)
-    return _claimed(request, json.loads(_claim(request.line or redis_of(queue_model), args=args)))
+    return _claimed(request, json.loads(_claim(request.connection or redis_of(queue_model), args=args)))
 
 
 def wait_and_claim(
-    line: Line,
+    connection: PinnedConnection,
     signals: Sequence[str],
     seconds: float,
     request: ClaimRequest,
@@ -215,7 +215,7 @@ def wait_and_claim(
     wait: float,
     schedules: str = "",
     known: str = "",
-) -> tuple[Any, Fetched | None, Outlook | None]:
+) -> tuple[Any, Delivery | None, NextWakeups | None]:
     """Wait for one of some signals, then claim as `claim` does: in one round trip, as Redis does so by itself. But only
     if the worker is registered then: else its connection may be lost, and it may have asked anew.
 
@@ -232,32 +232,32 @@ def wait_and_claim(
     -------
     tuple
         The key of the signal, None if there was none, or the error that kept from waiting; and the others as `claim`,
-        the outlook being None if the worker is not registered.
+        the next_wakeups being None if the worker is not registered.
     """
     args = request.arguments("", "", worker, str(wait), schedules, "1", known)
-    heard, text = _claim.after(line, ["BLPOP", *signals, seconds], args)
+    heard, text = _claim.after(connection, ["BLPOP", *signals, seconds], args)
     heard, reply = heard[0] if isinstance(heard, list) else heard, json.loads(text)
     return (heard, None, None) if reply[0] == "unregistered" else (heard, *_claimed(request, reply))
 
 
-def _claimed(request: ClaimRequest, reply: Any) -> tuple[Fetched | None, Outlook]:
-    return as_fetched(request, reply), _outlook(reply) if reply[0] == "nothing" else _NO_OUTLOOK
+def _claimed(request: ClaimRequest, reply: Any) -> tuple[Delivery | None, NextWakeups]:
+    return as_delivery(request, reply), _outlook(reply) if reply[0] == "nothing" else _NO_WAKEUPS
 
 
-def _outlook(reply: Any) -> Outlook:
+def _outlook(reply: Any) -> NextWakeups:
     _, broken, queues, moment, *dates, delayed, is_quiet = reply
     overdue, due, missed, scheduled = (float(date) if date else None for date in dates)
-    return Outlook(list(broken), queues, float(moment), overdue, due, missed, scheduled, int(delayed), is_quiet)
+    return NextWakeups(list(broken), queues, float(moment), overdue, due, missed, scheduled, int(delayed), is_quiet)
 
 
-def known_of(classes: Iterable[type[RedisModel]], outlook: Outlook | None = None) -> str:
+def known_of(classes: Iterable[type[RedisModel]], next_wakeups: NextWakeups | None = None) -> str:
     """Return what a worker that is about to wait tells `claim`.
 
     Parameters
     ----------
     classes: iterable of RedisModel
         The job classes whose jobs may come without a signal.
-    outlook: Outlook
+    next_wakeups: NextWakeups
         What it was told before; without it, or if that is not enough, all lists are looked into.
     """
     prefixes = sorted({prefix for job_class in classes for prefix in _prefixes_of_status(job_class)})
@@ -265,8 +265,8 @@ def known_of(classes: Iterable[type[RedisModel]], outlook: Outlook | None = None
         "waiting": [prefix + STATUSES.WAITING for prefix in prefixes],
         "delayed": [prefix + STATUSES.DELAYED for prefix in prefixes],
     }
-    if outlook and outlook.delayed >= 0:
-        known |= {"number": outlook.delayed, "due": "" if outlook.due is None else f"{outlook.due:.6f}"}
+    if next_wakeups and next_wakeups.delayed >= 0:
+        known |= {"number": next_wakeups.delayed, "due": "" if next_wakeups.due is None else f"{next_wakeups.due:.6f}"}
     return json.dumps(known, separators=(",", ":"))
 
 
@@ -279,7 +279,7 @@ def _prefixes_of_status(job_class: type[RedisModel]) -> Sequence[str]:
 
 def unregister(queue_model: type[RedisModel], worker: str) -> None:
     """End the registration of a worker as blocked."""
-    redis_of(queue_model).zrem(f"{queue_model._name}:blocked", worker)
+    redis_of(queue_model).zrem(f"{queue_model._name}:idle_workers", worker)
 
 
 def renew(connection: Redis, job_class: type[RedisModel], ident: str, token: str, queue_key: str, lease: float) -> bool:
@@ -294,7 +294,7 @@ def renew(connection: Redis, job_class: type[RedisModel], ident: str, token: str
     return reply[0] in ("done", "canceled")
 
 
-def renew_all(connection: Redis, claims: Sequence[tuple[type[RedisModel], Fetched]], lease: float) -> list[str]:
+def renew_all(connection: Redis, claims: Sequence[tuple[type[RedisModel], Delivery]], lease: float) -> list[str]:
     """Extend the leases of some claims as `renew` does, in one round trip.
 
     Returns
@@ -321,7 +321,7 @@ def release(job_class: type[RedisModel], ident: str, token: str, queue_key: str,
     _accept_release(job_class, ident, reply)
 
 
-def release_all(claims: Sequence[tuple[type[RedisModel], Fetched]]) -> list[Exception]:
+def release_all(claims: Sequence[tuple[type[RedisModel], Delivery]]) -> list[Exception]:
     """Give claimed jobs back as `release` does, in one round trip, so that they are run in this order; return what
     failed."""
     claims, failures = claims[::-1], []
@@ -343,16 +343,16 @@ def _accept_release(job_class: type[RedisModel], ident: str, reply: Any) -> None
         reindexed(job_class, ident.rpartition(":")[2], reply[2])
 
 
-def as_fetched(request: ClaimRequest, reply: Any) -> Fetched | None:
+def as_delivery(request: ClaimRequest, reply: Any) -> Delivery | None:
     return None if reply[0] == "nothing" else out_of_list(request.token, request.classes, reply)
 
 
-def out_of_list(token: str, classes: Mapping[str, type[RedisModel]], reply: Any) -> Fetched:
+def out_of_list(token: str, classes: Mapping[str, type[RedisModel]], reply: Any) -> Delivery:
     if reply[0] != "claimed":
-        return Fetched(*reply[:7])
+        return Delivery(*reply[:7])
     *details, reindex = reply
     details.append(token)
-    fetched = Fetched(*details)
+    fetched = Delivery(*details)
     if reindex:
         reindexed(classes[fetched.path], fetched.pk, reindex)
     return fetched

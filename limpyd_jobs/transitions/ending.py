@@ -14,17 +14,17 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from limpyd_jobs.exceptions import LimpydJobsException, NotRecorded
-from limpyd_jobs.layout import layout_of
-from limpyd_jobs.lazy_fields import pk_of
-from limpyd_jobs.line import Line
-from limpyd_jobs.records import queue_key_of, redis_of, reindexed
-from limpyd_jobs.scripting import Script
-from limpyd_jobs.transitions.claiming import UNCLAIMED_LEASE, ClaimRequest, Fetched, as_fetched, out_of_list
+from limpyd_jobs.store.connections import PinnedConnection
+from limpyd_jobs.store.layout import layout_of
+from limpyd_jobs.store.lazy_fields import pk_of
+from limpyd_jobs.store.records import queue_key_of, redis_of, reindexed
+from limpyd_jobs.store.scripting import Script
+from limpyd_jobs.transitions.claiming import UNCLAIMED_LEASE, ClaimRequest, Delivery, as_delivery, out_of_list
 from limpyd_jobs.transitions.placing import Placed, accept, arguments_to_place, as_placed, prepare_queue
 
-_cancel = Script("cancel")
+_finish_canceled = Script("finish_canceled")
 _delay = Script("delay")
-_disown = Script("disown")
+_abandon = Script("abandon")
 _fail = Script("fail")
 _requeue = Script("requeue")
 _skip = Script("skip")
@@ -38,7 +38,7 @@ class Success(NamedTuple):
     Attributes
     ----------
     job, queue
-    fetched: Fetched
+    fetched: Delivery
         Its claim.
     result: object
         What its code returned.
@@ -48,7 +48,7 @@ class Success(NamedTuple):
 
     job: Any
     queue: Any
-    fetched: Fetched
+    fetched: Delivery
     result: Any
     began: float
     ended: float
@@ -69,24 +69,24 @@ class Ending(NamedTuple):
         forbids a success: ``canceled``, ``delayed``.
     end, delayed_until: str
         When it ended, and until when it is delayed: dates as text, empty for none.
-    upcoming: Fetched
+    prefetched: Delivery
         What the next claim, made in the same step, took out of a waiting list.
     """
 
     outcome: str
     end: str = ""
     delayed_until: str = ""
-    upcoming: Fetched | None = None
+    prefetched: Delivery | None = None
 
 
-def succeed(job: RedisModel, queue: RedisModel, token: str, upcoming: ClaimRequest | None = None) -> Ending:
+def succeed(job: RedisModel, queue: RedisModel, token: str, next_claim: ClaimRequest | None = None) -> Ending:
     """Record the success of a job, unless its status was set to canceled or delayed while it ran.
 
     Parameters
     ----------
     token: str
         The claim on the job; empty if nobody claimed it.
-    upcoming: ClaimRequest
+    next_claim: ClaimRequest
         The next job to claim in the same step, if any.
 
     Raises
@@ -94,21 +94,21 @@ def succeed(job: RedisModel, queue: RedisModel, token: str, upcoming: ClaimReque
     ClaimLost, DoesNotExist, NotRecorded
         If the claim is not (or no longer) the one on the job; if the job was deleted; if Redis fails.
     """
-    return _finish(_succeed, job, queue, token, (), upcoming)
+    return _finish(_succeed, job, queue, token, (), next_claim)
 
 
 def succeed_many(
-    connection: Redis | Line, successes: Sequence[Success], upcoming: ClaimRequest, limit: int = 0
-) -> tuple[list[Any], list[Fetched]]:
+    connection: Redis | PinnedConnection, successes: Sequence[Success], next_claim: ClaimRequest, limit: int = 0
+) -> tuple[list[Any], list[Delivery]]:
     """Record the success of several jobs in one step, and claim several in it.
 
     Parameters
     ----------
-    connection: Redis or Line
+    connection: Redis or PinnedConnection
         With a client, which threads share, any thread may do so, as long as it claims none.
     successes: sequence of Success
         None of jobs that nobody claimed.
-    upcoming: ClaimRequest
+    next_claim: ClaimRequest
         What to claim, each job with a token of its own.
     limit: int
         How many jobs at the most.
@@ -127,9 +127,9 @@ def succeed_many(
     now = monotonic()
     rows = [_row(success, now) for success in successes]
     texts = json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
-    classes = {**upcoming.classes, **{each.fetched.path: type(each.job) for each in successes}}
-    again = "1" if upcoming.is_again else ""
-    args = [texts, limit, *replace(upcoming, classes=classes).arguments(again)]
+    classes = {**next_claim.classes, **{each.fetched.path: type(each.job) for each in successes}}
+    again = "1" if next_claim.is_again else ""
+    args = [texts, limit, *replace(next_claim, classes=classes).arguments(again)]
     try:
         reply = json.loads(_succeed_many(connection, args=args))
     except RedisError as error:
@@ -161,9 +161,9 @@ def accept_success(job: RedisModel, reply: Any) -> Ending:
     return Ending(accept(job, reply)[0])
 
 
-def cancel(job: RedisModel, queue: RedisModel, token: str, upcoming: ClaimRequest | None = None) -> Ending:
+def finish_canceled(job: RedisModel, queue: RedisModel, token: str, next_claim: ClaimRequest | None = None) -> Ending:
     """Record that a job was canceled while it ran. Parameters and exceptions: see `succeed`."""
-    return _finish(_cancel, job, queue, token, (), upcoming)
+    return _finish(_finish_canceled, job, queue, token, (), next_claim)
 
 
 def delay(
@@ -172,7 +172,7 @@ def delay(
     token: str,
     queue_name: str,
     delay: str,
-    upcoming: ClaimRequest | None = None,
+    next_claim: ClaimRequest | None = None,
     *,
     priority: str = "",
     uncounted: bool = False,
@@ -189,7 +189,7 @@ def delay(
     """
     prepare_queue(type(queue), queue_name, priority, job)
     args = (layout_of(type(queue)).json, queue_name, delay, priority, "uncounted" if uncounted else "")
-    return _finish(_delay, job, queue, token, args, upcoming)
+    return _finish(_delay, job, queue, token, args, next_claim)
 
 
 def fail(
@@ -204,7 +204,7 @@ def fail(
     hold: bool = False,
     heed_field: bool = True,
     began: float | None = None,
-    upcoming: ClaimRequest | None = None,
+    next_claim: ClaimRequest | None = None,
 ) -> Ending:
     """Record the failure of a job, and put it back in a queue if it may run again.
 
@@ -216,7 +216,7 @@ def fail(
         Where to put it back.
     hold: bool
         True to hold a job that may run again in error, still claimed and queued, until the caller calls `requeue` or
-        `disown`. The outcome is then ``held``.
+        `abandon`. The outcome is then ``held``.
     heed_field: bool
         False, with `hold`, not to look at the field `cancel_on_error` of the job.
     began: float
@@ -236,7 +236,7 @@ def fail(
         mode,
         "" if began is None else str(_microseconds(monotonic() - began)),
     )
-    return _finish(_fail, job, queue, token, args, upcoming)
+    return _finish(_fail, job, queue, token, args, next_claim)
 
 
 def requeue(
@@ -263,7 +263,7 @@ def requeue(
         If it is not in error, or another job of its identifier is queued.
     """
     args = arguments_to_place(job, queue_model, queue_name, priority)
-    reply = _requeue(redis_of(job), args=[*args, delay, "place" if place else "bare"])
+    reply = _requeue(redis_of(job), args=[*args, delay, "place" if place else "custom"])
     if reply[0] == "not in error":
         raise LimpydJobsException(f"Job cannot be requeued if not in ERROR status: {job.ident}")
     return as_placed(job, accept(job, reply))
@@ -292,7 +292,7 @@ def skip(job: RedisModel, queue: RedisModel, lease: float) -> bool:
     return bool(reply[0] == "done")
 
 
-def disown(
+def abandon(
     job_class: type[RedisModel], ident: str, token: str, queue_key: str, delay: str = "", keys: Sequence[str] = ()
 ) -> bool:
     """End the claim on a job, and leave its state to whatever its hooks made of it, be it deleted.
@@ -310,7 +310,7 @@ def disown(
         False if the job is delayed, so still has to be put where its status says: nothing was changed.
     """
     args = [layout_of(job_class).json, ident, token, queue_key, delay, "\n".join(keys)]
-    reply = _disown(redis_of(job_class), args=args)
+    reply = _abandon(redis_of(job_class), args=args)
     if reply[0] == "done":
         reindexed(job_class, ident.rpartition(":")[2], reply[2])
     return bool(reply[0] != "delayed")
@@ -322,10 +322,10 @@ def _finish(
     queue: RedisModel,
     token: str,
     args: Sequence[str],
-    upcoming: ClaimRequest | None,
+    next_claim: ClaimRequest | None,
 ) -> Ending:
-    connection = (upcoming and upcoming.line) or redis_of(job)
-    claim_args = upcoming.arguments() if upcoming else ()
+    connection = (next_claim and next_claim.connection) or redis_of(job)
+    claim_args = next_claim.arguments() if next_claim else ()
     args = [layout_of(type(job)).json, job.ident, token, queue_key_of(queue), *args, *claim_args]
     try:
         reply = script(connection, args=args)
@@ -338,7 +338,7 @@ def _finish(
         return Ending(reply[0])
     outcome, end, delayed_until, reindex, next_reply = reply
     reindexed(type(job), pk_of(job), reindex)
-    return Ending(outcome, end, delayed_until, as_fetched(upcoming, next_reply) if upcoming else None)
+    return Ending(outcome, end, delayed_until, as_delivery(next_claim, next_reply) if next_claim else None)
 
 
 def status_and_claim(job: RedisModel) -> tuple[str | None, str | None]:

@@ -1,4 +1,4 @@
-"""Where jobs are put: added, moved, withdrawn."""
+"""Where jobs are put: added, moved, canceled."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 from limpyd.model import RedisModel
 
 from limpyd_jobs.exceptions import ClaimLost, JobGone, LimpydJobsException
-from limpyd_jobs.layout import layout_of, layout_to_add
-from limpyd_jobs.lazy_fields import pk_of
-from limpyd_jobs.records import check_database, create, due_key, flat, get_queue, line_of, redis_of, reindexed
-from limpyd_jobs.scripting import Script
+from limpyd_jobs.store.layout import layout_of, layout_to_add
+from limpyd_jobs.store.lazy_fields import pk_of
+from limpyd_jobs.store.records import check_database, create, due_key, flat, get_queue, redis_of, reindexed, sender_of
+from limpyd_jobs.store.scripting import Script
 
 _add = Script("add")
 _add_many = Script("add_many")
-_fire = Script("fire")
+_enqueue_due = Script("enqueue_due")
 _move = Script("move")
-_withdraw = Script("withdraw")
+_cancel = Script("cancel")
 
 
 def prepare_queue(queue_model: type[RedisModel], name: str, priority: str, job: RedisModel | None = None) -> None:
@@ -79,10 +79,10 @@ def add(
     layout = layout_to_add(job_class)
 
     def call(pk: str, plain: Mapping[str, str], reserve: bool) -> Any:
-        mode = f"{'reserve' if reserve else ''} {'' if place else 'bare'}".strip()
+        mode = f"{'reserve' if reserve else ''} {'' if place else 'custom'}".strip()
         options = _options(prepend=prepend, delay=delay, mode=mode, pk=pk)
         args = [layout.json, layout_of(queue_model).json, identifier, queue_name, priority, options, *flat(plain)]
-        return json.loads(_add(line_of(job_class), args=args))
+        return json.loads(_add(sender_of(job_class), args=args))
 
     # A job must be found by all its fields before a worker can see it.
     reply = create(job_class, fields or {}, layout.plain, call)
@@ -119,10 +119,10 @@ def add_many(
     return list(json.loads(_add_many(redis_of(job_class), args=args)))
 
 
-def fire(
+def enqueue_due(
     schedule_model: type[RedisModel],
     pk: str,
-    firing: Mapping[str, Any],
+    occurrence: Mapping[str, Any],
     job_class: type[RedisModel],
     identifier: str,
     queue_model: type[RedisModel],
@@ -134,8 +134,8 @@ def fire(
 
     Parameters
     ----------
-    firing: mapping
-        The third argument of ``fire.lua``.
+    occurrence: mapping
+        The third argument of ``enqueue_due.lua``.
 
     For the other parameters, and the exceptions, see `add`.
 
@@ -150,10 +150,10 @@ def fire(
     layout = layout_of(job_class)
 
     def call(job_pk: str, plain: Mapping[str, str], reserve: bool) -> Any:
-        options = json.dumps({**firing, "mode": "reserve" if reserve else "", **({"pk": job_pk} if job_pk else {})})
+        options = json.dumps({**occurrence, "mode": "reserve" if reserve else "", **({"pk": job_pk} if job_pk else {})})
         models = [layout.json, layout_of(queue_model).json]
         args = [layout_of(schedule_model).json, pk, options, *models, identifier, queue_name, priority, *flat(plain)]
-        reply = _fire(redis_of(job_class), keys=[due_key(schedule_model)], args=args)
+        reply = _enqueue_due(redis_of(job_class), keys=[due_key(schedule_model)], args=args)
         return [*reply, ""] if reply[0] in ("passed over", "not due") else reply
 
     reply = create(job_class, fields, layout.plain, call)
@@ -192,11 +192,11 @@ def move(
         If another job of its identifier is queued.
     """
     args = arguments_to_place(job, queue_model, queue_name, priority)
-    reply = _move(redis_of(job), args=[*args, "1" if prepend else "", delay, "place" if place else "bare"])
+    reply = _move(redis_of(job), args=[*args, "1" if prepend else "", delay, "place" if place else "custom"])
     return as_placed(job, accept(job, reply))
 
 
-def withdraw(job: RedisModel, queue_model: type[RedisModel], queue_name: str = "") -> bool:
+def cancel(job: RedisModel, queue_model: type[RedisModel], queue_name: str = "") -> bool:
     """Cancel a job that waits or is delayed; tell a running one that it is canceled.
 
     Parameters
@@ -216,7 +216,7 @@ def withdraw(job: RedisModel, queue_model: type[RedisModel], queue_name: str = "
     """
     check_database(type(job), queue_model)
     args = [layout_of(type(job)).json, job.ident, layout_of(queue_model).json, queue_name]
-    reply = accept(job, _withdraw(redis_of(job), args=args))
+    reply = accept(job, _cancel(redis_of(job), args=args))
     if reply[0] == "done":
         reindexed(type(job), pk_of(job), reply[2])
     return bool(reply[0] != "ended")

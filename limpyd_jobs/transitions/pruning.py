@@ -12,9 +12,9 @@ from limpyd.model import RedisModel
 
 from limpyd_jobs.arguments import retention_arguments
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.layout import check_found_by, classes_argument, layout_of
-from limpyd_jobs.records import attached, check_database, mapping_of, redis_of, reindexed
-from limpyd_jobs.scripting import Script
+from limpyd_jobs.store.layout import check_found_by, classes_argument, layout_of
+from limpyd_jobs.store.records import attached, check_database, mapping_of, redis_of, reindexed
+from limpyd_jobs.store.scripting import Script
 
 # How many entries of a list one call of prune() looks at, at the most.
 PRUNE_LIMIT = 100

@@ -7,34 +7,34 @@ from typing import NamedTuple
 
 from limpyd.model import RedisModel
 
-from limpyd_jobs.layout import classes_argument, layout_of
-from limpyd_jobs.records import redis_of, reindexed
-from limpyd_jobs.scripting import Script
-from limpyd_jobs.transitions.claiming import UNCLAIMED_LEASE, ClaimRequest, Fetched, as_fetched
+from limpyd_jobs.store.layout import classes_argument, layout_of
+from limpyd_jobs.store.records import redis_of, reindexed
+from limpyd_jobs.store.scripting import Script
+from limpyd_jobs.transitions.claiming import UNCLAIMED_LEASE, ClaimRequest, Delivery, as_delivery
 from limpyd_jobs.utils import printable
 
-# How many due jobs one call of wake() moves at the most, to keep the script short.
-WAKE_LIMIT = 1000
+# How many due jobs one call of promote() moves at the most, to keep the script short.
+PROMOTE_LIMIT = 1000
 
 # How many lapsed leases one call of rescue() looks at in each queue, at the most.
 RESCUE_LIMIT = 100
 
 # How long a job of a class that cannot be resolved rests before it is tried again.
-PUT_OFF_SECONDS = 60
+DEFERRAL_SECONDS = 60
 
 # How many idents one call of reconcile() looks at: each may be looked for in a long list.
 RECONCILE_LIMIT = 100
 
-# How often one is put off before it is given up: for about an hour.
-MAX_PUT_OFFS = 60
+# How often one is deferred before it is dead-lettered: for about an hour.
+MAX_DEFERRALS = 60
 
 Place = Callable[[str, str], None]
 
-_put_off = Script("put_off")
+_defer_unresolved = Script("defer_unresolved")
 _reconcile = Script("reconcile")
 _rescue = Script("rescue")
 _retry_deferred = Script("retry_deferred")
-_wake = Script("wake")
+_promote = Script("promote")
 
 
 class Rescue(NamedTuple):
@@ -43,19 +43,19 @@ class Rescue(NamedTuple):
     reconcile; the idents, with a reason, of broken jobs, which are in quarantine now; and how many jobs have half a
     lease more, as Redis was just started."""
 
-    rescued: list[Fetched]
+    rescued: list[Delivery]
     unknown: list[str]
-    exhausted: Fetched | None
+    exhausted: Delivery | None
     has_to_reconcile: bool
     broken: Sequence[tuple[str, str]] = ()
     spared: int = 0
 
 
-def wake(
+def promote(
     queue_model: type[RedisModel],
     queue_keys: Sequence[str],
     classes: Mapping[str, type[RedisModel]],
-    limit: int = WAKE_LIMIT,
+    limit: int = PROMOTE_LIMIT,
     place: Place | None = None,
 ) -> tuple[bool, list[tuple[str, str]], list[tuple[str, str]]]:
     """Move the delayed jobs that are due, up to a limit, to their waiting lists.
@@ -72,8 +72,8 @@ def wake(
         Whether more are due; the (ident, reason) of those that were dropped; the (queue key, ident) of those of a
         class that is not among the given ones, which stay where they are.
     """
-    args = [limit, classes_argument(classes), "bare" if place else "place"]
-    _done, more, failures, unknown, reindexes, ready = _wake(redis_of(queue_model), keys=queue_keys, args=args)
+    args = [limit, classes_argument(classes), "custom" if place else "place"]
+    _done, more, failures, unknown, reindexes, ready = _promote(redis_of(queue_model), keys=queue_keys, args=args)
     for ident, reindex in reindexes:
         path, _, pk = ident.rpartition(":")
         reindexed(classes[path], pk, reindex)
@@ -112,10 +112,10 @@ def rescue(
     )
     found = []
     for key, ident, identifier, name, priority, number, reindex in rescued:
-        fetched = Fetched("rescued", key, ident, "w", identifier, name, priority, rescues=int(number))
+        fetched = Delivery("rescued", key, ident, "w", identifier, name, priority, rescues=int(number))
         reindexed(request.classes[fetched.path], fetched.pk, reindex)
         found.append(fetched)
-    claimed = as_fetched(request, exhausted) if exhausted else None
+    claimed = as_delivery(request, exhausted) if exhausted else None
     failures = tuple((ident, reason) for ident, reason in broken)
     return Rescue(found, unknown, claimed, bool(has_to_reconcile), failures, int(spared))
 
@@ -141,18 +141,18 @@ def reconcile(
     """
     queue_name = getattr(job_class, "queue_name", None) or ""
     args = [layout_of(job_class).json, layout_of(queue_model).json, queue_name, lease, UNCLAIMED_LEASE, *idents]
-    mended, homeless, freed = _reconcile(redis_of(queue_model), args=args)
+    repaired, unplaceable, freed = _reconcile(redis_of(queue_model), args=args)
     for ident, reindex in freed:
         reindexed(job_class, ident.rpartition(":")[2], reindex)
-    return [tuple(row) for row in mended], homeless
+    return [tuple(row) for row in repaired], unplaceable
 
 
-def put_off(
+def defer_unresolved(
     queue_model: type[RedisModel],
     key: str,
     ident: str,
-    seconds: float = PUT_OFF_SECONDS,
-    max_put_offs: int = MAX_PUT_OFFS,
+    seconds: float = DEFERRAL_SECONDS,
+    max_deferrals: int = MAX_DEFERRALS,
 ) -> tuple[str, str]:
     """Send a job whose class cannot be resolved back to its queue for some seconds, its hash untouched. If that
     happened so many times already, it leaves the queue for the list of errors.
@@ -165,9 +165,9 @@ def put_off(
     Returns
     -------
     tuple of str
-        ``put off`` or ``given up``; and the name of the queue.
+        ``deferred`` or ``dead lettered``; and the name of the queue.
     """
-    outcome, queue_name = _put_off(redis_of(queue_model), keys=[key], args=[ident, seconds, max_put_offs])
+    outcome, queue_name = _defer_unresolved(redis_of(queue_model), keys=[key], args=[ident, seconds, max_deferrals])
     return outcome, queue_name
 
 

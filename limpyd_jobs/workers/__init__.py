@@ -6,7 +6,7 @@ from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.utils import compute_delayed_until, import_class
 from limpyd_jobs.workers.config import WorkerConfig
 from limpyd_jobs.workers.parameters import LOGGER_NAME
-from limpyd_jobs.workers.processes import Processes
+from limpyd_jobs.workers.pool import WorkerPool
 from limpyd_jobs.workers.worker import Worker, logger
 
 __all__ = [
@@ -16,10 +16,10 @@ __all__ = [
     "Error",
     "Job",
     "LimpydJobsException",
-    "Processes",
     "Queue",
     "Worker",
     "WorkerConfig",
+    "WorkerPool",
     "compute_delayed_until",
     "import_class",
     "logger",

@@ -51,17 +51,17 @@ class Backoff:
         self._failures = 0
 
 
-def is_passing(error: BaseException | None) -> bool:
+def is_transient(error: BaseException | None) -> bool:
     """Whether Redis may well accept later what it did not now."""
     return isinstance(error, _PASSING) or bool(_PASSING_TEXT.search(str(error)))
 
 
-def is_cut_off(error: BaseException | None) -> bool:
+def is_connection_error(error: BaseException | None) -> bool:
     """Whether Redis did not answer at all, or is only starting."""
     return isinstance(error, (RedisConnectionError, RedisTimeoutError))
 
 
-def is_cut(error: BaseException | None) -> bool:
+def is_connection_cut(error: BaseException | None) -> bool:
     """Whether there was a connection, that came to its end: so there is a server."""
     reason = error.__context__ if type(error) is RedisConnectionError else error
     return reason is None or isinstance(reason, (BrokenPipeError, ConnectionAbortedError, ConnectionResetError))

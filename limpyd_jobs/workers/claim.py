@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import monotonic
 
 from limpyd_jobs.models import Job
-from limpyd_jobs.transitions import IN_HAND, NOTHING, Fetched
+from limpyd_jobs.transitions import IN_HAND, NOTHING, Delivery
 
 
 class Claim:
@@ -13,7 +13,7 @@ class Claim:
 
     Parameters
     ----------
-    fetched: Fetched
+    fetched: Delivery
         What came out of the list.
 
     Attributes
@@ -32,7 +32,7 @@ class Claim:
         When it was made, by the clock of `monotonic`.
     """
 
-    def __init__(self, fetched: Fetched = NOTHING) -> None:
+    def __init__(self, fetched: Delivery = NOTHING) -> None:
         self.fetched = fetched
         self.job: Job | None = None
         self.token = fetched.token

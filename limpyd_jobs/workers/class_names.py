@@ -11,7 +11,7 @@ class ClassNames:
     def __init__(self) -> None:
         self._met: defaultdict[str, set[str]] = defaultdict(set)
 
-    def meet(self, queue_name: str, path: str) -> None:
+    def add(self, queue_name: str, path: str) -> None:
         """There is a job of a class in a queue."""
         self._met[queue_name].add(path)
 

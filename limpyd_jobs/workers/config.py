@@ -16,14 +16,14 @@ from typing import Any, NoReturn
 from redis.exceptions import BusyLoadingError, RedisError
 from setproctitle import setproctitle
 
-from limpyd_jobs.database import database_name, default_settings, parse_database
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel, Error, Queue
+from limpyd_jobs.store.database import database_name, default_settings, parse_database
 from limpyd_jobs.version import EXACT_VERSION
 from limpyd_jobs.workers.heartbeat import Heartbeat
 from limpyd_jobs.workers.options import OPTIONS
 from limpyd_jobs.workers.parser import WorkerOptionParser, cannot_use_redis, import_for, path_of, require_subclass
-from limpyd_jobs.workers.processes import Processes
+from limpyd_jobs.workers.pool import WorkerPool
 from limpyd_jobs.workers.systemd import notify, watchdog_interval
 from limpyd_jobs.workers.title import WorkerTitle, make_parent_title, make_title
 from limpyd_jobs.workers.worker import Worker
@@ -278,7 +278,7 @@ class WorkerConfig:
         worker = self._worker()
         worker.stop_handling_end_signal()
         worker.connection.connection_pool.disconnect()
-        status = Processes(
+        status = WorkerPool(
             worker._settings.processes,
             self._prepare_another,
             lambda _: self.run(),
@@ -310,7 +310,7 @@ class WorkerConfig:
         if self.update_title and not (worker and worker._is_between_jobs):
             setproctitle(self.get_proc_title())
 
-    def _update_parent_title(self, processes: Processes) -> None:
+    def _update_parent_title(self, processes: WorkerPool) -> None:
         if self.update_title:
             queues = self._worker().queues
             setproctitle(make_parent_title(self._program, processes.status, queues, processes.living, processes.number))

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, nearest_priority, read_priority
 from limpyd_jobs.exceptions import CodeNotRun, LimpydJobsException, WorkerLost
-from limpyd_jobs.lazy_fields import has_method, pk_of
-from limpyd_jobs.models import Error, Job, Queue, is_placed_by_hand
+from limpyd_jobs.models import Error, Job, Queue, has_custom_placement
 from limpyd_jobs.retrying import Again, Cancel, GiveUp, Requeue, decide, own_policy, read_policy
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.store.lazy_fields import has_method, pk_of
 from limpyd_jobs.transitions import ClaimRequest, Ending
 from limpyd_jobs.utils import (
     MESSAGE,
@@ -83,7 +83,7 @@ class JobEvents:
     def log(self, message: str, level: str = "info") -> None:
         raise NotImplementedError
 
-    def _upcoming_request(self, job: Job, hook: str, event: str) -> ClaimRequest | None:
+    def _next_claim(self, job: Job, hook: str, event: str) -> ClaimRequest | None:
         raise NotImplementedError
 
     def _is_put_by(self, job: Job, queue: Queue, result: Any) -> bool:
@@ -92,7 +92,7 @@ class JobEvents:
     def _ended(self, ending: Ending) -> None:
         raise NotImplementedError
 
-    def _insist(self, record: Callable[[], T]) -> T:
+    def _retry_until_recorded(self, record: Callable[[], T]) -> T:
         raise NotImplementedError
 
     def _claim_by_hand(self, job: Job, queue: Queue) -> None:
@@ -139,8 +139,8 @@ class JobEvents:
         """Hook: a job was executed without an exception. It is recorded as a success, and listed in its queue."""
         if self._is_put_by(job, queue, job_result):
             return
-        request = self._upcoming_request(job, "job_success", "on_success")
-        ending = self._insist(partial(transitions.succeed, job, queue, self._token(job), request))
+        request = self._next_claim(job, "job_success", "on_success")
+        ending = self._retry_until_recorded(partial(transitions.succeed, job, queue, self._token(job), request))
         self._succeeded(job, queue, job_result, ending)
 
     def _succeeded(self, job: Job, queue: Queue, job_result: Any, ending: Ending) -> None:
@@ -194,10 +194,10 @@ class JobEvents:
         """Hook: a job did not wait, or was canceled while it ran. It is no longer queued."""
         token = self._token(job)
         if token:
-            request = self._upcoming_request(job, "job_skipped", "on_skipped")
-            self._ended(self._insist(partial(transitions.cancel, job, queue, token, request)))
+            request = self._next_claim(job, "job_skipped", "on_skipped")
+            self._ended(self._retry_until_recorded(partial(transitions.finish_canceled, job, queue, token, request)))
         else:
-            self._insist(partial(transitions.skip, job, queue, self.lease))
+            self._retry_until_recorded(partial(transitions.skip, job, queue, self.lease))
         self._log_job(job, queue, self.job_skipped_message(job, queue), "warning")
         _notify(job, "on_skipped", queue)
 
@@ -215,9 +215,9 @@ class JobEvents:
 
         It goes to the delayed set until its `delayed_until`, or for 60 seconds if it has none.
         """
-        until = parse_datetime(self._insist(job.delayed_until.hget))
-        if is_placed_by_hand(type(job), type(queue)):
-            delayed_until = self._delay_by_hand(job, queue, until)
+        until = parse_datetime(self._retry_until_recorded(job.delayed_until.hget))
+        if has_custom_placement(type(job), type(queue)):
+            delayed_until = self._delay_customly(job, queue, until)
         else:
             delayed_until = self._delay(job, queue, until)
         job._cached_delayed_until = delayed_until
@@ -226,14 +226,14 @@ class JobEvents:
 
     def _delay(self, job: Job, queue: Queue, until: datetime | None) -> str:
         delay = delay_argument(delayed_until=until) if until else delay_argument(delayed_for=DEFAULT_DELAY)
-        request = self._upcoming_request(job, "job_delayed", "on_delayed")
-        ending = self._insist(
+        request = self._next_claim(job, "job_delayed", "on_delayed")
+        ending = self._retry_until_recorded(
             partial(transitions.delay, job, queue, self._token(job), _queue_name(queue), delay, request)
         )
         self._ended(ending)
         return ending.delayed_until
 
-    def _delay_by_hand(self, job: Job, queue: Queue, until: datetime | None) -> str:
+    def _delay_customly(self, job: Job, queue: Queue, until: datetime | None) -> str:
         self._let_go(job, queue)
         job.enqueue_or_delay(
             queue_name=_queue_name(queue),
@@ -269,7 +269,7 @@ class JobEvents:
             overrides(self, JobEvents, "additional_error_fields", "job_error_message", "requeue_job")
             or overrides(type(job), Job, "requeue", "must_be_cancelled_on_error")
             or overrides(self.error_model, Error, "add_error")
-            or is_placed_by_hand(type(job), type(queue))
+            or has_custom_placement(type(job), type(queue))
             or has_method(job, "on_error")
             or has_method(job, "on_requeued")
         )
@@ -288,9 +288,9 @@ class JobEvents:
             priority,
             delay_argument(delayed_for=back.delay),
             began=self._claim.began_late,
-            upcoming=self._upcoming_request(job, "job_error", "on_error"),
+            next_claim=self._next_claim(job, "job_error", "on_error"),
         )
-        ending = self._insist(fail)
+        ending = self._retry_until_recorded(fail)
         self._ended(ending)
         requeued = ending.outcome == "requeued"
         self._log_error(job, queue, requeued, exception, trace)
@@ -311,7 +311,7 @@ class JobEvents:
             heed_field=not overrides(type(job), Job, "must_be_cancelled_on_error"),
             began=self._claim.began_late,
         )
-        ending = self._insist(fail)
+        ending = self._retry_until_recorded(fail)
         self._ended(ending)
         held = ending.outcome == "held"
         self._save_error(job, queue, exception, trace)
@@ -331,7 +331,7 @@ class JobEvents:
         try:
             self.requeue_job(job, queue, int(self._requeue_priority(queue, back)), delayed_for=back.delay)
         except LimpydJobsException:
-            job._cached_status = self._insist(job.status.hget)
+            job._cached_status = self._retry_until_recorded(job.status.hget)
             if job._cached_status != STATUSES.CANCELED:
                 raise
             self.job_skipped(job, queue)
@@ -385,7 +385,9 @@ class JobEvents:
             # Some overrides have no parameter for the traceback.
             given = {"trace": trace} if "trace" in signature(self.additional_error_fields).parameters else {}
             fields = self.additional_error_fields(job, queue, exception, **given) or {}
-            self._insist(partial(self.error_model.add_error, _queue_name(queue), job, exception, trace=trace, **fields))
+            self._retry_until_recorded(
+                partial(self.error_model.add_error, _queue_name(queue), job, exception, trace=trace, **fields)
+            )
 
     def job_error_message(
         self, job: Job, queue: Queue, to_be_requeued: bool, exception: BaseException, trace: str | None = None
@@ -428,7 +430,7 @@ class JobEvents:
     def _release(self, job: Job, queue: Queue) -> None:
         fetched = self._claim.fetched
         release = partial(transitions.release, type(job), fetched.ident, self._claim.token, fetched.queue_key)
-        self._insist(release)
+        self._retry_until_recorded(release)
         self._claim.end()
         self._hook("job_released", job, queue)
 
@@ -439,17 +441,17 @@ class JobEvents:
 
         It is no error, and the try is none of its retry policy.
         """
-        by_hand = is_placed_by_hand(type(job), type(queue))
+        is_custom = has_custom_placement(type(job), type(queue))
         delay = delay_argument(request.delayed_for, request.delayed_until)
-        ending = self._insist(
+        ending = self._retry_until_recorded(
             partial(
                 transitions.delay,
                 job,
                 queue,
                 self._token(job),
                 _queue_name(queue),
-                delay or delay_argument(delayed_for=DEFAULT_DELAY) if by_hand else delay,
-                self._upcoming_request(job, "job_requeued", "on_requeued"),
+                delay or delay_argument(delayed_for=DEFAULT_DELAY) if is_custom else delay,
+                self._next_claim(job, "job_requeued", "on_requeued"),
                 priority=request.priority,
                 uncounted=True,
             )
@@ -461,13 +463,13 @@ class JobEvents:
         self._ended(ending)
         job._cached_priority = request.priority or getattr(queue, "_cached_priority", "0")
         job._cached_delayed_until = ending.delayed_until
-        if by_hand:
-            self._place_by_hand(job, queue, request)
+        if is_custom:
+            self._place_customly(job, queue, request)
         _notify(job, "on_requeued", queue)
         self._log_job(job, queue, self.job_requeue_message(job, queue))
 
     @staticmethod
-    def _place_by_hand(job: Job, queue: Queue, request: Requeue) -> None:
+    def _place_customly(job: Job, queue: Queue, request: Requeue) -> None:
         """Put a job that was delayed for a moment, to be safe from other workers, in its queue the way it has."""
         job.enqueue_or_delay(
             queue_name=_queue_name(queue),
@@ -480,7 +482,7 @@ class JobEvents:
     def _cancel(self, job: Job, queue: Queue, reason: Cancel) -> None:
         """The code of a job raised `Cancel`: as if it had set its status."""
         if overrides(self, JobEvents, "job_skipped"):
-            self._insist(partial(job.status.hset, STATUSES.CANCELED))
+            self._retry_until_recorded(partial(job.status.hset, STATUSES.CANCELED))
         job._cached_status, job._cached_reason = STATUSES.CANCELED, one_line(reason, MESSAGE)
         self.job_skipped(job, queue)
 
@@ -497,7 +499,7 @@ class JobEvents:
                     queue_name=_queue_name(queue), priority=priority, delayed_for=delayed_for, queue_model=type(queue)
                 )
 
-        self._insist(requeue)
+        self._retry_until_recorded(requeue)
         if "_cached_priority" in vars(job):  # so it was our own version that put it back, and ended the claim
             self._ended(Ending("requeued"))
         _notify(job, "on_requeued", queue)

@@ -17,12 +17,13 @@ from limpyd.exceptions import DoesNotExist
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from limpyd_jobs import records, transitions
-from limpyd_jobs.layout import layout_of
-from limpyd_jobs.line import Line
-from limpyd_jobs.models import Queue, job_classes, put_off
+from limpyd_jobs import transitions
+from limpyd_jobs.models import Queue, defer_unresolved, job_classes
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.transitions import IN_HAND, NOTHING, ClaimRequest, Fetched, Outlook
+from limpyd_jobs.store import records
+from limpyd_jobs.store.connections import PinnedConnection
+from limpyd_jobs.store.layout import layout_of
+from limpyd_jobs.transitions import IN_HAND, NOTHING, ClaimRequest, Delivery, NextWakeups
 from limpyd_jobs.utils import MESSAGE, one_line
 
 # How long the registration of a worker that waits outlives its wait, in seconds.
@@ -59,19 +60,19 @@ class Fetcher:
 
     Attributes
     ----------
-    outlook: Outlook
+    next_wakeups: NextWakeups
         What Redis said when there was no job.
     queues: str
         The last pk of a queue, as Redis said with the last job, or as there was none; empty if it did not say so.
     signals: list of str
         The keys of the lists whose tokens end a wait.
     schedules: str
-        The key of the schedules that the outlook tells of; empty for none.
+        The key of the schedules that the next_wakeups tells of; empty for none.
     hands_over: bool
         Whether the application has a say in what becomes of a job before it runs: so it is only taken out of its list.
-    upcoming: deque of Fetched
+    prefetched: deque of Delivery
         What came out of the lists already.
-    line: Line
+    connection: PinnedConnection
         Over what jobs are asked for, and their ends are recorded.
     unfit: Exception
         What was raised last as nothing to run stood in a list: no code is at fault, so no traceback tells more.
@@ -82,10 +83,10 @@ class Fetcher:
     ) -> None:
         self.queue_model = queue_model
         self.lease = lease
-        self._defer = defer or partial(put_off, queue_model)
-        self.upcoming: deque[Fetched] = deque()
-        self.line = Line(partial(records.redis_of, queue_model))
-        self.outlook = Outlook()
+        self._defer = defer or partial(defer_unresolved, queue_model)
+        self.prefetched: deque[Delivery] = deque()
+        self.connection = PinnedConnection(partial(records.redis_of, queue_model))
+        self.next_wakeups = NextWakeups()
         self.queues = ""
         self.signals: list[str] = []
         self.schedules = ""
@@ -105,17 +106,17 @@ class Fetcher:
     def request(self, keys: Sequence[str], *, in_hand: bool = False) -> ClaimRequest:
         """Return a request for the next job of these lists, with a token of its own."""
         token = f"{IN_HAND if in_hand else ''}{self._name}:{next(self._numbers)}"
-        return ClaimRequest(keys, token, self.lease, job_classes.known, line=self.line)
+        return ClaimRequest(keys, token, self.lease, job_classes.known, connection=self.connection)
 
-    def next_at_hand(self) -> Fetched | None:
+    def next_at_hand(self) -> Delivery | None:
         """Return the next of those that were claimed with the end of a job; see `next`."""
-        while self.upcoming:
+        while self.prefetched:
             fetched = self._next_upcoming()
             if fetched:
                 return fetched
         return None
 
-    def next(self, keys: Sequence[str], *, may_wait: bool = False) -> Fetched | None:
+    def next(self, keys: Sequence[str], *, may_wait: bool = False) -> Delivery | None:
         """Claim the next job; None if there is none. What is no job that can be run is for `check` to tell.
 
         Parameters
@@ -130,24 +131,24 @@ class Fetcher:
         """
         return self._claim(keys, may_wait=may_wait) if keys else None
 
-    def _next_upcoming(self) -> Fetched | None:
+    def _next_upcoming(self) -> Delivery | None:
         """The first of those at hand, as it is now: None if its claim is lost."""
-        fetched = self.upcoming.popleft()
+        fetched = self.prefetched.popleft()
         news = self._news.pop(fetched.token, "") if self._news else ""
         if news == "canceled":
             return replace(fetched, status=STATUSES.CANCELED)
         return None if news else fetched
 
-    def tell(self, fetched: Fetched, outcome: str) -> None:
+    def tell(self, fetched: Delivery, outcome: str) -> None:
         """Note what became of the lease of a job at hand, as `transitions.renew` says. Any thread may do so."""
         if outcome not in ("done", "failed"):
             self._news[fetched.token] = outcome
 
-    def holds(self, fetched: Fetched) -> bool:
+    def holds(self, fetched: Delivery) -> bool:
         """Whether there is a claim on a job at hand, as far as is known. Any thread may ask."""
         return bool(fetched.token) and self._news.get(fetched.token, "canceled") == "canceled"
 
-    def wait(self, keys: Sequence[str], seconds: float) -> Fetched | None:
+    def wait(self, keys: Sequence[str], seconds: float) -> Delivery | None:
         """Wait for a signal, or for some seconds, then claim the next job; None if there is none.
 
         The wait may be shorter. See `next`; besides, whatever error Redis answers to a wait is raised.
@@ -162,7 +163,7 @@ class Fetcher:
         timeout = records.redis_of(self.queue_model).connection_pool.connection_kwargs.get("socket_timeout")
         return min(longest, timeout / 2) if timeout else longest
 
-    def take(self, key: str, ident: str) -> Fetched:
+    def take(self, key: str, ident: str) -> Delivery:
         """Claim a job that was taken from a list by other means. For the exceptions see `check`."""
         fetched = self._claim([key], ident) or NOTHING
         if fetched.error:
@@ -170,7 +171,7 @@ class Fetcher:
         self.check(fetched)
         return fetched
 
-    def check(self, fetched: Fetched) -> None:
+    def check(self, fetched: Delivery) -> None:
         """Raise an exception if what came out of a list is no job that can be run.
 
         Raises
@@ -193,23 +194,23 @@ class Fetcher:
             reason = one_line(fetched.status, MESSAGE)
             raise self._unfit(ValueError, f"{ident} is put in the quarantine of {queue}: {reason}")
 
-    def defer(self, fetched: Fetched, error: Exception) -> None:
+    def defer(self, fetched: Delivery, error: Exception) -> None:
         """Send a job whose class cannot be resolved away for a while."""
         self._defer(fetched.key, fetched.ident, error)
 
-    def keep(self, upcoming: Fetched | None) -> None:
+    def keep(self, prefetched: Delivery | None) -> None:
         """Keep what was claimed with the end of a job; one of a class unknown so far is still in its list."""
-        if upcoming and upcoming.outcome == "unknown":
+        if prefetched and prefetched.outcome == "unknown":
             with suppress(Exception):  # for next() to tell
-                job_classes.meet(upcoming.path)
-        elif upcoming:
-            self.upcoming.append(upcoming)
-            self.queues = upcoming.queues
+                job_classes.resolve(prefetched.path)
+        elif prefetched:
+            self.prefetched.append(prefetched)
+            self.queues = prefetched.queues
 
     def give_back(self) -> list[Exception]:
-        """Put the upcoming jobs, if there are any, back to the front of their lists; return what failed."""
-        claims = [(job_classes.meet(fetched.path), fetched) for fetched in self.upcoming if fetched.token]
-        self.upcoming.clear()
+        """Put the prefetched jobs, if there are any, back to the front of their lists; return what failed."""
+        claims = [(job_classes.resolve(fetched.path), fetched) for fetched in self.prefetched if fetched.token]
+        self.prefetched.clear()
         return transitions.release_all(claims) if claims else []
 
     def listen(self, names: Iterable[str]) -> None:
@@ -222,7 +223,7 @@ class Fetcher:
 
     def end_wait(self, connection: Redis) -> None:
         """End the wait of this worker, be it the next one, over a connection that any thread may use."""
-        records.signal_one(connection, records.signal_key(self.queue_model, self._own_name))
+        records.notify_next(connection, records.signal_key(self.queue_model, self._own_name))
 
     def unregister(self) -> None:
         """End the registration, if there is one."""
@@ -232,11 +233,11 @@ class Fetcher:
 
     def _claim(
         self, keys: Sequence[str], ident: str = "", *, may_wait: bool = False, after: float | None = None
-    ) -> Fetched | None:
+    ) -> Delivery | None:
         fetched = self._ask(keys, ident, may_wait, after)
         while fetched and fetched.outcome == "unknown":
             try:
-                layout_of(job_classes.meet(fetched.path))
+                layout_of(job_classes.resolve(fetched.path))
             except Exception as error:
                 return replace(fetched, error=error)
             fetched = self._ask(keys, ident, may_wait)
@@ -244,7 +245,7 @@ class Fetcher:
             self._tell_of_broken_lists()
         return fetched
 
-    def _ask(self, keys: Sequence[str], ident: str, may_wait: bool, after: float | None = None) -> Fetched | None:
+    def _ask(self, keys: Sequence[str], ident: str, may_wait: bool, after: float | None = None) -> Delivery | None:
         """Claim a job, after so many seconds or a signal; if the last reply was lost, the one it told of."""
         request = self.request(keys, in_hand=self.hands_over and not ident)
         if self._unanswered:
@@ -253,38 +254,42 @@ class Fetcher:
         self._unanswered = request
         known = self._known(keys) if may_wait else ""
         self._is_registered = may_wait
-        outlook: Outlook | None
+        next_wakeups: NextWakeups | None
         if after is None:
             worker, wait = (self._registration, SLICE + MARGIN) if may_wait else ("", 0)
-            fetched, outlook = transitions.claim(self.queue_model, request, ident, worker, wait, self.schedules, known)
+            fetched, next_wakeups = transitions.claim(
+                self.queue_model, request, ident, worker, wait, self.schedules, known
+            )
         else:
-            fetched, outlook = self._wait_and_ask(request, after, known)
+            fetched, next_wakeups = self._wait_and_ask(request, after, known)
         self._unanswered = None
-        self._is_registered = may_wait and fetched is None and outlook is not None
-        if outlook and not outlook.is_quiet:
+        self._is_registered = may_wait and fetched is None and next_wakeups is not None
+        if next_wakeups and not next_wakeups.is_quiet:
             self._looked_into, self._looked_at = keys, monotonic()
-        self.outlook = outlook or self.outlook
-        self.queues = fetched.queues if fetched else self.outlook.queues
+        self.next_wakeups = next_wakeups or self.next_wakeups
+        self.queues = fetched.queues if fetched else self.next_wakeups.queues
         return fetched
 
     def _known(self, keys: Sequence[str]) -> str:
         """What Redis needs to know to look into all lists only if something may have come since the last time."""
         is_enough = self._is_registered and keys == self._looked_into and monotonic() < self._looked_at + LOOK_EVERY
-        return transitions.known_of(job_classes.all(), self.outlook if is_enough else None)
+        return transitions.known_of(job_classes.all(), self.next_wakeups if is_enough else None)
 
-    def _wait_and_ask(self, request: ClaimRequest, seconds: float, known: str) -> tuple[Fetched | None, Outlook | None]:
+    def _wait_and_ask(
+        self, request: ClaimRequest, seconds: float, known: str
+    ) -> tuple[Delivery | None, NextWakeups | None]:
         registration = self._registration, SLICE + MARGIN, self.schedules
-        heard, fetched, outlook = transitions.wait_and_claim(
-            self.line, self.signals, seconds, request, *registration, known
+        heard, fetched, next_wakeups = transitions.wait_and_claim(
+            self.connection, self.signals, seconds, request, *registration, known
         )
-        if isinstance(heard, str) and outlook and outlook.is_quiet:  # it may tell of what no index does
+        if isinstance(heard, str) and next_wakeups and next_wakeups.is_quiet:  # it may tell of what no index does
             known = transitions.known_of(job_classes.all())
-            fetched, outlook = transitions.claim(self.queue_model, request, "", *registration, known)
+            fetched, next_wakeups = transitions.claim(self.queue_model, request, "", *registration, known)
         if fetched and heard is None:
             self._vigilant_until = monotonic() + VIGILANCE
         elif not fetched and isinstance(heard, ResponseError):
             self._unable_to_wait(heard)
-        return fetched, outlook
+        return fetched, next_wakeups
 
     def _leave_wait(self) -> None:
         """Whatever Redis still has of a wait whose connection was lost, let it claim nothing any more."""
@@ -302,7 +307,7 @@ class Fetcher:
         self.signals = [key for key, kind in kinds if kind in ("list", "none")]
 
     def _tell_of_broken_lists(self) -> None:
-        new = [key for key in self.outlook.broken if key not in self._told]
+        new = [key for key in self.next_wakeups.broken if key not in self._told]
         self._told.update(new)
         if new:
             raise self._unfit(DoesNotExist, f"Unable to get the queue from the key {one_line(', '.join(new))}")

@@ -15,11 +15,11 @@ from optparse import Option, OptionParser, OptionValueError, Values
 from typing import Any, TypeVar
 
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.job_classes import module_names
 from limpyd_jobs.retrying import Retry
+from limpyd_jobs.store.job_classes import module_names
 from limpyd_jobs.utils import import_class
+from limpyd_jobs.workers.queue_selector import QUEUE_STRATEGIES
 from limpyd_jobs.workers.settings import MAX_PREFETCH
-from limpyd_jobs.workers.turns import QUEUE_STRATEGIES
 
 MAX_SECONDS = 10**11  # some 3,000 years: today's date and this still make a date
 MAX_PROCESSES = 500  # each takes two of the 1,024 files that a process may have open by default

@@ -90,7 +90,7 @@ class Parameters:
         How many jobs to claim at once, at most 1,000; they are run one after the other, and their ends are recorded
         together.
     processes: int
-        In how many processes the command runs such a worker; see `Processes`, which `run` does not use.
+        In how many processes the command runs such a worker; see `WorkerPool`, which `run` does not use.
 
     Raises
     ------

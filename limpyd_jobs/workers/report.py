@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from limpyd_jobs.utils import one_line
 
 if TYPE_CHECKING:
-    from limpyd_jobs.transitions import Fetched
+    from limpyd_jobs.transitions import Delivery
     from limpyd_jobs.workers.worker import Worker
 
 # How many of the jobs that are claimed are named.
@@ -44,14 +44,14 @@ def _jobs(worker: Worker) -> Iterator[str]:
         yield f"has the claim {claim.token} on {_name(claim.fetched)}, since {since:.1f} seconds"
     else:
         yield "has no job in hand"
-    upcoming = list(worker._fetcher.upcoming)
-    for what, claims in (("to be run next", upcoming), ("run, but not recorded yet", worker._successes.claims())):
+    prefetched = list(worker._fetcher.prefetched)
+    for what, claims in (("to be run next", prefetched), ("run, but not recorded yet", worker._ack_buffer.claims())):
         if claims:
             names = "; ".join(map(_name, claims[:NAMED]))
             yield f"{len(claims)} jobs {what}: {names}{'; …' if len(claims) > NAMED else ''}"
 
 
-def _name(fetched: Fetched) -> str:
+def _name(fetched: Delivery) -> str:
     place = f"[{one_line(fetched.queue_name)}|{fetched.pk}|{one_line(fetched.identifier)}]"
     return f"{place} {one_line(fetched.ident)}, try {fetched.tries}"
 

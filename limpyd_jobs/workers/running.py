@@ -15,25 +15,33 @@ from typing import Any, TypeVar
 from redis import Redis
 from redis.exceptions import RedisError
 
-from limpyd_jobs import records, transitions
+from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, own_seconds, read_seconds
 from limpyd_jobs.exceptions import ClaimLost, CodeNotRun, GracePeriodOver, JobGone, JobTimeout, NotRecorded
-from limpyd_jobs.lazy_fields import has_method
 from limpyd_jobs.models import Error, Job, Queue, attached_queue, job_classes
 from limpyd_jobs.ordinary import is_coroutine, is_unrun, why_unrun
 from limpyd_jobs.retrying import Cancel, Requeue
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.transitions import ClaimRequest, Ending, Fetched, Success
+from limpyd_jobs.store import records
+from limpyd_jobs.store.lazy_fields import has_method
+from limpyd_jobs.transitions import ClaimRequest, Delivery, Ending, Success
 from limpyd_jobs.utils import MESSAGE, described, one_line, overrides, parse_datetime
-from limpyd_jobs.workers.alarm import Alarm
-from limpyd_jobs.workers.backoff import Backoff, OncePerSecond, is_cut_off, is_denied, is_of_replica, is_passing
+from limpyd_jobs.workers.ack_buffer import AckBuffer
+from limpyd_jobs.workers.backoff import (
+    Backoff,
+    OncePerSecond,
+    is_connection_error,
+    is_denied,
+    is_of_replica,
+    is_transient,
+)
 from limpyd_jobs.workers.claim import Claim
 from limpyd_jobs.workers.class_names import ClassNames
 from limpyd_jobs.workers.events import DEFAULT_DELAY, JobEvents
 from limpyd_jobs.workers.fetcher import Fetcher
+from limpyd_jobs.workers.job_timer import JobTimer
 from limpyd_jobs.workers.parameters import Parameters
 from limpyd_jobs.workers.repeats import Repeats
-from limpyd_jobs.workers.successes import Successes
 from limpyd_jobs.workers.unresolved import UnresolvedClasses
 
 T = TypeVar("T")
@@ -62,9 +70,9 @@ class Running(Parameters, JobEvents):
         self._fetcher = Fetcher(self.queue_model, self._settings.lease, self._unresolved.defer)
         self._claim = Claim()
         self._class_names = ClassNames()
-        self._successes = Successes(self._record_late)
+        self._ack_buffer = AckBuffer(self._record_late)
         self._is_prefetching = False
-        self._alarm = Alarm()
+        self._job_timer = JobTimer()
         self._may_log_redis_error = OncePerSecond()
 
     @property
@@ -83,7 +91,7 @@ class Running(Parameters, JobEvents):
     def _fetches_as_we_do(self) -> bool:
         raise NotImplementedError
 
-    def _put_off_rescue(self) -> None:
+    def _postpone_rescue(self) -> None:
         raise NotImplementedError
 
     @property
@@ -99,7 +107,7 @@ class Running(Parameters, JobEvents):
             self._put_back_unseen()
             return
         self._guard(job, queue, partial(self._start, job, queue))
-        if self._successes and (not self._fetcher.upcoming or self._successes.are_late):
+        if self._ack_buffer and (not self._fetcher.prefetched or self._ack_buffer.are_late):
             self._record_successes(self._batch_size())
 
     def _guard(self, job: Job, queue: Queue, action: Callable[[], None]) -> None:
@@ -165,7 +173,7 @@ class Running(Parameters, JobEvents):
             _held_token=self._claim.token,
         )
         queue._cached_name = fetched.queue_name
-        self._class_names.meet(fetched.queue_name, fetched.path)
+        self._class_names.add(fetched.queue_name, fetched.path)
 
     def _execute(self, job: Job, queue: Queue) -> None:
         try:
@@ -194,20 +202,20 @@ class Running(Parameters, JobEvents):
 
     def _interrupted(self) -> None:
         """The code of the job was left in its midst: a connection may still have a reply for it."""
-        self._alarm.disarm()
+        self._job_timer.disarm()
         self.connection.connection_pool.disconnect(inuse_connections=False)
 
     def _call(self, job: Job, queue: Queue) -> Any:
         """Run the code of a job, for as long as it may."""
         seconds = self._timeout_of(job)
         if seconds is not None:
-            self._alarm.set("job", seconds, JobTimeout(f"It ran for more than {seconds} seconds"))
-        self._alarm.arm()
+            self._job_timer.set("job", seconds, JobTimeout(f"It ran for more than {seconds} seconds"))
+        self._job_timer.arm()
         try:
             result = (self.callback or self.execute)(job, queue)
         finally:
-            self._alarm.disarm()
-            self._alarm.clear("job")
+            self._job_timer.disarm()
+            self._job_timer.clear("job")
         if result is not None and is_unrun(result):
             self._check_has_run(job, result)
         return result
@@ -229,7 +237,7 @@ class Running(Parameters, JobEvents):
             seconds = own_seconds(job.default_job_timeout)
         if seconds is None:
             seconds = self._settings.job_timeout
-        if seconds and not self._alarm.is_possible():
+        if seconds and not self._job_timer.is_possible():
             self.log(f"{_label(job)} may run for ever: a time limit needs the main thread", "warning")
             return None
         return seconds or None
@@ -249,7 +257,7 @@ class Running(Parameters, JobEvents):
         """Call the hook for the status the job has now. Our own `job_success` finds out by itself."""
         job._cached_status = STATUSES.RUNNING
         if not self._is_prefetching and overrides(self, JobEvents, "job_success"):
-            job._cached_status = self._insist(job.status.hget)
+            job._cached_status = self._retry_until_recorded(job.status.hget)
         if job._cached_status == STATUSES.CANCELED:
             self.job_skipped(job, queue)
         elif job._cached_status == STATUSES.DELAYED:
@@ -284,8 +292,8 @@ class Running(Parameters, JobEvents):
         fetched, token = self._claim.fetched, self._claim.token
         if token:
             try:
-                disown = partial(transitions.disown, type(job), fetched.ident, token, fetched.queue_key)
-                if not self._insist(disown):
+                abandon = partial(transitions.abandon, type(job), fetched.ident, token, fetched.queue_key)
+                if not self._retry_until_recorded(abandon):
                     self._delay(job, queue, parse_datetime(job.delayed_until.hget()))
             except Exception as error:
                 self.log(f"[{one_line(fetched.ident)}] is still claimed: {one_line(error, MESSAGE)}", "error")
@@ -299,7 +307,7 @@ class Running(Parameters, JobEvents):
         elif claim.token:
             fetched, delay = claim.fetched, delay_argument(delayed_for=DEFAULT_DELAY)
             try:
-                job_class = job_classes.meet(fetched.path)
+                job_class = job_classes.resolve(fetched.path)
                 transitions.release(job_class, fetched.ident, claim.token, fetched.queue_key, delay)
             except Exception as error:
                 self._still_claimed(fetched, error)
@@ -308,9 +316,9 @@ class Running(Parameters, JobEvents):
         """Leave a job that the application does not want where that put it; if it did not, it is put back for later."""
         fetched, later = in_hand.fetched, delay_argument(delayed_for=DEFAULT_DELAY)
         try:
-            job_class = job_classes.meet(fetched.path)
+            job_class = job_classes.resolve(fetched.path)
             claim = (job_class, fetched.ident, in_hand.token, fetched.queue_key)
-            if not transitions.disown(*claim, later, self.keys):
+            if not transitions.abandon(*claim, later, self.keys):
                 job = records.attached(job_class, fetched.pk)
                 until = parse_datetime(job.delayed_until.hget())
                 delay = delay_argument(delayed_until=until) if until else later
@@ -319,10 +327,10 @@ class Running(Parameters, JobEvents):
         except Exception as error:
             self._still_claimed(fetched, error)
 
-    def _still_claimed(self, fetched: Fetched, error: Exception) -> None:
+    def _still_claimed(self, fetched: Delivery, error: Exception) -> None:
         self.log(f"[{one_line(fetched.ident)}] is still claimed: {one_line(error, MESSAGE)}", "error")
 
-    def _insist(self, record: Callable[[], T]) -> T:
+    def _retry_until_recorded(self, record: Callable[[], T]) -> T:
         """Record something in Redis; while that fails for a reason that may pass, or is denied, again and again.
 
         Once the worker has to end, it gives up after one lease.
@@ -334,15 +342,15 @@ class Running(Parameters, JobEvents):
             except (RedisError, NotRecorded) as error:
                 reason = error.__cause__ if isinstance(error, NotRecorded) else error
                 is_over = self.end_forced and monotonic() - began > self._settings.lease
-                if is_over or not (is_passing(reason) or is_denied(reason)):
+                if is_over or not (is_transient(reason) or is_denied(reason)):
                     raise
                 self._redis_failed("Unable to record how a job went", reason)
                 self._sleep(backoff.next())
 
     def _redis_failed(self, what: str, error: BaseException | None) -> None:
         """Say so, and drop the connections if they lead to a server that is no primary any more."""
-        if is_cut_off(error):
-            self._put_off_rescue()
+        if is_connection_error(error):
+            self._postpone_rescue()
         if self._may_log_redis_error:
             self.log(f"{what}, trying again: {one_line(error, MESSAGE)}", "error")
         if is_of_replica(error):
@@ -361,7 +369,7 @@ class Running(Parameters, JobEvents):
         if not claim.token or claim.is_lost:
             return
         try:
-            job_class, lease = job_classes.meet(fetched.path), self._settings.lease
+            job_class, lease = job_classes.resolve(fetched.path), self._settings.lease
             renewed = transitions.renew(connection, job_class, fetched.ident, claim.token, fetched.queue_key, lease)
             if not renewed and claim.token:
                 self._lost(claim)
@@ -370,24 +378,24 @@ class Running(Parameters, JobEvents):
 
     def _renew_others(self, connection: Redis) -> None:
         """Renew the leases of the jobs that are to be run next, and of those whose end is not recorded yet."""
-        upcoming = [fetched for fetched in self._fetcher.upcoming.copy() if self._fetcher.holds(fetched)]
-        claims = [*upcoming[::-1], *self._successes.claims()[::-1]]  # so that they would be rescued in their order
+        prefetched = [fetched for fetched in self._fetcher.prefetched.copy() if self._fetcher.holds(fetched)]
+        claims = [*prefetched[::-1], *self._ack_buffer.claims()[::-1]]  # so that they would be rescued in their order
         if not claims:
             return
         try:
-            jobs = [(job_classes.meet(fetched.path), fetched) for fetched in claims]
+            jobs = [(job_classes.resolve(fetched.path), fetched) for fetched in claims]
             outcomes = transitions.renew_all(connection, jobs, self._settings.lease)
-            for fetched, outcome in zip(upcoming[::-1], outcomes, strict=False):
+            for fetched, outcome in zip(prefetched[::-1], outcomes, strict=False):
                 self._fetcher.tell(fetched, outcome)
-            lost = [fetched for fetched in upcoming if not self._fetcher.holds(fetched)]
+            lost = [fetched for fetched in prefetched if not self._fetcher.holds(fetched)]
             if lost:
                 self._lost(Claim(lost[0]), others=len(lost) - 1)
         except Exception as error:
             self._not_renewed(claims[0], error)
 
-    def _not_renewed(self, fetched: Fetched, error: Exception) -> None:
-        if is_cut_off(error):
-            self._put_off_rescue()
+    def _not_renewed(self, fetched: Delivery, error: Exception) -> None:
+        if is_connection_error(error):
+            self._postpone_rescue()
         if self._may_log_redis_error:
             self.log(f"[{one_line(fetched.identifier)}] lease not renewed: {one_line(error, MESSAGE)}", "error")
 
@@ -399,14 +407,14 @@ class Running(Parameters, JobEvents):
         more = f" (and {others} more that are next)" if others else ""
         self.log(f"[{one_line(claim.fetched.identifier)}] lost its claim: another worker may run it{more}", "error")
 
-    def _upcoming_request(self, job: Job, hook: str, event: str) -> ClaimRequest | None:
+    def _next_claim(self, job: Job, hook: str, event: str) -> ClaimRequest | None:
         """What to claim in the step that ends a job: nothing if the application has a say in between."""
         if (
             not self._fetches_as_we_do()
             or overrides(self, JobEvents, hook)
             or has_method(job, event)
             or self.status != "running"
-            or self._fetcher.upcoming
+            or self._fetcher.prefetched
             or monotonic() >= self._next_round()
             or self._is_quiet
             or self.must_stop()
@@ -423,21 +431,21 @@ class Running(Parameters, JobEvents):
             return False
         if not claim.token or claim.is_held or not claim.is_on(job):
             return False
-        self._successes.put_by(Success(job, queue, claim.fetched, result, claim.began, monotonic()))
+        self._ack_buffer.buffer(Success(job, queue, claim.fetched, result, claim.began, monotonic()))
         self._claim = Claim()
         return True
 
     def _batch_size(self) -> int:
         """How many jobs to claim in the step that records successes."""
-        if self._fetcher.upcoming or monotonic() >= self._next_round() or self._is_quiet or self.must_stop():
+        if self._fetcher.prefetched or monotonic() >= self._next_round() or self._is_quiet or self.must_stop():
             return 0
         return ceil(min(self._settings.prefetch, self.max_loops - self.num_loops))
 
     def _record_successes(self, limit: int = 0) -> None:
         """Record the successes that were put by, claim so many jobs, and do what is to be done once it is recorded."""
         request = self._fetcher.request(self._keys_in_turn())
-        recorded, upcoming = self._successes.record(partial(self._record_all, request, limit))
-        for fetched in upcoming:
+        recorded, prefetched = self._ack_buffer.record(partial(self._record_all, request, limit))
+        for fetched in prefetched:
             self._fetcher.keep(fetched)
         for success, reply in recorded:
             self._claim = Claim(success.fetched)
@@ -446,15 +454,17 @@ class Running(Parameters, JobEvents):
 
     def _record_all(
         self, request: ClaimRequest, limit: int, successes: Sequence[Success]
-    ) -> tuple[Sequence[Any], list[Fetched]]:
+    ) -> tuple[Sequence[Any], list[Delivery]]:
         """Record some successes; if that fails altogether, leave it to `_accept` to do so one by one, or to say so."""
         requests = chain([request], repeat(replace(request, is_again=True)))
         try:
-            return self._insist(lambda: transitions.succeed_many(self._fetcher.line, successes, next(requests), limit))
+            return self._retry_until_recorded(
+                lambda: transitions.succeed_many(self._fetcher.connection, successes, next(requests), limit)
+            )
         except Exception as error:
             return [("failed", error.__cause__ or error)] * len(successes), []
 
-    def _record_late(self, successes: Sequence[Success]) -> tuple[Sequence[Any], list[Fetched]]:
+    def _record_late(self, successes: Sequence[Success]) -> tuple[Sequence[Any], list[Delivery]]:
         """The same, once, while a job runs; called by another thread."""
         return transitions.succeed_many(self._shared_connection, successes, self._fetcher.request(()))
 
@@ -463,10 +473,10 @@ class Running(Parameters, JobEvents):
         if reply[0] != "failed":
             ending = transitions.accept_success(job, reply)
             job._cached_duration = success.duration
-        elif isinstance(reply[1], RedisError) and (is_passing(reply[1]) or is_denied(reply[1])):
+        elif isinstance(reply[1], RedisError) and (is_transient(reply[1]) or is_denied(reply[1])):
             raise NotRecorded(f"How {success.fetched.ident} ended is not recorded: {reply[1]}")
         else:
-            ending = self._insist(partial(transitions.succeed, job, queue, self._token(job)))
+            ending = self._retry_until_recorded(partial(transitions.succeed, job, queue, self._token(job)))
         self._succeeded(job, queue, success.result, ending)
 
     def _ended(self, ending: Ending) -> None:
@@ -474,7 +484,7 @@ class Running(Parameters, JobEvents):
         self._claim.is_held = ending.outcome == "held"
         if not self._claim.is_held:
             self._claim.end()
-        self._fetcher.keep(ending.upcoming)
+        self._fetcher.keep(ending.prefetched)
 
 
 def _label(job: Job) -> str:

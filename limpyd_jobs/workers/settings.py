@@ -15,7 +15,7 @@ from typing import Any
 
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.retrying import Retry, as_policy
-from limpyd_jobs.workers.turns import QUEUE_STRATEGIES
+from limpyd_jobs.workers.queue_selector import QUEUE_STRATEGIES
 
 # The most jobs to claim at once: longer scripts would keep others from Redis for too long.
 MAX_PREFETCH = 1000

@@ -9,7 +9,7 @@ from time import monotonic
 
 from redis.exceptions import RedisError
 
-from limpyd_jobs import records
+from limpyd_jobs.store import records
 from limpyd_jobs.utils import get_delta
 from limpyd_jobs.workers.worker import Worker
 
@@ -73,7 +73,7 @@ def make_parent_title(program: str, status: str, queues: Sequence[str], living: 
     program: str
         The name of the command.
     status: str
-        That of the `Processes`.
+        That of the `WorkerPool`.
     queues: sequence of str
         The names of the queues.
     living, number: int

@@ -8,11 +8,12 @@ from typing import Any
 
 from redis import Redis
 
-from limpyd_jobs import records, transitions
+from limpyd_jobs import transitions
 from limpyd_jobs.exceptions import ClassUnresolved
-from limpyd_jobs.job_classes import NotAllowed
-from limpyd_jobs.layout import layout_of
-from limpyd_jobs.models import Error, Job, Queue, job_classes, put_off
+from limpyd_jobs.models import Error, Job, Queue, defer_unresolved, job_classes
+from limpyd_jobs.store import records
+from limpyd_jobs.store.job_classes import NotAllowed
+from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.utils import MESSAGE, is_not_found, one_line, where_to_look, why_not_imported
 
 # How many deferred jobs are read at once.
@@ -31,7 +32,7 @@ class UnresolvedClasses:
     ----------
     queue_model: type of Queue
     error_model: type of Error
-        Where to record that a job is given up; None not to.
+        Where to record that a job is dead-lettered; None not to.
     say: callable
         Takes what such messages have in common, a message, and its level.
 
@@ -60,10 +61,10 @@ class UnresolvedClasses:
         error: exception
             Why its class cannot be resolved.
         """
-        reported = put_off(self._queue_model, key, ident, error, self._error_model)
+        reported = defer_unresolved(self._queue_model, key, ident, error, self._error_model)
         self.last = error
         if isinstance(reported, ClassUnresolved):
-            self._say("jobs of unknown classes are given up", one_line(reported, MESSAGE), "error")
+            self._say("jobs of unknown classes are dead-lettered", one_line(reported, MESSAGE), "error")
         else:
             self._tell(ident, error)
 
@@ -78,8 +79,8 @@ class UnresolvedClasses:
             "classes cannot be imported",
             f"[{one_line(ident)}] deferred, as this worker cannot import its class: "
             f"{one_line(why_not_imported(error), MESSAGE)}. {_remedy(path, error)} All jobs of the class are tried "
-            f"again every {transitions.PUT_OFF_SECONDS} seconds, or once a worker that knows it starts; after "
-            f"{transitions.MAX_PUT_OFFS} times each is an error. This is told once for the class.",
+            f"again every {transitions.DEFERRAL_SECONDS} seconds, or once a worker that knows it starts; after "
+            f"{transitions.MAX_DEFERRALS} times each is an error. This is told once for the class.",
             "warning",
         )
 
@@ -124,7 +125,7 @@ class UnresolvedClasses:
 
     def _resolve(self, path: str, ident: str) -> type[Job] | None:
         try:
-            job_class = job_classes.meet(path)
+            job_class = job_classes.resolve(path)
             layout_of(job_class)
         except Exception as error:
             self._tell(ident, error)

@@ -17,29 +17,29 @@ from typing import Any, TypeVar
 from limpyd.exceptions import DoesNotExist
 from redis.exceptions import RedisError, ResponseError
 
-from limpyd_jobs import records
-from limpyd_jobs.database import database_name, default_settings
 from limpyd_jobs.exceptions import GracePeriodOver, LimpydJobsException, WorkerLost
-from limpyd_jobs.lazy_fields import pk_of
-from limpyd_jobs.models import Job, Queue, attached_queue, job_classes, wake_some
+from limpyd_jobs.models import Job, Queue, attached_queue, job_classes, promote_some
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.transitions import Fetched
+from limpyd_jobs.store import records
+from limpyd_jobs.store.database import database_name, default_settings
+from limpyd_jobs.store.lazy_fields import pk_of
+from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.utils import MESSAGE, described, get_delta, one_line, overrides, utcnow
-from limpyd_jobs.workers.backoff import Backoff, is_cut, is_denied, is_passing
+from limpyd_jobs.workers.backoff import Backoff, is_connection_cut, is_denied, is_transient
 from limpyd_jobs.workers.claim import Claim
 from limpyd_jobs.workers.events import JobEvents
 from limpyd_jobs.workers.heartbeat import Heartbeat
+from limpyd_jobs.workers.maintenance.pruner import Pruner
+from limpyd_jobs.workers.maintenance.reconciler import PATIENCE, Reconciler
+from limpyd_jobs.workers.maintenance.rescuer import Rescuer
+from limpyd_jobs.workers.maintenance.scheduler import Scheduler
 from limpyd_jobs.workers.parameters import LOGGER_NAME
-from limpyd_jobs.workers.pruner import Pruner
-from limpyd_jobs.workers.reconciler import PATIENCE, Reconciler
+from limpyd_jobs.workers.queue_selector import Place, QueueSelector
 from limpyd_jobs.workers.report import report_of
-from limpyd_jobs.workers.rescuer import Rescuer
 from limpyd_jobs.workers.running import Running
-from limpyd_jobs.workers.scheduler import Scheduler
 from limpyd_jobs.workers.signals import DUMP, HANG_UP, INTERRUPT, QUIET, TERMINATE, Handlers, has_terminal
-from limpyd_jobs.workers.turns import Place, Turns
-from limpyd_jobs.workers.waker import Waker
+from limpyd_jobs.workers.wakeup_timer import WakeupTimer
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ LONGEST_WAIT = 30.0
 SHORTEST_WAIT = 0.05
 
 # For how many seconds one round moves delayed jobs that are due, at the most. Then jobs are run for as long.
-LONGEST_WAKE = 0.1
+LONGEST_PROMOTION = 0.1
 
 # What a worker does beside its jobs: the method, and the attribute that says how many seconds to let pass in between.
 ROUNDS = {
@@ -68,7 +68,7 @@ ROUNDS = {
     "_rescue_jobs": "_heartbeat_interval",
     "_reconcile_jobs": "_heartbeat_interval",
     "_prune_jobs": "_prune_interval",
-    "_fire_schedules": "fetch_delayed_delay",
+    "_enqueue_due_schedules": "fetch_delayed_delay",
 }
 
 
@@ -113,8 +113,8 @@ class Worker(Running):
         self._is_done = False
         super().__init__()
         self._fetcher.listen(self.queues)
-        self._turns = Turns()
-        self._waker = Waker(self._end_wait)
+        self._queue_selector = QueueSelector()
+        self._wakeup_timer = WakeupTimer(self._end_wait)
         self._known_queues: str | None = None
         self._next_due: float | None = None
         self._has_waited = False
@@ -162,19 +162,19 @@ class Worker(Running):
             hint = ", which a second one releases" if is_from_terminal else ""
             self.log(f"{self._why_to_end}: ending, after the running job if there is one{hint}")
             if self._settings.grace_period is not None:
-                self._alarm.set("grace period", self._settings.grace_period, GracePeriodOver())
-            self._waker.set(monotonic())
+                self._job_timer.set("grace period", self._settings.grace_period, GracePeriodOver())
+            self._wakeup_timer.set(monotonic())
             self._tell_status()
         elif is_from_terminal and self._interrupts == 2:
             self.log("SIGINT caught again: ending, without the running job if there is one", "warning")
-            self._alarm.set("grace period", 0, GracePeriodOver())
+            self._job_timer.set("grace period", 0, GracePeriodOver())
 
     def _be_quiet(self, signum: int, frame: FrameType | None) -> None:
         """Begin no other job, and live on until the end is asked for."""
         if not self._is_quiet:
             self._is_quiet = True
             self.log(f"{signal.Signals(signum).name} caught: quiet, no other job is begun")
-            self._waker.set(monotonic())
+            self._wakeup_timer.set(monotonic())
             self._tell_status()
 
     def _log_report(self, signum: int, frame: FrameType | None) -> None:
@@ -210,13 +210,13 @@ class Worker(Running):
     def _follow_status(self, status: str) -> None:
         """Set the status, but not between the jobs of a batch: for a moment nobody sees, it is as costly as a job."""
         is_in_batch = self._is_prefetching and self.status == "running"
-        if not (is_in_batch and (status == "running" or self._fetcher.upcoming)):
+        if not (is_in_batch and (status == "running" or self._fetcher.prefetched)):
             self.set_status(status)
 
     @property
     def _is_between_jobs(self) -> bool:
         """Whether its status is one for a moment that nobody sees, as the next job is at hand already."""
-        return self.status == "waiting" and bool(self._fetcher.upcoming)
+        return self.status == "waiting" and bool(self._fetcher.prefetched)
 
     @property
     def _has_its_first_job(self) -> bool:
@@ -266,7 +266,7 @@ class Worker(Running):
             self._handle_other_signals()
             self._run()
         finally:
-            self._fetcher.line.close()
+            self._fetcher.connection.close()
             self.stop_handling_end_signal()
 
     def _run(self) -> None:
@@ -283,10 +283,10 @@ class Worker(Running):
         self._warn_of_eviction()
         self._find_queues()
         if not self.must_stop():
-            self._wake_at_the_start()
+            self._promote_at_the_start()
             self.run_started()
             heartbeat = Heartbeat(self._heartbeat_interval, partial(self._beat, self.connection))
-            with heartbeat, self._waker, self._successes if self._is_prefetching else nullcontext():
+            with heartbeat, self._wakeup_timer, self._ack_buffer if self._is_prefetching else nullcontext():
                 self._main_loop()
 
         self.set_status("terminated")
@@ -306,7 +306,7 @@ class Worker(Running):
             try:
                 return ask()
             except RedisError as error:
-                if self.end_forced or not is_cut(error):
+                if self.end_forced or not is_connection_cut(error):
                     raise
                 self._wait_for_redis("Unable to begin", error)
         return ask()
@@ -328,13 +328,13 @@ class Worker(Running):
         while not self.must_stop():
             try:
                 self._make_round("update_keys")
-                if not self.keys and monotonic() >= self._round_is_due["_fire_schedules"]:
-                    self._make_round("_fire_schedules")
+                if not self.keys and monotonic() >= self._round_is_due["_enqueue_due_schedules"]:
+                    self._make_round("_enqueue_due_schedules")
                 if not self.keys and self._settings.burst:
                     self._make_round("update_keys")  # a schedule that was due may have made a queue
                     self._ends_burst()
             except RedisError as error:
-                if not warned and not is_passing(error):
+                if not warned and not is_transient(error):
                     raise
                 self._wait_for_redis("Unable to find the queues", error)
                 continue
@@ -362,7 +362,7 @@ class Worker(Running):
             level,
         )
 
-    def _wake_at_the_start(self) -> None:
+    def _promote_at_the_start(self) -> None:
         try:
             self._make_round("requeue_delayed_jobs")
         except RedisError as error:
@@ -385,7 +385,7 @@ class Worker(Running):
 
     def _give_back(self) -> None:
         """Give the next jobs back, if some are claimed already, and no longer count as one that waits."""
-        if self._successes:
+        if self._ack_buffer:
             self._record_successes()
         try:
             for failure in self._fetcher.give_back():
@@ -435,7 +435,7 @@ class Worker(Running):
             return
         queues = self.queue_model.get_all_by_priority(self.queues)
         self.keys = [queue.waiting.key for queue in queues]
-        self._turns.update(
+        self._queue_selector.update(
             {
                 queue.waiting.key: Place(queue._cached_priority, self._weights.get(queue._cached_name, 1))
                 for queue in queues
@@ -443,7 +443,7 @@ class Worker(Running):
         )
 
     def _keys_in_turn(self) -> list[str]:
-        return self.keys if self._settings.queue_strategy == "strict" else self._turns.order(self.keys)
+        return self.keys if self._settings.queue_strategy == "strict" else self._queue_selector.order(self.keys)
 
     def requeue_delayed_jobs(self) -> None:
         """Move the delayed jobs of its queues that are due to their waiting lists."""
@@ -460,12 +460,12 @@ class Worker(Running):
                 for failure in queue.requeue_delayed_jobs() or ()
             ]
         failures: list[tuple[str, str]] = []
-        more, until = bool(self.keys), monotonic() + LONGEST_WAKE
+        more, until = bool(self.keys), monotonic() + LONGEST_PROMOTION
         while more:
-            more, found = wake_some(self.queue_model, self._queue_keys(), self._unresolved.defer)
+            more, found = promote_some(self.queue_model, self._queue_keys(), self._unresolved.defer)
             failures += found
             if more and self.status is not None and monotonic() >= until:
-                self._round_is_due["requeue_delayed_jobs"] = monotonic() + LONGEST_WAKE
+                self._round_is_due["requeue_delayed_jobs"] = monotonic() + LONGEST_PROMOTION
                 break
         return failures
 
@@ -488,7 +488,7 @@ class Worker(Running):
             quarantined = "put in the quarantine of its queue"
             self._repeats.say(quarantined, f"[{one_line(ident)}] is {quarantined}: {one_line(reason, MESSAGE)}")
 
-    def _put_off_rescue(self) -> None:
+    def _postpone_rescue(self) -> None:
         """Let the others renew their leases first: while Redis was away, nobody could."""
         self._round_is_due["_rescue_jobs"] = monotonic() + self._settings.lease / 2
 
@@ -496,11 +496,11 @@ class Worker(Running):
         """Put live jobs that stand nowhere back in their queues, if a worker may have lost some."""
         if self._rescuer.take_turn_to_reconcile():
             self._reconciler.begin()
-        mended, homeless = self._reconciler.reconcile()
-        for job in mended:
+        repaired, unplaceable = self._reconciler.reconcile()
+        for job in repaired:
             name, found = one_line(job.ident), f"was {STATUSES.by_value(job.status)}, but in no queue"
             self._repeats.say(found, f"[{name}] {found}: put in {one_line(job.queue_key)}", "warning")
-        for ident in homeless:
+        for ident in unplaceable:
             lost = "is in no queue, and nothing says in which it belongs: use enqueue_or_delay"
             self._repeats.say(lost, f"[{one_line(ident)}] {lost}")
         if self._reconciler.is_busy:
@@ -520,16 +520,16 @@ class Worker(Running):
             self.log(f"{failed}, as {one_line(ident)}: {one_line(reason, MESSAGE)}", "error")
         self._round_is_due["_prune_jobs"] = monotonic() + self._prune_interval
 
-    def _fire_schedules(self) -> None:
+    def _enqueue_due_schedules(self) -> None:
         """Add the jobs of the schedules that are due, of whatever queues. First make those that job classes declare."""
         for name, outcome, error in self._scheduler.declare():
             if error:
                 self.log(f"[{one_line(name)}] schedule cannot be declared: {one_line(error, MESSAGE)}", "error")
             elif outcome != "same":
                 self.log(f"[{one_line(name)}] schedule {outcome}, as declared")
-        for schedule, name, time, outcome, job, error in self._scheduler.fire():
+        for schedule, name, time, outcome, job, error in self._scheduler.enqueue_due():
             if error or time is None:
-                failed = "schedule cannot be fired"
+                failed = "schedule cannot be enqueued"
                 self._repeats.say(failed, f"[{one_line(name)}] {failed}: {one_line(error, MESSAGE)}")
             elif job is None:
                 self._guard_schedule(name, partial(self._hook, "schedule_missed", schedule, time))
@@ -537,7 +537,7 @@ class Worker(Running):
                 self.log(f"[{one_line(name)}] due at {time}, but job {pk_of(job)} of that identifier is queued already")
             else:
                 self._guard_schedule(name, partial(self._hook, "job_scheduled", job, schedule, time))
-        self._round_is_due["_fire_schedules"] = monotonic() + self._scheduler.interval
+        self._round_is_due["_enqueue_due_schedules"] = monotonic() + self._scheduler.interval
 
     def _guard_schedule(self, name: str, hook: Callable[[], None]) -> None:
         """Call a hook, whose failure stops no other schedule."""
@@ -562,7 +562,7 @@ class Worker(Running):
                 try:
                     self._make_round(name)
                 except Exception as error:
-                    if is_passing(error):
+                    if is_transient(error):
                         raise
                     if is_denied(error):
                         self._round_denied(name, error)
@@ -654,13 +654,13 @@ class Worker(Running):
                 break
         if fetched is None:
             return None
-        self._turns.served(fetched.key)
+        self._queue_selector.served(fetched.key)
         self._claim = Claim(fetched)
         if fetched.error:
             return self._get_unresolved(fetched)
         return self.get_queue(fetched.key), self.get_job(fetched.ident)
 
-    def _get_unresolved(self, fetched: Fetched) -> tuple[Queue, Job] | None:
+    def _get_unresolved(self, fetched: Delivery) -> tuple[Queue, Job] | None:
         """Get a job of a class that cannot be resolved, and is in its list still: the application may know better."""
         try:
             found = self.get_queue(fetched.key), self.get_job(fetched.ident)
@@ -677,15 +677,15 @@ class Worker(Running):
 
     def _may_wait(self) -> bool:
         """Look at what Redis said as it had no job; return False if something else is to be done before a wait."""
-        outlook, self._next_due = self._fetcher.outlook, None
+        next_wakeups, self._next_due = self._fetcher.next_wakeups, None
         if self._begins_no_more or self._is_over_time():
             return False
         if not self.keys:
             return not self._ends_burst()
         if self._may_be_new_queues():
             return False
-        is_late = self._is_late("requeue_delayed_jobs", outlook.overdue, outlook.due)
-        is_late = self._is_late("_fire_schedules", outlook.missed, outlook.scheduled) or is_late
+        is_late = self._is_late("requeue_delayed_jobs", next_wakeups.overdue, next_wakeups.due)
+        is_late = self._is_late("_enqueue_due_schedules", next_wakeups.missed, next_wakeups.scheduled) or is_late
         return not is_late and not self._ends_burst()
 
     def _ends_burst(self) -> bool:
@@ -707,7 +707,7 @@ class Worker(Running):
 
     def _is_late(self, name: str, overdue: float | None, due: float | None) -> bool:
         """Let a round be made when the next one is due; return whether one is overdue that was not looked at."""
-        moment = self._fetcher.outlook.moment
+        moment = self._fetcher.next_wakeups.moment
         if overdue is not None and overdue > self._looked_until[name]:
             self._looked_until[name] = moment
             self._round_is_due[name] = monotonic()
@@ -723,7 +723,7 @@ class Worker(Running):
         with suppress(Exception):  # whatever a closed connection raises; Redis ends it a tenth of a second later
             self._fetcher.end_wait(self._shared_connection)
 
-    def _wait(self, seconds: float) -> Fetched | None:
+    def _wait(self, seconds: float) -> Delivery | None:
         """Wait for a job, or until there may be one, or something else is to be done."""
         if not self.keys:
             self._sleep(min(seconds, WAIT_SLICE))
@@ -731,11 +731,11 @@ class Worker(Running):
             return None
         self._has_waited = True
         self._repeats.sum_up()
-        self._waker.set(self._next_due)
+        self._wakeup_timer.set(self._next_due)
         fetched = self._fetcher.wait(self._keys_in_turn(), seconds)
-        self._waker.set(None)
+        self._wakeup_timer.set(None)
         if fetched and fetched.token and self._begins_no_more:
-            self._fetcher.upcoming.append(fetched)  # to be given back
+            self._fetcher.prefetched.append(fetched)  # to be given back
             return None
         return fetched
 
@@ -761,7 +761,7 @@ class Worker(Running):
         fetched = self._claim.fetched
         if fetched.ident == job_ident:
             self._fetcher.check(fetched)
-            return records.attached(job_classes.meet(fetched.path), fetched.pk)
+            return records.attached(job_classes.resolve(fetched.path), fetched.pk)
         return Job.get_from_ident(job_ident)
 
     def _fetches_as_we_do(self) -> bool:

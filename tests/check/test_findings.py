@@ -61,7 +61,7 @@ BROKEN = {
     "a job has a status that is none": ("I3", f"HSET {HASH}5:hash status x"),
     "a job was never put in a queue": (
         "I3",
-        f"HDEL {HASH}5:hash status _placed_in",
+        f"HDEL {HASH}5:hash status _queue_key",
         "SREM checked:parcel:status:w 5",
         f"LREM jobs:queue:1:waiting 0 {IDENT}5",
     ),
@@ -70,7 +70,7 @@ BROKEN = {
     "a job of version 2 is in no list": (
         "I5",
         f"LREM jobs:queue:1:waiting 0 {IDENT}5",
-        f"HDEL {HASH}5:hash _placed_in",
+        f"HDEL {HASH}5:hash _queue_key",
     ),
     "a job that waits is in its list twice": ("I5", f"RPUSH jobs:queue:1:waiting {IDENT}5"),
     "a job that waits is in another list": ("I5", f"RPUSH jobs:queue:2:waiting {IDENT}5"),
@@ -87,7 +87,7 @@ BROKEN = {
     "a delayed job has no date": ("I6", f"HDEL {HASH}6:hash delayed_until"),
     "a delayed job has a date that is none": ("I6", f"HSET {HASH}6:hash delayed_until never"),
     "a job runs without a lease": ("I7", "DEL jobs:queue:1:_running"),
-    "a job of version 2 runs": ("I7", "DEL jobs:queue:1:_running", f"HDEL {HASH}7:hash _claim_token _placed_in"),
+    "a job of version 2 runs": ("I7", "DEL jobs:queue:1:_running", f"HDEL {HASH}7:hash _claim_token _queue_key"),
     "a job runs and waits": ("I7", f"RPUSH jobs:queue:1:waiting {IDENT}7"),
     "a job runs and is delayed": ("I7", f"ZADD jobs:queue:1:delayed 1 {IDENT}7"),
     "a job has two leases": ("I7", f"ZADD jobs:queue:2:_running 4070908800 {IDENT}7"),
@@ -97,7 +97,7 @@ BROKEN = {
     "a job that ended waits": ("I8", f"LPUSH jobs:queue:1:waiting {IDENT}8"),
     "a job that ended is delayed": ("I8", f"ZADD jobs:queue:1:delayed 1 {IDENT}8"),
     "a job that ended has a lease": ("I7", f"ZADD jobs:queue:1:_running 1 {IDENT}8"),
-    "a job names a queue that is gone": ("I9", f"HSET {HASH}5:hash _placed_in jobs:queue:77"),
+    "a job names a queue that is gone": ("I9", f"HSET {HASH}5:hash _queue_key jobs:queue:77"),
     "a queue has no hash": ("I1", "DEL jobs:queue:2:hash"),
     "a queue has a priority that is no number": ("I2", "HSET jobs:queue:2:hash priority high"),
     "a queue has no priority": ("I9", "HDEL jobs:queue:2:hash priority"),
@@ -195,4 +195,4 @@ def test_it_repairs_that(look: redis.Redis, commands: tuple[str, ...]) -> None:
 
 def placed_aside(job: dict[str, str]) -> dict[str, str]:
     """A job without the name of its queue, which may be another one in the end."""
-    return {name: value for name, value in job.items() if name != "_placed_in"}
+    return {name: value for name, value in job.items() if name != "_queue_key"}

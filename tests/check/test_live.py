@@ -87,7 +87,7 @@ UNUSUAL: dict[str, Callable[[redis.Redis], Any]] = {
     "a running job that is to be delayed": lambda client: claimed("a").status.hset(STATUSES.DELAYED),
     "a job that version 2 runs, once it was found": lambda client: claimed("a").claim_token.delete(),
     "a lock of version 2": lambda client: client.set("jobs:queue:1:requeue_all_delayed_ready_jobs", 1),
-    "the names of waiting workers": lambda client: client.zadd("jobs:queue:blocked", {"worker": 1}),
+    "the names of waiting workers": lambda client: client.zadd("jobs:queue:idle_workers", {"worker": 1}),
     "a key of somebody else": lambda client: client.set("jobs:other:1:what", "x"),
     "a job in a queue of another name": lambda client: Stone.add_job("a", "elsewhere"),
     "a date far away": lambda client: Stone.add_job("a", delayed_for=86400 * 365 * 500),
@@ -145,7 +145,7 @@ def test_orphans_go_to_the_beginning_of_the_list_in_their_order_and_run(look: re
 def test_an_orphan_of_a_class_without_a_queue_goes_to_the_only_queue_of_its_priority(look: redis.Redis) -> None:
     job = Pebble.add_job("a", "q")
     look.delete("jobs:queue:1:waiting")
-    look.hdel("live:pebble:1:hash", "_placed_in")
+    look.hdel("live:pebble:1:hash", "_queue_key")
     assert check(repair=True, pause=0).left == []
     assert look.lrange("jobs:queue:1:waiting", 0, -1) == [job.ident]
 
@@ -154,7 +154,7 @@ def test_an_orphan_that_could_belong_in_several_queues_is_told_and_left(look: re
     Pebble.add_job("a", "q")
     Queue.get_queue("other")
     look.delete("jobs:queue:1:waiting")
-    look.hdel("live:pebble:1:hash", "_placed_in")
+    look.hdel("live:pebble:1:hash", "_queue_key")
     before = contents(look)
     (finding,) = check(repair=True, pause=0).left
     assert (finding.invariant, finding.repairable) == ("I5", False)
@@ -174,7 +174,7 @@ def test_an_orphan_whose_queue_is_gone_gets_a_new_one_of_the_name_its_class_has(
 def test_a_job_that_version_2_left_running_gets_a_lease(look: redis.Redis, lease: int) -> None:
     job = claimed("a")
     look.delete("jobs:queue:1:_running")
-    look.hdel("live:stone:1:hash", "_claim_token", "_placed_in")
+    look.hdel("live:stone:1:hash", "_claim_token", "_queue_key")
     check(repair=True, lease=lease, pause=0)
     assert 0 <= look.zscore("jobs:queue:1:_running", job.ident) - float(".".join(map(str, look.time()))) - lease + 5 < 6
     collector = Collector()
@@ -188,7 +188,7 @@ def test_queues_of_one_name_and_priority_are_merged_into_the_oldest(look: redis.
     for number in range(300):
         Stone.add_job(f"b{number}", "other")
     look.rename("jobs:queue:3:waiting", f"jobs:queue:{second.pk.get()}:waiting")
-    look.hset("live:stone:9:hash", "_placed_in", "jobs:queue:2")
+    look.hset("live:stone:9:hash", "_queue_key", "jobs:queue:2")
     Stone.add_job("c", "other", delayed_for=1000)
     look.rename("jobs:queue:3:delayed", "jobs:queue:2:delayed")
     report = check(repair=True, pause=0)
@@ -196,7 +196,7 @@ def test_queues_of_one_name_and_priority_are_merged_into_the_oldest(look: redis.
     assert report.left == []
     assert Queue.get_queue("q").waiting.llen() == 301
     assert look.zcard("jobs:queue:1:delayed") == 1
-    assert look.hget("live:stone:9:hash", "_placed_in") == "jobs:queue:1"
+    assert look.hget("live:stone:9:hash", "_queue_key") == "jobs:queue:1"
     assert not look.exists("jobs:queue:2:hash")
     assert violations(look, Stone, Queue, Error) == []
 

@@ -1,4 +1,4 @@
-"""The check looks at schedules: where they stand, and whether they can be fired."""
+"""The check looks at schedules: where they stand, and whether they can be enqueued."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def test_it_tells_of_one_that_cannot_be_fired_and_leaves_it_alone(redis_client: 
         redis_client.zadd(DUE, {"1": 1})
     before = contents(redis_client)
     (finding,) = check(repair=True, pause=0).findings
-    assert (finding.kind, finding.subject, finding.repairable) == ("not to be fired", "1", False)
-    assert finding.problem.startswith("cannot be fired ('a'): ")
+    assert (finding.kind, finding.subject, finding.repairable) == ("not to be enqueued", "1", False)
+    assert finding.problem.startswith("cannot be enqueued ('a'): ")
     assert reason in finding.problem
     assert contents(redis_client) == before
 
@@ -99,5 +99,5 @@ def test_what_it_tells_of_is_what_a_worker_cannot_fire(
 ) -> None:
     Schedule.get(1).timezone.hset("Mars")
     redis_client.zadd(DUE, {"1": 1})
-    Worker("q", terminate_gracefuly=False)._fire_schedules()
-    assert "schedule cannot be fired" in caplog.text
+    Worker("q", terminate_gracefuly=False)._enqueue_due_schedules()
+    assert "schedule cannot be enqueued" in caplog.text

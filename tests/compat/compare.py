@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 OURS = {
     "*/_claim_token": "the claim on a job that runs",
     "*/_rescues": "how often a job lost its worker",
-    "*:blocked*": "the workers that wait for a job, and when their registration lapses",
-    "*:net": "that somebody looked for lost jobs lately",
+    "*:idle_workers*": "the workers that wait for a job, and when their registration lapses",
+    "*:reconcile_lock": "that somebody looked for lost jobs lately",
     "*:_signal:*": "what ends the wait of a worker",
     "*:paused": "the names of the queues that are paused",
-    "*/_placed_in": "the queue that takes care of the job, or did last",
+    "*/_queue_key": "the queue that takes care of the job, or did last",
     "*/_job_timeout": "how long a job may run",
     "*/_retry_policy": "when a job is tried again",
     "*/_uncounted_tries": "how many tries its retry policy does not count",
@@ -30,7 +30,7 @@ OURS = {
     "*/_requeued_at": "when it was put back in its queue by hand",
     "*/_last_claim": "the claim that ended, for its worker to be told the same if it asks again",
     "*:_running*": "the leases on the jobs of a queue that run",
-    "*:_deferrals*": "how often a job was put off, as its class is unknown",
+    "*:_deferrals*": "how often a job was deferred, as its class is unknown",
     "*:_quarantine*": "what was found in a list of a queue, and is no job that can be run",
 }
 
@@ -56,7 +56,7 @@ REASON_OF_END = re.compile(r"(?<=\)): [\w ()=]+$")  # so it does
 TRACEBACK = re.compile(r"^Traceback .*", re.MULTILINE | re.DOTALL)
 
 
-class Line(NamedTuple):
+class PinnedConnection(NamedTuple):
     """Something that was said: ``state/in the end/jobs:job:1:hash/status`` and ``"w"``."""
 
     key: str
@@ -66,14 +66,14 @@ class Line(NamedTuple):
         return f"{self.key} = {self.value}"
 
 
-def comparable(said: list[list[Any]]) -> list[Line]:
+def comparable(said: list[list[Any]]) -> list[PinnedConnection]:
     """Return what a version said as lines."""
     began = datetime.fromisoformat(said[0][1])
-    lines: list[Line] = []
+    lines: list[PinnedConnection] = []
     for index, event in enumerate(said[1:], 1):
         next_state = next(later[2] for later in said[index:] if later[0] == "state")
         normalizer = Normalizer(began, next_state)
-        lines += (Line(normalizer.text(key), normalizer.json(value)) for key, value in flattened(event))
+        lines += (PinnedConnection(normalizer.text(key), normalizer.json(value)) for key, value in flattened(event))
     return [line for line in lines if not matching(line.key, [*OURS, *ON_PURPOSE])]
 
 
@@ -222,5 +222,5 @@ def same_after_all(tellings: Iterable[tuple[list[list[Any]], list[list[Any]]]], 
     return all(matching_lines(old, pattern) == matching_lines(new, pattern) for old, new in tellings)
 
 
-def matching_lines(said: list[list[Any]], pattern: str) -> list[Line]:
+def matching_lines(said: list[list[Any]], pattern: str) -> list[PinnedConnection]:
     return [line for line in comparable(said) if fnmatchcase(line.key, pattern)]

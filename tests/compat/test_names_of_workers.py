@@ -14,8 +14,9 @@ import redis
 from limpyd import fields
 from versions import Version
 
-from limpyd_jobs import STATUSES, Job, Queue, Requeue, Schedule, Worker, records
+from limpyd_jobs import STATUSES, Job, Queue, Requeue, Schedule, Worker
 from limpyd_jobs.models import job_classes
+from limpyd_jobs.store import records
 from limpyd_jobs.transitions import ClaimRequest, claim
 from limpyd_jobs.utils import datetime_to_score, utcnow
 from limpyd_jobs.workers import WorkerConfig
@@ -140,14 +141,14 @@ def log() -> Iterator[list[str]]:
 
 def let_things_happen() -> dict[str, Job]:
     """Add jobs that succeed, fail, and ask to be put back, one whose worker died, and schedules, due and missed."""
-    job_classes.meet(f"{__name__}.Task")
+    job_classes.resolve(f"{__name__}.Task")
     lost = Task.add_job("lost")
     queue = Queue.get_queue("q")
     request = ClaimRequest([queue.waiting.key], "dead", 0.000_001, job_classes.known)
     assert claim(Queue, request)[0]
     jobs = {how: Task.add_job(how, how=how) for how in ("succeed", "fail", "ask")}
-    for name, grace in (("due", None), ("missed", 0)):
-        schedule = Schedule.add(name, Task, interval=3600, grace=grace)
+    for name, grace_time in (("due", None), ("missed", 0)):
+        schedule = Schedule.add(name, Task, interval=3600, misfire_grace_time=grace_time)
         due = utcnow() - timedelta(seconds=600)
         records.set_schedule(Schedule, schedule.pk.get(), datetime_to_score(due), {"next_run": str(due)})
     return {**jobs, "lost": lost}

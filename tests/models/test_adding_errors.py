@@ -10,7 +10,8 @@ import pytest
 import redis
 from limpyd import fields
 
-from limpyd_jobs import Error, Job, records
+from limpyd_jobs import Error, Job
+from limpyd_jobs.store import records
 
 
 class Failure(Exception):

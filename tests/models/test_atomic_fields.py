@@ -16,9 +16,10 @@ from limpyd.indexes import EqualIndex, TextRangeIndex
 from limpyd.model import RedisModel
 from limpyd_extensions import related
 
-from limpyd_jobs import Error, Job, LimpydJobsException, Queue, records, transitions
-from limpyd_jobs.atomic_fields import AtomicHashField
+from limpyd_jobs import Error, Job, LimpydJobsException, Queue, transitions
 from limpyd_jobs.models import BaseJobsModel, job_classes
+from limpyd_jobs.store import records
+from limpyd_jobs.store.atomic_fields import AtomicHashField
 from limpyd_jobs.transitions import ClaimRequest
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -394,7 +395,7 @@ class TestAtTheSameTime:
     def test_transitions_and_changes_by_hand_leave_no_job_in_two_indexes(self, redis_client: redis.Redis) -> None:
         random, claims = Random(1), iter(range(10**9))
         queue = Queue.get_queue("raced")
-        job_classes.meet(Raced.get_model_repr())
+        job_classes.resolve(Raced.get_model_repr())
         for identifier in IDENTIFIERS:
             Raced.add_job(identifier)
 

@@ -99,7 +99,7 @@ def requeuing() -> Callable[..., Any]:
 
 
 def enqueuing() -> Callable[..., Any]:
-    job = Job(identifier="bare")
+    job = Job(identifier="custom")
     return partial(job.enqueue_or_delay, queue_name="new")
 
 
@@ -441,7 +441,7 @@ class TestUnusualInputThatWorks:
         )
 
     def test_enqueue_or_delay_takes_the_date_as_text_too(self) -> None:
-        job = Job(identifier="bare")
+        job = Job(identifier="custom")
         job.enqueue_or_delay("queue", delayed_until="2130-06-01 12:00:00")
         assert job.status.hget() == STATUSES.DELAYED
         assert job.delayed_until.hget() == "2130-06-01 12:00:00"

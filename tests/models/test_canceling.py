@@ -82,7 +82,7 @@ def claim(token: str) -> None:
 
 
 def finish(job: Any, token: str = "mine") -> None:
-    transitions.cancel(job, Queue.get_queue("queue"), token)
+    transitions.finish_canceled(job, Queue.get_queue("queue"), token)
 
 
 class TestCancel:
@@ -106,7 +106,7 @@ class TestCancel:
 
     def test_needs_no_name_of_a_queue(self) -> None:
         job = WithoutQueue.add_job("a", "anywhere", priority=3)
-        job.placed_in.delete()  # as version 2 added it
+        job.queue_key.delete()  # as version 2 added it
         assert job.cancel() is True
         assert Queue.count_jobs("anywhere") == (0, 0)
 

@@ -16,8 +16,8 @@ from test_surface import ROWS
 from limpyd_jobs import STATUSES, Error, Job, Queue, Retry, Schedule, Worker
 from limpyd_jobs.check import check
 from limpyd_jobs.commands.pause import Pause, Resume
-from limpyd_jobs.models import BaseJobsModel, datetime_to_score, put_off
-from limpyd_jobs.transitions import MAX_PUT_OFFS
+from limpyd_jobs.models import BaseJobsModel, datetime_to_score, defer_unresolved
+from limpyd_jobs.transitions import MAX_DEFERRALS
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -161,7 +161,7 @@ class TestAnApplicationOfItsOwnNames:
         lapsed = family.job.add_job("lapsed")
         worker = worker_of(queue_model=family.queue, error_model=family.error)
         worker.update_keys()
-        key = lapsed.hmget("_placed_in")[0]
+        key = lapsed.hmget("_queue_key")[0]
         assert worker._fetcher.next(worker.keys).ident == lapsed.ident
         redis_client.zadd(f"{key}:_running", {lapsed.ident: 1})
         worker._rescue_jobs()
@@ -171,7 +171,7 @@ class TestAnApplicationOfItsOwnNames:
         worker._pruner.prune([key])
         assert violations(redis_client, *family.all) == []
 
-    def test_is_paused_and_put_off(
+    def test_is_paused_and_deferred(
         self, redis_client: redis.Redis, family: Family, capsys: pytest.CaptureFixture[str]
     ) -> None:
         family.job.add_job("a")
@@ -181,8 +181,8 @@ class TestAnApplicationOfItsOwnNames:
         assert capsys.readouterr().out == "queue: paused\nqueue: resumed\n"
         key = family.queue.get_queue("queue").waiting.key
         redis_client.rpush(key, "not_here.Job:7")
-        for _ in range(MAX_PUT_OFFS + 1):
-            put_off(family.queue, key, "not_here.Job:7", ImportError("gone"), family.error)
+        for _ in range(MAX_DEFERRALS + 1):
+            defer_unresolved(family.queue, key, "not_here.Job:7", ImportError("gone"), family.error)
         assert [error.type.hget() for error in family.error.collection().instances()] == ["ImportError"]
         assert family.queue.count_waiting_jobs("queue") == 1
 
@@ -191,7 +191,7 @@ class TestAnApplicationOfItsOwnNames:
         schedule.next_run.hset(str(LONG_AGO))
         redis_client.zadd(f"{Schedule._name}:due", {schedule.pk.get(): datetime_to_score(LONG_AGO)})
         worker = worker_of(queue_model=family.queue, error_model=family.error)
-        worker._fire_schedules()
+        worker._enqueue_due_schedules()
         (job,) = family.job.collection().instances()
         run(family, 1)
         assert job.status.hget() == STATUSES.SUCCESS

@@ -145,7 +145,7 @@ class TestADelayedJobThatIsDue:
         with pytest.raises(KeyboardInterrupt):
             queue.requeue_delayed_jobs()
         assert job.status.hget() == STATUSES.WAITING
-        assert job.placed_in.hget() == queue.waiting.key.removesuffix(":waiting")
+        assert job.queue_key.hget() == queue.waiting.key.removesuffix(":waiting")
 
 
 def _die(*args: Any) -> None:

@@ -15,8 +15,9 @@ from typing import Any
 from limpyd import fields
 from victims import uncounted
 
-from limpyd_jobs import STATUSES, Cancel, Error, Job, Queue, Requeue, Retry, Schedule, Worker, records, transitions
-from limpyd_jobs.scripting import Script
+from limpyd_jobs import STATUSES, Cancel, Error, Job, Queue, Requeue, Retry, Schedule, Worker, transitions
+from limpyd_jobs.store import records
+from limpyd_jobs.store.scripting import Script
 from limpyd_jobs.transitions import ClaimRequest
 
 QUEUE = "proofs"
@@ -199,8 +200,8 @@ def schedule(job_class: type[Job] = Task, **options: Any) -> Callable[[], Any]:
     return make
 
 
-def fire_schedules() -> None:
-    worker()._fire_schedules()
+def enqueue_due_schedules() -> None:
+    worker()._enqueue_due_schedules()
 
 
 def edit_schedule() -> None:
@@ -253,7 +254,7 @@ PATHS = {
     "cancel a running job": Path(lambda: only_job().cancel(), all_of(add(), claim)),
     "requeue by hand": Path(lambda: only_job().requeue(), all_of(add("fails"), run())),
     "requeue by hand, later": Path(lambda: only_job().requeue(**LATER), all_of(add("fails"), run())),
-    "wake": Path(run(max_loops=2), all_of(add(**LATER), add("b", **LATER), make_due)),
+    "promote": Path(run(max_loops=2), all_of(add(**LATER), add("b", **LATER), make_due)),
     "release": Path(release, add()),
     "end with a job in hand": Path(end_with_a_job_in_hand, all_of(add("a"), add("b"))),
     "prune": Path(prune, all_of(add("a"), add("b"), run(max_loops=2)), deletes=True),
@@ -261,11 +262,11 @@ PATHS = {
     "prune, with a field outside of the hash": Path(
         prune, all_of(add(job_class=Detailed, detail="much"), run()), deletes=True
     ),
-    "fire": Path(fire_schedules, schedule()),
-    "fire, run": Path(run(), schedule()),
-    "fire, to make up for what was missed": Path(fire_schedules, schedule(catch_up="all")),
-    "fire, but it is too late": Path(fire_schedules, schedule(grace=0)),
-    "fire, with a field outside of the hash": Path(fire_schedules, schedule(Detailed, detail="much")),
+    "enqueue_due": Path(enqueue_due_schedules, schedule()),
+    "enqueue_due, run": Path(run(), schedule()),
+    "enqueue_due, to make up for what was missed": Path(enqueue_due_schedules, schedule(misfire_policy="all")),
+    "enqueue_due, but it is too late": Path(enqueue_due_schedules, schedule(misfire_grace_time=0)),
+    "enqueue_due, with a field outside of the hash": Path(enqueue_due_schedules, schedule(Detailed, detail="much")),
     "make a schedule": Path(schedule()),
     "edit a schedule": Path(edit_schedule, schedule()),
     "pause a schedule": Path(lambda: Schedule.get_by_name("hourly").pause(), schedule()),

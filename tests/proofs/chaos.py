@@ -39,8 +39,8 @@ from proxy import Proxy  # noqa: E402
 from servers import RedisServer, wait_until  # noqa: E402
 
 from limpyd_jobs import Queue  # noqa: E402
-from limpyd_jobs.database import VARIABLE  # noqa: E402
-from limpyd_jobs.embedded import find_server  # noqa: E402
+from limpyd_jobs.store.database import VARIABLE  # noqa: E402
+from limpyd_jobs.store.embedded import find_server  # noqa: E402
 
 NO_RESCUE = "CHAOS_NO_RESCUE"
 
@@ -67,7 +67,7 @@ FAULTS = {
     "kill_redis": 1,
 }
 
-COMMANDS = ("add", "claim", "succeed", "fail", "renew", "rescue", "wake", "reconcile")
+COMMANDS = ("add", "claim", "succeed", "fail", "renew", "rescue", "promote", "reconcile")
 
 WORKER_OPTIONS = (
     "--worker-class=chaos_worker.ChaosWorker",

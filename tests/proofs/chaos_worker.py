@@ -18,7 +18,8 @@ from limpyd_jobs import Worker, transitions
 from limpyd_jobs.exceptions import ClaimLost
 from limpyd_jobs.transitions import ClaimRequest, Ending
 from limpyd_jobs.utils import parse_datetime, utcnow
-from limpyd_jobs.workers import fetcher, reconciler, worker
+from limpyd_jobs.workers import fetcher, worker
+from limpyd_jobs.workers.maintenance import reconciler
 
 NO_RESCUE = "CHAOS_NO_RESCUE"
 

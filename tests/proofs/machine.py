@@ -1,6 +1,6 @@
 """The life of jobs: all that producers, workers and operators do to them, in any order, by hypothesis.
 
-Processes die here by doing nothing more: a claim that is not used, a job that was popped and is not claimed. They come
+WorkerPool die here by doing nothing more: a claim that is not used, a job that was popped and is not claimed. They come
 back late, too, as no claim is ever forgotten. After each step, what is stored is compared with the `Reference`, and
 checked against the invariants; at the end all calms down, and each job must have ended.
 """
@@ -35,15 +35,16 @@ from reference import QueueState, Reference
 from rewritten import Replacement
 from version_2 import Version2
 
-from limpyd_jobs import Error, Job, LimpydJobsException, Queue, records, transitions
+from limpyd_jobs import Error, Job, LimpydJobsException, Queue, transitions
 from limpyd_jobs.arguments import delay_argument
 from limpyd_jobs.exceptions import ClaimLost
-from limpyd_jobs.transitions import UNCLAIMED_LEASE, ClaimRequest, Ending, Fetched
+from limpyd_jobs.store import records
+from limpyd_jobs.transitions import UNCLAIMED_LEASE, ClaimRequest, Delivery, Ending
 from limpyd_jobs.utils import parse_datetime
 
 LEASE = 60
 WAIT = 30
-MAX_PUT_OFFS = 1
+MAX_DEFERRALS = 1
 NOON = 1_800_000_000
 LONG = 2 * UNCLAIMED_LEASE  # after which whatever lapses did so
 
@@ -209,8 +210,8 @@ class Life(RuleBasedStateMachine):
             return
         for _ in range(1 + again):
             with self._refused_if(job is None, DoesNotExist):
-                assert transitions.withdraw(_job(ident), Counterdesk, name) == self.expected.withdraw(ident, name)
-        self._tell("told" if job and job.token else "withdrawn")
+                assert transitions.cancel(_job(ident), Counterdesk, name) == self.expected.cancel(ident, name)
+        self._tell("told" if job and job.token else "canceled")
 
     @rule(claim=claims, again=sometimes, by_hand=sometimes)
     def a_running_job_is_canceled(self, claim: Claim, again: bool, by_hand: bool) -> None:
@@ -286,13 +287,13 @@ class Life(RuleBasedStateMachine):
 
     @precondition(something_waits)
     @rule(seconds=st.sampled_from([10, 60]))
-    def a_job_is_put_off(self, seconds: int) -> None:
+    def a_job_is_deferred(self, seconds: int) -> None:
         """A worker does not know its class."""
         fetched, _ = transitions.claim(Counterdesk, replace(self._request(), classes={}))
         assert fetched
         assert (fetched.outcome, fetched.queue_key, fetched.ident) == ("unknown", *self.expected.first_waiting())
-        outcome, _ = transitions.put_off(Counterdesk, fetched.key, fetched.ident, seconds, MAX_PUT_OFFS)
-        assert outcome == self.expected.put_off(fetched.ident, fetched.queue_key, seconds, MAX_PUT_OFFS)
+        outcome, _ = transitions.defer_unresolved(Counterdesk, fetched.key, fetched.ident, seconds, MAX_DEFERRALS)
+        assert outcome == self.expected.defer_unresolved(fetched.ident, fetched.queue_key, seconds, MAX_DEFERRALS)
         self._tell(outcome)
 
     # -- Workers end jobs
@@ -306,7 +307,7 @@ class Life(RuleBasedStateMachine):
             assert ending == Ending("canceled" if job.status == "c" else "delayed")
         if job and job.status == "c":
             effect = partial(self.expected.end, claim.ident, claim.queue, claim.token, "c")
-            return self._end(claim, transitions.cancel, effect, again, goes_on)
+            return self._end(claim, transitions.finish_canceled, effect, again, goes_on)
         if job and job.status == "d":
             name = self.expected.queues[claim.queue].name
             effect = partial(self._delay, claim, name)
@@ -324,7 +325,7 @@ class Life(RuleBasedStateMachine):
 
     @rule(target=claims, claim=claims, to=queues, delay=delays, times=st.sampled_from([0, 1, 9]), again=sometimes)
     def a_job_fails(self, claim: Claim, to: Place, delay: int | None, times: int, again: bool) -> Any:
-        """It is put back while its tries allow it, unless it was withdrawn."""
+        """It is put back while its tries allow it, unless it was canceled."""
         effect = partial(self._fail, claim, self.expected.queue_of(*to), delay, times)
         return self._end(claim, transitions.fail, effect, again, True, times, *to, _text(delay))
 
@@ -354,7 +355,7 @@ class Life(RuleBasedStateMachine):
         is_held = job and job.token == claim.token
         if is_held and job.status == "r":
             return
-        is_done = transitions.disown(Errand, claim.ident, claim.token, claim.queue)
+        is_done = transitions.abandon(Errand, claim.ident, claim.token, claim.queue)
         assert is_done == (not is_held or job.status != "d")
         if is_held and is_done:
             self.expected.end(claim.ident, claim.queue, "", job.status)
@@ -410,9 +411,9 @@ class Life(RuleBasedStateMachine):
     @rule(again=sometimes)
     def delayed_jobs_wake(self, again: bool) -> None:
         for _ in range(1 + again):
-            more, _failures, unknown = transitions.wake(Counterdesk, list(self.expected.queues), KNOWN)
+            more, _failures, unknown = transitions.promote(Counterdesk, list(self.expected.queues), KNOWN)
             assert (more, unknown) == (False, [])
-            self.expected.wake()
+            self.expected.promote()
 
     @precondition(somebody_may_be_dead)
     @rule(target=claims, limit=st.sampled_from([0, 1, 3]), again=sometimes)
@@ -436,8 +437,8 @@ class Life(RuleBasedStateMachine):
         """Live jobs that stand nowhere are put back: those that were popped are in their lists again."""
         orphans = self.expected.orphans()
         for _ in range(1 + again):
-            _mended, homeless = transitions.reconcile(Counterdesk, Errand, orphans, LEASE)
-            assert homeless == []
+            _repaired, unplaceable = transitions.reconcile(Counterdesk, Errand, orphans, LEASE)
+            assert unplaceable == []
         for ident in orphans:
             self.expected.reconcile(ident)
             self._tell("orphan")
@@ -452,7 +453,7 @@ class Life(RuleBasedStateMachine):
             assert pruning.deleted == self.expected.prune(key, name, keep)
             self._tell(*["deleted"] * pruning.deleted)
 
-    # -- Processes of version 2
+    # -- WorkerPool of version 2
 
     @rule(target=jobs, identifier=identifiers, to=queues)
     def version_2_adds_a_job(self, identifier: str, to: Place) -> Any:
@@ -593,7 +594,7 @@ class Life(RuleBasedStateMachine):
     ) -> Any:
         """End a claim, and claim the next job in the same step if the worker goes on."""
         request = self._request() if goes_on else None
-        call = partial(verb, _job(claim.ident), _queue(claim.queue), claim.token, *arguments, upcoming=request)
+        call = partial(verb, _job(claim.ident), _queue(claim.queue), claim.token, *arguments, next_claim=request)
         ending = None
         with self._fenced(claim) as is_held:
             ending = call()
@@ -602,15 +603,15 @@ class Life(RuleBasedStateMachine):
         if is_held:
             effect()
             self._tell(f"{verb.__name__}: {ending.outcome}")
-        return self._next(ending.upcoming, request, again, lambda: self._same(ending, call()))
+        return self._next(ending.prefetched, request, again, lambda: self._same(ending, call()))
 
     @staticmethod
-    def _same(ending: Ending, once_more: Ending) -> Fetched | None:
+    def _same(ending: Ending, once_more: Ending) -> Delivery | None:
         assert once_more.outcome == ending.outcome, f"the same call again ended the job as {once_more.outcome}"
-        return once_more.upcoming
+        return once_more.prefetched
 
     def _next(
-        self, fetched: Fetched | None, request: ClaimRequest | None, again: bool, ask: Callable[[], Fetched | None]
+        self, fetched: Delivery | None, request: ClaimRequest | None, again: bool, ask: Callable[[], Delivery | None]
     ) -> Any:
         """The claim on what was fetched; the reply may be lost, so that the worker asks once more."""
         claim = self._taken(fetched, request)
@@ -623,7 +624,7 @@ class Life(RuleBasedStateMachine):
         self._see_to(fetched)
         return claim or multiple()
 
-    def _taken(self, fetched: Fetched | None, request: ClaimRequest | None) -> Claim | None:
+    def _taken(self, fetched: Delivery | None, request: ClaimRequest | None) -> Claim | None:
         """The claim on a job that was taken from the first list that had one, if it waited indeed."""
         first = self.expected.first_waiting() if request else None
         if not (first and request):
@@ -637,7 +638,7 @@ class Life(RuleBasedStateMachine):
         self._tell(outcome)
         return Claim(ident, queue, request.token) if outcome == "claimed" else None
 
-    def _see_to(self, fetched: Fetched | None) -> None:
+    def _see_to(self, fetched: Delivery | None) -> None:
         """A job that was found in a list, but did not wait, is delayed as it says, or no longer queued if it ended."""
         job = self.expected.jobs.get(fetched.ident) if fetched and fetched.outcome == "found" else None
         if not job or not fetched:

@@ -1,4 +1,4 @@
-"""Processes that begin at the same moment: producers that add jobs, and workers that run them.
+"""WorkerPool that begin at the same moment: producers that add jobs, and workers that run them.
 
 >>> with Racers(redis_server.socket, tmp_path, produce=8, work=4) as racers:
 ...     racers.wait_for("produce")
@@ -133,12 +133,12 @@ def work() -> None:
     worker.run()
 
 
-def fire() -> None:
+def enqueue_due() -> None:
     """Fire what schedules there are, as workers do, until nothing is due any more."""
     worker = Worker("queue", terminate_gracefuly=False)
     now = Schedule.get_connection().time()[0]
     while Schedule.get_connection().zcount("jobs:schedule:due", 0, now):
-        worker._fire_schedules()
+        worker._enqueue_due_schedules()
 
 
-PARTS = {"fire": fire, "produce": produce, "raise_priorities": raise_priorities, "work": work}
+PARTS = {"enqueue_due": enqueue_due, "produce": produce, "raise_priorities": raise_priorities, "work": work}

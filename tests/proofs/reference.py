@@ -23,7 +23,7 @@ class JobState:
     ended_claim: str
         The last claim on it, if it was its holder who ended it.
     is_told: bool
-        Whether it was withdrawn while it ran.
+        Whether it was canceled while it ran.
     """
 
     identifier: str
@@ -49,7 +49,7 @@ class JobState:
             "priority": self.priority,
             "status": self.status,
             "queued": "1" if self.is_queued else "",
-            "_placed_in": self.queue,
+            "_queue_key": self.queue,
             "_claim_token": self.token,
             "_last_claim": self.ended_claim,
             "tries": str(self.tries or ""),
@@ -233,7 +233,7 @@ class Reference:
         job.tries -= 1
         self.place(ident, queue, delay, front=True, priority=job.priority)
 
-    def withdraw(self, ident: str, name: str) -> bool:
+    def cancel(self, ident: str, name: str) -> bool:
         job = self.jobs[ident]
         if job.token or job.status == "r":
             job.status, job.is_told = "c", True
@@ -246,7 +246,7 @@ class Reference:
                 self.unplace(ident, name)
         return True
 
-    def put_off(self, ident: str, queue: str, seconds: int, limit: int) -> str:
+    def defer_unresolved(self, ident: str, queue: str, seconds: int, limit: int) -> str:
         line = self.queues[queue]
         line.deferrals[ident] = line.deferrals.get(ident, 0) + 1
         if ident in line.waiting:
@@ -255,11 +255,11 @@ class Reference:
             del line.deferrals[ident]
             line.delayed.pop(ident, None)
             line.errors.append(ident)
-            return "given up"
+            return "dead lettered"
         line.delayed[ident] = self.now + seconds
-        return "put off"
+        return "deferred"
 
-    def wake(self) -> None:
+    def promote(self) -> None:
         for line in self.queues.values():
             for ident in line.is_due("delayed", self.now):
                 del line.delayed[ident]

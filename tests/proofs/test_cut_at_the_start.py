@@ -13,7 +13,7 @@ from running import work
 from servers import RedisServer
 
 from limpyd_jobs import STATUSES, Job
-from limpyd_jobs.database import JobsDatabase
+from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.workers import backoff
 from limpyd_jobs.workers.worker import START_TRIES
 
@@ -43,7 +43,7 @@ def run(proxy: Proxy) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("name", "nth", "fault"),
     [
-        *((name, 1, Fault.CUT_BEFORE_REPLY) for name in ("INFO", "PING", "list_queues", "wake")),
+        *((name, 1, Fault.CUT_BEFORE_REPLY) for name in ("INFO", "PING", "list_queues", "promote")),
         *(("INFO", 2, fault) for fault in (Fault.CUT_BEFORE_REQUEST, Fault.CUT_BEFORE_REPLY, Fault.CUT_WITHIN_REPLY)),
     ],
 )

@@ -19,10 +19,11 @@ from servers import RedisServer, wait_until
 
 import limpyd_jobs.workers.worker
 from limpyd_jobs import Error, Job, LimpydJobsException, Queue, transitions
-from limpyd_jobs.database import JobsDatabase
 from limpyd_jobs.schedules import Schedule
-from limpyd_jobs.transitions import Fetched
-from limpyd_jobs.workers import backoff, fetcher, reconciler
+from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.transitions import Delivery
+from limpyd_jobs.workers import backoff, fetcher
+from limpyd_jobs.workers.maintenance import reconciler
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -77,7 +78,7 @@ class Call:
     then: str = "s"
 
 
-claimed: list[Fetched] = []
+claimed: list[Delivery] = []
 
 
 def release() -> None:
@@ -98,15 +99,17 @@ CALLS = {
     "move": Call(lambda: only_job().enqueue_or_delay(priority=5), add()),
     "requeue": Call(lambda: only_job().requeue(), all_of(add("fails"), boundaries.run()), "e"),
     "release": Call(release, all_of(add(), lambda: claimed.append(boundaries.claim()))),
-    "withdraw": Call(lambda: only_job().cancel(), add(), "c"),
+    "cancel": Call(lambda: only_job().cancel(), add(), "c"),
     "get_queue": Call(lambda: Queue.get_queue(QUEUE, 7), add()),
     "list_queues": Call(lambda: Queue.count_waiting_jobs(QUEUE), add()),
     "set_fields": Call(lambda: only_job().priority.hset(4), add()),
     "unset_fields": Call(lambda: only_job().cancel_on_error.delete(), add()),
-    "due_schedules": Call(boundaries.fire_schedules, boundaries.schedule()),
-    "fire": Call(boundaries.fire_schedules, boundaries.schedule()),
-    "fire, to pass over a time": Call(boundaries.fire_schedules, all_of(add(), boundaries.schedule(grace=0))),
-    "set_schedule": Call(all_of(raise_schedule, boundaries.fire_schedules), boundaries.schedule()),
+    "due_schedules": Call(boundaries.enqueue_due_schedules, boundaries.schedule()),
+    "enqueue_due": Call(boundaries.enqueue_due_schedules, boundaries.schedule()),
+    "enqueue_due, to pass over a time": Call(
+        boundaries.enqueue_due_schedules, all_of(add(), boundaries.schedule(misfire_grace_time=0))
+    ),
+    "set_schedule": Call(all_of(raise_schedule, boundaries.enqueue_due_schedules), boundaries.schedule()),
 }
 
 
@@ -146,12 +149,12 @@ WORK = [
     ("fail", add("fails", Told), 2, {"requeue_times": 1}),
     ("requeue", add("fails", Told), 2, {"requeue_times": 1}),
     ("add_error", add("fails"), 1, {}),
-    ("cancel", add("cancels itself"), 1, {}),
-    ("cancel", add("gives itself up"), 1, {}),
+    ("finish_canceled", add("cancels itself"), 1, {}),
+    ("finish_canceled", add("gives itself up"), 1, {}),
     ("delay", add("delays itself"), 2, {}),
     ("delay", add("asks to be put back"), 2, {}),
     ("rescue", all_of(add(), boundaries.lose_worker), 1, {}),
-    ("wake", add(delayed_for=0.3), 1, {}),
+    ("promote", add(delayed_for=0.3), 1, {}),
     ("renew", add("takes a while"), 1, {}),
     ("prune", add(), 1, {"keep_success": 0}),
     ("reconcile", all_of(add(), lambda: Queue.get_queue(QUEUE).waiting.delete()), 1, {}),
@@ -173,7 +176,7 @@ def test_a_worker_ends_all_jobs_and_runs_none_once_more_than_it_has_to(
 ) -> None:
     before()
     behind()
-    if lost == "wake":  # the first one is part of the start, which may fail
+    if lost == "promote":  # the first one is part of the start, which may fail
         nth = 2 if fault is Fault.CUT_BEFORE_REQUEST else 1
         proxy.on(lost, fault, nth, if_reply=lambda reply: b":0" not in reply[:6])
     else:

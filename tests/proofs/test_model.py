@@ -42,8 +42,8 @@ UNTIL_ONE_FAILS = settings(STORIES, max_examples=400, phases=[Phase.generate], r
 
 # What has to happen in the stories, for them to tell anything.
 EVENTS = {
-    *("added", "existing", "moved", "withdrawn", "told", "canceled by hand"),
-    *("claimed", "found", "popped", "registered", "put off", "claim and lost", "popped and lost"),
+    *("added", "existing", "moved", "canceled", "told", "canceled by hand"),
+    *("claimed", "found", "popped", "registered", "deferred", "claim and lost", "popped and lost"),
     *("succeed: done", "held", "marked as delayed", "released", "renewed", "refused"),
     *("rescued", "orphan", "begun by version 2", "ended by version 2"),
 }

@@ -1,4 +1,4 @@
-"""Processes that die at a chosen command: one is forked for each order, from a program that has no threads.
+"""WorkerPool that die at a chosen command: one is forked for each order, from a program that has no threads.
 
 >>> with Victims(redis_server.socket) as victims:
 ...     victims.run("add, new", die_at=3, moment="before")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from limpyd_jobs.schedules.catching_up import steps
+from limpyd_jobs.schedules.misfires import steps
 from limpyd_jobs.schedules.triggers import Times
 
 HOURLY = Times({"cron": "@hourly"})
@@ -23,26 +23,26 @@ def told(due: datetime, now: datetime, **options: Any) -> list[tuple[int | None,
     return [(run.hour if run else None, following.hour) for run, following in found if following]
 
 
-@pytest.mark.parametrize("catch_up", ["latest", "all", "none"])
+@pytest.mark.parametrize("misfire_policy", ["latest", "all", "none"])
 @pytest.mark.parametrize("now", [at(5), at(5, 0, 30)])
-def test_what_is_due_now_is_run(catch_up: str, now: datetime) -> None:
-    assert told(at(5), now, catch_up=catch_up) == [(5, 6)]
+def test_what_is_due_now_is_run(misfire_policy: str, now: datetime) -> None:
+    assert told(at(5), now, misfire_policy=misfire_policy) == [(5, 6)]
 
 
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
         ({}, [(8, 9)]),
-        ({"catch_up": "latest", "grace": timedelta(minutes=20)}, [(8, 9)]),
-        ({"catch_up": "latest", "grace": timedelta(minutes=10)}, [(None, 9)]),
-        ({"catch_up": "all"}, [(5, 6), (6, 7), (7, 8), (8, 9)]),
-        ({"catch_up": "all", "most": 4}, [(5, 6), (6, 7), (7, 8), (8, 9)]),
-        ({"catch_up": "all", "most": 3}, [(6, 7), (7, 8), (8, 9)]),
-        ({"catch_up": "all", "most": 1}, [(8, 9)]),
-        ({"catch_up": "all", "grace": timedelta(hours=2)}, [(7, 8), (8, 9)]),
-        ({"catch_up": "all", "grace": timedelta(minutes=1)}, [(None, 9)]),
-        ({"catch_up": "none"}, [(None, 9)]),
-        ({"catch_up": "none", "grace": timedelta(minutes=30)}, [(8, 9)]),
+        ({"misfire_policy": "latest", "misfire_grace_time": timedelta(minutes=20)}, [(8, 9)]),
+        ({"misfire_policy": "latest", "misfire_grace_time": timedelta(minutes=10)}, [(None, 9)]),
+        ({"misfire_policy": "all"}, [(5, 6), (6, 7), (7, 8), (8, 9)]),
+        ({"misfire_policy": "all", "most": 4}, [(5, 6), (6, 7), (7, 8), (8, 9)]),
+        ({"misfire_policy": "all", "most": 3}, [(6, 7), (7, 8), (8, 9)]),
+        ({"misfire_policy": "all", "most": 1}, [(8, 9)]),
+        ({"misfire_policy": "all", "misfire_grace_time": timedelta(hours=2)}, [(7, 8), (8, 9)]),
+        ({"misfire_policy": "all", "misfire_grace_time": timedelta(minutes=1)}, [(None, 9)]),
+        ({"misfire_policy": "none"}, [(None, 9)]),
+        ({"misfire_policy": "none", "misfire_grace_time": timedelta(minutes=30)}, [(8, 9)]),
     ],
 )
 def test_what_was_missed_is_run_as_is_said(options: Any, expected: Any) -> None:
@@ -60,10 +60,10 @@ def test_years_of_seconds_are_made_up_for_with_the_latest_ones() -> None:
     assert [step.run for step in found] == [at(0) - timedelta(seconds=number) for number in (2, 1, 0)]
 
 
-@pytest.mark.parametrize("catch_up", ["latest", "all", "none"])
-def test_what_never_comes_again_is_over(catch_up: str) -> None:
+@pytest.mark.parametrize("misfire_policy", ["latest", "all", "none"])
+def test_what_never_comes_again_is_over(misfire_policy: str) -> None:
     once = Times({"date": "2026-01-01T05:00:00"})
-    assert steps(once, at(5), at(5), catch_up) == [(at(5), None)]
+    assert steps(once, at(5), at(5), misfire_policy) == [(at(5), None)]
 
 
 def test_what_is_too_late_and_never_comes_again_is_over() -> None:

@@ -57,9 +57,9 @@ def test_the_next_times_are_told_in_its_time_zone(redis_client: redis.Redis) -> 
     ("options", "expected"),
     [
         ({}, "{name}"),
-        ({"catch_up": "none"}, "{name}"),
-        ({"catch_up": "all"}, "{name}:{time}"),
-        ({"catch_up": "all", "identifier": "x"}, "x"),
+        ({"misfire_policy": "none"}, "{name}"),
+        ({"misfire_policy": "all"}, "{name}:{time}"),
+        ({"misfire_policy": "all", "identifier": "x"}, "x"),
     ],
 )
 def test_the_identifier_is_by_default_such_that_jobs_do_not_pile_up_unless_all_are_wanted(
@@ -90,9 +90,9 @@ class Nameless(Job):
         ({"cron": "@daily", "interval": 5}, ValueError),
         ({"interval": 0.1}, ValueError),
         ({"interval": 60, "timezone": "Mars/Olympus"}, ValueError),
-        ({"interval": 60, "catch_up": "some"}, ValueError),
-        ({"interval": 60, "grace": -1}, ValueError),
-        ({"interval": 60, "grace": "1"}, TypeError),
+        ({"interval": 60, "misfire_policy": "some"}, ValueError),
+        ({"interval": 60, "misfire_grace_time": -1}, ValueError),
+        ({"interval": 60, "misfire_grace_time": "1"}, TypeError),
         ({"interval": 60, "priority": "high"}, ValueError),
         ({"interval": 60, "queue_name": "a,b"}, ValueError),
         ({"interval": 60, "identifier": 5.5j}, TypeError),
@@ -161,12 +161,14 @@ def test_other_changes_leave_its_next_time(redis_client: redis.Redis) -> None:
     schedule = Schedule.add("a", Report, cron="@hourly")
     make_due(schedule, hours=5)
     before = due(redis_client)
-    schedule.edit(priority=3, grace=timedelta(minutes=5), catch_up="all", job_fields={"to": "bob"})
+    schedule.edit(priority=3, misfire_grace_time=timedelta(minutes=5), misfire_policy="all", job_fields={"to": "bob"})
     assert due(redis_client) == before
-    assert schedule.hmget("priority", "grace", "catch_up") == ["3", "300.0", "all"]
+    assert schedule.hmget("priority", "misfire_grace_time", "misfire_policy") == ["3", "300.0", "all"]
 
 
-@pytest.mark.parametrize("changes", [{"cron": "61 * * * *"}, {"unknown": 1}, {"catch_up": "x"}, {"timezone": "x"}])
+@pytest.mark.parametrize(
+    "changes", [{"cron": "61 * * * *"}, {"unknown": 1}, {"misfire_policy": "x"}, {"timezone": "x"}]
+)
 def test_a_wrong_change_changes_nothing(changes: Any, redis_client: redis.Redis) -> None:
     schedule = Schedule.add("a", Report, cron="@hourly")
     before = schedule.hgetall()

@@ -49,11 +49,11 @@ def run(redis_server: RedisServer, redis_client: redis.Redis, tmp_path: Path) ->
 def test_a_schedule_is_added_listed_paused_resumed_run_and_removed(run: Run, redis_client: redis.Redis) -> None:
     added = run(
         *("add", "nightly", "bakery.Bread", "--cron=0 3 * * *", "--timezone=Europe/Paris", "--priority=5"),
-        *('--fields={"flour": "rye"}', "--catch-up=all", "--grace=90", "--queue=stone"),
+        *('--fields={"flour": "rye"}', "--misfire-policy=all", "--misfire-grace-time=90", "--queue=stone"),
     )
     assert (added.returncode, added.stderr) == (0, "")
     schedule = Schedule.get_by_name("nightly")
-    assert schedule.hmget("queue_name", "priority", "job_fields", "catch_up", "grace") == [
+    assert schedule.hmget("queue_name", "priority", "job_fields", "misfire_policy", "misfire_grace_time") == [
         *("stone", "5", '{"flour": "rye"}', "all", "90")
     ]
 
@@ -76,7 +76,7 @@ def test_a_schedule_is_added_listed_paused_resumed_run_and_removed(run: Run, red
     ("arguments", "told"),
     [
         ([], "which one"),
-        (["fire"], "'fire' is none of list"),
+        (["enqueue_due"], "'enqueue_due' is none of list"),
         (["list", "x"], "list needs nothing"),
         (["add", "x"], "add needs NAME JOB_CLASS"),
         (["pause", "x"], "No schedule is named 'x'"),

@@ -28,7 +28,8 @@ from worlds import (
     without_counters,
 )
 
-from limpyd_jobs import Job, Queue, records, transitions
+from limpyd_jobs import Job, Queue, transitions
+from limpyd_jobs.store import records
 from limpyd_jobs.utils import datetime_to_score
 
 After = Callable[[float], Moment]
@@ -58,7 +59,7 @@ class TestANewJob:
                 "status": "w",
                 "priority": "3",
                 "added": after(0),
-                "_placed_in": "jobs:queue:1",
+                "_queue_key": "jobs:queue:1",
                 "queued": "1",
             },
             "jobs:job:identifier:job:1": {"1"},
@@ -83,7 +84,7 @@ class TestANewJob:
                 "status": "d",
                 "priority": "0",
                 "added": after(0),
-                "_placed_in": "jobs:queue:1",
+                "_queue_key": "jobs:queue:1",
                 "delayed_until": str(LATER),
                 "queued": "1",
             },
@@ -175,7 +176,7 @@ class TestTheFieldsOfANewJob:
             "status": "w",
             "priority": "0",
             "added": after(0),
-            "_placed_in": "shop:till:1",
+            "_queue_key": "shop:till:1",
             "queued": "1",
             "colour": "blue",
             "amount": "5",
@@ -343,7 +344,7 @@ class TestAJobThatIsQueued:
         assert world.add("a", "q", given)[0] == ("moved" if moves else "existing")
         assert world.places(job) == [f"q/{given if moves else stored} waiting"]
 
-    @pytest.mark.parametrize("state", ["success", "error", "canceled", "bare", "deleted"])
+    @pytest.mark.parametrize("state", ["success", "error", "canceled", "custom", "deleted"])
     def test_is_not_one_that_ended_or_was_deleted(self, any_world: World, state: str) -> None:
         job = any_world.job_that_is(state)
         outcome, other = any_world.add("a")
@@ -494,8 +495,8 @@ def test_a_script_is_told_of_a_model_by_json_without_a_space() -> None:
 
 
 def test_the_models_of_a_job_and_of_its_queue_must_be_on_one_database(world: World, redis_server: Any) -> None:
-    from limpyd_jobs.database import JobsDatabase
     from limpyd_jobs.exceptions import ConfigurationException
+    from limpyd_jobs.store.database import JobsDatabase
 
     class Elsewhere(Queue):
         namespace = "elsewhere"

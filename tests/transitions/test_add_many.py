@@ -14,7 +14,7 @@ from limpyd import fields
 from limpyd.exceptions import UniquenessError
 
 from limpyd_jobs import STATUSES, Job, Queue
-from limpyd_jobs.bulk import STEP_SIZE
+from limpyd_jobs.models.adding import STEP_SIZE
 
 LATER = datetime(2099, 1, 1)
 

@@ -13,7 +13,8 @@ from invariants import violations
 from limpyd.exceptions import DoesNotExist
 from worlds import KINDS, MODELS, World
 
-from limpyd_jobs import LimpydJobsException, records, transitions
+from limpyd_jobs import LimpydJobsException, transitions
+from limpyd_jobs.store import records
 
 STEPS = 50
 QUEUES = [(name, priority) for name in "qp" for priority in (1, 0, -1)]
@@ -31,17 +32,17 @@ class Story:
         self.waiting_keys = [f"{key}:waiting" for key in self.queue_keys]
         self.claims: list[Any] = []
         self.told: list[str] = []
-        self.acts: list[Callable[[], Any]] = [self.add, self.add, self.claim, self.claim, self.wake, self.rescue]
+        self.acts: list[Callable[[], Any]] = [self.add, self.add, self.claim, self.claim, self.promote, self.rescue]
         self.acts += [
             self.succeed,
-            self.cancel,
+            self.finish_canceled,
             self.delay,
             self.fail,
             self.hold,
             self.release,
             self.move,
             self.requeue,
-            self.withdraw,
+            self.cancel,
         ]
 
     def go_on(self) -> None:
@@ -81,11 +82,11 @@ class Story:
         return self.world.job(self.random.choice(sorted(self.world.client.smembers(f"{self.world.jobs}:collection"))))
 
     def succeed(self) -> None:
-        upcoming = self.world.request(*self.waiting_keys, token=self.token())
-        self.keep(transitions.succeed(*self.of_a_claim(), upcoming).upcoming)
+        next_claim = self.world.request(*self.waiting_keys, token=self.token())
+        self.keep(transitions.succeed(*self.of_a_claim(), next_claim).prefetched)
 
-    def cancel(self) -> None:
-        transitions.cancel(*self.of_a_claim())
+    def finish_canceled(self) -> None:
+        transitions.finish_canceled(*self.of_a_claim())
 
     def delay(self) -> None:
         transitions.delay(*self.of_a_claim(), self.random.choice("qp"), self.random.choice(DELAYS))
@@ -110,21 +111,21 @@ class Story:
     def requeue(self) -> None:
         self.put_back(transitions.requeue, self.any_job())
 
-    def withdraw(self) -> None:
+    def cancel(self) -> None:
         job = self.any_job()
-        transitions.withdraw(job, self.world.queue_class, self.random.choice("qp"))
-        token, queue_key = job.hmget("_claim_token", "_placed_in")
+        transitions.cancel(job, self.world.queue_class, self.random.choice("qp"))
+        token, queue_key = job.hmget("_claim_token", "_queue_key")
         if token:
             queue = records.attached(self.world.queue_class, queue_key.rpartition(":")[2])
-            transitions.cancel(job, queue, token)
+            transitions.finish_canceled(job, queue, token)
 
     def put_back(self, verb: Callable[..., Any], job: Any) -> None:
         verb(job, self.world.queue_class, **self.place())
 
-    def wake(self) -> None:
+    def promote(self) -> None:
         for ident in self.make_due("delayed"):
             self.world.job(ident.rpartition(":")[2]).delayed_until.hset("1970-01-01 00:00:01")
-        transitions.wake(self.world.queue_class, self.queue_keys, {self.world.path: self.world.job_class})
+        transitions.promote(self.world.queue_class, self.queue_keys, {self.world.path: self.world.job_class})
 
     def rescue(self) -> None:
         self.make_due("running")

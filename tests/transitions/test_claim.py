@@ -13,14 +13,14 @@ import redis
 from worlds import EVERYTHING, IDENTIFIERS, LATER, LEASE, STATES, TOKEN, Moment, Order, Probe, Till, World, pk_of
 
 from limpyd_jobs import Job, transitions
-from limpyd_jobs.transitions import Fetched
+from limpyd_jobs.transitions import Delivery
 
 After = Callable[[float], Moment]
 
 
 def test_the_whole_effect_on_the_first_job(world: World, after: After) -> None:
     job = world.job_that_is("waiting", "job:1")
-    assert world.claim() == Fetched(
+    assert world.claim() == Delivery(
         "claimed",
         "jobs:queue:1:waiting",
         "limpyd_jobs.models.Job:1",
@@ -41,7 +41,7 @@ def test_the_whole_effect_on_the_first_job(world: World, after: After) -> None:
             "status": "r",
             "priority": "0",
             "added": after(0),
-            "_placed_in": "jobs:queue:1",
+            "_queue_key": "jobs:queue:1",
             "start": after(0),
             "tries": "1",
             "queued": "1",
@@ -178,7 +178,7 @@ class TestAJobThatDoesNotWait:
         any_world.queue().enqueue_job(job)
         fetched = any_world.claim(token="next")
         key, status = any_world.waiting_key(), before.get("status", "")
-        assert fetched == Fetched("found", key, job.ident, status, "a", "q", "0")
+        assert fetched == Delivery("found", key, job.ident, status, "a", "q", "0")
         assert any_world.hash(job) == before
         assert any_world.places(job) == places
 
@@ -232,7 +232,7 @@ class TestHalfStates:
         other = any_world.job_that_is("waiting", "b")
         any_world.queue().enqueue_job(job, prepend=True)
         gone = any_world.claim()
-        assert gone == Fetched("gone", any_world.waiting_key(), f"{any_world.path}:{pk_of(job)}")
+        assert gone == Delivery("gone", any_world.waiting_key(), f"{any_world.path}:{pk_of(job)}")
         assert any_world.waiting() == [pk_of(other)]
 
     @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ class TestHalfStates:
     def test_what_is_no_ident_leaves_the_list(self, any_world: World, ident: str) -> None:
         other = any_world.job_that_is("waiting", "b")
         any_world.client.lpush(any_world.waiting_key(), ident)
-        assert any_world.claim() == Fetched("garbage", any_world.waiting_key(), ident)
+        assert any_world.claim() == Delivery("garbage", any_world.waiting_key(), ident)
         assert any_world.waiting() == [pk_of(other)]
         assert any_world.queue().quarantine.lmembers() == [ident]
 
@@ -286,7 +286,7 @@ class TestHalfStates:
         job = any_world.job_that_is("waiting")
         with any_world.unchanged():
             fetched = any_world.claim(classes={"another.Class": Job})
-        assert fetched == Fetched("unknown", any_world.waiting_key(), job.ident)
+        assert fetched == Delivery("unknown", any_world.waiting_key(), job.ident)
         fetched = any_world.claim()
         assert fetched is not None
         assert fetched.outcome == "claimed"
@@ -350,7 +350,7 @@ class TestAJobTakenByOtherMeans:
         job = any_world.job_that_is("waiting")
         key, ident = self.take(any_world)
         fetched = any_world.claim(key, ident=ident)
-        expected = Fetched("claimed", key, ident, "w", "a", "q", "0", start=after(0), tries="1", token=TOKEN)
+        expected = Delivery("claimed", key, ident, "w", "a", "q", "0", start=after(0), tries="1", token=TOKEN)
         assert fetched == replace(expected, retry=["", "", after(0)])
         assert any_world.places(job) == ["q/0 running"]
 
@@ -366,16 +366,16 @@ class TestAJobTakenByOtherMeans:
         key, ident = self.take(any_world)
         any_world.claim(key, ident=ident)
         with any_world.unchanged():
-            assert any_world.claim(key, ident=ident, token="late") == Fetched("found", key, ident, "r", "a", "q", "0")
+            assert any_world.claim(key, ident=ident, token="late") == Delivery("found", key, ident, "r", "a", "q", "0")
 
     def test_may_be_of_a_class_the_caller_does_not_know_yet(self, any_world: World) -> None:
         key = any_world.waiting_key()
         with any_world.unchanged():
-            assert any_world.claim(key, ident="un.known:1") == Fetched("unknown", key, "un.known:1")
+            assert any_world.claim(key, ident="un.known:1") == Delivery("unknown", key, "un.known:1")
 
     def test_may_be_none(self, any_world: World) -> None:
         key = any_world.waiting_key()
-        assert any_world.claim(key, ident="garbage") == Fetched("garbage", key, "garbage")
+        assert any_world.claim(key, ident="garbage") == Delivery("garbage", key, "garbage")
         assert any_world.queue().quarantine.lmembers() == ["garbage"]
 
     @pytest.mark.leaves("I5", "I10")
@@ -383,14 +383,14 @@ class TestAJobTakenByOtherMeans:
         job = any_world.job_that_is("waiting")
         any_world.client.delete(any_world.waiting_key())
         key = f"{any_world.queues}:99:waiting"
-        assert any_world.claim(key, ident=job.ident) == Fetched("no queue", key, job.ident)
+        assert any_world.claim(key, ident=job.ident) == Delivery("no queue", key, job.ident)
         assert any_world.client.lrange(key, 0, -1) == [job.ident]
 
     def test_may_be_deleted(self, any_world: World) -> None:
         job = any_world.job_that_is("deleted")
         key, ident = any_world.waiting_key(), f"{any_world.path}:{pk_of(job)}"
         with any_world.unchanged():
-            assert any_world.claim(key, ident=ident) == Fetched("gone", key, ident)
+            assert any_world.claim(key, ident=ident) == Delivery("gone", key, ident)
 
 
 def test_a_job_that_an_index_lacks_is_in_it_again(world: World) -> None:
@@ -531,8 +531,8 @@ class TestPaused:
     def test_their_lists_are_not_told_of_as_broken(self, any_world: World) -> None:
         any_world.add()
         any_world.queue_class.pause("q")
-        _, outlook = transitions.claim(any_world.queue_class, any_world.request())
-        assert outlook.broken == []
+        _, next_wakeups = transitions.claim(any_world.queue_class, any_world.request())
+        assert next_wakeups.broken == []
 
 
 @pytest.mark.leaves("I10")
@@ -543,8 +543,8 @@ def test_lists_that_are_none_or_of_no_queue_are_told(world: World, number: int) 
     keys = [*empty, "jobs:queue:7:waiting", world.waiting_key(), "jobs:queue:8:waiting"]
     world.client.set(keys[-1], "no list")
     world.client.rpush(keys[number], "some.Job:1")
-    _, outlook = transitions.claim(world.queue_class, world.request(*keys))
-    assert outlook.broken == [keys[number], keys[-1]]
+    _, next_wakeups = transitions.claim(world.queue_class, world.request(*keys))
+    assert next_wakeups.broken == [keys[number], keys[-1]]
     world.client.delete(keys[number], keys[-1])
 
 

@@ -11,7 +11,7 @@ import redis
 from worlds import Moment, World, until
 
 from limpyd_jobs.arguments import delay_argument
-from limpyd_jobs.scripting import FOLDER, load
+from limpyd_jobs.store.scripting import FOLDER, load
 from limpyd_jobs.utils import datetime_to_score, parse_datetime, utcnow
 
 INCLUDES = FOLDER / "includes"
@@ -107,7 +107,7 @@ class TestNow:
         """A finished job and the next one, claimed in the same call, end and start at the same time."""
         first, second = (world.add(identifier)[1] for identifier in "ab")
         world.claim()
-        ending = world.succeed(first, upcoming=world.request(token="next"))
+        ending = world.succeed(first, next_claim=world.request(token="next"))
         assert first.end.hget() == ending.end == second.start.hget()
 
 

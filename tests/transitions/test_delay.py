@@ -26,7 +26,7 @@ def test_the_whole_effect(world: World, after: After) -> None:
             "status": "d",
             "priority": "0",
             "added": after(0),
-            "_placed_in": "jobs:queue:1",
+            "_queue_key": "jobs:queue:1",
             "start": after(0),
             "tries": "1",
             "delayed_until": str(LATER),
@@ -115,7 +115,7 @@ class TestATryThatDoesNotCount:
         before = any_world.contents()
         assert any_world.delay(job, uncounted=True) == Ending("canceled")
         assert any_world.contents() == before
-        transitions.cancel(job, any_world.queue(), TOKEN)
+        transitions.finish_canceled(job, any_world.queue(), TOKEN)
 
     @pytest.mark.parametrize("priority", ["7", "-7"])
     @pytest.mark.parametrize("delay", ["", until(LATER)])

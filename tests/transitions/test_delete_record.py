@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from worlds import World
 
-from limpyd_jobs import records
+from limpyd_jobs.store import records
 
 
 def test_the_whole_effect(world: World) -> None:
-    job = world.job_that_is("bare")
+    job = world.job_that_is("custom")
     records.delete_record(job)
     assert world.contents() == {"jobs:job:max_pk": "1"}
 
 
-@pytest.mark.parametrize("state", ["success", "error", "canceled", "bare"])
+@pytest.mark.parametrize("state", ["success", "error", "canceled", "custom"])
 def test_a_job_leaves_nothing_but_its_entries_in_lists(any_world: World, state: str) -> None:
     job = any_world.job_that_is(state)
     ident = job.ident

@@ -7,7 +7,8 @@ import time
 import pytest
 from worlds import World
 
-from limpyd_jobs import Schedule, records
+from limpyd_jobs import Schedule
+from limpyd_jobs.store import records
 
 KEY = "jobs:schedule:due"
 

@@ -27,7 +27,7 @@ def test_the_whole_effect_of_the_last_failure(world: World, after: After) -> Non
             "status": "e",
             "priority": "0",
             "added": after(0),
-            "_placed_in": "jobs:queue:1",
+            "_queue_key": "jobs:queue:1",
             "start": after(0),
             "end": after(0),
             "tries": "1",
@@ -57,7 +57,7 @@ def test_the_whole_effect_of_a_failure_after_which_it_runs_again(world: World, a
             "status": "d",
             "priority": "-1",
             "added": after(0),
-            "_placed_in": "jobs:queue:2",
+            "_queue_key": "jobs:queue:2",
             "tries": "1",
             "delayed_until": after(30),
             "queued": "1",
@@ -168,7 +168,7 @@ class TestAHeldJob:
     def test_is_an_error_that_is_still_claimed_and_queued(self, any_world: World, after: After) -> None:
         job = any_world.job_that_is("running")
         other = any_world.add("b")[1]
-        ending = any_world.fail(job, times=1, hold=True, upcoming=any_world.request(token="next"))
+        ending = any_world.fail(job, times=1, hold=True, next_claim=any_world.request(token="next"))
         assert ending == Ending("held", after(0), "", None)
         assert any_world.state(job) == {
             "status": "e",
@@ -193,9 +193,9 @@ class TestAHeldJob:
         assert any_world.places(job) == ["q/0 errors", "q/0 waiting"]
         assert any_world.claim(token="second") is not None
 
-    def test_is_in_error_for_good_once_it_is_disowned(self, any_world: World) -> None:
+    def test_is_in_error_for_good_once_it_is_abandoned(self, any_world: World) -> None:
         job = any_world.job_that_is("held")
-        transitions.disown(any_world.job_class, job.ident, TOKEN, any_world.queue_key())
+        transitions.abandon(any_world.job_class, job.ident, TOKEN, any_world.queue_key())
         assert not any_world.state(job).keys() & {"queued", "_claim_token"}
         assert any_world.places(job) == ["q/0 errors"]
 
@@ -205,7 +205,7 @@ def test_its_identifier_is_free_again_after_an_error(any_world: World) -> None:
     assert any_world.add("a")[0] == "added"
 
 
-@pytest.mark.parametrize("state", ["success", "error", "canceled", "bare"])
+@pytest.mark.parametrize("state", ["success", "error", "canceled", "custom"])
 def test_a_job_that_nobody_claimed_may_be_made_an_error_by_hand(any_world: World, after: After, state: str) -> None:
     job = any_world.job_that_is(state)
     assert any_world.fail(job, "") == Ending("error", after(0), "", None)
@@ -241,7 +241,7 @@ def test_a_job_is_put_back_whatever_its_tries_are_if_its_worker_decided_so(any_w
     job.tries.hset(1000)
     assert any_world.fail(job, times=None, hold=hold).outcome == ("held" if hold else "requeued")
     if hold:
-        transitions.disown(any_world.job_class, job.ident, TOKEN, any_world.queue_key())
+        transitions.abandon(any_world.job_class, job.ident, TOKEN, any_world.queue_key())
 
 
 def test_a_job_to_be_canceled_on_error_is_not_put_back_whatever_its_worker_decided(any_world: World) -> None:

@@ -29,7 +29,7 @@ def release(world: World, job: Job, token: str = TOKEN) -> None:
 
 VERBS = {
     "succeed": World.succeed,
-    "cancel": World.cancel,
+    "finish_canceled": World.finish_canceled,
     "delay": World.delay,
     "fail": World.fail,
     "fail and requeue": requeue_by_failing,
@@ -78,9 +78,9 @@ class TestAWrongToken:
     def test_claims_no_other_job(self, any_world: World, verb: Verb, token: str, state: str) -> None:
         job = any_world.job_that_is(state)
         any_world.add("b")
-        if verb in (World.succeed, World.cancel, World.delay, World.fail):
+        if verb in (World.succeed, World.finish_canceled, World.delay, World.fail):
             with any_world.unchanged(), pytest.raises(ClaimLost):
-                verb(any_world, job, token, upcoming=any_world.request(token="next"))
+                verb(any_world, job, token, next_claim=any_world.request(token="next"))
 
 
 @every_verb
@@ -121,55 +121,55 @@ def test_the_same_call_again_answers_that_it_was_done(any_world: World, verb: Ve
         assert verb(any_world, job) == first
 
 
-@pytest.mark.parametrize("verb", [World.succeed, World.cancel, World.delay, World.fail])
+@pytest.mark.parametrize("verb", [World.succeed, World.finish_canceled, World.delay, World.fail])
 def test_the_same_call_again_answers_with_the_same_next_job(any_world: World, verb: Verb) -> None:
     job = any_world.job_that_is("running")
     for identifier in "bc":
         any_world.add(identifier)
     request = any_world.request(token="next")
-    first = verb(any_world, job, upcoming=request)
+    first = verb(any_world, job, next_claim=request)
     with any_world.unchanged():
-        assert verb(any_world, job, upcoming=request) == first
+        assert verb(any_world, job, next_claim=request) == first
 
 
-@pytest.mark.parametrize("verb", [World.succeed, World.cancel, World.delay, World.fail])
+@pytest.mark.parametrize("verb", [World.succeed, World.finish_canceled, World.delay, World.fail])
 class TestTheNextJob:
     def test_is_claimed_in_the_same_step(self, any_world: World, verb: Verb) -> None:
         job = any_world.job_that_is("running")
         other = any_world.add("b")[1]
-        upcoming = verb(any_world, job, upcoming=any_world.request(token="next")).upcoming
-        assert (upcoming.outcome, upcoming.ident, upcoming.identifier) == ("claimed", other.ident, "b")
-        assert (upcoming.token, upcoming.tries) == ("next", "1")
+        next_claim = verb(any_world, job, next_claim=any_world.request(token="next")).prefetched
+        assert (next_claim.outcome, next_claim.ident, next_claim.identifier) == ("claimed", other.ident, "b")
+        assert (next_claim.token, next_claim.tries) == ("next", "1")
         assert any_world.state(other)["_claim_token"] == "next"
 
     def test_is_none_if_the_lists_are_empty(self, any_world: World, verb: Verb) -> None:
         job = any_world.job_that_is("running")
-        assert verb(any_world, job, upcoming=any_world.request(token="next")).upcoming is None
+        assert verb(any_world, job, next_claim=any_world.request(token="next")).prefetched is None
 
     def test_is_none_if_it_was_not_asked_for(self, any_world: World, verb: Verb) -> None:
         job = any_world.job_that_is("running")
         other = any_world.add("b")[1]
-        assert verb(any_world, job).upcoming is None
+        assert verb(any_world, job).prefetched is None
         assert any_world.places(other) == ["q/0 waiting"]
 
     def test_may_be_one_that_does_not_wait(self, any_world: World, verb: Verb) -> None:
         job, other = any_world.job_that_is("running"), any_world.add("b")[1]
         other.set_fields(status="c")
         other.queued.delete()
-        upcoming = verb(any_world, job, upcoming=any_world.request(token="next")).upcoming
-        assert (upcoming.outcome, upcoming.ident, upcoming.status) == ("found", other.ident, "c")
+        next_claim = verb(any_world, job, next_claim=any_world.request(token="next")).prefetched
+        assert (next_claim.outcome, next_claim.ident, next_claim.status) == ("found", other.ident, "c")
 
     def test_may_be_of_a_class_the_caller_does_not_know(self, any_world: World, verb: Verb) -> None:
         job, other = any_world.job_that_is("running"), any_world.add("b")[1]
-        upcoming = verb(any_world, job, upcoming=any_world.request(token="next", classes={})).upcoming
-        assert (upcoming.outcome, upcoming.ident) == ("unknown", other.ident)
+        next_claim = verb(any_world, job, next_claim=any_world.request(token="next", classes={})).prefetched
+        assert (next_claim.outcome, next_claim.ident) == ("unknown", other.ident)
         assert any_world.places(other) == ["q/0 waiting"]
 
     def test_may_be_garbage(self, any_world: World, verb: Verb) -> None:
         job = any_world.job_that_is("running")
         any_world.client.rpush(any_world.waiting_key(), "garbage")
-        upcoming = verb(any_world, job, upcoming=any_world.request(token="next")).upcoming
-        assert (upcoming.outcome, upcoming.ident) == ("garbage", "garbage")
+        next_claim = verb(any_world, job, next_claim=any_world.request(token="next")).prefetched
+        assert (next_claim.outcome, next_claim.ident) == ("garbage", "garbage")
 
 
 @pytest.mark.parametrize("state", [*UNCLAIMED, *CLAIMED])

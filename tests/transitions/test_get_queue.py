@@ -10,7 +10,8 @@ import redis
 from limpyd.exceptions import UniquenessError
 from worlds import EVERYTHING, IDENTIFIERS, Bench, Job, Till, World, without_counters
 
-from limpyd_jobs import Queue, records
+from limpyd_jobs import Queue
+from limpyd_jobs.store import records
 
 
 def get_queue(world: World, name: str = "q", priority: str = "0", **fields: Any) -> str:

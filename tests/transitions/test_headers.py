@@ -9,8 +9,8 @@ import pytest
 from all_scripts import ALL_SCRIPTS
 
 import limpyd_jobs
-from limpyd_jobs.scripting import FOLDER
 from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.store.scripting import FOLDER
 
 SCRIPTS = sorted(FOLDER.glob("*.lua"))
 INCLUDES = sorted((FOLDER / "includes").glob("*.lua"))
@@ -141,7 +141,11 @@ def claimed(text: str) -> set[str]:
 def test_every_reply_is_understood(path: Path) -> None:
     """Each reply but the usual ones is named in `transitions`, or by those who look at an outcome."""
     package = Path(limpyd_jobs.__file__).parent
-    sources = [source for folder in ("", "transitions/", "workers/") for source in package.glob(f"{folder}*.py")]
+    sources = [
+        source
+        for folder in ("", "transitions/", "store/", "models/", "schedules/", "workers/")
+        for source in package.glob(f"{folder}*.py")
+    ]
     known = "".join(source.read_text("utf-8") for source in sources)
     for reply in replies(body_of(path)):
         assert f'"{reply}"' in known or f"``{reply}``" in known, reply

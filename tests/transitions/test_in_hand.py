@@ -23,7 +23,7 @@ def taken(world: World, identifier: str = "a") -> Job:
 
 
 def leave(world: World, job: Job, *keys: str) -> bool:
-    return transitions.disown(
+    return transitions.abandon(
         world.job_class, job.ident, HAND, world.queue_key(), MINUTE, keys or [world.waiting_key()]
     )
 

@@ -8,11 +8,11 @@ import pytest
 from limpyd.exceptions import DoesNotExist
 from worlds import World
 
-from limpyd_jobs import records
+from limpyd_jobs.store import records
 
 
 def test_the_whole_effect(world: World) -> None:
-    job = world.job_that_is("bare")
+    job = world.job_that_is("custom")
     assert records.increase_field(job, "priority", 5, "HINCRBY") == 5
     assert records.increase_field(job, "tries", 1.5, "HINCRBYFLOAT") == "1.5"
     assert world.contents() == {
@@ -26,7 +26,7 @@ def test_the_whole_effect(world: World) -> None:
 
 @pytest.mark.parametrize("value", [2**53 - 1, 2**53, 2**53 + 1, 2**63 - 1, 1 - 2**53, -(2**53) - 1, -(2**63)])
 def test_no_digit_is_lost(world: World, value: int) -> None:
-    job = world.job_that_is("bare")
+    job = world.job_that_is("custom")
     sign = 1 if value > 0 else -1
     job.priority.hset(value - sign)
     reply: Any = records.increase_field(job, "priority", sign, "HINCRBY")

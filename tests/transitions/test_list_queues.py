@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from worlds import IDENTIFIERS, LATER, World, until
 
-from limpyd_jobs import records
+from limpyd_jobs.store import records
 
 
 def rows(world: World, *names: str) -> list[Any]:

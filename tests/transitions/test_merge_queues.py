@@ -29,11 +29,11 @@ def test_all_lists_and_sets_move_in_order_and_the_jobs_know(twins: World) -> Non
     twins.client.lpop(f"{twins.queues}:1:waiting", 2)
     twins.client.delete(f"{twins.queues}:2:waiting")
     twins.client.rpush(f"{twins.queues}:2:waiting", f"{twins.path}:1", f"{twins.path}:2")
-    job.placed_in.hset(f"{twins.queues}:2")
+    job.queue_key.hset(f"{twins.queues}:2")
     assert merge(twins) == 8
     assert merge(twins) == 0
     assert twins.client.lrange(f"{twins.queues}:1:waiting", 0, -1) == [f"{twins.path}:1", f"{twins.path}:2"]
-    assert twins.hash(job)["_placed_in"] == f"{twins.queues}:1"
+    assert twins.hash(job)["_queue_key"] == f"{twins.queues}:1"
     assert not twins.client.exists(*(f"{twins.queues}:2:{name}" for name in ("waiting", "success", "errors")))
 
 

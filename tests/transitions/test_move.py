@@ -34,7 +34,7 @@ def test_the_whole_effect_on_a_waiting_job(world: World, after: After) -> None:
             "status": "d",
             "priority": "5",
             "added": after(0),
-            "_placed_in": "jobs:queue:2",
+            "_queue_key": "jobs:queue:2",
             "delayed_until": str(LATER),
             "queued": "1",
         },
@@ -54,7 +54,7 @@ def test_the_whole_effect_on_a_waiting_job(world: World, after: After) -> None:
     }
 
 
-@pytest.mark.parametrize("state", ["waiting", "delayed", "held", "success", "error", "canceled", "bare"])
+@pytest.mark.parametrize("state", ["waiting", "delayed", "held", "success", "error", "canceled", "custom"])
 class TestAJobThatNobodyRuns:
     def test_waits_where_it_was_moved_to(self, any_world: World, state: str) -> None:
         job = any_world.job_that_is(state)
@@ -134,7 +134,7 @@ def test_a_job_that_was_deleted_cannot_be_moved(any_world: World) -> None:
         move(any_world, job)
 
 
-@pytest.mark.parametrize("state", ["success", "error", "canceled", "bare"])
+@pytest.mark.parametrize("state", ["success", "error", "canceled", "custom"])
 def test_a_job_whose_identifier_is_queued_is_not_queued_too(any_world: World, state: str) -> None:
     job = any_world.job_that_is(state, "a")
     other = any_world.job_that_is("waiting", "a")

@@ -18,7 +18,7 @@ from worlds import Bench, Complaint, Mishap, Order, Probe, World, pk_of, without
 
 from limpyd_jobs import ConfigurationException, Error, Job, LimpydJobsException, Queue, transitions
 from limpyd_jobs.models import job_classes
-from limpyd_jobs.pruning import prune as steps_of
+from limpyd_jobs.models.pruning import prune as steps_of
 from limpyd_jobs.utils import utcnow
 
 LISTS = {"success": "success", "error": "errors"}
@@ -154,9 +154,9 @@ class TestHowMany:
         assert prune(any_world, "error", 0, "p") == 1
 
     def test_a_job_that_version_2_moved_and_ran_elsewhere_is_deleted_all_the_same(self, world: World) -> None:
-        """It leaves `placed_in` as it was."""
+        """It leaves `queue_key` as it was."""
         job = finished(world, "success")
-        world.client.hset(f"{world.jobs}:{pk_of(job)}:hash", "_placed_in", world.queue_key("p"))
+        world.client.hset(f"{world.jobs}:{pk_of(job)}:hash", "_queue_key", world.queue_key("p"))
         assert prune(world, "success", 0) == 1
 
 

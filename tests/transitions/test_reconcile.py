@@ -28,7 +28,7 @@ def lost(world: World, job: Job) -> Job:
 
 def by_version_2(world: World, job: Job) -> Job:
     """A job that names no queue."""
-    world.client.hdel(f"{world.jobs}:{pk_of(job)}:hash", "_placed_in")
+    world.client.hdel(f"{world.jobs}:{pk_of(job)}:hash", "_queue_key")
     return job
 
 
@@ -100,10 +100,10 @@ def test_a_job_that_is_gone_or_no_job_is_left_alone(any_world: World) -> None:
 
 def test_a_job_of_another_model_of_queues_is_left_alone(any_world: World) -> None:
     job = lost(any_world, any_world.job_that_is("waiting"))
-    any_world.client.hset(f"{any_world.jobs}:1:hash", "_placed_in", "another:queue:1")
+    any_world.client.hset(f"{any_world.jobs}:1:hash", "_queue_key", "another:queue:1")
     with any_world.unchanged():
         assert reconcile(any_world, job) == NOTHING_TO_DO
-    any_world.client.hdel(f"{any_world.jobs}:1:hash", "_placed_in")
+    any_world.client.hdel(f"{any_world.jobs}:1:hash", "_queue_key")
     reconcile(any_world, job)
 
 
@@ -112,7 +112,7 @@ class TestAJobThatNamesNoQueue:
         job = by_version_2(any_world, lost(any_world, any_world.job_that_is("waiting")))
         any_world.queue("another", 5)
         assert reconcile(any_world, job)[0] == [(f"{any_world.path}:1", "w", any_world.queue_key())]
-        assert any_world.hash(job)["_placed_in"] == any_world.queue_key()
+        assert any_world.hash(job)["_queue_key"] == any_world.queue_key()
 
     @pytest.mark.leaves("I5")
     def test_is_homeless_if_there_are_several(self, any_world: World) -> None:
@@ -153,7 +153,7 @@ class TestAJobThatEndedButIsQueued:
 
     def test_is_queued_no_more(self, any_world: World) -> None:
         job = any_world.job_that_is("running")
-        transitions.withdraw(job, any_world.queue_class)
+        transitions.cancel(job, any_world.queue_class)
         any_world.client.zadd(f"{any_world.queue_key()}:_running", {job.ident: 1})  # its worker dies
         transitions.rescue(any_world.queue_class, [any_world.queue_key()], 3, any_world.request(token="rescuer"))
         assert any_world.client.lpop(any_world.waiting_key()) == job.ident  # so does the next one

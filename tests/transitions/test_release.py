@@ -10,7 +10,7 @@ from worlds import TOKEN, Moment, World, pk_of
 
 from limpyd_jobs import Job, transitions
 from limpyd_jobs.exceptions import ClaimLost
-from limpyd_jobs.transitions import Fetched
+from limpyd_jobs.transitions import Delivery
 
 After = Callable[[float], Moment]
 
@@ -84,12 +84,12 @@ def test_the_next_worker_may_claim_it_at_once(any_world: World) -> None:
 class TestAll:
     """Several jobs, in one round trip."""
 
-    def claimed(self, world: World) -> list[Fetched]:
+    def claimed(self, world: World) -> list[Delivery]:
         for identifier in "abcd":
             world.add(identifier)
         return transitions.succeed_many(world.client, [], world.request(), 3)[1]
 
-    def release_all(self, world: World, claims: list[Fetched]) -> list[Exception]:
+    def release_all(self, world: World, claims: list[Delivery]) -> list[Exception]:
         return transitions.release_all([(world.job_class, claim) for claim in claims])
 
     def test_are_in_the_order_of_before(self, any_world: World) -> None:

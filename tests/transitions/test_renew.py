@@ -8,7 +8,7 @@ import pytest
 from worlds import CLAIMED, TOKEN, UNCLAIMED, Moment, World, pk_of
 
 from limpyd_jobs import Job, transitions
-from limpyd_jobs.transitions import Fetched
+from limpyd_jobs.transitions import Delivery
 
 After = Callable[[float], Moment]
 
@@ -65,7 +65,7 @@ class TestAll:
 
     def renew_all(self, world: World, *jobs: Job, token: str = TOKEN) -> list[str]:
         claims = [
-            (world.job_class, Fetched("claimed", world.waiting_key(), f"{world.path}:{pk_of(job)}", token=token))
+            (world.job_class, Delivery("claimed", world.waiting_key(), f"{world.path}:{pk_of(job)}", token=token))
             for job in jobs
         ]
         return transitions.renew_all(world.client, claims, 5000)
@@ -105,6 +105,6 @@ class TestAll:
 
 def test_whether_the_job_was_canceled_makes_no_difference(any_world: World) -> None:
     job = any_world.job_that_is("running")
-    assert transitions.withdraw(job, any_world.queue_class)
+    assert transitions.cancel(job, any_world.queue_class)
     assert renew(any_world, job) is True
-    assert any_world.cancel(job).outcome == "done"
+    assert any_world.finish_canceled(job).outcome == "done"

@@ -33,7 +33,7 @@ def test_the_whole_effect(world: World, after: After) -> None:
             "status": "d",
             "priority": "-1",
             "added": after(0),
-            "_placed_in": "jobs:queue:2",
+            "_queue_key": "jobs:queue:2",
             "tries": "1",
             "_uncounted_tries": "1",
             "_requeued_at": after(0),

@@ -11,7 +11,7 @@ from worlds import LEASE, TOKEN, Bench, Moment, Till, World, pk_of
 
 from limpyd_jobs import Job, Queue, transitions
 from limpyd_jobs.exceptions import ClaimLost
-from limpyd_jobs.transitions import Fetched, Rescue
+from limpyd_jobs.transitions import Delivery, Rescue
 from limpyd_jobs.transitions.recovering import RESCUE_LIMIT
 
 After = Callable[[float], Moment]
@@ -26,7 +26,7 @@ def lapse(world: World, job: Job, queue: str = "q") -> Job:
 @pytest.fixture(autouse=True)
 def _nobody_has_to_reconcile(redis_client: redis.Redis) -> None:
     for model in (Queue, Till, Bench):
-        redis_client.set(f"{model._name}:net", 1, ex=300)
+        redis_client.set(f"{model._name}:reconcile_lock", 1, ex=300)
 
 
 def rescue(world: World, *keys: str, max_rescues: int = 3, classes: Any = None) -> Rescue:
@@ -39,7 +39,7 @@ def test_the_whole_effect(world: World, after: After) -> None:
     other = world.add("b")[1]
     key = world.waiting_key()
     assert rescue(world) == Rescue(
-        [Fetched("rescued", key, job.ident, "w", "job:1", "q", "0", rescues=1)], [], None, False
+        [Delivery("rescued", key, job.ident, "w", "job:1", "q", "0", rescues=1)], [], None, False
     )
     stored = world.contents()
     assert stored["jobs:job:1:hash"] == {
@@ -47,7 +47,7 @@ def test_the_whole_effect(world: World, after: After) -> None:
         "status": "w",
         "priority": "0",
         "added": after(0),
-        "_placed_in": "jobs:queue:1",
+        "_queue_key": "jobs:queue:1",
         "tries": "1",
         "queued": "1",
         "_rescues": "1",

@@ -8,7 +8,7 @@ import pytest
 from worlds import Moment, World
 
 from limpyd_jobs import transitions
-from limpyd_jobs.lazy_fields import pk_of
+from limpyd_jobs.store.lazy_fields import pk_of
 
 After = Callable[[float], Moment]
 
@@ -16,7 +16,7 @@ After = Callable[[float], Moment]
 def deferred(world: World, identifier: str = "a", state: str = "waiting") -> str:
     """Return the ident of a job that is deferred by a minute."""
     job = world.job_that_is(state, identifier)
-    transitions.put_off(world.queue_class, world.waiting_key(), job.ident)
+    transitions.defer_unresolved(world.queue_class, world.waiting_key(), job.ident)
     return job.ident
 
 
@@ -39,7 +39,7 @@ def test_jobs_that_were_deferred_are_due_at_once(any_world: World, after: After)
 def test_they_are_run_with_all_that_they_were(any_world: World) -> None:
     ident = deferred(any_world)
     retry_deferred(any_world, ident)
-    transitions.wake(any_world.queue_class, [any_world.queue_key()], {any_world.path: any_world.job_class})
+    transitions.promote(any_world.queue_class, [any_world.queue_key()], {any_world.path: any_world.job_class})
     fetched = any_world.claim()
     assert fetched is not None
     assert (fetched.outcome, fetched.ident) == ("claimed", ident)
@@ -50,7 +50,7 @@ def test_they_are_run_with_all_that_they_were(any_world: World) -> None:
 def test_one_that_was_delayed_and_due_when_it_was_deferred_is_due_again(world: World, after: After) -> None:
     job = world.job_that_is("delayed")
     world.client.hset(f"{world.jobs}:{pk_of(job)}:hash", "delayed_until", "2020-01-01 00:00:00")
-    transitions.put_off(world.queue_class, world.waiting_key(), job.ident)
+    transitions.defer_unresolved(world.queue_class, world.waiting_key(), job.ident)
     assert retry_deferred(world, job.ident) == 1
     assert score(world, job.ident) == after(0)
 
@@ -71,7 +71,7 @@ def test_one_that_is_delayed_no_more_is_left_alone(any_world: World) -> None:
 @pytest.mark.leaves("I5", "I6")
 def test_one_that_is_due_keeps_its_turn(any_world: World) -> None:
     job = any_world.job_that_is("waiting")
-    transitions.put_off(any_world.queue_class, any_world.waiting_key(), job.ident, seconds=-10)
+    transitions.defer_unresolved(any_world.queue_class, any_world.waiting_key(), job.ident, seconds=-10)
     before = score(any_world, job.ident)
     assert retry_deferred(any_world, job.ident) == 0
     assert score(any_world, job.ident) == before

@@ -30,11 +30,11 @@ def _classes_are_known() -> None:
     """The first job of a class that a worker has not met costs a round trip more."""
     for name, value in globals().items():
         if isinstance(value, type) and issubclass(value, Job) and value is not Job:
-            job_classes.meet(f"{__name__}.{name}")
+            job_classes.resolve(f"{__name__}.{name}")
 
 
 # What a worker does once, before its first job.
-START = ["list_queues", "wake", "EXISTS", "rescue", "SSCAN", "counts", "due_schedules"]
+START = ["list_queues", "promote", "EXISTS", "rescue", "SSCAN", "counts", "due_schedules"]
 COUNTS = ("SCARD", "LLEN", "ZCARD")
 
 
@@ -212,7 +212,7 @@ class TestTheOtherMethods:
 
     def test_cancel_is_one_round_trip(self, commands: Recorder) -> None:
         job = Task.add_job("a")
-        assert sent_by(job.cancel, commands) == ["withdraw"]
+        assert sent_by(job.cancel, commands) == ["cancel"]
 
     def test_a_job_may_ask_a_million_times_whether_it_is_cancelled(self, commands: Recorder) -> None:
         job = Task.add_job("a")
@@ -276,7 +276,7 @@ class TestTheOtherMethods:
             Task.add_job(str(count), delayed_until=LATER)
         queue = Queue.get_queue("q")
         redis_client.zadd(queue.delayed.key, dict.fromkeys(queue.delayed.zrange(0, -1), 1))
-        assert sent_by(queue.requeue_delayed_jobs, commands) == ["wake"]
+        assert sent_by(queue.requeue_delayed_jobs, commands) == ["promote"]
         assert queue.waiting.llen() == number
 
     def test_the_due_jobs_of_all_queues_of_a_worker_are_woken_in_one_round_trip(self, commands: Recorder) -> None:
@@ -284,7 +284,7 @@ class TestTheOtherMethods:
             Queue.get_queue("q", priority)
         worker = Worker("q", terminate_gracefuly=False)
         worker.update_keys()
-        assert sent_by(worker.requeue_delayed_jobs, commands) == ["wake"]
+        assert sent_by(worker.requeue_delayed_jobs, commands) == ["promote"]
 
 
 class TestASteadyBacklog:
@@ -332,7 +332,7 @@ class TestASteadyBacklog:
 
     def test_is_so_for_jobs_that_end_as_canceled(self, commands: Recorder) -> None:
         backlog(GivingUp)
-        assert sent_by(work, commands) == [*START, "claim", *JOBS * ["cancel"]]
+        assert sent_by(work, commands) == [*START, "claim", *JOBS * ["finish_canceled"]]
 
     def test_of_failures_is_two_round_trips_with_their_errors_whose_dates_have_an_index(
         self, commands: Recorder
@@ -401,8 +401,8 @@ class TestHooksOfTheApplication:
     @pytest.mark.parametrize(
         ("job_class", "end"),
         [
-            (Cancels, ["set_fields", "succeed", "cancel"]),
-            (CancelsItself, ["withdraw", "succeed", "cancel"]),
+            (Cancels, ["set_fields", "succeed", "finish_canceled"]),
+            (CancelsItself, ["cancel", "succeed", "finish_canceled"]),
             (Delays, ["set_fields", "set_fields", "succeed", "HGET", "delay"]),
         ],
     )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from limpyd_jobs.scripting import FOLDER, Script, load
+from limpyd_jobs.store.scripting import FOLDER, Script, load
 
 Recorder = Callable[[], AbstractContextManager[Any]]
 

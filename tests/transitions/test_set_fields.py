@@ -8,11 +8,11 @@ import pytest
 from limpyd.exceptions import DoesNotExist, UniquenessError
 from worlds import HARD_TEXT, Probe, World
 
-from limpyd_jobs import records
+from limpyd_jobs.store import records
 
 
 def test_the_whole_effect(world: World) -> None:
-    job = world.job_that_is("bare")
+    job = world.job_that_is("custom")
     job.hdel("priority")
     assert records.set_fields(job, {"identifier": HARD_TEXT, "priority": 5, "tries": 1.5}) == 2
     assert world.contents() == {
@@ -25,7 +25,7 @@ def test_the_whole_effect(world: World) -> None:
 
 
 def test_only_new_leaves_a_value_alone(world: World) -> None:
-    job = world.job_that_is("bare")
+    job = world.job_that_is("custom")
     assert records.set_fields(job, {"tries": 1}, only_new=True) == 1
     with world.unchanged():
         assert records.set_fields(job, {"tries": 2}, only_new=True) == 0

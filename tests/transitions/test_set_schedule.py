@@ -7,7 +7,8 @@ import redis
 from limpyd.exceptions import DoesNotExist, UniquenessError
 from worlds import World
 
-from limpyd_jobs import Schedule, records
+from limpyd_jobs import Schedule
+from limpyd_jobs.store import records
 
 KEY = "jobs:schedule:due"
 SIGNAL = "jobs:queue:_signal:q"
@@ -38,7 +39,7 @@ def test_a_change_sets_and_unsets_fields_and_the_place(world: World, due: str, e
 class TestTheSignal:
     @pytest.fixture(autouse=True)
     def _somebody_waits(self, world: World) -> None:
-        world.client.zadd("jobs:queue:blocked", {"a worker": 1})
+        world.client.zadd("jobs:queue:idle_workers", {"a worker": 1})
 
     def is_given(self, world: World, due: str, pk: str = "", signal: str = SIGNAL) -> bool:
         records.set_schedule(Schedule, pk, due, {} if pk else {"name": due}, signal)

@@ -29,7 +29,7 @@ def test_a_job_that_ended_but_is_marked_as_queued_is_so_no_longer(any_world: Wor
 
 
 def test_a_job_without_a_status_is_skipped(any_world: World) -> None:
-    job = any_world.job_that_is("bare")
+    job = any_world.job_that_is("custom")
     job.queued.hset("1")
     assert skip(any_world, job) is True
     assert any_world.state(job).get("queued") is None

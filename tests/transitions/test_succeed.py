@@ -24,7 +24,7 @@ def test_the_whole_effect(world: World, after: After) -> None:
             "status": "s",
             "priority": "0",
             "added": after(0),
-            "_placed_in": "jobs:queue:1",
+            "_queue_key": "jobs:queue:1",
             "start": after(0),
             "end": after(0),
             "tries": "1",
@@ -65,7 +65,7 @@ def test_a_status_that_was_set_while_it_ran_is_told_and_nothing_changes(
     job = any_world.job_that_is(f"running set to {state}")
     other = any_world.add("b")[1]
     with any_world.unchanged():
-        assert any_world.succeed(job, upcoming=any_world.request(token="next")) == Ending(outcome)
+        assert any_world.succeed(job, next_claim=any_world.request(token="next")) == Ending(outcome)
     assert any_world.places(other) == ["q/0 waiting"]
 
 
@@ -84,7 +84,7 @@ def test_a_held_job_may_be_a_success_after_all(any_world: World) -> None:
     assert any_world.places(job) == ["q/0 errors", "q/0 success"]
 
 
-@pytest.mark.parametrize("state", ["success", "error", "bare"])
+@pytest.mark.parametrize("state", ["success", "error", "custom"])
 def test_a_job_that_nobody_claimed_may_be_made_a_success_by_hand(any_world: World, after: After, state: str) -> None:
     job = any_world.job_that_is(state)
     assert any_world.succeed(job, "").outcome == "done"

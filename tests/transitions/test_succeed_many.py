@@ -11,9 +11,10 @@ import pytest
 from limpyd.exceptions import DoesNotExist
 from worlds import LEASE, Moment, World, pk_of
 
-from limpyd_jobs import Job, records, transitions
+from limpyd_jobs import Job, transitions
 from limpyd_jobs.exceptions import ClaimLost, NotRecorded
-from limpyd_jobs.transitions import Ending, Fetched, Success
+from limpyd_jobs.store import records
+from limpyd_jobs.transitions import Delivery, Ending, Success
 from limpyd_jobs.utils import parse_datetime
 
 After = Callable[[float], Moment]
@@ -24,23 +25,23 @@ class Other(Job):
 
 
 def succeed_many(
-    world: World, claims: Sequence[Fetched], limit: int = 0, token: str = "next", again: bool = False, **request: Any
-) -> tuple[list[Any], list[Fetched]]:
+    world: World, claims: Sequence[Delivery], limit: int = 0, token: str = "next", again: bool = False, **request: Any
+) -> tuple[list[Any], list[Delivery]]:
     """The jobs began three seconds ago, and ended one second later, then the next."""
     now = monotonic()
     successes = [
         Success(world.job(claim.pk), None, claim, None, now - 3 + number, now - 2 + number)
         for number, claim in enumerate(claims)
     ]
-    upcoming = replace(world.request(token=token, **request), is_again=again)
-    endings, claimed = transitions.succeed_many(world.client, successes, upcoming, limit)
+    next_claim = replace(world.request(token=token, **request), is_again=again)
+    endings, claimed = transitions.succeed_many(world.client, successes, next_claim, limit)
     for success, ending in zip(successes, endings, strict=True):
         if ending[0] == "done":
             transitions.accept_success(success.job, ending)
     return endings, claimed
 
 
-def claims_on(world: World, *identifiers: str) -> list[Fetched]:
+def claims_on(world: World, *identifiers: str) -> list[Delivery]:
     """The claims on new jobs, each with a token of its own."""
     for identifier in identifiers:
         world.add(identifier)
@@ -65,7 +66,7 @@ def test_the_whole_effect(world: World, after: After) -> None:
             "status": "s",
             "priority": "0",
             "added": after(0),
-            "_placed_in": "jobs:queue:1",
+            "_queue_key": "jobs:queue:1",
             "start": after(-3),
             "end": after(-2),
             "tries": "1",
@@ -76,7 +77,7 @@ def test_the_whole_effect(world: World, after: After) -> None:
             "status": "s",
             "priority": "0",
             "added": after(0),
-            "_placed_in": "jobs:queue:1",
+            "_queue_key": "jobs:queue:1",
             "start": after(-2),
             "end": after(-1),
             "tries": "1",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from worlds import World
 
-from limpyd_jobs import records
+from limpyd_jobs.store import records
 
 
 def test_the_whole_effect(world: World) -> None:
-    job = world.job_that_is("bare")
+    job = world.job_that_is("custom")
     assert records.unset_fields(job, ["priority", "priority", "tries"]) == 1
     assert world.contents() == {
         "jobs:job:max_pk": "1",

@@ -16,11 +16,12 @@ from limpyd import fields
 from limpyd.contrib.indexes import SimpleDateTimeIndex
 from limpyd.indexes import EqualIndex, NumberRangeIndex, TextRangeIndex
 
-from limpyd_jobs import Error, Job, Queue, records, transitions
+from limpyd_jobs import Error, Job, Queue, transitions
 from limpyd_jobs.arguments import delay_argument
-from limpyd_jobs.layout import layout_of
-from limpyd_jobs.scripting import FOLDER
-from limpyd_jobs.transitions import ClaimRequest, Ending, Fetched
+from limpyd_jobs.store import records
+from limpyd_jobs.store.layout import layout_of
+from limpyd_jobs.store.scripting import FOLDER
+from limpyd_jobs.transitions import ClaimRequest, Delivery, Ending
 from limpyd_jobs.utils import datetime_to_score, parse_datetime
 
 LEASE = 1000
@@ -219,14 +220,14 @@ class World:
         known = {self.path: self.job_class} if classes is None else classes
         return ClaimRequest(keys or [self.waiting_key()], token, LEASE, known)
 
-    def claim(self, *keys: str, token: str = TOKEN, ident: str = "", classes: Any = None) -> Fetched | None:
+    def claim(self, *keys: str, token: str = TOKEN, ident: str = "", classes: Any = None) -> Delivery | None:
         return transitions.claim(self.queue_class, self.request(*keys, token=token, classes=classes), ident)[0]
 
-    def succeed(self, job: Job, token: str = TOKEN, upcoming: ClaimRequest | None = None) -> Ending:
-        return transitions.succeed(job, self.queue(), token, upcoming)
+    def succeed(self, job: Job, token: str = TOKEN, next_claim: ClaimRequest | None = None) -> Ending:
+        return transitions.succeed(job, self.queue(), token, next_claim)
 
-    def cancel(self, job: Job, token: str = TOKEN, upcoming: ClaimRequest | None = None) -> Ending:
-        return transitions.cancel(job, self.queue(), token, upcoming)
+    def finish_canceled(self, job: Job, token: str = TOKEN, next_claim: ClaimRequest | None = None) -> Ending:
+        return transitions.finish_canceled(job, self.queue(), token, next_claim)
 
     def delay(
         self,
@@ -234,10 +235,10 @@ class World:
         token: str = TOKEN,
         delay: str = "+500000000",
         queue: str = "q",
-        upcoming: ClaimRequest | None = None,
+        next_claim: ClaimRequest | None = None,
         **options: Any,
     ) -> Ending:
-        return transitions.delay(job, self.queue(), token, queue, delay, upcoming, **options)
+        return transitions.delay(job, self.queue(), token, queue, delay, next_claim, **options)
 
     def fail(self, job: Job, token: str = TOKEN, times: int | None = 0, **options: Any) -> Ending:
         where = {"queue_name": "q", "priority": "-1", "delay": "", **options}
@@ -290,10 +291,10 @@ class World:
 
     def _canceled(self, identifier: str) -> Job:
         job = self._running(identifier)
-        assert self.cancel(job).outcome == "done"
+        assert self.finish_canceled(job).outcome == "done"
         return job
 
-    def _bare(self, identifier: str) -> Job:
+    def _custom(self, identifier: str) -> Job:
         """Made as any limpyd record, never put in a queue."""
         return self.job_class(identifier=identifier)
 
@@ -315,11 +316,11 @@ STATES = {
     "success": "s",
     "error": "e",
     "canceled": "c",
-    "bare": None,
+    "custom": None,
     "deleted": None,
 }
 CLAIMED = ["running", "running set to canceled", "running set to delayed", "held"]
-UNCLAIMED = ["waiting", "delayed", "success", "error", "canceled", "bare"]
+UNCLAIMED = ["waiting", "delayed", "success", "error", "canceled", "custom"]
 
 
 def pk_of(job: Any) -> str:

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from limpyd_jobs.database import JobsDatabase, parse_database
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel, Error, Queue
+from limpyd_jobs.store.database import JobsDatabase, parse_database
 from limpyd_jobs.workers import Worker, WorkerConfig
 from limpyd_jobs.workers.config import LOG_FORMAT, LogFormatter, database_name
 from limpyd_jobs.workers.options import OPTIONS

@@ -10,7 +10,7 @@ from running import work
 
 from limpyd_jobs import Job, Queue
 from limpyd_jobs.models import job_classes
-from limpyd_jobs.transitions import WAKE_LIMIT
+from limpyd_jobs.transitions import PROMOTE_LIMIT
 
 NUMBER = 20_000
 
@@ -23,12 +23,12 @@ class Drop(Job):
 def test_a_flood_that_is_due_at_one_moment_keeps_no_other_job_waiting(
     redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job_classes.meet(Drop.get_model_repr())  # to meet it takes a step
-    monkeypatch.setattr("limpyd_jobs.workers.worker.LONGEST_WAKE", 0)  # one step, then it is the turn of a job
+    job_classes.resolve(Drop.get_model_repr())  # to meet it takes a step
+    monkeypatch.setattr("limpyd_jobs.workers.worker.LONGEST_PROMOTION", 0)  # one step, then it is the turn of a job
     Drop.add_jobs(map(str, range(NUMBER)), delayed_until=datetime(2099, 1, 1))
     delayed = Queue.get_queue("queue").delayed.key
     redis_client.zunionstore(delayed, {delayed: 0})  # long ago
-    steps = NUMBER // WAKE_LIMIT
+    steps = NUMBER // PROMOTE_LIMIT
     Drop.add_jobs([f"urgent {number}" for number in range(steps)], priority=1)
     left: list[int] = []
 
@@ -37,6 +37,6 @@ def test_a_flood_that_is_due_at_one_moment_keeps_no_other_job_waiting(
         left.append(redis_client.zcard(delayed))
 
     work(callback=count, max_loops=steps, max_duration=600, fetch_delayed_delay=1000)
-    assert left == [*range(NUMBER - 2 * WAKE_LIMIT, -1, -WAKE_LIMIT), 0]
+    assert left == [*range(NUMBER - 2 * PROMOTE_LIMIT, -1, -PROMOTE_LIMIT), 0]
     assert redis_client.llen(Queue.get_queue("queue").waiting.key) == NUMBER
     assert redis_client.scard("flood:drop:status:w") == NUMBER

@@ -63,7 +63,7 @@ class TestClasses:
     def test_classes_of_one_name_are_told_apart_by_their_paths(self) -> None:
         names = ClassNames()
         for path in ("shop.jobs.Mail", "news.jobs.Mail", "shop.jobs.Push"):
-            names.meet("queue", path)
+            names.add("queue", path)
         assert names.mark("queue", "shop.jobs.Mail") == " (shop.jobs.Mail)"
         assert names.mark("queue", "shop.jobs.Push") == " (Push)"
         assert names.mark("other", "shop.jobs.Push") == ""

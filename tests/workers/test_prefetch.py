@@ -22,7 +22,7 @@ from servers import RedisServer, free_port, wait_until
 from limpyd_jobs import STATUSES, Cancel, Error, Job, Queue, Requeue, Worker, transitions
 from limpyd_jobs.models import job_classes
 from limpyd_jobs.utils import parse_datetime
-from limpyd_jobs.workers import backoff, successes
+from limpyd_jobs.workers import ack_buffer, backoff
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -63,7 +63,7 @@ MODELS = (Task, Told, TellsError, Queue, Error)
 @pytest.fixture(autouse=True)
 def _classes_are_known() -> None:
     for job_class in (Task, Told, TellsError):
-        job_classes.meet(job_class.get_model_repr())
+        job_classes.resolve(job_class.get_model_repr())
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +75,7 @@ def _invariants(redis_client: redis.Redis) -> Any:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """No end is recorded but with others, however slow this machine is."""
-    monkeypatch.setattr(successes, "LATEST", 3600)
+    monkeypatch.setattr(ack_buffer, "LATEST", 3600)
 
 
 def add(number: int, job_class: type[Task] = Task) -> list[str]:
@@ -302,7 +302,7 @@ class TestWhatIsRecorded:
 
         def callback(job: Job, queue: Queue) -> None:
             seen.append(statuses_in_one_word())
-            threading.Event().wait(2 * successes.LATEST)
+            threading.Event().wait(2 * ack_buffer.LATEST)
 
         prefetching(3, callback=callback).run()
         assert seen == ["rww", "srr", "ssr"]
@@ -392,8 +392,8 @@ import os, signal, sys
 from limpyd_jobs import Worker
 from limpyd_jobs.models import BaseJobsModel
 from test_prefetch import Task
-from limpyd_jobs.workers import successes
-successes.LATEST = 3600
+from limpyd_jobs.workers import ack_buffer
+ack_buffer.LATEST = 3600
 def callback(job, queue):
     if job._cached_identifier == {die_at!r}:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -22,7 +22,7 @@ from servers import TIMEOUT, RedisServer, wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.workers.slot import Slot
+from limpyd_jobs.workers.child_process import ChildProcess
 from limpyd_jobs.workers.systemd import PATIENCE, notify, watchdog_interval
 
 pytestmark = pytest.mark.usefixtures("jobs_database")
@@ -38,7 +38,7 @@ import time
 import redis
 
 from limpyd_jobs import Worker
-from limpyd_jobs.workers import WorkerConfig, processes
+from limpyd_jobs.workers import WorkerConfig, pool
 
 gates = redis.Redis(unix_socket_path=os.environ["GATES"])
 
@@ -67,7 +67,7 @@ class FailingWorker(Worker):
 
 class ImpatientConfig(WorkerConfig):
     def _run_processes(self):
-        processes.MARGIN = 0.1
+        pool.MARGIN = 0.1
         super()._run_processes()
 
 
@@ -235,11 +235,11 @@ class TestRunningJobs:
         program = """if True:
             import os, sys, redis
             from limpyd_jobs import Queue, Worker
-            from limpyd_jobs.workers import Processes
+            from limpyd_jobs.workers import WorkerPool
 
             Queue.get_queue("orders")  # so it has a connection already
             gates = redis.Redis(unix_socket_path=os.environ["GATES"])
-            sys.exit(Processes(2, lambda: Worker("orders", callback=lambda *_: gates.rpush("by", os.getpid()))).run())
+            sys.exit(WorkerPool(2, lambda: Worker("orders", callback=lambda *_: gates.rpush("by", os.getpid()))).run())
         """
         parent = start(program=[sys.executable, "-c", program])
         wait_until(lambda: all_succeeded(jobs))
@@ -364,13 +364,13 @@ class TestStartingAgain:
             assert parent.end() == 0
 
     def test_the_wait_grows_with_each_failure_and_is_none_after_a_long_life(self):
-        slot = Slot()
+        slot = ChildProcess()
         slot._started = -100.0
         assert slot.next_after(status=1) == 0
 
     @pytest.mark.parametrize(("status", "jobs", "waits"), [(0, 0, True), (0, 1, False), (1, 1, True), (-9, 0, True)])
     def test_who_ended_soon_waits_unless_it_did_its_work(self, status, jobs, waits):
-        slot = Slot()
+        slot = ChildProcess()
         slot._started = float("inf")
         slot._jobs = jobs
         assert (slot.next_after(status) > 0) is waits
@@ -397,20 +397,20 @@ class TestEnding:
         program = """if True:
             import ctypes, functools, logging, select, signal, sys
             from limpyd_jobs import Worker
-            from limpyd_jobs.workers import Processes, processes
+            from limpyd_jobs.workers import WorkerPool, pool
 
             def wait(*arguments):
-                processes.select = select.select
+                pool.select = select.select
                 signalled = functools.partial(ctypes.pythonapi["raise"], signal.SIGTERM)
                 waited = functools.partial(select.select, *arguments)
                 return list(map(functools.partial.__call__, [signalled, waited]))[1]
 
             def patch(parent):
                 if parent.status == "running":
-                    processes.select = wait
+                    pool.select = wait
 
             logging.basicConfig(level="INFO")
-            sys.exit(Processes(2, lambda: Worker("orders"), on_change=patch).run())
+            sys.exit(WorkerPool(2, lambda: Worker("orders"), on_change=patch).run())
         """
         parent = start(program=[sys.executable, "-c", program])
         assert parent.wait() == 0

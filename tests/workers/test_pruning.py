@@ -12,10 +12,10 @@ from running import fail, work
 from limpyd_jobs import ConfigurationException, Error, Job, Queue
 from limpyd_jobs.models import job_classes
 from limpyd_jobs.transitions import PRUNE_LIMIT
-from limpyd_jobs.workers import pruner as rounds
+from limpyd_jobs.workers.maintenance import pruner as rounds
+from limpyd_jobs.workers.maintenance.pruner import Pruner
 from limpyd_jobs.workers.options import OPTIONS
 from limpyd_jobs.workers.parser import WorkerOptionParser
-from limpyd_jobs.workers.pruner import Pruner
 
 pytestmark = pytest.mark.usefixtures("jobs_database")
 

@@ -11,14 +11,15 @@ import redis
 from invariants import violations
 from running import Collector, messages, succeed, waiting_idly, work, worker_of
 
-from limpyd_jobs import STATUSES, Job, Queue, records, transitions
-from limpyd_jobs.workers import reconciler
+from limpyd_jobs import STATUSES, Job, Queue, transitions
+from limpyd_jobs.store import records
 from limpyd_jobs.workers.fetcher import Fetcher
-from limpyd_jobs.workers.reconciler import Reconciler
+from limpyd_jobs.workers.maintenance import reconciler
+from limpyd_jobs.workers.maintenance.reconciler import Reconciler
 
 pytestmark = pytest.mark.usefixtures("jobs_database")
 
-BLOCKED, NET = "jobs:queue:blocked", "jobs:queue:net"
+BLOCKED, NET = "jobs:queue:idle_workers", "jobs:queue:reconcile_lock"
 
 
 class Task(Job):
@@ -141,7 +142,7 @@ class TestOrphans:
     ) -> None:
         job = lose(Task.add_job("a", "queue"))
         monkeypatch.setattr(Task, "queue_name", None)
-        redis_client.hdel(f"{Task._name}:1:hash", "_placed_in")
+        redis_client.hdel(f"{Task._name}:1:hash", "_queue_key")
         Queue.get_queue("another")
         one = Reconciler(Queue, 60)
         found = []

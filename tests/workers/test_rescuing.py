@@ -13,10 +13,10 @@ import redis
 from servers import RedisServer, wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker, transitions
-from limpyd_jobs.database import JobsDatabase
 from limpyd_jobs.exceptions import ClaimLost
 from limpyd_jobs.models import job_classes
-from limpyd_jobs.transitions import ClaimRequest, Fetched
+from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.transitions import ClaimRequest, Delivery
 from limpyd_jobs.transitions.recovering import RESCUE_LIMIT
 from limpyd_jobs.workers.heartbeat import Heartbeat
 
@@ -42,7 +42,7 @@ class Patient(Job):
 PATH = f"{__name__}.Patient"
 
 
-def claim(lease: float = 60, token: str = "token of a dead worker") -> Fetched:
+def claim(lease: float = 60, token: str = "token of a dead worker") -> Delivery:
     """Claim the next job, as a worker that dies at once."""
     keys = Queue.get_waiting_keys(QUEUE)
     fetched, _ = transitions.claim(Queue, ClaimRequest(keys, token, lease, {PATH: Patient}))

@@ -19,8 +19,8 @@ from running import Collector, delayed_and_due, fail, messages, waiting_idly, wo
 from servers import RedisServer, wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, LimpydJobsException, Queue, Worker
-from limpyd_jobs.database import database_name, parse_database
 from limpyd_jobs.models import BaseJobsModel
+from limpyd_jobs.store.database import database_name, parse_database
 from limpyd_jobs.utils import utcnow
 
 pytestmark = pytest.mark.usefixtures("redis_client")

@@ -30,7 +30,7 @@ PROGRAM = """
 import logging, os, sys
 import redis
 from limpyd_jobs import Worker
-from limpyd_jobs.workers import Processes
+from limpyd_jobs.workers import WorkerPool
 
 logging.basicConfig(level="INFO", format="%(levelname)s %(message)s")
 gates = redis.Redis(unix_socket_path=os.environ["GATES"])
@@ -50,7 +50,7 @@ def make():
 if len(sys.argv) == 2:
     make().run()
 else:
-    sys.exit(Processes(int(sys.argv[2]), make).run())
+    sys.exit(WorkerPool(int(sys.argv[2]), make).run())
 """
 
 

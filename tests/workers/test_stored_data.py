@@ -17,7 +17,7 @@ from servers import wait_until
 
 from limpyd_jobs import STATUSES, ConfigurationException, Error, Job, Queue
 from limpyd_jobs.models import job_classes
-from limpyd_jobs.transitions import MAX_PUT_OFFS
+from limpyd_jobs.transitions import MAX_DEFERRALS
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -144,7 +144,7 @@ class TestIdents:
     ) -> None:
         queue, ident = Queue.get_queue("queue"), "nowhere_at_all.Task:1"
         queue.delayed.zadd({ident: 1}) if is_due else queue.waiting.rpush(ident)
-        queue.deferrals.hset(ident, MAX_PUT_OFFS)
+        queue.deferrals.hset(ident, MAX_DEFERRALS)
         Task.add_job("a")
         work(callback=collector, save_errors=save_errors, error_model=Failure)
         assert collector.identifiers == ["a"]
@@ -152,7 +152,7 @@ class TestIdents:
         assert [error.type.hget() for error in Failure.collection().instances()] == [
             "ModuleNotFoundError"
         ] * save_errors
-        assert sum("is given up" in message.splitlines()[0] for message in messages(log)) == 1
+        assert sum("is dead-lettered" in message.splitlines()[0] for message in messages(log)) == 1
 
     def test_only_jobs_of_the_modules_that_are_named_are_run(self, collector: Collector) -> None:
         job = Job.add_job("other", "queue")

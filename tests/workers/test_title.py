@@ -8,7 +8,8 @@ from datetime import timedelta
 import pytest
 import redis
 
-from limpyd_jobs import Queue, Worker, records
+from limpyd_jobs import Queue, Worker
+from limpyd_jobs.store import records
 from limpyd_jobs.utils import utcnow
 from limpyd_jobs.workers import title as module
 from limpyd_jobs.workers.title import WorkerTitle, make_title

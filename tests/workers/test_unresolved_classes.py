@@ -13,7 +13,7 @@ from servers import wait_until
 
 from limpyd_jobs import STATUSES, Job, Queue
 from limpyd_jobs.models import job_classes
-from limpyd_jobs.transitions import MAX_PUT_OFFS
+from limpyd_jobs.transitions import MAX_DEFERRALS
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -127,13 +127,13 @@ class TestTheWarning:
         work(max_duration=0.1)
         assert [message.split("] ")[0] for message in warnings_in(log)] == ["[nowhere.Task:1"]
 
-    def test_is_followed_by_an_error_for_each_job_that_is_given_up(self, log: pytest.LogCaptureFixture) -> None:
+    def test_is_followed_by_an_error_for_each_job_that_is_dead_lettered(self, log: pytest.LogCaptureFixture) -> None:
         queue = push("nowhere.Task:1")
-        queue.deferrals.hset("nowhere.Task:1", MAX_PUT_OFFS)
+        queue.deferrals.hset("nowhere.Task:1", MAX_DEFERRALS)
         KnownJob.add_job("a")
         work()
         (error,) = [record for record in log.records if record.levelname == "ERROR"]
-        assert error.getMessage().endswith("nowhere.Task:1 is given up, after 60 tries: No module named 'nowhere'")
+        assert error.getMessage().endswith("nowhere.Task:1 is dead-lettered, after 60 tries: No module named 'nowhere'")
 
 
 def deferred_job(identifier: str = "a") -> Job:

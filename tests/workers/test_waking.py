@@ -13,14 +13,15 @@ from invariants import violations
 from running import Collector, work, worker_of, working
 from servers import wait_until
 
-from limpyd_jobs import STATUSES, Error, Job, Queue, Worker, records, transitions
-from limpyd_jobs.database import JobsDatabase
+from limpyd_jobs import STATUSES, Error, Job, Queue, Worker, transitions
+from limpyd_jobs.store import records
+from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.utils import as_naive_utc, parse_datetime
 
 SELDOM = {"fetch_delayed_delay": 1000, "fetch_priorities_delay": 1000, "timeout": 0, "max_duration": 60}
 
 
-BLOCKED = "jobs:queue:blocked"
+BLOCKED = "jobs:queue:idle_workers"
 
 
 class Bell(Job):
@@ -91,7 +92,7 @@ class TestDelayedJobs:
         assert all(start and start >= as_naive_utc(moment) for start, moment in zip(starts, moments, strict=True))
 
     def test_many_at_one_moment_do_not_keep_others_waiting(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("limpyd_jobs.workers.worker.LONGEST_WAKE", 0)
+        monkeypatch.setattr("limpyd_jobs.workers.worker.LONGEST_PROMOTION", 0)
         Bell.add_jobs(map(str, range(3500)), delayed_for=0.01)
         Bell.add_job("first", priority=1)
         left: list[int] = []
@@ -276,7 +277,7 @@ class TestJobsThatNobodyTellsOf:
         with idle(redis_client, worker):
             Bell.add_job("a")
             wait_until(lambda: worker.num_loops == 1)
-            wait_until(lambda: redis_client.exists("jobs:queue:blocked"))
+            wait_until(lambda: redis_client.exists("jobs:queue:idle_workers"))
             Bell.add_job("b")
         assert worker._fetcher._vigilant_until == 0
 
@@ -316,7 +317,7 @@ class TestLooksOfIdleWorkers:
             Queue.get_queue("queue", priority)
             worker.update_keys()
             worker._fetcher.next(worker.keys, may_wait=True)
-            looks.append(worker._fetcher.outlook.is_quiet)
+            looks.append(worker._fetcher.next_wakeups.is_quiet)
         assert looks == [False, True, False, True]
         worker._fetcher.unregister()
 
@@ -342,7 +343,7 @@ class TestLooksOfIdleWorkers:
         queue = Queue.get_queue("queue")
         with idle(redis_client, worker_of(**SELDOM)):
             queue.waiting.rpush("garbage")
-            records.tell(queue)
+            records.notify_one(queue)
             wait_until(lambda: queue.quarantine.llen() == 1, "what was pushed by hand")
             Bell.add_job("a")
 
@@ -417,12 +418,12 @@ def test_keys_of_a_wrong_type_keep_nobody_from_waiting(
     Queue.get_queue("queue")
     redis_client.set("jobs:queue:_signal:queue", "no list")
     if kind != "signal":
-        redis_client.set("jobs:queue:blocked", "no set")
+        redis_client.set("jobs:queue:idle_workers", "no set")
     with working(worker_of(callback=collector, **SELDOM)):
         Bell.add_job("a")
     assert collector.identifiers == ["a"]
     assert not [record for record in log.records if record.levelname == "ERROR"]
-    redis_client.delete("jobs:queue:_signal:queue", "jobs:queue:blocked")
+    redis_client.delete("jobs:queue:_signal:queue", "jobs:queue:idle_workers")
 
 
 def test_a_resumed_queue_is_served_by_all_at_once(collector: Collector, redis_client: redis.Redis) -> None:
@@ -468,7 +469,7 @@ class TestAWaitWhoseConnectionIsLost:
     def test_claims_nothing_once_the_worker_asked_anew(self, redis_client: redis.Redis) -> None:
         keys, fetcher = [Queue.get_queue("queue").waiting.key], worker_of()._fetcher
         assert fetcher.next(keys, may_wait=True) is None
-        (registration,) = redis_client.zrange("jobs:queue:blocked", 0, -1)
+        (registration,) = redis_client.zrange("jobs:queue:idle_workers", 0, -1)
         late = fetcher.request(keys)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(transitions, "wait_and_claim", fail_to_connect)
@@ -476,8 +477,8 @@ class TestAWaitWhoseConnectionIsLost:
                 fetcher.wait(keys, 1)
         assert fetcher.next(keys, may_wait=True) is None
         job = Bell.add_job("a")
-        assert registration not in redis_client.zrange("jobs:queue:blocked", 0, -1)
-        answer = transitions.wait_and_claim(fetcher.line, fetcher.signals, 0.01, late, registration, 1)
+        assert registration not in redis_client.zrange("jobs:queue:idle_workers", 0, -1)
+        answer = transitions.wait_and_claim(fetcher.connection, fetcher.signals, 0.01, late, registration, 1)
         assert answer[1:] == (None, None)
         assert job.status.hget() == STATUSES.WAITING
         fetched = fetcher.wait(keys, 1)
@@ -490,11 +491,11 @@ class TestAWaitWhoseConnectionIsLost:
         """Somebody deleted its registration."""
         keys, fetcher = [Queue.get_queue("queue").waiting.key], worker_of()._fetcher
         assert fetcher.next(keys, may_wait=True) is None
-        redis_client.delete("jobs:queue:blocked")
+        redis_client.delete("jobs:queue:idle_workers")
         assert fetcher.wait(keys, 0.01) is None
-        assert not redis_client.exists("jobs:queue:blocked")
+        assert not redis_client.exists("jobs:queue:idle_workers")
         assert fetcher.wait(keys, 0.01) is None
-        assert redis_client.exists("jobs:queue:blocked")
+        assert redis_client.exists("jobs:queue:idle_workers")
         fetcher.unregister()
 
 

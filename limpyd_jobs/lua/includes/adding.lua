@@ -19,7 +19,7 @@ local function move_up(model, pk, where)
   local outranked = where.prepend or is_above(where.priority, hash[2] or '')
   if is_running or not outranked then
     return {'existing', pk}
-  elseif where.mode == 'bare' or where.mode == 'reserve bare' then
+  elseif where.mode == 'custom' or where.mode == 'reserve custom' then
     return {'outranked', pk}
   end
   unplace(where.model, where.name, job)
@@ -38,12 +38,12 @@ local function add(model, identifier, where, fields, reserved_pk)
     return conflict
   end
   local pk = reserved_pk or new_pk(model)
-  if where.mode == 'reserve' or where.mode == 'reserve bare' then
+  if where.mode == 'reserve' or where.mode == 'reserve custom' then
     return {'reserved', pk}
   end
 
   fields.added = now_text()
-  if where.mode == 'bare' then
+  if where.mode == 'custom' then
     fields.queued = '1'
     create(model, pk, fields, reserved_pk)
   else

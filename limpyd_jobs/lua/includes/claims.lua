@@ -1,6 +1,6 @@
 -- Claims: who may run a job, for how long, and what is next.
 
---@include beside
+--@include shared_key
 --@include clock
 --@include records
 
@@ -25,7 +25,7 @@ local function job_of(model, ident)
   return {model = model, pk = pk, ident = ident, key = hash_key(model, pk)}
 end
 
-local CLAIM_FIELDS = {'status', '_claim_token', 'queued', '_placed_in', '_rescues', '_last_claim'}
+local CLAIM_FIELDS = {'status', '_claim_token', 'queued', '_queue_key', '_rescues', '_last_claim'}
 
 -- What a job says of itself that matters when a claim ends, as it was when this was called first.
 local function claim_of(job)
@@ -79,8 +79,8 @@ local function end_claim(base, job, changes, token)
   local known = claim_of(job)
   update(job.model, job.pk, changes, known)
   send('ZREM', base .. ':_running', job.ident)
-  if known._placed_in and known._placed_in ~= base then
-    redis.pcall('ZREM', known._placed_in .. ':_running', job.ident)
+  if known._queue_key and known._queue_key ~= base then
+    redis.pcall('ZREM', known._queue_key .. ':_running', job.ident)
   end
 end
 
@@ -123,7 +123,7 @@ end
 
 -- Whether the jobs of a name, in the queue of some keys, have to rest: the names stand in a set beside the queues.
 local function is_paused(base, name)
-  return name and redis.pcall('SISMEMBER', beside(base, 'paused'), name) == 1
+  return name and redis.pcall('SISMEMBER', shared_key(base, 'paused'), name) == 1
 end
 
 -- The name and priority of the queue of some keys, if a claim can be recorded there; else nil.
@@ -159,7 +159,7 @@ local last_queues = {}
 -- The last pk of a queue, of the model of the queue of some keys, for workers to see that there are new ones; or ''.
 local function last_queue(base)
   if not last_queues[base] then
-    local pk = redis.pcall('GET', beside(base, 'max_pk'))
+    local pk = redis.pcall('GET', shared_key(base, 'max_pk'))
     last_queues[base] = type(pk) == 'string' and pk or ''
   end
   return last_queues[base]
@@ -194,7 +194,7 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
   end
   token = number and not is_alone and one_of_several(token, number) or token
   local start, tries = now_text(), string.format('%d', (tonumber(hash[3]) or 0) + 1)
-  local changes = {queued = '1', _placed_in = base, _claim_token = token, _last_claim = false}
+  local changes = {queued = '1', _queue_key = base, _claim_token = token, _last_claim = false}
   if not is_in_hand(token) then
     changes.status, changes.start, changes.tries = 'r', start, tries
   end

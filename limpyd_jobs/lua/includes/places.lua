@@ -2,7 +2,7 @@
 
 --@include clock
 --@include records
---@include signals
+--@include notifying
 
 -- The pk of the queue of that name and priority (the oldest, should there be several), or nil. One that was only half
 -- made, in the indexes but without a hash, is none.
@@ -48,7 +48,7 @@ end
 -- stands in the queue of the given name and of its own priority, else in another one of that priority, else, if its
 -- priority was changed by hand, in any.
 local function unplace(queue_model, name, job)
-  local hash = redis.call('HMGET', job.key, 'priority', '_placed_in')
+  local hash = redis.call('HMGET', job.key, 'priority', '_queue_key')
   local priority, known = hash[1] or '0', hash[2]
   if known and redis.call('TYPE', known .. ':hash').ok == 'hash' and unplace_from(known, job.ident) > 0 then
     return
@@ -79,7 +79,7 @@ end
 -- a queue, it is for the caller to put the job in one.
 local function placed(changes, priority, due, base)
   changes.queued = '1'
-  changes._placed_in = base or false
+  changes._queue_key = base or false
   changes.priority = priority
   if is_delayed(due) then
     changes.status = 'd'
@@ -108,10 +108,10 @@ end
 local function push(base, ident, status, due, prepend)
   if status == 'd' then
     redis.call('ZADD', base .. ':delayed', score(due.at), ident)
-    if redis.call('ZRANGE', base .. ':delayed', 0, 0)[1] == ident then tell(base, true) end
+    if redis.call('ZRANGE', base .. ':delayed', 0, 0)[1] == ident then notify_worker(base, true) end
   else
     redis.call(prepend and 'LPUSH' or 'RPUSH', base .. ':waiting', ident)
-    tell(base)
+    notify_worker(base)
   end
 end
 

@@ -52,7 +52,7 @@ def tell_of_a_worker_that_puts_jobs_off(tell, way):
         def wait_for_job(self):
             found = super().wait_for_job()
             if found and found[1].identifier.hget() == "a":
-                tell.say("put off", found[1])
+                tell.say("deferred", found[1])
                 way(*found)
                 self.end_forced = True
                 return None
@@ -61,7 +61,7 @@ def tell_of_a_worker_that_puts_jobs_off(tell, way):
     job = Told.add_job("a", priority=2)
     tell.work("told", worker_class=Choosy, max_loops=3)
     Told.add_job("b", priority=2)
-    tell.state("put off")
+    tell.state("deferred")
     for queue in Queue.get_all("told"):
         if queue.delayed.zcard():
             queue.delayed.zadd({job.ident: 1})

@@ -1,0 +1,104 @@
+-- Looks at some records, or puts them right: hash, collection, indexes, values. No transition of a job.
+--
+-- ARGV[1]  model
+-- ARGV[2]  '1' to repair, or ''
+-- ARGV[3]  names of the hash fields, as JSON
+-- ARGV[4]  fields that hold an integer, as JSON: {field: value if it holds none}
+-- ARGV[5…] pks
+--
+-- {problems, live, reindexes}
+--   problems   {pk, problem, field or '', value}…
+--   live       {pk, status or '', identifier or '', '1' if it cannot be so or ''}… of the jobs that are live, queued
+--              or claimed
+--   reindexes  {pk, reindex}…
+
+--@include records
+--@include text
+
+local model, repairs, names, integers = model_of(ARGV[1]), ARGV[2] == '1', cjson.decode(ARGV[3]), cjson.decode(ARGV[4])
+local collection = model.name .. ':collection'
+local problems, live, reindexes = {}, {}, {}
+
+local function report(pk, problem, field, value)
+  problems[#problems + 1] = {pk, problem, field or '', value or ''}
+end
+
+local function drop(pk, key)
+  if repairs then
+    redis.call('UNLINK', key)
+    redis.call('SREM', collection, pk)
+  end
+end
+
+local function set(pk, field, value)
+  if repairs then
+    reindex = {}
+    update(model, pk, {[field] = value})
+    if #reindex > 0 then reindexes[#reindexes + 1] = {pk, reindex} end
+  end
+end
+
+local function is_integer(value)
+  return string.find(value, '^[+-]?%d+$') and #value <= 21
+end
+
+local function look_at_value(pk, field, value)
+  local proper = as_text(value)
+  if proper ~= value then
+    report(pk, 'not text', field, proper)
+    set(pk, field, proper)
+  elseif integers[field] and not is_integer(value) then
+    report(pk, 'no integer', field, value)
+    proper = integers[field]
+    set(pk, field, proper)
+  end
+  for _, prefix in ipairs(model.indexes[field] or {}) do
+    -- an error is that of a key which is no set: see stale_index_entries.lua
+    if redis.pcall('SISMEMBER', prefix .. (repairs and proper or value), pk) ~= 1 then
+      report(pk, 'not indexed', field, value)
+      if repairs then redis.call('SADD', prefix .. proper, pk) end
+    end
+  end
+end
+
+local function look_at_state(pk, key)
+  local hash = redis.call('HMGET', key, 'status', 'identifier', 'queued', '_claim_token', '_queue_key')
+  local status, is_queued, is_claimed = hash[1] or '', hash[3] == '1', hash[4] ~= false
+  local waits, runs = status == 'w' or status == 'd', status == 'r'
+  if not (waits or runs) and (status == 's' or status == 'e' or status == 'c' or status == '') and not hash[3]
+      and not is_claimed then
+    return
+  end
+  local is_lost = hash[5] and redis.call('EXISTS', hash[5] .. ':hash') == 0
+  local is_fine = is_queued and not is_lost and (runs or waits and not is_claimed)
+  live[#live + 1] = {pk, status, hash[2] or '', is_fine and '' or '1'}
+end
+
+local function look_at(pk)
+  local key = hash_key(model, pk)
+  local kind, is_listed = redis.call('TYPE', key).ok, redis.call('SISMEMBER', collection, pk) == 1
+  if kind ~= 'hash' then
+    if kind ~= 'none' or is_listed then
+      report(pk, kind == 'none' and 'no hash' or 'not a hash', '', kind)
+      drop(pk, key)
+    end
+    return
+  end
+  if not is_listed then
+    report(pk, 'not in the collection')
+    if repairs then redis.call('SADD', collection, pk) end
+  end
+  local values = redis.call('HMGET', key, unpack(names))
+  for i, field in ipairs(names) do
+    if values[i] then look_at_value(pk, field, values[i]) end
+  end
+  if model.path then look_at_state(pk, key) end
+end
+
+for i = 5, #ARGV do
+  local ok, failure = pcall(look_at, ARGV[i])
+  if not ok then
+    report(ARGV[i], 'unreadable', '', type(failure) == 'table' and failure.err or tostring(failure))
+  end
+end
+return {problems, live, reindexes}

@@ -1,0 +1,42 @@
+-- verb: defer unresolved
+-- from: waiting or delayed
+-- to: the same
+-- what: a job whose class this worker cannot resolve rests in its queue for a while. After too often it is dead-lettered
+--
+-- KEYS[1]  waiting list
+-- ARGV[1]  ident
+-- ARGV[2]  for how long: seconds
+-- ARGV[3]  how often at the most
+--
+-- {'deferred', queue name}   to the delayed set
+-- {'dead lettered', queue name}  to the errors
+--
+-- Its hash is not touched, as nothing is known of its indexes. Where it should be put is of a wrong type: set aside.
+
+--@include claims
+
+local queue = string.sub(KEYS[1], 1, -9)
+local ident, seconds, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local counts = queue .. ':_deferrals'
+
+local function put(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' then
+    set_aside(queue, ident)
+  end
+end
+
+-- Errors if the hash of counts is none: then the job is just deferred.
+local count = tonumber(redis.pcall('HINCRBY', counts, ident, 1)) or 0
+local name = redis.call('HGET', queue .. ':hash', 'name') or ''
+redis.call('LREM', KEYS[1], 1, ident)
+if count > limit then
+  redis.call('HDEL', counts, ident)
+  redis.pcall('ZREM', queue .. ':delayed', ident)
+  put('RPUSH', queue .. ':errors', ident)
+  return {'dead lettered', name}
+end
+-- A job that leaves the queue by other ways than a claim leaves its count behind.
+redis.call('EXPIRE', counts, math.ceil(math.max(86400, seconds * 10)))
+put('ZADD', queue .. ':delayed', score(now() + seconds * 1000000), ident)
+return {'deferred', name}

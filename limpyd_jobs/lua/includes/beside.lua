@@ -1,6 +1,0 @@
--- Beside: what stands beside the queues of a model, for all of them.
-
--- Its key, by the beginning of the keys of one of the queues.
-local function beside(base, name)
-  return string.match(base, '^(.*):[^:]+$') .. ':' .. name
-end

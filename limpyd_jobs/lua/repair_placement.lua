@@ -1,0 +1,322 @@
+-- Looks whether a job stands where its hash says, and nowhere else, or puts that right.
+-- No transition of a job. What is wrong is left over from one that was not made whole.
+--
+-- KEYS     all queues it may stand in: model name and pk
+-- ARGV[1]  job model, or '' for what is no ident
+-- ARGV[2]  ident
+-- ARGV[3]  '1' to repair, or ''
+-- ARGV[4]  queue to put it in: model name and pk, or '' for none
+-- ARGV[5]  '1' if it is known to stand in no waiting list, or ''
+-- ARGV[6]  lease of a job that runs without one: seconds
+-- ARGV[7]  token of the claim of a job that runs without one, never used before
+-- ARGV[8]  its field delayed_until, as it was read
+-- ARGV[9]  the score of that date, or '' if it is none
+-- ARGV[10] what its hash said when it was found, fields joined by NUL: if it says otherwise, nothing is wrong
+-- ARGV[11] what to do if its status is none and it is in no queue: 'requeue'; 'delete', for which it is canceled, and
+--          left to the caller; or another word
+--
+-- {problems, reindex}
+--   problems  {problem, place or '', '1' if it can be repaired or ''}…
+
+--@include claims
+
+local ident, repairs, home, is_in_no_list = ARGV[2], ARGV[3] == '1', ARGV[4], ARGV[5] == '1'
+local lease, token, delayed_until, due = tonumber(ARGV[6]), ARGV[7], ARGV[8], ARGV[9]
+local choice = ARGV[11]
+local LIVE, FINAL = {w = true, d = true, r = true}, {s = true, e = true, c = true}
+
+local job = ARGV[1] ~= '' and job_of(ARGV[1], ident)
+local problems, changes, commands = {}, {}, {}
+
+local function report(problem, where, cannot)
+  problems[#problems + 1] = {problem, where or '', cannot and '' or '1'}
+end
+
+-- All is looked at before anything is written.
+local function later(...)
+  commands[#commands + 1] = {...}
+end
+
+local function probe_to_repair(command, key)
+  if repairs then probe(command, key) end
+end
+
+-- Where the ident stands: {base: number of times}, and in how many places in all.
+local standing = {waiting = {}, delayed = {}, _running = {}}
+local total = {waiting = 0, delayed = 0, _running = 0}
+
+local function stands(name, base, times)
+  if times > 0 then
+    standing[name][base] = times
+    total[name] = total[name] + times
+  end
+end
+
+local function look_in(base)
+  if not is_in_no_list and redis.call('TYPE', base .. ':waiting').ok == 'list' then
+    stands('waiting', base, #redis.call('LPOS', base .. ':waiting', ident, 'COUNT', 0))
+  end
+  for _, name in ipairs({'delayed', '_running'}) do
+    local score = redis.pcall('ZSCORE', base .. ':' .. name, ident)
+    stands(name, base, type(score) == 'string' and 1 or 0)
+  end
+end
+
+-- Takes the ident away from a place, but for one standing in a queue to keep it in, if any.
+local function remove(name, keep)
+  for base, times in pairs(standing[name]) do
+    local key = base .. ':' .. name
+    local spared = base == keep and 1 or 0
+    if name ~= 'waiting' and spared == 0 then
+      later('ZREM', key, ident)
+    elseif name == 'waiting' and times > spared then
+      later('LREM', key, spared - times, ident)
+    end
+  end
+end
+
+local function must_not_stand_in(name, problem)
+  if total[name] > 0 then
+    local base = next(standing[name])
+    report(problem, base .. ':' .. name)
+    remove(name)
+  end
+end
+
+-- Of the queues it stands in, the one to keep it in.
+local function best(name)
+  return standing[name][home] and home or next(standing[name])
+end
+
+local function settle_what_is_no_job(problem)
+  for name in pairs(standing) do
+    if problem == 'no ident' then
+      for base in pairs(standing[name]) do
+        later('RPUSH', base .. ':_quarantine', ident)
+        later('LTRIM', base .. ':_quarantine', -1000, -1)
+      end
+    end
+    must_not_stand_in(name, problem)
+  end
+end
+
+local function is_before(one, other)
+  if one.is_claimed ~= other.is_claimed then return one.is_claimed end
+  if one.is_running ~= other.is_running then return one.is_running end
+  if one.priority ~= other.priority then return one.priority > other.priority end
+  return (tonumber(one.pk) or math.huge) < (tonumber(other.pk) or math.huge)
+end
+
+local function rank(pk)
+  local hash = redis.call('HMGET', hash_key(job.model, pk), 'queued', '_claim_token', 'status', 'priority')
+  local is_queued = hash[1] == '1' and not (hash[2] == false and FINAL[hash[3]])
+  return {
+    pk = pk, is_queued = is_queued, is_claimed = hash[2] ~= false, is_running = hash[3] == 'r',
+    priority = tonumber(hash[4]) or 0,
+  }
+end
+
+-- Whether another queued job of the same identifier is the one to keep.
+local function has_better(identifier)
+  local indexes, own = job.model.indexes, rank(job.pk)
+  for _, pk in ipairs(redis.call('SINTER', indexes.identifier[1] .. identifier, indexes.queued[1] .. '1')) do
+    local other = rank(pk)
+    if pk ~= job.pk and other.is_queued and (not own.is_queued or is_before(other, own)) then
+      return true
+    end
+  end
+end
+
+local function must_not_be_claimed(hash)
+  must_not_stand_in('_running', 'lease of nobody')
+  if hash._claim_token then
+    report('token without lease')
+    changes._claim_token = false
+  end
+end
+
+local function must_be_queued(hash)
+  if hash.queued ~= '1' then
+    report('not queued')
+    changes.queued = '1'
+  end
+end
+
+local function settle_running(hash)
+  if not FINAL[hash.status] then must_be_queued(hash) end
+  -- one that version 2 runs has a lease without a claim once it was found
+  if not hash._claim_token and total._running == 0 then
+    report('not claimed')
+    changes._claim_token = token
+  end
+  must_not_stand_in('waiting', 'runs and waits')
+  must_not_stand_in('delayed', 'runs and is delayed')
+  if total._running > 1 then
+    report('several leases')
+    remove('_running', best('_running'))
+  elseif total._running == 0 then
+    report('no lease', home, home == '')
+    if home ~= '' then
+      probe_to_repair('ZCARD', home .. ':_running')
+      later('ZADD', home .. ':_running', score(now() + lease * 1000000), ident)
+      changes._queue_key = home
+    end
+  end
+end
+
+local function settle_delayed(hash)
+  must_be_queued(hash)
+  must_not_be_claimed(hash)
+  must_not_stand_in('waiting', 'delayed and waits')
+  local base = best('delayed') or home
+  local key, at = base .. ':delayed', due
+  if base == '' then
+    report('in no queue', '', true)
+    return
+  end
+  local stored = redis.pcall('ZSCORE', key, ident)
+  stored = type(stored) == 'string' and stored
+  if due == '' then
+    at = stored or score(now())
+    report('no date', delayed_until)
+    changes.delayed_until = date_text(math.floor(tonumber(at) * 1000000))
+  end
+  if total.delayed == 0 then
+    report('in no delayed set', key)
+  elseif math.abs(tonumber(stored) - tonumber(at)) > 0.0001 then
+    report('wrong score', key)
+  end
+  if total.delayed > 1 then
+    report('in several sets', key)
+    remove('delayed', base)
+  end
+  if #problems > 0 then
+    probe_to_repair('ZCARD', key)
+    later('ZADD', key, at, ident)
+    changes._queue_key = base
+  end
+end
+
+local function settle_waiting(hash)
+  must_be_queued(hash)
+  must_not_be_claimed(hash)
+  must_not_stand_in('delayed', 'waits and is delayed')
+  if hash.status ~= 'w' then
+    report('no status')
+    changes.status = 'w'
+  end
+  if total.waiting > 1 then
+    report('in several places', best('waiting') .. ':waiting')
+    remove('waiting', best('waiting'))
+    changes._queue_key = best('waiting')
+  elseif total.waiting == 0 then
+    report('in no list', home, home == '')
+    if home ~= '' then
+      probe_to_repair('LLEN', home .. ':waiting')
+      later('LPUSH', home .. ':waiting', ident)
+      changes._queue_key = home
+    end
+  end
+end
+
+local function settle_ended(hash)
+  if hash.queued then
+    report('ended and queued')
+    changes.queued = false
+  end
+  must_not_be_claimed(hash)
+  must_not_stand_in('waiting', 'ended and waits')
+  must_not_stand_in('delayed', 'ended and is delayed')
+end
+
+local function cancel_second(hash, is_held)
+  report('second of its identifier')
+  changes.status, changes.queued = 'c', false
+  if not is_held then
+    changes._claim_token = false
+    remove('waiting')
+    remove('delayed')
+    remove('_running')
+  end
+end
+
+local function settle_unknown(hash)
+  local is_homeless = choice == 'requeue' and home == ''
+  if choice == 'requeue' and hash.identifier and has_better(hash.identifier) then
+    cancel_second(hash, false)
+    return
+  end
+  report('unknown status', hash.status, is_homeless)
+  must_not_be_claimed(hash)
+  if choice == 'delete' then
+    changes.status = 'c'
+  elseif choice == 'requeue' and not is_homeless then
+    changes.status, changes.queued, changes.queue_key = 'w', '1', home
+    changes.start, changes['end'], changes.delayed_until = false, false, false
+    probe_to_repair('LLEN', home .. ':waiting')
+    later('RPUSH', home .. ':waiting', ident)
+  end
+end
+
+local function repair_placement(hash)
+  local is_held = hash._claim_token and total._running > 0
+  local is_live = LIVE[hash.status] or (not FINAL[hash.status] and hash.queued == '1')
+  if is_live and hash.identifier and has_better(hash.identifier) then
+    cancel_second(hash, is_held)
+  elseif is_held or hash.status == 'r' then
+    settle_running(hash)
+  elseif FINAL[hash.status] then
+    settle_ended(hash)
+  elseif hash.status == 'd' or not is_live and total.delayed > 0 then
+    if hash.status ~= 'd' then
+      report('no status')
+      changes.status = 'd'
+    end
+    settle_delayed(hash)
+  elseif is_live or total.waiting > 0 then
+    settle_waiting(hash)
+  elseif hash.status then
+    settle_unknown(hash)
+  end
+end
+
+-- Whether the hash says what it said when the job was found; it is then read.
+local function read_hash()
+  local names = {'status', 'queued', '_claim_token', 'start', 'end', '_last_claim', '_rescues', 'delayed_until'}
+  local values, hash = redis.call('HMGET', job.key, unpack(names)), {}
+  for i, name in ipairs(names) do
+    hash[name] = values[i]
+    values[i] = values[i] or ''
+  end
+  hash.identifier = redis.call('HGET', job.key, 'identifier')
+  return table.concat(values, '\0') == ARGV[10] and hash
+end
+
+local function settle_queue_named(hash)
+  local base = redis.call('HGET', job.key, '_queue_key')
+  local is_gone = base and redis.call('TYPE', base .. ':hash').ok ~= 'hash'
+  if is_gone and LIVE[hash.status] and not changes._queue_key then
+    local found = best('waiting') or best('delayed') or best('_running') or home
+    report('in a queue that is gone', base, found == '')
+    changes._queue_key = found ~= '' and found
+  end
+end
+
+for _, base in ipairs(KEYS) do look_in(base) end
+if not job then
+  settle_what_is_no_job('no ident')
+elseif redis.call('TYPE', job.key).ok ~= 'hash' then
+  settle_what_is_no_job('no such job')
+else
+  local hash = read_hash()
+  if not hash then
+    return {{}, {}}
+  end
+  repair_placement(hash)
+  settle_queue_named(hash)
+end
+if repairs then
+  if next(changes) ~= nil then update(job.model, job.pk, changes) end
+  for _, command in ipairs(commands) do redis.call(unpack(command)) end
+end
+return {problems, reindex}

@@ -1,0 +1,117 @@
+"""Adding many jobs: consecutive ones that go to the same place are added together, in one round trip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from limpyd_jobs import transitions
+from limpyd_jobs.arguments import delay_argument, stored_identifier, stored_value
+from limpyd_jobs.store import records
+from limpyd_jobs.store.layout import layout_to_add
+from limpyd_jobs.store.new_fields import checked_fields, default_priority, stored_names
+
+if TYPE_CHECKING:
+    from limpyd_jobs.models import Job, Queue
+
+# How many jobs one script adds, at the most: it keeps Redis from everybody else for some milliseconds.
+STEP_SIZE = 250
+
+Step = Callable[[], "list[Any]"]  # jobs of the class they are added of
+Row = tuple[str, Mapping[str, str]]
+
+
+class Place(NamedTuple):
+    """Where a job goes."""
+
+    queue_model: type[Queue]
+    queue_name: str
+    priority: str
+    prepend: bool
+    delay: str
+
+
+# No place for a job that must be added alone; the fields of a new one as they are stored, but for its identifier.
+Destination = tuple["Place | None", Mapping[str, str]]
+
+
+def steps(
+    job_class: type[Job],
+    jobs: Iterable[str | Mapping[str, Any]],
+    common: Mapping[str, Any],
+    has_custom_placement: Callable[[type[Job], type[Queue]], bool],
+) -> Iterator[Step]:
+    """Yield functions that each add some of the jobs, in their order, and return them.
+
+    Parameters
+    ----------
+    jobs: iterable of str or mapping
+        Identifiers, or arguments of `Job.add_job`.
+    common: mapping
+        The arguments of those jobs that have none of their own.
+    has_custom_placement: callable
+        Whether a job class, or a queue model, has its own way to put a job in a queue.
+    """
+    read = partial(_read, job_class, has_custom_placement)
+    usual: Destination | None = None
+    place: Place | None = None
+    rows: list[Row] = []
+    for job in jobs:
+        arguments = dict(job) if isinstance(job, Mapping) else {"identifier": job}
+        if arguments.keys() == {"identifier"}:
+            where, fields = usual = usual or read(**common)
+        else:
+            where, fields = read(**{**common, **arguments})
+        if rows and place and (where != place or len(rows) == STEP_SIZE):
+            yield partial(_add_together, job_class, rows, place)
+            rows = []
+        place = where
+        if place:
+            rows.append((stored_identifier(arguments.get("identifier")), fields))
+        else:
+            yield partial(_add_alone, job_class, {**common, **arguments})
+    if rows and place:
+        yield partial(_add_together, job_class, rows, place)
+
+
+def _read(
+    job_class: type[Job],
+    has_custom_placement: Callable[[type[Job], type[Queue]], bool],
+    queue_name: str | None,
+    priority: Any,
+    queue_model: type[Queue] | None,
+    prepend: bool,
+    delayed_for: Any,
+    delayed_until: Any,
+    identifier: Any = None,
+    **fields: Any,
+) -> Destination:
+    """Check the arguments of a job, and return where it goes."""
+    layout, queue_model = layout_to_add(job_class), queue_model or job_class.queue_model
+    fields = stored_names(job_class, checked_fields(job_class, fields))
+    if (
+        has_custom_placement(job_class, queue_model)
+        or layout.needs_limpyd
+        or layout.has_unique
+        or not layout.plain.issuperset(fields)
+    ):
+        return None, {}
+    place = Place(
+        queue_model,
+        job_class._get_queue_name(queue_name),
+        default_priority(job_class, priority),
+        bool(prepend),
+        delay_argument(delayed_for, delayed_until),
+    )
+    return place, {name: stored_value(name, value) for name, value in fields.items()}
+
+
+def _add_together(job_class: type[Job], rows: list[Row], place: Place) -> list[Job]:
+    model, name, priority, prepend, delay = place
+    pks = transitions.add_many(job_class, rows, model, name, priority, prepend=prepend, delay=delay)
+    return [records.attached(job_class, pk) for pk in pks]
+
+
+def _add_alone(job_class: type[Job], arguments: Mapping[str, Any]) -> list[Job]:
+    return [job_class.add_job(**{"identifier": None, **arguments})]

@@ -1,0 +1,117 @@
+"""Deleting finished jobs beyond what is to be kept, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from limpyd.model import RedisModel
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from limpyd_jobs import transitions
+from limpyd_jobs.arguments import check_retention
+from limpyd_jobs.store.job_classes import JobClasses
+from limpyd_jobs.transitions import Begun, Cleared, Pruning
+from limpyd_jobs.utils import printable
+
+Keep = int | timedelta
+
+
+class Retention(NamedTuple):
+    """How many finished jobs of a queue to keep, or for how long; None for all."""
+
+    success: Keep | None
+    errors: Keep | None
+
+    @classmethod
+    def of(cls, queue_model: Any, keep_success: Any = None, keep_errors: Any = None) -> Retention:
+        """Return what is given, or else what the attributes of the queue model say.
+
+        Raises
+        ------
+        ConfigurationException
+            If one is neither a number of 0 or more, nor such a `timedelta`, nor None.
+        """
+        success = _own(queue_model.keep_success) if keep_success is None else keep_success
+        errors = _own(queue_model.keep_errors) if keep_errors is None else keep_errors
+        check_retention("keep_success", success)
+        check_retention("keep_errors", errors)
+        return cls(success, errors)
+
+    def lists(self, queue_keys: Sequence[str]) -> dict[str, Keep]:
+        """Return the keys of the lists of some queues that are to be pruned, each with what to keep of it."""
+        return {
+            f"{queue_key}:{name}": keep
+            for queue_key in queue_keys
+            for name, keep in self._asdict().items()
+            if keep is not None
+        }
+
+
+def _own(value: Any) -> Keep | None:
+    """What an attribute of a queue model says, unless it is something else of an application."""
+    return value if isinstance(value, (int, timedelta)) and not isinstance(value, bool) else None
+
+
+def prune(
+    queue_model: type[RedisModel],
+    error_model: type[RedisModel],
+    list_key: str,
+    keep: Keep,
+    job_classes: JobClasses[Any],
+    start: int = 0,
+) -> Iterator[Pruning]:
+    """Delete the oldest jobs of a list; yield what each step did, for the caller to go on or not.
+
+    A step may end anywhere: what it has begun, a later one finishes.
+
+    Raises
+    ------
+    ConfigurationException
+        If the errors of a job cannot be found.
+    """
+    transitions.check_prunable(queue_model, error_model)
+    classes, unknown = dict(job_classes.known), set[str]()
+    cleared, more = Cleared({}, set()), True
+    while more:
+        step = transitions.prune(queue_model, list_key, keep, error_model, classes, start, cleared)
+        failed = {ident: False for ident, done in cleared.jobs.items() if not done}
+        cleared = Cleared(failed, set())
+        failures = [*step.failures]
+        for begun in step.begun:
+            failures += _clear(begun, classes, error_model, cleared)
+        met = _meet(step.unknown, classes, unknown, job_classes)
+        more, start = step.more or met, start if met else step.start
+        yield step._replace(start=start, more=more, failures=failures)
+
+
+def _clear(begun: Begun, classes: Any, error_model: Any, cleared: Cleared) -> Iterable[tuple[str, str]]:
+    """Do limpyd's part for a job: for its errors, or, once these are gone, for itself."""
+    path, _, pk = begun.ident.rpartition(":")
+    try:
+        for error_pk, values in begun.errors:
+            transitions.clear(error_model, error_pk, values)
+            cleared.errors.add(error_pk)
+        if not begun.errors:
+            transitions.clear(classes[path], pk, begun.values)
+            cleared.jobs[begun.ident] = True
+    except (RedisConnectionError, RedisTimeoutError):
+        raise
+    except Exception as error:  # whatever the application's own delete() raises
+        cleared.jobs[begun.ident] = False
+        return [(begun.ident, printable(error))]
+    return []
+
+
+def _meet(idents: Sequence[str], classes: dict[str, Any], unknown: set[str], job_classes: JobClasses[Any]) -> bool:
+    """Resolve the classes of some jobs, each once; return whether there is another one now."""
+    met = False
+    for path in {ident.rpartition(":")[0] for ident in idents} - classes.keys() - unknown:
+        try:
+            classes[path] = job_classes.resolve(path)
+            met = True
+        except Exception:
+            unknown.add(path)
+    return met

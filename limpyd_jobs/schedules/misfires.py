@@ -1,0 +1,69 @@
+"""What is to be run of a schedule that is due: one time, or several if workers were away."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from limpyd_jobs.schedules.triggers import Times
+
+MISFIRE_POLICIES = ("latest", "all", "none")
+
+# How late a time may be run with ``none``, if nothing else is said.
+DEFAULT_GRACE_TIME = timedelta(minutes=1)
+
+
+class Step(NamedTuple):
+    """A time to run, None to pass over what was missed; and the next one, None for never again."""
+
+    run: datetime | None
+    following: datetime | None
+
+
+def steps(
+    times: Times,
+    due: datetime,
+    now: datetime,
+    misfire_policy: str = "latest",
+    misfire_grace_time: timedelta | None = None,
+    most: int = 100,
+) -> list[Step]:
+    """Return what is to be done, one step after the other, all datetimes being aware.
+
+    Parameters
+    ----------
+    due: datetime
+        The first time that was not run yet, not after `now`.
+    misfire_policy: str
+        ``latest`` to run the latest time only, ``all`` to run all of them, ``none`` to run those that are not late.
+    misfire_grace_time: timedelta
+        How late a time may be run; None for any, or, if the catch-up is ``none``, for a minute.
+    most: int
+        How many times to run at the most; the latest are.
+    """
+    if misfire_grace_time is None and misfire_policy == "none":
+        misfire_grace_time = DEFAULT_GRACE_TIME
+    following = times.after(now)
+    missed = _missed(times, due, now, most) if misfire_policy == "all" else [times.latest(due, now)]
+    to_run = [time for time in missed if misfire_grace_time is None or now - time <= misfire_grace_time]
+    if not to_run:
+        return [Step(None, following)]
+    return [Step(run, after) for run, after in zip(to_run, [*to_run[1:], following], strict=True)]
+
+
+def _missed(times: Times, due: datetime, now: datetime, most: int) -> list[datetime]:
+    """The latest of the times that were missed, in their order."""
+    found = []
+    for time in times.until(due, now):
+        found.append(time)
+        if len(found) > most:
+            return _latest(times, due, now, most)
+    return found
+
+
+def _latest(times: Times, due: datetime, now: datetime, most: int) -> list[datetime]:
+    found: list[datetime] = []
+    while len(found) < most:
+        found.append(times.latest(due, now))
+        now = found[-1] - timedelta(microseconds=1)
+    return found[::-1]

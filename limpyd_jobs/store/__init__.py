@@ -1,0 +1,1 @@
+"""How the records, indexes, classes and connections of limpyd are met."""

@@ -1,0 +1,161 @@
+"""Connections to Redis that are kept, so that a command over them takes less time."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Callable, Sequence
+from inspect import Parameter, signature
+from math import inf
+from time import monotonic
+from typing import Any
+
+from redis import ConnectionPool, Redis
+from redis.exceptions import RedisError, ResponseError
+
+# A connection that was not used for so many seconds goes back to the pool first, which looks whether it is still good.
+IDLE = 0.1
+
+# So does one of a pool that says for how long it may be kept (`limpyd_jobs.store.primary`), for that to ask where it
+# leads.
+
+# The first releases of redis-py 5 want the name of a command to take a connection out of a pool, later ones warn of it.
+_name = signature(ConnectionPool.get_connection).parameters.get("command_name")
+_FOR_ANYTHING = ("_",) if _name and _name.default is Parameter.empty else ()
+
+
+class PinnedConnection:
+    """Sends commands over one connection of a client's pool, and reads their replies, as scripts need them.
+
+    A client of redis-py takes a connection out of its pool, and puts it back, for each command: together with what else
+    it does for all kinds of commands that is a third of the time. Not to be used by two threads at once. A connection
+    is taken when it is needed first, and another one after a failure, and in a forked child.
+
+    Parameters
+    ----------
+    client: callable
+        Returns the client, a `redis.Redis`.
+    looks: bool
+        Whether to look each time if the connection is still good, as the pool does, for those who do not try again.
+    """
+
+    def __init__(self, client: Callable[[], Redis], *, looks: bool = False) -> None:
+        self._client = client
+        self._looks = looks
+        self._pool: Any = None
+        self._connection: Any = None
+        self._used_at = 0.0
+        self._keep_until = inf
+        self._pid = 0
+
+    def execute_command(self, *words: Any) -> Any:
+        """Send a command; return its reply.
+
+        Raises
+        ------
+        redis.exceptions.RedisError
+            If that is an error, or if the connection fails.
+        """
+        (reply,) = self.execute_commands(words)
+        if isinstance(reply, ResponseError):
+            raise reply
+        return reply
+
+    def execute_commands(self, *commands: Sequence[Any]) -> list[Any]:
+        """Send some commands at once; return their replies, of which some may be errors.
+
+        Raises
+        ------
+        redis.exceptions.RedisError
+            If the connection fails.
+        """
+        connection = self._ready_connection()
+        try:
+            connection.send_packed_command(connection.pack_commands(commands))
+            replies = [_reply_or_error(connection) for _ in commands]
+        except BaseException:
+            connection.disconnect()  # a reply may be on its way still
+            self.close()
+            raise
+        self._used_at = monotonic()
+        return replies
+
+    def close(self) -> None:
+        """Give the connection back to the pool. A later use takes another one."""
+        if self._connection is not None:
+            self._pool.release(self._connection)
+            self._connection = None
+
+    def _ready_connection(self) -> Any:
+        if self._connection is not None and not self._is_good():
+            self.close()
+        if self._connection is None:
+            self._pool = self._client().connection_pool
+            self._connection = self._pool.get_connection(*_FOR_ANYTHING)
+            self._keep_until = monotonic() + getattr(self._pool, "kept_for", inf)
+            self._pid = os.getpid()
+        return self._connection
+
+    def _is_good(self) -> bool:
+        now = monotonic()
+        if self._pid != os.getpid() or now - self._used_at > IDLE or now > self._keep_until:
+            return False
+        try:
+            # nothing was asked: what there is to read can only be its end
+            return not (self._looks and _can_read(self._connection))
+        except (RedisError, OSError):
+            return False
+
+
+class SharedConnection:
+    """One line for all threads of a process: who finds it in use sends by the client meanwhile.
+
+    Parameters
+    ----------
+    client: redis.Redis
+        Its pool has to have a connection to spare.
+    """
+
+    def __init__(self, client: Redis) -> None:
+        self._client = client
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._free = [PinnedConnection(lambda: self._client, looks=True)]
+
+    def execute_command(self, *words: Any) -> Any:
+        """Send a command; return its reply.
+
+        Raises
+        ------
+        redis.exceptions.RedisError
+            If that is an error, or if the connection fails.
+        """
+        if self._pid != os.getpid():  # of the process this one was forked from, a thread may have had the line in use
+            self._begin()
+        try:
+            line = self._free.pop()
+        except IndexError:
+            return self._client.execute_command(*words)  # type: ignore[no-untyped-call]
+        try:
+            return line.execute_command(*words)
+        finally:
+            self._free.append(line)
+
+
+def _can_read(connection: Any) -> bool:
+    """Whether there is something to read, or the end: as the connection itself tells, in less than half of the time."""
+    socket = connection._sock
+    if socket is None or not hasattr(select, "poll"):
+        return bool(connection.can_read())
+    poll = select.poll()
+    poll.register(socket, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _reply_or_error(connection: Any) -> Any:
+    try:
+        return connection.read_response()
+    except ResponseError as error:
+        return error

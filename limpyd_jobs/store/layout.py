@@ -1,0 +1,172 @@
+"""What a script must know of a limpyd model: its keys, and which of its fields it can write itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from limpyd.contrib.related import RelatedModel
+from limpyd.fields import InstanceHashField, RedisField
+from limpyd.indexes import EqualIndex
+from limpyd.model import RedisModel
+
+from limpyd_jobs.arguments import stored_value
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.store.job_classes import check_addable
+from limpyd_jobs.utils import memoized, overrides
+
+Model = TypeVar("Model", bound=type)
+
+# The fields by which scripts find records, by the class that these are of.
+_LOOKED_UP: dict[type, tuple[str, ...]] = {}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the records of a model are stored.
+
+    Attributes
+    ----------
+    description: dict
+        What ``lua/includes/records.lua`` says.
+    json: str
+        The same as the scripts take it, without what is empty.
+    plain: frozenset of str
+        The fields that a script can write with all their indexes: hash fields with no index but `EqualIndex`.
+    special: frozenset of str
+        The hash fields that a script can write, but with indexes that only limpyd can maintain, afterwards.
+    other_defaults: dict
+        The default values of all the fields but the plain ones.
+    has_unique: bool
+        Whether a plain field is unique.
+    erasable: bool
+        Whether a script can delete a record, once limpyd has cleared the indexes of its special fields and deleted the
+        fields that are `outside`.
+    outside: tuple of str
+        The fields that are no hash fields, and have indexes.
+    """
+
+    description: Mapping[str, Any]
+    json: str
+    plain: frozenset[str]
+    special: frozenset[str]
+    other_defaults: Mapping[str, Any]
+    has_unique: bool
+    erasable: bool
+    outside: tuple[str, ...]
+
+    @property
+    def needs_limpyd(self) -> bool:
+        """Whether making a record takes more than a script, even one with no fields but its defaults."""
+        return bool(self.other_defaults or self.special)
+
+    def split(self, fields: Mapping[str, Any], scripted: frozenset[str]) -> tuple[dict[str, str], dict[str, Any]]:
+        """Divide the fields of a new record in those a script writes, and those limpyd has to write before."""
+        if not fields and not self.other_defaults:
+            return {}, {}
+        fields = {**self.other_defaults, **fields}
+        by_script = {name: stored_value(name, value) for name, value in fields.items() if name in scripted}
+        by_limpyd = {name: value for name, value in fields.items() if name not in scripted}
+        return by_script, by_limpyd
+
+
+@memoized
+def layout_of(model: type[RedisModel]) -> Layout:
+    """Return the layout of a model class."""
+    fields = {name: model.get_field(name) for name in model._fields if name != model.get_field("pk").name}
+    hash_fields = {name: field for name, field in fields.items() if isinstance(field, InstanceHashField)}
+    special = {name for name, field in hash_fields.items() if special_indexes(field)}
+    plain = {name for name, field in hash_fields.items() if _is_of_no_other_kind(field)} - special
+    check_found_by(model, (name for base, names in _LOOKED_UP.items() if issubclass(model, base) for name in names))
+    defaults = {name: field.default for name, field in fields.items() if hasattr(field, "default")}
+    description = {
+        "name": model._name,
+        "path": model.get_model_repr() if hasattr(model, "get_model_repr") else "",
+        "indexes": {name: _prefixes(field) for name, field in hash_fields.items() if field.indexable},
+        "special": dict.fromkeys(special, True),
+        "unique": {name: _prefixes(hash_fields[name])[0] for name in plain if hash_fields[name].unique},
+        "defaults": {name: stored_value(name, defaults[name]) for name in defaults.keys() & plain},
+        "keys": [name for name in fields if name not in hash_fields],
+    }
+    return Layout(
+        description=description,
+        json=json.dumps({name: value for name, value in description.items() if value}, separators=(",", ":")),
+        plain=frozenset(plain),
+        special=frozenset(
+            name for name in special if _is_of_no_other_kind(hash_fields[name]) and not hash_fields[name].unique
+        ),
+        other_defaults={name: value for name, value in defaults.items() if name not in plain},
+        has_unique=bool(description["unique"]),
+        erasable=not overrides(model, RelatedModel, "delete") and all(map(_is_erasable, fields.values())),
+        outside=tuple(name for name in description["keys"] if fields[name].indexable),
+    )
+
+
+@memoized
+def layout_to_add(job_class: type[RedisModel]) -> Layout:
+    """Return the layout of a class whose jobs are to be added. The first time, it is looked at by `check_addable`."""
+    layout = layout_of(job_class)
+    check_addable(job_class)
+    return layout
+
+
+def classes_argument(classes: Mapping[str, type[RedisModel]]) -> str:
+    """Return some classes, by their path, as scripts take them: the path and the layout of each in a line of a text."""
+    return "\n" + "".join(map(_line_of, classes.items()))
+
+
+@memoized
+def _line_of(named: tuple[str, type[RedisModel]]) -> str:
+    path, job_class = named
+    try:
+        return f"{path} {layout_of(job_class).json}\n"
+    except ConfigurationException:  # a class that no script can work with is as good as unknown
+        return ""
+
+
+def _is_erasable(field: Any) -> bool:
+    if isinstance(field, InstanceHashField):
+        return _is_of_no_other_kind(field) or not field.indexable
+    return not overrides(type(field), RedisField, "delete")
+
+
+def found_by(*names: str) -> Callable[[Model], Model]:
+    """Say of a class, and so of its subclasses, by which fields scripts find the records."""
+
+    def decorate(model: Model) -> Model:
+        _LOOKED_UP[model] = names
+        return model
+
+    return decorate
+
+
+def check_found_by(model: type[RedisModel], names: Iterable[str]) -> None:
+    """Raise `ConfigurationException` if a script cannot find records by these fields, for want of plain indexes."""
+    for name in names:
+        field = model.get_field(name) if model.has_field(name) else None
+        if not isinstance(field, InstanceHashField) or not _prefixes(field):
+            raise ConfigurationException(
+                f"The field {name!r} of {model.__name__} must be indexed by a plain EqualIndex"
+            )
+
+
+def _is_of_no_other_kind(field: Any) -> bool:
+    """Whether a hash field is one of limpyd's, or of `atomic_fields`, which stores the same."""
+    return type(field) is InstanceHashField or "stores_the_same" in vars(type(field))
+
+
+def special_indexes(field: Any) -> list[Any]:
+    """Return the indexes of a field that only limpyd can maintain: all but plain `EqualIndex` ones."""
+    return [index for index in field._indexes if not _is_plain(index)]
+
+
+def _prefixes(field: Any) -> list[str]:
+    return [index.get_storage_key("") for index in field._indexes if _is_plain(index)]
+
+
+def _is_plain(index: Any) -> bool:
+    """Whether an index keeps the pks of a value in a set whose key ends with that value, whatever begins it."""
+    names = ("add", "remove", "store", "unstore", "get_storage_key", "normalize_value", "transform")
+    return isinstance(index, EqualIndex) and not overrides(type(index), EqualIndex, *names)

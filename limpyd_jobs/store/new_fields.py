@@ -1,0 +1,59 @@
+"""The fields that are given for a new record: whether they may be, and how they are stored.
+
+These are functions, not methods of the models, as an application may have methods of any name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from limpyd.model import RedisModel
+
+from limpyd_jobs.arguments import check_indexed, stored_priority, stored_timeout
+from limpyd_jobs.retrying import stored_policy
+from limpyd_jobs.store.own_fields import is_own
+
+# The fields of a job that a transition decides.
+_RESERVED = ("identifier", "status", "priority", "added", "start", "end", "delayed_until", "queued")
+
+# Those of our own fields that can be given, with what makes of a value what is stored.
+_OWN = {"job_timeout": stored_timeout, "retry_policy": stored_policy}
+
+
+def check_fields(model: type[RedisModel], fields: Mapping[str, Any], reserved: Iterable[str] = ()) -> None:
+    """Check that a model has some fields, none of which is reserved, or the pk, and can index their values.
+
+    Raises
+    ------
+    AttributeError, ValueError
+        If that is not so.
+    """
+    for name, value in fields.items():
+        if not model.has_field(name) or name.startswith("_"):
+            raise AttributeError(f"{model.__name__!r} object has no attribute {name!r}")
+        if name in reserved or model._field_is_pk(name):
+            raise ValueError(f"The field {name!r} of {model.__name__!r} cannot be given a value here")
+        if getattr(model.get_field(name), "indexable", False):
+            check_indexed(name, value)
+
+
+def checked_fields(job_class: type[RedisModel], fields: dict[str, Any]) -> dict[str, Any]:
+    """Check the fields given for a new job, and return them."""
+    if fields:
+        own = {name for name in _OWN if name in fields and is_own(job_class, name)}
+        theirs = {name: value for name, value in fields.items() if name not in own} if own else fields
+        check_fields(job_class, theirs, reserved=_RESERVED)
+        for name in own:
+            fields[name] = _OWN[name](fields[name])
+    return fields
+
+
+def stored_names(job_class: type[RedisModel], fields: dict[str, Any]) -> dict[str, Any]:
+    """Name fields for a new job, once they were checked, as they are stored."""
+    return {f"_{name}" if is_own(job_class, name) else name: value for name, value in fields.items()}
+
+
+def default_priority(model: type[RedisModel], priority: int | str | None) -> str:
+    """Return the text of a priority, of the default one of the model if it is None."""
+    return stored_priority(getattr(model.get_field("priority"), "default", 0) if priority is None else priority)

@@ -1,0 +1,107 @@
+"""Lua scripts: loaded from files with their includes, run by their SHA."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from hashlib import sha1
+from pathlib import Path
+from typing import Any
+
+from redis import Redis
+from redis.exceptions import NoScriptError, RedisError
+
+from limpyd_jobs.store.connections import PinnedConnection, SharedConnection
+
+FOLDER = Path(__file__).parent.parent / "lua"
+
+_INCLUDE = re.compile(r"^--@include (\w+)\n", re.MULTILINE)
+
+
+def load(name: str, folder: Path = FOLDER) -> str:
+    """Return the source of ``<name>.lua``, each ``--@include <file>`` line replaced, the first time, by that file."""
+    included: set[str] = set()
+
+    def expand(source: str) -> str:
+        return _INCLUDE.sub(include, source)
+
+    def include(match: re.Match[str]) -> str:
+        if match[1] in included:
+            return ""
+        included.add(match[1])
+        return expand((folder / "includes" / f"{match[1]}.lua").read_text("utf-8"))
+
+    return expand((folder / f"{name}.lua").read_text("utf-8"))
+
+
+class Script:
+    """A Lua script, sent to Redis by its SHA, and whole only if the server does not know it yet.
+
+    Parameters
+    ----------
+    name: str
+        The name of its file, without the ``.lua``.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @cached_property
+    def source(self) -> str:
+        return load(self.name)
+
+    @cached_property
+    def sha(self) -> str:
+        return sha1(self.source.encode()).hexdigest()
+
+    def __call__(
+        self, sender: Redis | PinnedConnection | SharedConnection, keys: Sequence[str] = (), args: Sequence[Any] = ()
+    ) -> Any:
+        """Run the script, in one round trip, and return its reply.
+
+        Raises
+        ------
+        redis.exceptions.RedisError
+            Whatever the server or the connection answers.
+        """
+        try:
+            return sender.execute_command("EVALSHA", self.sha, len(keys), *keys, *args)  # type: ignore[no-untyped-call]
+        except NoScriptError:
+            return sender.execute_command("EVAL", self.source, len(keys), *keys, *args)  # type: ignore[no-untyped-call]
+
+    def after(self, connection: PinnedConnection, command: Sequence[Any], args: Sequence[Any]) -> tuple[Any, Any]:
+        """Send a command, and the script for when it is done, in one round trip.
+
+        Returns
+        -------
+        tuple
+            The reply to the command, which may be an error, and that of the script.
+
+        Raises
+        ------
+        redis.exceptions.RedisError
+            If the connection or the script fails.
+        """
+        first, reply = connection.execute_commands(command, ["EVALSHA", self.sha, 0, *args])
+        if isinstance(reply, NoScriptError):
+            reply = connection.execute_command("EVAL", self.source, 0, *args)
+        if isinstance(reply, RedisError):
+            raise reply
+        return first, reply
+
+    def each(self, connection: Redis, calls: Sequence[Sequence[Any]]) -> list[Any]:
+        """Run the script with each of some lists of arguments, in one round trip; an error stands among the replies.
+
+        Raises
+        ------
+        redis.exceptions.RedisError
+            If the connection fails.
+        """
+        pipe = connection.pipeline(transaction=False)
+        for number, args in enumerate(calls):
+            if number:
+                pipe.execute_command("EVALSHA", self.sha, 0, *args)  # type: ignore[no-untyped-call]
+            else:
+                pipe.eval(self.source, 0, *args)
+        return pipe.execute(raise_on_error=False)  # type: ignore[no-untyped-call]

@@ -1,0 +1,106 @@
+"""Successes that are recorded together."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from threading import Event, Lock, Thread
+from time import monotonic
+from typing import Any
+
+from limpyd_jobs.transitions import Delivery, Success
+
+# How long the end of a job waits for those of others, in seconds.
+LATEST = 0.02
+
+# How long to leave it to the worker itself after Redis failed, in seconds.
+REST = 1.0
+
+Record = Callable[[Sequence[Success]], tuple[Sequence[Any], list[Delivery]]]
+
+
+class AckBuffer:
+    """Jobs that succeeded, which are recorded together by the worker that ran them; should its next job take long, by a
+    thread, while the context is entered.
+
+    Parameters
+    ----------
+    record: callable
+        What the thread calls to record some of them; see `record`.
+    """
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self._waiting: deque[Success] = deque()
+        self._recorded: list[tuple[Success, Any]] = []
+        self._lock = Lock()
+        self._is_any = Event()
+        self._stopped = Event()
+
+    def buffer(self, success: Success) -> None:
+        """Keep one to be recorded later."""
+        self._waiting.append(success)
+        if not self._is_any.is_set():
+            self._is_any.set()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting or self._recorded)
+
+    @property
+    def are_late(self) -> bool:
+        """Whether it is time to record them: the first job began too long ago, or the thread had to step in."""
+        return bool(self._recorded) or monotonic() - self._waiting[0].began > LATEST
+
+    def claims(self) -> list[Delivery]:
+        """Return the claims on the jobs that are not recorded yet."""
+        return [success.fetched for success in self._waiting.copy()]
+
+    def record(self, record: Record) -> tuple[list[tuple[Success, Any]], list[Delivery]]:
+        """Record all there are.
+
+        Parameters
+        ----------
+        record: callable
+            Called with them; returns what became of each, and the next jobs.
+
+        Returns
+        -------
+        tuple
+            Each success with what became of it, those included that the thread recorded; and the next jobs.
+        """
+        with self._lock:
+            endings, prefetched = record(self._waiting)
+            self._keep(endings)
+            recorded, self._recorded = self._recorded, []
+        return recorded, prefetched
+
+    def _keep(self, endings: Sequence[Any]) -> None:
+        for ending in endings:
+            self._recorded.append((self._waiting.popleft(), ending))
+
+    def __enter__(self) -> None:
+        Thread(target=self._run, name="limpyd-jobs-successes", daemon=True).start()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._stopped.set()
+        self._is_any.set()
+
+    def _run(self) -> None:
+        rest = LATEST
+        while self._is_any.wait() and not self._stopped.wait(rest):
+            rest = LATEST if self._record_late_ones() else REST
+            self._is_any.clear()
+            if self._waiting:
+                self._is_any.set()
+
+    def _record_late_ones(self) -> bool:
+        """Record those that wait for too long; return False if that failed, which is for the worker to tell."""
+        with self._lock:
+            late = list(self._waiting.copy())
+            if not late or monotonic() - late[0].ended < LATEST:
+                return True
+            try:
+                self._keep(self._record(late)[0])
+            except Exception:
+                return False
+            return True

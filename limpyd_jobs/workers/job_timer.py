@@ -1,0 +1,66 @@
+"""Ending the code of a job whose time is over, without its cooperation."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from time import monotonic
+from types import FrameType
+
+# What swallows the exception is interrupted again after this many seconds.
+AGAIN = 1.0
+
+# No time limit is longer, in seconds: a timer, or a float, may not hold it. These are 30 years.
+LONGEST = 1e9
+
+
+class JobTimer:
+    """Raises an exception in the code of a job once its time is over.
+
+    It uses SIGALRM, so works in the main thread of a process only, and against code that does not use that signal
+    itself. A call into C that does not return to Python is interrupted once it does.
+    """
+
+    def __init__(self) -> None:
+        self._rings: dict[str, tuple[float, BaseException]] = {}
+        self._is_armed = False
+
+    @staticmethod
+    def is_possible() -> bool:
+        """Whether the code of this thread can be interrupted."""
+        return threading.current_thread() is threading.main_thread()
+
+    def set(self, name: str, seconds: float, exception: BaseException) -> None:
+        """Raise an exception after some seconds, unless it is cleared by then, in the code of a job if one runs."""
+        self._rings[name] = (monotonic() + min(seconds, LONGEST), exception)
+        if self._is_armed:
+            self._start_timer()
+
+    def clear(self, name: str) -> None:
+        """Forget what was set under that name."""
+        self._rings.pop(name, None)
+
+    def arm(self) -> None:
+        """The code of a job begins."""
+        self._is_armed = True
+        if self._rings:
+            self._start_timer()
+
+    def disarm(self) -> None:
+        """The code of a job is over. To be called twice, as an alarm may ring just before this does anything."""
+        self._is_armed = False
+        if self._rings:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _start_timer(self) -> None:
+        signal.signal(signal.SIGALRM, self._ring)
+        soonest = min(moment for moment, _ in list(self._rings.values())) - monotonic()  # a signal handler may add one
+        signal.setitimer(signal.ITIMER_REAL, max(soonest, 0.001), AGAIN)
+
+    def _ring(self, number: int, frame: FrameType | None) -> None:
+        if not self._is_armed:
+            return
+        for moment, exception in sorted(self._rings.values(), key=lambda ring: ring[0]):
+            if moment <= monotonic():
+                raise exception
+        self._start_timer()

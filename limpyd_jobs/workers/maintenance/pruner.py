@@ -1,0 +1,78 @@
+"""Keeping as many finished jobs as the user wants, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from time import monotonic
+from typing import NamedTuple
+
+from limpyd_jobs import transitions
+from limpyd_jobs.models import Error, Queue, job_classes
+from limpyd_jobs.models.pruning import Retention, prune
+
+# How many seconds to let pass between two rounds; and after one that did not come to the end.
+INTERVAL, BUSY_INTERVAL = 60, 0.1
+
+# What a round does at the most: steps for each list, which are 100 jobs each, and seconds. Meanwhile no job is run.
+MAX_STEPS, MAX_SECONDS = 10, 0.5
+
+
+class Round(NamedTuple):
+    """How many jobs were deleted; by their ident, why others could not be."""
+
+    deleted: int
+    failures: dict[str, str]
+
+
+class Pruner:
+    """Deletes the oldest finished jobs of some queues, in rounds.
+
+    Parameters
+    ----------
+    queue_model: type of Queue
+    error_model: type of Error
+    keep_success, keep_errors: int or timedelta
+        How many jobs of each queue to keep, or for how long. None for what the queue model says.
+
+    Attributes
+    ----------
+    interval: float
+        How many seconds to let pass until the next round.
+
+    Raises
+    ------
+    ConfigurationException
+        If what is to be kept is something else, or the errors of a job cannot be found.
+    """
+
+    def __init__(
+        self,
+        queue_model: type[Queue],
+        error_model: type[Error],
+        keep_success: int | timedelta | None = None,
+        keep_errors: int | timedelta | None = None,
+    ) -> None:
+        self._queue_model = queue_model
+        self._error_model = error_model
+        self._retention = Retention.of(queue_model, keep_success, keep_errors)
+        self._starts: dict[str, int] = {}
+        self.interval: float = INTERVAL
+        if self._retention != (None, None):
+            transitions.check_prunable(queue_model, error_model)
+
+    def prune(self, queue_keys: Sequence[str]) -> Round:
+        """Make a round over some queues, given by the beginnings of their keys."""
+        deadline, deleted, failures = monotonic() + MAX_SECONDS, 0, dict[str, str]()
+        lists, before = self._retention.lists(queue_keys), self._starts
+        self._starts = {}
+        for key, keep in lists.items():
+            steps = prune(self._queue_model, self._error_model, key, keep, job_classes, before.get(key, 0))
+            for number, step in enumerate(steps, 1):
+                deleted += step.deleted
+                failures.update(step.failures)
+                if step.more and (number == MAX_STEPS or monotonic() > deadline):
+                    self._starts[key] = step.start
+                    break
+        self.interval = BUSY_INTERVAL if self._starts else INTERVAL
+        return Round(deleted, failures)

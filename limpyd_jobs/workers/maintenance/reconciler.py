@@ -1,0 +1,156 @@
+"""Looking for jobs that were lost on their way, as by a worker of version 2: live, but not where their status says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from time import monotonic
+from typing import Any, NamedTuple
+
+from redis.exceptions import ResponseError
+
+from limpyd_jobs import transitions
+from limpyd_jobs.models import Job, Queue, job_classes
+from limpyd_jobs.store.job_classes import path_of
+
+# How many idents are read at once.
+CHUNK = 1000
+
+# An orphan is put back once it was seen twice, so many seconds apart: a worker of version 2 needs less to start a job.
+PATIENCE = 6.0
+
+
+class Repaired(NamedTuple):
+    """A job that was put where its status says: its ident, its status, and the beginning of the keys of the queue."""
+
+    ident: str
+    status: str
+    queue_key: str
+
+
+class Reconciler:
+    """Puts live jobs that stand nowhere back in their queues.
+
+    Parameters
+    ----------
+    queue_model: type of Queue
+        The model of the queues to look at, all of them.
+    lease: float
+        In seconds.
+    """
+
+    def __init__(self, queue_model: type[Queue], lease: float) -> None:
+        self._queue_model = queue_model
+        self._lease = lease
+        self._suspects: set[str] = set()
+        self._is_busy = False
+        self._look_again_at = 0.0
+        self._unplaceable: set[str] = set()
+
+    def begin(self) -> None:
+        """Note that it is time to look for orphans."""
+        self._is_busy = True
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether there still is something to look at again."""
+        return self._is_busy
+
+    def reconcile(self) -> tuple[list[Repaired], list[str]]:
+        """Look for orphans if it is time to, and put those back that were seen before.
+
+        Returns
+        -------
+        tuple
+            The jobs that were put back, and the idents of those, not returned before, that no queue is known of.
+        """
+        if not self._is_busy or monotonic() < self._look_again_at:
+            return [], []
+        found = self._look() if self._are_some_missing() else set()
+        suspects, self._suspects = self._suspects & found, found - self._suspects
+        repaired, unplaceable = self._repair(suspects)
+        self._is_busy = bool(self._suspects)
+        self._look_again_at = monotonic() + PATIENCE if self._is_busy else 0.0
+        return repaired, unplaceable
+
+    def _repair(self, idents: set[str]) -> tuple[list[Repaired], list[str]]:
+        repaired, unplaceable = [], []
+        for job_class in self._job_classes():
+            own = (ident for ident in idents if ident.rpartition(":")[0] == path_of(job_class))
+            while chunk := list(islice(own, transitions.RECONCILE_LIMIT)):
+                placed, without_queue = transitions.reconcile(self._queue_model, job_class, chunk, self._lease)
+                repaired += [Repaired(*row) for row in placed]
+                unplaceable += without_queue
+        new = [ident for ident in unplaceable if ident not in self._unplaceable]
+        self._unplaceable = {*islice(self._unplaceable, CHUNK), *new}
+        return repaired, new
+
+    # -- Looking
+
+    def _job_classes(self) -> list[type[Job]]:
+        """Return the classes whose jobs may stand in these queues."""
+        database = self._queue_model.database
+        return [cls for cls in job_classes.all() if cls.database is database]
+
+    def _look(self) -> set[str]:
+        """Return the idents of the queued jobs that stand nowhere.
+
+        The jobs are read before the places where they stand, so that a new one is no orphan.
+        """
+        queued = {
+            f"{path_of(job_class)}:{pk}"
+            for job_class in self._job_classes()
+            for pk in self._redis.sscan_iter(self._queued_key(job_class), count=CHUNK)
+        }
+        if queued:
+            for ident in self._placed():
+                queued.discard(ident)
+        return queued
+
+    def _placed(self) -> Iterator[str]:
+        """Yield what stands in the queues, in the order in which jobs go through them."""
+        queues = [f"{self._queue_model._name}:{pk}" for pk in self._queue_pks()]
+        for queue in queues:
+            yield from self._members(f"{queue}:delayed")
+        for queue in queues:
+            yield from self._waiting(f"{queue}:waiting")
+        for queue in queues:
+            yield from self._members(f"{queue}:_running")
+
+    def _members(self, key: str) -> Iterator[str]:
+        with suppress(ResponseError):  # a key of a wrong type
+            for ident, _ in self._redis.zscan_iter(key, count=CHUNK):
+                yield ident
+
+    def _waiting(self, key: str) -> Iterator[str]:
+        """Yield the idents of a list from its end on, so that none is missed while workers take the first ones."""
+        end = -1
+        with suppress(ResponseError):
+            while idents := self._redis.lrange(key, end - CHUNK + 1, end):
+                yield from idents
+                end -= CHUNK
+
+    def _are_some_missing(self) -> bool:
+        """Whether more jobs are queued than stand in all places together."""
+        pipe = self._redis.pipeline(transaction=False)
+        for job_class in self._job_classes():
+            pipe.scard(self._queued_key(job_class))
+        classes = len(pipe)
+        for pk in self._queue_pks():
+            pipe.llen(f"{self._queue_model._name}:{pk}:waiting")
+            pipe.zcard(f"{self._queue_model._name}:{pk}:delayed")
+            pipe.zcard(f"{self._queue_model._name}:{pk}:_running")
+        numbers = [number if isinstance(number, int) else 0 for number in pipe.execute(raise_on_error=False)]
+        return sum(numbers[:classes]) > sum(numbers[classes:])
+
+    @property
+    def _redis(self) -> Any:
+        return self._queue_model.get_connection()
+
+    def _queue_pks(self) -> list[str]:
+        return list(self._redis.sscan_iter(f"{self._queue_model._name}:collection", count=CHUNK))
+
+    @staticmethod
+    def _queued_key(job_class: type[Job]) -> str:
+        return f"{job_class._name}:queued:1"

@@ -1,0 +1,168 @@
+"""Firing the schedules that are due."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from time import monotonic
+from typing import NamedTuple
+
+from redis.exceptions import RedisError
+
+from limpyd_jobs import transitions
+from limpyd_jobs.models import Job, Queue, job_classes
+from limpyd_jobs.schedules.misfires import Step, steps
+from limpyd_jobs.schedules.model import Schedule, aware, score_of, text_of
+from limpyd_jobs.schedules.plan import Plan
+from limpyd_jobs.store import records
+from limpyd_jobs.utils import EPOCH
+from limpyd_jobs.workers.backoff import is_transient
+
+# How many schedules one round looks at, at the most, beside those that rest.
+LIMIT = 100
+
+# How long a schedule that cannot be enqueued here rests, in seconds. Another worker may know the class of its jobs.
+REST = 60
+
+
+class Occurrence(NamedTuple):
+    """What became of a schedule that was due.
+
+    Attributes
+    ----------
+    schedule: Schedule
+    name: str
+    time: datetime
+        When it was due, as naive UTC.
+    outcome: str
+        ``added``, ``existing`` or ``moved`` with a job; ``passed over`` or ``failed`` without.
+    job: Job
+    error: Exception
+    """
+
+    schedule: Schedule
+    name: str
+    time: datetime | None
+    outcome: str
+    job: Job | None = None
+    error: Exception | None = None
+
+
+class Scheduler:
+    """Adds the jobs of schedules, in rounds.
+
+    Parameters
+    ----------
+    queue_model: type of Queue
+        Schedules on another database than these queues are not looked at.
+    longest: float
+        How many seconds to let pass until the next round, at the most.
+
+    Attributes
+    ----------
+    interval: float
+        How many seconds to let pass until the next round.
+    """
+
+    def __init__(self, queue_model: type[Queue], longest: float) -> None:
+        self._queue_model = queue_model
+        self._longest = longest
+        self._declared: set[type[Job]] = set()
+        self._resting: dict[str, float] = {}
+        self.interval = longest
+
+    def declare(self) -> Iterator[tuple[str, str, Exception | None]]:
+        """Make the schedules that job classes declare, or change them; yield the name and what was done to each.
+
+        It is done once for each class, when it is known.
+        """
+        if not self.is_here:
+            return
+        for job_class in job_classes.all():
+            if job_class in self._declared:
+                continue
+            declared = vars(job_class).get("schedules")
+            for name, options in declared.items() if isinstance(declared, Mapping) else ():
+                try:
+                    yield name, Schedule.declare(name, job_class, options), None
+                except RedisError:
+                    raise
+                except Exception as error:
+                    yield name, "failed", error
+            self._declared.add(job_class)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether schedules are on the database of the queues."""
+        one, other = self._queue_model.database, Schedule.database
+        return one is other or one.connection_settings == other.connection_settings
+
+    def enqueue_due(self) -> Iterator[Occurrence]:
+        """Make a round; yield what became of each schedule that was due."""
+        self.interval = self._longest
+        if not self.is_here:
+            return
+        self._resting = {pk: until for pk, until in self._resting.items() if until > monotonic()}
+        now, upcoming, due = records.due_schedules(Schedule, LIMIT + len(self._resting))
+        self._look_again_at(upcoming, now)
+        moment = _aware(now)
+        for pk, stored in due:
+            if pk in self._resting:
+                continue
+            try:
+                yield from self._enqueue_due(pk, stored, moment)
+            except Exception as error:
+                if isinstance(error, RedisError) and is_transient(error):
+                    raise
+                self._resting[pk] = monotonic() + REST
+                yield Occurrence(records.attached(Schedule, pk), stored.get("name", pk), None, "failed", error=error)
+        if len(due) == LIMIT + len(self._resting):
+            self.interval = 0
+
+    def _look_again_at(self, moment: float | None, now: float) -> None:
+        if moment is not None:
+            self.interval = min(self.interval, max(moment - now, 0))
+
+    def _enqueue_due(self, pk: str, stored: Mapping[str, str], now: datetime) -> Iterator[Occurrence]:
+        plan = Plan.read(stored, job_classes.resolve(stored["job_model_repr"]))
+        if plan.due is None:
+            raise ValueError("it has no next_run")
+        seen = stored["next_run"]
+        for step in steps(
+            plan.times, plan.due, now, plan.misfire_policy, plan.misfire_grace_time, Schedule.max_missed_runs
+        ):
+            outcome, job_pk = self._make(pk, plan, seen, step)
+            if outcome == "not due":
+                return
+            seen = text_of(step.following)
+            job = records.attached(plan.job_class, job_pk) if job_pk else None
+            time = (step.run or plan.due).replace(tzinfo=None)
+            yield Occurrence(records.attached(Schedule, pk), stored["name"], time, outcome, job)
+        if step.following is not None:
+            self._look_again_at((step.following - now).total_seconds(), 0)
+
+    def _make(self, pk: str, plan: Plan, seen: str, step: Step) -> tuple[str, str]:
+        following = text_of(step.following)
+        occurrence = {
+            "seen": [seen, plan.stored["trigger"], plan.stored["timezone"]],
+            "run": text_of(step.run),
+            "following": following,
+            "score": score_of(following),
+        }
+        return transitions.enqueue_due(
+            Schedule,
+            pk,
+            occurrence,
+            plan.job_class,
+            plan.identifier(step.run) if step.run else "",
+            plan.job_class.queue_model,
+            plan.queue_name,
+            plan.priority,
+            plan.fields if step.run else {},
+        )
+
+
+def _aware(seconds: float) -> datetime:
+    found = aware(str(EPOCH + timedelta(seconds=seconds)))
+    assert found is not None
+    return found

@@ -1,0 +1,301 @@
+"""Workers add the jobs of schedules that are due."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+import redis
+from running import messages, work, worker_of, working
+from scheduled import Report, identifiers, make_due
+from servers import wait_until
+
+from limpyd_jobs import Job, Queue, Schedule, Worker
+from limpyd_jobs.workers.maintenance import scheduler
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+
+def hourly(name: str = "a", hours: int = 0, **options: Any) -> Schedule:
+    schedule = Schedule.add(name, Report, cron="@hourly", **options)
+    make_due(schedule, hours)
+    return schedule
+
+
+def test_a_worker_of_the_queue_fires_and_runs_what_is_due() -> None:
+    hourly(to="ann")
+    work("reports")
+    (job,) = Report.collection().instances()
+    assert job.hmget("identifier", "status", "to") == ["a", "s", "ann"]
+
+
+def test_a_worker_of_any_queue_fires_even_if_that_does_not_exist() -> None:
+    hourly()
+    work("nobody", max_duration=0.1)
+    assert identifiers() == ["a"]
+
+
+def test_a_worker_that_waits_fires_when_the_time_comes() -> None:
+    """Long before it looks again by itself."""
+    Schedule.add("a", Report, interval=1)
+    work("reports", timeout=30)
+    assert identifiers() == ["a"]
+
+
+SELDOM = {"fetch_delayed_delay": 3600, "timeout": 0, "max_duration": 60}
+
+
+@contextmanager
+def idle(client: redis.Redis, *workers: Worker) -> Iterator[None]:
+    """Run workers in threads, from the moment on when all of them wait; wait for their end."""
+    with ExitStack() as stack:
+        for worker in workers:
+            stack.enter_context(working(worker))
+        wait_until(lambda: client.info("clients")["blocked_clients"] >= len(workers), "idle workers")
+        yield
+
+
+class TestASleepingWorker:
+    """One that would not look by itself within an hour."""
+
+    @pytest.fixture(autouse=True)
+    def _queue(self) -> None:
+        Queue.get_queue("reports")
+
+    def test_fires_one_that_is_added(self, redis_client: redis.Redis) -> None:
+        with idle(redis_client, worker_of("reports", **SELDOM)):
+            Schedule.add("a", Report, interval=1)
+        assert identifiers() == ["a"]
+
+    def test_fires_one_that_is_earlier_than_others(self, redis_client: redis.Redis) -> None:
+        Schedule.add("late", Report, interval=1800)
+        with idle(redis_client, worker_of("reports", **SELDOM)):
+            Schedule.add("early", Report, interval=2)
+            Schedule.add("earlier", Report, interval=1)
+        assert identifiers() == ["earlier"]
+
+    def test_fires_one_that_is_edited_or_resumed(self, redis_client: redis.Redis) -> None:
+        edited = Schedule.add("edited", Report, interval=1800)
+        resumed = Schedule.add("resumed", Report, interval=1, paused=True)
+        with idle(redis_client, worker_of("reports", max_loops=2, **SELDOM)):
+            edited.edit(date=datetime.now(timezone.utc) + timedelta(seconds=0.5))
+            wait_until(lambda: identifiers() == ["edited"])
+            resumed.resume()
+        assert identifiers() == ["edited", "resumed"]
+
+    def test_fires_if_the_one_that_was_told_is_busy(self, redis_client: redis.Redis) -> None:
+        def run(job: Job, queue: Queue) -> None:
+            if job.identifier.hget() == "long":
+                wait_until(lambda: "a" in identifiers())
+
+        with idle(redis_client, *(worker_of("reports", callback=run, **SELDOM) for _ in range(2))):
+            Schedule.add("a", Report, interval=2)
+            Report.add_job("long")
+        assert identifiers() == ["long", "a"]
+
+    def test_does_not_spin_beside_one_that_cannot_be_fired(self, redis_client: redis.Redis, commands: Any) -> None:
+        hourly().job_model_repr.hset("not.Here")
+        with commands() as sent:
+            work("reports", **{**SELDOM, "max_duration": 3})
+        assert len([name for name in sent.names if name in ("EVALSHA", "BLPOP")]) < 30
+
+
+def test_the_next_round_is_when_the_next_schedule_is_due() -> None:
+    worker = worker_of("reports", fetch_delayed_delay=2000)
+    worker._enqueue_due_schedules()
+    assert worker._scheduler.interval == 2000
+    Schedule.add("a", Report, interval=1000)
+    worker._enqueue_due_schedules()
+    assert 900 < worker._scheduler.interval <= 1000
+
+
+def test_without_schedules_a_round_is_one_command(commands: Any) -> None:
+    worker = worker_of("reports")
+    worker._enqueue_due_schedules()
+    with commands() as sent:
+        worker._enqueue_due_schedules()
+    assert sent.names == ["EVALSHA"]
+
+
+def test_what_was_missed_is_made_up_for_as_is_said() -> None:
+    hourly("latest", hours=5)
+    hourly("all", hours=5, misfire_policy="all")
+    hourly("misfire_grace_time", hours=5, misfire_grace_time=timedelta(hours=3, minutes=1), misfire_policy="all")
+    worker_of("reports")._enqueue_due_schedules()
+    found = [identifier.partition(":")[0] for identifier in identifiers()]
+    assert found.count("latest") == 1
+    assert found.count("all") == 6
+    assert found.count("misfire_grace_time") in (3, 4)
+
+
+def test_what_is_too_late_is_told(log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    hourly(misfire_grace_time=0)
+    worker_of("reports")._enqueue_due_schedules()
+    assert identifiers() == []
+    assert "[a] schedule missed its time" in messages(log)[0]
+
+
+def test_a_job_that_is_queued_still_is_told(log: pytest.LogCaptureFixture) -> None:
+    schedule = hourly()
+    for _ in range(2):
+        make_due(schedule)
+        worker_of("reports")._enqueue_due_schedules()
+    assert identifiers() == ["a"]
+    assert "but job 1 of that identifier is queued already" in messages(log)[-1]
+
+
+def test_the_hooks_are_told(log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Report, "seen", ())
+    schedule = hourly()
+    due = make_due(schedule)
+    worker_of("reports")._enqueue_due_schedules()
+    assert Report.seen == (("a", due),)
+    assert messages(log) == [f"[a] due at {due}: job 1 added, a"]
+
+
+def test_the_hook_of_a_worker_is_told_of_a_time_that_was_missed(log: pytest.LogCaptureFixture) -> None:
+    class Telling(Worker):
+        def schedule_missed_message(self, schedule: Schedule, time: datetime) -> str:
+            return f"{super().schedule_missed_message(schedule, time)}, what a pity"
+
+    schedule = hourly(misfire_grace_time=0, hours=1)
+    due = make_due(schedule, hours=1)
+    worker_of("reports", Telling)._enqueue_due_schedules()
+    assert messages(log)[0] == f"[a] schedule missed its time, {due}, what a pity"
+
+
+def test_a_hook_that_fails_for_a_missed_time_stops_no_other_schedule(log: pytest.LogCaptureFixture) -> None:
+    class Offended(Worker):
+        def schedule_missed(self, schedule: Schedule, time: datetime) -> None:
+            raise RuntimeError("oops")
+
+    hourly("a", misfire_grace_time=0)
+    hourly("b")
+    worker_of("reports", Offended)._enqueue_due_schedules()
+    assert identifiers() == ["b"]
+    assert "unexpected error: RuntimeError: oops" in messages(log)[0]
+
+
+class Failing(Worker):
+    def job_scheduled(self, *args: Any) -> None:
+        raise RuntimeError("oops")
+
+
+def test_a_hook_that_fails_stops_no_other_schedule(log: pytest.LogCaptureFixture) -> None:
+    hourly("a")
+    hourly("b")
+    worker_of("reports", Failing)._enqueue_due_schedules()
+    assert sorted(identifiers()) == ["a", "b"]
+    assert "unexpected error: RuntimeError: oops" in messages(log)[0]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"job_model_repr": "not.Here"},
+        {"job_model_repr": "os.system"},
+        {"trigger": "no JSON"},
+        {"trigger": '{"pickle": "gASV"}'},
+        {"timezone": "Mars"},
+        {"next_run": "soon"},
+        {"identifier": "x" * 70000},
+        {"job_fields": '{"unknown": "x"}'},
+        {"job_fields": "[]"},
+        {"priority": "high"},
+        {"queue_name": ""},
+    ],
+)
+def test_what_cannot_be_fired_rests_and_stops_no_other(
+    broken: dict[str, str], log: pytest.LogCaptureFixture, redis_client: redis.Redis
+) -> None:
+    schedule = hourly("bad")
+    hourly("good")
+    redis_client.hset(f"jobs:schedule:{schedule.pk.get()}:hash", mapping=broken)
+    worker = worker_of("reports")
+    for _ in range(3):
+        worker._enqueue_due_schedules()
+    assert identifiers() == ["good"]
+    errors = [message for message in messages(log) if "cannot be enqueued" in message]
+    assert len(errors) == 1
+    assert errors[0].startswith("[bad] schedule cannot be enqueued: ")
+    assert worker._scheduler.interval > 1
+
+
+def test_what_is_deleted_or_of_a_wrong_type_stops_no_other(redis_client: redis.Redis) -> None:
+    redis_client.delete(f"jobs:schedule:{hourly('gone').pk.get()}:hash")
+    key = f"jobs:schedule:{hourly('wrong').pk.get()}:hash"
+    redis_client.delete(key)
+    redis_client.set(key, "x")
+    hourly("good")
+    worker_of("reports")._enqueue_due_schedules()
+    assert identifiers() == ["good"]
+
+
+def test_more_than_a_round_looks_at_are_fired_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "LIMIT", 2)
+    for number in range(5):
+        hourly(str(number))
+    worker = worker_of("reports")
+    worker._enqueue_due_schedules()
+    assert worker._scheduler.interval == 0
+    worker._enqueue_due_schedules()
+    worker._enqueue_due_schedules()
+    assert sorted(identifiers()) == ["0", "1", "2", "3", "4"]
+
+
+def test_what_a_class_declares_is_made_once(monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(Report, "schedules", {"daily": {"cron": "@daily", "priority": 7, "to": "ann"}}, raising=False)
+    for _ in range(2):
+        worker_of("reports")._enqueue_due_schedules()
+    assert [message for message in messages(log) if "declared" in message] == ["[daily] schedule added, as declared"]
+    assert Schedule.get_by_name("daily").hmget("priority", "job_fields") == ["7", '{"to": "ann"}']
+
+
+def test_of_two_workers_that_declare_a_schedule_at_once_one_makes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    make = Schedule._made
+
+    def make_it_after_another_worker(*args: Any) -> Schedule:
+        make(*args)
+        return make(*args)
+
+    monkeypatch.setattr(Schedule, "_made", make_it_after_another_worker)
+    assert Schedule.declare("daily", Report, {"cron": "@daily"}) == "same"
+    assert len(Schedule.collection(name="daily")) == 1
+
+
+def test_a_declaration_that_changed_changes_the_schedule_and_one_that_did_not_keeps_what_was_edited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Report, "schedules", {"daily": {"cron": "@daily"}}, raising=False)
+    worker_of("reports")._enqueue_due_schedules()
+    schedule = Schedule.get_by_name("daily")
+    schedule.edit(priority=3)
+    schedule.pause()
+    worker_of("reports")._enqueue_due_schedules()
+    assert schedule.priority.hget() == "3"
+
+    monkeypatch.setattr(Report, "schedules", {"daily": {"cron": "@hourly", "priority": 4}}, raising=False)
+    worker_of("reports")._enqueue_due_schedules()
+    assert schedule.hmget("priority", "trigger", "paused") == ["4", '{"cron": "@hourly"}', "1"]
+
+
+def test_a_wrong_declaration_is_told_and_stops_no_other(
+    monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
+) -> None:
+    declared = {"bad": {"cron": "61 * * * *"}, "good": {"interval": 60}}
+    monkeypatch.setattr(Report, "schedules", declared, raising=False)
+    worker_of("reports")._enqueue_due_schedules()
+    assert "[bad] schedule cannot be declared: Invalid cron '61 * * * *'" in messages(log)[0]
+    assert [schedule.name.hget() for schedule in Schedule.collection().instances()] == ["good"]
+
+
+def test_schedules_of_another_database_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    hourly()
+    worker = worker_of("reports")
+    monkeypatch.setattr(type(worker._scheduler), "is_here", False)
+    worker._enqueue_due_schedules()
+    assert identifiers() == []
+    assert Queue.get_queue("reports").waiting.llen() == 0

@@ -1,0 +1,31 @@
+"""tell: ends the wait of an idle worker, for a job that was put in a waiting list by other means."""
+
+from __future__ import annotations
+
+from worlds import World
+
+from limpyd_jobs.store import records
+
+
+def tokens(world: World) -> int:
+    return world.client.llen(records.signal_key(world.queue_class, "q"))
+
+
+def test_one_who_waits_is_told(any_world: World) -> None:
+    queue = any_world.queue()
+    any_world.client.zadd(f"{any_world.queues}:idle_workers", {"a worker": 1, "another": 1})
+    records.notify_one(queue)
+    assert tokens(any_world) == 1
+
+
+def test_nobody_is_if_nobody_waits(any_world: World) -> None:
+    records.notify_one(any_world.queue())
+    assert tokens(any_world) == 0
+
+
+def test_a_queue_that_is_none_any_more_has_nobody_to_tell(any_world: World) -> None:
+    queue = any_world.queue()
+    any_world.client.flushdb()
+    any_world.client.zadd(f"{any_world.queues}:idle_workers", {"a worker": 1})
+    records.notify_one(queue)
+    assert tokens(any_world) == 0
