@@ -168,7 +168,7 @@ HOSTILE = {
     "idlelib.idle.Job": ValueError,
     "limpyd_jobs.models.Queue": ValueError,
     "limpyd_jobs.models.BaseJobsModel": ValueError,
-    "limpyd_jobs.models.transitions": ValueError,
+    "limpyd_jobs.models.adding": ValueError,
     "limpyd_jobs.models": ValueError,
     "limpyd_jobs.models.Job.run": ModuleNotFoundError,
     "limpyd_jobs.models.Missing": AttributeError,

@@ -632,7 +632,7 @@ def provoke_what_happens_when_workers_die(caplog: pytest.LogCaptureFixture) -> N
 
 
 def provoke_orphans(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("reconciler", "worker"):
+    for module in ("maintenance.reconciler", "worker"):
         monkeypatch.setattr(f"limpyd_jobs.workers.{module}.PATIENCE", 0.01)
     Queue.get_queue("nowhere", priority=1)
     Queue.get_queue("elsewhere", priority=1)
@@ -647,7 +647,7 @@ def provoke_orphans(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def provoke_what_is_wrong_with_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
-    late, bad = (Schedule.add(name, Job, interval=60, queue_name="s", grace=0) for name in ("late", "bad"))
+    late, bad = (Schedule.add(name, Job, interval=60, queue_name="s", misfire_grace_time=0) for name in ("late", "bad"))
     again = Schedule.add("again", Job, interval=60, queue_name="s")
     again.run_now()
     for schedule in (late, bad, again):

@@ -12,7 +12,7 @@ from limpyd.exceptions import DoesNotExist
 from running import Collector, fail, messages, work
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker, transitions
-from limpyd_jobs.models import QUESTION_INTERVAL
+from limpyd_jobs.models.job import QUESTION_INTERVAL
 from limpyd_jobs.transitions import ClaimRequest
 
 pytestmark = pytest.mark.usefixtures("redis_client", "consistent")
@@ -220,7 +220,7 @@ class TestIsCancelled:
 
     def test_asks_redis_once_per_second(self, monkeypatch: pytest.MonkeyPatch) -> None:
         moment = [1000.0]
-        monkeypatch.setattr("limpyd_jobs.models.monotonic", lambda: moment[0])
+        monkeypatch.setattr("limpyd_jobs.models.job.monotonic", lambda: moment[0])
         job = Cancelable.add_job("a")
         assert job.is_cancelled() is False
         job.cancel()

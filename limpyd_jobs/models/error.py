@@ -1,0 +1,182 @@
+"""The errors of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
+from types import NoneType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from limpyd import fields
+from limpyd.contrib.indexes import SimpleDateTimeIndex
+
+from limpyd_jobs import transitions
+from limpyd_jobs.arguments import as_indexed
+from limpyd_jobs.models.base import BaseJobsModel
+from limpyd_jobs.models.job_record import JobRecord
+from limpyd_jobs.store import records
+from limpyd_jobs.store.lazy_fields import pk_of
+from limpyd_jobs.store.new_fields import check_fields
+from limpyd_jobs.utils import as_naive_utc, parse_datetime, printable, utcnow
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Failure = BaseException | type[BaseException]
+AnError = TypeVar("AnError", bound="Error")
+
+
+class Error(BaseJobsModel):
+    """A failure of a job."""
+
+    __module__ = "limpyd_jobs.models"  # what is stored of a class is its path
+
+    job_model_repr = fields.InstanceHashField(indexable=True)
+    job_pk = fields.InstanceHashField(indexable=True)
+    identifier = fields.InstanceHashField(indexable=True)
+    queue_name = fields.InstanceHashField(indexable=True)
+    date_time = fields.InstanceHashField(indexable=True, indexes=[SimpleDateTimeIndex])
+    date = fields.InstanceHashField(indexable=True)
+    time = fields.InstanceHashField()
+    type = fields.InstanceHashField(indexable=True)
+    code = fields.InstanceHashField(indexable=True)
+    message = fields.InstanceHashField()
+    traceback = fields.InstanceHashField()
+
+    @classmethod
+    def add_error(
+        cls,
+        queue_name: str,
+        job: JobRecord,
+        error: Failure,
+        when: datetime | None = None,
+        trace: str | None = None,
+        **additional_fields: Any,
+    ) -> Self:
+        """Record a failure.
+
+        A call that failed, as Redis did not answer, may be repeated with the same arguments: one failure is recorded.
+
+        Parameters
+        ----------
+        queue_name: str
+            The queue the job came from.
+        job: Job
+        error: exception, or class of one
+            Its class is stored as type, its text as message, and its ``code``, if it has one, as code.
+        when: datetime
+            Naive UTC or aware; now by default.
+        trace: str
+            The traceback.
+        **additional_fields
+            Fields of a subclass; indexed ones of at most 64 kB each. What is longer among the others is cut off.
+
+        Raises
+        ------
+        TypeError
+            If `job` is not a job, or `when` not a datetime.
+        AttributeError
+            If the model has no such field.
+        UniquenessError
+            If another error has the value of a unique field.
+        """
+        if not isinstance(job, JobRecord):
+            raise TypeError(f"The job of an error must be a job, not {job!r}")
+        if not isinstance(when, (datetime, NoneType)):
+            raise TypeError(f"The when of an error must be a datetime, not {when!r}")
+        check_fields(cls, additional_fields)
+        values = {
+            "job_model_repr": job.get_model_repr(),
+            "job_pk": pk_of(job),
+            "identifier": getattr(job, "_cached_identifier", None) or job.identifier.hget() or "",
+            "queue_name": queue_name,
+            **_described(error, as_naive_utc(when) if when else utcnow()),
+        }
+        if trace:
+            values["traceback"] = printable(trace)
+        return _add_error_once(cls, {**_as_indexed(cls, values), **additional_fields}, job, when)
+
+    @classmethod
+    def add_unresolved_error(cls, queue_name: str, ident: str, error: BaseException) -> Self:
+        """Record that a job was dead-lettered, as its class could not be resolved: its identifier is unknown, so empty.
+
+        Parameters
+        ----------
+        ident: str
+            The class path and pk of the job.
+        error: exception
+            Why the class could not be resolved. Its class is stored as type, its text, and what to do, as message.
+        """
+        return add_unresolved_error(cls, queue_name, ident, error)
+
+    @property
+    def datetime(self) -> datetime | None:
+        """When it happened, as a naive UTC datetime."""
+        return parse_datetime(self.date_time.hget())
+
+    @classmethod
+    def collection_for_job(cls, job: JobRecord) -> Any:
+        """Return the collection of the errors of all jobs with the class and the identifier of this one."""
+        return cls.collection(job_model_repr=job.get_model_repr(), identifier=as_indexed(job.identifier.hget() or ""))
+
+
+def add_unresolved_error(error_model: type[AnError], queue_name: str, ident: str, error: BaseException) -> AnError:
+    """Do what `Error.add_unresolved_error` says."""
+    path, _, pk = printable(ident).rpartition(":")
+    values = {"job_model_repr": path, "job_pk": pk, "identifier": "", "queue_name": queue_name}
+    described = _described(error, utcnow())
+    described["message"] += (
+        f" (Its class could not be resolved, {transitions.MAX_DEFERRALS} times, so the job is in no list any more. "
+        "Let a worker import that class: see --pythonpath and --job-modules. Then the job is put back in its "
+        "queue.)"
+    )
+    return _add_error(error_model, _as_indexed(error_model, {**values, **described}))
+
+
+def _as_indexed(error_model: type[Error], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Cut off what is too long to be indexed: what we know of a failure is to be recorded anyway."""
+    return {
+        name: as_indexed(value)
+        if isinstance(value, str) and getattr(error_model.get_field(name), "indexable", False)
+        else value
+        for name, value in values.items()
+    }
+
+
+def _add_error_once(
+    error_model: type[AnError], fields: dict[str, Any], job: JobRecord, when: datetime | None
+) -> AnError:
+    """Add an error, unless the same call before, of which the job remembers that it failed, did so."""
+    model, before = vars(job).get("_unsure_error", (None, {}))
+    is_again = model is error_model and before == {**fields, **({} if when else _moment_of(before))}
+    if is_again:
+        fields = before
+    job._unsure_error = error_model, fields
+    error = _add_error(error_model, fields, again=is_again)
+    del job._unsure_error
+    return error
+
+
+def _add_error(error_model: type[AnError], fields: Mapping[str, Any], *, again: bool = False) -> AnError:
+    error: AnError = records.attached(error_model, records.add_error(error_model, fields, again=again))
+    return error
+
+
+def _moment_of(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: fields[name] for name in ("date_time", "date", "time") if name in fields}
+
+
+def _described(error: Failure, moment: datetime) -> dict[str, Any]:
+    values = {
+        "date_time": str(moment),
+        "date": str(moment.date()),
+        "time": str(moment.time()),
+        "type": (error if isinstance(error, type) else type(error)).__name__,
+        "message": printable(error),
+    }
+    with suppress(Exception):  # of code of the application, which is no reason not to record the failure
+        code = getattr(error, "code", None)
+        if code is not None and not hasattr(code, "__get__"):  # which a class has for its instances
+            values["code"] = printable(code)
+    return values

@@ -1,0 +1,374 @@
+"""A job: how it is added, moved, canceled and run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from time import monotonic
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from redis.exceptions import RedisError
+
+from limpyd_jobs import transitions
+from limpyd_jobs.arguments import delay_argument, stored_identifier, stored_priority, stored_queue_name
+from limpyd_jobs.exceptions import LimpydJobsException
+from limpyd_jobs.models import adding
+from limpyd_jobs.models.job_record import JobRecord, job_classes
+from limpyd_jobs.models.queue import Queue, has_custom_queues
+from limpyd_jobs.retrying import Retry
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.store import records
+from limpyd_jobs.store.new_fields import checked_fields, default_priority, stored_names
+from limpyd_jobs.utils import compute_delayed_until, overrides, parse_datetime
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+# How long `Job.is_cancelled` relies on its last answer, in seconds.
+QUESTION_INTERVAL = 1
+
+
+class Job(JobRecord):
+    """Something to run. Subclasses, at the top level of a module, add fields and a `run` method.
+
+    Attributes
+    ----------
+    queue_model: type of Queue
+        The model of the queues its jobs are put in.
+    queue_name: str
+        The name of the queue its jobs are put in if none is given; None to always need one.
+    schedules: mapping
+        The schedules of its jobs, each a name with the arguments of `Schedule.add`: workers make them when they start.
+    always_cancel_on_error: bool
+        Whether none of its jobs is put back in a queue after an error.
+    default_job_timeout: float
+        After how many seconds one of its jobs that runs is an error, of type `JobTimeout`, unless its field
+        `job_timeout` says something else. None to leave it to the worker, 0 for no limit.
+    default_retry_policy: Retry
+        When to try again one of its jobs that failed, unless its field `retry_policy` says something else. None to
+        leave it to the worker.
+    """
+
+    __module__ = "limpyd_jobs.models"  # what is stored of a class is its path
+
+    queue_model: type[Queue] = Queue
+    queue_name: str | None = None
+    schedules: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+    default_job_timeout: float | None = None
+    default_retry_policy: Retry | None = None
+
+    @classmethod
+    def get_from_ident(cls, ident: str) -> Job:
+        """Return the job of an ident.
+
+        Raises
+        ------
+        ValueError
+            If it is not an ident, or not that of a job.
+        ImportError, AttributeError
+            If there is no such module, or no such class in it, or not one that jobs may come from (see
+            `JobClasses`).
+        DoesNotExist
+            If the job was deleted.
+        """
+        path, pk = ident.split(":")
+        job: Job = job_classes.resolve(path).get(pk)
+        return job
+
+    @classmethod
+    def _get_queue_name(cls, queue_name: str | None = None) -> str:
+        if queue_name is None:
+            queue_name = cls.queue_name
+        if queue_name is None:
+            raise LimpydJobsException("Queue's name not defined")
+        return stored_queue_name(queue_name)
+
+    @classmethod
+    def add_job(
+        cls,
+        identifier: str,
+        queue_name: str | None = None,
+        priority: int | str | None = 0,
+        queue_model: type[Queue] | None = None,
+        prepend: bool = False,
+        delayed_for: float | timedelta | None = None,
+        delayed_until: datetime | None = None,
+        **fields_if_new: Any,
+    ) -> Self:
+        """Add a job to a queue, unless one of the same identifier is queued already.
+
+        That one is then returned; it is moved to where the new one would stand if the priority is higher than its
+        own, or with ``prepend``, but never while it runs.
+
+        Parameters
+        ----------
+        identifier: str
+            What the job is about; at most 64 kB as UTF-8.
+        queue_name: str
+            By default the one of the class; at most 1 kB.
+        priority: int
+            The higher, the sooner.
+        queue_model: type of Queue
+            By default the one of the class.
+        prepend: bool
+            True for the beginning of the waiting list instead of its end.
+        delayed_for: int, float or timedelta
+            How long to wait before the job may run, in seconds unless a timedelta.
+        delayed_until: datetime
+            When the job may run: naive UTC, or aware.
+        **fields_if_new
+            Other fields, for a new job only; indexed ones of at most 64 kB each.
+
+        Raises
+        ------
+        LimpydJobsException
+            If no queue name is given.
+        TypeError, ValueError
+            If an argument is none of the above.
+        AttributeError
+            If the model has no such field.
+        UniquenessError
+            If another job has the value of a unique field.
+        """
+        queue_name = cls._get_queue_name(queue_name)
+        given_model, queue_model = queue_model, queue_model or cls.queue_model
+        delay = delay_argument(delayed_for, delayed_until)
+        is_custom = has_custom_placement(cls, queue_model)
+        outcome, pk = transitions.add(
+            cls,
+            stored_identifier(identifier),
+            queue_model,
+            queue_name,
+            default_priority(cls, priority),
+            prepend=prepend,
+            delay=delay,
+            fields=stored_names(cls, checked_fields(cls, fields_if_new)),
+            place=not is_custom,
+        )
+        job: Self = records.attached(cls, pk)
+        if is_custom and outcome != "existing":
+            until = compute_delayed_until(delayed_for, delayed_until)
+            try:  # the arguments are those that an override was given by version 2
+                job.enqueue_or_delay(
+                    queue_name, priority, until, prepend, given_model if outcome == "added" else queue_model
+                )
+            except BaseException:
+                if outcome == "added":
+                    job.queued.delete()
+                raise
+        return job
+
+    @classmethod
+    def add_jobs(
+        cls,
+        jobs: Iterable[str | Mapping[str, Any]],
+        queue_name: str | None = None,
+        priority: int | str | None = 0,
+        queue_model: type[Queue] | None = None,
+        prepend: bool = False,
+        delayed_for: float | timedelta | None = None,
+        delayed_until: datetime | None = None,
+        progress: Callable[[int], object] | None = None,
+        **fields_if_new: Any,
+    ) -> list[Self]:
+        """Add many jobs, one after the other, each as `add_job` does: in steps of up to 250, a round trip each.
+
+        Nobody ever sees half of a step. If an argument of one is wrong, nothing of that step is added; the steps before
+        it stay. Jobs that follow each other and go to the same queue, with the same delay, share a step; those of a
+        class with unique fields, with fields outside of its hash that have defaults, or with a way of its own to put a
+        job in a queue, are added one by one.
+
+        Parameters
+        ----------
+        jobs: iterable of str or mapping
+            Identifiers; or arguments of `add_job` by name, for what is particular to a job:
+            ``{"identifier": "page:1", "priority": 3}``. It is read as the jobs are added, so may be endless.
+        progress: callable
+            Is called after each step with the number of jobs added so far.
+
+        For the other parameters, which are those of each job that has none of its own, and the exceptions, see
+        `add_job`.
+
+        Returns
+        -------
+        list of Job
+            In the order of `jobs`.
+        """
+        common: dict[str, Any] = {
+            "queue_name": queue_name,
+            "priority": priority,
+            "queue_model": queue_model,
+            "prepend": prepend,
+            "delayed_for": delayed_for,
+            "delayed_until": delayed_until,
+            **fields_if_new,
+        }
+        added: list[Self] = []
+        for step in adding.steps(cls, jobs, common, has_custom_placement):
+            added += step()
+            if progress:
+                progress(len(added))
+        return added
+
+    def enqueue_or_delay(
+        self,
+        queue_name: str | None = None,
+        priority: int | str | None = None,
+        delayed_until: datetime | str | None = None,
+        prepend: bool = False,
+        queue_model: type[Queue] | None = None,
+    ) -> None:
+        """Put the job in a queue: delayed if `delayed_until` is in the future, else waiting.
+
+        A job that stands in a queue already is moved. One that is running is put there once it ends, unless by an
+        error, and in the queue it came from.
+
+        Parameters
+        ----------
+        priority: int
+            None to keep its own.
+        delayed_until: datetime or str
+            Naive UTC or aware; or its text.
+
+        The other parameters and exceptions: see `add_job`.
+        """
+        queue_name = self._get_queue_name(queue_name)
+        queue_model = queue_model or self.queue_model
+        until = _parse_delayed_until(delayed_until)
+        is_custom = has_custom_queues(queue_model)
+        placed = transitions.move(
+            self,
+            queue_model,
+            queue_name,
+            "" if priority is None else stored_priority(priority),
+            prepend=prepend,
+            delay=delay_argument(delayed_until=until),
+            place=not is_custom,
+        )
+        if is_custom and placed.status != STATUSES.RUNNING:
+            queue = queue_model.get_queue(queue_name, placed.priority if priority is None else priority)
+            _enter(queue, self, placed.status, until, prepend)
+
+    def requeue(
+        self,
+        queue_name: str | None = None,
+        priority: int | str | None = None,
+        delayed_for: float | timedelta | None = None,
+        delayed_until: datetime | None = None,
+        queue_model: type[Queue] | None = None,
+    ) -> None:
+        """Put the job back in a queue after an error. Its tries are kept, but its retry policy begins anew.
+
+        Parameters
+        ----------
+        priority: int
+            None for its own, or, if its retry policy changed that, for the one it had before.
+
+        The other parameters: see `add_job`.
+
+        Raises
+        ------
+        LimpydJobsException
+            If its status is not ERROR, another job of its identifier is queued, or no queue name is given.
+        TypeError, ValueError
+            If an argument is invalid.
+        """
+        queue_name = self._get_queue_name(queue_name)
+        given_model, queue_model = queue_model, queue_model or self.queue_model
+        delay = delay_argument(delayed_for, delayed_until)
+        is_custom = overrides(type(self), Job, "enqueue_or_delay")
+        is_custom_queue = has_custom_queues(queue_model)
+        placed = transitions.requeue(
+            self,
+            queue_model,
+            queue_name,
+            "" if priority is None else stored_priority(priority),
+            delay=delay,
+            place=not (is_custom or is_custom_queue),
+        )
+        self._cached_priority, self._cached_delayed_until = placed.priority, placed.delayed_until
+        until = compute_delayed_until(delayed_for, delayed_until)
+        if priority is None:
+            priority = placed.priority
+        if is_custom:
+            self.enqueue_or_delay(queue_name, priority, until, queue_model=given_model)
+        elif is_custom_queue:
+            _enter(queue_model.get_queue(queue_name, priority), self, placed.status, until)
+
+    def cancel(self) -> bool:
+        """Cancel the job: one that waits or is delayed at once, so that its identifier is free again.
+
+        One that is running is told so: its code is not interrupted, but may ask `is_cancelled`. It ends as canceled,
+        or in error if it raises, and is not run again.
+
+        Returns
+        -------
+        bool
+            False if it ended before, in success or error: nothing was changed.
+
+        Raises
+        ------
+        DoesNotExist
+            If the job was deleted.
+        """
+        return transitions.cancel(self, self.queue_model, self.queue_name or "")
+
+    def is_cancelled(self) -> bool:
+        """Return whether the code that runs the job should end, as it is canceled, or no longer that of its worker.
+
+        Redis is asked once per second at the most, so this may be called in every round of a loop. While Redis does
+        not answer it is False; once it was True, it remains so.
+        """
+        known = vars(self)
+        if known.get("_is_told_to_end") or known.get("_claim_lost"):
+            return True
+        if monotonic() < known.get("_next_question", 0):
+            return False
+        self._next_question = monotonic() + QUESTION_INTERVAL
+        try:
+            status, token = transitions.status_and_claim(self)
+        except RedisError:
+            return False
+        claim = known.get("_held_token")
+        self._is_told_to_end = status == STATUSES.CANCELED or bool(claim and claim != token)
+        return self._is_told_to_end
+
+    def run(self, queue: Queue) -> Any:
+        """Do what the job is for; a subclass must define it, unless its worker has a callback.
+
+        Parameters
+        ----------
+        queue: Queue
+            Where the job was fetched from.
+
+        Returns
+        -------
+        object
+            Anything, passed on to the worker's ``job_success`` and to ``on_success``.
+        """
+        raise NotImplementedError("You must implement your own action")
+
+
+job_classes.base = Job
+
+
+def has_custom_placement(job_class: type[Job], queue_model: type[Queue]) -> bool:
+    """Whether a job class, or a queue model, has its own way to put a job in a queue, which then must be called."""
+    return overrides(job_class, Job, "enqueue_or_delay") or has_custom_queues(queue_model)
+
+
+def _parse_delayed_until(delayed_until: datetime | str | None) -> datetime | None:
+    if not isinstance(delayed_until, str):
+        return delayed_until or None
+    until = parse_datetime(delayed_until)
+    if delayed_until and until is None:
+        raise ValueError(f"Invalid delayed_until argument: not the text of a datetime: {delayed_until!r}")
+    return until
+
+
+def _enter(queue: Queue, job: Job, status: str, delayed_until: datetime | None, prepend: bool = False) -> None:
+    if status == STATUSES.DELAYED and delayed_until:
+        queue.delay_job(job, delayed_until)
+    else:
+        queue.enqueue_job(job, prepend)

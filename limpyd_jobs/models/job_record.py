@@ -1,0 +1,85 @@
+"""A job as a record: what is stored of it, and how the class of one is found again."""
+
+from __future__ import annotations
+
+import warnings
+from datetime import timedelta
+from typing import Any
+
+from limpyd import fields
+
+from limpyd_jobs.models.base import BaseJobsModel
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.store.atomic_fields import AtomicHashField
+from limpyd_jobs.store.job_classes import JobClasses, path_of
+from limpyd_jobs.store.layout import found_by
+from limpyd_jobs.store.lazy_fields import pk_of
+from limpyd_jobs.store.own_fields import OwnField, with_own_fields
+from limpyd_jobs.utils import parse_datetime
+
+
+@with_own_fields
+@found_by("identifier", "queued")
+class JobRecord(BaseJobsModel):
+    """The fields of a job, and what can be read from them. Subclass `Job`, not this."""
+
+    abstract = True
+
+    identifier = fields.InstanceHashField(indexable=True)
+    status = fields.InstanceHashField(indexable=True)
+    priority = fields.InstanceHashField(indexable=True, default=0)
+    added = fields.InstanceHashField()
+    start = fields.InstanceHashField()
+    end = fields.InstanceHashField()
+    tries = fields.InstanceHashField()
+    delayed_until = fields.InstanceHashField()
+    queued = fields.InstanceHashField(indexable=True)
+    cancel_on_error = fields.InstanceHashField()
+    claim_token = OwnField(AtomicHashField())
+    rescues = OwnField(AtomicHashField())
+    last_claim = OwnField(AtomicHashField())
+    queue_key = OwnField(AtomicHashField())
+    job_timeout = OwnField(AtomicHashField())
+    retry_policy = OwnField(AtomicHashField())
+    uncounted_tries = OwnField(AtomicHashField())
+    requeued_at = OwnField(AtomicHashField())
+    first_priority = OwnField(AtomicHashField())
+
+    always_cancel_on_error = False
+
+    @classmethod
+    def collection(cls, manager: Any = None, **filters: Any) -> Any:
+        """Return the jobs that fit, as any collection of limpyd; a status that is the name of one is warned of."""
+        name = str(filters.get("status")).upper()
+        if name in STATUSES:
+            warnings.warn(
+                f"{filters['status']!r} is no status, so no job has it: filter by STATUSES.{name}, {STATUSES[name]!r}",
+                UserWarning,
+                stacklevel=2,
+            )
+        return super().collection(manager, **filters)
+
+    @property
+    def ident(self) -> str:
+        """The class path and pk of the job, ``'myapp.jobs.MyJob:12'``: what the lists of a queue hold."""
+        return f"{self.get_model_repr()}:{pk_of(self)}"
+
+    @classmethod
+    def get_model_repr(cls) -> str:
+        """Return the path of the class, ``'myapp.jobs.MyJob'``."""
+        return path_of(cls)
+
+    @property
+    def must_be_cancelled_on_error(self) -> Any:
+        """Whether the job must not be put back in a queue after an error: something true, as what its field holds."""
+        return self.always_cancel_on_error or self.cancel_on_error.hget()
+
+    @property
+    def duration(self) -> timedelta | None:
+        """How long the job ran, or None if it did not begin or end yet."""
+        start, end = map(parse_datetime, self.hmget("start", "end"))
+        return end - start if start and end else None
+
+
+# The classes of the jobs this process has met. What all of them inherit from is set where it is defined.
+job_classes: JobClasses[Any] = JobClasses(JobRecord)

@@ -1,0 +1,307 @@
+"""A queue: the jobs of one name and one priority, and how those that are due, or finished, leave their place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from limpyd import fields
+
+from limpyd_jobs import transitions
+from limpyd_jobs.arguments import read_priority, stored_queue_name
+from limpyd_jobs.models import pruning
+from limpyd_jobs.models.base import BaseJobsModel
+from limpyd_jobs.models.error import Error
+from limpyd_jobs.models.job_record import JobRecord, job_classes
+from limpyd_jobs.models.pruning import Retention
+from limpyd_jobs.models.unresolved import defer_unresolved
+from limpyd_jobs.store import records
+from limpyd_jobs.store.layout import found_by, layout_of
+from limpyd_jobs.store.new_fields import check_fields, default_priority
+from limpyd_jobs.store.own_fields import Alias, OwnField, with_own_fields
+from limpyd_jobs.utils import datetime_to_score, overrides, printable
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+AQueue = TypeVar("AQueue", bound="Queue")
+
+
+@with_own_fields
+@found_by("name", "priority")
+class Queue(BaseJobsModel):
+    """The jobs of one name and one priority. Queues of the same name are served by priority, the highest first.
+
+    The lists and sorted sets hold the idents of jobs. `running` scores those that run by the end of their lease.
+    `quarantine` holds what was found in a list and is no job that can be run. `deferrals` counts, by ident, how often
+    the class of a job could not be resolved. `error` is another name of `errors`.
+    """
+
+    __module__ = "limpyd_jobs.models"  # what is stored of a class is its path
+
+    name = fields.InstanceHashField(indexable=True)
+    priority = fields.InstanceHashField(indexable=True, default=0)
+    waiting = fields.ListField()
+    success = fields.ListField()
+    errors = fields.ListField()
+    delayed = fields.SortedSetField()
+    running = OwnField(fields.SortedSetField())
+    quarantine = OwnField(fields.ListField())
+    deferrals = OwnField(fields.HashField())
+    error = Alias("errors")
+
+    # How many finished jobs to keep (an int), or for how long (a timedelta); None for all.
+    keep_success: int | timedelta | None = None
+    keep_errors: int | timedelta | None = None
+
+    @classmethod
+    def get_queue(cls, name: str, priority: int | str | None = 0, **fields_if_new: Any) -> Self:
+        """Return the queue of a name and a priority, created with the given fields if there is none yet.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the name or the priority cannot be one.
+        AttributeError
+            If the model has no such field.
+        UniquenessError
+            If another queue has the value of a unique field.
+        """
+        name, priority = stored_queue_name(name), default_priority(cls, priority)
+        check_fields(cls, fields_if_new, reserved=("name", "priority"))
+        return attached_queue(cls, records.get_queue(cls, name, priority, fields_if_new), name, priority)
+
+    @staticmethod
+    def _get_iterable_for_names(names: str | Iterable[str]) -> Iterable[str]:
+        return (names,) if isinstance(names, str) else names
+
+    @classmethod
+    def get_all(cls, names: str | Iterable[str]) -> list[Self]:
+        """Return the queues of a name, or of several, in the order of the names."""
+        rows = records.list_queues(cls, cls._get_iterable_for_names(names))
+        return [attached_queue(cls, pk, name, priority) for pk, name, priority, *_ in rows]
+
+    @classmethod
+    def get_all_by_priority(cls, names: str | Iterable[str]) -> list[Self]:
+        """Return the queues of a name, or of several: the highest priority first, then in the order of the names."""
+        return sorted(cls.get_all(names), key=_rank)
+
+    @classmethod
+    def get_waiting_keys(cls, names: str | Iterable[str]) -> list[str]:
+        """Return the keys of the waiting lists of the queues of some names, in the order of `get_all_by_priority`."""
+        return [queue.waiting.key for queue in cls.get_all_by_priority(names)]
+
+    @classmethod
+    def count_jobs(cls, names: str | Iterable[str]) -> tuple[int, int]:
+        """Return how many jobs wait, and how many are delayed, in the queues of some names, in one round trip."""
+        return records.count_jobs(cls, cls._get_iterable_for_names(names))
+
+    @classmethod
+    def count_waiting_jobs(cls, names: str | Iterable[str]) -> int:
+        """Return how many jobs wait in the queues of some names, all priorities together."""
+        return records.count_jobs(cls, cls._get_iterable_for_names(names))[0]
+
+    @classmethod
+    def count_delayed_jobs(cls, names: str | Iterable[str]) -> int:
+        """Return how many jobs are delayed in the queues of some names, all priorities together."""
+        return records.count_jobs(cls, cls._get_iterable_for_names(names))[1]
+
+    @classmethod
+    def pause(cls, name: str) -> bool:
+        """Let the jobs of a name wait until `resume`: they can be added, but no worker begins one.
+
+        That goes for all queues of that name, whatever their priority, be they created later. What runs goes on.
+        Delayed jobs that are due move to the waiting list. Workers of version 2 take no notice.
+
+        Returns
+        -------
+        bool
+            False if they were paused already.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the name cannot be one.
+        """
+        return records.pause(cls, stored_queue_name(name))
+
+    @classmethod
+    def resume(cls, name: str) -> bool:
+        """Let workers run the jobs of a name again: those that are idle begin at once.
+
+        Returns
+        -------
+        bool
+            False if they were not paused.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the name cannot be one.
+        """
+        return records.resume(cls, stored_queue_name(name))
+
+    @classmethod
+    def get_paused_names(cls) -> set[str]:
+        """Return the names that are paused."""
+        return records.paused_names(cls)
+
+    @property
+    def first_delayed(self) -> tuple[str, float] | None:
+        """The ident of the first job to be ready, with the epoch of that moment in seconds; None if none is delayed."""
+        first = self.delayed.zrange(0, 0, withscores=True)
+        return tuple(first[0]) if first else None
+
+    @property
+    def first_delayed_time(self) -> float | None:
+        """The epoch, in seconds, of the moment when the first delayed job will be ready; None if none is delayed."""
+        first = self.first_delayed
+        return first[1] if first else None
+
+    def delay_job(self, job: JobRecord, delayed_until: datetime) -> None:
+        """Put a job in the delayed set, without changing the job itself.
+
+        Parameters
+        ----------
+        job: Job
+        delayed_until: datetime
+            When to put it in the waiting list: naive UTC, or aware.
+        """
+        self.delayed.zadd({job.ident: datetime_to_score(delayed_until)})
+
+    def enqueue_job(self, job: JobRecord, prepend: bool = False) -> None:
+        """Put a job at the end of the waiting list, or at its beginning, without changing the job itself."""
+        push = self.waiting.lpush if prepend else self.waiting.rpush
+        push(job.ident)
+        records.notify_one(self)
+
+    def requeue_delayed_jobs(self) -> list[tuple[str, str]]:
+        """Move the delayed jobs that are due to the waiting list.
+
+        The status of a job changes only if it is still DELAYED, so that one can be canceled before.
+
+        Returns
+        -------
+        list of tuple of str
+            The ident of each job that could not be moved, and why.
+        """
+        return promote(type(self), [records.queue_key_of(self)])
+
+    def prune(
+        self,
+        keep_success: int | timedelta | None = None,
+        keep_errors: int | timedelta | None = None,
+        error_model: type[Error] | None = None,
+    ) -> int:
+        """Delete jobs that succeeded, and that failed, beyond what is to be kept, the oldest first, with their errors.
+
+        Jobs that were put in a queue again stay, as do those of classes that cannot be imported here, and those whose
+        records are broken.
+
+        Parameters
+        ----------
+        keep_success, keep_errors: int or timedelta
+            How many to keep, or for how long after their end. None for what the attribute of the class says.
+        error_model: type of Error
+            `Error` by default.
+
+        Returns
+        -------
+        int
+            How many were deleted.
+
+        Raises
+        ------
+        ConfigurationException
+            If what is to be kept is none of the above, or the errors of a job cannot be found.
+        """
+        retention = Retention.of(type(self), keep_success, keep_errors)
+        lists = retention.lists([records.queue_key_of(self)])
+        steps = (
+            step
+            for key, keep in lists.items()
+            for step in pruning.prune(type(self), error_model or Error, key, keep, job_classes)
+        )
+        return sum(step.deleted for step in steps)
+
+
+def attached_queue(queue_model: type[AQueue], pk: str, name: str, priority: str) -> AQueue:
+    """Return the object of a queue that is known to exist."""
+    queue: AQueue = records.attached(queue_model, pk)
+    queue.__dict__.update(_cached_name=name, _cached_priority=priority)
+    return queue
+
+
+def has_custom_queues(queue_model: type[Queue]) -> bool:
+    """Whether a queue model has its own way to find a queue or to put a job in it, which then must be called."""
+    return overrides(queue_model, Queue, "get_queue", "enqueue_job", "delay_job")
+
+
+def promote(
+    queue_model: type[Queue], queue_keys: Sequence[str], error_model: type[Error] | None = Error
+) -> list[tuple[str, str]]:
+    """Move the delayed jobs of some queues that are due to their waiting lists.
+
+    Parameters
+    ----------
+    queue_keys: sequence of str
+        The beginnings of the keys of the queues, as `records.queue_key_of` returns them.
+    error_model: type of Error
+        Where to record that a job is dead-lettered, as its class cannot be resolved; None not to.
+
+    Returns
+    -------
+    list of tuple of str
+        The ident of each job that could not be moved, and why.
+    """
+    failures: list[tuple[str, str]] = []
+    more, defer = bool(queue_keys), partial(defer_unresolved, queue_model, error_model=error_model)
+    while more:
+        more, found = promote_some(queue_model, queue_keys, defer)
+        failures += found
+    return failures
+
+
+def promote_some(
+    queue_model: type[Queue], queue_keys: Sequence[str], defer: Callable[[str, str, Exception], Exception | None]
+) -> tuple[bool, list[tuple[str, str]]]:
+    """Do one step of `promote`; return whether there is more to do, and the failures.
+
+    Parameters
+    ----------
+    defer: callable
+        Takes the waiting list and the ident of a job whose class cannot be resolved, and why, and puts it off. It
+        returns what to report, if that is to be among the failures.
+    """
+    is_custom = overrides(queue_model, Queue, "enqueue_job")
+    place = partial(_enqueue_customly, queue_model) if is_custom else None
+    more, failures, unknown = transitions.promote(queue_model, queue_keys, job_classes.known, place=place)
+    for queue_key, ident in unknown:
+        more = True
+        try:
+            layout_of(job_classes.resolve(ident.rpartition(":")[0]))
+        except Exception as error:
+            reported = defer(f"{queue_key}:waiting", ident, error)
+            if reported:
+                failures.append((ident, printable(reported)))
+    return more, failures
+
+
+def _enqueue_customly(queue_model: type[Queue], queue_key: str, ident: str) -> None:
+    """Put a delayed job that is due in its queue the way that has of its own; if that fails, in ours."""
+    path, _, pk = ident.rpartition(":")
+    queue: Queue = records.attached(queue_model, queue_key.rpartition(":")[2])
+    job: JobRecord = records.attached(job_classes.resolve(path), pk)
+    try:
+        queue.enqueue_job(job)
+    except Exception:
+        Queue.enqueue_job(queue, job)
+        raise
+
+
+def _rank(queue: Queue) -> float:
+    """Sort the highest priority first, and last one that is no number, which somebody else wrote."""
+    priority = read_priority(queue._cached_priority)
+    return float("inf") if priority is None else -priority
