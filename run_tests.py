@@ -2,7 +2,7 @@
 
 There are three parts:
 
---lint     ruff and mypy
+--lint     ruff and mypy; and the manual, which Sphinx must build without a warning
 --tests    all tests but the proofs
 --proofs   the proofs of what the library guarantees, in tests/proofs; and the tests of transitions with all kinds of
            models, where the tests take each case with one
@@ -23,8 +23,9 @@ import time
 
 PROCESSES = 4 * (os.cpu_count() or 1)  # tests wait more than they compute
 PYTEST = ("pytest", "-q", "-n", str(PROCESSES))
+MANUAL = ("sphinx", "--quiet", "--fail-on-warning", "--nitpicky", "docs", "docs/_build")
 PARTS = {
-    "--lint": (("ruff", "check", "."), ("ruff", "format", "--check", "."), ("mypy",)),
+    "--lint": (("ruff", "check", "."), ("ruff", "format", "--check", "."), ("mypy",), MANUAL),
     "--tests": ((*PYTEST, "--ignore=tests/proofs"),),
     "--proofs": ((*PYTEST, "--all-worlds", "tests/proofs", "tests/transitions"),),
 }

@@ -21,8 +21,6 @@ from measures import COLUMNS, MEASURES, Column, Entry, Sizes
 from server import Server
 
 FORMAT = 1
-README = HERE.parent / "README.rst"
-BEGIN, END = ".. benchmarks-begin\n", ".. benchmarks-end\n"
 
 SPEED = ["add", "bulk", "run_1", "run_2", "latency_p50", "latency_p99", "bytes"]
 COST = [column for column in COLUMNS if column not in SPEED]
@@ -259,25 +257,13 @@ def table(titles: list[str], rows: list[list[str]]) -> str:
     return "\n".join([ruler, head, ruler, *body, ruler, ""])
 
 
-# -- The copy in the README
-
-
-def copy_to_readme(directory: Path, readme: Path = README) -> None:
-    """Put the newest table where the README shows it."""
-    before, _, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    text = (directory / "table.rst").read_text(encoding="utf-8")
-    readme.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
-
-
 def main(arguments: list[str]) -> int:
-    """Write the tables and plots again, from what was measured, and put the newest table into the README."""
+    """Write the tables and plots again, from what was measured."""
     parser = argparse.ArgumentParser(prog="benchmarks/report.py", description=main.__doc__)
     parser.add_argument("--results", type=Path, default=HERE / "results", metavar="DIR", help="where they are")
     parser.add_argument("--no-plots", action="store_true", help="write no plots, which need matplotlib")
     options = parser.parse_args(arguments)
     write_results(Results.read(options.results / "benchmarks.json"), options.results, plots=not options.no_plots)
-    copy_to_readme(options.results)
     return 0
 
 

@@ -1,18 +1,14 @@
-"""Write the table of the README that says which script takes a job from which status to which.
+"""Print the table that says which script takes a job from which status to which, from the headers of the scripts.
 
-``python scripts/states.py`` prints it, from the headers of ``limpyd_jobs/lua/*.lua``; with ``--write`` it replaces the
-one in README.rst.
+The manual shows it: docs/reference/states.rst.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-README = ROOT / "README.rst"
-BEGIN, END = ".. states-begin\n", ".. states-end\n"
 COLUMNS = ("verb", "from", "to", "what")
 
 # In the order of a job's life.
@@ -64,15 +60,5 @@ def table() -> str:
     return "\n".join([rule, lines[0], rule, *lines[1:], rule, ""])
 
 
-def with_table(text: str) -> str:
-    """Return a text with the table between its two marks."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
-
-
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--write"]:
-        README.write_text(with_table(README.read_text("utf-8")), "utf-8")
-    else:
-        print(table(), end="")
+    print(table(), end="")

@@ -1,4 +1,4 @@
-"""The cookbook of README.rst, with the workers that it names: its file, its commands, processes of their own."""
+"""The cookbook of the manual, with the workers that it names: its file, its commands, processes of their own."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from textwrap import dedent
 import pytest
 import redis
 from servers import RedisServer, wait_until
-from test_readme import FILES, ROOT, RUN_COMMAND, SHELL, commands_of
+from test_docs import FILES, ROOT, RUN_COMMAND, SHELL, commands_of
 
-CHAPTER = "Cookbook"
-MAILS, CALLS, EXPORTS = (command[1:] for block in SHELL if block.chapter == CHAPTER for command in commands_of(block))
+PAGE = "docs/howto/cookbook.rst"
+MAILS, CALLS, EXPORTS = (command[1:] for block in SHELL if block.page == PAGE for command in commands_of(block))
 SELDOM = ("--fetch-delayed-delay=3600", "--fetch-priorities-delay=3600", "--timeout=3600")
 
 MEETING = """
@@ -58,7 +58,7 @@ class Shop:
             "LIMPYD_JOBS_DATABASE": server.url,
         }
         (directory / "myapp").mkdir()
-        shop = next(block.text for block in FILES if block.chapter == CHAPTER)
+        shop = next(block.text for block in FILES if block.page == PAGE)
         for name, text in (("__init__", ""), ("shop", shop), ("meeting", MEETING), ("long", LONG)):
             (directory / "myapp" / f"{name}.py").write_text(text, encoding="utf-8")
 

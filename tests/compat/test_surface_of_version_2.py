@@ -13,7 +13,7 @@ import pytest
 from servers import RedisServer
 from versions import PATIENCE, Version
 
-NOTES = Path(__file__).parents[2] / "README.rst"
+NOTES = Path(__file__).parents[2] / "docs" / "upgrading.rst"
 
 Surface = Mapping[str, Any]
 

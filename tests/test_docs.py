@@ -1,7 +1,7 @@
-"""Every code block of README.rst is run or checked here, and what it shows is what happens.
+"""Every code block of README.rst and of the manual in docs/ is run or checked here, and what it shows is what happens.
 
-Blocks of Python run in the order of the page, one program per chapter, with the models on the server of the tests.
-A block that begins with ``# myapp/jobs.py`` is that file, which all chapters can import. What a program prints is what
+Blocks of Python run in their order, one program per page, with the models on the server of the tests.
+A block that begins with ``# myapp/jobs.py`` is that file, which all pages can import. What a program prints is what
 its lines of ``#>`` show. Blocks of shell commands, units and texts have their checks in the tables below; a block
 without a check is a failure, and a command that is not run is named in `NOT_RUN`, with the reason.
 """
@@ -26,6 +26,7 @@ import pytest
 import redis
 from docutils import nodes
 from docutils.core import publish_doctree, publish_string
+from docutils.parsers.rst import Directive, directives, roles
 from docutils.writers.html5_polyglot import Writer
 from limpyd_extensions.related import RelatedModel
 from running import working
@@ -41,19 +42,23 @@ from limpyd_jobs.workers.backoff import FIRST, LONGEST
 from limpyd_jobs.workers.maintenance.reconciler import PATIENCE
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.rst").read_text(encoding="utf-8")
-FIRST_SCREEN = "the first screen"
+RENDERED_ALONE = ("README.rst", "CHANGELOG.rst", "CONTRIBUTING.rst")  # where there is no Sphinx
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for path in [ROOT / "README.rst", ROOT / "CONTRIBUTING.rst", *sorted((ROOT / "docs").rglob("*.rst"))]
+}
+MANUAL = "\n".join(PAGES.values())
 RUN_COMMAND = "import sys; sys.argv[0] = 'limpyd-jobs-worker'; from limpyd_jobs.scripts.worker import main; main()"
 
 RUN_JOBS = "from limpyd_jobs.scripts.jobs import main; main()"
 
 
 class Block(NamedTuple):
-    """A code block: its language, its text, and the titles it stands under."""
+    """A code block: its language, its text, the page it is on, and the title it stands under."""
 
     language: str
     text: str
-    chapter: str
+    page: str
     section: str
 
     @property
@@ -70,13 +75,32 @@ def titles_above(node: nodes.Node) -> Iterator[str]:
         node = node.parent
 
 
-DOCUMENT = publish_doctree(README, settings_overrides={"report_level": 5, "syntax_highlight": "none"})
+class OfSphinx(Directive):
+    """A directive that docutils alone does not know, and which holds no block to be run."""
+
+    has_content = True
+    optional_arguments = 100
+
+    def run(self) -> list[nodes.Node]:
+        return []
+
+
+def read_page(path: str) -> nodes.document:
+    settings = {"report_level": 5, "syntax_highlight": "none", "doctitle_xform": False}
+    return publish_doctree(PAGES[path], source_path=str(ROOT / path), settings_overrides=settings)
+
+
+for name in ("ref", "term"):
+    roles.register_generic_role(name, nodes.emphasis)
+for name in ("toctree", "verbs", "help", "modules"):
+    directives.register_directive(name, OfSphinx)
+DOCUMENTS = {path: read_page(path) for path in PAGES}
 
 
 def read_blocks() -> Iterator[Block]:
-    for node in DOCUMENT.findall(nodes.literal_block):
-        titles = [*titles_above(node)] or [FIRST_SCREEN]
-        yield Block(node["classes"][-1], node.astext(), chapter=titles[-1], section=titles[0])
+    for page, document in DOCUMENTS.items():
+        for node in document.findall(nodes.literal_block):
+            yield Block(node["classes"][-1], node.astext(), page, next(titles_above(node), page))
 
 
 BLOCKS = [*read_blocks()]
@@ -91,8 +115,8 @@ def test_every_block_is_of_a_kind_that_is_checked():
     assert [block for block in BLOCKS if block not in FILES + PROGRAMS + SHELL + UNITS + TEXTS] == []
 
 
-def test_the_page_renders_without_a_warning():
-    for page in ("README.rst", "CHANGELOG.rst"):
+def test_pages_that_are_shown_alone_render_without_a_warning():
+    for page in RENDERED_ALONE:
         publish_string(
             (ROOT / page).read_text(encoding="utf-8"),
             source_path=page,
@@ -106,8 +130,8 @@ def test_the_page_renders_without_a_warning():
 
 STAND_INS = {"django/__init__.py": "def setup():\n    pass\n"}  # Django is no requirement of the tests
 
-PREPARATIONS = {  # what is there before the first block of a chapter
-    "At 3 a.m.": """
+PREPARATIONS = {  # what is there before the first block of a page
+    "docs/howto/operations.rst": """
         from limpyd_jobs import Worker
         from myapp.jobs import SendMail
 
@@ -140,7 +164,7 @@ PREPARATIONS = {  # what is there before the first block of a chapter
 
 @pytest.fixture
 def application(tmp_path: Path) -> Path:
-    """A directory with the files of the page."""
+    """A directory with the files of all pages."""
     for path, text in [*STAND_INS.items(), *((block.file, block.text) for block in FILES)]:
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text(text, encoding="utf-8")
@@ -173,13 +197,13 @@ def shown_output(program: str) -> list[str]:
     return [match[1] for match in re.finditer(r"^ *#>(?: (.*))?$", program, re.MULTILINE)]
 
 
-@pytest.mark.parametrize("chapter", dict.fromkeys(block.chapter for block in PROGRAMS))
-def test_the_python_of_a_chapter_runs_and_prints_what_it_shows(
-    chapter: str, application: Path, run_python: Callable[..., str]
+@pytest.mark.parametrize("page", dict.fromkeys(block.page for block in PROGRAMS))
+def test_the_python_of_a_page_runs_and_prints_what_it_shows(
+    page: str, application: Path, run_python: Callable[..., str]
 ):
-    if chapter in PREPARATIONS:
-        run_python("-c", dedent(PREPARATIONS[chapter]))
-    program = "\n\n".join(block.text for block in PROGRAMS if block.chapter == chapter)
+    if page in PREPARATIONS:
+        run_python("-c", dedent(PREPARATIONS[page]))
+    program = "\n\n".join(block.text for block in PROGRAMS if block.page == page)
     (application / "program.py").write_text(program, encoding="utf-8")
 
     assert run_python("program.py").splitlines() == shown_output(program)
@@ -308,22 +332,18 @@ def test_units_use_only_keys_that_systemd_and_supervisord_know(block: Block):
 # Texts
 
 
-def check_help(text: str, run_python: Callable[..., str]) -> None:
-    command, _, shown = text.partition("\n")
-    assert command == "$ limpyd-jobs-worker --help"
-    assert shown.split() == run_python("-c", RUN_COMMAND, "--help").split()
-
-
-def check_help_of_check(text: str, run_python: Callable[..., str]) -> None:
-    command, _, shown = text.partition("\n")
-    assert command == "$ limpyd-jobs check --help"
-    assert shown.split() == run_python("-c", RUN_JOBS, "check", "--help").split()
-
-
 def check_logs(text: str, run_python: Callable[..., str]) -> None:
     run_python("-c", "from myapp.jobs import SendMail; SendMail.add_job('welcome:42', to='ann@example.com')")
     logged = run_python("-c", RUN_COMMAND, "--queues=mails", "--max-loops=1", "--no-title", of="stderr")
     assert numbers_aside(text).splitlines() == numbers_aside(logged).splitlines()
+
+
+def check_log_of_command(text: str, run_python: Callable[..., str]) -> None:
+    command, _, shown = text.partition("\n")
+    jobs = [{"identifier": "welcome:42", "to": "ann@example.com"}, {"identifier": "welcome:43", "to": "bob"}]
+    run_python("-c", f"from myapp.jobs import SendMail; SendMail.add_jobs({jobs})")
+    logged = run_python("-c", RUN_COMMAND, *shlex.split(command)[2:], of="stderr")
+    assert numbers_aside(shown).splitlines() == numbers_aside(logged).splitlines()
 
 
 def check_report(text: str, run_python: Callable[..., str]) -> None:
@@ -396,22 +416,18 @@ def check_redis_settings(text: str, redis_binary: str) -> None:
         assert {name: value for setting in settings for name, value in client.config_get(setting).items()} == settings
 
 
-def check_map(text: str) -> None:
-    named = set(re.findall(r"\w+\.py\b", text))
-    modules = {path.name for path in (ROOT / "limpyd_jobs").rglob("*.py")}
-    assert modules - named == set()
-    assert [name for name in named if not [*ROOT.rglob(name)]] == []
+def check_states(text: str) -> None:
+    assert {name.lower() for name in STATUSES} <= {*re.findall(r"\w+", text)}
 
 
 TEXT_CHECKS: dict[str, Callable[..., None]] = {  # by the title above the text
-    "The command": check_help,
-    "Checking a database": check_help_of_check,
+    "What you get": check_log_of_command,
+    "The life of a job": check_states,
     "Logs": check_logs,
     "What does it do right now?": check_report,
     "Several processes": check_log_of_parent,
     "Process titles": check_titles,
     "Redis settings": check_redis_settings,
-    "The map of the code": check_map,
 }
 
 
@@ -427,14 +443,15 @@ def test_the_texts_are_what_a_user_will_see(block: Block, request: pytest.Fixtur
 
 def test_every_documented_name_of_version_2_is_in_the_manual():
     documented = {row.item.split(".")[-1] for row in ROWS if not row.section.startswith("Not documented")}
-    missing = {name for name in documented if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", README)}
+    documented = {name for name in documented if not name.startswith("-")}  # the help tells the options
+    missing = {name for name in documented if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", MANUAL)}
     assert missing == set()
 
 
 @pytest.mark.parametrize("cls", [Job, Queue, Error, Schedule, Worker])
 def test_every_public_name_of_a_class_is_in_the_manual(cls: type):
     names = {name for name in {*dir(cls), *getattr(cls, "_fields", ())} - {*dir(RelatedModel)} if name[0] != "_"}
-    missing = {name for name in names - {"cacheable"} if not re.search(rf"(?<![\w-]){name}(?![\w-])", README)}
+    missing = {name for name in names - {"cacheable"} if not re.search(rf"(?<![\w-]){name}(?![\w-])", MANUAL)}
     assert missing == set()
 
 
@@ -443,7 +460,7 @@ def test_every_name_that_is_new_in_a_class_stands_under_upgrading(cls: type):
     names = {*dir(cls), *getattr(cls, "_fields", ())} - {*dir(RelatedModel), "pk"}
     hooks = {name.removeprefix("job.") for name in NAMES if name.startswith("job.on_")} if cls is Job else set()
     new = {name for name in names | hooks if name[0] != "_"} - {row.item.split(".")[-1] for row in ROWS}
-    listed = README.partition("Names new in Redis")[2].partition("- The requirements")[0]
+    listed = PAGES["docs/upgrading.rst"].partition("Names new in Redis")[2].partition("- The requirements")[0]
     assert {name for name in new if not re.search(rf"``{name}``", listed)} == set()
 
 
@@ -453,7 +470,8 @@ def literals(node: nodes.Node) -> list[str]:
 
 def read_table(title: str) -> dict[str, nodes.Node]:
     """The table under a title: its second column by its first."""
-    (table,) = (table for table in DOCUMENT.findall(nodes.table) if title in titles_above(table))
+    documents = DOCUMENTS.values()
+    (table,) = (table for each in documents for table in each.findall(nodes.table) if title in titles_above(table))
     (body,) = table.findall(nodes.tbody)
     return {first.astext(): second for first, second in body.findall(nodes.row)}
 
@@ -552,7 +570,7 @@ def assert_contains(events: list[str], expected: list[str]) -> None:
 
 def test_the_defaults_in_the_manual_are_those_of_the_worker():
     names = {"Queue": Queue, "Error": Error, "logging": logging}
-    shown = {name: eval(default, names) for name, default in re.findall(r"``(\w+)`` = ``([^`]+)``", README)}
+    shown = {name: eval(default, names) for name, default in re.findall(r"``(\w+)`` = ``([^`]+)``", MANUAL)}
     assert {name: getattr(Worker, name) for name in Worker.parameters}.items() <= shown.items()
 
 
@@ -703,7 +721,7 @@ def test_the_log_says_what_the_manual_says(
 
 
 def test_the_numbers_of_the_guarantees_are_those_of_the_code():
-    promised = " ".join(README.partition("What is promised\n")[2].partition("What is not promised\n")[0].split())
+    promised = " ".join(PAGES["docs/explanation/guarantees.rst"].split())
     rounds = Worker.lease / 4
     for text in (
         f"the lease and a quarter: {Worker.lease + rounds:g} seconds",

@@ -1,0 +1,20 @@
+"""How Sphinx builds the manual: ``python -m sphinx -W -n docs docs/_build``."""
+
+import sys
+from importlib.metadata import version as version_of
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))  # generated.py
+
+project = "redis-limpyd-jobs"
+copyright = "the authors of redis-limpyd-jobs"
+release = version = version_of(project)
+
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosectionlabel", "generated"]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = f"{project} {release}"
+highlight_language = "none"
+autosectionlabel_maxdepth = (
+    2  # so that titles of pages and of their sections must be unique, as :ref:`Title` finds them
+)

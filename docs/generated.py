@@ -1,0 +1,85 @@
+"""Directives for what the code itself knows: the parts of the manual that nobody has to keep up to date."""
+
+from __future__ import annotations
+
+import ast
+import os
+import runpy
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "limpyd_jobs"
+MODULES_OF_COMMANDS = {"limpyd-jobs": "jobs", "limpyd-jobs-worker": "worker"}
+
+
+class Verbs(SphinxDirective):
+    """The table of the verbs, from the headers of the scripts."""
+
+    def run(self) -> list[nodes.Node]:
+        return self.parse_text_to_nodes(runpy.run_path(str(ROOT / "scripts" / "states.py"))["table"]())
+
+
+class Help(SphinxDirective):
+    """What a command answers to ``--help``."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
+
+    def run(self) -> list[nodes.Node]:
+        text = f"$ {self.arguments[0]} --help\n{help_of(*self.arguments[0].split())}"
+        return [nodes.literal_block(text, text, language="none")]
+
+
+def help_of(command: str, *arguments: str) -> str:
+    module = f"limpyd_jobs.scripts.{MODULES_OF_COMMANDS[command]}"
+    program = f"import sys; sys.argv[0] = {command!r}; from {module} import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments, "--help"],
+        env={**os.environ, "COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+class Modules(SphinxDirective):
+    """All modules of the package, each with the first paragraph of its docstring."""
+
+    def run(self) -> list[nodes.Node]:
+        return self.parse_text_to_nodes("\n".join(lines_of(PACKAGE)))
+
+
+def lines_of(directory: Path) -> Iterator[str]:
+    """Describe a package in reStructuredText: its own docstring, then its modules, then the packages in it."""
+    modules = sorted(directory.glob("*.py"), key=lambda path: (path.name != "__init__.py", path.name))
+    yield from (".. list-table::", "   :widths: 30 70", "")
+    for path in modules:
+        text = summary(path)
+        if text:
+            name = path.parent if path.name == "__init__.py" else path
+            yield f"   * - ``{name.relative_to(ROOT)}{'/' if name.is_dir() else ''}``"
+            yield f"     - {text}"
+    yield ""
+    for package in sorted(path.parent for path in directory.glob("*/__init__.py")):
+        yield from lines_of(package)
+
+
+def summary(path: Path) -> str:
+    paragraph = (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").partition("\n\n")[0]
+    return " ".join(paragraph.split()).replace("`", "``").replace("````", "``")
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_directive("verbs", Verbs)
+    app.add_directive("help", Help)
+    app.add_directive("modules", Modules)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
