@@ -21,7 +21,7 @@ from limpyd_jobs.models import BaseJobsModel, Error, Queue
 from limpyd_jobs.store.database import database_name, default_settings, parse_database
 from limpyd_jobs.version import EXACT_VERSION
 from limpyd_jobs.workers.heartbeat import Heartbeat
-from limpyd_jobs.workers.options import OPTIONS
+from limpyd_jobs.workers.parameters import OPTIONS
 from limpyd_jobs.workers.parser import WorkerOptionParser, cannot_use_redis, import_for, path_of, require_subclass
 from limpyd_jobs.workers.pool import WorkerPool
 from limpyd_jobs.workers.systemd import notify, watchdog_interval

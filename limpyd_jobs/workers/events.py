@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from inspect import signature
 from time import monotonic
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from limpyd_jobs import transitions
@@ -31,7 +32,6 @@ from limpyd_jobs.utils import (
 )
 from limpyd_jobs.workers.claim import Claim
 from limpyd_jobs.workers.class_names import ClassNames
-from limpyd_jobs.workers.settings import Settings
 
 # The delay of a job that delays itself without saying until when, in seconds.
 DEFAULT_DELAY = 60
@@ -74,7 +74,7 @@ class JobEvents:
     requeue_times: int | None
     requeue_priority_delta: int | None
     requeue_delay_delta: float | timedelta | None
-    _settings: Settings
+    _settings: SimpleNamespace
 
     # The job at hand, and the classes of those before it.
     _claim: Claim

@@ -1,18 +1,29 @@
-"""What a worker can be told: its parameters, their defaults, and what is wrong with a value."""
+"""What a worker can be told, one row each: an attribute, its options on the command line, what it has to be.
+
+The attributes, the options with their help, the checks, and the tables of the reference come from these rows. One that
+version 2 does not have says what its attribute could be, as an application may use the name for something else: a list
+that a subclass calls ``processes`` is its own, and left alone.
+"""
 
 from __future__ import annotations
 
 import logging
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from functools import partial
+from optparse import Option
+from types import SimpleNamespace
+from typing import Any, TypeVar
 
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.ordinary import REMEDY, unordinary_kind
-from limpyd_jobs.utils import utcnow
-from limpyd_jobs.workers.settings import Settings, as_number, checked_amount, read_settings
+from limpyd_jobs.workers import checks, options
+from limpyd_jobs.workers.checks import amount, or_none, whole_number
+from limpyd_jobs.workers.options import MAX_PREFETCH, SCRIPT_OPTIONS, WorkerOption
+from limpyd_jobs.workers.queue_selector import QUEUE_STRATEGIES
 
 NO_QUEUES = "The queue(s) to use are not defined: name them with queues=, or with --queues= on a command line"
 LOGGER_NAME = "limpyd-jobs"
@@ -23,74 +34,82 @@ MAX_WEIGHT = 1000
 # How version 2 spells it, and how it is spelt.
 SPELLINGS = ("terminate_gracefuly", "terminate_gracefully")
 
+WHAT, END, WAIT, FAILURE, KEEP, LOG = GROUPS = (
+    "What to run",
+    "When to end",
+    "How to wait",
+    "When a job fails",
+    "What to keep",
+    "What to log",
+)
 
+MakeOption = Callable[[str, str], WorkerOption]  # given its name, and the title above it in the help
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A parameter of a worker.
+
+    Attributes
+    ----------
+    default: object
+        The attribute of the class.
+    about: str
+        What it is, for the reference.
+    options: tuple
+        The options of the command line that set it; in the help, below the title `group`.
+    check: callable
+        What it has to be: see `limpyd_jobs.workers.checks`; None if that depends on others.
+    could_be: callable
+        For one that version 2 does not have: whether an attribute of that name could be this parameter.
+    """
+
+    default: Any
+    about: str
+    options: tuple[MakeOption, ...]
+    group: str
+    check: checks.Check | None
+    could_be: Callable[[Any], bool] | None
+
+
+def row(
+    default: Any,
+    about: str,
+    *options: MakeOption,
+    group: str,
+    check: checks.Check | None = None,
+    could_be: Callable[[Any], bool] | None = None,
+) -> Any:
+    """Return a `Row`, to be assigned to the name of the parameter."""
+    return Row(default, about, options, group, check, could_be)
+
+
+def option(help_text: str, *flags: str, **attributes: Any) -> MakeOption:
+    """Return a function that makes the option of a parameter, given its name, of which its flag is made by default."""
+
+    def make(name: str, group: str) -> WorkerOption:
+        flag = f"--{name.replace('_', '-')}"
+        return WorkerOption(*flags or [flag], dest=name, help=help_text, group=group, **attributes)
+
+    return make
+
+
+number, seconds = partial(option, type="int"), partial(option, type="float")
+
+
+def with_rows(cls: type[T]) -> type[T]:
+    """Make attributes of the rows of a class; keep the rows in its ``_rows`` and their names in its ``parameters``."""
+    rows = {name: value for name, value in vars(cls).items() if isinstance(value, Row)}
+    for name, found in rows.items():
+        setattr(cls, name, found.default)
+    cls._rows, cls.parameters = rows, tuple(rows)  # type: ignore[attr-defined]
+    return cls
+
+
+@with_rows
 class Parameters:
     """The parameters of a worker, each also an attribute that a subclass may set. Numbers may be given as text.
-
-    Parameters
-    ----------
-    queues: str, or list or tuple of str
-        The names of the queues, in one string separated by commas, or one by one.
-    queue_strategy: str
-        Which name's jobs come first, among those of one priority: with ``strict`` those of the name that is given
-        first, with ``round_robin`` each name in turn, with ``weighted`` as often as the number behind it says,
-        ``mail:3``.
-    callback: callable
-        What to run for a job, called with the job and the queue; by default `execute`.
-    queue_model: type of Queue
-    error_model: type of Error
-    logger_name: str
-    logger_level: int
-    save_errors: bool
-        Whether to record failures as errors.
-    save_tracebacks: bool
-        Whether to record the traceback with an error.
-    max_loops: int
-        How many jobs to fetch before the worker ends.
-    burst: bool or str
-        Whether the worker ends as soon as no job waits in its queues; with ``"delayed"``, once none is delayed either.
-        Those of paused queues do not count.
-    max_duration: float or timedelta
-        After how many seconds the worker ends; None or 0 for no limit. The attribute is a `timedelta`.
-    terminate_gracefuly: bool
-        Whether SIGINT, SIGTERM and SIGHUP let the running job finish. Also spelt ``terminate_gracefully``.
-    timeout: float
-        How many seconds one `wait_for_job` waits at the most; 0 or None for no limit.
-    fetch_priorities_delay: float
-        How many seconds to let pass between two looks for queues of new priorities, unless it is told of some.
-    fetch_delayed_delay: float
-        How many seconds at the most until a busy worker notices delayed jobs that are due.
-    requeue_times: int
-        How often a job that failed is put back in a queue.
-    requeue_priority_delta: int
-        What is added to its priority then.
-    requeue_delay_delta: float
-        By how many seconds it is delayed then.
-    retry_policy: Retry or str
-        When to try again a job that failed, instead of the three before; None to leave it to them. It is for jobs that
-        have no policy of their own, nor one of their class.
-    lease: float
-        For how many seconds a running job is this worker's without a sign of life. The worker gives four during each
-        lease; a job without one is put back in its queue by any other worker.
-    max_rescues: int
-        How often a job may lose its worker before it is an error, of type `WorkerLost`.
-    grace_period: float
-        How many seconds a job has to finish once the worker is asked to end; it is released then, to be run again.
-        None for no limit.
-    job_timeout: float
-        After how many seconds a job that runs is an error, of type `JobTimeout`, unless the job, or its class, says
-        something else. None or 0 for no limit.
-    keep_success, keep_errors: int or timedelta
-        How many jobs that succeeded, and that failed, to keep in each queue, or for how long; None for what the
-        attributes of the queue model say.
-    job_modules: str, or list or tuple of str
-        The names of the modules and packages whose jobs may be run, in one string separated by commas, or one by one;
-        None for any module. They are imported, packages with all that is in them. It holds for the whole process.
-    prefetch: int
-        How many jobs to claim at once, at most 1,000; they are run one after the other, and their ends are recorded
-        together.
-    processes: int
-        In how many processes the command runs such a worker; see `WorkerPool`, which `run` does not use.
 
     Raises
     ------
@@ -98,73 +117,331 @@ class Parameters:
         If there is no queue, or a parameter is not what it has to be.
     """
 
-    queues: Any = None
-    queue_strategy = "strict"
-    callback: Callable[[Any, Any], Any] | None = None
-    queue_model: type[Queue] = Queue
-    error_model: type[Error] = Error
-    logger_name = LOGGER_NAME
-    logger_level: int = logging.INFO
-    save_errors = True
-    save_tracebacks = True
-    max_loops: float = 1000
-    max_duration: float | timedelta | None = None
-    terminate_gracefuly = True
-    terminate_gracefully = True
-    timeout: float | None = 30
-    fetch_priorities_delay: float = 25
-    fetch_delayed_delay: float = 25
-    requeue_times: int | None = 0
-    requeue_priority_delta: int | None = -1
-    requeue_delay_delta: float | timedelta | None = 30
-    retry_policy: Any = None
-
-    lease: float = 60
-    max_rescues = 3
-    burst: bool | str = False
-    grace_period: float | None = None
-    job_timeout: float | None = None
-    keep_success: int | timedelta | None = None
-    keep_errors: int | timedelta | None = None
-    job_modules: Any = None
-    processes = 1
-    prefetch = 1
-
-    parameters: tuple[str, ...] = (
-        "queues",
-        "callback",
-        "queue_model",
-        "error_model",
-        "logger_name",
-        "logger_level",
-        "save_errors",
-        "save_tracebacks",
-        "max_loops",
-        "max_duration",
-        "terminate_gracefuly",
-        "timeout",
-        "fetch_priorities_delay",
-        "fetch_delayed_delay",
-        "requeue_times",
-        "requeue_priority_delta",
-        "requeue_delay_delta",
-        "retry_policy",
-        "lease",
-        "max_rescues",
-        "burst",
-        "grace_period",
-        "job_timeout",
-        "keep_success",
-        "keep_errors",
-        "job_modules",
-        "processes",
-        "queue_strategy",
-        "prefetch",
+    queues: Any = row(
+        None,
+        "The names of the queues: a list or tuple of them, or a text that joins them by commas.",
+        option(
+            "The names of the queues to take jobs from, joined by commas, e.g. --queues=queue1,queue2",
+            check=options.queue_names,
+        ),
+        group=WHAT,
+    )
+    callback: Callable[[Any, Any], Any] | None = row(
+        None,
+        "What to run for a job, called with the job and the queue; `execute` by default.",
+        option(
+            "The function to call for each job, with the job and its queue, e.g. --callback=my.module.callback "
+            '(default: the "run" method of the jobs)',
+        ),
+        group=WHAT,
+    )
+    queue_model: type[Queue] = row(
+        Queue,
+        "The model of all the queues: `Queue` or a subclass.",
+        option(
+            "The model of all the queues: Queue or a subclass, e.g. --queue-model=my.module.QueueModel "
+            "(default: the one of the worker class)",
+        ),
+        group=WHAT,
+    )
+    error_model: type[Error] = row(
+        Error,
+        "The model to save errors in: `Error` or a subclass.",
+        option(
+            "The model to save errors in: Error or a subclass, e.g. --error-model=my.module.ErrorModel "
+            "(default: the one of the worker class)",
+        ),
+        group=WHAT,
+    )
+    logger_name: str = row(
+        LOGGER_NAME,
+        "The name of the logger.",
+        option('The name of the logger (default: "limpyd-jobs"), e.g. --logger-name=limpyd-jobs.my-job'),
+        group=LOG,
+    )
+    logger_level: int = row(
+        logging.INFO,
+        "The least level to log.",
+        option(
+            "The least level to log, as a name or a number (default: INFO), e.g. --logger-level=ERROR",
+            check=options.level,
+        ),
+        group=LOG,
+    )
+    save_errors: bool = row(
+        True,
+        "Whether to record failures as errors.",
+        option("Save an object of the error model (the default)", action="store_true"),
+        option("Do not save an object of the error model", "--no-save-errors", action="store_false"),
+        group=FAILURE,
+    )
+    save_tracebacks: bool = row(
+        True,
+        "Whether to record the traceback with an error.",
+        option("Save the traceback with the error (the default)", action="store_true"),
+        option("Do not save the traceback with the error", "--no-save-tracebacks", action="store_false"),
+        group=FAILURE,
+    )
+    max_loops: float = row(
+        1000,
+        "How many jobs to fetch before the worker ends.",
+        number("End after this number of jobs (default: 1000), e.g. --max-loops=100", check=options.count),
+        group=END,
+        check=amount(most=float("inf")),
+    )
+    max_duration: float | timedelta | None = row(
+        None,
+        "After how many seconds the worker ends; None or 0 for no limit. The attribute is a `timedelta`.",
+        seconds("End after this number of seconds (default: never), e.g. --max-duration=3600", check=options.seconds),
+        group=END,
+        check=checks.duration,
+    )
+    terminate_gracefuly: bool = row(
+        True,
+        "Whether SIGINT, SIGTERM and SIGHUP let the running job finish. Also spelt ``terminate_gracefully``.",
+        option(
+            "On SIGTERM, SIGINT or SIGHUP, finish the running job before ending (the default)",
+            "--terminate-gracefuly",
+            "--terminate-gracefully",
+            action="store_true",
+        ),
+        option(
+            "Leave SIGTERM, SIGINT and SIGHUP alone: they end the worker at once, in the midst of a job",
+            "--no-terminate-gracefuly",
+            "--no-terminate-gracefully",
+            action="store_false",
+        ),
+        group=END,
+    )
+    timeout: float | None = row(
+        30,
+        "How many seconds one `wait_for_job` waits at the most; 0 or None for no limit.",
+        seconds(
+            "The most seconds to wait for a job before looking again at whether to end; 0 for no limit (default: 30), "
+            "e.g. --timeout=5",
+            check=options.seconds,
+        ),
+        group=WAIT,
+        check=or_none(amount(), 0),
+    )
+    fetch_priorities_delay: float = row(
+        25,
+        "How many seconds to let pass between two looks for queues of new priorities, unless it is told of some.",
+        seconds(
+            "The most seconds between two looks for queues of new priorities (default: 25), e.g. "
+            "--fetch-priorities-delay=20",
+            check=options.interval,
+        ),
+        group=WAIT,
+        check=amount(),
+    )
+    fetch_delayed_delay: float = row(
+        25,
+        "How many seconds at the most until a busy worker notices delayed jobs that are due.",
+        seconds(
+            "The most seconds between two looks for delayed jobs that are due (default: 25), e.g. "
+            "--fetch-delayed-delay=20",
+            check=options.interval,
+        ),
+        group=WAIT,
+        check=amount(),
+    )
+    requeue_times: int | None = row(
+        0,
+        "How often a job that failed is put back in a queue.",
+        number(
+            "How many times to put a failed job back in its queue (default: 0), e.g. --requeue-times=5",
+            check=options.count,
+        ),
+        group=FAILURE,
+        check=checks.number_or_none,
+    )
+    requeue_priority_delta: int | None = row(
+        -1,
+        "What is added to its priority then.",
+        number(
+            "What to add to the priority of a job that is put back (default: -1, one level lower), e.g. "
+            "--requeue-priority-delta=-2",
+            check=options.delta,
+        ),
+        group=FAILURE,
+        check=checks.number_or_none,
+    )
+    requeue_delay_delta: float | timedelta | None = row(
+        30,
+        "By how many seconds it is delayed then.",
+        seconds(
+            "How many seconds to delay a job that is put back (default: 30), e.g. --requeue-delay-delta=15",
+            check=options.seconds,
+        ),
+        group=FAILURE,
+        check=checks.number_or_none,
+    )
+    retry_policy: Any = row(
+        None,
+        "When to try again a job that failed, instead of the three before: a `Retry`, or the text of one; None to "
+        "leave it to them. It is for jobs that have no policy of their own, nor one of their class.",
+        option(
+            "When to try again a job that failed, instead of what the three options before say: after these seconds, "
+            "or random ones that grow up to a cap, after which exceptions, up to which age of the job (default: none), "
+            "e.g. --retry-policy=delays=1:10:60 or --retry-policy=times=5,cap=10m,max_age=1d",
+            check=options.retry_policy,
+        ),
+        group=FAILURE,
+        check=checks.policy,
+        could_be=checks.is_policy,
+    )
+    lease: float = row(
+        60,
+        "For how many seconds a running job is this worker's without a sign of life. The worker gives four during each "
+        "lease; a job without one is put back in its queue by any other worker.",
+        seconds(
+            "How many seconds without a sign of life from its worker make a running job one to be rescued "
+            "(default: 60), e.g. --lease=300",
+            check=options.interval,
+        ),
+        group=FAILURE,
+        check=amount(more_than=0),
+        could_be=checks.is_number,
+    )
+    max_rescues: int = row(
+        3,
+        "How often a job may lose its worker before it is an error, of type ``WorkerLost``.",
+        number(
+            "How often a job may lose its worker before it is an error (default: 3), e.g. --max-rescues=0",
+            check=options.count,
+        ),
+        group=FAILURE,
+        check=amount(),
+        could_be=checks.is_number,
+    )
+    burst: bool | str = row(
+        False,
+        'Whether the worker ends as soon as no job waits in its queues; with ``"delayed"``, once none is delayed '
+        "either. Those of paused queues do not count.",
+        option("End as soon as no job waits in the queues, paused ones aside", action="store_const", const=True),
+        option(
+            "The same, but wait for delayed jobs, and run them",
+            "--burst-delayed",
+            action="store_const",
+            const="delayed",
+        ),
+        group=END,
+        check=checks.one_of(True, False, "delayed"),
+        could_be=checks.is_burst,
+    )
+    grace_period: float | None = row(
+        None,
+        "How many seconds a job has to finish once the worker is asked to end; it is released then, to be run again. "
+        "None for no limit.",
+        seconds(
+            "How many seconds the running job has to finish on SIGTERM, SIGINT or SIGHUP, before it is interrupted "
+            "and put back at the front of its queue (default: as many as it needs), e.g. --grace-period=25",
+            check=options.seconds,
+        ),
+        group=END,
+        check=or_none(amount()),
+        could_be=checks.is_number_or_none,
+    )
+    job_timeout: float | None = row(
+        None,
+        "After how many seconds a job that runs is an error, of type ``JobTimeout``, unless the job, or its class, "
+        "says something else. None or 0 for no limit.",
+        seconds(
+            "How many seconds a job may run, unless it or its class says something else, before it is an error; 0 for "
+            "no limit (default: no limit), e.g. --job-timeout=3600",
+            check=options.seconds,
+        ),
+        group=FAILURE,
+        check=or_none(amount()),
+        could_be=checks.is_number_or_none,
+    )
+    keep_success: int | timedelta | None = row(
+        None,
+        "How many jobs that succeeded to keep in each queue, or, as a `timedelta`, for how long; None for what the "
+        "attribute of the queue model says.",
+        option(
+            "How many jobs that succeeded to keep in each queue, or for how long: a number, or one with d, h, m or s "
+            "behind it (default: all), e.g. --keep-success=1000 or --keep-success=7d",
+            check=options.retention,
+        ),
+        group=KEEP,
+        check=checks.number_or_other,
+        could_be=checks.is_retention,
+    )
+    keep_errors: int | timedelta | None = row(
+        None,
+        "The same for jobs that failed.",
+        option(
+            "The same for jobs that failed (default: all), e.g. --keep-errors=30d",
+            check=options.retention,
+        ),
+        group=KEEP,
+        check=checks.number_or_other,
+        could_be=checks.is_retention,
+    )
+    job_modules: Any = row(
+        None,
+        "The names of the modules and packages whose jobs may be run: a list or tuple, or a text that joins them by "
+        "commas; None for any module. They are imported, packages with all that is in them. It holds for the whole "
+        "process.",
+        option(
+            "The modules and packages whose jobs may be run, joined by commas: they are imported at the start, "
+            "packages with all that is in them, and nothing else is because a job says so, e.g. "
+            "--job-modules=myapp.jobs,other (default: any but the standard library)",
+            check=options.modules,
+        ),
+        group=WHAT,
+        could_be=checks.is_names,
+    )
+    processes: int = row(
+        1,
+        "In how many processes the command runs such a worker; see `WorkerPool`, which `run` does not use.",
+        number(
+            "In how many processes to run such a worker; with more than one, a parent starts them, and starts another "
+            "one for each that ends (default: 1), e.g. --processes=4",
+            check=options.processes,
+        ),
+        group=WHAT,
+        check=whole_number(1),
+        could_be=checks.is_number,
+    )
+    queue_strategy: str = row(
+        QUEUE_STRATEGIES[0],
+        "Which name's jobs come first, among those of one priority: with ``strict`` those of the name that is given "
+        "first, with ``round_robin`` each name in turn, with ``weighted`` as often as the number behind it says, "
+        "``mail:3``.",
+        option(
+            "Whose jobs come first among those of one priority: strict for those of the queue that is named first, "
+            "round_robin for each queue in turn, weighted for as often as the number behind its name says, as "
+            "queue1:3,queue2:1 (default: strict)",
+            check=options.queue_strategy,
+        ),
+        group=WHAT,
+        check=checks.one_of(*QUEUE_STRATEGIES),
+        could_be=checks.is_text,
+    )
+    prefetch: int = row(
+        1,
+        "How many jobs to claim at once, at most 1,000; they are run one after the other, and their ends are recorded "
+        "together.",
+        number(
+            "How many jobs to take from the queues at once, at most 1000, to run them one after the other "
+            "(default: 1), e.g. --prefetch=100",
+            check=options.prefetch,
+        ),
+        group=WAIT,
+        check=whole_number(1, MAX_PREFETCH),
+        could_be=checks.is_number,
     )
 
-    # What is told by those parameters that version 2 does not have, and the names of them that the subclass has for
-    # something else.
-    _settings: Settings
+    terminate_gracefully = True
+
+    _rows: Mapping[str, Row]
+    parameters: tuple[str, ...]
+
+    # Those that version 2 does not have, checked; and the names of them that the subclass has for something else.
+    _settings: SimpleNamespace
     _names_of_others: list[str]
 
     def _set_parameters(self, given: dict[str, Any]) -> None:
@@ -172,8 +449,7 @@ class Parameters:
             if name in given:
                 setattr(self, name, given[name])
         self._set_graceful(given)
-        given_here = {name: given[name] for name in self.parameters if name in given}
-        self._settings, self._names_of_others = read_settings(self, given_here, Parameters)
+        self._read_settings({name for name in self.parameters if name in given})
 
     def _set_graceful(self, given: dict[str, Any]) -> None:
         """Let both spellings say the same: what is given, else the nearest attribute."""
@@ -185,6 +461,18 @@ class Parameters:
             now = getattr(self, name, None)
             if now != said[0] and _is_flag(name, {name: now}):
                 setattr(self, name, said[0])
+
+    def _read_settings(self, given: set[str]) -> None:
+        """Read what version 2 does not have, once: from arguments, else from those attributes that could be meant."""
+        new = {name: row.could_be for name, row in Parameters._rows.items() if row.could_be}
+        self._names_of_others = [
+            name for name, could_be in new.items() if _is_something_else(self, name, could_be, is_given=name in given)
+        ]
+        self._settings = SimpleNamespace()
+        for name in new:
+            value = getattr(Parameters if name in self._names_of_others else self, name)
+            check = Parameters._rows[name].check
+            setattr(self._settings, name, check(name, value) if check else value)
 
     def _check_parameters(self) -> None:
         self.queues = self._parse_queues(self.queues)
@@ -198,39 +486,20 @@ class Parameters:
             raise ConfigurationException(f"The callback must be callable, unlike {self.callback!r}")
         self._check_is_ordinary("callback", self.callback)
         self._check_is_ordinary("execute method", getattr(self, "execute", None))
-        self._check_numbers()
+        self._check_those_of_version_2()
         if self._settings.job_modules is not None:
             try:
                 job_classes.load(self._settings.job_modules)
             except ConfigurationException as error:
                 raise ConfigurationException(f"job_modules: {error}") from error
 
-    def _check_numbers(self) -> None:
-        """Replace numbers that are given as text, and the number of seconds that is a timedelta in version 2."""
-        checked = {"max_loops": checked_amount("max_loops", self.max_loops, most=float("inf"))}
-        checked["timeout"] = checked_amount("timeout", 0 if self.timeout is None else self.timeout)
-        for name in ("fetch_priorities_delay", "fetch_delayed_delay"):
-            checked[name] = checked_amount(name, getattr(self, name))
-        for name in ("requeue_times", "requeue_priority_delta", "requeue_delay_delta"):
-            checked[name] = as_number(getattr(self, name))
-            if isinstance(checked[name], str):
-                raise ConfigurationException(f"{name} must be a number, not {checked[name]!r}")
-        if self.max_duration:
-            checked["max_duration"] = self._as_duration(self.max_duration)
-        for name, value in checked.items():
-            if getattr(self, name) is not value:
-                setattr(self, name, value)
-
-    @staticmethod
-    def _as_duration(given: Any) -> timedelta:
-        try:
-            duration = (
-                given if isinstance(given, timedelta) else timedelta(seconds=checked_amount("max_duration", given))
-            )
-            utcnow() + duration
-        except OverflowError as error:
-            raise ConfigurationException(f"max_duration must end before the year 10000, unlike {given!r}") from error
-        return duration
+    def _check_those_of_version_2(self) -> None:
+        for name, found in Parameters._rows.items():
+            if found.check and not found.could_be:
+                value = getattr(self, name)
+                checked = found.check(name, value)
+                if checked is not value:
+                    setattr(self, name, checked)
 
     @staticmethod
     def _parse_queues(queues: Any) -> list[str]:
@@ -269,3 +538,27 @@ class Parameters:
 def _is_flag(name: str, attributes: Mapping[str, Any]) -> bool:
     """Whether attributes say whether to end gracefully, under a name that may be another thing of the application."""
     return name in attributes and (name == "terminate_gracefuly" or isinstance(attributes[name], (bool, int)))
+
+
+def _is_something_else(worker: Any, name: str, could_be: Callable[[Any], bool], *, is_given: bool) -> bool:
+    of_class = getattr(type(worker), name)
+    if not (isinstance(of_class, property) or could_be(of_class)):
+        return True
+    try:
+        return not (is_given or could_be(getattr(worker, name)))
+    except Exception:  # a property that needs what is not there yet
+        return True
+
+
+def options_of(rows: Mapping[str, Row]) -> tuple[Option, ...]:
+    """Return the options of some rows, group by group."""
+    return tuple(
+        make(name, group)
+        for group in GROUPS
+        for name, each in rows.items()
+        if each.group == group
+        for make in each.options
+    )
+
+
+OPTIONS: tuple[Option, ...] = (*SCRIPT_OPTIONS, *options_of(Parameters._rows))

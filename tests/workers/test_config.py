@@ -18,7 +18,7 @@ from limpyd_jobs.models import BaseJobsModel, Error, Queue
 from limpyd_jobs.store.database import JobsDatabase, parse_database
 from limpyd_jobs.workers import Worker, WorkerConfig
 from limpyd_jobs.workers.config import LOG_FORMAT, LogFormatter, database_name
-from limpyd_jobs.workers.options import OPTIONS
+from limpyd_jobs.workers.parameters import OPTIONS
 
 HERE = __name__
 

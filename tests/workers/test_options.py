@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from limpyd_jobs import Exponential, Retry
-from limpyd_jobs.workers.options import OPTIONS
+from limpyd_jobs.workers.parameters import OPTIONS
 from limpyd_jobs.workers.parser import WorkerOptionParser
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from limpyd_jobs.workers.options import OPTIONS, WorkerOption
+from limpyd_jobs.workers.options import WorkerOption
+from limpyd_jobs.workers.parameters import OPTIONS
 from limpyd_jobs.workers.parser import LaxOptionParser, WorkerOptionParser
 
 

@@ -14,7 +14,7 @@ from limpyd_jobs.models import job_classes
 from limpyd_jobs.transitions import PRUNE_LIMIT
 from limpyd_jobs.workers.maintenance import pruner as rounds
 from limpyd_jobs.workers.maintenance.pruner import Pruner
-from limpyd_jobs.workers.options import OPTIONS
+from limpyd_jobs.workers.parameters import OPTIONS
 from limpyd_jobs.workers.parser import WorkerOptionParser
 
 pytestmark = pytest.mark.usefixtures("jobs_database")

@@ -1,0 +1,145 @@
+"""What a parameter of a worker has to be, given as an argument or an attribute.
+
+A check takes the name of the parameter and its value, and returns the value to use, or raises `ConfigurationException`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from types import NoneType
+from typing import Any
+
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.retrying import Retry, as_policy
+from limpyd_jobs.utils import utcnow
+
+Check = Callable[[str, Any], Any]
+
+
+def as_number(value: Any) -> Any:
+    """Return a number that is given as text, as in a file of settings, as a number; anything else as it is."""
+    if isinstance(value, str):
+        for kind in (int, float):
+            with suppress(ValueError):
+                return kind(value)
+    return value
+
+
+def amount(*, more_than: float | None = None, most: float | None = None) -> Check:
+    """Return the check of a number of 0 or more.
+
+    Parameters
+    ----------
+    more_than: float
+        What it has to be more than.
+    most: float
+        What it may be at the most; None for any finite number.
+    """
+
+    def check(name: str, value: Any) -> Any:
+        number = as_number(value)
+        is_small = is_number(number) and (number == most or number < float("inf"))
+        if not is_small or number < 0 or number == more_than:
+            least = "0 or more" if more_than is None else f"more than {more_than}"
+            raise ConfigurationException(f"{name} must be a number, {least}, not {value!r}")
+        return number
+
+    return check
+
+
+def whole_number(least: int, most: float = float("inf")) -> Check:
+    """Return the check of an integer."""
+
+    def check(name: str, value: Any) -> Any:
+        number = as_number(value)
+        if type(number) is not int or not least <= number <= most:
+            which = f"{least} or more" if most == float("inf") else f"from {least} to {most}"
+            raise ConfigurationException(f"{name} must be a whole number, {which}, not {value!r}")
+        return number
+
+    return check
+
+
+def one_of(*choices: Any) -> Check:
+    """Return the check of a value that is one of some."""
+
+    def check(name: str, value: Any) -> Any:
+        if not any(type(value) is type(choice) and value == choice for choice in choices):
+            raise ConfigurationException(f"{name} must be one of {', '.join(map(str, choices))}, not {value!r}")
+        return value
+
+    return check
+
+
+def or_none(check: Check, none: Any = None) -> Check:
+    """Return a check that lets None pass, or takes something else for it."""
+    return lambda name, value: none if value is None else check(name, value)
+
+
+def number_or_none(name: str, value: Any) -> Any:
+    """Check a number of any sign, or None."""
+    number = as_number(value)
+    if isinstance(number, str):
+        raise ConfigurationException(f"{name} must be a number, not {number!r}")
+    return number
+
+
+def number_or_other(name: str, value: Any) -> Any:
+    """Read a number that may be something else, which is checked elsewhere."""
+    return as_number(value)
+
+
+def duration(name: str, value: Any) -> Any:
+    """Check a time that a worker may last, and return it as a `timedelta`; None or 0 is no limit."""
+    if not value:
+        return value
+    try:
+        found = value if isinstance(value, timedelta) else timedelta(seconds=amount()(name, value))
+        utcnow() + found
+    except OverflowError as error:
+        raise ConfigurationException(f"{name} must end before the year 10000, unlike {value!r}") from error
+    return found
+
+
+def policy(name: str, value: Any) -> Retry | None:
+    """Check a retry policy, or the text of one."""
+    try:
+        return as_policy(value)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationException(f"{name}: {error}") from error
+
+
+# Whether an attribute, which may be something else of an application, could be a parameter that version 2 lacks.
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, or the text of one."""
+    value = as_number(value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def is_number_or_none(value: Any) -> bool:
+    return value is None or is_number(value)
+
+
+def is_retention(value: Any) -> bool:
+    return isinstance(value, (NoneType, timedelta)) or is_number(value)
+
+
+def is_policy(value: Any) -> bool:
+    return isinstance(value, (NoneType, str, Retry))
+
+
+def is_names(value: Any) -> bool:
+    is_sequence = isinstance(value, (list, tuple)) and len(value) > 0
+    return isinstance(value, (NoneType, str)) or (is_sequence and all(isinstance(name, str) for name in value))
+
+
+def is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def is_burst(value: Any) -> bool:
+    return isinstance(value, bool) or value == "delayed"
