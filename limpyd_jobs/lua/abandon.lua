@@ -16,6 +16,7 @@
 -- {'gone'}
 
 --@include claims
+--@include lists
 --@include places
 
 -- How many idents to look at from each end of a list.

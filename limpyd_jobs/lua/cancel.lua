@@ -12,7 +12,7 @@
 -- {'ended', status}        in success or error: nothing is changed
 -- {'gone'}
 
---@include claims
+--@include idents
 --@include places
 
 local job, queue_model, queue_name = job_of(ARGV[1], ARGV[2]), model_of(ARGV[3]), ARGV[4]

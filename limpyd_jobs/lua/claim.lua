@@ -38,7 +38,7 @@
 --                           was looked into, as nothing came since the last time
 -- {'unregistered'}          nothing was done: the worker asks by itself, or is gone
 
---@include claims
+--@include repeated
 
 local lists, token, lease, ident, classes = lists_from(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4], classes_from(ARGV[11])
 local is_again, worker, wait, schedules, needs_registration = ARGV[5] == '1', ARGV[6], ARGV[7], ARGV[8], ARGV[9] == '1'
@@ -84,6 +84,18 @@ local function around(moment, key, last, first)
   local future = redis.pcall('ZRANGEBYSCORE', key, '(' .. moment, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
   return past and not (last and tonumber(last) > tonumber(past)) and past or last,
     future and not (first and tonumber(first) < tonumber(future)) and future or first
+end
+
+-- The delayed sets beside these lists, in the same way.
+local function delayed_sets_of(lists)
+  local sets = {}
+  return function(last)
+    local keys = lists(last)
+    for i = #sets + 1, #keys do
+      sets[i] = string.sub(keys[i], 1, -9) .. ':delayed'
+    end
+    return sets
+  end
 end
 
 -- The same of all delayed sets.

@@ -13,7 +13,8 @@
 --
 -- Its hash is not touched, as nothing is known of its indexes. Where it should be put is of a wrong type: set aside.
 
---@include claims
+--@include clock
+--@include quarantine
 
 local queue = string.sub(KEYS[1], 1, -9)
 local ident, seconds, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])

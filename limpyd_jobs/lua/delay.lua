@@ -19,7 +19,7 @@
 -- {'refused'}    somebody else holds the claim: nothing is changed
 -- {'gone'}
 
---@include claims
+--@include ending
 --@include places
 
 local job, token, queue = job_of(ARGV[1], ARGV[2]), ARGV[3], ARGV[4]

@@ -7,7 +7,7 @@
 --
 -- How many were moved: none if the queues are no longer alike.
 
---@include claims
+--@include idents
 
 local from, to, limit, classes = KEYS[1], KEYS[2], tonumber(ARGV[1]), classes_from(ARGV[2])
 

@@ -21,12 +21,24 @@
 -- a worker to skip it. A queue whose jobs are being moved by redis-limpyd-jobs 2, which sets a lock, is left alone; so
 -- is one with keys of a wrong type.
 
---@include claims
+--@include clock
+--@include idents
+--@include quarantine
 --@include notifying
 
 local limit, classes, is_custom = tonumber(ARGV[1]), classes_from(ARGV[2]), ARGV[3] == 'custom'
 local moment = score(now())
 local done, failures, unknown, reindexes, ready = 0, {}, {}, {}, {}
+
+-- Whether a write failed for no fault of the record, but as Redis accepts none for now, or none of this user.
+local function is_refused_by_redis(failure)
+  local text = text_of_error(failure)
+  for _, reason in ipairs({'MISCONF', 'NOREPLICAS', 'READONLY', 'OOM', 'NOPERM', 'ACL failure', "can't run this"}) do
+    if string.find(text, reason, 1, true) then
+      return true
+    end
+  end
+end
 
 local refusal_of_redis
 

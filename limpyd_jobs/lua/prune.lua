@@ -25,7 +25,9 @@
 --
 -- Entries of jobs that are gone, live again, or ended otherwise since are old ones, and dropped.
 
---@include claims
+--@include clock
+--@include idents
+--@include quarantine
 
 local list, keep, keep_for = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
 local first, limit, error_model = tonumber(ARGV[3]), tonumber(ARGV[4]), model_of(ARGV[5])

@@ -17,6 +17,7 @@
 --             their way to the worker that would have skipped them
 
 --@include claims
+--@include queues
 --@include places
 
 local model, queue_model, queue_name = ARGV[1], model_of(ARGV[2]), ARGV[3]

@@ -20,7 +20,7 @@ local job, token, queue, due = job_of(ARGV[1], ARGV[2]), ARGV[3], ARGV[4], due_a
 
 local refused = refusal(job, token)
 if refused then
-  return ended_before(job, token, 'done', 6) and {'done', '', {}} or refused
+  return was_ended_with(job, token) and {'done', '', {}} or refused
 end
 
 local hash = redis.call('HMGET', job.key, 'status', 'tries', 'priority')

@@ -14,14 +14,14 @@
 -- {'refused'}     somebody else holds the claim: nothing is changed
 -- {'gone'}
 
+--@include clock
 --@include claims
 
 local job, token, queue, lease = job_of(ARGV[1], ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
 
 local refused = refusal(job, token)
 if refused then
-  local is_ended = redis.call('HGET', job.key, '_last_claim') == token
-  return is_ended and {'done'} or refused
+  return was_ended_with(job, token) and {'done'} or refused
 end
 
 -- A full Redis refuses ZADD, unless something was written before: the job must not be taken for lost.

@@ -18,7 +18,8 @@
 -- {problems, reindex}
 --   problems  {problem, place or '', '1' if it can be repaired or ''}…
 
---@include claims
+--@include clock
+--@include idents
 
 local ident, repairs, home, is_in_no_list = ARGV[2], ARGV[3] == '1', ARGV[4], ARGV[5] == '1'
 local lease, token, delayed_until, due = tonumber(ARGV[6]), ARGV[7], ARGV[8], ARGV[9]

@@ -24,7 +24,9 @@
 -- the next worker sees to it. One that is running without a claim was given its lease by reconcile. Of several that were
 -- claimed at once nobody knows which one was running: neither the rescue nor the try counts, and each comes alone next.
 
+--@include clock
 --@include claims
+--@include quarantine
 --@include notifying
 
 local limit, max_rescues, token, lease, classes = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), classes_from(ARGV[6])

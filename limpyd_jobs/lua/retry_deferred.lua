@@ -6,7 +6,8 @@
 --
 -- The number of those that rest no longer. One that is delayed for another reason stays so.
 
---@include claims
+--@include clock
+--@include idents
 
 local delayed, model = KEYS[1] .. ':delayed', model_of(ARGV[1])
 local moment, done = now(), 0

@@ -13,6 +13,7 @@
 -- {'refused'}    the job is not finished, or its end is being recorded: nothing is changed, but for a lease
 -- {'gone'}
 
+--@include clock
 --@include claims
 
 local job, queue = job_of(ARGV[1], ARGV[2]), ARGV[3]

@@ -46,6 +46,21 @@ local function record_safely(row)
   return {'failed', text_of_error(reply)}
 end
 
+-- Claims several jobs, up to the first that is none to run, and that is the last: {token, reply}…
+local function claim_several(lists, limit, token, lease, classes)
+  local found, name, reply = {}
+  begin_batch()
+  repeat
+    reply, name = claim_first(lists, token, lease, classes, #found + 1)
+    if not reply.err and reply[1] ~= 'nothing' then
+      found[#found + 1] = {name or '', reply}
+    end
+    reindex = {}
+  until #found >= limit or not name or name == token
+  end_batch()
+  return found
+end
+
 local endings, limit, lists, token = {}, tonumber(ARGV[2]), lists_from(ARGV[3]), ARGV[4]
 begin_batch()
 for i, row in ipairs(cjson.decode(ARGV[1])) do

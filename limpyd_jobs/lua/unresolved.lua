@@ -8,7 +8,9 @@
 --
 -- ident…
 
---@include claims
+--@include clock
+--@include quarantine
+--@include records
 
 local base, name, choice = KEYS[1], ARGV[1], ARGV[2]
 local key = base .. ':' .. name

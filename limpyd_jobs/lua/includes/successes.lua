@@ -1,6 +1,6 @@
 -- Successes: jobs that ran to their end, unless they were given another status meanwhile.
 
---@include claims
+--@include ending
 
 -- Ends the claim on a job that succeeded, with more changes to its hash. The reply, if there is one, says why not: then
 -- nothing is changed. So it is to a caller who did that already, whose first reply was lost.

@@ -1,0 +1,24 @@
+-- Idents: how jobs are named in lists and sets, as 'myapp.jobs.MyJob:12'.
+
+--@include records
+
+-- Splits an ident, 'myapp.jobs.MyJob:12', in its class path and pk; nil if it is none.
+local function parse_ident(ident)
+  return string.match(ident, '^([^:]+%.[^:.]+):([^:]+)$')
+end
+
+-- The models of the job classes that a caller knows, given as text with the class path and the model in each line: a
+-- table that looks a path up when it is asked for, as most are not.
+local function classes_from(text)
+  return setmetatable({}, {__index = function(classes, path)
+    local _, before = string.find(text, '\n' .. path .. ' ', 1, true)
+    classes[path] = before and string.sub(text, before + 1, string.find(text, '\n', before, true) - 1) or false
+    return classes[path]
+  end})
+end
+
+local function job_of(model, ident)
+  local _, pk = parse_ident(ident)
+  model = model_of(model)
+  return {model = model, pk = pk, ident = ident, key = hash_key(model, pk)}
+end

@@ -1,0 +1,42 @@
+-- Lists: the waiting lists of a call, of which there may be hundreds.
+
+-- The waiting lists of a call, given as one text with a key in each line: a function that returns them, taken apart up
+-- to an index. A worker may have hundreds, and finds its job in one of the first.
+local function lists_from(text)
+  local keys, position = {}, 1
+  return function(last)
+    while #keys < last and position <= #text do
+      local line_end = string.find(text, '\n', position, true) or #text + 1
+      keys[#keys + 1] = string.sub(text, position, line_end - 1)
+      position = line_end + 1
+    end
+    return keys
+  end
+end
+
+-- How many lists to look into, and how many of the others to ask about at once.
+local FEW, STRETCH = 4, 64
+
+-- Where the first key is that exists, of some of which one does.
+local function first_existing(keys, first, last)
+  while first < last do
+    local middle = math.floor((first + last) / 2)
+    if redis.call('EXISTS', unpack(keys, first, middle)) > 0 then last = middle else first = middle + 1 end
+  end
+  return first
+end
+
+-- Where the first list is, from an index on, that may have a job; nil if there is none.
+local function next_filled(lists, first)
+  if first <= FEW then
+    return lists(first)[first] and first
+  end
+  while lists(first)[first] do
+    local keys = lists(first + STRETCH - 1)
+    local last = math.min(first + STRETCH - 1, #keys)
+    if redis.call('EXISTS', unpack(keys, first, last)) > 0 then
+      return first_existing(keys, first, last)
+    end
+    first = last + 1
+  end
+end

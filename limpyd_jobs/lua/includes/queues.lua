@@ -1,0 +1,40 @@
+-- Queues: whether jobs can be claimed there, and may be.
+
+--@include shared_key
+--@include records
+
+-- Whether the jobs of a name, in the queue of some keys, have to rest: the names stand in a set beside the queues.
+local function is_paused(base, name)
+  return name and redis.pcall('SISMEMBER', shared_key(base, 'paused'), name) == 1
+end
+
+-- The name and priority of the queue of some keys, if a claim can be recorded there; else nil.
+local function sound_queue(base)
+  local queue = redis.pcall('HMGET', base .. ':hash', 'name', 'priority')
+  local exists = not queue.err and (queue[1] or queue[2] or redis.call('EXISTS', base .. ':hash') == 1)
+  if exists and (probed[base .. ':_running'] or type(redis.pcall('ZCARD', base .. ':_running')) == 'number') then
+    return queue
+  end
+end
+
+local open_queues = {}
+
+-- The same, unless its jobs have to rest; asked for once, as nothing of that changes while jobs are claimed.
+local function open_queue(base)
+  if open_queues[base] == nil then
+    local queue = sound_queue(base)
+    open_queues[base] = queue and not is_paused(base, queue[1]) and queue or false
+  end
+  return open_queues[base]
+end
+
+local last_queues = {}
+
+-- The last pk of a queue, of the model of the queue of some keys, for workers to see that there are new ones; or ''.
+local function last_queue(base)
+  if not last_queues[base] then
+    local pk = redis.pcall('GET', shared_key(base, 'max_pk'))
+    last_queues[base] = type(pk) == 'string' and pk or ''
+  end
+  return last_queues[base]
+end

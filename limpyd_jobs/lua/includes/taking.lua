@@ -1,0 +1,118 @@
+-- Taking: the next job is claimed, out of its waiting list.
+
+--@include clock
+--@include claims
+--@include deliveries
+--@include lists
+--@include queues
+--@include quarantine
+
+-- Claims a job that was taken from the waiting list of a sound queue, or takes it, if it waits indeed. The reply is
+-- documented in claim.lua. The ident may name the class by an old path; what is kept names it by its own.
+--
+-- With a number it is one of several that a worker claims at once: then this is part of the token. A job that was
+-- rescued comes alone, as it may be what kills its workers: it is left in its list unless its number is 1. The lease of
+-- the last one lapses first: so they are rescued in their order, and Redis finds the place of each without a search.
+local function claim(key, queue, pk, model, token, lease, is_first, number)
+  local base = string.sub(key, 1, -9)
+  local job = {model = model, pk = pk, ident = model.path .. ':' .. pk, key = hash_key(model, pk)}
+  local hash = redis.call(
+    'HMGET', job.key, 'status', 'identifier', 'tries', 'queued', '_job_timeout', '_last_claim', '_rescues',
+    unpack(RETRY_FIELDS))
+  local status, identifier, is_alone = hash[1], hash[2] or '', hash[7]
+
+  if not status and redis.call('EXISTS', job.key) == 0 then
+    if is_first then pop(key) end
+    return {'gone', key, job.ident}
+  end
+  if hash[4] ~= '1' then end_batch() end
+  local is_second = hash[4] ~= '1' and other_queued(job, identifier)
+  if status ~= 'w' or is_second then
+    if is_first then pop(key) end
+    return {'found', key, job.ident, status or '', identifier, queue[1] or '', queue[2] or ''}
+  end
+  if number and is_alone and number > 1 then
+    return {'nothing'}
+  end
+  token = number and not is_alone and one_of_several(token, number) or token
+  local start, tries = now_text(), string.format('%d', (tonumber(hash[3]) or 0) + 1)
+  local changes = {queued = '1', _queue_key = base, _claim_token = token, _last_claim = false}
+  if not is_in_hand(token) then
+    changes.status, changes.start, changes.tries = 'r', start, tries
+  end
+  update(model, pk, changes, {status = status, queued = hash[4], _last_claim = hash[6]})
+  send('ZADD', base .. ':_running', score(now() + lease * 1000000 - (number or 0)), job.ident)
+  if is_first then pop(key) end
+  return {
+    'claimed', key, job.ident, status, identifier, queue[1] or '', queue[2] or '', start, tries, hash[5] or '',
+    retry_of(hash, 8), last_queue(base), reindex,
+  }, token
+end
+
+local has_deferrals = {}
+
+local function forget_deferrals(base, ident)
+  if has_deferrals[base] == nil then
+    has_deferrals[base] = redis.call('EXISTS', base .. ':_deferrals') == 1
+  end
+  if has_deferrals[base] then
+    redis.pcall('HDEL', base .. ':_deferrals', ident)
+  end
+end
+
+-- Claims a job whose hash may be none: then it is set aside. If what all jobs share is broken, the reply is an error.
+local function claim_safely(key, queue, ident, model, token, lease, is_first, number)
+  local _, pk = parse_ident(ident)
+  forget_deferrals(string.sub(key, 1, -9), ident)
+  model = model_of(model)
+  local ok, reply, name = pcall(claim, key, queue, pk, model, token, lease, is_first, number)
+  if ok then
+    keep_pending()
+    return reply, name
+  end
+  drop_pending()
+  reindex = {}
+  if not is_broken(hash_key(model, pk)) then
+    if not is_first then redis.call('LPUSH', key, ident) end
+    return {err = text_of_error(reply)}
+  end
+  if is_first then pop(key) end
+  set_aside(string.sub(key, 1, -9), ident)
+  return {'broken', key, ident, text_of_error(reply)}
+end
+
+-- Claims the first job of a waiting list; nil if it has none. A list of no sound queue, or no list, has none, nor does
+-- that of a paused queue.
+local function claim_from(key, token, lease, classes, number)
+  local ident, base = first_of(key), string.sub(key, 1, -9)
+  local queue = type(ident) == 'string' and open_queue(base)
+  if not queue then
+    return nil
+  end
+  local path = parse_ident(ident)
+  if not path then
+    pop(key)
+    set_aside(base, ident)
+    return {'garbage', key, ident}
+  elseif not classes[path] then
+    return {'unknown', key, ident}
+  end
+  return claim_safely(key, queue, ident, classes[path], token, lease, true, number)
+end
+
+-- Nothing is added to the lists before this one while a script runs: they had no job.
+local first_list = 1
+
+-- Claims the first job of the first waiting list that has one.
+local function claim_first(lists, token, lease, classes, number)
+  local i = next_filled(lists, first_list)
+  while i do
+    first_list = i
+    local reply, name = claim_from(lists(i)[i], token, lease, classes, number)
+    if reply then
+      return reply, name
+    end
+    i = next_filled(lists, i + 1)
+  end
+  return {'nothing'}
+end
