@@ -51,6 +51,26 @@ def help_of(command: str, *arguments: str) -> str:
     return done.stdout
 
 
+class Parameters(SphinxDirective):
+    """What a worker can be told, from the rows that make it so."""
+
+    def run(self) -> list[nodes.Node]:
+        lines = []
+        for name, row in rows_of_parameters().items():
+            lines += [f"``{name}`` = ``{shown(row.default)}``", f"    {row.about}"]
+        return self.parse_text_to_nodes("\n".join(lines))
+
+
+def rows_of_parameters() -> dict[str, Any]:
+    from limpyd_jobs import Worker
+
+    return dict(Worker._rows)
+
+
+def shown(default: Any) -> str:
+    return default.__name__ if isinstance(default, type) else repr(default)
+
+
 class Modules(SphinxDirective):
     """All modules of the package, each with the first paragraph of its docstring."""
 
@@ -81,5 +101,6 @@ def summary(path: Path) -> str:
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("verbs", Verbs)
     app.add_directive("help", Help)
+    app.add_directive("parameters", Parameters)
     app.add_directive("modules", Modules)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

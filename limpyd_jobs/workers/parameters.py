@@ -56,7 +56,7 @@ class Row:
     default: object
         The attribute of the class.
     about: str
-        What it is, for the reference.
+        What the reference says of it, in reStructuredText.
     options: tuple
         The options of the command line that set it; in the help, below the title `group`.
     check: callable
@@ -119,7 +119,8 @@ class Parameters:
 
     queues: Any = row(
         None,
-        "The names of the queues: a list or tuple of them, or a text that joins them by commas.",
+        "The names of the queues: a list, a tuple, or a text with commas. Without any, ``ConfigurationException`` "
+        "is raised.",
         option(
             "The names of the queues to take jobs from, joined by commas, e.g. --queues=queue1,queue2",
             check=options.queue_names,
@@ -128,7 +129,8 @@ class Parameters:
     )
     callback: Callable[[Any, Any], Any] | None = row(
         None,
-        "What to run for a job, called with the job and the queue; `execute` by default.",
+        "The function to call with ``(job, queue)``; by default the worker's ``execute``, which calls "
+        "``job.run(queue)``.",
         option(
             "The function to call for each job, with the job and its queue, e.g. --callback=my.module.callback "
             '(default: the "run" method of the jobs)',
@@ -137,7 +139,7 @@ class Parameters:
     )
     queue_model: type[Queue] = row(
         Queue,
-        "The model of all the queues: `Queue` or a subclass.",
+        "The model of all its queues: this, or a subclass.",
         option(
             "The model of all the queues: Queue or a subclass, e.g. --queue-model=my.module.QueueModel "
             "(default: the one of the worker class)",
@@ -146,7 +148,7 @@ class Parameters:
     )
     error_model: type[Error] = row(
         Error,
-        "The model to save errors in: `Error` or a subclass.",
+        "The model of the errors: this, or a subclass.",
         option(
             "The model to save errors in: Error or a subclass, e.g. --error-model=my.module.ErrorModel "
             "(default: the one of the worker class)",
@@ -161,7 +163,7 @@ class Parameters:
     )
     logger_level: int = row(
         logging.INFO,
-        "The least level to log.",
+        "The level set on the logger.",
         option(
             "The least level to log, as a name or a number (default: INFO), e.g. --logger-level=ERROR",
             check=options.level,
@@ -170,35 +172,38 @@ class Parameters:
     )
     save_errors: bool = row(
         True,
-        "Whether to record failures as errors.",
+        "Store an ``Error`` when a job fails.",
         option("Save an object of the error model (the default)", action="store_true"),
         option("Do not save an object of the error model", "--no-save-errors", action="store_false"),
         group=FAILURE,
     )
     save_tracebacks: bool = row(
         True,
-        "Whether to record the traceback with an error.",
+        "Store the traceback in it.",
         option("Save the traceback with the error (the default)", action="store_true"),
         option("Do not save the traceback with the error", "--no-save-tracebacks", action="store_false"),
         group=FAILURE,
     )
     max_loops: float = row(
         1000,
-        "How many jobs to fetch before the worker ends.",
+        "End after this many jobs, so that leaks of memory remain small. Let something start the worker again: a "
+        "parent (see :ref:`Several processes`), or systemd.",
         number("End after this number of jobs (default: 1000), e.g. --max-loops=100", check=options.count),
         group=END,
         check=amount(most=float("inf")),
     )
     max_duration: float | timedelta | None = row(
         None,
-        "After how many seconds the worker ends; None or 0 for no limit. The attribute is a `timedelta`.",
+        "End after this long, once the running job is done. A ``timedelta`` is fine too, and is what the attribute "
+        "is. ``None`` or 0: no limit.",
         seconds("End after this number of seconds (default: never), e.g. --max-duration=3600", check=options.seconds),
         group=END,
         check=checks.duration,
     )
     terminate_gracefuly: bool = row(
         True,
-        "Whether SIGINT, SIGTERM and SIGHUP let the running job finish. Also spelt ``terminate_gracefully``.",
+        "On SIGINT, SIGTERM and SIGHUP, finish the running job, then end: see :ref:`Stopping`. "
+        "``terminate_gracefully`` is the same.",
         option(
             "On SIGTERM, SIGINT or SIGHUP, finish the running job before ending (the default)",
             "--terminate-gracefuly",
@@ -215,7 +220,7 @@ class Parameters:
     )
     timeout: float | None = row(
         30,
-        "How many seconds one `wait_for_job` waits at the most; 0 or None for no limit.",
+        "How long one wait for a job may last at most; 0 or ``None`` is no limit.",
         seconds(
             "The most seconds to wait for a job before looking again at whether to end; 0 for no limit (default: 30), "
             "e.g. --timeout=5",
@@ -226,7 +231,7 @@ class Parameters:
     )
     fetch_priorities_delay: float = row(
         25,
-        "How many seconds to let pass between two looks for queues of new priorities, unless it is told of some.",
+        "How often to look for queues of new priorities. It is told of them before, see :ref:`When does a job begin?`",
         seconds(
             "The most seconds between two looks for queues of new priorities (default: 25), e.g. "
             "--fetch-priorities-delay=20",
@@ -237,7 +242,7 @@ class Parameters:
     )
     fetch_delayed_delay: float = row(
         25,
-        "How many seconds at the most until a busy worker notices delayed jobs that are due.",
+        "How often a busy worker looks for delayed jobs that are due. An idle one wakes up at their time.",
         seconds(
             "The most seconds between two looks for delayed jobs that are due (default: 25), e.g. "
             "--fetch-delayed-delay=20",
@@ -248,7 +253,7 @@ class Parameters:
     )
     requeue_times: int | None = row(
         0,
-        "How often a job that failed is put back in a queue.",
+        "How many more times to run a job that fails.",
         number(
             "How many times to put a failed job back in its queue (default: 0), e.g. --requeue-times=5",
             check=options.count,
@@ -258,7 +263,7 @@ class Parameters:
     )
     requeue_priority_delta: int | None = row(
         -1,
-        "What is added to its priority then.",
+        "What to add to its priority each time.",
         number(
             "What to add to the priority of a job that is put back (default: -1, one level lower), e.g. "
             "--requeue-priority-delta=-2",
@@ -269,7 +274,7 @@ class Parameters:
     )
     requeue_delay_delta: float | timedelta | None = row(
         30,
-        "By how many seconds it is delayed then.",
+        "How long to delay it each time.",
         seconds(
             "How many seconds to delay a job that is put back (default: 30), e.g. --requeue-delay-delta=15",
             check=options.seconds,
@@ -279,8 +284,8 @@ class Parameters:
     )
     retry_policy: Any = row(
         None,
-        "When to try again a job that failed, instead of the three before: a `Retry`, or the text of one; None to "
-        "leave it to them. It is for jobs that have no policy of their own, nor one of their class.",
+        "A ``Retry``, or the text of one: when to try again a job that failed and has no policy itself, nor its "
+        "class. ``None`` leaves it to the three before. See :ref:`Retries`.",
         option(
             "When to try again a job that failed, instead of what the three options before say: after these seconds, "
             "or random ones that grow up to a cap, after which exceptions, up to which age of the job (default: none), "
@@ -293,8 +298,8 @@ class Parameters:
     )
     lease: float = row(
         60,
-        "For how many seconds a running job is this worker's without a sign of life. The worker gives four during each "
-        "lease; a job without one is put back in its queue by any other worker.",
+        "For how many seconds a running job is the worker's without a sign of life. It gives four during each "
+        "lease, from a thread; a job without one is put back by any other worker. See :ref:`How long a lease?`",
         seconds(
             "How many seconds without a sign of life from its worker make a running job one to be rescued "
             "(default: 60), e.g. --lease=300",
@@ -306,7 +311,7 @@ class Parameters:
     )
     max_rescues: int = row(
         3,
-        "How often a job may lose its worker before it is an error, of type ``WorkerLost``.",
+        "How often a job may lose its worker before it is an error of type ``WorkerLost``.",
         number(
             "How often a job may lose its worker before it is an error (default: 3), e.g. --max-rescues=0",
             check=options.count,
@@ -317,8 +322,8 @@ class Parameters:
     )
     burst: bool | str = row(
         False,
-        'Whether the worker ends as soon as no job waits in its queues; with ``"delayed"``, once none is delayed '
-        "either. Those of paused queues do not count.",
+        'True: end as soon as no job waits in its queues, paused ones aside; ``"delayed"``: and none is delayed. '
+        "See :ref:`Stopping`.",
         option("End as soon as no job waits in the queues, paused ones aside", action="store_const", const=True),
         option(
             "The same, but wait for delayed jobs, and run them",
@@ -332,8 +337,8 @@ class Parameters:
     )
     grace_period: float | None = row(
         None,
-        "How many seconds a job has to finish once the worker is asked to end; it is released then, to be run again. "
-        "None for no limit.",
+        "How many seconds the running job has once a signal asks for the end. Then it is interrupted and put back "
+        "at the front of its list, the try not counted. ``None``: as many as it needs. See :ref:`Stopping`.",
         seconds(
             "How many seconds the running job has to finish on SIGTERM, SIGINT or SIGHUP, before it is interrupted "
             "and put back at the front of its queue (default: as many as it needs), e.g. --grace-period=25",
@@ -345,8 +350,8 @@ class Parameters:
     )
     job_timeout: float | None = row(
         None,
-        "After how many seconds a job that runs is an error, of type ``JobTimeout``, unless the job, or its class, "
-        "says something else. None or 0 for no limit.",
+        "After how many seconds a running job is an error, of type ``JobTimeout``, unless the job or its class says "
+        "something else. ``None`` or 0: no limit. See :ref:`Time limits`.",
         seconds(
             "How many seconds a job may run, unless it or its class says something else, before it is an error; 0 for "
             "no limit (default: no limit), e.g. --job-timeout=3600",
@@ -358,8 +363,9 @@ class Parameters:
     )
     keep_success: int | timedelta | None = row(
         None,
-        "How many jobs that succeeded to keep in each queue, or, as a `timedelta`, for how long; None for what the "
-        "attribute of the queue model says.",
+        "How many jobs that succeeded to keep in each queue (an ``int``), or for how long (a ``timedelta``; on the "
+        "command line ``7d``, ``36h``, ``90m``, ``30s``). ``None`` leaves it to the attribute of the same name of "
+        "the queue model.",
         option(
             "How many jobs that succeeded to keep in each queue, or for how long: a number, or one with d, h, m or s "
             "behind it (default: all), e.g. --keep-success=1000 or --keep-success=7d",
@@ -382,9 +388,10 @@ class Parameters:
     )
     job_modules: Any = row(
         None,
-        "The names of the modules and packages whose jobs may be run: a list or tuple, or a text that joins them by "
-        "commas; None for any module. They are imported, packages with all that is in them. It holds for the whole "
-        "process.",
+        "The names of the modules and packages whose jobs may be run: a list, a tuple, or a text with commas. It "
+        "holds for the whole process; by default any module but those of the standard library. They are imported "
+        "when the worker is made; if one cannot be, ``ConfigurationException`` is raised. See :ref:`Which classes "
+        "are imported`.",
         option(
             "The modules and packages whose jobs may be run, joined by commas: they are imported at the start, "
             "packages with all that is in them, and nothing else is because a job says so, e.g. "
@@ -396,7 +403,8 @@ class Parameters:
     )
     processes: int = row(
         1,
-        "In how many processes the command runs such a worker; see `WorkerPool`, which `run` does not use.",
+        "In how many processes the command runs such a worker (see :ref:`Several processes`). ``run`` itself starts "
+        "none.",
         number(
             "In how many processes to run such a worker; with more than one, a parent starts them, and starts another "
             "one for each that ends (default: 1), e.g. --processes=4",
@@ -408,9 +416,8 @@ class Parameters:
     )
     queue_strategy: str = row(
         QUEUE_STRATEGIES[0],
-        "Which name's jobs come first, among those of one priority: with ``strict`` those of the name that is given "
-        "first, with ``round_robin`` each name in turn, with ``weighted`` as often as the number behind it says, "
-        "``mail:3``.",
+        "Whose jobs come first among those of one priority: ``strict``, ``round_robin`` or ``weighted``. See "
+        ":ref:`Queues that share a worker`.",
         option(
             "Whose jobs come first among those of one priority: strict for those of the queue that is named first, "
             "round_robin for each queue in turn, weighted for as often as the number behind its name says, as "
@@ -423,8 +430,8 @@ class Parameters:
     )
     prefetch: int = row(
         1,
-        "How many jobs to claim at once, at most 1,000; they are run one after the other, and their ends are recorded "
-        "together.",
+        "How many jobs to claim at once, 1,000 at the most; they are run one after the other. See :ref:`Jobs in "
+        "batches`.",
         number(
             "How many jobs to take from the queues at once, at most 1000, to run them one after the other "
             "(default: 1), e.g. --prefetch=100",
