@@ -21,10 +21,11 @@ from statistics import harmonic_mean, median
 from typing import Any, NamedTuple
 
 from environments import HERE, all_peers, prepare
+from measured import Results
 from measures import Entry, Sizes, bare_rate
 from measures import fill as fill_for
 from processes import Place, resident_bytes
-from report import Results, table
+from report import table
 from server import Counts, Server
 
 from limpyd_jobs import Job, Queue, Worker

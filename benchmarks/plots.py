@@ -15,7 +15,7 @@ import matplotlib.pyplot as plt  # noqa: E402
 from measures import COLUMNS  # noqa: E402
 
 if TYPE_CHECKING:
-    from report import Results, Row
+    from measured import Results, Row
 
 OURS, OTHERS, LIMIT = "#c1440e", "#6b7a8f", "#c9ced6"
 

@@ -13,8 +13,9 @@ import time
 from pathlib import Path
 
 from environments import CACHE, HERE, Environment, Peer, Unavailable, all_peers, prepare
+from measured import Results
 from measures import MEASURES, Entry, Sizes, is_wanted, take
-from report import Results, show_summary, write_results
+from report import show_summary, write_results
 from server import Server
 
 RESULTS = HERE / "results"

@@ -20,8 +20,9 @@ sys.path.insert(0, str(BENCHMARKS))
 
 import growth  # noqa: E402
 from environments import Peer, Unavailable, all_peers, prepare  # noqa: E402
+from measured import Results, Row  # noqa: E402
 from measures import COLUMNS, MEASURES  # noqa: E402
-from report import Results, Row, details, summary  # noqa: E402
+from report import details, summary  # noqa: E402
 from server import Server  # noqa: E402
 
 OURS = "limpyd_jobs_3"
