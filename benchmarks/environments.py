@@ -124,7 +124,7 @@ def _prepare_node(peer: Peer, directory: Path, requirements: list[str]) -> Envir
     for program in ("node", "npm"):
         if not shutil.which(program):
             raise Unavailable(f"there is no {program}")
-    install = ["npm", "install", "--silent", "--no-check_records", "--no-fund", "--prefix", str(directory)]
+    install = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(directory)]
     _install(directory, ["node", "--version"], install, requirements)
     modules = directory / "node_modules"
     versions = {"Node": _run(["node", "--version"]).strip().lstrip("v")}

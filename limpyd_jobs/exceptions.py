@@ -14,7 +14,7 @@ class ConfigurationException(LimpydJobsException):
 
 
 class WorkerLost(LimpydJobsException):
-    """A job is dead-lettered, as the workers that ran it died, one after the other."""
+    """A job is in error, as the workers that ran it died, one after the other."""
 
 
 class JobTimeout(BaseException):

@@ -58,7 +58,7 @@ class Schedules:
                 yield model, pk or due, kind, (detail,)
 
     def _obstacles(self, model: Model) -> Iterator[Found]:
-        """Yield the schedules that no worker can enqueue_due."""
+        """Yield the schedules whose jobs no worker can add."""
         for pk, stored in self._hashes(model):
             obstacle = stored and self._obstacle(stored)
             if obstacle:
