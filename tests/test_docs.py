@@ -46,6 +46,7 @@ PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
     for path in [ROOT / "README.rst", ROOT / "CONTRIBUTING.rst", *sorted((ROOT / "docs").rglob("*.rst"))]
 }
+TUTORIAL = "docs/tutorial.rst"  # see test_tutorial.py
 MANUAL = "\n".join(PAGES.values())
 RUN_COMMAND = "import sys; sys.argv[0] = 'limpyd-jobs-worker'; from limpyd_jobs.scripts.worker import main; main()"
 
@@ -93,7 +94,7 @@ for name in ("ref", "term"):
     roles.register_generic_role(name, nodes.emphasis)
 for name in ("toctree", "verbs", "help", "modules", "parameters"):
     directives.register_directive(name, OfSphinx)
-DOCUMENTS = {path: read_page(path) for path in PAGES}
+DOCUMENTS = {path: read_page(path) for path in PAGES if path != TUTORIAL}
 
 
 def read_blocks() -> Iterator[Block]:
