@@ -23,7 +23,7 @@ import time
 
 PROCESSES = 4 * (os.cpu_count() or 1)  # tests wait more than they compute
 PYTEST = ("pytest", "-q", "-n", str(PROCESSES))
-MANUAL = ("sphinx", "--quiet", "--fail-on-warning", "--nitpicky", "docs", "docs/_build")
+MANUAL = ("sphinx", "--quiet", "--fresh-env", "--fail-on-warning", "--nitpicky", "docs", "docs/_build")
 PARTS = {
     "--lint": (("ruff", "check", "."), ("ruff", "format", "--check", "."), ("mypy",), MANUAL),
     "--tests": ((*PYTEST, "--ignore=tests/proofs"),),

@@ -10,7 +10,7 @@ project = "redis-limpyd-jobs"
 copyright = "the authors of redis-limpyd-jobs"
 release = version = version_of(project)
 
-extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosectionlabel", "generated"]
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosectionlabel", "sphinx.ext.napoleon", "generated"]
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"{project} {release}"
@@ -18,3 +18,6 @@ highlight_language = "none"
 autosectionlabel_maxdepth = (
     2  # so that titles of pages and of their sections must be unique, as :ref:`Title` finds them
 )
+nitpick_ignore_regex = [
+    ("py:class", r"(datetime\.)?(datetime|timedelta)")
+]  # of Python, whose manual is not asked for them

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -14,6 +15,9 @@ from typing import Any
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
+
+from limpyd_jobs import Worker
+from limpyd_jobs.workers import parameters
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "limpyd_jobs"
@@ -52,23 +56,28 @@ def help_of(command: str, *arguments: str) -> str:
 
 
 class Parameters(SphinxDirective):
-    """What a worker can be told, from the rows that make it so."""
+    """The parameters of a worker, with their defaults and options, in the groups that the help shows."""
 
     def run(self) -> list[nodes.Node]:
-        lines = []
-        for name, row in rows_of_parameters().items():
-            lines += [f"``{name}`` = ``{shown(row.default)}``", f"    {row.about}"]
-        return self.parse_text_to_nodes("\n".join(lines))
+        return self.parse_text_to_nodes("\n".join(lines_of_parameters()))
 
 
-def rows_of_parameters() -> dict[str, Any]:
-    from limpyd_jobs import Worker
-
-    return dict(Worker._rows)
+def lines_of_parameters() -> Iterator[str]:
+    for group in parameters.GROUPS:
+        yield from ("", f"**{group}**", "")
+        for name, row in Worker._rows.items():
+            if row.group == group:
+                yield f"``{name}`` = ``{shown(row.default)}``"
+                yield f"    {row.about} {options_of(name, row)}"
 
 
 def shown(default: Any) -> str:
-    return default.__name__ if isinstance(default, type) else repr(default)
+    return default.__name__ if isinstance(default, type) else repr(default).replace("'", '"')
+
+
+def options_of(name: str, row: parameters.Row) -> str:
+    flags = [flag for make in row.options for flag in make(name, row.group)._long_opts]
+    return f"On the command line: {', '.join(f'``{flag}``' for flag in flags)}."
 
 
 class Modules(SphinxDirective):
@@ -95,12 +104,17 @@ def lines_of(directory: Path) -> Iterator[str]:
 
 def summary(path: Path) -> str:
     paragraph = (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").partition("\n\n")[0]
-    return " ".join(paragraph.split()).replace("`", "``").replace("````", "``")
+    return as_literals(" ".join(paragraph.split()))
+
+
+def as_literals(text: str) -> str:
+    """Turn the `names` of docstrings into literals of reStructuredText."""
+    return re.sub("`+", "``", text)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("verbs", Verbs)
     app.add_directive("help", Help)
-    app.add_directive("parameters", Parameters)
     app.add_directive("modules", Modules)
+    app.add_directive("parameters", Parameters)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -16,6 +16,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from textwrap import dedent
 from typing import Any, NamedTuple
@@ -41,13 +42,13 @@ from limpyd_jobs.workers.backoff import FIRST, LONGEST
 from limpyd_jobs.workers.maintenance.reconciler import PATIENCE
 
 ROOT = Path(__file__).parent.parent
-RENDERED_ALONE = ("README.rst", "CHANGELOG.rst", "CONTRIBUTING.rst")  # where there is no Sphinx
+RENDERED_ALONE = ("README.rst", "CHANGELOG.rst", "CONTRIBUTING.rst", "SECURITY.rst")  # where there is no Sphinx
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
     for path in [ROOT / "README.rst", ROOT / "CONTRIBUTING.rst", *sorted((ROOT / "docs").rglob("*.rst"))]
 }
 TUTORIAL = "docs/tutorial.rst"  # see test_tutorial.py
-MANUAL = "\n".join(PAGES.values())
+MANUAL = "\n".join([*PAGES.values(), *Worker.parameters])  # of which the reference has a table, made of their rows
 RUN_COMMAND = "import sys; sys.argv[0] = 'limpyd-jobs-worker'; from limpyd_jobs.scripts.worker import main; main()"
 
 RUN_JOBS = "from limpyd_jobs.scripts.jobs import main; main()"
@@ -92,7 +93,7 @@ def read_page(path: str) -> nodes.document:
 
 for name in ("ref", "term"):
     roles.register_generic_role(name, nodes.emphasis)
-for name in ("toctree", "verbs", "help", "modules", "parameters"):
+for name in ("autoexception", "currentmodule", "glossary", "help", "modules", "parameters", "toctree", "verbs"):
     directives.register_directive(name, OfSphinx)
 DOCUMENTS = {path: read_page(path) for path in PAGES if path != TUTORIAL}
 
@@ -220,6 +221,7 @@ def test_the_files_of_the_page_can_be_imported(block: Block, run_python: Callabl
 NOT_RUN = {
     "pip": "installs from the network; that the extra exists is checked instead",
     "python": "the whole example, all tests inside a test, benchmarks; that the programs exist is checked instead",
+    ".": "enters a virtual environment",
     "ps": "shows the processes of the whole machine",
     "systemctl": "asks the systemd of the machine",
     "journalctl": "asks the systemd of the machine",
@@ -297,6 +299,9 @@ def test_the_extras_to_install_exist(command: list[str]):
 @commands_with("python")
 def test_the_programs_exist_and_the_selections_of_tests_select_some(command: list[str], run_python: Callable[..., str]):
     program, *arguments = command[1:]
+    if program == "-m":
+        assert find_spec(arguments[0])
+        return
     compile((ROOT / program).read_text(encoding="utf-8"), program, "exec")
     if program.startswith("benchmarks/"):
         assert run_python(program, *arguments, "--help", cwd=ROOT).startswith(f"usage: {program}")
@@ -567,6 +572,37 @@ def assert_contains(events: list[str], expected: list[str]) -> None:
     """Find the expected events of one job in a row, up to those that come only the last time."""
     expected = [name for name in expected if name != "job_error"]
     assert expected in [events[start : start + len(expected)] for start in range(len(events))], events
+
+
+def documented_keys() -> dict[str, str]:
+    """The patterns of the keys that the reference lists, each with its type."""
+    keys = {}
+    for row in DOCUMENTS["docs/reference/keys.rst"].findall(nodes.row):
+        first, kind, _ = row.children
+        for key in literals(first):
+            pattern = re.sub(
+                r"<\w+>", ".+", re.sub("^jobs:(job|error|schedule):", r"jobs:\\w+:", key).replace("…", ".+")
+            )
+            keys[pattern] = kind.astext().replace("sorted set", "zset")
+    return keys
+
+
+def test_all_keys_that_are_made_are_in_the_reference(redis_client: redis.Redis):
+    Schedule.add("nightly", Job, cron="0 3 * * *", queue_name="a")
+    Queue.pause("b")
+    Job.add_job("later", "a", delayed_for=60)
+    Queue.get_queue("a").quarantine.rpush("garbage")
+    Queue.get_queue("a").deferrals.hset("myapp.jobs.SendMail:2", 1)
+    for code in (do_nothing, fail):
+        Job.add_job("job", "a")
+        Worker("a", callback=code, max_loops=1).run()
+    let_its_worker_die("running", "a")
+    Worker("b", max_duration=0.1).run()
+
+    documented = documented_keys()
+    for key in redis_client.scan_iter():
+        kinds = [kind for pattern, kind in documented.items() if re.fullmatch(pattern, key)]
+        assert redis_client.type(key) in kinds, key
 
 
 def test_the_forms_of_a_database_are_understood():
