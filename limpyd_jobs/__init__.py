@@ -8,8 +8,15 @@ with warnings.catch_warnings():
     import limpyd  # noqa: F401
     import limpyd_extensions  # noqa: F401
 
-from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
-from limpyd_jobs.models import Error, Job, Queue
+from limpyd_jobs.exceptions import (
+    AlreadyClaimed,
+    ClaimLost,
+    ConfigurationException,
+    JobGone,
+    LimpydJobsException,
+    NotClaimable,
+)
+from limpyd_jobs.models import Claim, Error, Job, Queue
 from limpyd_jobs.retrying import Cancel, Exponential, Requeue, Retry
 from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.statuses import STATUSES
@@ -20,12 +27,17 @@ __all__ = [
     "EXACT_VERSION",
     "STATUSES",
     "VERSION",
+    "AlreadyClaimed",
     "Cancel",
+    "Claim",
+    "ClaimLost",
     "ConfigurationException",
     "Error",
     "Exponential",
     "Job",
+    "JobGone",
     "LimpydJobsException",
+    "NotClaimable",
     "Queue",
     "Requeue",
     "Retry",

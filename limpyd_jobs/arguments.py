@@ -14,6 +14,9 @@ from limpyd_jobs.utils import EPOCH, MICROSECOND, compute_delayed_until, utcnow
 MAX_INDEXED_BYTES = 64 * 1024
 MAX_QUEUE_NAME_BYTES = 1024
 
+# What is stored with a claim.
+MAX_OWNER_BYTES = 1024
+
 PRIORITY_RANGE = range(-(2**63), 2**63)
 
 _INTEGER = re.compile(r"[+-]?\d{1,20}", re.ASCII)
@@ -160,6 +163,32 @@ def stored_queue_name(name: Any) -> str:
     except UnicodeEncodeError as error:
         raise ValueError(f"The name of a queue must be valid text: {name!r}: {error}") from error
     return name
+
+
+def stored_owner(owner: Any) -> str:
+    """Return the owner of a claim: a text of up to 1 kB.
+
+    Raises
+    ------
+    TypeError
+        If it is no string.
+    ValueError
+        If it is empty, too long, or cannot be encoded as UTF-8.
+    """
+    if not isinstance(owner, str):
+        raise TypeError(f"The owner of a claim must be a string, not {owner!r}")
+    if not owner:
+        raise ValueError("The owner of a claim must not be empty")
+    check_size("The owner of a claim", owner, MAX_OWNER_BYTES)
+    return stored_value("owner", owner)
+
+
+def checked_lease(lease: Any) -> float:
+    """Return a lease, or raise `ValueError` if it is no number of seconds, more than 0 and finite."""
+    is_number = isinstance(lease, (int, float)) and not isinstance(lease, bool)
+    if not (is_number and 0 < lease < float("inf")):
+        raise ValueError(f"The lease of a claim must be a number of seconds, more than 0, not {lease!r}")
+    return float(lease)
 
 
 def stored_value(name: str, value: Any) -> str:

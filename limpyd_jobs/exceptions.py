@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from limpyd.exceptions import DoesNotExist
+
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.utils import one_line
 
 
 class LimpydJobsException(Exception):
@@ -39,6 +44,47 @@ class NotRecorded(LimpydJobsException):
 
 class ClaimLost(LimpydJobsException):
     """What a worker reports of a job is not recorded, as it no longer holds the claim on that job."""
+
+
+class NotClaimable(LimpydJobsException):
+    """A job that is finished, or delayed and not due, was to be claimed.
+
+    Attributes
+    ----------
+    ident: str
+        Which one.
+    status: str
+        The one it has, as the field of a job: a value of `STATUSES`.
+    """
+
+    def __init__(self, ident: str, status: str, delayed_until: str = "") -> None:
+        name = STATUSES.by_value(status, status or "none")
+        super().__init__(
+            f"{ident} cannot be claimed: its status is {name}{delayed_until and f', until {delayed_until}'}"
+        )
+        self.ident = ident
+        self.status = status
+
+
+class AlreadyClaimed(NotClaimable):
+    """A job was to be claimed on which somebody else has a claim.
+
+    Attributes
+    ----------
+    ident, status: str
+        As above.
+    owner: str
+        Who holds the claim; None for a worker of version 2, or for who just set the status to running.
+    until: datetime
+        Until when, unless the lease is extended, naive UTC; None if there is no lease.
+    """
+
+    def __init__(self, ident: str, owner: str | None, until: datetime | None) -> None:
+        super().__init__(ident, STATUSES.RUNNING)
+        who = one_line(owner) if owner else "somebody who does not say a name"
+        self.args = (f"{ident} is claimed already, by {who}{f', until {until} (UTC)' if until else ''}",)
+        self.owner = owner
+        self.until = until
 
 
 class JobGone(DoesNotExist):  # type: ignore[misc]

@@ -6,6 +6,7 @@ import importlib
 import math
 import os
 import re
+import socket
 import traceback
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
@@ -30,6 +31,11 @@ MESSAGE = 2000
 def memoized(function: Function) -> Function:
     """Remember the results of a function: `functools.cache`, for arguments whose types mypy takes for unhashable."""
     return cast(Function, cache(function))
+
+
+def host_and_pid() -> str:
+    """Return what this process is called: the short name of its host, and its pid."""
+    return f"{socket.gethostname().partition('.')[0]}:{os.getpid()}"
 
 
 def utcnow() -> datetime:

@@ -18,6 +18,7 @@ VERBS = (
     "enqueue_due",
     "move",
     "claim",
+    "claim_job",
     "renew",
     "succeed",
     "succeed_many",

@@ -2,6 +2,7 @@
 
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.models.base import BaseJobsModel
+from limpyd_jobs.models.claim import Claim
 from limpyd_jobs.models.error import Error
 from limpyd_jobs.models.job import Job, has_custom_placement
 from limpyd_jobs.models.job_record import job_classes
@@ -13,6 +14,7 @@ from limpyd_jobs.utils import compute_delayed_until, datetime_to_score, import_c
 __all__ = [
     "STATUSES",
     "BaseJobsModel",
+    "Claim",
     "Error",
     "Job",
     "LimpydJobsException",

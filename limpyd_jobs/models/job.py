@@ -14,9 +14,10 @@ from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, stored_identifier, stored_priority, stored_queue_name
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.models import adding
+from limpyd_jobs.models.claim import Claim
+from limpyd_jobs.models.error import Error
 from limpyd_jobs.models.job_record import JobRecord, job_classes
 from limpyd_jobs.models.queue import Queue, has_custom_queues
-from limpyd_jobs.retrying import Retry
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store import records
 from limpyd_jobs.store.new_fields import checked_fields, default_priority, stored_names
@@ -56,7 +57,6 @@ class Job(JobRecord):
     queue_name: str | None = None
     schedules: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
     default_job_timeout: float | None = None
-    default_retry_policy: Retry | None = None
 
     @classmethod
     def get_from_ident(cls, ident: str) -> Job:
@@ -313,6 +313,55 @@ class Job(JobRecord):
             If the job was deleted.
         """
         return transitions.cancel(self, self.queue_model, self.queue_name or "")
+
+    def claim(
+        self,
+        owner: str | None = None,
+        lease: float = 60,
+        queue_model: type[Queue] | None = None,
+        error_model: type[Error] | None = None,
+    ) -> Claim[Self]:
+        """Begin to run the job, as a worker does: the job is running, its try is counted, nobody else can claim it.
+
+        It may wait, in a paused queue, too, be delayed and due, stand in no queue, or have a holder whose lease lapsed.
+        One that is delayed until later is refused, as that is what somebody asked for, or its retry policy: to run it
+        now, call `enqueue_or_delay` before.
+
+        A call that failed, as Redis did not answer, may be repeated on the same object.
+
+        Parameters
+        ----------
+        owner: str
+            Who claims it, up to 1 kB. By default the name of the host and the number of the process.
+        lease: float
+            For how long, in seconds, the claim holds each time that it is renewed.
+        queue_model: type of Queue
+            By default the one of the class.
+        error_model: type of Error
+            Where to record that the job failed: `Error` by default.
+
+        Returns
+        -------
+        Claim
+
+        Raises
+        ------
+        AlreadyClaimed
+            If somebody else holds it, a worker or another claim.
+        NotClaimable
+            If it is finished, or delayed until later.
+        JobGone
+            If it was deleted.
+        LimpydJobsException
+            If another job of its identifier is queued, or it stands in no queue and its class names none.
+        ConfigurationException
+            If it stands in a queue of another model.
+        TypeError, ValueError
+            If an argument is invalid.
+        """
+        return Claim.on(
+            self, queue_model or self.queue_model, self.queue_name or "", owner, lease, error_model or Error
+        )
 
     def is_cancelled(self) -> bool:
         """Return whether the code that runs the job should end, as it is canceled, or no longer that of its worker.

@@ -8,7 +8,9 @@ from typing import Any
 
 from limpyd import fields
 
+from limpyd_jobs import transitions
 from limpyd_jobs.models.base import BaseJobsModel
+from limpyd_jobs.retrying import Retry
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.atomic_fields import AtomicHashField
 from limpyd_jobs.store.job_classes import JobClasses, path_of
@@ -46,6 +48,7 @@ class JobRecord(BaseJobsModel):
     first_priority = OwnField(AtomicHashField())
 
     always_cancel_on_error = False
+    default_retry_policy: Retry | None = None
 
     @classmethod
     def collection(cls, manager: Any = None, **filters: Any) -> Any:
@@ -73,6 +76,13 @@ class JobRecord(BaseJobsModel):
     def must_be_cancelled_on_error(self) -> Any:
         """Whether the job must not be put back in a queue after an error: something true, as what its field holds."""
         return self.always_cancel_on_error or self.cancel_on_error.hget()
+
+    def claim_owner(self) -> str | None:
+        """Return who holds the claim on the job; None if nobody does, or a worker of version 2.
+
+        A worker is called by its host, the pid of its process, and what tells it from others there.
+        """
+        return transitions.owner_of(transitions.status_and_claim(self)[1])
 
     @property
     def duration(self) -> timedelta | None:

@@ -5,18 +5,30 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, NamedTuple, cast
+from urllib.parse import quote, unquote
+from uuid import uuid4
 
 from limpyd.model import RedisModel
 from redis import Redis
 from redis.exceptions import RedisError
 
-from limpyd_jobs.exceptions import ClaimLost, ConfigurationException
+from limpyd_jobs.exceptions import (
+    AlreadyClaimed,
+    ClaimLost,
+    ConfigurationException,
+    JobGone,
+    LimpydJobsException,
+    NotClaimable,
+)
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.connections import PinnedConnection
 from limpyd_jobs.store.layout import classes_argument, layout_of
-from limpyd_jobs.store.records import redis_of, reindexed
+from limpyd_jobs.store.records import check_database, redis_of, reindexed
 from limpyd_jobs.store.scripting import Script
+from limpyd_jobs.transitions.placing import prepare_queue
+from limpyd_jobs.utils import EPOCH
 
 # The lease of a running job without a claim, in seconds: its worker, of version 2, may be alive.
 UNCLAIMED_LEASE = 86400
@@ -24,7 +36,11 @@ UNCLAIMED_LEASE = 86400
 # How the tokens of jobs begin that are only in the hand of a worker.
 IN_HAND = "hand:"
 
+# What need not be escaped in the owner that a token names, to be read with the eye.
+_SAFE = ":@+,;=()[] "
+
 _claim = Script("claim")
+_claim_job = Script("claim_job")
 _release = Script("release")
 _renew = Script("renew")
 
@@ -238,6 +254,73 @@ def wait_and_claim(
     heard, text = _claim.after(connection, ["BLPOP", *signals, seconds], args)
     heard, reply = heard[0] if isinstance(heard, list) else heard, json.loads(text)
     return (heard, None, None) if reply[0] == "unregistered" else (heard, *_claimed(request, reply))
+
+
+def claim_job(job: RedisModel, queue_model: type[RedisModel], queue_name: str, token: str, lease: float) -> Delivery:
+    """Claim a given job, wherever it stands, be its queue paused or not.
+
+    Parameters
+    ----------
+    queue_model: type of Queue
+        The model of its queue.
+    queue_name: str
+        The queue of a job that stands in none; may be empty.
+    token: str
+        The name of the claim, never used before, but for a call whose reply was lost: see `claim_token`.
+    lease: float
+        For how long the claim holds, in seconds.
+
+    Raises
+    ------
+    AlreadyClaimed
+        If somebody else holds it.
+    NotClaimable
+        If it is finished, or delayed and not due.
+    LimpydJobsException
+        If another job of its identifier is queued, or there is no queue to put it in.
+    ConfigurationException
+        If its queue is of another model, or on another database.
+    JobGone
+        If the job was deleted.
+    """
+    check_database(type(job), queue_model)
+    if queue_name:
+        prepare_queue(queue_model, queue_name, "", job)
+    models = [layout_of(type(job)).json, job.ident, token, lease, layout_of(queue_model).json]
+    reply = _claim_job(redis_of(job), args=[*models, queue_name])
+    if reply[0] != "claimed":
+        raise _refusal(job, reply)
+    return out_of_list(token, {job.get_model_repr(): type(job)}, reply)
+
+
+def _refusal(job: RedisModel, reply: Sequence[str]) -> Exception:
+    """What the reply of a script stands for that did not claim a job."""
+    outcome, first, second = (*reply, "", "")[:3]
+    if outcome == "taken":
+        return AlreadyClaimed(job.ident, owner_of(first), EPOCH + timedelta(seconds=float(second)) if second else None)
+    if outcome == "not to be run":
+        return NotClaimable(job.ident, first, second if first == STATUSES.DELAYED else "")
+    if outcome == "already queued":
+        return LimpydJobsException(f"{job.ident} cannot be claimed: job {first}, of the same identifier, is queued")
+    if outcome == "other queue model":
+        return ConfigurationException(f"{job.ident} is in {first}: give claim() the queue_model of that queue")
+    return JobGone(job.ident) if outcome == "gone" else LimpydJobsException("Queue's name not defined")
+
+
+def claim_token(owner: str, unique: str = "") -> str:
+    """Return the name of a claim, which tells its owner; see `owner_of`. Scripts give a meaning to ``/``.
+
+    Parameters
+    ----------
+    unique: str
+        What no other claim of that owner has; something random by default.
+    """
+    return f"{unique or uuid4().hex[:16]}@{quote(owner, safe=_SAFE)}"
+
+
+def owner_of(token: str | None) -> str | None:
+    """Return who holds a claim, given its token; None if that does not say so."""
+    return unquote(token.partition("@")[2].partition("/")[0]) or None if token else None
 
 
 def _claimed(request: ClaimRequest, reply: Any) -> tuple[Delivery | None, NextWakeups]:

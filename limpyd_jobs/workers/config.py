@@ -17,10 +17,10 @@ from redis.exceptions import BusyLoadingError, RedisError
 from setproctitle import setproctitle
 
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.models import BaseJobsModel, Error, Queue
 from limpyd_jobs.store.database import database_name, default_settings, parse_database
 from limpyd_jobs.version import EXACT_VERSION
-from limpyd_jobs.workers.heartbeat import Heartbeat
 from limpyd_jobs.workers.parameters import OPTIONS
 from limpyd_jobs.workers.parser import WorkerOptionParser, cannot_use_redis, import_for, path_of, require_subclass
 from limpyd_jobs.workers.pool import WorkerPool

@@ -24,7 +24,7 @@ from limpyd_jobs.store import records
 from limpyd_jobs.store.connections import PinnedConnection
 from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.transitions import IN_HAND, NOTHING, ClaimRequest, Delivery, NextWakeups
-from limpyd_jobs.utils import MESSAGE, one_line
+from limpyd_jobs.utils import MESSAGE, host_and_pid, one_line
 
 # How long the registration of a worker that waits outlives its wait, in seconds.
 MARGIN = 5.0
@@ -93,7 +93,8 @@ class Fetcher:
         self.hands_over = False
         self.unfit: Exception | None = None
         self._vigilant_until = 0.0
-        self._name = uuid4().hex[:16]
+        self._name = uuid4().hex[:12]
+        self._owner = f"{host_and_pid()}:{self._name}"
         self._numbers = count(1)
         self._unanswered: ClaimRequest | None = None
         self._registration = self._name
@@ -105,7 +106,7 @@ class Fetcher:
 
     def request(self, keys: Sequence[str], *, in_hand: bool = False) -> ClaimRequest:
         """Return a request for the next job of these lists, with a token of its own."""
-        token = f"{IN_HAND if in_hand else ''}{self._name}:{next(self._numbers)}"
+        token = f"{IN_HAND if in_hand else ''}{transitions.claim_token(self._owner, str(next(self._numbers)))}"
         return ClaimRequest(keys, token, self.lease, job_classes.known, connection=self.connection)
 
     def next_at_hand(self) -> Delivery | None:

@@ -18,6 +18,7 @@ from limpyd.exceptions import DoesNotExist
 from redis.exceptions import RedisError, ResponseError
 
 from limpyd_jobs.exceptions import GracePeriodOver, LimpydJobsException, WorkerLost
+from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.models import Job, Queue, attached_queue, job_classes, promote_some
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.statuses import STATUSES
@@ -29,7 +30,6 @@ from limpyd_jobs.utils import MESSAGE, described, get_delta, one_line, overrides
 from limpyd_jobs.workers.backoff import Backoff, is_connection_cut, is_denied, is_transient
 from limpyd_jobs.workers.claim import Claim
 from limpyd_jobs.workers.events import JobEvents
-from limpyd_jobs.workers.heartbeat import Heartbeat
 from limpyd_jobs.workers.maintenance.pruner import Pruner
 from limpyd_jobs.workers.maintenance.reconciler import PATIENCE, Reconciler
 from limpyd_jobs.workers.maintenance.rescuer import Rescuer

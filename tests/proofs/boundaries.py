@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from itertools import count
@@ -15,7 +16,7 @@ from typing import Any
 from limpyd import fields
 from victims import uncounted
 
-from limpyd_jobs import STATUSES, Cancel, Error, Job, Queue, Requeue, Retry, Schedule, Worker, transitions
+from limpyd_jobs import STATUSES, Cancel, Claim, Error, Job, Queue, Requeue, Retry, Schedule, Worker, transitions
 from limpyd_jobs.store import records
 from limpyd_jobs.store.scripting import Script
 from limpyd_jobs.transitions import ClaimRequest
@@ -168,6 +169,16 @@ def release() -> None:
     transitions.release(Task, fetched.ident, fetched.token, fetched.queue_key)
 
 
+def hold(end: Callable[[Claim[Any]], Any]) -> Callable[[], None]:
+    """Claim the only job as an application does, not a worker, and end the claim."""
+    return lambda: end(only_job().claim(lease=LEASE))
+
+
+def fail_inside(claim: Claim[Any]) -> None:
+    with suppress(ValueError), claim:
+        raise ValueError("it fails")
+
+
 def end_with_a_job_in_hand(**parameters: Any) -> None:
     """A worker that is asked to end while it records a success, when the next job is claimed already."""
 
@@ -256,6 +267,15 @@ PATHS = {
     "requeue by hand, later": Path(lambda: only_job().requeue(**LATER), all_of(add("fails"), run())),
     "promote": Path(run(max_loops=2), all_of(add(**LATER), add("b", **LATER), make_due)),
     "release": Path(release, add()),
+    "claim a job, succeed": Path(hold(lambda claim: claim.succeed()), add()),
+    "claim a job, fail": Path(hold(fail_inside), add()),
+    "claim a job, fail, requeue by a policy": Path(
+        hold(lambda claim: claim.fail(ValueError("it fails"), retry_policy=Retry(times=1, delay=0))), add()
+    ),
+    "claim a job, cancel": Path(hold(lambda claim: claim.cancel()), add()),
+    "claim a job, release": Path(hold(lambda claim: claim.release()), add()),
+    "claim a job, delayed and due": Path(hold(lambda claim: claim.succeed()), all_of(add(**LATER), make_due)),
+    "claim a job whose worker died": Path(hold(lambda claim: claim.succeed()), all_of(add(), lose_worker)),
     "end with a job in hand": Path(end_with_a_job_in_hand, all_of(add("a"), add("b"))),
     "prune": Path(prune, all_of(add("a"), add("b"), run(max_loops=2)), deletes=True),
     "prune, with errors": Path(prune, all_of(add("fails"), run()), deletes=True),

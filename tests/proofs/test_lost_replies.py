@@ -79,6 +79,7 @@ class Call:
 
 
 claimed: list[Delivery] = []
+objects: list[Task] = []
 
 
 def release() -> None:
@@ -99,6 +100,7 @@ CALLS = {
     "move": Call(lambda: only_job().enqueue_or_delay(priority=5), add()),
     "requeue": Call(lambda: only_job().requeue(), all_of(add("fails"), boundaries.run()), "e"),
     "release": Call(release, all_of(add(), lambda: claimed.append(boundaries.claim()))),
+    "claim_job": Call(lambda: objects[-1].claim("me").release(), all_of(add(), lambda: objects.append(only_job()))),
     "cancel": Call(lambda: only_job().cancel(), add(), "c"),
     "get_queue": Call(lambda: Queue.get_queue(QUEUE, 7), add()),
     "list_queues": Call(lambda: Queue.count_waiting_jobs(QUEUE), add()),

@@ -43,6 +43,7 @@ class Story:
             self.move,
             self.requeue,
             self.cancel,
+            self.claim_job,
         ]
 
     def go_on(self) -> None:
@@ -62,6 +63,10 @@ class Story:
 
     def claim(self) -> None:
         self.keep(self.world.claim(*self.waiting_keys, token=self.token()))
+
+    def claim_job(self) -> None:
+        place = self.world.queue_class, self.random.choice(["q", "p", ""])
+        self.keep(transitions.claim_job(self.any_job(), *place, self.token(), 60))
 
     def token(self) -> str:
         return f"{len(self.told)}"

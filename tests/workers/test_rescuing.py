@@ -14,11 +14,11 @@ from servers import RedisServer, wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker, transitions
 from limpyd_jobs.exceptions import ClaimLost
+from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.models import job_classes
 from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.transitions import ClaimRequest, Delivery
 from limpyd_jobs.transitions.recovering import RESCUE_LIMIT
-from limpyd_jobs.workers.heartbeat import Heartbeat
 
 pytestmark = pytest.mark.usefixtures("jobs_database")
 

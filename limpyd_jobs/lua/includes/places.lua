@@ -35,26 +35,27 @@ local function unplace_from(base, ident)
     + redis.call('ZREM', base .. ':_running', ident)
 end
 
--- Takes a job away from the first of some queues where it stands.
+-- Takes a job away from the first of some queues where it stands; returns that one, or nil.
 local function unplace_from_any(queue_model, pks, ident)
   for _, pk in ipairs(pks) do
-    if unplace_from(queue_model.name .. ':' .. pk, ident) > 0 then
-      return true
+    local base = queue_model.name .. ':' .. pk
+    if unplace_from(base, ident) > 0 then
+      return base
     end
   end
 end
 
--- Takes a job away from where it stands: the queue its hash names. One that version 2 wrote names none: most likely it
--- stands in the queue of the given name and of its own priority, else in another one of that priority, else, if its
--- priority was changed by hand, in any.
+-- Takes a job away from where it stands, and returns the beginning of the keys of that queue, or nil: the queue its hash
+-- names. One that version 2 wrote names none: most likely it stands in the queue of the given name and of its own
+-- priority, else in another one of that priority, else, if its priority was changed by hand, in any.
 local function unplace(queue_model, name, job)
   local hash = redis.call('HMGET', job.key, 'priority', '_queue_key')
   local priority, known = hash[1] or '0', hash[2]
   if known and redis.call('TYPE', known .. ':hash').ok == 'hash' and unplace_from(known, job.ident) > 0 then
-    return
+    return known
   end
   local likely = find_queue(queue_model, name, priority)
-  local _ = likely and unplace_from_any(queue_model, {likely}, job.ident)
+  return likely and unplace_from_any(queue_model, {likely}, job.ident)
     or unplace_from_any(
       queue_model, redis.call('SRANDMEMBER', queue_model.indexes.priority[1] .. priority, 1000), job.ident)
     or unplace_from_any(queue_model, redis.call('SRANDMEMBER', queue_model.name .. ':collection', 1000), job.ident)

@@ -26,6 +26,10 @@ class Heartbeat:
         Thread(target=self._run, name="limpyd-jobs-heartbeat", daemon=True).start()
 
     def __exit__(self, *exc_info: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Call it no more, but for a call that is under way."""
         self._stopped.set()
 
     def _run(self) -> None:

@@ -1,0 +1,311 @@
+"""A claim on a job: for an application that runs it its own way, not by a worker."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from time import monotonic
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from redis.exceptions import RedisError
+
+from limpyd_jobs import transitions
+from limpyd_jobs.arguments import (
+    checked_lease,
+    delay_argument,
+    nearest_priority,
+    read_priority,
+    stored_owner,
+)
+from limpyd_jobs.exceptions import ClaimLost, JobGone, JobTimeout, NotRecorded
+from limpyd_jobs.heartbeat import Heartbeat
+from limpyd_jobs.models.error import Error
+from limpyd_jobs.models.job_record import JobRecord
+from limpyd_jobs.models.queue import Queue, attached_queue
+from limpyd_jobs.retrying import Again, Cancel, GiveUp, Requeue, Retry, decide, own_policy, read_policy
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.store.records import redis_of
+from limpyd_jobs.transitions import Delivery, Ending
+from limpyd_jobs.utils import MESSAGE, host_and_pid, one_line, parse_datetime
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+T = TypeVar("T")
+AJob = TypeVar("AJob", bound=JobRecord)
+
+logger = logging.getLogger("limpyd-jobs")
+
+
+class Claim(Generic[AJob]):
+    """The right to run a job, as `Job.claim` returns it: nobody else has it until the lease lapses, or a verb ends it.
+
+    The verbs are `succeed`, `fail`, `release` and `cancel`. As a context manager it renews its lease from a thread, and
+    ends with the block: the job succeeds, or fails with the exception that leaves the block, unless a verb was called
+    before. An exception that is none of the job's, as `KeyboardInterrupt`, releases it. All of these are raised
+    further, but `Requeue` and `Cancel`, by which the code of a job asks for what becomes of it.
+
+    Who was silent for longer than the lease may have lost the claim to somebody else: then a verb changes nothing and
+    raises `ClaimLost`. The code of the block is not interrupted, but may ask `is_lost`. A job whose holder died is put
+    back in its queue by any worker, or may be claimed again. None of the hooks of workers and jobs is called.
+
+    All verbs, and `renew`, raise these; each is one round trip, a failure two.
+
+    Raises
+    ------
+    ClaimLost
+        If somebody else holds the claim, or it was ended before.
+    JobGone
+        If the job was deleted.
+    NotRecorded
+        If Redis does not answer, or refuses: the verb may be called again.
+
+    Attributes
+    ----------
+    job: Job
+    queue: Queue
+        Where it stands.
+    owner: str
+        Who holds the claim.
+    lease: float
+        For how long it holds, in seconds, each time that it is renewed.
+    status: str
+        The one that the end of the claim gave to the job, a value of `STATUSES`; None while it is not ended.
+    """
+
+    def __init__(
+        self, job: AJob, queue: Queue, delivery: Delivery, owner: str, lease: float, error_model: type[Error]
+    ) -> None:
+        self.job = job
+        self.queue = queue
+        self.owner = owner
+        self.lease = lease
+        self.status: str | None = None
+        self._delivery = delivery
+        self._error_model = error_model
+        self._began = monotonic()
+        self._holds_until = self._began + lease
+        self._is_refused = False
+        self._is_decided = False
+        self._heartbeat = Heartbeat(lease / 4, self._beat)
+        job.__dict__.update(
+            _cached_identifier=delivery.identifier,
+            _held_token=delivery.token,
+            _claim_lost=False,
+            _is_told_to_end=False,
+            _next_question=0,
+        )
+
+    @classmethod
+    def on(
+        cls,
+        job: AJob,
+        queue_model: type[Queue],
+        queue_name: str,
+        owner: str | None,
+        lease: float,
+        error_model: type[Error],
+    ) -> Claim[AJob]:
+        """Claim a job: see `Job.claim`."""
+        owner, lease = stored_owner(host_and_pid() if owner is None else owner), checked_lease(lease)
+        # A call that failed may be repeated: if it was only its reply that was lost, the job is claimed by this token.
+        tokens = job.__dict__.setdefault("_unsure_claims", {})
+        token = tokens.setdefault(owner, transitions.claim_token(owner))
+        delivery = transitions.claim_job(job, queue_model, queue_name, token, lease)
+        del tokens[owner]
+        queue = attached_queue(queue_model, delivery.queue_pk, delivery.queue_name, delivery.queue_priority)
+        return cls(job, queue, delivery, owner, lease, error_model)
+
+    def __repr__(self) -> str:
+        return f"<Claim of {one_line(self.owner)} on {self._delivery.ident}>"
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether somebody else may hold the job by now, as far as is known without asking Redis."""
+        return self._is_refused or (self.status is None and monotonic() > self._holds_until)
+
+    def renew(self, lease: float | None = None) -> None:
+        """Let the lease begin anew.
+
+        Parameters
+        ----------
+        lease: float
+            For how long, in seconds, from now on. None for the same as before.
+        """
+        self._check_is_held()
+        self.lease = self.lease if lease is None else checked_lease(lease)
+        now = monotonic()
+        if not self._do(partial(transitions.renew, redis_of(self.job)), *self._names, self.lease):
+            self._lose()
+            raise ClaimLost(f"The claim on {self._delivery.ident} is lost, or the job was deleted: it is not renewed")
+        self._holds_until = now + self.lease
+
+    def succeed(self) -> None:
+        """The job is a success, unless it was canceled, or delayed, by `Job.cancel` or `Job.enqueue_or_delay`."""
+        self._decide()
+        outcome = self._end(transitions.succeed).outcome
+        if outcome == "canceled":
+            self.cancel()
+        elif outcome == "delayed":
+            self._put_back(delay_argument(delayed_until=parse_datetime(self._do(self.job.delayed_until.hget))))
+        else:
+            self._ended(STATUSES.SUCCESS)
+
+    def fail(self, error: BaseException, trace: str | None = None, retry_policy: Retry | None = None) -> None:
+        """The job is an error, recorded as such, and is put back in its queue if its retry policy says so.
+
+        Parameters
+        ----------
+        error: Exception
+            Why it failed.
+        trace: str
+            The traceback.
+        retry_policy: Retry
+            The policy of a job that has none, nor its class. Without one it is not put back.
+        """
+        self._decide()
+        again = self._retry(error, retry_policy)
+        name = self._delivery.queue_name
+        self._do(self._error_model.add_error, name, self.job, error, trace=trace)
+        if again:
+            own = read_priority(self._delivery.queue_priority) or 0
+            priority = nearest_priority(own + (again.priority_delta or 0))
+            ending = self._end(transitions.fail, None, name, priority, delay_argument(delayed_for=again.delay))
+        else:
+            ending = self._end(transitions.fail)
+        if ending.outcome == "error":
+            self._ended(STATUSES.ERROR)
+        else:
+            self._ended(_status_of(ending))
+
+    def release(self, delayed_for: float | timedelta | None = None) -> None:
+        """Put the job back at the front of its waiting list, its try not counted.
+
+        Parameters
+        ----------
+        delayed_for: int, float or timedelta
+            How long to wait before it may run, in seconds unless a timedelta.
+        """
+        self._decide()
+        delay = delay_argument(delayed_for=delayed_for)
+        self._do(transitions.release, *self._names, delay)
+        self._ended(STATUSES.DELAYED if delay else STATUSES.WAITING)
+
+    def cancel(self) -> None:
+        """The job is canceled, and not run again."""
+        self._decide()
+        self._end(transitions.finish_canceled)
+        self._ended(STATUSES.CANCELED)
+
+    def __enter__(self) -> Self:
+        self._check_is_held()
+        self._heartbeat.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self._heartbeat.stop()
+        if self._is_decided:
+            return False
+        if error is None:
+            self.succeed()
+        elif isinstance(error, Cancel):
+            self.cancel()
+        elif isinstance(error, Requeue):
+            self._decide()
+            delay = delay_argument(error.delayed_for, error.delayed_until)
+            self._put_back(delay, priority=error.priority, uncounted=True)
+        else:
+            self._end_by(error)
+        return isinstance(error, (Cancel, Requeue))
+
+    # -- How it ends
+
+    def _end_by(self, error: BaseException) -> None:
+        """Let the job fail, or release it, and let the exception not be hidden by another one."""
+        try:
+            if isinstance(error, (Exception, JobTimeout, SystemExit)):
+                self.fail(error, "".join(traceback.format_exception(error)))
+            else:
+                self.release()
+        except Exception as another:
+            logger.error(f"[{self._delivery.ident}] its end is not recorded: {one_line(another, MESSAGE)}")
+
+    def _retry(self, error: BaseException, retry_policy: Retry | None) -> Again | None:
+        """When to try the job again; None for never."""
+        (text, uncounted, since), tries, start = self._delivery.retry, self._delivery.tries, self._delivery.start
+        policy = read_policy(text) or own_policy(self.job.default_retry_policy) or retry_policy
+        if policy is None:
+            return None
+        began, born = parse_datetime(start), parse_datetime(since)
+        waited = max((began - born).total_seconds(), 0) if began and born else 0
+        runs = (read_priority(tries) or 0) - (read_priority(uncounted) or 0)
+        decision = decide(policy, error, runs, waited + monotonic() - self._began)
+        if isinstance(decision, GiveUp) or self._do(lambda: self.job.must_be_cancelled_on_error):
+            return None
+        return decision
+
+    def _put_back(self, delay: str, **how: Any) -> None:
+        """Put the job in its queue again, as it asked for, unless it was canceled meanwhile."""
+        ending = self._end(transitions.delay, self._delivery.queue_name, delay, **how)
+        if ending.outcome == "canceled":
+            self.cancel()
+        else:
+            self._ended(_status_of(ending))
+
+    def _end(self, verb: Callable[..., Ending], *args: Any, **how: Any) -> Ending:
+        return self._do(verb, self.job, self.queue, self._delivery.token, *args, **how)
+
+    @property
+    def _names(self) -> tuple[type[AJob], str, str, str]:
+        """What names a claim to those verbs that need no object of the queue."""
+        return type(self.job), self._delivery.ident, self._delivery.token, self._delivery.queue_key
+
+    def _do(self, action: Callable[..., T], *args: Any, **how: Any) -> T:
+        """Call what asks Redis."""
+        try:
+            return action(*args, **how)
+        except (ClaimLost, JobGone):
+            self._lose()
+            raise
+        except RedisError as error:
+            raise NotRecorded(f"What became of {self._delivery.ident} is not recorded: {error}") from error
+
+    def _decide(self) -> None:
+        self._check_is_held()
+        self._is_decided = True
+
+    def _check_is_held(self) -> None:
+        if self.status is not None:
+            raise ClaimLost(
+                f"The claim on {self._delivery.ident} was ended before: its status is {STATUSES.by_value(self.status)}"
+            )
+
+    def _ended(self, status: str) -> None:
+        self.status = status
+        self._heartbeat.stop()
+
+    # -- The lease
+
+    def _beat(self) -> None:
+        """Renew the lease. Called by another thread."""
+        if self.status is not None or self._is_refused:
+            return
+        try:
+            self.renew()
+        except Exception as error:
+            if self.status is None:  # else it ended meanwhile
+                logger.error(f"[{self._delivery.ident}] lease not renewed: {one_line(error, MESSAGE)}")
+
+    def _lose(self) -> None:
+        self._is_refused = True
+        self.job._claim_lost = True
+
+
+def _status_of(put_back: Ending) -> str:
+    return STATUSES.DELAYED if put_back.delayed_until else STATUSES.WAITING

@@ -1,0 +1,560 @@
+"""What the documents say of `Job.claim` and the claim it returns."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from all_scripts import ALL_SCRIPTS
+from invariants import violations
+from running import delayed_and_due, work
+from servers import RedisServer, wait_until
+
+from limpyd_jobs import (
+    STATUSES,
+    AlreadyClaimed,
+    Cancel,
+    Claim,
+    ClaimLost,
+    Error,
+    Job,
+    JobGone,
+    LimpydJobsException,
+    NotClaimable,
+    Queue,
+    Requeue,
+    Retry,
+)
+from limpyd_jobs.exceptions import GracePeriodOver, JobTimeout, NotRecorded
+from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.utils import datetime_to_score
+
+pytestmark = pytest.mark.usefixtures("redis_client", "consistent")
+
+SCRIPTS = {script.sha: script.name for script in ALL_SCRIPTS}
+
+
+class Posting(Job):
+    namespace = "claiming"
+    queue_name = "board"
+
+    def run(self, queue: Queue) -> str:
+        return "done"
+
+
+class Stubborn(Posting):
+    namespace = "claiming"
+    default_retry_policy = Retry(times=1, delay=1000, priority_delta=2)
+
+
+class Homeless(Job):
+    namespace = "claiming"
+
+
+class Complaint(Error):
+    namespace = "claiming"
+
+
+@pytest.fixture
+def consistent(redis_client: redis.Redis) -> Iterator[None]:
+    """Check at the end that hashes, indexes, lists and sets agree."""
+    yield
+    assert violations(redis_client, Posting, Stubborn, Homeless, Queue, Error, Complaint) == []
+
+
+def board(priority: int = 0) -> Queue:
+    return Queue.get_queue("board", priority)
+
+
+def lapse(priority: int = 0) -> None:
+    """Let the leases in the queue lapse."""
+    queue = board(priority)
+    queue.running.zadd(dict.fromkeys(queue.running.zmembers(), 1))
+
+
+def errors() -> list[Any]:
+    return list(Error.collection().instances())
+
+
+class TestTheBlock:
+    def test_ends_in_success(self) -> None:
+        job = Posting.add_job("a")
+        with job.claim() as claim:
+            assert claim.status is None
+            assert job.hmget("status", "tries") == [STATUSES.RUNNING, "1"]
+            assert board().running.zmembers() == [job.ident]
+        assert claim.status == job.status.hget() == STATUSES.SUCCESS
+        assert board().success.lmembers() == [job.ident]
+        assert job.duration is not None
+
+    def test_that_raises_ends_in_error(self) -> None:
+        job = Posting.add_job("a")
+        with pytest.raises(ZeroDivisionError), job.claim() as claim:
+            1 / 0  # noqa: B018
+        assert claim.status == job.status.hget() == STATUSES.ERROR
+        assert board().errors.lmembers() == [job.ident]
+        (error,) = errors()
+        assert error.hmget("type", "identifier", "queue_name") == ["ZeroDivisionError", "a", "board"]
+        assert "1 / 0" in error.traceback.hget()
+        job.requeue()
+        assert job.claim().job is job
+        job.claim_token.hget()
+        lapse()
+        job.claim().succeed()
+
+    @pytest.mark.parametrize("error", [JobTimeout("late"), SystemExit(1)])
+    def test_that_raises_what_is_an_error_of_a_job_for_workers_too(self, error: BaseException) -> None:
+        job = Posting.add_job("a")
+        with pytest.raises(type(error)), job.claim() as claim:
+            raise error
+        assert claim.status == STATUSES.ERROR
+
+    @pytest.mark.parametrize("error", [KeyboardInterrupt(), GracePeriodOver()])
+    def test_that_is_interrupted_releases_the_job(self, error: BaseException) -> None:
+        job = Posting.add_job("a")
+        with pytest.raises(type(error)), job.claim() as claim:
+            raise error
+        assert (claim.status, job.hmget("status", "tries")) == ("w", ["w", None])
+        assert errors() == []
+
+    def test_is_over_once_a_verb_was_called(self) -> None:
+        job = Posting.add_job("a")
+
+        def use(claim: Claim[Posting]) -> None:
+            with claim:
+                claim.succeed()
+                assert job.status.hget() == STATUSES.SUCCESS
+                raise ValueError("too late")
+
+        with pytest.raises(ValueError, match="too late"):
+            use(job.claim())
+        assert job.status.hget() == STATUSES.SUCCESS
+        assert errors() == []
+
+    def test_in_which_a_verb_fails_calls_no_other(self, jobs_database: JobsDatabase, redis_server: RedisServer) -> None:
+        job = Posting.add_job("a")
+        claim = job.claim()
+
+        def use() -> None:
+            with claim:
+                jobs_database.connect(unix_socket_path="/no/such/socket")
+                claim.succeed()
+
+        with pytest.raises(NotRecorded, match=job.ident):
+            use()
+        jobs_database.connect(unix_socket_path=redis_server.socket)
+        assert job.status.hget() == STATUSES.RUNNING
+        claim.succeed()
+        assert job.status.hget() == STATUSES.SUCCESS
+
+    def test_may_ask_to_be_put_back(self) -> None:
+        job = Posting.add_job("a")
+        with job.claim() as claim:
+            raise Requeue(delayed_for=1000, priority=5)
+        assert claim.status == job.status.hget() == STATUSES.DELAYED
+        assert board(5).delayed.zmembers() == [job.ident]
+        assert (job.uncounted_tries.hget(), errors()) == ("1", [])
+
+    def test_may_ask_to_be_canceled(self) -> None:
+        job = Posting.add_job("a")
+        with job.claim() as claim:
+            raise Cancel("not needed")
+        assert claim.status == job.status.hget() == STATUSES.CANCELED
+
+    def test_runs_the_code_of_the_job(self) -> None:
+        with Posting.add_job("a").claim() as claim:
+            assert claim.job.run(claim.queue) == "done"
+            assert claim.queue.hmget("name", "priority") == ["board", "0"]
+
+    def test_is_told_if_somebody_canceled_the_job(self) -> None:
+        job = Posting.add_job("a")
+        with job.claim() as claim:
+            assert not job.is_cancelled()
+            Posting.get(job.pk.get()).cancel()
+            job._next_question = 0
+            assert job.is_cancelled()
+        assert claim.status == job.status.hget() == STATUSES.CANCELED
+
+    def test_may_delay_the_job(self) -> None:
+        job = Posting.add_job("a")
+        with job.claim() as claim:
+            job.enqueue_or_delay(delayed_until=datetime(2099, 1, 1))
+        assert claim.status == job.status.hget() == STATUSES.DELAYED
+        assert board().delayed.zmembers() == [job.ident]
+
+    def test_of_a_job_that_was_deleted_says_so(self) -> None:
+        job = Posting.add_job("a")
+        with pytest.raises(JobGone, match=job.ident), job.claim():
+            Posting.get(job.pk.get()).delete()
+        board().running.delete()
+
+    def test_hides_no_exception_behind_its_own(self, caplog: pytest.LogCaptureFixture) -> None:
+        job = Posting.add_job("a")
+
+        def use(claim: Claim[Posting]) -> None:
+            with claim:
+                lapse()
+                job.claim("other").succeed()
+                1 / 0  # noqa: B018
+
+        with pytest.raises(ZeroDivisionError):
+            use(job.claim())
+        assert job.status.hget() == STATUSES.SUCCESS
+        (record,) = caplog.records
+        assert record.getMessage().startswith(
+            f"[{job.ident}] its end is not recorded: The claim on {job.ident} is lost"
+        )
+
+    def test_is_not_entered_once_the_claim_is_ended(self) -> None:
+        claim = Posting.add_job("a").claim()
+        claim.succeed()
+        with pytest.raises(ClaimLost, match="ended before: its status is SUCCESS"), claim:
+            pytest.fail("it is")
+
+
+class TestTheVerbs:
+    @pytest.fixture
+    def job(self) -> Posting:
+        return Posting.add_job("a")
+
+    def test_succeed(self, job: Posting) -> None:
+        job.claim().succeed()
+        assert job.hmget("status", "queued") == [STATUSES.SUCCESS, None]
+
+    def test_cancel(self, job: Posting) -> None:
+        job.claim().cancel()
+        assert job.hmget("status", "queued") == [STATUSES.CANCELED, None]
+
+    def test_release_puts_it_at_the_front(self, job: Posting) -> None:
+        other = Posting.add_job("b")
+        claim = job.claim()
+        claim.release()
+        assert board().waiting.lmembers() == [job.ident, other.ident]
+        assert (claim.status, job.hmget("status", "tries", "start")) == ("w", ["w", None, None])
+
+    def test_release_for_later(self, job: Posting) -> None:
+        claim = job.claim()
+        claim.release(delayed_for=timedelta(hours=1))
+        assert (claim.status, job.status.hget()) == ("d", "d")
+
+    def test_fail_records_the_error_where_it_is_told_to(self, job: Posting) -> None:
+        job.claim(error_model=Complaint).fail(ValueError("no"), trace="line 1")
+        (error,) = Complaint.collection().instances()
+        assert error.hmget("type", "message", "traceback", "job_pk") == ["ValueError", "no", "line 1", job.pk.get()]
+        assert (errors(), job.hmget("status", "queued")) == ([], ["e", None])
+
+    def test_fail_heeds_the_policy_of_the_class(self) -> None:
+        job = Stubborn.add_job("a")
+        claim = job.claim()
+        claim.fail(ValueError())
+        assert (claim.status, job.hmget("status", "priority")) == ("d", ["d", "2"])
+        job.enqueue_or_delay()
+        claim = job.claim()
+        claim.fail(ValueError())
+        assert (claim.status, job.status.hget()) == ("e", "e")
+
+    def test_fail_heeds_the_policy_of_the_job(self) -> None:
+        job = Stubborn.add_job("a", retry_policy=Retry(times=1, delay=0, only_on=OSError))
+        claim = job.claim()
+        claim.fail(OSError())
+        assert (claim.status, board().waiting.lmembers()) == ("w", [job.ident])
+        claim = job.claim()
+        claim.fail(ValueError())
+        assert claim.status == "e"
+
+    def test_fail_takes_a_policy_for_a_job_that_has_none(self, job: Posting) -> None:
+        claim = job.claim()
+        claim.fail(ValueError(), retry_policy=Retry(times=3, delay=1000))
+        assert claim.status == "d"
+
+    def test_fail_puts_back_none_that_is_not_to_be_put_back(self) -> None:
+        job = Stubborn.add_job("a", cancel_on_error="1")
+        claim = job.claim()
+        claim.fail(ValueError())
+        assert claim.status == "e"
+
+    def test_a_try_that_does_not_count_is_none_for_the_policy(self) -> None:
+        job = Stubborn.add_job("a")
+        with job.claim():
+            raise Requeue
+        claim = job.claim()
+        claim.fail(ValueError())
+        assert claim.status == "d"
+
+
+VERBS: dict[str, Callable[[Claim[Any]], None]] = {
+    "renew": lambda claim: claim.renew(),
+    "succeed": lambda claim: claim.succeed(),
+    "fail": lambda claim: claim.fail(ValueError("no")),
+    "release": lambda claim: claim.release(),
+    "cancel": lambda claim: claim.cancel(),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
+class TestEachVerb:
+    def test_is_refused_to_who_lost_the_claim(self, verb: Callable[[Claim[Any]], None]) -> None:
+        job = Posting.add_job("a")
+        lost = job.claim()
+        lapse()
+        held = Posting.get(job.pk.get()).claim("other")
+        before = job.hgetall()
+        with pytest.raises(ClaimLost, match=job.ident):
+            verb(lost)
+        assert job.hgetall() == before
+        assert (lost.is_lost, held.is_lost, job.is_cancelled()) == (True, False, True)
+        held.succeed()
+
+    def test_is_refused_under_the_same_name(self, verb: Callable[[Claim[Any]], None]) -> None:
+        job = Posting.add_job("a")
+        lost = job.claim("me")
+        lapse()
+        held = job.claim("me")
+        with pytest.raises(ClaimLost):
+            verb(lost)
+        held.succeed()
+
+    def test_still_counts_after_the_lease_if_nobody_took_the_job(self, verb: Callable[[Claim[Any]], None]) -> None:
+        job = Posting.add_job("a")
+        claim = job.claim(lease=1e-6)
+        wait_until(lambda: claim.is_lost)
+        verb(claim)
+        claim.renew(60) if verb is VERBS["renew"] else None
+        assert not claim.is_lost
+        if claim.status is None:
+            claim.succeed()
+
+    def test_is_refused_after_the_end(self, verb: Callable[[Claim[Any]], None]) -> None:
+        job = Posting.add_job("a")
+        claim = job.claim()
+        claim.succeed()
+        before = job.hgetall()
+        with pytest.raises(ClaimLost, match="ended before"):
+            verb(claim)
+        assert job.hgetall() == before
+
+    def test_is_one_round_trip(self, verb: Callable[[Claim[Any]], None], commands: Any) -> None:
+        job = Posting.get(Posting.add_job("a").pk.get())
+        with commands() as sent:
+            claim = job.claim()
+        assert names(sent) == ["claim_job"]
+        with commands() as sent:
+            verb(claim)
+        expected = {"cancel": ["finish_canceled"], "fail": ["add_error", "fail"]}
+        (name,) = [name for name in VERBS if VERBS[name] is verb]
+        assert names(sent) == expected.get(name, [name])
+        if claim.status is None:
+            claim.succeed()
+
+
+def names(sent: Any) -> list[str]:
+    """The names of the scripts among some commands."""
+    return [SCRIPTS[words[1]] for words in (each.split() for each in sent) if words[0] == "EVALSHA"]
+
+
+class TestWhatCannotBeClaimed:
+    def test_what_somebody_holds(self) -> None:
+        job = Posting.add_job("a")
+        claim = job.claim("an owner/1", lease=100)
+        with pytest.raises(AlreadyClaimed, match="claimed already, by an owner/1, until") as info:
+            Posting.get(job.pk.get()).claim()
+        assert info.value.owner == job.claim_owner() == "an owner/1"
+        assert info.value.until is not None
+        assert datetime_to_score(info.value.until) == board().running.zscore(job.ident)
+        claim.succeed()
+        assert job.claim_owner() is None
+
+    def test_what_a_worker_runs(self) -> None:
+        owners = []
+
+        def run(job: Posting, queue: Queue) -> None:
+            with pytest.raises(AlreadyClaimed) as info:
+                Posting.get(job.pk.get()).claim()
+            owners.append((info.value.owner, job.claim_owner()))
+
+        job = Posting.add_job("a")
+        work("board", callback=run)
+        assert job.status.hget() == STATUSES.SUCCESS
+        ((owner, same),) = owners
+        assert owner == same
+        assert f":{os.getpid()}:" in str(owner)
+
+    @pytest.mark.parametrize("end", ["succeed", "cancel"])
+    def test_what_is_finished(self, end: str) -> None:
+        job = Posting.add_job("a")
+        getattr(job.claim(), end)()
+        with pytest.raises(NotClaimable, match=STATUSES.by_value(job.status.hget())) as info:
+            job.claim()
+        assert info.value.status == job.status.hget()
+
+    def test_what_is_delayed_until_later(self) -> None:
+        job = Posting.add_job("a", delayed_for=1000)
+        with pytest.raises(NotClaimable, match=f"DELAYED, until {job.delayed_until.hget()}"):
+            job.claim()
+        job.enqueue_or_delay()
+        job.claim().succeed()
+
+    def test_what_was_deleted(self) -> None:
+        job = Posting.add_job("a")
+        copy = Posting.get(job.pk.get())
+        job.cancel()
+        job.delete()
+        with pytest.raises(JobGone):
+            copy.claim()
+
+    def test_what_stands_in_no_queue_and_has_none(self) -> None:
+        with pytest.raises(LimpydJobsException, match="name not defined"):
+            Homeless(identifier="a").claim()
+        job = Homeless.add_job("b", "board")
+        job.claim().succeed()
+
+    @pytest.mark.parametrize("lease", [0, -1, float("nan"), float("inf"), True, "60", None, timedelta(1)])
+    def test_for_no_time(self, lease: Any) -> None:
+        job = Posting.add_job("a")
+        with pytest.raises(ValueError, match="lease of a claim"):
+            job.claim(lease=lease)
+        claim = job.claim()
+        with pytest.raises(ValueError, match="lease of a claim"):
+            claim.renew(lease or 0)
+        claim.succeed()
+
+    @pytest.mark.parametrize(
+        ("owner", "kind"), [(7, TypeError), (b"me", TypeError), ("", ValueError), ("x" * 1025, ValueError)]
+    )
+    def test_by_nobody(self, owner: Any, kind: type[Exception]) -> None:
+        job = Posting.add_job("a")
+        with pytest.raises(kind):
+            job.claim(owner)
+        assert job.status.hget() == STATUSES.WAITING
+
+
+class TestWhatCanBeClaimed:
+    def test_what_is_paused(self) -> None:
+        Queue.pause("board")
+        with Posting.add_job("a").claim() as claim:
+            pass
+        assert claim.status == STATUSES.SUCCESS
+        Queue.resume("board")
+
+    def test_what_is_delayed_and_due(self) -> None:
+        delayed_and_due(Posting, "a").claim().succeed()
+        assert board().delayed.zmembers() == []
+
+    def test_what_was_made_as_a_record(self) -> None:
+        job = Posting(identifier="a")
+        with job.claim() as claim:
+            assert claim.queue.name.hget() == "board"
+        assert board().success.lmembers() == [job.ident]
+
+    def test_what_was_added_to_the_queue_of_another_model(self) -> None:
+        class Elsewhere(Queue):
+            namespace = "claiming-elsewhere"
+
+        job = Posting.add_job("a", queue_model=Elsewhere)
+        with pytest.raises(LimpydJobsException, match="queue_model"):
+            job.claim()
+        claim = job.claim(queue_model=Elsewhere)
+        assert isinstance(claim.queue, Elsewhere)
+        claim.succeed()
+        assert claim.queue.success.lmembers() == [job.ident]
+        Elsewhere.get_connection().delete(*Elsewhere.get_connection().keys("claiming-elsewhere:*"))
+
+    def test_what_somebody_let_lapse(self) -> None:
+        job = Posting.add_job("a")
+        job.claim("first")
+        lapse()
+        with job.claim("second"):
+            assert job.hmget("tries", "_rescues") == ["2", "1"]
+            assert job.claim_owner() == "second"
+
+    def test_after_a_call_whose_reply_was_lost(self, jobs_database: JobsDatabase, redis_server: RedisServer) -> None:
+        job = Posting.add_job("a")
+        jobs_database.connect(unix_socket_path="/no/such/socket")
+        with pytest.raises(redis.ConnectionError):
+            job.claim("me")
+        jobs_database.connect(unix_socket_path=redis_server.socket)
+        job.claim("me").succeed()
+
+
+class TestTheHeartbeat:
+    def test_renews_the_lease_inside_of_the_block(self) -> None:
+        job = Posting.add_job("a")
+        with job.claim(lease=0.2) as claim:
+            until = board().running.zscore(job.ident)
+            wait_until(lambda: board().running.zscore(job.ident) > until + 1)
+            assert not claim.is_lost
+            with pytest.raises(AlreadyClaimed):
+                Posting.get(job.pk.get()).claim()
+
+    def test_stops_with_the_block(self) -> None:
+        before = set(threading.enumerate())
+        with Posting.add_job("a").claim(lease=0.04):
+            (thread,) = set(threading.enumerate()) - before
+            assert thread.daemon
+        thread.join(10)
+        assert not thread.is_alive()
+
+    def test_stops_with_a_verb(self) -> None:
+        before = set(threading.enumerate())
+        with Posting.add_job("a").claim(lease=0.04) as claim:
+            (thread,) = set(threading.enumerate()) - before
+            claim.release()
+            thread.join(10)
+            assert not thread.is_alive()
+
+    def test_notices_that_somebody_else_has_the_job(self, caplog: pytest.LogCaptureFixture) -> None:
+        job = Posting.add_job("a")
+        with job.claim(lease=0.2) as claim:
+            lapse()
+            other = Posting.get(job.pk.get()).claim("other")
+            wait_until(lambda: claim.is_lost)
+            assert job.is_cancelled()
+            with pytest.raises(ClaimLost):
+                claim.succeed()
+        other.succeed()
+        assert job.status.hget() == STATUSES.SUCCESS
+        assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+    def test_goes_on_once_redis_answers_again(
+        self, jobs_database: JobsDatabase, redis_server: RedisServer, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        job = Posting.add_job("a")
+        with job.claim(lease=0.2) as claim:
+            jobs_database.connect(unix_socket_path="/no/such/socket")
+            wait_until(lambda: claim.is_lost)
+            jobs_database.connect(unix_socket_path=redis_server.socket)
+            wait_until(lambda: not claim.is_lost)
+        assert "lease not renewed" in caplog.text
+        assert claim.status == STATUSES.SUCCESS
+
+
+DYING = """
+import os, signal, sys
+from limpyd_jobs.models import BaseJobsModel
+from test_claiming import Posting
+
+BaseJobsModel.database.connect(unix_socket_path=sys.argv[1])
+with Posting.get(identifier="a").claim("somebody who dies"):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_job_of_a_holder_who_was_killed_is_run_by_a_worker(redis_server: RedisServer) -> None:
+    job = Posting.add_job("a")
+    path = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[1])])
+    command = [sys.executable, "-W", "ignore", "-c", DYING, redis_server.socket]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert (job.status.hget(), job.claim_owner()) == (STATUSES.RUNNING, "somebody who dies")
+    lapse()
+    work("board")
+    assert job.hmget("status", "tries") == [STATUSES.SUCCESS, "2"]
