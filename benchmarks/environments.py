@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ for name in sys.argv[1:]:
         pass
 print(json.dumps(versions))
 """
+# The parser of redis-py in C: all peers have it, if this Python does, or none.
+HAS_HIREDIS = find_spec("hiredis") is not None
+
 CLIENTS = ["redis", "hiredis", "coredis", "uvloop"]  # what else is worth telling of an environment
 
 
@@ -98,7 +102,7 @@ def prepare(peer: Peer, cache: Path, newest: bool = False) -> Environment:
         If it cannot be installed.
     """
     requirements = [_unpinned(each) if newest else each for each in (*peer.REQUIREMENTS, *peer.NODE_REQUIREMENTS)]
-    key = hashlib.sha256(json.dumps([requirements, sys.version]).encode()).hexdigest()[:12]
+    key = hashlib.sha256(json.dumps([requirements, sys.version, HAS_HIREDIS]).encode()).hexdigest()[:12]
     directory = cache / f"{peer.name}-{'newest' if newest else key}"
     if peer.NODE_REQUIREMENTS:
         return _prepare_node(peer, directory, requirements)
@@ -114,8 +118,9 @@ def _prepare_python(peer: Peer, directory: Path, requirements: list[str]) -> Env
     if requirements:
         python = str(directory / "bin" / "python")
         create = [sys.executable, "-m", "venv", str(directory)]
-        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        _install(directory, create, install, requirements)
+        pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+        parser = [*pip, "install", "hiredis"] if HAS_HIREDIS else [*pip, "uninstall", "--yes", "hiredis"]
+        _install(directory, create, [*pip, "install", *requirements], parser)
     told = _run([python, "-c", VERSIONS, peer.PACKAGE, *CLIENTS])
     return Environment([python, str(HERE / "subject.py"), peer.name], {"PYTHONPATH": str(HERE)}, json.loads(told))
 
@@ -124,8 +129,8 @@ def _prepare_node(peer: Peer, directory: Path, requirements: list[str]) -> Envir
     for program in ("node", "npm"):
         if not shutil.which(program):
             raise Unavailable(f"there is no {program}")
-    install = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(directory)]
-    _install(directory, ["node", "--version"], install, requirements)
+    install = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(directory), *requirements]
+    _install(directory, ["node", "--version"], install)
     modules = directory / "node_modules"
     versions = {"Node": _run(["node", "--version"]).strip().lstrip("v")}
     for name in (peer.PACKAGE, "ioredis"):
@@ -134,14 +139,14 @@ def _prepare_node(peer: Peer, directory: Path, requirements: list[str]) -> Envir
     return Environment(["node", str(PEERS / f"{peer.name}.cjs")], {"NODE_PATH": str(modules)}, versions)
 
 
-def _install(directory: Path, create: list[str], install: list[str], requirements: list[str]) -> None:
+def _install(directory: Path, *commands: list[str]) -> None:
     ready = directory / ".ready"
     if ready.exists():
         return
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    _run(create)
-    _run([*install, *requirements])
+    for command in commands:
+        _run(command)
     ready.touch()
 
 

@@ -1,7 +1,8 @@
 """What the files of the peers use, inside the environment of each peer: where Redis is, and the mark of a job.
 
-Every job of every peer does one thing: it calls `mark`. Each process that runs jobs has a file in the directory of the
-marks: how many jobs it began, and when it began the last one, by the clock that all processes of the machine share.
+Every job of every peer does one thing: it reads its argument, a number, and calls `mark` with it. Each process that
+runs jobs has a file in the directory of the marks: how many jobs it began, and when it began the last one, by the clock
+that all processes of the machine share.
 So what is measured is seen from outside, in the same way for all, and costs a job less than a microsecond.
 """
 
@@ -42,8 +43,10 @@ class _Mark:
         LAYOUT.pack_into(self.memory, 0, self.jobs, time.monotonic())
 
 
-def mark() -> None:
-    """Tell that a job runs. It is all that the jobs do."""
+def mark(number: int) -> None:
+    """Tell that a job runs, which has read its argument. It is all that the jobs do."""
+    if type(number) is not int:
+        raise TypeError(f"the argument was not read: {number!r}")
     with _lock:
         pid = os.getpid()
         if pid not in _marks:

@@ -60,7 +60,7 @@ class Results:
             "Redis": server.client.info("server")["redis_version"],
             "transport": "TCP, loopback",
         }
-        settings = {"rounds": rounds, "scale": scale, **asdict(sizes)}
+        settings = {"rounds": rounds, "scale": scale, "thrown away": 0, **asdict(sizes)}
         return cls(time.strftime("%Y-%m-%d", time.gmtime()), machine, settings)
 
     @classmethod

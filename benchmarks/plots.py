@@ -100,3 +100,20 @@ def draw_growth(raw: dict[str, Any], path: Path) -> None:
         axis.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
     _save(figure, path)
+
+
+def draw_history(lines: list[dict[str, Any]], directory: Path) -> None:
+    """Draw the rates of all runs in relation to the bare loop, one plot for each, one line for each kind of worker."""
+    rates = ["add", "bulk", "run_1", "run_2"]
+    figure, axes = plt.subplots(1, len(rates), figsize=(3.2 * len(rates), 3), squeeze=False)
+    for name, axis in zip(rates, axes[0], strict=True):
+        for worker in sorted({worker for line in lines for worker in line["workers"]}):
+            points = [(line["commit"], line["workers"].get(worker, {}).get(name)) for line in lines]
+            known = [(commit, value) for commit, value in points if value is not None]
+            if known:
+                axis.plot(*zip(*known, strict=True), marker="o", label=worker)
+        axis.set_title(f"{COLUMNS[name].title}, in bare loops", fontsize=9)
+        axis.tick_params(axis="x", rotation=90, labelsize=7)
+        axis.set_ylim(bottom=0)
+    axes[0][2].legend(fontsize=7)
+    _save(figure, directory / "history")

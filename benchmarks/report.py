@@ -79,7 +79,9 @@ def _about(results: Results) -> str:
         f"Measured on {results.date}: {machine['processor']}, {machine['cores']} cores, Redis {machine['Redis']}, "
         f"Python {machine['Python']}; medians, rounds: {results.settings['rounds']}."
     )
-    scale = results.settings["scale"]
+    scale, thrown_away = results.settings["scale"], results.settings.get("thrown away", 0)
+    if thrown_away:
+        text += f" Taken again, as the machine was disturbed: {thrown_away} measures."
     return text + (f" A small run, of scale {scale:g}: the numbers are rough.\n" if scale < 1 else "\n")
 
 

@@ -10,15 +10,26 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from environments import CACHE, HERE, Environment, Peer, Unavailable, all_peers, prepare
+from history import remember
 from measured import Results
-from measures import MEASURES, Entry, Sizes, is_wanted, take
+from measures import MEASURES, Entry, Sizes, Values, bare_rate, is_wanted, take
 from report import show_summary, write_results
 from server import Server
 
 RESULTS = HERE / "results"
+
+# Of its best rate, what the bare loop makes on a machine that is calm enough to measure on.
+LEAST_SHARE = 0.75
+
+# The least scale at which that is asked: a short loop tells nothing.
+LEAST_SCALE = 0.2
+
+TRIES, PATIENCE = 4, 5.0  # how often a measure is taken on a machine that is disturbed, and seconds in between
+
 QUICK = 0.05
 
 
@@ -55,6 +66,8 @@ def main(arguments: list[str]) -> int:
         entries = install([all_peers()[name] for name in names], options.environments, options.newest, results)
         measure(server, entries, options.measures, options.rounds, sizes, results)
     write_results(results, options.results, plots=not options.no_plots)
+    if scale >= LEAST_SCALE:
+        remember(results, options.results)
     show_summary(results)
     return 0 if any(entry.values for entry in results.entries) else 1
 
@@ -92,13 +105,14 @@ def measure(
         for entry in (entries if number % 2 == 0 else entries[::-1])
         if is_wanted(name, entry, number)
     ]
-    began = time.monotonic()
+    rates = (bare_rate(server, sizes) for _ in range(5))
+    began, calm = time.monotonic(), Calmness(rates, is_asked=results.settings["scale"] >= LEAST_SCALE)
     for position, (number, name, entry) in enumerate(todo, 1):
         if results.has_failed(entry, name):
             continue
         progress = f"{position}/{len(todo)} {time.monotonic() - began:.0f}s round {number + 1} {name}: {entry.title}"
         try:
-            values, bare = take(name, server, entry, sizes)
+            values, bare = take_in_calm(name, server, entry, sizes, calm, results)
         except Unavailable as reason:
             for failed in [name, *(others_of_workers(names) if name == "run_1" else ())]:
                 results.add_failure(entry, failed, str(reason))
@@ -107,6 +121,38 @@ def measure(
             results.add_values(entry, values, bare)
             shown = ", ".join(f"{column} {value:,.2f}" for column, value in values.items() if value is not None)
             say(f"{progress}: {shown} (bare loop {bare:,.0f}/s)")
+
+
+class Calmness:
+    """Whether the machine has nothing else to do: then the bare loop runs about as fast as it ever did."""
+
+    def __init__(self, rates: Iterable[float], is_asked: bool) -> None:
+        self._best = max(rates)
+        self._is_asked = is_asked
+
+    def __call__(self, rate: float) -> bool:
+        self._best = max(self._best, rate)
+        return not self._is_asked or rate >= LEAST_SHARE * self._best
+
+
+def take_in_calm(
+    name: str, server: Server, entry: Entry, sizes: Sizes, calm: Calmness, results: Results
+) -> tuple[Values, float]:
+    """Take a measure, and again if the machine was disturbed meanwhile: what was found then is thrown away.
+
+    Raises
+    ------
+    Unavailable
+        If the machine was disturbed each time, or the measure cannot be taken.
+    """
+    for _ in range(TRIES):
+        values, bare = take(name, server, entry, sizes)
+        if calm(bare):
+            return values, bare
+        results.settings["thrown away"] += 1
+        say(f"thrown away, as the machine was disturbed: the bare loop makes only {bare:,.0f}/s")
+        time.sleep(PATIENCE)
+    raise Unavailable(f"the machine was disturbed, {TRIES} times in a row")
 
 
 def others_of_workers(names: list[str]) -> list[str]:

@@ -19,6 +19,7 @@ BENCHMARKS = ROOT / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
 import growth  # noqa: E402
+import history  # noqa: E402
 from environments import Peer, Unavailable, all_peers, prepare  # noqa: E402
 from measured import Results, Row  # noqa: E402
 from measures import COLUMNS, MEASURES  # noqa: E402
@@ -89,6 +90,18 @@ class TestARun:
         assert {path.name for path in tmp_path.iterdir()} == {
             f"{name}.{suffix}" for name in PLOTS for suffix in ("png", "svg")
         }
+
+    def test_is_remembered_with_what_another_machine_finds_as_well(self, written: Path, tmp_path: Path) -> None:
+        for _ in range(2):
+            history.remember(Results.read(written / "benchmarks.json"), tmp_path)
+        first, second = history.read(tmp_path)
+        assert first == second
+        assert {"add", "run_1", "run_2", "add_round_trips", "run_commands"} <= first["workers"]["default"].keys()
+        pytest.importorskip("matplotlib")
+        from plots import draw_history
+
+        draw_history([first, second], tmp_path)
+        assert (tmp_path / "history.png").stat().st_size
 
 
 def results_of(rows: list[Row]) -> Results:

@@ -23,7 +23,7 @@ pool: ArqRedis
 
 
 async def nothing(context: Any, number: int) -> None:
-    mark()
+    mark(number)
 
 
 class WorkerSettings:

@@ -49,12 +49,12 @@ def setup() -> None:
 
 
 def add(number: int) -> None:
-    add_script(args=[f"job:{number}", "2026-01-01 00:00:00.000000"])
+    add_script(args=[number, "2026-01-01 00:00:00.000000"])
 
 
 def work(variant: str) -> None:
     claimed = None
     while True:
         while claimed := next_script(args=[claimed[0] if claimed else b""]):
-            mark()
+            mark(int(claimed[1]))
         client.blpop(["bell"])

@@ -22,7 +22,7 @@ queue: Queue
 
 
 async def nothing(job: Job, token: str) -> None:
-    mark()
+    mark(job.data["number"])
 
 
 async def setup() -> None:

@@ -17,7 +17,8 @@ const memory = Buffer.alloc(16);
 let file;
 let jobs = 0;
 
-function mark() {
+function mark(number) {
+  if (!Number.isInteger(number)) throw new TypeError(`the argument was not read: ${number}`);
   if (file === undefined) {
     file = fs.openSync(path.join(directory, `${process.pid}.mark`), 'w+');
     fs.writeSync(file, memory, 0, 16, 0);
@@ -85,7 +86,7 @@ async function latency(samples, usual = 0) {
 
 async function main(verb, argument) {
   if (verb === 'work') {
-    const worker = new Worker('bench', async () => mark(), { connection, concurrency: parseInt(argument, 10) });
+    const worker = new Worker('bench', async (job) => mark(job.data.number), { connection, concurrency: parseInt(argument, 10) });
     process.on('SIGTERM', () => worker.close().then(() => process.exit(0)));
     return;
   }

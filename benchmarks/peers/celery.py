@@ -23,7 +23,7 @@ app.conf.worker_hijack_root_logger = False
 
 @app.task(name="nothing")
 def nothing(number: int) -> None:
-    mark()
+    mark(number)
 
 
 def setup() -> None:

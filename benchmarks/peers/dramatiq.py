@@ -12,7 +12,7 @@ from inside import URL, mark
 TITLE = "Dramatiq"
 REQUIREMENTS = ["dramatiq[redis]==2.2.1"]
 PACKAGE = "dramatiq"
-ADDING = "`send`; many: a `group`"
+ADDING = "`send`; many: a `group`, 1,000 at a time"
 WORKERS = {
     "default": "one process of 8 threads; defaults: prefetch 16, acknowledged when done, no results",
     "prefetch 1000": "`dramatiq_queue_prefetch=1000`; the rest as above",
@@ -24,7 +24,7 @@ dramatiq.set_broker(broker)
 
 @dramatiq.actor
 def nothing(number: int) -> None:
-    mark()
+    mark(number)
 
 
 def setup() -> None:
@@ -36,7 +36,8 @@ def add(number: int) -> None:
 
 
 def add_many(numbers: range) -> None:
-    dramatiq.group(nothing.message(number) for number in numbers).run()
+    for start in range(0, len(numbers), 1000):
+        dramatiq.group(nothing.message(number) for number in numbers[start : start + 1000]).run()
 
 
 def work(variant: str) -> list[str]:

@@ -22,7 +22,7 @@ huey = RedisHuey("bench", url=URL)
 
 @huey.task()
 def nothing(number: int) -> None:
-    mark()
+    mark(number)
 
 
 def setup() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from inside import HOST, PORT, mark
+from limpyd import fields
 from limpyd.database import RedisDatabase
 
 from limpyd_jobs.models import Error, Job, Queue
@@ -11,7 +12,7 @@ from limpyd_jobs.workers import Worker
 TITLE = "redis-limpyd-jobs 2"
 REQUIREMENTS = ["redis-limpyd-jobs==2", "setuptools<82"]
 PACKAGE = "redis-limpyd-jobs"
-ADDING = "`add_job`; the argument is the identifier; none for many"
+ADDING = "`add_job` with an identifier and a field; none for many"
 WORKERS = {"default": "defaults: at most once, one queue, log level INFO"}
 
 database = RedisDatabase(host=HOST, port=PORT, db=0)
@@ -33,8 +34,10 @@ class Nothing(Job):
     queue_model = BenchmarkQueue
     queue_name = "bench"
 
+    number = fields.InstanceHashField()
+
     def run(self, queue: Queue) -> None:
-        mark()
+        mark(int(self.number.hget()))
 
 
 def setup() -> None:
@@ -42,7 +45,7 @@ def setup() -> None:
 
 
 def add(number: int) -> None:
-    Nothing.add_job(f"job:{number}")
+    Nothing.add_job(f"job:{number}", number=number)
 
 
 def work(variant: str) -> None:

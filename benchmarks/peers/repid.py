@@ -22,7 +22,7 @@ stack = AsyncExitStack()
 
 @router.actor(channel="bench")
 async def nothing(number: int) -> None:
-    mark()
+    mark(number)
 
 
 app.include_router(router)

@@ -19,7 +19,7 @@ queue = Queue("bench", connection=Redis.from_url(URL))
 
 
 def nothing(number: int) -> None:
-    mark()
+    mark(number)
 
 
 def setup() -> None:

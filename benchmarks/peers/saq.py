@@ -10,7 +10,7 @@ from inside import URL, mark
 from saq import Queue
 
 TITLE = "SAQ"
-REQUIREMENTS = ["saq[redis,hiredis]==0.26.4", "typing-extensions"]  # which it imports, and does not name
+REQUIREMENTS = ["saq[redis]==0.26.4", "typing-extensions"]  # which it imports, and does not name
 PACKAGE = "saq"
 ADDING = "`await enqueue`; many: `gather` of 1,000"
 WORKERS = {"default": "10 at once; defaults: popped without a lease, results kept 600 s"}
@@ -19,7 +19,7 @@ queue = Queue.from_url(URL)
 
 
 async def nothing(context: Any, *, number: int) -> None:
-    mark()
+    mark(number)
 
 
 settings = {"queue": queue, "functions": [nothing]}

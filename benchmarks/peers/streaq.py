@@ -19,7 +19,7 @@ stack = AsyncExitStack()
 
 @worker.task
 async def nothing(number: int) -> None:
-    mark()
+    mark(number)
 
 
 async def setup() -> None:

@@ -25,7 +25,7 @@ if os.environ.get("BENCHMARK_RESULTS"):
 
 @broker.task(task_name="nothing")
 async def nothing(number: int) -> None:
-    mark()
+    mark(number)
 
 
 async def setup() -> None:

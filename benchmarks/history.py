@@ -1,0 +1,56 @@
+"""A memory of our speed: one line for each run, with the commit, so that a slower one is seen.
+
+``python benchmarks/history.py`` draws ``results/history.png`` from ``results/history.jsonl``, to which ``run.py`` adds.
+What is kept is what another machine finds as well: rates in relation to the bare loop of the same moment, and counts.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from environments import HERE
+from measured import Results, Row
+
+OURS = "limpyd_jobs_3"
+RATES = ["add", "bulk", "run_1", "run_2"]
+COUNTS = ["add_round_trips", "add_commands", "run_round_trips", "run_commands", "bytes"]
+
+
+def remember(results: Results, directory: Path) -> None:
+    """Add a line with what a run found of us."""
+    rows = [row for row in results.entries if row.peer == OURS and row.values]
+    if rows:
+        line = {"date": results.date, "commit": commit(), "workers": {row.variant: _kept(row) for row in rows}}
+        with open(directory / "history.jsonl", "a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def _kept(row: Row) -> dict[str, float]:
+    rates = {name: round(row.ratio(name), 3) for name in RATES if name in row.values}
+    return {**rates, **{name: round(median(row.values[name]), 2) for name in COUNTS if name in row.values}}
+
+
+def commit() -> str:
+    """Return the short name of the commit that is measured, with a star if files were changed since; else nothing."""
+    command = ["git", "-C", str(HERE), "describe", "--always", "--dirty=*", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def read(directory: Path) -> list[dict[str, Any]]:
+    """Return the lines, the oldest first."""
+    return [json.loads(line) for line in (directory / "history.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+if __name__ == "__main__":
+    from plots import draw_history
+
+    results = Path(sys.argv[1]) if sys.argv[1:] else HERE / "results"
+    draw_history(read(results), results)
