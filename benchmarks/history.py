@@ -6,9 +6,9 @@ What is kept is what another machine finds as well: rates in relation to the bar
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
-import sys
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -49,8 +49,16 @@ def read(directory: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (directory / "history.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Draw what is remembered."""
+    parser = argparse.ArgumentParser(prog="benchmarks/history.py", description=main.__doc__)
+    parser.add_argument("--results", type=Path, default=HERE / "results", metavar="DIR", help="where it is")
+    options = parser.parse_args()
+
     from plots import draw_history
 
-    results = Path(sys.argv[1]) if sys.argv[1:] else HERE / "results"
-    draw_history(read(results), results)
+    draw_history(read(options.results), options.results)
+
+
+if __name__ == "__main__":
+    main()
