@@ -48,7 +48,7 @@ PAGES = {
     for path in [ROOT / "README.rst", ROOT / "CONTRIBUTING.rst", *sorted((ROOT / "docs").rglob("*.rst"))]
 }
 TUTORIAL = "docs/tutorial.rst"  # see test_tutorial.py
-MANUAL = "\n".join([*PAGES.values(), *Worker.parameters])  # of which the reference has a table, made of their rows
+MANUAL = "\n".join(PAGES.values())
 RUN_COMMAND = "import sys; sys.argv[0] = 'limpyd-jobs-worker'; from limpyd_jobs.scripts.worker import main; main()"
 
 RUN_JOBS = "from limpyd_jobs.scripts.jobs import main; main()"
