@@ -34,6 +34,12 @@ def test_names_are_paused_and_resumed(redis_server: RedisServer) -> None:
     assert Queue.get_paused_names() == {"pushes"}
 
 
+def test_a_name_near_a_paused_one_is_told_of(redis_server: RedisServer) -> None:
+    run(redis_server, "pause", "e-mails", "reports")
+    told = run(redis_server, "resume", "emails")[1]
+    assert "limpyd-jobs resume: warning: emails is not paused, but there is: e-mails\n" in told
+
+
 def test_a_name_that_no_queue_has_is_paused_with_a_warning(redis_server: RedisServer) -> None:
     for name in ("mails", "e-mails", "pushes"):
         Queue.get_queue(name)

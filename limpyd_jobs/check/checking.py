@@ -18,6 +18,7 @@ from limpyd_jobs.check.records import Records, unchecked_indexes
 from limpyd_jobs.check.report import Finding, Report
 from limpyd_jobs.check.schedules import Schedules
 from limpyd_jobs.models import Error, Queue
+from limpyd_jobs.store.database import database_name, default_settings
 
 Progress = Callable[[str], None]
 
@@ -84,6 +85,7 @@ def check(
     began = time.monotonic()
     choices, report = Choices(unresolved, unknown_status), Report()
     for catalogue in catalogues(queue_models, error_models):
+        report.databases.append(database_name(catalogue.database.connection_settings or default_settings()))
         _Session(catalogue, lease, pause, choices, progress or (lambda line: None), report).run(repair)
     report.seconds = time.monotonic() - began
     return report

@@ -69,6 +69,8 @@ class Report:
         How many records of each model were looked at, by the path of the model.
     unchecked: list of str
         What was not looked at.
+    databases: list of str
+        The names of those that were.
     seconds: float
         How long it took.
     """
@@ -76,6 +78,7 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     records: dict[str, int] = field(default_factory=dict)
     unchecked: list[str] = field(default_factory=list)
+    databases: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
     @property
@@ -92,6 +95,7 @@ class Report:
                 "findings": [finding.as_dict() for finding in self.findings],
                 "records": self.records,
                 "unchecked": self.unchecked,
+                "databases": self.databases,
                 "seconds": round(self.seconds, 3),
             }
         )
@@ -115,7 +119,8 @@ class Report:
             yield ""
 
     def _summary(self) -> str:
-        looked_at = f"{sum(self.records.values())} records looked at in {self.seconds:.1f} s"
+        number, where = sum(self.records.values()), ", ".join(self.databases)
+        looked_at = f"{number} records looked at in {self.seconds:.1f} s, in {where}"
         if not self.findings:
             return f"Nothing is wrong: {looked_at}."
         repaired = len(self.findings) - len(self.left)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import ClassVar
 
@@ -40,7 +41,15 @@ class Resume(Command):
             self.parser.error(str(error))
 
     def _change(self, name: str) -> bool:
-        return records.resume(self._queue_model, name)
+        is_resumed = records.resume(self._queue_model, name)
+        if not is_resumed:
+            near = names_near(name, records.paused_names(self._queue_model))
+            if near:
+                self._warn(f"{one_line(name)} is not paused{near}")
+        return is_resumed
+
+    def _warn(self, text: str) -> None:
+        print(f"{self.parser.get_prog_name()}: warning: {text}", file=sys.stderr)
 
 
 class Pause(Resume):
@@ -73,14 +82,12 @@ class Pause(Resume):
 
     def _change(self, name: str) -> bool:
         if not records.list_queues(self._queue_model, [name]):
-            self._warn(name)
+            names = self._queue_model.collection().values_list("name", flat=True)
+            self._warn(f"no queue is named {one_line(name)} so far{names_near(name, names)}")
         return records.pause(self._queue_model, name)
 
-    def _warn(self, name: str) -> None:
-        """Say that nothing is paused so far, and which names may be meant."""
-        names = self._queue_model.collection().values_list("name", flat=True)
-        near = get_close_matches(name, {other for other in names if other})
-        hint = f", but there is: {', '.join(map(one_line, near))}" if near else ""
-        print(
-            f"{self.parser.get_prog_name()}: warning: no queue is named {one_line(name)} so far{hint}", file=sys.stderr
-        )
+
+def names_near(name: str, others: Iterable[str | None]) -> str:
+    """Return the end of a message: which of other names may be meant; empty if none is near."""
+    near = get_close_matches(name, {other for other in others if other})
+    return f", but there is: {', '.join(map(one_line, near))}" if near else ""

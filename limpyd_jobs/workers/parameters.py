@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from difflib import get_close_matches
 from functools import partial
 from optparse import Option
 from types import SimpleNamespace
@@ -455,8 +457,17 @@ class Parameters:
         for name in self.parameters:
             if name in given:
                 setattr(self, name, given[name])
+        self._warn_of_slips(given)
         self._set_graceful(given)
         self._read_settings({name for name in self.parameters if name in given})
+
+    def _warn_of_slips(self, given: Iterable[str]) -> None:
+        """Say so if an argument has nearly the name of a parameter. Others are of a subclass."""
+        for name in set(given) - {*self.parameters, *SPELLINGS}:
+            near = get_close_matches(name, self.parameters, n=1, cutoff=0.85)
+            if near and not hasattr(self, name):
+                text = f"{type(self).__name__} has no parameter {name}, so it is ignored: is {near[0]} meant?"
+                warnings.warn(text, UserWarning, stacklevel=4)
 
     def _set_graceful(self, given: dict[str, Any]) -> None:
         """Let both spellings say the same: what is given, else the nearest attribute."""

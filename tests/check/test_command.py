@@ -63,11 +63,12 @@ def orphan(redis_client: redis.Redis) -> str:
     return str(job.ident)
 
 
-def test_a_sound_database_is_no_failure(run: Run) -> None:
+def test_a_sound_database_is_no_failure(run: Run, redis_server: RedisServer) -> None:
     Job.add_job("a", "q")
     done = run("check")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Nothing is wrong: 2 records looked at in ")
+    assert done.stdout.endswith(f" s, in {redis_server.url}?db=0.\n")
 
 
 def test_what_is_wrong_is_a_failure_and_a_row_of_a_table(run: Run, orphan: str) -> None:
@@ -111,7 +112,7 @@ def test_what_a_repair_is_told_to_do_is_done(run: Run, redis_client: redis.Redis
     assert run("check").returncode == 0
 
 
-def test_the_report_as_json(run: Run, orphan: str) -> None:
+def test_the_report_as_json(run: Run, orphan: str, redis_server: RedisServer) -> None:
     done = run("check", "--json")
     assert done.returncode == 1
     report = json.loads(done.stdout)
@@ -139,6 +140,7 @@ def test_the_report_as_json(run: Run, orphan: str) -> None:
             "limpyd_jobs.schedules.model.Schedule": 0,
         },
         "unchecked": [],
+        "databases": [f"{redis_server.url}?db=0"],
     }
 
 

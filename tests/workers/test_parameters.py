@@ -88,6 +88,16 @@ def test_values_that_version_2_takes_for_no_limit_or_nothing_are_taken() -> None
     assert make(requeue_times=None).requeue_times is None
 
 
+def test_an_argument_with_nearly_the_name_of_a_parameter_is_warned_of() -> None:
+    with pytest.warns(UserWarning, match="Worker has no parameter max_loop, so it is ignored: is max_loops meant"):
+        make(max_loop=3)
+
+
+def test_other_arguments_are_those_of_a_subclass(recwarn: pytest.WarningsRecorder) -> None:
+    make(tenant="one")
+    assert not recwarn.list
+
+
 class TestMustStop:
     def test_a_date_that_the_application_sets_ends_the_worker(self) -> None:
         worker = make()
