@@ -29,7 +29,7 @@ from docutils.core import publish_doctree, publish_string
 from docutils.parsers.rst import Directive, directives, roles
 from docutils.writers.html5_polyglot import Writer
 from limpyd_extensions.related import RelatedModel
-from running import working
+from running import run_task, working
 from servers import RedisServer, free_port, wait_until
 from test_surface import ROWS
 
@@ -613,12 +613,13 @@ def test_the_forms_of_a_database_are_understood():
 
 
 class Careless(Worker):
-    """Has hooks that fail."""
+    """Has a hook and a maintenance task that fail."""
 
-    def job_success(self, job, queue, job_result):
-        raise RuntimeError("oops")
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._engine.pruner.run = self.job_success
 
-    def _prune_jobs(self):
+    def job_success(self, *args):
         raise RuntimeError("oops")
 
 
@@ -681,8 +682,7 @@ def provoke_what_happens_when_workers_die(caplog: pytest.LogCaptureFixture) -> N
 
 
 def provoke_orphans(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("maintenance.reconciler", "worker"):
-        monkeypatch.setattr(f"limpyd_jobs.workers.{module}.PATIENCE", 0.01)
+    monkeypatch.setattr("limpyd_jobs.workers.maintenance.reconciler.PATIENCE", 0.01)
     Queue.get_queue("nowhere", priority=1)
     Queue.get_queue("elsewhere", priority=1)
     homeless = Job.add_job("homeless", "nowhere", priority=1)
@@ -703,7 +703,7 @@ def provoke_what_is_wrong_with_schedules(monkeypatch: pytest.MonkeyPatch) -> Non
         records.set_schedule(Schedule, schedule.pk.get(), "1", {"next_run": "1970-01-01 00:00:01"})
     bad.job_model_repr.hset("not.Here")
     monkeypatch.setattr(Obedient, "schedules", {"wrong": {"cron": "61 3 * * *"}}, raising=False)
-    Worker("s")._enqueue_due_schedules()
+    run_task(Worker("s"), "scheduler")
     for schedule in (late, bad, again):
         schedule.delete()
 

@@ -8,7 +8,8 @@ from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Any
 
-from limpyd_jobs.transitions import Delivery, Success
+from limpyd_jobs.transitions import Delivery
+from limpyd_jobs.workers.execution import Execution
 
 # How long the end of a job waits for those of others, in seconds.
 LATEST = 0.02
@@ -16,7 +17,7 @@ LATEST = 0.02
 # How long to leave it to the worker itself after Redis failed, in seconds.
 REST = 1.0
 
-Record = Callable[[Sequence[Success]], tuple[Sequence[Any], list[Delivery]]]
+Record = Callable[[Sequence[Execution]], tuple[Sequence[Any], list[Delivery]]]
 
 
 class AckBuffer:
@@ -31,15 +32,15 @@ class AckBuffer:
 
     def __init__(self, record: Record) -> None:
         self._record = record
-        self._waiting: deque[Success] = deque()
-        self._recorded: list[tuple[Success, Any]] = []
+        self._waiting: deque[Execution] = deque()
+        self._recorded: list[tuple[Execution, Any]] = []
         self._lock = Lock()
         self._is_any = Event()
         self._stopped = Event()
 
-    def buffer(self, success: Success) -> None:
+    def add(self, execution: Execution) -> None:
         """Keep one to be recorded later."""
-        self._waiting.append(success)
+        self._waiting.append(execution)
         if not self._is_any.is_set():
             self._is_any.set()
 
@@ -53,9 +54,9 @@ class AckBuffer:
 
     def claims(self) -> list[Delivery]:
         """Return the claims on the jobs that are not recorded yet."""
-        return [success.fetched for success in self._waiting.copy()]
+        return [execution.delivery for execution in self._waiting.copy()]
 
-    def record(self, record: Record) -> tuple[list[tuple[Success, Any]], list[Delivery]]:
+    def record(self, record: Record) -> tuple[list[tuple[Execution, Any]], list[Delivery]]:
         """Record all there are.
 
         Parameters
@@ -66,7 +67,7 @@ class AckBuffer:
         Returns
         -------
         tuple
-            Each success with what became of it, those included that the thread recorded; and the next jobs.
+            Each execution with what became of it, those included that the thread recorded; and the next jobs.
         """
         with self._lock:
             endings, prefetched = record(self._waiting)

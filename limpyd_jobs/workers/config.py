@@ -24,6 +24,7 @@ from limpyd_jobs.version import EXACT_VERSION
 from limpyd_jobs.workers.parameters import OPTIONS
 from limpyd_jobs.workers.parser import WorkerOptionParser, cannot_use_redis, import_for, path_of, require_subclass
 from limpyd_jobs.workers.pool import WorkerPool
+from limpyd_jobs.workers.start import Start
 from limpyd_jobs.workers.systemd import notify, watchdog_interval
 from limpyd_jobs.workers.title import WorkerTitle, make_parent_title, make_title
 from limpyd_jobs.workers.worker import Worker
@@ -222,11 +223,11 @@ class WorkerConfig:
         self.worker = self.options.worker_class(**self.prepare_worker_options())
         self.worker._add_update_status_callback(self.update_proc_title)
         self.worker._add_update_status_callback(_notify_of_end)
-        self.worker._call_when_ready(partial(notify, "READY=1"))
+        self.worker._engine.ready_callbacks.append(partial(notify, "READY=1"))
         self._ensure_log_handler(self.worker.logger)
         self.update_proc_title()
         if self.options.dry_run:
-            self.worker.end_forced, self.worker._why_to_end = True, "--dry-run"
+            self.worker.end_forced, self.worker._engine.stopping.why = True, "--dry-run"
 
     @staticmethod
     def _ensure_log_handler(logger: logging.Logger) -> None:
@@ -254,7 +255,7 @@ class WorkerConfig:
         """
         worker = self._worker()
         with suppress(BusyLoadingError):
-            worker._ask_first(worker.connection.ping)
+            Start(worker._engine).ask(worker.connection.ping)
 
     def run(self) -> None:
         """Run the worker."""
@@ -307,7 +308,7 @@ class WorkerConfig:
 
         The worker calls this with itself each time its status changes.
         """
-        if self.update_title and not (worker and worker._is_between_jobs):
+        if self.update_title and not (worker and worker._engine.is_between_jobs):
             setproctitle(self.get_proc_title())
 
     def _update_parent_title(self, processes: WorkerPool) -> None:

@@ -208,9 +208,9 @@ class WorkerPool:
         with suppress(KeyboardInterrupt):  # SIGINT, when a worker leaves it alone, or is not made yet
             self._leave_parent()
             worker = self._make_worker()
-            worker._call_when_ready(self._ready)
+            worker._engine.ready_callbacks.append(self._ready)
             self._run_worker(worker)
-            self._report(worker.num_loops, worker._is_done)
+            self._report(worker.num_loops, worker._engine.stopping.is_done)
 
     def _leave_parent(self) -> None:
         """Give up what is the parent's, and watch for its end."""

@@ -14,13 +14,13 @@ from limpyd_jobs.utils import one_line
 
 if TYPE_CHECKING:
     from limpyd_jobs.transitions import Delivery
-    from limpyd_jobs.workers.worker import Worker
+    from limpyd_jobs.workers.engine import Engine
 
 # How many of the jobs that are claimed are named.
 NAMED = 5
 
 
-def report_of(worker: Worker, frame: FrameType | None) -> str:
+def report_of(engine: Engine, frame: FrameType | None) -> str:
     """Return what a worker does, in lines.
 
     Parameters
@@ -28,24 +28,25 @@ def report_of(worker: Worker, frame: FrameType | None) -> str:
     frame: types.FrameType
         Where the main thread is, if this is called by the handler of a signal.
     """
-    return "\n".join([_state(worker), *_jobs(worker), *_threads(frame)])
+    return "\n".join([_state(engine), *_jobs(engine), *_threads(frame)])
 
 
-def _state(worker: Worker) -> str:
-    asked = "asked to end, " if worker.end_forced else "quiet, " if worker._is_quiet else ""
+def _state(engine: Engine) -> str:
+    worker = engine.worker
+    asked = "asked to end, " if worker.end_forced else "quiet, " if engine.stopping.is_quiet else ""
     loops, queues = f"{worker.num_loops}/{worker.max_loops}", ",".join(map(one_line, worker.queues))
     return f"{worker.status}, {asked}queues={queues}, loop={loops}, duration={worker.elapsed}"
 
 
-def _jobs(worker: Worker) -> Iterator[str]:
-    claim = worker._claim
-    if claim.token:
-        since = monotonic() - claim.began
-        yield f"has the claim {claim.token} on {_name(claim.fetched)}, since {since:.1f} seconds"
-    else:
+def _jobs(engine: Engine) -> Iterator[str]:
+    running = [execution for execution in engine.executor.running.copy().values() if execution.token]
+    for execution in running:
+        since = monotonic() - execution.began
+        yield f"has the claim {execution.token} on {_name(execution.delivery)}, since {since:.1f} seconds"
+    if not running:
         yield "has no job in hand"
-    prefetched = list(worker._fetcher.prefetched)
-    for what, claims in (("to be run next", prefetched), ("run, but not recorded yet", worker._ack_buffer.claims())):
+    prefetched, unrecorded = list(engine.fetcher.prefetched), engine.acknowledger.unrecorded()
+    for what, claims in (("to be run next", prefetched), ("run, but not recorded yet", unrecorded)):
         if claims:
             names = "; ".join(map(_name, claims[:NAMED]))
             yield f"{len(claims)} jobs {what}: {names}{'; …' if len(claims) > NAMED else ''}"

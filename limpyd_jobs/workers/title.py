@@ -110,9 +110,9 @@ class WorkerTitle:
 
     def __str__(self) -> str:
         worker = self.worker
-        if worker.status not in PASSING or worker._begins_no_more:
+        if worker.status not in PASSING or worker._engine.stopping.begins_no_more:
             return self._made(worker.status, worker.num_loops)
-        if not self._around or (monotonic() - self._found_at >= LASTS and not worker._has_its_first_job):
+        if not self._around or (monotonic() - self._found_at >= LASTS and not worker._engine.has_its_first_job):
             self._found_at = monotonic()
             self._around = self._made(GAP, GAP).split(GAP)
         before, between, after = self._around
@@ -120,7 +120,9 @@ class WorkerTitle:
 
     def _made(self, status: str | None, loops: object) -> str:
         worker = self.worker
-        if status and not worker._begins_no_more:  # else a signal may have interrupted a command to Redis
+        if (
+            status and not worker._engine.stopping.begins_no_more
+        ):  # else a signal may have interrupted a command to Redis
             with suppress(RedisError):
                 self._counts = records.count_jobs(worker.queue_model, worker.queues)
         return make_title(
@@ -128,7 +130,7 @@ class WorkerTitle:
             worker.id,
             status,
             ending=worker.end_forced,
-            quiet=worker._is_quiet,
+            quiet=worker._engine.stopping.is_quiet,
             queues=worker.queues,
             loops=(loops, worker.max_loops),
             counts=self._counts,

@@ -6,6 +6,7 @@ import pytest
 import redis
 from invariants import contents, violations
 from looking import check
+from running import run_task
 
 from limpyd_jobs import Error, Job, Queue, Schedule, Worker
 
@@ -99,5 +100,5 @@ def test_what_it_tells_of_is_what_a_worker_cannot_fire(
 ) -> None:
     Schedule.get(1).timezone.hset("Mars")
     redis_client.zadd(DUE, {"1": 1})
-    Worker("q", terminate_gracefuly=False)._enqueue_due_schedules()
+    run_task(Worker("q", terminate_gracefuly=False), "scheduler")
     assert "schedule cannot be enqueued" in caplog.text

@@ -10,7 +10,7 @@ import pytest
 import redis
 from invariants import violations
 from limpyd import fields
-from running import delayed_and_due, work, worker_of
+from running import delayed_and_due, run_task, work, worker_of
 from test_surface import ROWS
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Retry, Schedule, Worker
@@ -162,13 +162,13 @@ class TestAnApplicationOfItsOwnNames:
         worker = worker_of(queue_model=family.queue, error_model=family.error)
         worker.update_keys()
         key = lapsed.hmget("_queue_key")[0]
-        assert worker._fetcher.next(worker.keys).ident == lapsed.ident
+        assert worker._engine.fetcher.next(worker.keys).ident == lapsed.ident
         redis_client.zadd(f"{key}:_running", {lapsed.ident: 1})
-        worker._rescue_jobs()
+        run_task(worker, "rescuer")
         assert lapsed.status.hget() == STATUSES.WAITING
         run(family, 1, keep_success=timedelta(0))
         worker.keep_success = 0
-        worker._pruner.prune([key])
+        worker._engine.pruner.prune([key])
         assert violations(redis_client, *family.all) == []
 
     def test_is_paused_and_deferred(
@@ -191,7 +191,7 @@ class TestAnApplicationOfItsOwnNames:
         schedule.next_run.hset(str(LONG_AGO))
         redis_client.zadd(f"{Schedule._name}:due", {schedule.pk.get(): datetime_to_score(LONG_AGO)})
         worker = worker_of(queue_model=family.queue, error_model=family.error)
-        worker._enqueue_due_schedules()
+        run_task(worker, "scheduler")
         (job,) = family.job.collection().instances()
         run(family, 1)
         assert job.status.hget() == STATUSES.SUCCESS

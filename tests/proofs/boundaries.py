@@ -212,7 +212,8 @@ def schedule(job_class: type[Job] = Task, **options: Any) -> Callable[[], Any]:
 
 
 def enqueue_due_schedules() -> None:
-    worker()._enqueue_due_schedules()
+    engine = worker()._engine
+    engine.maintenance.run(engine.scheduler)
 
 
 def edit_schedule() -> None:

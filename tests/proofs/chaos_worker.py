@@ -18,28 +18,29 @@ from limpyd_jobs import Worker, transitions
 from limpyd_jobs.exceptions import ClaimLost
 from limpyd_jobs.transitions import ClaimRequest, Ending
 from limpyd_jobs.utils import parse_datetime, utcnow
-from limpyd_jobs.workers import fetcher, worker
+from limpyd_jobs.workers import fetcher
 from limpyd_jobs.workers.maintenance import reconciler
 
 NO_RESCUE = "CHAOS_NO_RESCUE"
 
-reconciler.PATIENCE = worker.PATIENCE = 1.0
+reconciler.PATIENCE = 1.0
 
 
 class ChaosWorker(Worker):
     """A worker that marks that it began."""
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if NO_RESCUE in os.environ:
+            for task in (self._engine.rescuer, self._engine.reconciler):
+                task.run = _nothing  # type: ignore[method-assign]
+
     def run_started(self) -> None:
         super().run_started()
         marks().write("begun")
 
-    def _rescue_jobs(self) -> None:
-        if NO_RESCUE not in os.environ:
-            super()._rescue_jobs()
 
-    def _reconcile_jobs(self) -> None:
-        if NO_RESCUE not in os.environ:
-            super()._reconcile_jobs()
+def _nothing(engine: Any) -> None: ...
 
 
 def _mark_requests() -> None:

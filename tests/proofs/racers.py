@@ -138,7 +138,7 @@ def enqueue_due() -> None:
     worker = Worker("queue", terminate_gracefuly=False)
     now = Schedule.get_connection().time()[0]
     while Schedule.get_connection().zcount("jobs:schedule:due", 0, now):
-        worker._enqueue_due_schedules()
+        worker._engine.maintenance.run(worker._engine.scheduler)
 
 
 PARTS = {"enqueue_due": enqueue_due, "produce": produce, "raise_priorities": raise_priorities, "work": work}

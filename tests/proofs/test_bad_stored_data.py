@@ -19,7 +19,7 @@ from limpyd import fields
 from running import worker_of, working
 from servers import wait_until
 
-import limpyd_jobs.workers.worker
+import limpyd_jobs.workers.outages
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
 from limpyd_jobs.check import Report, check
 from limpyd_jobs.workers.fetcher import Fetcher
@@ -43,7 +43,7 @@ IDENT = "test_bad_stored_data.Note:1"
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limpyd_jobs.workers.worker, "WAIT_SLICE", 0.1)
+    monkeypatch.setattr(limpyd_jobs.workers.outages, "WAIT_SLICE", 0.1)
 
 
 class Rounds(Worker):
@@ -51,8 +51,12 @@ class Rounds(Worker):
 
     rescues = 0
 
-    def _rescue_jobs(self) -> None:
-        super()._rescue_jobs()
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._rescue, self._engine.rescuer.run = self._engine.rescuer.run, self._count  # type: ignore[method-assign]
+
+    def _count(self, engine: Any) -> None:
+        self._rescue(engine)
         self.rescues += 1
 
 

@@ -15,7 +15,7 @@ from servers import RedisServer
 from limpyd_jobs import STATUSES, Job
 from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.workers import backoff
-from limpyd_jobs.workers.worker import START_TRIES
+from limpyd_jobs.workers.start import START_TRIES
 
 PROGRAM = """
 import sys

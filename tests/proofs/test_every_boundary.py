@@ -22,7 +22,6 @@ from invariants import FINAL, contents, violations
 from servers import RedisServer
 from victims import MOMENTS, Victims
 
-import limpyd_jobs.workers.worker
 from limpyd_jobs import Job, Queue, Schedule
 from limpyd_jobs.utils import datetime_to_score, parse_datetime
 from limpyd_jobs.workers.maintenance import reconciler
@@ -151,8 +150,7 @@ def state_of(client: redis.Redis) -> str:
 @pytest.fixture(autouse=True)
 def _no_patience_with_orphans(monkeypatch: pytest.MonkeyPatch) -> None:
     """No worker of version 2 is about."""
-    for module in (reconciler, limpyd_jobs.workers.worker):
-        monkeypatch.setattr(module, "PATIENCE", 0.01)
+    monkeypatch.setattr(reconciler, "PATIENCE", 0.01)
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -17,7 +17,6 @@ from invariants import FINAL, violations
 from proxy import Fault, Proxy
 from servers import RedisServer, wait_until
 
-import limpyd_jobs.workers.worker
 from limpyd_jobs import Error, Job, LimpydJobsException, Queue, transitions
 from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.store.database import JobsDatabase
@@ -33,8 +32,7 @@ NEVER = 3600
 
 @pytest.fixture(autouse=True)
 def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (reconciler, limpyd_jobs.workers.worker):
-        monkeypatch.setattr(module, "PATIENCE", 0.01)
+    monkeypatch.setattr(reconciler, "PATIENCE", 0.01)
     monkeypatch.setattr(backoff, "FIRST", 0.01)
     monkeypatch.setattr(fetcher, "MARGIN", 0.05)
 

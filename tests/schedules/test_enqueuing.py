@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import redis
-from running import messages, work, worker_of, working
+from running import messages, run_task, work, worker_of, working
 from scheduled import Report, identifiers, make_due
 from servers import wait_until
 
@@ -105,18 +105,18 @@ class TestASleepingWorker:
 
 def test_the_next_round_is_when_the_next_schedule_is_due() -> None:
     worker = worker_of("reports", fetch_delayed_delay=2000)
-    worker._enqueue_due_schedules()
-    assert worker._scheduler.interval == 2000
+    run_task(worker, "scheduler")
+    assert worker._engine.scheduler.interval == 2000
     Schedule.add("a", Report, interval=1000)
-    worker._enqueue_due_schedules()
-    assert 900 < worker._scheduler.interval <= 1000
+    run_task(worker, "scheduler")
+    assert 900 < worker._engine.scheduler.interval <= 1000
 
 
 def test_without_schedules_a_round_is_one_command(commands: Any) -> None:
     worker = worker_of("reports")
-    worker._enqueue_due_schedules()
+    run_task(worker, "scheduler")
     with commands() as sent:
-        worker._enqueue_due_schedules()
+        run_task(worker, "scheduler")
     assert sent.names == ["EVALSHA"]
 
 
@@ -124,7 +124,7 @@ def test_what_was_missed_is_made_up_for_as_is_said() -> None:
     hourly("latest", hours=5)
     hourly("all", hours=5, misfire_policy="all")
     hourly("misfire_grace_time", hours=5, misfire_grace_time=timedelta(hours=3, minutes=1), misfire_policy="all")
-    worker_of("reports")._enqueue_due_schedules()
+    run_task(worker_of("reports"), "scheduler")
     found = [identifier.partition(":")[0] for identifier in identifiers()]
     assert found.count("latest") == 1
     assert found.count("all") == 6
@@ -133,7 +133,7 @@ def test_what_was_missed_is_made_up_for_as_is_said() -> None:
 
 def test_what_is_too_late_is_told(log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     hourly(misfire_grace_time=0)
-    worker_of("reports")._enqueue_due_schedules()
+    run_task(worker_of("reports"), "scheduler")
     assert identifiers() == []
     assert "[a] schedule missed its time" in messages(log)[0]
 
@@ -142,7 +142,7 @@ def test_a_job_that_is_queued_still_is_told(log: pytest.LogCaptureFixture) -> No
     schedule = hourly()
     for _ in range(2):
         make_due(schedule)
-        worker_of("reports")._enqueue_due_schedules()
+        run_task(worker_of("reports"), "scheduler")
     assert identifiers() == ["a"]
     assert "but job 1 of that identifier is queued already" in messages(log)[-1]
 
@@ -151,7 +151,7 @@ def test_the_hooks_are_told(log: pytest.LogCaptureFixture, monkeypatch: pytest.M
     monkeypatch.setattr(Report, "seen", ())
     schedule = hourly()
     due = make_due(schedule)
-    worker_of("reports")._enqueue_due_schedules()
+    run_task(worker_of("reports"), "scheduler")
     assert Report.seen == (("a", due),)
     assert messages(log) == [f"[a] due at {due}: job 1 added, a"]
 
@@ -163,7 +163,7 @@ def test_the_hook_of_a_worker_is_told_of_a_time_that_was_missed(log: pytest.LogC
 
     schedule = hourly(misfire_grace_time=0, hours=1)
     due = make_due(schedule, hours=1)
-    worker_of("reports", Telling)._enqueue_due_schedules()
+    run_task(worker_of("reports", Telling), "scheduler")
     assert messages(log)[0] == f"[a] schedule missed its time, {due}, what a pity"
 
 
@@ -174,7 +174,7 @@ def test_a_hook_that_fails_for_a_missed_time_stops_no_other_schedule(log: pytest
 
     hourly("a", misfire_grace_time=0)
     hourly("b")
-    worker_of("reports", Offended)._enqueue_due_schedules()
+    run_task(worker_of("reports", Offended), "scheduler")
     assert identifiers() == ["b"]
     assert "unexpected error: RuntimeError: oops" in messages(log)[0]
 
@@ -187,7 +187,7 @@ class Failing(Worker):
 def test_a_hook_that_fails_stops_no_other_schedule(log: pytest.LogCaptureFixture) -> None:
     hourly("a")
     hourly("b")
-    worker_of("reports", Failing)._enqueue_due_schedules()
+    run_task(worker_of("reports", Failing), "scheduler")
     assert sorted(identifiers()) == ["a", "b"]
     assert "unexpected error: RuntimeError: oops" in messages(log)[0]
 
@@ -216,12 +216,12 @@ def test_what_cannot_be_fired_rests_and_stops_no_other(
     redis_client.hset(f"jobs:schedule:{schedule.pk.get()}:hash", mapping=broken)
     worker = worker_of("reports")
     for _ in range(3):
-        worker._enqueue_due_schedules()
+        run_task(worker, "scheduler")
     assert identifiers() == ["good"]
     errors = [message for message in messages(log) if "cannot be enqueued" in message]
     assert len(errors) == 1
     assert errors[0].startswith("[bad] schedule cannot be enqueued: ")
-    assert worker._scheduler.interval > 1
+    assert worker._engine.scheduler.interval > 1
 
 
 def test_what_is_deleted_or_of_a_wrong_type_stops_no_other(redis_client: redis.Redis) -> None:
@@ -230,7 +230,7 @@ def test_what_is_deleted_or_of_a_wrong_type_stops_no_other(redis_client: redis.R
     redis_client.delete(key)
     redis_client.set(key, "x")
     hourly("good")
-    worker_of("reports")._enqueue_due_schedules()
+    run_task(worker_of("reports"), "scheduler")
     assert identifiers() == ["good"]
 
 
@@ -239,17 +239,17 @@ def test_more_than_a_round_looks_at_are_fired_at_once(monkeypatch: pytest.Monkey
     for number in range(5):
         hourly(str(number))
     worker = worker_of("reports")
-    worker._enqueue_due_schedules()
-    assert worker._scheduler.interval == 0
-    worker._enqueue_due_schedules()
-    worker._enqueue_due_schedules()
+    run_task(worker, "scheduler")
+    assert worker._engine.scheduler.interval == 0
+    run_task(worker, "scheduler")
+    run_task(worker, "scheduler")
     assert sorted(identifiers()) == ["0", "1", "2", "3", "4"]
 
 
 def test_what_a_class_declares_is_made_once(monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(Report, "schedules", {"daily": {"cron": "@daily", "priority": 7, "to": "ann"}}, raising=False)
     for _ in range(2):
-        worker_of("reports")._enqueue_due_schedules()
+        run_task(worker_of("reports"), "scheduler")
     assert [message for message in messages(log) if "declared" in message] == ["[daily] schedule added, as declared"]
     assert Schedule.get_by_name("daily").hmget("priority", "job_fields") == ["7", '{"to": "ann"}']
 
@@ -270,15 +270,15 @@ def test_a_declaration_that_changed_changes_the_schedule_and_one_that_did_not_ke
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Report, "schedules", {"daily": {"cron": "@daily"}}, raising=False)
-    worker_of("reports")._enqueue_due_schedules()
+    run_task(worker_of("reports"), "scheduler")
     schedule = Schedule.get_by_name("daily")
     schedule.edit(priority=3)
     schedule.pause()
-    worker_of("reports")._enqueue_due_schedules()
+    run_task(worker_of("reports"), "scheduler")
     assert schedule.priority.hget() == "3"
 
     monkeypatch.setattr(Report, "schedules", {"daily": {"cron": "@hourly", "priority": 4}}, raising=False)
-    worker_of("reports")._enqueue_due_schedules()
+    run_task(worker_of("reports"), "scheduler")
     assert schedule.hmget("priority", "trigger", "paused") == ["4", '{"cron": "@hourly"}', "1"]
 
 
@@ -287,7 +287,7 @@ def test_a_wrong_declaration_is_told_and_stops_no_other(
 ) -> None:
     declared = {"bad": {"cron": "61 * * * *"}, "good": {"interval": 60}}
     monkeypatch.setattr(Report, "schedules", declared, raising=False)
-    worker_of("reports")._enqueue_due_schedules()
+    run_task(worker_of("reports"), "scheduler")
     assert "[bad] schedule cannot be declared: Invalid cron '61 * * * *'" in messages(log)[0]
     assert [schedule.name.hget() for schedule in Schedule.collection().instances()] == ["good"]
 
@@ -295,7 +295,7 @@ def test_a_wrong_declaration_is_told_and_stops_no_other(
 def test_schedules_of_another_database_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     hourly()
     worker = worker_of("reports")
-    monkeypatch.setattr(type(worker._scheduler), "is_here", False)
-    worker._enqueue_due_schedules()
+    monkeypatch.setattr(type(worker._engine.scheduler), "is_here", False)
+    run_task(worker, "scheduler")
     assert identifiers() == []
     assert Queue.get_queue("reports").waiting.llen() == 0

@@ -32,7 +32,7 @@ def _whole(redis_client: redis.Redis) -> Any:
 def burst(queues: Any = "queue", *, burst: bool | str = True, **options: Any) -> Worker:
     """Run a worker that has to end by `burst`: nothing else ends it."""
     worker = work(queues, **{"max_loops": 1000, "max_duration": None, **options}, burst=burst)
-    assert worker._is_done
+    assert worker._engine.stopping.is_done
     return worker
 
 
@@ -136,7 +136,7 @@ def test_a_limit_ends_it_before(collector: Collector) -> None:
         Parcel.add_job(name)
     worker = worker_of(callback=collector, burst=True, max_loops=1)
     worker.run()
-    assert (collector.identifiers, worker._is_done) == (["a"], False)
+    assert (collector.identifiers, worker._engine.stopping.is_done) == (["a"], False)
 
 
 def test_without_it_a_worker_waits_for_more() -> None:

@@ -517,7 +517,7 @@ def test_the_title_costs_a_round_trip_a_second_and_none_per_job(redis_client, wo
     assert len(sent) <= 1  # one if a second passed meanwhile
 
 
-@pytest.mark.parametrize("state", ["end_forced", "_has_waited"])
+@pytest.mark.parametrize("state", ["end_forced", "has_waited"])
 def test_a_worker_that_ends_or_has_just_waited_does_not_ask_redis_for_its_title(
     redis_client, worker_config, commands, monkeypatch, state
 ):
@@ -525,7 +525,7 @@ def test_a_worker_that_ends_or_has_just_waited_does_not_ask_redis_for_its_title(
     worker = worker_config.worker
     worker.status = "running"
     worker_config.get_proc_title()
-    setattr(worker, state, True)
+    setattr(worker if state == "end_forced" else worker._engine.intake, state, True)
     with commands() as sent:
         worker_config.get_proc_title()
     assert sent == []
@@ -535,7 +535,7 @@ def test_a_worker_that_waited_asks_once_it_has_no_job_any_more(redis_client, wor
     monkeypatch.setattr("limpyd_jobs.workers.title.LASTS", 0)
     worker_config.worker.status = "waiting"
     worker_config.get_proc_title()
-    worker_config.worker._has_waited = True
+    worker_config.worker._engine.intake.has_waited = True
     with commands() as sent:
         worker_config.get_proc_title()
     assert len(sent) == 1

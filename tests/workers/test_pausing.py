@@ -89,7 +89,7 @@ class TestWhatWaits:
         worker.update_keys()
         Queue.pause("queue")
         # as a worker does that began to wait before
-        assert worker._fetcher.wait(worker.keys, 1) is None
+        assert worker._engine.fetcher.wait(worker.keys, 1) is None
         Queue.resume("queue")
         worker.run()
         assert collector.identifiers == ["a", "b", "c"]

@@ -489,7 +489,7 @@ class TestTheLeases:
             collector(job, queue)
             if job._cached_identifier == "001":
                 Task.get(identifier="003").cancel()
-                wait_until(lambda: worker._fetcher._news, "the news")
+                wait_until(lambda: worker._engine.fetcher._news, "the news")
 
         worker = prefetching(6, lease=1, callback=callback)
         worker.run()

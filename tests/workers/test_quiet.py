@@ -130,8 +130,12 @@ class Beating(Worker):
 
     beats = 0
 
-    def _beat(self, connection: redis.Redis) -> None:
-        super()._beat(connection)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._renew, self._engine.leases.renew = self._engine.leases.renew, self._count  # type: ignore[method-assign]
+
+    def _count(self, connection: redis.Redis) -> None:
+        self._renew(connection)
         self.beats += 1
 
 

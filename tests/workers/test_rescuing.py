@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import redis
+from running import run_task
 from servers import RedisServer, wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker, transitions
@@ -62,7 +63,7 @@ def worker(**parameters: Any) -> Worker:
 
 def rescue(rescuer: Worker) -> None:
     rescuer.update_keys()
-    rescuer._rescue_jobs()
+    run_task(rescuer, "rescuer")
 
 
 def test_a_job_whose_lease_lapsed_waits_again_at_the_front_of_its_list() -> None:
@@ -105,8 +106,8 @@ def test_after_a_moment_without_redis_its_workers_may_renew_their_leases_before_
     lapse(Queue.get_queue(QUEUE))
     ours = worker()
     ours.update_keys()
-    ours._redis_failed("Unable to get job", error)
-    ours._make_rounds()
+    ours._engine.outages.tell("Unable to get job", error)
+    ours._engine.maintenance.run_due()
     assert Queue.count_waiting_jobs(QUEUE) == rescued
 
 
@@ -118,8 +119,8 @@ def test_a_worker_that_could_not_renew_its_own_lease_takes_no_other_for_lapsed()
     ours = worker()
     ours.update_keys()
     ours.wait_for_job()
-    ours._beat(redis.Redis(unix_socket_path="/nowhere"))
-    ours._make_rounds()
+    ours._engine.leases.renew(redis.Redis(unix_socket_path="/nowhere"))
+    ours._engine.maintenance.run_due()
     assert Queue.count_waiting_jobs(QUEUE) == 0
 
 

@@ -92,7 +92,7 @@ class TestDelayedJobs:
         assert all(start and start >= as_naive_utc(moment) for start, moment in zip(starts, moments, strict=True))
 
     def test_many_at_one_moment_do_not_keep_others_waiting(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("limpyd_jobs.workers.worker.LONGEST_PROMOTION", 0)
+        monkeypatch.setattr("limpyd_jobs.workers.maintenance.promoter.LONGEST_PROMOTION", 0)
         Bell.add_jobs(map(str, range(3500)), delayed_for=0.01)
         Bell.add_job("first", priority=1)
         left: list[int] = []
@@ -227,9 +227,9 @@ def test_to_end_a_wait_raises_nothing_though_the_connection_is_closed_meanwhile(
         raise error("closed")
 
     worker = worker_of()
-    worker._shared_connection = worker.connection
-    monkeypatch.setattr(worker._fetcher, "end_wait", fail)
-    worker._end_wait()
+    worker._engine.connection = worker.connection
+    monkeypatch.setattr(worker._engine.fetcher, "end_wait", fail)
+    worker._engine.intake.end_wait()
 
 
 class TestJobsThatNobodyTellsOf:
@@ -269,7 +269,7 @@ class TestJobsThatNobodyTellsOf:
         with idle(redis_client, worker):
             job = Bell.add_job("a", queue_model=ByHand)
         assert job.status.hget() == STATUSES.SUCCESS
-        assert worker._fetcher._vigilant_until == 0
+        assert worker._engine.fetcher._vigilant_until == 0
 
     def test_jobs_that_are_told_of_change_nothing(self, redis_client: redis.Redis) -> None:
         Queue.get_queue("queue")
@@ -279,7 +279,7 @@ class TestJobsThatNobodyTellsOf:
             wait_until(lambda: worker.num_loops == 1)
             wait_until(lambda: redis_client.exists("jobs:queue:idle_workers"))
             Bell.add_job("b")
-        assert worker._fetcher._vigilant_until == 0
+        assert worker._engine.fetcher._vigilant_until == 0
 
 
 class TestLooksOfIdleWorkers:
@@ -293,7 +293,7 @@ class TestLooksOfIdleWorkers:
     def commands_of_a_look(client: redis.Redis, worker: Worker) -> int:
         """How many commands Redis runs, those that scripts call included."""
         before = client.info("commandstats")
-        worker._fetcher.next(worker.keys, may_wait=True)
+        worker._engine.fetcher.next(worker.keys, may_wait=True)
         after = client.info("commandstats")
         return sum(each["calls"] for each in after.values()) - sum(each["calls"] for each in before.values())
 
@@ -308,7 +308,7 @@ class TestLooksOfIdleWorkers:
             self.commands_of_a_look(redis_client, worker)
             costs.append(self.commands_of_a_look(redis_client, worker))
         assert costs[0] == costs[1]
-        worker._fetcher.unregister()
+        worker._engine.fetcher.unregister()
 
     def test_are_thorough_where_there_are_other_queues_than_before(self) -> None:
         worker = worker_of()
@@ -316,10 +316,10 @@ class TestLooksOfIdleWorkers:
         for priority in (1, 1, 2, 2):
             Queue.get_queue("queue", priority)
             worker.update_keys()
-            worker._fetcher.next(worker.keys, may_wait=True)
-            looks.append(worker._fetcher.next_wakeups.is_quiet)
+            worker._engine.fetcher.next(worker.keys, may_wait=True)
+            looks.append(worker._engine.fetcher.next_wakeups.is_quiet)
         assert looks == [False, True, False, True]
-        worker._fetcher.unregister()
+        worker._engine.fetcher.unregister()
 
     def test_find_jobs_that_wait_though_nobody_tells_of_them(
         self, collector: Collector, redis_client: redis.Redis
@@ -384,7 +384,7 @@ class TestTheEnd:
         worker = worker_of(**{**SELDOM, "max_duration": None})
         with idle(redis_client, worker):
             worker.catch_end_signal(15, None)
-        assert heard == [worker._fetcher.signals[-1]]
+        assert heard == [worker._engine.fetcher.signals[-1]]
 
     def test_a_job_that_comes_with_the_signal_is_given_back(
         self, collector: Collector, monkeypatch: pytest.MonkeyPatch
@@ -467,7 +467,7 @@ class TestAWaitWhoseConnectionIsLost:
     """Redis may come to know that late, and run the claim that was sent with it."""
 
     def test_claims_nothing_once_the_worker_asked_anew(self, redis_client: redis.Redis) -> None:
-        keys, fetcher = [Queue.get_queue("queue").waiting.key], worker_of()._fetcher
+        keys, fetcher = [Queue.get_queue("queue").waiting.key], worker_of()._engine.fetcher
         assert fetcher.next(keys, may_wait=True) is None
         (registration,) = redis_client.zrange("jobs:queue:idle_workers", 0, -1)
         late = fetcher.request(keys)
@@ -489,7 +489,7 @@ class TestAWaitWhoseConnectionIsLost:
 
     def test_is_asked_for_again_if_nobody_knows_of_it(self, redis_client: redis.Redis) -> None:
         """Somebody deleted its registration."""
-        keys, fetcher = [Queue.get_queue("queue").waiting.key], worker_of()._fetcher
+        keys, fetcher = [Queue.get_queue("queue").waiting.key], worker_of()._engine.fetcher
         assert fetcher.next(keys, may_wait=True) is None
         redis_client.delete("jobs:queue:idle_workers")
         assert fetcher.wait(keys, 0.01) is None

@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from time import monotonic
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from limpyd_jobs import transitions
 from limpyd_jobs.models import Error, Queue, job_classes
 from limpyd_jobs.models.pruning import Retention, prune
+from limpyd_jobs.utils import MESSAGE, one_line
 
-# How many seconds to let pass between two rounds; and after one that did not come to the end.
+if TYPE_CHECKING:
+    from limpyd_jobs.workers.engine import Engine
+
+# How many seconds to let pass between two runs; and after one that did not come to the end.
 INTERVAL, BUSY_INTERVAL = 60, 0.1
 
-# What a round does at the most: steps for each list, which are 100 jobs each, and seconds. Meanwhile no job is run.
+# What a run does at the most: steps for each list, which are 100 jobs each, and seconds. Meanwhile no job is run.
 MAX_STEPS, MAX_SECONDS = 10, 0.5
 
 
-class Round(NamedTuple):
+class Pruned(NamedTuple):
     """How many jobs were deleted; by their ident, why others could not be."""
 
     deleted: int
@@ -26,7 +30,7 @@ class Round(NamedTuple):
 
 
 class Pruner:
-    """Deletes the oldest finished jobs of some queues, in rounds.
+    """Deletes the oldest finished jobs of some queues, step by step.
 
     Parameters
     ----------
@@ -38,13 +42,15 @@ class Pruner:
     Attributes
     ----------
     interval: float
-        How many seconds to let pass until the next round.
+        How many seconds to let pass until the next run.
 
     Raises
     ------
     ConfigurationException
         If what is to be kept is something else, or the errors of a job cannot be found.
     """
+
+    name = "prune_jobs"
 
     def __init__(
         self,
@@ -61,8 +67,17 @@ class Pruner:
         if self._retention != (None, None):
             transitions.check_prunable(queue_model, error_model)
 
-    def prune(self, queue_keys: Sequence[str]) -> Round:
-        """Make a round over some queues, given by the beginnings of their keys."""
+    def run(self, context: Engine) -> None:
+        deleted, failures = self.prune(context.queue_keys)
+        if deleted:
+            context.worker.log(f"{deleted} finished jobs deleted")
+        for ident, reason in list(failures.items())[:1]:
+            failed = f"{len(failures)} finished jobs could not be deleted"
+            context.worker.log(f"{failed}, as {one_line(ident)}: {one_line(reason, MESSAGE)}", "error")
+        context.maintenance.postpone(self, self.interval)
+
+    def prune(self, queue_keys: Sequence[str]) -> Pruned:
+        """Delete what there is to delete in some queues, or a part of it, given by the beginnings of their keys."""
         deadline, deleted, failures = monotonic() + MAX_SECONDS, 0, dict[str, str]()
         lists, before = self._retention.lists(queue_keys), self._starts
         self._starts = {}
@@ -75,4 +90,4 @@ class Pruner:
                     self._starts[key] = step.start
                     break
         self.interval = BUSY_INTERVAL if self._starts else INTERVAL
-        return Round(deleted, failures)
+        return Pruned(deleted, failures)

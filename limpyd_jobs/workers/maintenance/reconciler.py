@@ -6,13 +6,18 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis.exceptions import ResponseError
 
 from limpyd_jobs import transitions
 from limpyd_jobs.models import Job, Queue, job_classes
+from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.job_classes import path_of
+from limpyd_jobs.utils import one_line
+
+if TYPE_CHECKING:
+    from limpyd_jobs.workers.engine import Engine
 
 # How many idents are read at once.
 CHUNK = 1000
@@ -40,22 +45,31 @@ class Reconciler:
         In seconds.
     """
 
+    name = "reconcile_jobs"
+
     def __init__(self, queue_model: type[Queue], lease: float) -> None:
+        self.interval = lease / 4
         self._queue_model = queue_model
         self._lease = lease
         self._suspects: set[str] = set()
-        self._is_busy = False
+        self.is_busy = False
         self._look_again_at = 0.0
         self._unplaceable: set[str] = set()
 
     def begin(self) -> None:
         """Note that it is time to look for orphans."""
-        self._is_busy = True
+        self.is_busy = True
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether there still is something to look at again."""
-        return self._is_busy
+    def run(self, context: Engine) -> None:
+        repaired, unplaceable = self.reconcile()
+        for job in repaired:
+            name, found = one_line(job.ident), f"was {STATUSES.by_value(job.status)}, but in no queue"
+            context.repeats.say(found, f"[{name}] {found}: put in {one_line(job.queue_key)}", "warning")
+        for ident in unplaceable:
+            lost = "is in no queue, and nothing says in which it belongs: use enqueue_or_delay"
+            context.repeats.say(lost, f"[{one_line(ident)}] {lost}")
+        if self.is_busy:
+            context.maintenance.postpone(self, PATIENCE)
 
     def reconcile(self) -> tuple[list[Repaired], list[str]]:
         """Look for orphans if it is time to, and put those back that were seen before.
@@ -65,13 +79,13 @@ class Reconciler:
         tuple
             The jobs that were put back, and the idents of those, not returned before, that no queue is known of.
         """
-        if not self._is_busy or monotonic() < self._look_again_at:
+        if not self.is_busy or monotonic() < self._look_again_at:
             return [], []
         found = self._look() if self._are_some_missing() else set()
         suspects, self._suspects = self._suspects & found, found - self._suspects
         repaired, unplaceable = self._repair(suspects)
-        self._is_busy = bool(self._suspects)
-        self._look_again_at = monotonic() + PATIENCE if self._is_busy else 0.0
+        self.is_busy = bool(self._suspects)
+        self._look_again_at = monotonic() + PATIENCE if self.is_busy else 0.0
         return repaired, unplaceable
 
     def _repair(self, idents: set[str]) -> tuple[list[Repaired], list[str]]:

@@ -2,64 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from limpyd_jobs import transitions
+from limpyd_jobs.exceptions import WorkerLost
 from limpyd_jobs.models import job_classes
 from limpyd_jobs.transitions import Delivery
-from limpyd_jobs.workers.fetcher import Fetcher
+from limpyd_jobs.utils import MESSAGE, one_line
+from limpyd_jobs.workers.maintenance.reconciler import Reconciler
+
+if TYPE_CHECKING:
+    from limpyd_jobs.workers.engine import Engine
 
 
 class Rescuer:
-    """Puts jobs whose lease lapsed back in their waiting lists.
+    """Puts jobs whose lease lapsed back in their waiting lists; one that was rescued too often ends in error.
 
     Parameters
     ----------
-    fetcher: Fetcher
-        Makes the claims on those that were rescued too often.
+    lease: float
+        In seconds.
     max_rescues: int
         How often a job is rescued at the most.
+    reconciler: Reconciler
+        Told when it is this worker's turn to reconcile.
     """
 
-    def __init__(self, fetcher: Fetcher, max_rescues: int) -> None:
-        self._fetcher = fetcher
+    name = "rescue_jobs"
+
+    def __init__(self, lease: float, max_rescues: int, reconciler: Reconciler) -> None:
+        self.interval = lease / 4
+        self._patience = lease / 2
         self._max_rescues = max_rescues
+        self._reconciler = reconciler
         self._is_starting = True
-        self._has_to_reconcile = False
-        self._broken: list[tuple[str, str]] = []
 
-    def rescue(self, queue_keys: Sequence[str]) -> Iterator[Delivery]:
-        """Yield each job that was put back, and claimed ones, which were rescued too often: the caller ends these.
-
-        What else there is to do is kept for `take_turn_to_reconcile` and `take_broken`.
-        """
+    def run(self, context: Engine) -> None:
+        queue_keys = context.queue_keys
         more = bool(queue_keys)
         while more:
-            found = transitions.rescue(
-                self._fetcher.queue_model, queue_keys, self._max_rescues, self._fetcher.request(()), self._is_starting
-            )
-            is_resolved = self._meet(found.unknown)
-            self._is_starting = bool(found.spared) or (self._is_starting and is_resolved)
-            self._has_to_reconcile |= found.has_to_reconcile
-            self._broken += found.broken
-            yield from found.rescued
-            if found.exhausted:
-                yield found.exhausted
-            more = bool(found.rescued or found.exhausted or found.broken or found.spared or is_resolved)
+            more = self._rescue_some(context, queue_keys)
 
-    def take_turn_to_reconcile(self) -> bool:
-        """Return whether it turned out, since this was called last, that it is this worker's turn to reconcile."""
-        is_turn, self._has_to_reconcile = self._has_to_reconcile, False
-        return is_turn
+    def postpone(self, context: Engine) -> None:
+        """Let the others renew their leases first: while Redis was away, nobody could."""
+        context.maintenance.postpone(self, self._patience)
 
-    def take_broken(self) -> list[tuple[str, str]]:
-        """Return the idents of the broken jobs that were put in quarantine since this was called last, and why."""
-        broken, self._broken = self._broken, []
-        return broken
+    def _rescue_some(self, context: Engine, queue_keys: Sequence[str]) -> bool:
+        request = context.fetcher.request(())
+        found = transitions.rescue(
+            context.worker.queue_model, queue_keys, self._max_rescues, request, self._is_starting
+        )
+        is_resolved = self._resolve(found.unknown)
+        self._is_starting = bool(found.spared) or (self._is_starting and is_resolved)
+        if found.has_to_reconcile:
+            self._reconciler.begin()
+        for ident, reason in found.broken:
+            quarantined = "put in the quarantine of its queue"
+            context.repeats.say(quarantined, f"[{one_line(ident)}] is {quarantined}: {one_line(reason, MESSAGE)}")
+        for delivery in found.rescued:
+            context.executor.tell_rescued(delivery)
+        if found.exhausted:
+            self._end(context, found.exhausted)
+        return bool(found.rescued or found.exhausted or found.broken or found.spared or is_resolved)
+
+    def _end(self, context: Engine, delivery: Delivery) -> None:
+        lost = WorkerLost(f"Its workers died, {self._max_rescues + 1} times in a row")
+        context.executor.fail(delivery, lost)
 
     @staticmethod
-    def _meet(idents: Sequence[str]) -> bool:
+    def _resolve(idents: Sequence[str]) -> bool:
         """Resolve the classes of some jobs, if possible: others are left to workers that can."""
         known = job_classes.known
         for ident in idents:

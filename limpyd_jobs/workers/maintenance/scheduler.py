@@ -1,11 +1,11 @@
-"""Firing the schedules that are due."""
+"""Adding the jobs of the schedules that are due."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from time import monotonic
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from redis.exceptions import RedisError
 
@@ -15,10 +15,14 @@ from limpyd_jobs.schedules.misfires import Step, steps
 from limpyd_jobs.schedules.model import Schedule, aware, score_of, text_of
 from limpyd_jobs.schedules.plan import Plan
 from limpyd_jobs.store import records
-from limpyd_jobs.utils import EPOCH
+from limpyd_jobs.store.lazy_fields import pk_of
+from limpyd_jobs.utils import EPOCH, MESSAGE, one_line
 from limpyd_jobs.workers.backoff import is_transient
 
-# How many schedules one round looks at, at the most, beside those that rest.
+if TYPE_CHECKING:
+    from limpyd_jobs.workers.engine import Engine
+
+# How many schedules one run looks at, at the most, beside those that rest.
 LIMIT = 100
 
 # How long a schedule that cannot be enqueued here rests, in seconds. Another worker may know the class of its jobs.
@@ -49,20 +53,22 @@ class Occurrence(NamedTuple):
 
 
 class Scheduler:
-    """Adds the jobs of schedules, in rounds.
+    """Adds the jobs of schedules, of whatever queues.
 
     Parameters
     ----------
     queue_model: type of Queue
         Schedules on another database than these queues are not looked at.
     longest: float
-        How many seconds to let pass until the next round, at the most.
+        How many seconds to let pass until the next run, at the most.
 
     Attributes
     ----------
     interval: float
-        How many seconds to let pass until the next round.
+        How many seconds to let pass until the next run.
     """
+
+    name = "enqueue_due_schedules"
 
     def __init__(self, queue_model: type[Queue], longest: float) -> None:
         self._queue_model = queue_model
@@ -70,6 +76,31 @@ class Scheduler:
         self._declared: set[type[Job]] = set()
         self._resting: dict[str, float] = {}
         self.interval = longest
+
+    def run(self, context: Engine) -> None:
+        for name, outcome, error in self.declare():
+            if error:
+                text = f"[{one_line(name)}] schedule cannot be declared: {one_line(error, MESSAGE)}"
+                context.worker.log(text, "error")
+            elif outcome != "same":
+                context.worker.log(f"[{one_line(name)}] schedule {outcome}, as declared")
+        for occurrence in self.enqueue_due():
+            self._tell(context, occurrence)
+        context.maintenance.postpone(self, self.interval)
+
+    @staticmethod
+    def _tell(context: Engine, occurrence: Occurrence) -> None:
+        schedule, name, time, outcome, job, error = occurrence
+        if error or time is None:
+            failed = "schedule cannot be enqueued"
+            context.repeats.say(failed, f"[{one_line(name)}] {failed}: {one_line(error, MESSAGE)}")
+        elif job is None:
+            context.executor.call_hook(name, "schedule_missed", schedule, time)
+        elif outcome == "existing":
+            queued = f"job {pk_of(job)} of that identifier is queued already"
+            context.worker.log(f"[{one_line(name)}] due at {time}, but {queued}")
+        else:
+            context.executor.call_hook(name, "job_scheduled", job, schedule, time)
 
     def declare(self) -> Iterator[tuple[str, str, Exception | None]]:
         """Make the schedules that job classes declare, or change them; yield the name and what was done to each.
@@ -98,7 +129,7 @@ class Scheduler:
         return one is other or one.connection_settings == other.connection_settings
 
     def enqueue_due(self) -> Iterator[Occurrence]:
-        """Make a round; yield what became of each schedule that was due."""
+        """Enqueue them; yield what became of each schedule that was due."""
         self.interval = self._longest
         if not self.is_here:
             return

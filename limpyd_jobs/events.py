@@ -1,0 +1,233 @@
+"""What happens to jobs and workers, as typed values for observers in the same process.
+
+An observer is a function that takes one event:
+
+>>> from collections import Counter
+>>> counts = Counter()
+>>> def count(event):
+...     counts[type(event).__name__] += 1
+>>> subscribe(count)
+
+It is called in the thread of the worker, before the next thing is done, so it should be quick. What it raises is
+logged, and changes nothing for the job. The log lines of workers are written by such an observer, `write_log_line`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from limpyd_jobs.utils import MESSAGE, one_line
+
+if TYPE_CHECKING:
+    from limpyd_jobs.models import Job, Queue
+    from limpyd_jobs.schedules.model import Schedule
+    from limpyd_jobs.workers.worker import Worker
+
+logger = logging.getLogger("limpyd-jobs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened.
+
+    Attributes
+    ----------
+    worker: Worker
+        The one that did it.
+    message, level: str
+        What the log says of it; an empty message for nothing.
+    """
+
+    worker: Worker
+    message: str = ""
+    level: str = "info"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerStarted(Event):
+    """A worker is about to run its first job."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerStatusChanged(Event):
+    """A worker has another status: ``starting``, ``waiting``, ``running`` or ``terminated``; or it is asked to end."""
+
+    status: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerEnded(Event):
+    """The run of a worker is over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEvent(Event):
+    """Something that happened to a job, and is recorded in Redis.
+
+    Attributes
+    ----------
+    job: Job
+    queue: Queue
+        Where it came from.
+    """
+
+    job: Job
+    queue: Queue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStarted(JobEvent):
+    """A job is claimed, and about to be executed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSucceeded(JobEvent):
+    """A job was executed without an exception.
+
+    Attributes
+    ----------
+    result: object
+        What its code returned.
+    """
+
+    result: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFailed(JobEvent):
+    """The execution of a job raised an exception.
+
+    Attributes
+    ----------
+    exception: BaseException
+    trace: str
+        The traceback; None if the worker does not save it.
+    requeued: bool
+        Whether the job may run again; if so, `JobRequeued` follows.
+    """
+
+    level: str = "error"
+    exception: BaseException
+    trace: str | None
+    requeued: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRequeued(JobEvent):
+    """A job that failed, or asked for it, is back in a queue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSkipped(JobEvent):
+    """A job did not wait any more when it was fetched, or was canceled while it ran."""
+
+    level: str = "warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDelayed(JobEvent):
+    """A job was delayed before it was run, or while.
+
+    Attributes
+    ----------
+    delayed_until: str
+        The date, naive UTC; empty if the job was put back in its waiting list.
+    """
+
+    delayed_until: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReleased(JobEvent):
+    """A job was interrupted, as its worker has to end, and waits again."""
+
+    level: str = "warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRescued(JobEvent):
+    """A job whose worker died waits again."""
+
+    level: str = "warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobScheduled(Event):
+    """A job was added by a schedule.
+
+    Attributes
+    ----------
+    job: Job
+    schedule: Schedule
+    time: datetime
+        When the schedule was due, naive UTC.
+    """
+
+    job: Job
+    schedule: Schedule
+    time: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleMissed(Event):
+    """A schedule was due at a time that is too long ago, so no job was added. See `JobScheduled`."""
+
+    level: str = "warning"
+    schedule: Schedule
+    time: datetime
+
+
+Observer = Callable[[Event], object]
+
+
+def write_log_line(event: Event) -> None:
+    """Write the log line of an event, if it has one."""
+    if event.message:
+        event.worker.log(event.message, event.level)
+
+
+_observers: list[Observer] = [write_log_line]
+_failures: set[tuple[Observer, type[Event], type[Exception]]] = set()
+
+
+def subscribe(observer: Observer) -> None:
+    """Let a function be called with each event from now on, of all workers of this process."""
+    _observers.append(observer)
+
+
+def unsubscribe(observer: Observer) -> None:
+    """Let a function no longer be called.
+
+    Raises
+    ------
+    ValueError
+        If it is none that was to be called.
+    """
+    _observers.remove(observer)
+
+
+def is_observed() -> bool:
+    """Whether there is an observer beside the log: for events that come up often, and are in no log."""
+    return _observers != [write_log_line]
+
+
+def emit(event: Event) -> None:
+    """Tell an event to all observers."""
+    for observer in _observers:
+        try:
+            observer(event)
+        except Exception as error:
+            _tell_failure(observer, event, error)
+
+
+def _tell_failure(observer: Observer, event: Event, error: Exception) -> None:
+    """Log that an observer failed: once for each kind of event and error."""
+    kind = observer, type(event), type(error)
+    if kind not in _failures:
+        _failures.add(kind)
+        text = one_line(error, MESSAGE)
+        logger.exception(f"Observer {one_line(observer)} of {type(event).__name__} failed: {text}")

@@ -1,0 +1,145 @@
+"""How the successes of jobs are recorded: each at once, or several together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain, repeat
+from math import ceil
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from redis.exceptions import RedisError
+
+from limpyd_jobs import transitions
+from limpyd_jobs.exceptions import NotRecorded
+from limpyd_jobs.transitions import ClaimRequest, Delivery
+from limpyd_jobs.workers.ack_buffer import AckBuffer
+from limpyd_jobs.workers.backoff import is_denied, is_transient
+from limpyd_jobs.workers.execution import BUFFERED, Execution
+
+if TYPE_CHECKING:
+    from limpyd_jobs.workers.engine import Engine
+
+
+class AckAtOnce:
+    """Records each success as soon as the job has run; in the same step the next job may be claimed."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def succeed(self, execution: Execution) -> None:
+        """Record that a job succeeded, or leave that for later."""
+        request = self._engine.hooks.next_claim(execution, "job_success")
+        succeed = partial(transitions.succeed, execution.job, execution.queue, execution.token, request)
+        self._engine.hooks.succeeded(execution, self._engine.outages.retry(succeed))
+
+    def job_done(self) -> None:
+        """A job was run: record what may not wait any longer."""
+
+    def flush(self) -> None:
+        """Record what is not recorded yet."""
+
+    def unrecorded(self) -> list[Delivery]:
+        """Return the claims on jobs whose success is not recorded yet. Any thread may ask."""
+        return []
+
+    def is_passing(self, status: str) -> bool:
+        """Whether the worker is to have a status for a moment only that nobody sees."""
+        return False
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *exc_info: object) -> None: ...
+
+
+class AckInBatches(AckAtOnce):
+    """Records successes together, and claims as many jobs in the same step.
+
+    Those of jobs with a method of their own for it, and all other ends, are recorded at once.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self._connection = engine.worker.connection  # for the thread of the buffer
+        self._buffer = AckBuffer(self._record_late)
+
+    def succeed(self, execution: Execution) -> None:
+        engine = self._engine
+        has_a_say = "job_success" not in engine.overrides.of(execution.job, execution.queue).chained_hooks
+        if has_a_say or engine.worker.status != "running" or not execution.token or execution.outcome:
+            super().succeed(execution)
+            return
+        execution.ended, execution.outcome = monotonic(), BUFFERED
+        self._buffer.add(execution)
+
+    def job_done(self) -> None:
+        if self._buffer and (not self._engine.fetcher.prefetched or self._buffer.are_late):
+            self._record(self._batch_size())
+
+    def flush(self) -> None:
+        if self._buffer:
+            self._record()
+
+    def unrecorded(self) -> list[Delivery]:
+        return self._buffer.claims()
+
+    def is_passing(self, status: str) -> bool:
+        """To set a status between the jobs of a batch would be as costly as a job."""
+        is_in_batch = self._engine.worker.status == "running"
+        return is_in_batch and (status == "running" or bool(self._engine.fetcher.prefetched))
+
+    def __enter__(self) -> None:
+        self._buffer.__enter__()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._buffer.__exit__(*exc_info)
+
+    def _batch_size(self) -> int:
+        """How many jobs to claim in the step that records successes."""
+        worker = self._engine.worker
+        if self._engine.fetcher.prefetched or not self._engine.intake.may_claim:
+            return 0
+        return ceil(min(self._engine.settings.prefetch, worker.max_loops - worker.num_loops))
+
+    def _record(self, limit: int = 0) -> None:
+        """Record all successes, claim so many jobs, and do what is to be done once a success is recorded."""
+        engine = self._engine
+        request = engine.fetcher.request(engine.intake.keys_in_turn)
+        recorded, prefetched = self._buffer.record(partial(self._record_all, request, limit))
+        for delivery in prefetched:
+            engine.fetcher.keep(delivery)
+        for execution, reply in recorded:
+            execution.outcome = ""
+            engine.executor.guard(execution, partial(self._accept, execution, reply))
+
+    def _record_all(
+        self, request: ClaimRequest, limit: int, executions: Sequence[Execution]
+    ) -> tuple[Sequence[Any], list[Delivery]]:
+        """Record some successes; if that fails altogether, leave it to `_accept` to do so one by one, or to say so."""
+        requests = chain([request], repeat(replace(request, is_again=True)))
+        successes = [execution.success for execution in executions]
+        try:
+            return self._engine.outages.retry(
+                lambda: transitions.succeed_many(self._engine.fetcher.connection, successes, next(requests), limit)
+            )
+        except Exception as error:
+            return [("failed", error.__cause__ or error)] * len(successes), []
+
+    def _record_late(self, executions: Sequence[Execution]) -> tuple[Sequence[Any], list[Delivery]]:
+        """The same, once, while a job runs; called by another thread."""
+        successes = [execution.success for execution in executions]
+        return transitions.succeed_many(self._connection, successes, self._engine.fetcher.request(()))
+
+    def _accept(self, execution: Execution, reply: Any) -> None:
+        job = execution.job
+        if reply[0] != "failed":
+            ending = transitions.accept_success(job, reply)
+            job._cached_duration = execution.success.duration
+        elif isinstance(reply[1], RedisError) and (is_transient(reply[1]) or is_denied(reply[1])):
+            raise NotRecorded(f"How {execution.delivery.ident} ended is not recorded: {reply[1]}")
+        else:
+            succeed = partial(transitions.succeed, job, execution.queue, execution.token)
+            ending = self._engine.outages.retry(succeed)
+        self._engine.hooks.succeeded(execution, ending)

@@ -1,0 +1,179 @@
+"""What a worker has inside, and its run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from redis import Redis
+
+from limpyd_jobs import events
+from limpyd_jobs.exceptions import LimpydJobsException
+from limpyd_jobs.heartbeat import Heartbeat
+from limpyd_jobs.schedules.model import Schedule
+from limpyd_jobs.store import records
+from limpyd_jobs.utils import MESSAGE, get_delta, one_line, utcnow
+from limpyd_jobs.workers.acknowledging import AckAtOnce, AckInBatches
+from limpyd_jobs.workers.executor import Executor
+from limpyd_jobs.workers.fetcher import Fetcher
+from limpyd_jobs.workers.hooks import Hooks
+from limpyd_jobs.workers.intake import Intake
+from limpyd_jobs.workers.leases import Leases
+from limpyd_jobs.workers.maintenance.promoter import Promoter
+from limpyd_jobs.workers.maintenance.pruner import Pruner
+from limpyd_jobs.workers.maintenance.queue_refresh import QueueRefresh
+from limpyd_jobs.workers.maintenance.reconciler import Reconciler
+from limpyd_jobs.workers.maintenance.rescuer import Rescuer
+from limpyd_jobs.workers.maintenance.runner import Maintenance
+from limpyd_jobs.workers.maintenance.scheduler import Scheduler
+from limpyd_jobs.workers.outages import Outages
+from limpyd_jobs.workers.overrides import Overrides
+from limpyd_jobs.workers.placing import OwnPlacement
+from limpyd_jobs.workers.repeats import Repeats
+from limpyd_jobs.workers.start import Start
+from limpyd_jobs.workers.stopping import Stopping
+from limpyd_jobs.workers.unresolved import UnresolvedClasses
+
+if TYPE_CHECKING:
+    from limpyd_jobs.workers.worker import Worker
+
+
+class Engine:
+    """The parts of a worker, which find each other here, and the loop that fetches jobs and lets them be run.
+
+    Parameters
+    ----------
+    worker: Worker
+        Whose methods are called, as the application may have its own version of each.
+    base: type of Worker
+        The class that has our own versions.
+    """
+
+    def __init__(self, worker: Worker, base: type[Worker]) -> None:
+        self.worker = worker
+        self.base = base
+        self.settings = settings = worker._settings
+        self.connection: Redis  # of the threads of the worker, once it runs
+        self.repeats = Repeats(worker.log)
+        error_model = worker.error_model if worker.save_errors else None
+        self.unresolved = UnresolvedClasses(worker.queue_model, error_model, self.repeats.say)
+        self.fetcher = Fetcher(worker.queue_model, settings.lease, self.unresolved.defer)
+        self.fetcher.listen(worker.queues)
+
+        self.overrides = Overrides(self, base)
+        self.outages = Outages(self)
+        self.hooks = Hooks(self)
+        self.placement = OwnPlacement(self)
+        self.executor = Executor(self)
+        self.acknowledger = AckAtOnce(self)
+        self.intake = Intake(self)
+        self.leases = Leases(self)
+        self.stopping = Stopping(self)
+
+        self.queue_refresh = QueueRefresh(worker)
+        self.promoter = Promoter(worker)
+        self.reconciler = Reconciler(worker.queue_model, settings.lease)
+        self.rescuer = Rescuer(settings.lease, settings.max_rescues, self.reconciler)
+        keep = settings.keep_success, settings.keep_errors
+        self.pruner = Pruner(worker.queue_model, worker.error_model, *keep)
+        self.scheduler = Scheduler(worker.queue_model, worker.fetch_delayed_delay)
+        if self.scheduler.is_here:
+            self.fetcher.schedules = records.due_key(Schedule)
+        chores = self.queue_refresh, self.promoter, self.rescuer, self.reconciler, self.pruner, self.scheduler
+        self.maintenance = Maintenance(self, chores)
+
+        self.status_callbacks: list[Callable[[Worker], None]] = []
+        self.ready_callbacks: list[Callable[[], None]] = []
+
+    @property
+    def queue_keys(self) -> list[str]:
+        """The beginnings of the keys of the queues of the worker."""
+        return [key.removesuffix(":waiting") for key in self.worker.keys]
+
+    # -- The run
+
+    def run(self) -> None:
+        """Run jobs until the worker has to stop; what `Worker.run` does."""
+        if self.worker.status is not None:
+            raise LimpydJobsException("This worker has run already: create another one")
+        try:
+            self.stopping.handle_other_signals()
+            self._run()
+        finally:
+            self.fetcher.connection.close()
+            self.worker.stop_handling_end_signal()
+
+    def _run(self) -> None:
+        worker = self.worker
+        worker.set_status("starting")
+        self.connection = worker.connection
+        self.overrides = Overrides(self, self.base)
+        if self.settings.prefetch > 1 and self.overrides.may_buffer:
+            self.acknowledger = AckInBatches(self)
+        worker.start_date = utcnow()
+        if worker.max_duration:
+            worker.wanted_end_date = worker.start_date + get_delta(worker.max_duration)
+
+        start = Start(self)
+        start.find_queues()
+        if not worker.must_stop():
+            start.promote()
+            events.emit(events.WorkerStarted(worker=worker))
+            worker.run_started()
+            heartbeat = Heartbeat(self.settings.lease / 4, lambda: self.leases.renew(self.connection))
+            with heartbeat, self.intake.wakeup_timer, self.acknowledger:
+                worker._main_loop()
+
+        worker.set_status("terminated")
+        worker.end_date = utcnow()
+        events.emit(events.WorkerEnded(worker=worker))
+        worker.run_ended()
+
+    def loop(self) -> None:
+        """Get jobs and run them until the worker has to stop; what `Worker._main_loop` does."""
+        worker = self.worker
+        try:
+            while not worker.must_stop():
+                self._set_status("waiting")
+                found = self.intake.next()
+                if found:
+                    worker.num_loops += 1
+                    self._set_status("running")
+                    self.executor.run(*found)
+        finally:
+            self.give_back()
+
+    def give_back(self) -> None:
+        """Give the next jobs back, if some are claimed already, and no longer count as one that waits."""
+        self.acknowledger.flush()
+        try:
+            for failure in self.fetcher.give_back():
+                text = f"Unable to give a job back: {one_line(failure, MESSAGE)}"
+                self.repeats.say("Unable to give a job back", text)
+            self.fetcher.unregister()
+        except Exception as error:
+            self.worker.log(f"Unable to give a job back: {one_line(error, MESSAGE)}", "error")
+        self.repeats.sum_up()
+
+    # -- The status
+
+    def _set_status(self, status: str) -> None:
+        if not self.acknowledger.is_passing(status):
+            self.worker.set_status(status)
+
+    def tell_status(self) -> None:
+        """Tell that the status changed, or that the worker is asked to end."""
+        for callback in self.status_callbacks:
+            callback(self.worker)
+        if events.is_observed():
+            events.emit(events.WorkerStatusChanged(worker=self.worker, status=self.worker.status))
+
+    @property
+    def is_between_jobs(self) -> bool:
+        """Whether its status is one for a moment that nobody sees, as the next job is at hand already."""
+        return self.worker.status == "waiting" and bool(self.fetcher.prefetched)
+
+    @property
+    def has_its_first_job(self) -> bool:
+        """Whether it has the job that it waited for: that is to begin at once."""
+        return self.worker.status == "running" and self.intake.has_waited

@@ -1,0 +1,295 @@
+"""Running one job: from the moment it was fetched until its end is recorded, whatever its code does."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from redis.exceptions import RedisError
+
+from limpyd_jobs import transitions
+from limpyd_jobs.arguments import own_seconds, read_seconds
+from limpyd_jobs.exceptions import ClaimLost, CodeNotRun, GracePeriodOver, JobGone, JobTimeout, NotRecorded
+from limpyd_jobs.models import Job, Queue
+from limpyd_jobs.ordinary import is_coroutine, is_unrun, why_unrun
+from limpyd_jobs.retrying import Cancel, Requeue
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.transitions import Delivery
+from limpyd_jobs.utils import MESSAGE, described, one_line, parse_datetime
+from limpyd_jobs.workers.execution import BUFFERED, Execution, ident_of
+from limpyd_jobs.workers.job_timer import JobTimer
+from limpyd_jobs.workers.naming import label_of
+from limpyd_jobs.workers.outages import sleep
+
+if TYPE_CHECKING:
+    from limpyd_jobs.workers.engine import Engine
+
+# How many seconds to rest after a job of a paused queue was put back.
+PAUSE = 1.0
+
+
+class Executor:
+    """Takes a job, runs its code, calls the hook for what becomes of it, and makes sure that in the end the worker has
+    no claim on it any more.
+
+    Attributes
+    ----------
+    running: dict of str to Execution
+        The jobs that are being run, by their ident.
+    timer: JobTimer
+        Ends the code of a job whose time is over.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._worker = engine.worker
+        self.running: dict[str, Execution] = {}
+        self.timer = JobTimer()
+
+    # -- The steps
+
+    def run(self, queue: Queue | None, job: Job | None) -> None:
+        """Run a job that was fetched. No failure of the application, or of ours, ends the worker."""
+        if queue is None or job is None:
+            self._worker.log("[??] unexpected error: wait_for_job returned no queue, or no job", "error")
+            self._engine.intake.put_back_unseen()
+            return
+        execution = self._engine.intake.hand_over(job, queue)
+        self.guard(execution, partial(self._run, execution))
+        self._engine.acknowledger.job_done()
+
+    def _run(self, execution: Execution) -> None:
+        self._take(execution)
+        job, queue = execution.job, execution.queue
+        if execution.delivery.outcome == "paused":
+            sleep(PAUSE)  # an overridden wait_for_job finds it again at once
+        elif job._cached_status == STATUSES.DELAYED:
+            self._worker.job_delayed(job, queue)
+        elif not execution.token or job._cached_status == STATUSES.CANCELED:
+            self._worker.job_skipped(job, queue)
+        else:
+            self._execute(execution)
+
+    def _take(self, execution: Execution) -> None:
+        """Claim the job, unless that is done."""
+        handed = execution.delivery
+        if execution.is_in_hand:
+            self._claim(execution, handed.ident)
+            if not execution.token and execution.delivery.status == STATUSES.DELAYED:
+                execution.token = handed.token
+            elif not execution.token:  # it does not wait any more, and nothing but that counts
+                self._engine.intake.leave(handed)
+        elif not handed.ident:
+            self._claim(execution, execution.job.ident)
+        self._remember(execution)
+
+    def _claim(self, execution: Execution, ident: str) -> None:
+        execution.token = ""
+        execution.claimed(self._engine.fetcher.take(execution.queue.waiting.key, ident))
+
+    def _remember(self, execution: Execution) -> None:
+        delivery = execution.delivery
+        self.running[delivery.ident] = execution
+        execution.remember()
+        self._engine.hooks.class_names.add(delivery.queue_name, delivery.path)
+
+    def _execute(self, execution: Execution) -> None:
+        """Run the code of a job, and call the hook for what came of it."""
+        job, queue, worker = execution.job, execution.queue, self._worker
+        try:
+            worker.job_started(job, queue)
+            result = self._call(execution)
+        except Requeue as request:
+            self._engine.overrides.hook("job_requeued", job, execution.living_queue(), request)
+        except Cancel as reason:
+            self._cancel(execution, reason)
+        except GracePeriodOver:
+            self._interrupted()
+            self._release(execution)
+        except (Exception, JobTimeout, SystemExit) as error:
+            if isinstance(error, JobTimeout):
+                self._interrupted()
+            trace = traceback.format_exc() if worker.save_tracebacks else None
+            worker.job_error(job, execution.living_queue(), error, trace)
+            if isinstance(error, SystemExit):
+                raise
+        except BaseException:
+            self._interrupted()
+            self._release(execution)
+            raise
+        else:
+            self._executed(execution, result)
+
+    def _call(self, execution: Execution) -> Any:
+        """Call the code of a job, which ends when its time is over."""
+        job, function = execution.job, self._worker.callback or self._worker.execute
+        seconds = self._timeout_of(execution)
+        if seconds is not None:
+            self.timer.set("job", seconds, JobTimeout(f"It ran for more than {seconds} seconds"))
+        self.timer.arm()
+        try:
+            result = function(job, execution.queue)
+        finally:
+            self.timer.disarm()
+            self.timer.clear("job")
+        if result is not None and is_unrun(result):
+            self._check_has_run(job, function, result)
+        return result
+
+    def _timeout_of(self, execution: Execution) -> float | None:
+        """The seconds a job may run: what it says itself, else its class, else the worker; None for no limit."""
+        job = execution.job
+        seconds = read_seconds(execution.delivery.job_timeout)
+        if seconds is None:
+            seconds = own_seconds(job.default_job_timeout)
+        if seconds is None:
+            seconds = self._engine.settings.job_timeout
+        if seconds and not self.timer.is_possible():
+            self._worker.log(f"{label_of(job)} may run for ever: a time limit needs the main thread", "warning")
+            return None
+        return seconds or None
+
+    def _check_has_run(self, job: Job, function: Any, result: Any) -> None:
+        """Raise `CodeNotRun`, as the code of a job returned a coroutine or a generator instead of doing its work.
+
+        Generators that the application's own `execute` returns are left to its hooks.
+        """
+        is_ours = getattr(function, "__func__", None) is self._engine.base.execute
+        if is_ours or function != self._worker.execute or is_coroutine(result):
+            raise CodeNotRun(why_unrun(job.run if is_ours else function, result))
+
+    def _executed(self, execution: Execution, result: Any) -> None:
+        """Call the hook for the status that the job has now."""
+        job, queue = execution.job, execution.living_queue()
+        job._cached_status = self._engine.overrides.status_after_run(job)
+        if job._cached_status == STATUSES.CANCELED:
+            self._worker.job_skipped(job, queue)
+        elif job._cached_status == STATUSES.DELAYED:
+            self._worker.job_delayed(job, queue)
+        else:
+            self._worker.job_success(job, queue, result)
+
+    def _cancel(self, execution: Execution, reason: Cancel) -> None:
+        """The code of a job raised `Cancel`: as if it had set its status."""
+        job = execution.job
+        self._engine.overrides.set_canceled(job)
+        job._cached_status, job._cached_reason = STATUSES.CANCELED, one_line(reason, MESSAGE)
+        self._worker.job_skipped(job, execution.living_queue())
+
+    def _interrupted(self) -> None:
+        """The code of the job was left in its midst: a connection may still have a reply for it."""
+        self.timer.disarm()
+        self._worker.connection.connection_pool.disconnect(inuse_connections=False)
+
+    def _release(self, execution: Execution) -> None:
+        job, delivery = execution.job, execution.delivery
+        release = partial(transitions.release, type(job), delivery.ident, execution.token, delivery.queue_key)
+        self._engine.outages.retry(release)
+        execution.token, execution.outcome = "", "released"
+        self._engine.overrides.hook("job_released", job, execution.living_queue())
+
+    # -- Jobs that are not run here
+
+    def of(self, job: Job, queue: Queue) -> Execution:
+        """Return the execution of a job whose hook is called: be it by hand, as tests of applications do."""
+        execution = vars(job).get("_execution") or self.running.get(ident_of(job)) or Execution()
+        execution.job, execution.queue = job, queue
+        return execution
+
+    def claim_by_hand(self, job: Job, queue: Queue) -> None:
+        """Claim a job whose hooks are called outside of the loop."""
+        job._execution = Execution(self._engine.fetcher.take(queue.waiting.key, job.ident), job, queue)
+
+    def tell_rescued(self, delivery: Delivery) -> None:
+        """Call the hook of a job that waits again, as its worker died."""
+        self._guard_hook(delivery, lambda job, queue: self._engine.overrides.hook("job_rescued", job, queue))
+
+    def fail(self, delivery: Delivery, error: Exception) -> None:
+        """Let a job fail that is claimed, but not run."""
+        self._guard_hook(delivery, lambda job, queue: self._worker.job_error(job, queue, error))
+
+    def _guard_hook(self, delivery: Delivery, hook: Callable[[Job, Queue], None]) -> None:
+        queue, job = self._engine.intake.objects_of(delivery)
+        execution = Execution(delivery, job, queue)
+        self._remember(execution)
+        self.guard(execution, partial(hook, job, queue))
+
+    def call_hook(self, name: str, hook: str, *args: Any) -> None:
+        """Call a hook of a schedule, whose failure stops no other one."""
+        try:
+            self._engine.overrides.hook(hook, *args)
+        except RedisError:
+            raise
+        except Exception as error:
+            text = f"[{one_line(name)}] unexpected error: {described(error)}\n{traceback.format_exc()}"
+            self._worker.log(text, "error")
+
+    # -- When something fails
+
+    def guard(self, execution: Execution, step: Callable[[], None]) -> None:
+        """Do something that ends the claim on a job; then see to it that it is ended."""
+        job = execution.job
+        try:
+            step()
+        except ClaimLost as error:
+            self._tell_not_recorded(job, error)
+        except NotRecorded as error:
+            self._worker.log(f"{label_of(job)} {one_line(error, MESSAGE)}", "error")
+        except Exception as error:
+            if isinstance(error, JobGone) and error.ident == job.ident:
+                self._tell_not_recorded(job, error)
+            else:
+                self._unexpected(execution, error)
+            self.let_go(execution)
+        else:
+            self.let_go(execution)
+        finally:
+            self.running.pop(execution.delivery.ident, None)
+            if execution.outcome != BUFFERED:
+                execution.forget()
+
+    def _tell_not_recorded(self, job: Job, error: Exception) -> None:
+        text = f"{label_of(job)} {one_line(error, MESSAGE)}"
+        self._engine.repeats.say("how a job went is not recorded", text)
+
+    def _unexpected(self, execution: Execution, error: Exception) -> None:
+        """A hook failed: the job is in error, unless something is recorded already, and listed as such anyway."""
+        job, queue, token = execution.job, execution.queue, execution.token
+        self._worker.log(f"{label_of(job)} unexpected error: {described(error)}\n{traceback.format_exc()}", "error")
+        try:
+            if token and execution.outcome != "held":
+                self._engine.hooks.ended(execution, transitions.fail(job, queue, token))
+            else:
+                self._put_in_order(execution)
+                queue.errors.rpush(job.ident)
+        except Exception as another:
+            text = f"{label_of(job)} could not be put in errors: {one_line(another, MESSAGE)}"
+            self._worker.log(text, "error")
+
+    def _put_in_order(self, execution: Execution) -> None:
+        """Record what the hook for a job that did not wait may not have come to."""
+        job, queue = execution.job, execution.queue
+        is_found = execution.delivery.outcome == "found" and not execution.outcome
+        if is_found and job._cached_status == STATUSES.DELAYED:
+            self._delay(execution)
+        elif is_found:
+            transitions.skip(job, queue, self._engine.settings.lease)
+
+    def let_go(self, execution: Execution) -> None:
+        """End the claim if the hooks did not: they were overridden, and took care of the state of the job."""
+        if not execution.is_open:
+            return
+        delivery, token, job_class = execution.delivery, execution.token, type(execution.job)
+        try:
+            abandon = partial(transitions.abandon, job_class, delivery.ident, token, delivery.queue_key)
+            if not self._engine.outages.retry(abandon):
+                self._delay(execution)
+        except Exception as error:
+            self._engine.intake.tell_still_claimed(delivery, error)
+        execution.token = ""
+
+    def _delay(self, execution: Execution) -> None:
+        until = parse_datetime(execution.job.delayed_until.hget())
+        self._engine.placement.delay(execution, until)

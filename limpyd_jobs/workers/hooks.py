@@ -1,0 +1,199 @@
+"""What the hooks of a worker do unless they are overridden."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from limpyd_jobs import events, transitions
+from limpyd_jobs.models import Job, Queue
+from limpyd_jobs.retrying import Requeue
+from limpyd_jobs.schedules.model import Schedule
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.store.lazy_fields import has_method
+from limpyd_jobs.transitions import ClaimRequest, Ending
+from limpyd_jobs.utils import parse_datetime
+from limpyd_jobs.workers.class_names import ClassNames
+from limpyd_jobs.workers.execution import Execution
+from limpyd_jobs.workers.naming import queue_name
+
+if TYPE_CHECKING:
+    from limpyd_jobs.workers.engine import Engine
+
+
+class Hooks:
+    """What a worker does at each turn in the life of a job.
+
+    A hook records the turn, by one transition; then it tells the event, which is logged; then it calls the method that
+    the job may have for it. The application may have its own version of all three.
+
+    To end a job and to claim the next one is one step, as long as no code of the application comes in between: no
+    overridden hook, no method of the job.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._worker = engine.worker
+        self.class_names = ClassNames()
+
+    # -- What they have in common
+
+    def next_claim(self, execution: Execution, hook: str) -> ClaimRequest | None:
+        """What to claim in the step that ends a job: nothing if the application has a say in between."""
+        engine = self._engine
+        if (
+            hook not in engine.overrides.of(execution.job, execution.queue).chained_hooks
+            or engine.worker.status != "running"
+            or engine.fetcher.prefetched
+            or not engine.intake.may_claim
+        ):
+            return None
+        return engine.fetcher.request(engine.intake.keys_in_turn)
+
+    def ended(self, execution: Execution, ending: Ending) -> None:
+        """Keep what a transition left: the claim, if the job is only held, and the next job, if it claimed one."""
+        execution.outcome = ending.outcome
+        if ending.outcome != "held":
+            execution.token = ""
+        self._engine.fetcher.keep(ending.prefetched)
+
+    @staticmethod
+    def notify(job: Job, event: str, *args: Any) -> None:
+        """Call the method of a job for an event, if its class has one."""
+        if has_method(job, event):
+            getattr(job, event)(*args)
+
+    def _tell(self, event: type[events.JobEvent], job: Job, queue: Queue, message: str, **details: Any) -> None:
+        """Tell an event of a job; the log names its class if there are several in the queue."""
+        mark = self.class_names.mark(getattr(queue, "_cached_name", ""), job.get_model_repr())
+        events.emit(event(worker=self._worker, job=job, queue=queue, message=message + mark, **details))
+
+    # -- The turns
+
+    def job_started(self, job: Job, queue: Queue) -> None:
+        if not self._engine.executor.of(job, queue).token:
+            self._engine.executor.claim_by_hand(job, queue)
+        self._tell(events.JobStarted, job, queue, self._worker.job_started_message(job, queue))
+        self.notify(job, "on_started", queue)
+
+    def job_success(self, job: Job, queue: Queue, result: Any) -> None:
+        execution = self._engine.executor.of(job, queue)
+        execution.result = result
+        self._engine.acknowledger.succeed(execution)
+
+    def succeeded(self, execution: Execution, ending: Ending) -> None:
+        """Do what follows once the success of a job is recorded, or it turned out to be none."""
+        job, queue, result = execution.job, execution.queue, execution.result
+        if ending.outcome == "canceled":
+            job._cached_status = STATUSES.CANCELED
+            self._worker.job_skipped(job, queue)
+        elif ending.outcome == "delayed":
+            job._cached_status = STATUSES.DELAYED
+            self._worker.job_delayed(job, queue)
+        else:
+            self.ended(execution, ending)
+            job._cached_end = ending.end
+            message = self._worker.job_success_message(job, queue, result)
+            self._tell(events.JobSucceeded, job, queue, message, result=result)
+            self.notify(job, "on_success", queue, result)
+
+    def job_skipped(self, job: Job, queue: Queue) -> None:
+        execution = self._engine.executor.of(job, queue)
+        token, retry = execution.token, self._engine.outages.retry
+        if token:
+            request = self.next_claim(execution, "job_skipped")
+            self.ended(execution, retry(partial(transitions.finish_canceled, job, queue, token, request)))
+        else:
+            retry(partial(transitions.skip, job, queue, self._engine.settings.lease))
+        self._tell(events.JobSkipped, job, queue, self._worker.job_skipped_message(job, queue))
+        self.notify(job, "on_skipped", queue)
+
+    def job_delayed(self, job: Job, queue: Queue) -> None:
+        execution = self._engine.executor.of(job, queue)
+        until = parse_datetime(self._engine.outages.retry(job.delayed_until.hget))
+        delayed_until = self._engine.overrides.of(job, queue).placement.delay(execution, until)
+        job._cached_delayed_until = delayed_until
+        message, level = self._worker.job_delayed_message(job, queue), "warning" if delayed_until else "info"
+        self._tell(events.JobDelayed, job, queue, message, level=level, delayed_until=delayed_until)
+        self.notify(job, "on_delayed", queue)
+
+    def job_error(self, job: Job, queue: Queue, exception: BaseException, trace: str | None) -> None:
+        execution = self._engine.executor.of(job, queue)
+        self._engine.overrides.of(job, queue).fail(execution, exception, trace)
+
+    def tell_failed(
+        self, job: Job, queue: Queue, exception: BaseException, trace: str | None, is_requeued: bool
+    ) -> None:
+        """Tell that a job failed."""
+        # version 2 says 0 or None if these are its requeue_times
+        told: Any = is_requeued or (self._worker.requeue_times and False)
+        message = self._worker.job_error_message(job, queue, told, exception, trace)
+        self._tell(events.JobFailed, job, queue, message, exception=exception, trace=trace, requeued=is_requeued)
+
+    def tell_requeued(self, job: Job, queue: Queue) -> None:
+        """Tell that a job is back in a queue."""
+        self._tell(events.JobRequeued, job, queue, self._worker.job_requeue_message(job, queue))
+
+    def requeue_job(self, job: Job, queue: Queue, priority: int, delayed_for: float | timedelta | None) -> None:
+        execution = self._engine.executor.of(job, queue)
+        job.__dict__.pop("_cached_priority", None)
+        is_first = iter((True,))
+
+        def requeue() -> None:
+            if next(is_first, False) or job.status.hget() == STATUSES.ERROR:  # else it was done, but the reply was lost
+                job.requeue(
+                    queue_name=queue_name(queue), priority=priority, delayed_for=delayed_for, queue_model=type(queue)
+                )
+
+        self._engine.outages.retry(requeue)
+        if "_cached_priority" in vars(job):  # so it was our own version that put it back, and ended the claim
+            self.ended(execution, Ending("requeued"))
+        self.notify(job, "on_requeued", queue)
+        self.tell_requeued(job, queue)
+
+    def job_requeued(self, job: Job, queue: Queue, request: Requeue) -> None:
+        execution = self._engine.executor.of(job, queue)
+        placement = self._engine.overrides.of(job, queue).placement
+        ending = self._engine.outages.retry(
+            partial(
+                transitions.delay,
+                job,
+                queue,
+                execution.token,
+                queue_name(queue),
+                placement.delay_of(request),
+                self.next_claim(execution, "job_requeued"),
+                priority=request.priority,
+                uncounted=True,
+            )
+        )
+        if ending.outcome == "canceled":
+            job._cached_status = STATUSES.CANCELED
+            self._worker.job_skipped(job, queue)
+            return
+        self.ended(execution, ending)
+        job._cached_priority = request.priority or getattr(queue, "_cached_priority", "0")
+        job._cached_delayed_until = ending.delayed_until
+        placement.put_back(execution, request)
+        self.notify(job, "on_requeued", queue)
+        self.tell_requeued(job, queue)
+
+    def job_released(self, job: Job, queue: Queue) -> None:
+        message = self._engine.overrides.hook("job_released_message", job, queue)
+        self._tell(events.JobReleased, job, queue, message)
+        self.notify(job, "on_released", queue)
+
+    def job_rescued(self, job: Job, queue: Queue) -> None:
+        message = self._engine.overrides.hook("job_rescued_message", job, queue)
+        self._tell(events.JobRescued, job, queue, message)
+        self.notify(job, "on_rescued", queue)
+
+    def job_scheduled(self, job: Job, schedule: Schedule, time: datetime) -> None:
+        message = self._engine.overrides.hook("job_scheduled_message", job, schedule, time)
+        events.emit(events.JobScheduled(worker=self._worker, message=message, job=job, schedule=schedule, time=time))
+        self.notify(job, "on_scheduled", schedule, time)
+
+    def schedule_missed(self, schedule: Schedule, time: datetime) -> None:
+        message = self._engine.overrides.hook("schedule_missed_message", schedule, time)
+        events.emit(events.ScheduleMissed(worker=self._worker, message=message, schedule=schedule, time=time))

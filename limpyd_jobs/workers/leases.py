@@ -1,0 +1,68 @@
+"""Renewing the leases of all jobs that a worker has claimed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from redis import Redis
+
+from limpyd_jobs import transitions
+from limpyd_jobs.models import job_classes
+from limpyd_jobs.transitions import Delivery
+from limpyd_jobs.utils import one_line
+from limpyd_jobs.workers.execution import Execution
+
+if TYPE_CHECKING:
+    from limpyd_jobs.workers.engine import Engine
+
+
+class Leases:
+    """The leases of one worker. They are renewed by a thread, so with a connection that threads share."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._lease = engine.settings.lease
+
+    def renew(self, connection: Redis) -> None:
+        """Renew all leases. Nothing is raised."""
+        self._renew_others(connection)
+        for execution in (self._engine.intake.handed, *self._engine.executor.running.copy().values()):
+            if execution and execution.token and not execution.is_lost:
+                self._renew(connection, execution)
+
+    def _renew(self, connection: Redis, execution: Execution) -> None:
+        delivery = execution.delivery
+        try:
+            job_class = job_classes.resolve(delivery.path)
+            claim = (job_class, delivery.ident, execution.token, delivery.queue_key)
+            if not transitions.renew(connection, *claim, self._lease) and execution.token:
+                execution.is_lost = True
+                if execution.job is not None:
+                    execution.job._claim_lost = True
+                self._tell_lost(delivery)
+        except Exception as error:
+            self._engine.outages.tell_lease_not_renewed(delivery.identifier, error)
+
+    def _renew_others(self, connection: Redis) -> None:
+        """Renew the leases of the jobs that are to be run next, and of those whose end is not recorded yet."""
+        fetcher = self._engine.fetcher
+        prefetched = [delivery for delivery in fetcher.prefetched.copy() if fetcher.holds(delivery)]
+        unrecorded = self._engine.acknowledger.unrecorded()
+        claims = [*prefetched[::-1], *unrecorded[::-1]]  # so that they would be rescued in their order
+        if not claims:
+            return
+        try:
+            jobs = [(job_classes.resolve(delivery.path), delivery) for delivery in claims]
+            outcomes = transitions.renew_all(connection, jobs, self._lease)
+            for delivery, outcome in zip(prefetched[::-1], outcomes, strict=False):
+                fetcher.tell(delivery, outcome)
+            lost = [delivery for delivery in prefetched if not fetcher.holds(delivery)]
+            if lost:
+                self._tell_lost(lost[0], others=len(lost) - 1)
+        except Exception as error:
+            self._engine.outages.tell_lease_not_renewed(claims[0].identifier, error)
+
+    def _tell_lost(self, delivery: Delivery, others: int = 0) -> None:
+        more = f" (and {others} more that are next)" if others else ""
+        text = f"[{one_line(delivery.identifier)}] lost its claim: another worker may run it{more}"
+        self._engine.worker.log(text, "error")

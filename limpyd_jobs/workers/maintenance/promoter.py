@@ -1,0 +1,63 @@
+"""Moving delayed jobs that are due to their waiting lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from limpyd_jobs.models import Queue, promote_some
+from limpyd_jobs.utils import MESSAGE, one_line, overrides
+
+if TYPE_CHECKING:
+    from limpyd_jobs.workers.engine import Engine
+    from limpyd_jobs.workers.worker import Worker
+
+# For how many seconds one run moves jobs, at the most. Then jobs are run for as long.
+LONGEST_PROMOTION = 0.1
+
+# What failed with a job: its ident, and why.
+Failure = tuple[str, str]
+
+
+class Promoter:
+    """Lets a worker move its delayed jobs that are due."""
+
+    name = "requeue_delayed_jobs"
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._queue_model = worker.queue_model
+        is_custom = overrides(self._queue_model, Queue, "requeue_delayed_jobs")
+        self._promote = self._promote_customly if is_custom else self._promote_ours
+
+    @property
+    def interval(self) -> float:
+        return self._worker.fetch_delayed_delay
+
+    def run(self, context: Engine) -> None:
+        self._worker.requeue_delayed_jobs()
+
+    def promote(self, context: Engine) -> None:
+        """Move the jobs that are due; what `Worker.requeue_delayed_jobs` does."""
+        for ident, reason in self._promote(context):
+            failed = "delayed job could not be put back in its waiting list"
+            context.repeats.say(failed, f"[{one_line(ident)}] {failed}: {one_line(reason, MESSAGE)}")
+
+    def _promote_ours(self, context: Engine) -> Iterable[Failure]:
+        failures: list[Failure] = []
+        more, until = bool(self._worker.keys), monotonic() + LONGEST_PROMOTION
+        while more:
+            more, found = promote_some(self._queue_model, context.queue_keys, context.unresolved.defer)
+            failures += found
+            if more and self._worker.status is not None and monotonic() >= until:
+                context.maintenance.postpone(self, LONGEST_PROMOTION)
+                break
+        return failures
+
+    def _promote_customly(self, context: Engine) -> Iterable[Failure]:
+        return [
+            failure
+            for queue in self._queue_model.get_all_by_priority(self._worker.queues)
+            for failure in queue.requeue_delayed_jobs() or ()
+        ]

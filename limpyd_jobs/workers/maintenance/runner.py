@@ -1,0 +1,101 @@
+"""Running the maintenance tasks of a worker when they are due, between its jobs."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from time import monotonic
+from typing import TYPE_CHECKING, Protocol
+
+from limpyd_jobs.utils import MESSAGE, described, one_line
+from limpyd_jobs.workers.backoff import is_denied, is_transient
+
+if TYPE_CHECKING:
+    from limpyd_jobs.workers.engine import Engine
+
+
+class Task(Protocol):
+    """What a worker does again and again, beside its jobs.
+
+    Attributes
+    ----------
+    name: str
+        As a log line names it.
+    interval: float
+        How many seconds to let pass between two runs, unless the task asks for another moment.
+    """
+
+    name: str
+
+    @property
+    def interval(self) -> float: ...
+
+    def run(self, context: Engine) -> None:
+        """Do it once. What it raises is logged; the worker goes on."""
+
+
+class Maintenance:
+    """Knows when each task is due. At first, all are.
+
+    Parameters
+    ----------
+    context: Engine
+        What each task is given.
+    tasks: sequence of Task
+        In the order in which those that are due are run.
+    """
+
+    def __init__(self, context: Engine, tasks: Sequence[Task]) -> None:
+        self._context = context
+        self._due = dict.fromkeys(tasks, 0.0)
+
+    @property
+    def next_due(self) -> float:
+        """When a task is due next, by the clock of `monotonic`."""
+        return min(self._due.values())
+
+    def is_due(self, task: Task) -> bool:
+        """Whether a task is due."""
+        return monotonic() >= self._due[task]
+
+    def postpone(self, task: Task, seconds: float = 0.0) -> None:
+        """Let a task be due after so many seconds, whenever it was to be due."""
+        self._due[task] = monotonic() + seconds
+
+    def hasten(self, task: Task, moment: float) -> None:
+        """Let a task be due at a moment, if it is not due before."""
+        self._due[task] = min(self._due[task], moment)
+
+    def run_due(self) -> None:
+        """Run the tasks that are due.
+
+        Raises
+        ------
+        redis.exceptions.RedisError
+            If Redis fails in a way that may pass.
+        """
+        if monotonic() < self.next_due:
+            return
+        for task in self._due:
+            if self.is_due(task):
+                self._try(task)
+
+    def run(self, task: Task) -> None:
+        """Run a task, due or not. What it raises is raised."""
+        self.postpone(task, task.interval)
+        task.run(self._context)
+
+    def _try(self, task: Task) -> None:
+        try:
+            self.run(task)
+        except Exception as error:
+            if is_transient(error):
+                raise
+            self.tell_failure(task, error)
+
+    def tell_failure(self, task: Task, error: Exception) -> None:
+        """Log that a task failed. To be called while the exception is handled."""
+        if not is_denied(error):
+            self._context.worker.log(f"{task.name} failed: {described(error)}\n{traceback.format_exc()}", "error")
+        elif self._context.outages.may_log:
+            self._context.worker.log(f"{task.name} failed: {one_line(error, MESSAGE)}", "error")

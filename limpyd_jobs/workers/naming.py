@@ -1,0 +1,36 @@
+"""What messages call jobs and queues, if possible without asking Redis."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from limpyd_jobs.models import Job, Queue
+from limpyd_jobs.store.lazy_fields import pk_of
+from limpyd_jobs.utils import one_line, parse_datetime
+
+
+def queue_name(queue: Queue) -> str:
+    """Return the name of a queue, without asking Redis if it is known."""
+    name: str = getattr(queue, "_cached_name", None) or queue.name.hget()
+    return name
+
+
+def name_of(job: Job, queue: Queue) -> str:
+    """Return the queue, pk and identifier at the beginning of a message on a job."""
+    identifier = getattr(job, "_cached_identifier", None) or job.identifier.hget()
+    return f"[{one_line(queue_name(queue))}|{pk_of(job)}|{one_line(identifier)}]"
+
+
+def label_of(job: Job) -> str:
+    """Name a job at the beginning of a message, without asking Redis."""
+    ident = f"{job.get_model_repr()}:{vars(job).get('_pk')}"
+    return f"[{one_line(getattr(job, '_cached_identifier', None) or ident)}]"
+
+
+def duration_of(job: Job) -> timedelta | None:
+    """Return for how long a job ran, without asking Redis if it was run here."""
+    if "_cached_duration" in vars(job):
+        return job._cached_duration
+    start = parse_datetime(getattr(job, "_cached_start", None))
+    end = parse_datetime(getattr(job, "_cached_end", None))
+    return end - start if start and end else job.duration

@@ -1,0 +1,98 @@
+"""What a worker does while Redis fails."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from time import monotonic
+from typing import TYPE_CHECKING, TypeVar
+
+from redis.exceptions import RedisError
+
+from limpyd_jobs.exceptions import NotRecorded
+from limpyd_jobs.utils import MESSAGE, one_line
+from limpyd_jobs.workers.backoff import (
+    Backoff,
+    OncePerSecond,
+    is_connection_error,
+    is_denied,
+    is_of_replica,
+    is_transient,
+)
+
+if TYPE_CHECKING:
+    from limpyd_jobs.workers.engine import Engine
+
+T = TypeVar("T")
+
+# The longest a worker sleeps without looking whether it has to stop, in seconds.
+WAIT_SLICE = 1.0
+
+
+def sleep(seconds: float) -> None:
+    """Do nothing for some seconds."""
+    threading.Event().wait(seconds)
+
+
+def nap(seconds: float = WAIT_SLICE) -> None:
+    """Do nothing for some seconds, but no longer than may pass without a look whether the worker has to stop."""
+    sleep(max(min(seconds, WAIT_SLICE), 0.0))
+
+
+class Outages:
+    """Tells of failures of Redis, and waits until they pass.
+
+    Attributes
+    ----------
+    may_log: OncePerSecond
+        Whether to say now what may come up thousands of times a second.
+    backoff: Backoff
+        Of the waits before another try to get a job.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.may_log = OncePerSecond()
+        self.backoff = Backoff()
+
+    def retry(self, record: Callable[[], T]) -> T:
+        """Record something in Redis; while that fails for a reason that may pass, or is denied, again and again.
+
+        Once the worker has to end, it gives up after one lease.
+        """
+        backoff, began = Backoff(), monotonic()
+        while True:
+            try:
+                return record()
+            except (RedisError, NotRecorded) as error:
+                reason = error.__cause__ if isinstance(error, NotRecorded) else error
+                is_over = self._engine.worker.end_forced and monotonic() - began > self._engine.settings.lease
+                if is_over or not (is_transient(reason) or is_denied(reason)):
+                    raise
+                self.tell("Unable to record how a job went", reason)
+                sleep(backoff.next())
+
+    def tell(self, what: str, error: BaseException | None) -> None:
+        """Log what failed, and drop the connections if they lead to a server that is no primary any more."""
+        if is_connection_error(error):
+            self._engine.rescuer.postpone(self._engine)
+        if self.may_log:
+            self._engine.worker.log(f"{what}, trying again: {one_line(error, MESSAGE)}", "error")
+        if is_of_replica(error):
+            pool = self._engine.worker.connection.connection_pool
+            pool.disconnect(inuse_connections=False)  # of this thread: none is
+
+    def wait(self, what: str, error: RedisError) -> None:
+        """Log what failed, and wait before the next try, but no longer than until the worker has to end."""
+        self.tell(what, error)
+        until = monotonic() + self.backoff.next()
+        while monotonic() < until and not (self._engine.worker.end_forced or self._engine.stopping.is_over_time):
+            nap(until - monotonic())
+
+    def tell_lease_not_renewed(self, identifier: str, error: Exception) -> None:
+        """Log that the lease of a job was not renewed."""
+        if is_connection_error(error):
+            self._engine.rescuer.postpone(self._engine)
+        if self.may_log:
+            text = one_line(error, MESSAGE)
+            self._engine.worker.log(f"[{one_line(identifier)}] lease not renewed: {text}", "error")

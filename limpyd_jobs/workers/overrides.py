@@ -1,0 +1,131 @@
+"""What an application has its own version of: found out once, before the jobs it matters for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from limpyd_jobs.models import Error, Job, Queue, has_custom_placement
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.store.lazy_fields import has_method
+from limpyd_jobs.utils import overrides, takes
+from limpyd_jobs.workers.failing import FailAtOnce, FailStepByStep
+from limpyd_jobs.workers.placing import CustomPlacement, OwnPlacement
+
+if TYPE_CHECKING:
+    from limpyd_jobs.workers.engine import Engine
+    from limpyd_jobs.workers.worker import Worker
+
+# The hooks that end a job, and the methods that the job may have for the same.
+ENDS = {
+    "job_success": "on_success",
+    "job_skipped": "on_skipped",
+    "job_delayed": "on_delayed",
+    "job_error": "on_error",
+    "job_requeued": "on_requeued",
+}
+
+METHODS = frozenset(ENDS.values())
+
+
+class Ways(NamedTuple):
+    """How the jobs of one class, from queues of one model, are ended.
+
+    Attributes
+    ----------
+    chained_hooks: frozenset of str
+        Those in whose step the next job may be claimed, as no code of the application comes in between.
+    fail: FailAtOnce
+        How a failure is recorded.
+    placement: OwnPlacement
+        How a job is put back in a queue.
+    """
+
+    chained_hooks: frozenset[str]
+    fail: FailAtOnce
+    placement: OwnPlacement
+
+
+class Overrides:
+    """What is overridden of a worker, by its class or on the object itself, and of its jobs.
+
+    Parameters
+    ----------
+    base: type of Worker
+        The class that has our own versions.
+
+    Attributes
+    ----------
+    waits_as_we_do: bool
+        Whether `wait_for_job` is ours.
+    may_buffer: bool
+        Whether the application has no say in what becomes of a success.
+    """
+
+    def __init__(self, engine: Engine, base: type[Worker]) -> None:
+        self._engine = engine
+        self._base = base
+        self._hooks: dict[str, Callable[..., Any]] = {}
+        self._ways: dict[tuple[type, type], Ways] = {}
+        chained = [hook for hook in ENDS if self._are_ours("must_stop", "wait_for_job", hook)]
+        self._chained_hooks = frozenset(chained)
+        self.waits_as_we_do = self._are_ours("wait_for_job")
+        self.may_buffer = "job_success" in self._chained_hooks
+        self.status_after_run = self._running if self._are_ours("job_success") else self._stored_status
+        self.set_canceled = self._nothing if self._are_ours("job_skipped") else self._store_canceled
+
+    def _are_ours(self, *names: str) -> bool:
+        return not overrides(self._engine.worker, self._base, *names)
+
+    def hook(self, name: str, *args: Any) -> Any:
+        """Call a hook that version 2 does not have: our own, if the application has something else of its name."""
+        if name not in self._hooks:
+            hook: Any = getattr(self._engine.worker, name, None)
+            self._hooks[name] = hook if takes(hook, *args) else getattr(self._base, name).__get__(self._engine.worker)
+        return self._hooks[name](*args)
+
+    def of(self, job: Job, queue: Queue) -> Ways:
+        """Return the ways of a job: those of its class, unless it has methods of its own."""
+        if not vars(job).keys().isdisjoint(METHODS):
+            return self._find_ways(job, queue)
+        kind = type(job), type(queue)
+        if kind not in self._ways:
+            self._ways[kind] = self._find_ways(job, queue)
+        return self._ways[kind]
+
+    def _find_ways(self, job: Job, queue: Queue) -> Ways:
+        is_custom = has_custom_placement(type(job), type(queue))
+        fail = FailStepByStep if is_custom or self._has_a_say_in_errors(job) else FailAtOnce
+        return Ways(
+            frozenset(hook for hook in self._chained_hooks if not has_method(job, ENDS[hook])),
+            fail(self._engine, decides_itself=overrides(type(job), Job, "must_be_cancelled_on_error")),
+            (CustomPlacement if is_custom else OwnPlacement)(self._engine),
+        )
+
+    def _has_a_say_in_errors(self, job: Job) -> bool:
+        """Whether code of the application is to see the job between its error and its return to a queue."""
+        return (
+            not self._are_ours("additional_error_fields", "job_error_message", "requeue_job")
+            or overrides(type(job), Job, "requeue", "must_be_cancelled_on_error")
+            or overrides(self._engine.worker.error_model, Error, "add_error")
+            or has_method(job, "on_error")
+            or has_method(job, "on_requeued")
+        )
+
+    # -- What an overridden hook finds: as in version 2, the status that the job gave itself
+
+    @staticmethod
+    def _running(job: Job) -> str:
+        """Our own `job_success` finds out by itself."""
+        return STATUSES.RUNNING
+
+    def _stored_status(self, job: Job) -> str:
+        status: str = self._engine.outages.retry(job.status.hget)
+        return status
+
+    @staticmethod
+    def _nothing(job: Job) -> None:
+        """Our own `job_skipped` records it."""
+
+    def _store_canceled(self, job: Job) -> None:
+        self._engine.outages.retry(lambda: job.status.hset(STATUSES.CANCELED))

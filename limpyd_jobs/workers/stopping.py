@@ -1,0 +1,143 @@
+"""Why and how a worker comes to its end."""
+
+from __future__ import annotations
+
+import signal
+from time import monotonic
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from limpyd_jobs.exceptions import GracePeriodOver
+from limpyd_jobs.store import records
+from limpyd_jobs.utils import utcnow
+from limpyd_jobs.workers.report import report_of
+from limpyd_jobs.workers.signals import DUMP, HANG_UP, INTERRUPT, QUIET, TERMINATE, Handlers, has_terminal
+
+if TYPE_CHECKING:
+    from limpyd_jobs.workers.engine import Engine
+
+
+class Stopping:
+    """The signals, limits and states that let a worker begin no other job.
+
+    Attributes
+    ----------
+    why: str
+        What asked for the end; empty for nothing that is known.
+    is_quiet: bool
+        Whether it is to begin no other job, and to live on until the end is asked for.
+    is_done: bool
+        Whether it ended as `burst` says.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._worker = engine.worker
+        self._handlers = Handlers()
+        self._interrupts = 0
+        self.why = ""
+        self.is_quiet = False
+        self.is_done = False
+
+    # -- Signals
+
+    def handle_end_signals(self) -> None:
+        """Let the signals that ask for the end call `catch_end_signal` of the worker."""
+        self._handlers.take(self._worker.catch_end_signal, INTERRUPT, TERMINATE)
+
+    def handle_other_signals(self) -> None:
+        """Let no other signal that people send end the running job in its midst, unless the application handles it."""
+        if self._worker.terminate_gracefuly:
+            self._handlers.take_unhandled(self._worker.catch_end_signal, HANG_UP)
+        self._handlers.take_unhandled(self._log_report, DUMP)
+        self._handlers.take_unhandled(self._be_quiet, QUIET)
+
+    def give_signals_back(self) -> None:
+        """Give the signals back to whoever handled them before."""
+        self._handlers.give_back()
+
+    def catch_end_signal(self, signum: int) -> None:
+        """Ask for the end; what `Worker.catch_end_signal` does."""
+        worker, timer = self._worker, self._engine.executor.timer
+        is_from_terminal = signum == INTERRUPT and has_terminal()
+        self._interrupts += is_from_terminal
+        if not worker.end_signal_caught:
+            worker.end_signal_caught = worker.end_forced = True
+            self.why = f"{signal.Signals(signum).name} caught"
+            hint = ", which a second one releases" if is_from_terminal else ""
+            worker.log(f"{self.why}: ending, after the running job if there is one{hint}")
+            if self._engine.settings.grace_period is not None:
+                timer.set("grace period", self._engine.settings.grace_period, GracePeriodOver())
+            self._change_begins()
+        elif is_from_terminal and self._interrupts == 2:
+            worker.log("SIGINT caught again: ending, without the running job if there is one", "warning")
+            timer.set("grace period", 0, GracePeriodOver())
+
+    def _be_quiet(self, signum: int, frame: FrameType | None) -> None:
+        """Begin no other job, and live on until the end is asked for."""
+        if not self.is_quiet:
+            self.is_quiet = True
+            self._worker.log(f"{signal.Signals(signum).name} caught: quiet, no other job is begun")
+            self._change_begins()
+
+    def _change_begins(self) -> None:
+        """End the wait for a job, and tell that another status is to be shown."""
+        self._engine.intake.wakeup_timer.set(monotonic())
+        self._engine.tell_status()
+
+    def _log_report(self, signum: int, frame: FrameType | None) -> None:
+        """Log what the worker does, and where each of its threads is."""
+        self._worker.log(f"{signal.Signals(signum).name} caught: {report_of(self._engine, frame)}", "warning")
+
+    # -- Limits
+
+    @property
+    def begins_no_more(self) -> bool:
+        """Whether it was asked to end, or to be quiet."""
+        return self._worker.end_forced or self.is_quiet
+
+    @property
+    def is_over_time(self) -> bool:
+        """Whether it has run for as long as it may."""
+        worker = self._worker
+        return worker.wanted_end_date is not None and utcnow() >= worker.wanted_end_date
+
+    @property
+    def is_at_an_end(self) -> bool:
+        """Whether it was asked to end, or a limit is reached; what `Worker.must_stop` returns."""
+        worker = self._worker
+        is_asked = worker.end_forced or (worker.end_signal_caught and worker.terminate_gracefuly)
+        return bool(is_asked) or worker.num_loops >= worker.max_loops or self.is_over_time
+
+    @property
+    def reason(self) -> str:
+        """Why it ended, in words."""
+        worker = self._worker
+        if self.why:
+            return self.why
+        if worker.end_signal_caught:
+            return "a signal was caught"
+        if worker.end_forced:
+            return "end_forced was set"
+        if worker.num_loops >= worker.max_loops:
+            return f"max_loops={worker.max_loops} is reached"
+        if self.is_over_time:
+            return "max_duration is over" if worker.max_duration else "wanted_end_date has passed"
+        return "must_stop() is true"
+
+    def ends_burst(self) -> bool:
+        """Ask for the end if that is what `burst` says, now that there is no job; return whether it does."""
+        worker, burst = self._worker, self._engine.settings.burst
+        if not burst:
+            return False
+        served, aside = set(self._engine.queue_keys), ""
+        for pk, _, _, waiting, delayed, is_paused in records.list_queues(worker.queue_model, worker.queues):
+            is_left = waiting or (delayed and burst == "delayed")
+            if is_left and not is_paused and f"{worker.queue_model._name}:{pk}" in served:
+                return False
+            if is_left and is_paused:
+                aside = ", paused queues aside"
+        self.is_done = worker.end_forced = True
+        self.why = ("no job waits, or is delayed" if burst == "delayed" else "no job waits") + aside
+        self._engine.tell_status()
+        return True
