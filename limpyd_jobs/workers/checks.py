@@ -55,8 +55,8 @@ def whole_number(least: int, most: float = float("inf")) -> Check:
     def check(name: str, value: Any) -> Any:
         number = as_number(value)
         if type(number) is not int or not least <= number <= most:
-            which = f"{least} or more" if most == float("inf") else f"from {least} to {most}"
-            raise ConfigurationException(f"{name} must be a whole number, {which}, not {value!r}")
+            which = f", {least} or more" if most == float("inf") else f" from {least} to {most}"
+            raise ConfigurationException(f"{name} must be a number{which}, not {value!r}")
         return number
 
     return check
