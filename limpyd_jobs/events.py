@@ -1,15 +1,8 @@
 """What happens to jobs and workers, as typed values for observers in the same process.
 
-An observer is a function that takes one event:
-
->>> from collections import Counter
->>> counts = Counter()
->>> def count(event):
-...     counts[type(event).__name__] += 1
->>> subscribe(count)
-
-It is called in the thread of the worker, before the next thing is done, so it should be quick. What it raises is
-logged, and changes nothing for the job. The log lines of workers are written by such an observer, `write_log_line`.
+An observer is a function that takes one event, and that `subscribe` was called with. It is called in the thread of
+the worker, before the next thing is done, so it should be quick. What it raises is logged, and changes nothing for the
+job. The log lines on jobs are written by such an observer, `write_log_line`.
 """
 
 from __future__ import annotations
@@ -18,7 +11,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from limpyd_jobs.utils import MESSAGE, one_line
 
@@ -30,7 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("limpyd-jobs")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Event:
     """Something that happened.
 
@@ -38,33 +31,34 @@ class Event:
     ----------
     worker: Worker
         The one that did it.
-    message, level: str
-        What the log says of it; an empty message for nothing.
+    message: str
+        What the log says of it; empty for nothing.
     """
 
+    level: ClassVar[str] = "info"  # in the log
+
     worker: Worker
-    message: str = ""
-    level: str = "info"
+    message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class WorkerStarted(Event):
     """A worker is about to run its first job."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class WorkerStatusChanged(Event):
     """A worker has another status: ``starting``, ``waiting``, ``running`` or ``terminated``; or it is asked to end."""
 
     status: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class WorkerEnded(Event):
     """The run of a worker is over."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class JobEvent(Event):
     """Something that happened to a job, and is recorded in Redis.
 
@@ -79,12 +73,12 @@ class JobEvent(Event):
     queue: Queue
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class JobStarted(JobEvent):
     """A job is claimed, and about to be executed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class JobSucceeded(JobEvent):
     """A job was executed without an exception.
 
@@ -97,7 +91,7 @@ class JobSucceeded(JobEvent):
     result: Any
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class JobFailed(JobEvent):
     """The execution of a job raised an exception.
 
@@ -110,52 +104,55 @@ class JobFailed(JobEvent):
         Whether the job may run again; if so, `JobRequeued` follows.
     """
 
-    level: str = "error"
+    level: ClassVar[str] = "error"
+
     exception: BaseException
     trace: str | None
     requeued: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class JobRequeued(JobEvent):
-    """A job that failed, or asked for it, is back in a queue."""
+    """A job that failed, or asked for it, is back in a queue: it waits, or is delayed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class JobSkipped(JobEvent):
     """A job did not wait any more when it was fetched, or was canceled while it ran."""
 
-    level: str = "warning"
+    level: ClassVar[str] = "warning"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class JobDelayed(JobEvent):
     """A job was delayed before it was run, or while.
 
     Attributes
     ----------
     delayed_until: str
-        The date, naive UTC; empty if the job was put back in its waiting list.
+        The date, naive UTC.
     """
+
+    level: ClassVar[str] = "warning"
 
     delayed_until: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class JobReleased(JobEvent):
     """A job was interrupted, as its worker has to end, and waits again."""
 
-    level: str = "warning"
+    level: ClassVar[str] = "warning"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class JobRescued(JobEvent):
     """A job whose worker died waits again."""
 
-    level: str = "warning"
+    level: ClassVar[str] = "warning"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class JobScheduled(Event):
     """A job was added by a schedule.
 
@@ -172,11 +169,12 @@ class JobScheduled(Event):
     time: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ScheduleMissed(Event):
     """A schedule was due at a time that is too long ago, so no job was added. See `JobScheduled`."""
 
-    level: str = "warning"
+    level: ClassVar[str] = "warning"
+
     schedule: Schedule
     time: datetime
 
@@ -190,29 +188,25 @@ def write_log_line(event: Event) -> None:
         event.worker.log(event.message, event.level)
 
 
-_observers: list[Observer] = [write_log_line]
-_failures: set[tuple[Observer, type[Event], type[Exception]]] = set()
+_observers: tuple[Observer, ...] = (write_log_line,)
+_failures: set[tuple[int, type[Event], type[Exception]]] = set()
 
 
 def subscribe(observer: Observer) -> None:
     """Let a function be called with each event from now on, of all workers of this process."""
-    _observers.append(observer)
+    global _observers
+    _observers = (*_observers, observer)
 
 
 def unsubscribe(observer: Observer) -> None:
-    """Let a function no longer be called.
-
-    Raises
-    ------
-    ValueError
-        If it is none that was to be called.
-    """
-    _observers.remove(observer)
+    """Let a function no longer be called."""
+    global _observers
+    _observers = tuple(each for each in _observers if each != observer)
 
 
 def is_observed() -> bool:
     """Whether there is an observer beside the log: for events that come up often, and are in no log."""
-    return _observers != [write_log_line]
+    return _observers != (write_log_line,)
 
 
 def emit(event: Event) -> None:
@@ -226,7 +220,7 @@ def emit(event: Event) -> None:
 
 def _tell_failure(observer: Observer, event: Event, error: Exception) -> None:
     """Log that an observer failed: once for each kind of event and error."""
-    kind = observer, type(event), type(error)
+    kind = id(observer), type(event), type(error)
     if kind not in _failures:
         _failures.add(kind)
         text = one_line(error, MESSAGE)

@@ -118,7 +118,7 @@ class Engine:
         start.find_queues()
         if not worker.must_stop():
             start.promote()
-            events.emit(events.WorkerStarted(worker=worker))
+            events.emit(events.WorkerStarted(worker, ""))
             worker.run_started()
             heartbeat = Heartbeat(self.settings.lease / 4, lambda: self.leases.renew(self.connection))
             with heartbeat, self.intake.wakeup_timer, self.acknowledger:
@@ -126,7 +126,7 @@ class Engine:
 
         worker.set_status("terminated")
         worker.end_date = utcnow()
-        events.emit(events.WorkerEnded(worker=worker))
+        events.emit(events.WorkerEnded(worker, ""))
         worker.run_ended()
 
     def loop(self) -> None:
@@ -166,7 +166,7 @@ class Engine:
         for callback in self.status_callbacks:
             callback(self.worker)
         if events.is_observed():
-            events.emit(events.WorkerStatusChanged(worker=self.worker, status=self.worker.status))
+            events.emit(events.WorkerStatusChanged(self.worker, "", self.worker.status))
 
     @property
     def is_between_jobs(self) -> bool:

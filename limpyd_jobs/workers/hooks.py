@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -64,10 +65,10 @@ class Hooks:
         if has_method(job, event):
             getattr(job, event)(*args)
 
-    def _tell(self, event: type[events.JobEvent], job: Job, queue: Queue, message: str, **details: Any) -> None:
+    def _tell(self, kind: Callable[..., events.Event], job: Job, queue: Queue, message: str, *details: Any) -> None:
         """Tell an event of a job; the log names its class if there are several in the queue."""
         mark = self.class_names.mark(getattr(queue, "_cached_name", ""), job.get_model_repr())
-        events.emit(event(worker=self._worker, job=job, queue=queue, message=message + mark, **details))
+        events.emit(kind(self._worker, message + mark, job, queue, *details))
 
     # -- The turns
 
@@ -95,7 +96,7 @@ class Hooks:
             self.ended(execution, ending)
             job._cached_end = ending.end
             message = self._worker.job_success_message(job, queue, result)
-            self._tell(events.JobSucceeded, job, queue, message, result=result)
+            self._tell(events.JobSucceeded, job, queue, message, result)
             self.notify(job, "on_success", queue, result)
 
     def job_skipped(self, job: Job, queue: Queue) -> None:
@@ -114,8 +115,11 @@ class Hooks:
         until = parse_datetime(self._engine.outages.retry(job.delayed_until.hget))
         delayed_until = self._engine.overrides.of(job, queue).placement.delay(execution, until)
         job._cached_delayed_until = delayed_until
-        message, level = self._worker.job_delayed_message(job, queue), "warning" if delayed_until else "info"
-        self._tell(events.JobDelayed, job, queue, message, level=level, delayed_until=delayed_until)
+        message = self._worker.job_delayed_message(job, queue)
+        if delayed_until:
+            self._tell(events.JobDelayed, job, queue, message, delayed_until)
+        else:
+            self._tell(events.JobRequeued, job, queue, message)
         self.notify(job, "on_delayed", queue)
 
     def job_error(self, job: Job, queue: Queue, exception: BaseException, trace: str | None) -> None:
@@ -129,7 +133,7 @@ class Hooks:
         # version 2 says 0 or None if these are its requeue_times
         told: Any = is_requeued or (self._worker.requeue_times and False)
         message = self._worker.job_error_message(job, queue, told, exception, trace)
-        self._tell(events.JobFailed, job, queue, message, exception=exception, trace=trace, requeued=is_requeued)
+        self._tell(events.JobFailed, job, queue, message, exception, trace, is_requeued)
 
     def tell_requeued(self, job: Job, queue: Queue) -> None:
         """Tell that a job is back in a queue."""
@@ -191,9 +195,9 @@ class Hooks:
 
     def job_scheduled(self, job: Job, schedule: Schedule, time: datetime) -> None:
         message = self._engine.overrides.hook("job_scheduled_message", job, schedule, time)
-        events.emit(events.JobScheduled(worker=self._worker, message=message, job=job, schedule=schedule, time=time))
+        events.emit(events.JobScheduled(self._worker, message, job, schedule, time))
         self.notify(job, "on_scheduled", schedule, time)
 
     def schedule_missed(self, schedule: Schedule, time: datetime) -> None:
         message = self._engine.overrides.hook("schedule_missed_message", schedule, time)
-        events.emit(events.ScheduleMissed(worker=self._worker, message=message, schedule=schedule, time=time))
+        events.emit(events.ScheduleMissed(self._worker, message, schedule, time))
