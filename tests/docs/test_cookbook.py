@@ -13,8 +13,8 @@ from textwrap import dedent
 
 import pytest
 import redis
+from pages import FILES, ROOT, RUN_COMMAND, SHELL, commands_of
 from servers import RedisServer, wait_until
-from test_docs import FILES, ROOT, RUN_COMMAND, SHELL, commands_of
 
 PAGE = "docs/howto/cookbook.rst"
 MAILS, CALLS, EXPORTS = (command[1:] for block in SHELL if block.page == PAGE for command in commands_of(block))

@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from docutils import nodes
+from pages import TUTORIAL, numbers_aside, read_page
 from servers import free_port
-from test_docs import TUTORIAL, numbers_aside, read_page
 
 END_OF_BLOCK = "--- end of a block ---"
 SETS_UP = ("python -m venv ", ". ~/", "pip install ", "cd ~/")  # the environment of the tests stands for it

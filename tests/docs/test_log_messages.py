@@ -1,0 +1,138 @@
+"""Each message of the table of the manual is logged when that happens."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from actions import do_nothing, fail, interrupt, let_its_worker_die
+from pages import read_table
+from running import run_task, working
+from servers import RedisServer, free_port, wait_until
+
+from limpyd_jobs import STATUSES, Job, Queue, Schedule, Worker
+from limpyd_jobs.store import records
+from limpyd_jobs.store.database import JobsDatabase
+
+
+class Declaring(Job):
+    """Declares schedules, once a test makes it."""
+
+    namespace = "declaring"
+
+
+class Careless(Worker):
+    """Has a hook and a maintenance task that fail."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._engine.pruner.run = self.job_success
+
+    def job_success(self, *args):
+        raise RuntimeError("oops")
+
+
+def provoke_what_is_wrong_with_jobs() -> None:
+    queue = Queue.get_queue("a")
+    queue.waiting.rpush("myapp.jobs.SendMail:1", "limpyd_jobs.models.Job:12", "garbage")
+    queue.delayed.zadd({"myapp.jobs.SendMail:2": 1, "more garbage": 1})
+    queue.deferrals.hset("myapp.jobs.SendMail:2", 60)
+    Job.add_job("canceled", "a").status.hset(STATUSES.CANCELED)
+    Job.add_job("a", "a")
+    Worker("a", callback=fail, requeue_times=1, max_loops=2).run()
+    Job.add_job("itself", "itself")
+    Worker("itself", callback=lambda job, queue: job.enqueue_or_delay("itself", 0), max_loops=1).run()
+    Job.add_job("b", "b")
+    Careless("b", callback=do_nothing, max_loops=1).run()
+    Job.add_job("c", "c")
+    with pytest.raises(KeyboardInterrupt):
+        Worker("c", callback=interrupt).run()
+
+
+def provoke_what_happens_when_workers_die(caplog: pytest.LogCaptureFixture) -> None:
+    let_its_worker_die("rescued", "rescued")
+    Worker("rescued", callback=do_nothing, max_loops=1).run()
+    let_its_worker_die("lost", "lost")
+    Worker("lost", max_rescues=0, max_duration=0.1).run()
+
+    broken = let_its_worker_die("broken", "broken")
+    Queue.get_connection().set(broken.key, "of a wrong type")
+    Worker("broken", max_duration=0.1).run()
+    Queue.get_connection().delete(broken.key)
+
+    def lose_the_claim(job: Job, queue: Queue) -> None:
+        job.claim_token.hset("of another worker")
+        wait_until(lambda: "lost its claim" in caplog.text)
+
+    Job.add_job("stolen", "stolen")
+    Worker("stolen", callback=lose_the_claim, lease=0.2, max_loops=1).run()
+
+
+def provoke_orphans(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("limpyd_jobs.workers.maintenance.reconciler.PATIENCE", 0.01)
+    Queue.get_queue("nowhere", priority=1)
+    Queue.get_queue("elsewhere", priority=1)
+    homeless = Job.add_job("homeless", "nowhere", priority=1)
+    homeless.queue_key.delete()
+    for identifier in ("orphan", "second orphan"):
+        Job.add_job(identifier, "orphans")
+    for name, priority in (("nowhere", 1), ("orphans", 0)):
+        Queue.get_queue(name, priority).waiting.delete()
+    Queue.get_connection().delete("jobs:queue:reconcile_lock")
+    Worker("orphans", callback=do_nothing, max_loops=2).run()
+
+
+def provoke_what_is_wrong_with_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
+    late, bad = (Schedule.add(name, Job, interval=60, queue_name="s", misfire_grace_time=0) for name in ("late", "bad"))
+    again = Schedule.add("again", Job, interval=60, queue_name="s")
+    again.run_now()
+    for schedule in (late, bad, again):
+        records.set_schedule(Schedule, schedule.pk.get(), "1", {"next_run": "1970-01-01 00:00:01"})
+    bad.job_model_repr.hset("not.Here")
+    monkeypatch.setattr(Declaring, "schedules", {"wrong": {"cron": "61 3 * * *"}}, raising=False)
+    run_task(Worker("s"), "scheduler")
+    for schedule in (late, bad, again):
+        schedule.delete()
+
+
+def provoke_failures_of_redis(database: JobsDatabase, binary: str, caplog: pytest.LogCaptureFixture) -> None:
+    with RedisServer(binary, "--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru", port=free_port()) as server:
+        database.connection.close()
+        database.connect(host="127.0.0.1", port=server.port)
+
+        def run_without_redis(lease: float, wait_for: str) -> None:
+            def stop_redis(job: Job, queue: Queue) -> None:
+                server.stop()
+                wait_until(lambda: wait_for in caplog.text)
+                worker.end_forced = True
+
+            Job.add_job("d", "d")
+            worker = Worker("d", callback=stop_redis, lease=lease)
+            worker.run()
+            server.start()
+
+        run_without_redis(lease=0.2, wait_for="lease not renewed")
+        run_without_redis(lease=2, wait_for="")
+        Queue.get_queue("d")
+        type("Unlucky", (Worker,), {"run_started": lambda self: server.stop()})("d", max_duration=0.5).run()
+
+
+def test_the_log_says_what_the_manual_says(
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    jobs_database: JobsDatabase,
+    redis_binary: str,
+):
+    Worker("nobody", max_duration=0.1).run()
+    provoke_what_is_wrong_with_jobs()
+    provoke_what_happens_when_workers_die(caplog)
+    provoke_orphans(monkeypatch)
+    provoke_what_is_wrong_with_schedules(monkeypatch)
+    Job.add_job("endless", "endless")
+    with working(Worker("endless", callback=do_nothing, job_timeout=1, max_loops=1, terminate_gracefuly=False)):
+        pass
+    provoke_failures_of_redis(jobs_database, redis_binary, caplog)
+
+    for message in read_table("What does the log say?"):
+        pattern = re.escape(message).replace("…", ".*")
+        assert any(re.search(pattern, line) for line in caplog.messages), message

@@ -1,0 +1,118 @@
+"""What the manual shows of logs, titles and settings is what a user will see."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from pages import RUN_COMMAND, TEXTS, Block, numbers_aside
+from servers import RedisServer
+
+from limpyd_jobs import STATUSES
+
+
+def check_logs(text: str, run_python: Callable[..., str]) -> None:
+    run_python("-c", "from myapp.jobs import SendMail; SendMail.add_job('welcome:42', to='ann@example.com')")
+    logged = run_python("-c", RUN_COMMAND, "--queues=mails", "--max-loops=1", "--no-title", of="stderr")
+    assert numbers_aside(text).splitlines() == numbers_aside(logged).splitlines()
+
+
+def check_log_of_command(text: str, run_python: Callable[..., str]) -> None:
+    command, _, shown = text.partition("\n")
+    jobs = [{"identifier": "welcome:42", "to": "ann@example.com"}, {"identifier": "welcome:43", "to": "bob"}]
+    run_python("-c", f"from myapp.jobs import SendMail; SendMail.add_jobs({jobs})")
+    logged = run_python("-c", RUN_COMMAND, *shlex.split(command)[2:], of="stderr")
+    assert numbers_aside(shown).splitlines() == numbers_aside(logged).splitlines()
+
+
+def check_report(text: str, run_python: Callable[..., str]) -> None:
+    """The first lines are as shown, up to numbers and the name of the claim; so are the names of the threads."""
+    program = """
+        import os, signal
+        from limpyd_jobs import Worker
+        from myapp.jobs import SendMail
+        SendMail.add_job("welcome:42", to="ann@example.com")
+        Worker("mails", callback=lambda *_: os.kill(os.getpid(), signal.SIGUSR1), max_loops=1).run()
+    """
+    logged = run_python("-c", dedent(program), of="stderr")
+    shown, told = (
+        re.sub(r"claim \S+", "claim", numbers_aside(each.partition("] SIGUSR1")[2])) for each in (text, logged)
+    )
+    assert shown.splitlines()[:3] == told.splitlines()[:3]
+    assert set(re.findall("^thread .*:$", shown, re.MULTILINE)) <= set(re.findall("^thread .*:$", told, re.MULTILINE))
+
+
+SHORT_LIVES = """
+import os
+import signal
+
+from limpyd_jobs import Job
+
+
+def act(job, queue):
+    deed = job.identifier.hget()
+    if deed == "die":
+        Job.add_job("end", "mails", delayed_for=1)
+        os.kill(os.getpid(), signal.SIGKILL)
+    if deed == "end":
+        os.kill(os.getppid(), signal.SIGTERM)
+"""
+
+
+def check_log_of_parent(text: str, application: Path, run_python: Callable[..., str]) -> None:
+    (application / "short_lives.py").write_text(SHORT_LIVES)
+    run_python("-c", "from limpyd_jobs import Job; Job.add_job('return', 'mails'); Job.add_job('die', 'mails')")
+    arguments = ["--queues=mails", "--processes=2", "--callback=short_lives.act", "--max-loops=1", "--no-title"]
+    logged = numbers_aside(run_python("-c", RUN_COMMAND, *arguments, of="stderr")).splitlines()
+    assert [line for line in numbers_aside(text).splitlines() if line not in logged] == []
+
+
+TELLING_CONFIG = """
+from limpyd_jobs.workers import WorkerConfig
+
+class TellingConfig(WorkerConfig):
+    def update_proc_title(self, worker=None):
+        print(self.get_proc_title())
+"""
+
+
+def check_titles(text: str, application: Path, run_python: Callable[..., str]) -> None:
+    (application / "telling.py").write_text(TELLING_CONFIG)
+    run_python("-c", "from myapp.jobs import SendMail; SendMail.add_job('welcome:42', to='ann@example.com')")
+    arguments = ["--worker-config=telling.TellingConfig", "--queues=mails,photos", "--max-loops=1"]
+    titles = numbers_aside(run_python("-c", RUN_COMMAND, *arguments)).splitlines()
+    assert [line for line in numbers_aside(text).splitlines() if line not in titles] == []
+
+
+def check_redis_settings(text: str, redis_binary: str) -> None:
+    settings = dict(line.split() for line in text.splitlines() if not line.startswith("#"))
+    arguments = [word for name, value in settings.items() for word in (f"--{name}", value)]
+    with RedisServer(redis_binary, *arguments) as server, server.client() as client:
+        assert {name: value for setting in settings for name, value in client.config_get(setting).items()} == settings
+
+
+def check_states(text: str) -> None:
+    assert {name.lower() for name in STATUSES} <= {*re.findall(r"\w+", text)}
+
+
+TEXT_CHECKS: dict[str, Callable[..., None]] = {  # by the title above the text
+    "What you get": check_log_of_command,
+    "The life of a job": check_states,
+    "Logs": check_logs,
+    "What does it do right now?": check_report,
+    "Several processes": check_log_of_parent,
+    "Process titles": check_titles,
+    "Redis settings": check_redis_settings,
+}
+
+
+@pytest.mark.parametrize("block", TEXTS, ids=lambda block: block.section)
+def test_the_texts_are_what_a_user_will_see(block: Block, request: pytest.FixtureRequest):
+    check = TEXT_CHECKS[block.section]
+    fixtures = [*inspect.signature(check).parameters][1:]
+    check(block.text, *(request.getfixturevalue(name) for name in fixtures))
