@@ -14,6 +14,7 @@ from servers import RedisServer, wait_until
 
 from limpyd_jobs import Job
 from limpyd_jobs.store import connections as module
+from limpyd_jobs.store.calls import Call, outcome_of, send_after
 from limpyd_jobs.store.connections import PinnedConnection, SharedConnection
 from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.store.scripting import Script
@@ -108,22 +109,23 @@ def test_a_script_is_sent_whole_if_the_server_does_not_know_it(
 ) -> None:
     script = Script("notify_all")
     redis_client.script_flush()
-    assert script(line, keys=["jobs:queue:_signal:q"]) == "done"
-    assert script(line, keys=["jobs:queue:_signal:q"]) == "done"
+    for _ in range(2):
+        assert script(line, keys=["jobs:queue:_signal:q"]) == '{"outcome":"done"}'
 
 
 def test_a_script_after_a_command_is_so_too(line: PinnedConnection, redis_client: redis.Redis) -> None:
     script = Script("notify_all")
-    script.__dict__["source"] = "return 'said'"
+    script.__dict__["source"] = "return cjson.encode({outcome = 'said'})"
+    call = Call(line, script, {}, outcome_of)
     redis_client.script_flush()
     for _ in range(2):
-        assert script.after(line, ["ECHO", "hello"], []) == ("hello", "said")
-    first, reply = script.after(line, ["LPOP"], [])
+        assert send_after(line, ["ECHO", "hello"], call) == ("hello", "said")
+    first, reply = send_after(line, ["LPOP"], call)
     assert (type(first), reply) == (redis.ResponseError, "said")
     script.__dict__["source"] = "return redis.error_reply('it failed')"
     del script.__dict__["sha"]
     with pytest.raises(redis.ResponseError, match="it failed"):
-        script.after(line, ["ECHO", "hello"], [])
+        send_after(line, ["ECHO", "hello"], call)
 
 
 def test_a_server_that_is_away_is_an_error_until_it_is_back(redis_binary: str) -> None:

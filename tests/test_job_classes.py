@@ -362,7 +362,7 @@ class TestAProcess:
 
         def arguments():
             request = ClaimRequest(["key"], "token", 60, job_classes.known)
-            return [line.partition(" ")[0] for line in request.arguments()[-1].splitlines()]
+            return [line.partition(" ")[0] for line in request.named()["classes"].splitlines()]
     """
 
     def test_a_class_whose_indexes_we_cannot_work_with_does_not_keep_the_others_from_being_run(

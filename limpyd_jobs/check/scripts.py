@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from operator import itemgetter, methodcaller
+from typing import Any
 
 from limpyd.model import RedisModel
 from redis import Redis
 
+from limpyd_jobs.store.calls import Call, flag, listed, send
 from limpyd_jobs.store.layout import classes_argument, layout_of
-from limpyd_jobs.store.records import due_key, reindexed
+from limpyd_jobs.store.records import due_key
 from limpyd_jobs.store.scripting import Script
 
 _check_records = Script("check_records")
@@ -36,10 +40,15 @@ def check_records(
     tuple of list
         The (pk, problem, field, value) of what is wrong; the (pk, status, identifier) of jobs that are not at rest.
     """
-    args = [layout_of(model).json, "1" if repair else "", names, integers, *pks]
-    problems, live, reindexes = _check_records(connection, args=args)
-    for pk, reindex in reindexes:
-        reindexed(model, pk, reindex)
+    request = {
+        "model": layout_of(model).json,
+        "pks": listed(pks),
+        "repair": flag(repair),
+        "names": names,
+        "integers": integers,
+    }
+    read = partial(_lists, "problems", "live")
+    problems, live = send(Call(connection, _check_records, request, read, [model]))
     return problems, live
 
 
@@ -64,11 +73,17 @@ def stale_index_entries(
     tuple of list
         The (value, pk) of the stale entries; the values of too many pks; the (value, type) of keys that are no sets.
     """
-    args = [layout_of(model).json, field, prefix, "1" if repair else "", largest]
-    found, large, wrong = _stale_index_entries(
-        connection, args=[*args, *(part for member in members for part in member)]
-    )
-    return found, large, wrong
+    request = {
+        "model": layout_of(model).json,
+        "field": field,
+        "repair": flag(repair),
+        "prefix": prefix,
+        "largest": largest,
+        "members": listed(members),
+    }
+    read = partial(_lists, "stale", "large", "wrong")
+    stale, large, wrong = send(Call(connection, _stale_index_entries, request, read))
+    return stale, large, wrong
 
 
 def orphan_keys(
@@ -86,8 +101,8 @@ def orphan_keys(
     list
         Of (key, problem, type).
     """
-    parts = [part for key in keys for part in key]
-    found: list[list[str]] = _orphan_keys(connection, args=[layout_of(model).json, "1" if repair else "", *parts])
+    request = {"model": layout_of(model).json, "repair": flag(repair), "keys": listed(keys)}
+    (found,) = send(Call(connection, _orphan_keys, request, partial(_lists, "found")))
     return found
 
 
@@ -125,25 +140,22 @@ def repair_placement(
     list
         Of (problem, place, "1" if it can be repaired).
     """
-    model = layout_of(job_class).json if job_class else ""
-    args = [
-        model,
-        ident,
-        "1" if repair else "",
-        home,
-        "1" if in_no_list else "",
-        lease,
-        token,
-        delayed_until,
-        due,
-        seen,
-        unknown_status,
-    ]
-    problems, reindex = _repair_placement(connection, keys=queue_keys, args=args)
-    if job_class:
-        reindexed(job_class, ident.rpartition(":")[2], reindex)
-    found: list[list[str]] = problems
-    return found
+    request = {
+        "job_model": layout_of(job_class).json if job_class else "",
+        "ident": ident,
+        "repair": flag(repair),
+        "home": home,
+        "in_no_list": flag(in_no_list),
+        "lease": lease,
+        "token": token,
+        "delayed_until": delayed_until,
+        "due": due,
+        "seen": seen,
+        "unknown_status": unknown_status,
+    }
+    models = [job_class] if job_class else []
+    (problems,) = send(Call(connection, _repair_placement, request, partial(_lists, "problems"), models, queue_keys))
+    return problems
 
 
 def unresolved(connection: Redis, queue_key: str, place: str, idents: Iterable[str], choice: str) -> list[str]:
@@ -161,7 +173,8 @@ def unresolved(connection: Redis, queue_key: str, place: str, idents: Iterable[s
     list of str
         The idents, without those that somebody runs.
     """
-    found: list[str] = _unresolved(connection, keys=[queue_key], args=[place, choice, *idents])
+    request = {"idents": listed(idents), "kind": place, "choice": choice}
+    (found,) = send(Call(connection, _unresolved, request, partial(_lists, "idents"), keys=[queue_key]))
     return found
 
 
@@ -175,8 +188,8 @@ def repair_schedules(
     list
         Of (pk, problem, detail); the pk is empty for what is wrong with the sorted set.
     """
-    args = [layout_of(model).json, "1" if repair else "", *pks]
-    found: list[list[str]] = _repair_schedules(connection, keys=[due_key(model)], args=args)
+    request = {"model": layout_of(model).json, "pks": listed(pks), "repair": flag(repair)}
+    (found,) = send(Call(connection, _repair_schedules, request, partial(_lists, "found"), keys=[due_key(model)]))
     return found
 
 
@@ -184,11 +197,17 @@ def merge_queues(
     connection: Redis, origin: str, target: str, classes: Mapping[str, type[RedisModel]], limit: int
 ) -> int:
     """Move what is in a queue, up to a limit, to another one of the same name and priority; return how much it was."""
-    moved: int = _merge_queues(connection, keys=[origin, target], args=[limit, classes_argument(classes)])
-    return moved
+    request = {"limit": limit, "classes": classes_argument(classes)}
+    return send(Call(connection, _merge_queues, request, itemgetter("moved"), list(classes.values()), [origin, target]))
 
 
 def raise_counter(connection: Redis, model: type[RedisModel], highest: int, repair: bool = False) -> str | None:
     """Look whether the counter of a model is below its highest pk, or raise it; return what it is if so, else None."""
-    counter: str | None = _raise_counter(connection, args=[layout_of(model).json, "1" if repair else "", highest])
-    return counter
+    request = {"model": layout_of(model).json, "repair": flag(repair), "highest": highest}
+    return send(Call(connection, _raise_counter, request, methodcaller("get", "counter")))
+
+
+def _lists(*args: Any) -> list[Any]:
+    """Read some lists of a reply."""
+    *names, reply = args
+    return [list(reply[name]) for name in names]

@@ -3,17 +3,15 @@
 -- to: the same
 -- what: the worker lets go of a job whose state its own hooks took care of, or that it was given and does not want
 --
--- ARGV[1]  job model
--- ARGV[2]  ident
--- ARGV[3]  token of the claim
--- ARGV[4]  queue: model name and pk
--- ARGV[5]  delay: '+<microseconds>', for a job in hand that waits and stands in none of the next; or ''
--- ARGV[6]  waiting lists: keys, one in a line; or ''
---
--- {'done', '', reindex}
--- {'delayed'}    it has to be put in the delayed set: nothing is changed
--- {'refused'}    somebody else holds the claim: nothing is changed
--- {'gone'}
+-- request
+--   job_model, ident, token, queue_key
+--   delay     for a job in hand that waits and stands in none of the lists
+--   lists     where it may stand
+-- reply
+--   done
+--   delayed   it has to be put in the delayed set: nothing is changed
+--   refused   somebody else holds the claim: nothing is changed
+--   gone
 
 --@include claims
 --@include lists
@@ -22,14 +20,14 @@
 -- How many idents to look at from each end of a list.
 local NEAR = 1000
 
-local job, token, queue = job_of(ARGV[1], ARGV[2]), ARGV[3], ARGV[4]
+local job, token, queue = job_of(request.job_model, request.ident), request.token, request.queue_key
 
 local refused = refusal(job, token)
 if refused then
   if not redis.call('HGET', job.key, '_claim_token') then
     redis.call('ZREM', queue .. ':_running', job.ident)
   end
-  return refused
+  return answer(refused)
 end
 
 -- Whether somebody put the job in the queue of a waiting list, a moment ago.
@@ -48,17 +46,17 @@ end
 
 local changes = {}
 local status = redis.call('HGET', job.key, 'status')
-if status == 'w' and is_in_hand(token) and not stands_in_any(lists_from(ARGV[6])(math.huge)) then
-  local due = due_at(ARGV[5])
+if status == 'w' and is_in_hand(token) and not stands_in_any(lists_from(request.lists)(math.huge)) then
+  local due = due_at(request.delay)
   probe('ZCARD', queue .. ':delayed')
   placed(changes, redis.call('HGET', job.key, 'priority') or '0', due, queue)
   end_claim(queue, job, changes)
   push(queue, job.ident, changes.status, due, true)
-  return {'done', '', reindex}
+  return answer('done')
 elseif status == 'd' then
-  return {'delayed'}
+  return answer('delayed')
 elseif status == 's' or status == 'e' or status == 'c' then
   changes.queued = false
 end
 end_claim(queue, job, changes)
-return {'done', '', reindex}
+return answer('done')

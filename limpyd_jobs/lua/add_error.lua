@@ -1,17 +1,19 @@
--- Creates an error. No transition of a job.
+-- verb: add error
+-- what: creates an error
 --
--- ARGV[1]  error model
--- ARGV[2]  mode: 'create'; 'reserve' makes nothing, but gives a pk; 'create again' and 'reserve again' look first
---          whether a call before, whose reply was lost, made it
--- ARGV[3]  pk that was reserved, or ''
--- ARGV[4…] fields: field, value…
---
--- {'added', pk, reindex}    {'reserved', pk}    {'not unique', field, value, pk of its owner}
--- {'existing', pk, reindex}    it was made before
+-- request
+--   error_model, fields
+--   again         '1' to look first whether a call before, whose reply was lost, made it
+--   reserve, reserved_pk   see add.lua
+-- reply
+--   added         {pk}
+--   reserved      {pk}
+--   existing      {pk}: it was made before
+--   not unique    {field, value, pk of its owner}
 
 --@include records
 
-local error_model, mode, reserved_pk, fields = model_of(ARGV[1]), ARGV[2], ARGV[3], pairs_from(4)
+local error_model, reserved_pk, fields = model_of(request.error_model), request.reserved_pk, request.fields
 
 local function has_these_fields(pk)
   for field, value in pairs(fields) do
@@ -27,22 +29,22 @@ local function made_before()
   end
 end
 
-local made = string.find(mode, ' again') and made_before()
+local made = request.again and not reserved_pk and made_before()
 if made then
   for field in pairs(error_model.special) do
-    if fields[field] then reindex[#reindex + 1] = {field, false, fields[field]} end
+    if fields[field] then reindex[#reindex + 1] = {error_model.name, made, field, false, fields[field]} end
   end
-  return {'existing', made, reindex}
+  return answer('existing', {pk = made})
 end
 
 local conflict = not_unique(error_model, fields)
 if conflict then
-  return conflict
+  return answer('not unique', conflict)
 end
 
-local pk = reserved_pk ~= '' and reserved_pk or new_pk(error_model)
-if string.find(mode, 'reserve') then
-  return {'reserved', pk}
+local pk = reserved_pk or new_pk(error_model)
+if request.reserve then
+  return answer('reserved', {pk = pk})
 end
-create(error_model, pk, fields, reserved_pk ~= '')
-return {'added', pk, reindex}
+create(error_model, pk, fields, reserved_pk)
+return answer('added', {pk = pk})

@@ -3,24 +3,23 @@
 -- to: waiting or delayed
 -- what: as add, for several jobs of one class, in one queue, in their order
 --
--- ARGV[1] job model, without unique fields
--- ARGV[2] queue model
--- ARGV[3] queue name
--- ARGV[4] priority
--- ARGV[5] options: '', or JSON: {prepend, delay}, as in add.lua
--- ARGV[6] JSON: [[identifier, {field: value} of a new job]…]
---
--- JSON: [pk…]
+-- request
+--   job_model     without unique fields
+--   jobs          JSON: [[identifier, {field: value} of a new job]…]
+--   queue_model, queue_name, priority, delay
+--   prepend       '1' to put them first
+-- reply
+--   done   {pks}: of each job, whatever became of it, as in add.lua
 
 --@include adding
 
-local options = ARGV[5] ~= '' and cjson.decode(ARGV[5]) or {}
-local job_model, pks = model_of(ARGV[1]), {}
+local job_model, pks = model_of(request.job_model), {}
 local where = {
-  model = model_of(ARGV[2]), name = ARGV[3], priority = ARGV[4], prepend = options.prepend,
-  due = options.delay and due_at(options.delay),
+  model = model_of(request.queue_model), name = request.queue_name, priority = request.priority,
+  due = due_at(request.delay), prepend = request.prepend,
 }
-for i, job in ipairs(cjson.decode(ARGV[6])) do
-  pks[i] = add(job_model, job[1], where, job[2])[2]
+for i, job in ipairs(cjson.decode(request.jobs)) do
+  local _, added = add(job_model, job[1], where, job[2])
+  pks[i] = added.pk
 end
-return cjson.encode(pks)
+return answer('done', {pks = pks})

@@ -3,22 +3,21 @@
 -- to: canceled
 -- what: at once, out of its queue; a running one is told, and ends as canceled once its code returns
 --
--- ARGV[1]  job model
--- ARGV[2]  ident
--- ARGV[3]  queue model
--- ARGV[4]  queue name: where a job that does not say so itself most likely stands, or ''
---
--- {'done', '', reindex}    also if it is canceled already
--- {'ended', status}        in success or error: nothing is changed
--- {'gone'}
+-- request
+--   job_model, ident, queue_model
+--   queue_name   where a job that does not say so itself most likely stands; or none
+-- reply
+--   done    also if it is canceled already
+--   ended   in success or error: nothing is changed
+--   gone
 
 --@include idents
 --@include places
 
-local job, queue_model, queue_name = job_of(ARGV[1], ARGV[2]), model_of(ARGV[3]), ARGV[4]
+local job = job_of(request.job_model, request.ident)
 
 if redis.call('EXISTS', job.key) == 0 then
-  return {'gone'}
+  return answer('gone')
 end
 
 local hash = redis.call('HMGET', job.key, 'status', '_claim_token', 'queued')
@@ -28,14 +27,14 @@ local status, is_claimed, is_queued = hash[1], hash[2], hash[3] == '1'
 -- sets another status, and version 2, with all that was written for it, then puts the job back: the field prevents that.
 if is_claimed or status == 'r' then
   update(job.model, job.pk, {status = 'c', cancel_on_error = '1'})
-  return {'done', '', reindex}
+  return answer('done')
 elseif status == 's' or status == 'e' then
-  return {'ended', status}
+  return answer('ended')
 end
 
 -- The hash first: whatever may be left in a queue is only a hint, which workers drop.
 update(job.model, job.pk, {status = 'c', queued = false, _rescues = false})
 if is_queued then
-  unplace(queue_model, queue_name, job)
+  unplace(model_of(request.queue_model), request.queue_name or '', job)
 end
-return {'done', '', reindex}
+return answer('done')

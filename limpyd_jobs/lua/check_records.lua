@@ -1,23 +1,23 @@
--- Looks at some records, or puts them right: hash, collection, indexes, values. No transition of a job.
+-- verb: check records
+-- what: looks at some records, or puts them right: hash, collection, indexes, values
 --
--- ARGV[1]  model
--- ARGV[2]  '1' to repair, or ''
--- ARGV[3]  names of the hash fields, as JSON
--- ARGV[4]  fields that hold an integer, as JSON: {field: value if it holds none}
--- ARGV[5…] pks
---
--- {problems, live, reindexes}
---   problems   {pk, problem, field or '', value}…
---   live       {pk, status or '', identifier or '', '1' if it cannot be so or ''}… of the jobs that are live, queued
---              or claimed
---   reindexes  {pk, reindex}…
+-- request
+--   model, pks, repair
+--   names      of the hash fields, as JSON
+--   integers   fields that hold an integer, as JSON: {field: value if it holds none}
+-- reply
+--   done   {problems, live}
+--     problems   {pk, problem, field or '', value}…
+--     live       {pk, status or '', identifier or '', '1' if it cannot be so or ''}… of the jobs that are live, queued
+--                or claimed
 
 --@include records
 --@include text
 
-local model, repairs, names, integers = model_of(ARGV[1]), ARGV[2] == '1', cjson.decode(ARGV[3]), cjson.decode(ARGV[4])
+local model, repairs = model_of(request.model), request.repair
+local names, integers = cjson.decode(request.names), cjson.decode(request.integers)
 local collection = model.name .. ':collection'
-local problems, live, reindexes = {}, {}, {}
+local problems, live = {}, {}
 
 local function report(pk, problem, field, value)
   problems[#problems + 1] = {pk, problem, field or '', value or ''}
@@ -31,11 +31,7 @@ local function drop(pk, key)
 end
 
 local function set(pk, field, value)
-  if repairs then
-    reindex = {}
-    update(model, pk, {[field] = value})
-    if #reindex > 0 then reindexes[#reindexes + 1] = {pk, reindex} end
-  end
+  if repairs then update(model, pk, {[field] = value}) end
 end
 
 local function is_integer(value)
@@ -95,10 +91,10 @@ local function look_at(pk)
   if model.path then look_at_state(pk, key) end
 end
 
-for i = 5, #ARGV do
-  local ok, failure = pcall(look_at, ARGV[i])
+for _, pk in ipairs(cjson.decode(request.pks)) do
+  local ok, failure = pcall(look_at, pk)
   if not ok then
-    report(ARGV[i], 'unreadable', '', type(failure) == 'table' and failure.err or tostring(failure))
+    report(pk, 'unreadable', '', type(failure) == 'table' and failure.err or tostring(failure))
   end
 end
-return {problems, live, reindexes}
+return answer('done', {problems = problems, live = live})

@@ -3,46 +3,40 @@
 -- to: running
 -- what: takes the first job of the first list that has one, or the given one, and begins a lease
 --
--- ARGV[1]  waiting lists, the first to be served first: keys, one in a line
--- ARGV[2]  token of the claim, never used before; see `is_in_hand`
--- ARGV[3]  lease: seconds
--- ARGV[4]  '' to take a job from the lists; or an ident that was taken from the only list by other means
--- ARGV[5]  again: '1' if this is sent once more, as the reply was lost; or ''
--- ARGV[6]  name of the worker, if it is about to wait, to register it if there is no job, else to end that; or ''
--- ARGV[7]  for how long: seconds
--- ARGV[8]  sorted set of the schedules that are active, by when they are due; or ''
--- ARGV[9]  '1' if it was sent along with a wait, so that it may be late: only to be done while the worker is registered
--- ARGV[10] what the worker knows, if it is about to wait, as JSON; or '':
---          {waiting: indexes of the jobs that wait, delayed: of those that are delayed, one of each for each job class,
---           number: how many were delayed at its last look into all lists, due: when the first of them is, or ''}
---          Without `number`, it wants a look into all lists; else only if something may have come since.
--- ARGV[11] the job classes known to the caller: class path and job model, one in a line
---
--- JSON, which clients read much faster than so many values:
--- {'claimed', key, ident, status before, identifier, queue name, queue priority, start, tries, job timeout,
---  {retry policy, uncounted tries, since}, queues, reindex}
--- {'found', key, ident, status, identifier, queue name, queue priority}
---                           off the list, but not waiting, so not claimed
--- {'unknown', key, ident}   of a class that is not among those given: still on the list (unless given)
--- {'gone', key, ident}      has no hash: dropped
--- {'garbage', key, ident}   not an ident: set aside
--- {'broken', key, ident, error}
---                           its hash is none: set aside
--- {'no queue', key, ident}  the given ident comes from the list of no queue, or of a broken one: put back
--- {'paused', key, ident}    the given ident comes from the list of a paused queue: put back, to the front
---                           with the last pk of a queue
--- {'nothing', broken, queues, moment, overdue, due, missed, scheduled, delayed, is quiet}
---                           with those of the lists that are none, or of no queue; the last pk of a queue; the moment;
---                           when, up to it, a job became due, the last one, and when the next one will, or ''; and the
---                           same of schedules; how many jobs are delayed, of the given indexes; and whether no list
---                           was looked into, as nothing came since the last time
--- {'unregistered'}          nothing was done: the worker asks by itself, or is gone
+-- request
+--   lists, token, lease, classes   for the token, see `is_in_hand`
+--   ident       none to take a job from the lists; or one that was taken from the only list by other means
+--   is_again    '1' if this is sent once more, as the reply was lost
+--   worker      its name, if it is about to wait, to register it if there is no job, else to end that; or none
+--   wait        for how long: seconds
+--   schedules   sorted set of the schedules that are active, by when they are due; or none
+--   is_late     '1' if it was sent along with a wait, so that it may be late: only to be done while the worker is
+--               registered
+--   known       what the worker knows, if it is about to wait, as JSON; or none:
+--               {waiting: indexes of the jobs that wait, delayed: of those that are delayed, one of each for each job
+--               class, number: how many were delayed at its last look into all lists, due: when the first of them is,
+--               or none}. Without `number`, it wants a look into all lists; else only if something may have come since.
+-- reply
+--   claimed    {key, ident, token, status before, identifier, queue_name, queue_priority, start, tries, job_timeout,
+--              retry: {policy, uncounted tries, since}, queues}
+--   found      {key, ident, status, identifier, queue_name, queue_priority}: off the list, but not waiting, so not claimed
+--   unknown    {key, ident}: of a class that is not among those given: still on the list (unless given)
+--   gone       {key, ident}: has no hash: dropped
+--   garbage    {key, ident}: not an ident: set aside
+--   broken     {key, ident, status: the error}: its hash is none: set aside
+--   no queue   {key, ident}: the given ident comes from the list of no queue, or of a broken one: put back
+--   paused     {key, ident}: the given ident comes from the list of a paused queue: put back, to the front
+--   nothing    {broken, queues, moment, overdue, due, missed, scheduled, delayed, is_quiet}: those of the lists that
+--              are none, or of no queue; the last pk of a queue; the moment; when, up to it, a job became due, the last
+--              one, and when the next one will, if any; and the same of schedules; how many jobs are delayed, of the
+--              given indexes; and whether no list was looked into, as nothing came since the last time
+--   unregistered   nothing was done: the worker asks by itself, or is gone
 
 --@include repeated
 
-local lists, token, lease, ident, classes = lists_from(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4], classes_from(ARGV[11])
-local is_again, worker, wait, schedules, needs_registration = ARGV[5] == '1', ARGV[6], ARGV[7], ARGV[8], ARGV[9] == '1'
-local known = ARGV[10] ~= '' and cjson.decode(ARGV[10]) or nil
+local lists, token, lease, ident = lists_from(request.lists), request.token, tonumber(request.lease), request.ident
+local classes, worker, is_again = classes_from(request.classes), request.worker, request.is_again
+local known = request.known and cjson.decode(request.known) or nil
 local first_key = lists(1)[1]
 
 local function claim_given()
@@ -50,15 +44,15 @@ local function claim_given()
   local queue = sound_queue(base)
   if not queue then
     redis.call('LPUSH', first_key, ident)
-    return {'no queue', first_key, ident}
+    return {outcome = 'no queue', key = first_key, ident = ident}
   elseif is_paused(base, queue[1]) then
     redis.call('LPUSH', first_key, ident)
-    return {'paused', first_key, ident}
+    return {outcome = 'paused', key = first_key, ident = ident}
   elseif not path then
     set_aside(base, ident)
-    return {'garbage', first_key, ident}
+    return {outcome = 'garbage', key = first_key, ident = ident}
   elseif not classes[path] then
-    return {'unknown', first_key, ident}
+    return {outcome = 'unknown', key = first_key, ident = ident}
   end
   return claim_safely(first_key, queue, ident, classes[path], token, lease, false)
 end
@@ -107,7 +101,7 @@ local function delays_around(moment)
     last, first = around(moment, sets(i)[i], last, first)
     i = next_filled(sets, i + 1)
   end
-  return last or '', first or ''
+  return last, first
 end
 
 local function size_of_all(indexes)
@@ -125,27 +119,28 @@ local delayed = known and size_of_all(known.delayed)
 -- is delayed, is in the indexes, of which there are as many as job classes, however many queues there are.
 local function is_quiet()
   return known and known.number == delayed and size_of_all(known.waiting) == 0
-    and not (known.due ~= '' and tonumber(known.due) <= now() / 1000000)
+    and not (known.due and tonumber(known.due) <= now() / 1000000)
 end
 
 -- What the worker has to know to wait.
 local function next_wakeups(quiet)
-  local moment, broken, overdue, due = score(now()), {}, '', known and known.due
+  local moment, broken, overdue, due = score(now()), {}, nil, known and known.due
   if not quiet then
     broken, overdue, due = broken_lists(), delays_around(moment)
   end
   local missed, scheduled
-  if schedules ~= '' then missed, scheduled = around(moment, schedules) end
+  if request.schedules then missed, scheduled = around(moment, request.schedules) end
   return {
-    'nothing', broken, last_queue(string.sub(first_key, 1, -9)), moment, overdue, due, missed or '', scheduled or '',
-    delayed == math.huge and -1 or delayed or -1, quiet or false,
+    outcome = 'nothing', broken = broken, queues = last_queue(string.sub(first_key, 1, -9)), moment = moment,
+    overdue = overdue, due = due, missed = missed, scheduled = scheduled,
+    delayed = delayed ~= math.huge and delayed or -1, is_quiet = quiet or false,
   }
 end
 
 local function register()
   local key = shared_key(string.sub(first_key, 1, -9), 'idle_workers')
   redis.pcall('ZREMRANGEBYSCORE', key, '-inf', score(now()))
-  redis.pcall('ZADD', key, score(now() + wait * 1000000), worker)
+  redis.pcall('ZADD', key, score(now() + (request.wait or 0) * 1000000), worker)
 end
 
 -- Whether the worker was registered, and is no more.
@@ -153,22 +148,22 @@ local function unregister()
   return redis.pcall('ZREM', shared_key(string.sub(first_key, 1, -9), 'idle_workers'), worker) == 1
 end
 
-local function answer()
-  local was_registered = worker ~= '' and unregister()
-  if needs_registration and not was_registered then
-    return {'unregistered'}
+local function find()
+  local was_registered = worker and unregister()
+  if request.is_late and not was_registered then
+    return {outcome = 'unregistered'}
   end
   local quiet = not is_again and is_quiet()
-  local reply = quiet and {'nothing'}
-    or is_again and claimed_with(lists, token, classes)
-    or ident ~= '' and claim_given()
+  local found = quiet and {outcome = 'nothing'}
+    or is_again and claimed_with(lists, token, classes)[1]
+    or ident and claim_given()
     or claim_first(lists, token, lease, classes)
-  if reply[1] == 'nothing' then
-    if worker ~= '' then register() end
+  if found.outcome == 'nothing' then
+    if worker then register() end
     return next_wakeups(quiet)
   end
-  return reply
+  return found
 end
 
-local reply = answer()
-return reply.err and reply or cjson.encode(reply)
+local found = find()
+return found.err and found or answer(found.outcome, found)

@@ -3,31 +3,28 @@
 -- to: running
 -- what: a given job, wherever it stands: a delayed one if it is due, a running one if its lease lapsed
 --
--- ARGV[1]  job model
--- ARGV[2]  ident
--- ARGV[3]  token of the claim, never used before
--- ARGV[4]  lease: seconds
--- ARGV[5]  queue model
--- ARGV[6]  name of the queue of a job that stands in none, or ''
---
--- {'claimed', …}  as in claim.lua; also to the holder of this claim, whose first reply was lost: the lease begins anew.
---                 {'found'} and {'nothing'}, which the same function can answer, do not occur
--- In all other cases nothing is changed:
--- {'taken', token or '', end of the lease or ''}    somebody else holds it
--- {'not to be run', status, delayed until or ''}
--- {'already queued', pk of the queued job of the same identifier}
--- {'no queue'}                                      it stands in none, and no name is given
--- {'other queue model', queue: model name and pk}
--- {'gone'}                                          also if it is deleted at this moment
+-- request
+--   job_model, ident, token, lease, queue_model
+--   queue_name   of a job that stands in none, or none
+-- reply
+--   claimed             as in claim.lua; also to the holder of this claim, whose first reply was lost: the lease begins
+--                       anew. 'found' and 'nothing', which the same function can answer, do not occur
+--     in all other cases nothing is changed:
+--   taken               {token, if it has one; until: the end of the lease, if there is one}: somebody else holds it
+--   not to be run       {status, delayed_until}
+--   already queued      {pk of the queued job of the same identifier}
+--   no queue            it stands in none, and no name is given
+--   other queue model   {queue_key}
+--   gone                also if it is deleted at this moment
 
 --@include taking
 --@include places
 
-local job, token, lease = job_of(ARGV[1], ARGV[2]), ARGV[3], tonumber(ARGV[4])
-local queue_model, queue_name = model_of(ARGV[5]), ARGV[6]
+local job, token = job_of(request.job_model, request.ident), request.token
+local queue_model, queue_name = model_of(request.queue_model), request.queue_name
 
 if is_gone(job.model, job.pk) then
-  return {'gone'}
+  return answer('gone')
 end
 
 local hash = redis.call(
@@ -46,19 +43,19 @@ local function waits()
   return not status or status == 'w' or is_due
 end
 
--- Why the job cannot be claimed, as a reply; nil if it can.
+-- Why the job cannot be claimed, with what is to be known of that; nil if it can.
 local function reason_against()
   local ends = is_held and lease_end()
   if is_held and not (ends and tonumber(ends) <= now() / 1000000) then
-    return {'taken', holder or '', ends or ''}
+    return 'taken', {token = holder or nil, ['until'] = ends or nil}
   elseif not waits() and status ~= 'r' then
-    return {'not to be run', status, hash[6] or ''}
+    return 'not to be run', {status = status, delayed_until = status == 'd' and hash[6] or nil}
   elseif known and string.sub(known, 1, #queue_model.name + 1) ~= queue_model.name .. ':' then
-    return {'other queue model', known}
+    return 'other queue model', {queue_key = known}
   end
   local other = hash[4] ~= '1' and hash[2] and other_queued(job, hash[2])
   if other then
-    return {'already queued', other}
+    return 'already queued', {pk = other}
   end
 end
 
@@ -67,7 +64,7 @@ local function home()
   if known and sound_queue(known) then
     return known
   end
-  return queue_name ~= '' and queue_model.name .. ':' .. find_or_create_queue(queue_model, queue_name, hash[3] or '0')
+  return queue_name and queue_model.name .. ':' .. find_or_create_queue(queue_model, queue_name, hash[3] or '0')
     or nil
 end
 
@@ -82,13 +79,15 @@ local function let_it_wait()
   update(job.model, job.pk, {status = 'w', tries = tries, _rescues = rescues})
 end
 
-local against = not is_again and reason_against()
-if against then
-  return against
+if not is_again then
+  local obstacle, details = reason_against()
+  if obstacle then
+    return answer(obstacle, details)
+  end
 end
-local base = hash[4] == '1' and unplace(queue_model, queue_name, job) or home()
+local base = hash[4] == '1' and unplace(queue_model, queue_name or '', job) or home()
 if not base then
-  return {'no queue'}
+  return answer('no queue')
 end
 probe('ZCARD', base .. ':_running')
 if status ~= 'w' then
@@ -96,4 +95,5 @@ if status ~= 'w' then
 end
 forget_deferrals(base, job.ident)
 local queue = redis.call('HMGET', base .. ':hash', 'name', 'priority')
-return claim(base .. ':waiting', queue, job.pk, job.model, token, lease, false)
+local claimed = claim(base .. ':waiting', queue, job.pk, job.model, token, tonumber(request.lease), false)
+return answer(claimed.outcome, claimed)

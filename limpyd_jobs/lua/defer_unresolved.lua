@@ -4,20 +4,23 @@
 -- what: a job whose class this worker cannot resolve rests in its queue for a while. After too often it is dead-lettered
 --
 -- KEYS[1]  waiting list
--- ARGV[1]  ident
--- ARGV[2]  for how long: seconds
--- ARGV[3]  how often at the most
 --
--- {'deferred', queue name}   to the delayed set
--- {'dead lettered', queue name}  to the errors
+-- request
+--   ident
+--   seconds   for how long
+--   limit     how often at the most
+-- reply
+--   deferred        {queue_name}: to the delayed set
+--   dead lettered   {queue_name}: to the errors
 --
 -- Its hash is not touched, as nothing is known of its indexes. Where it should be put is of a wrong type: set aside.
 
+--@include envelope
 --@include clock
 --@include quarantine
 
 local queue = string.sub(KEYS[1], 1, -9)
-local ident, seconds, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local ident, seconds, limit = request.ident, tonumber(request.seconds), tonumber(request.limit)
 local counts = queue .. ':_deferrals'
 
 local function put(...)
@@ -35,9 +38,9 @@ if count > limit then
   redis.call('HDEL', counts, ident)
   redis.pcall('ZREM', queue .. ':delayed', ident)
   put('RPUSH', queue .. ':errors', ident)
-  return {'dead lettered', name}
+  return answer('dead lettered', {queue_name = name})
 end
 -- A job that leaves the queue by other ways than a claim leaves its count behind.
 redis.call('EXPIRE', counts, math.ceil(math.max(86400, seconds * 10)))
 put('ZADD', queue .. ':delayed', score(now() + seconds * 1000000), ident)
-return {'deferred', name}
+return answer('deferred', {queue_name = name})

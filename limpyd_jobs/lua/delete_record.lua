@@ -1,15 +1,16 @@
--- Deletes a record: its hash, from its indexes, from its collection. No transition of a job.
+-- verb: delete record
+-- what: its hash, from its indexes, from its collection
 --
--- ARGV[1]  model
--- ARGV[2]  pk
---
--- 1, or 0 if it was no record (any more)
+-- request
+--   model, pk
+-- reply
+--   (a number)   1, or 0 if it was no record (any more)
 --
 -- Before this, limpyd has deleted what is stored outside of the hash, or indexed in a way that is its own.
 
 --@include records
 
-local model, pk, changes = model_of(ARGV[1]), ARGV[2], {}
+local model, pk, changes = model_of(request.model), request.pk, {}
 
 for field in pairs(model.indexes) do
   changes[field] = false

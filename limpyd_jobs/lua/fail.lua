@@ -3,41 +3,37 @@
 -- to: error, waiting or delayed
 -- what: put back while the tries allow it, in the same step; may claim the next job
 --
--- ARGV[1]  job model
--- ARGV[2]  ident
--- ARGV[3]  token of the claim, or '' for a job that nobody claimed
--- ARGV[4]  queue: model name and pk
--- ARGV[5]  how often the job may be put back; or '' to do so whatever its tries are, as its retry policy says so
--- ARGV[6]  queue model
--- ARGV[7]  queue name
--- ARGV[8]  priority when put back
--- ARGV[9]  delay when put back: '' or '+<microseconds>'
--- ARGV[10] mode: 'place'; 'hold' leaves a job that may run again in error, claimed and queued, until its worker calls
---          requeue or abandon; 'hold anyway' does so whatever its field cancel_on_error says
--- ARGV[11] how long ago its code began, in microseconds; or '' if that was when it was claimed
--- ARGV[12…] the next claim: lists, token, lease, classes, as in claim.lua; or nothing
---
--- {'error', end, '', reindex, next claim}    as JSON
--- {'requeued', '', delayed until or '', reindex, next claim}    as JSON
--- {'held', end, '', reindex, {'nothing'}}
--- {'refused'}    somebody else holds the claim: nothing is changed
--- {'gone'}
+-- request
+--   job_model, ident, queue_key
+--   token           none for a job that nobody claimed
+--   requeue_times   how often the job may be put back; none to do so whatever its tries are, as its retry policy says so
+--   queue_model, queue_name, priority, delay   where to put it back
+--   mode            'place'; 'hold' leaves a job that may run again in error, claimed and queued, until its worker calls
+--                   requeue or abandon; 'hold anyway' does so whatever its field cancel_on_error says
+--   began           how long ago its code began, in microseconds; or none if that was when it was claimed
+--   lists, next_token, lease, classes   the next claim, if any
+-- reply
+--   error      {end, prefetched}
+--   requeued   {delayed_until, prefetched}
+--   held       {end}
+--   refused    somebody else holds the claim: nothing is changed
+--   gone
 
 --@include ending
 --@include places
 
-local job, token, queue = job_of(ARGV[1], ARGV[2]), ARGV[3], ARGV[4]
-local requeue_times = tonumber(ARGV[5]) or math.huge
+local job, token, queue = job_of(request.job_model, request.ident), request.token, request.queue_key
+local requeue_times = tonumber(request.requeue_times) or math.huge
 
 local refused = refusal(job, token)
 if refused then
-  return ended_before(job, token, 'requeued', 12) or refused
+  return ended_before(job, token, 'requeued') or answer(refused)
 end
 
 local hash = redis.call('HMGET', job.key, 'tries', 'cancel_on_error', 'priority', '_first_priority')
 
 local function may_run_again()
-  local is_to_be_canceled = (hash[2] or '') ~= '' and ARGV[10] ~= 'hold anyway'
+  local is_to_be_canceled = (hash[2] or '') ~= '' and request.mode ~= 'hold anyway'
   return requeue_times > 0 and (tonumber(hash[1]) or 0) <= requeue_times and not is_to_be_canceled
 end
 
@@ -45,30 +41,30 @@ end
 -- to its own; nil for nothing.
 local function note(priority)
   local own = hash[3] or '0'
-  local is_to_be_noted = ARGV[5] == '' and (ARGV[10] ~= 'place' or priority ~= own)
+  local is_to_be_noted = not request.requeue_times and (request.mode ~= 'place' or priority ~= own)
   return is_to_be_noted and note_of_priority(first_priority(hash[4], own) or own, priority) or nil
 end
 
 probe('LLEN', queue .. ':errors')
 local finish = now_text()
-local start = ARGV[11] ~= '' and date_text(now() - tonumber(ARGV[11])) or nil
+local start = request.began and date_text(now() - tonumber(request.began)) or nil
 
 if not may_run_again() then
   end_claim(queue, job, {status = 'e', start = start, ['end'] = finish, queued = false}, token)
   redis.call('RPUSH', queue .. ':errors', job.ident)
-  return ended('error', finish, '', 12)
-elseif ARGV[10] ~= 'place' then
+  return ended('error', finish)
+elseif request.mode ~= 'place' then
   update(job.model, job.pk, {
     status = 'e', start = start, ['end'] = finish, _first_priority = note(hash[3] or '0'),
   })
   redis.call('RPUSH', queue .. ':errors', job.ident)
-  return {'held', finish, '', reindex, {'nothing'}}
+  return answer('held', {['end'] = finish})
 end
 
-local due = due_at(ARGV[9])
-local base = prepare_place(model_of(ARGV[6]), ARGV[7], ARGV[8], due)
-local changes = placed({start = false, ['end'] = false, _first_priority = note(ARGV[8])}, ARGV[8], due, base)
+local due, priority = due_at(request.delay), request.priority
+local base = prepare_place(model_of(request.queue_model), request.queue_name, priority, due)
+local changes = placed({start = false, ['end'] = false, _first_priority = note(priority)}, priority, due, base)
 end_claim(queue, job, changes, token)
 push(base, job.ident, changes.status, due, false)
 redis.call('RPUSH', queue .. ':errors', job.ident)
-return ended('requeued', '', changes.delayed_until or '', 12)
+return ended('requeued', nil, changes.delayed_until or nil)

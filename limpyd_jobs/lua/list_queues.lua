@@ -1,9 +1,13 @@
--- Lists the queues of some names, with what stands in them. No transition of a job.
+-- verb: list queues
+-- what: those of some names, in the order of the names, with what stands in them
 --
--- ARGV[1]  queue model
--- ARGV[2…] names
---
--- {pk, name, priority, number of waiting jobs, number of delayed jobs, 1 if it is paused or 0}… in the order of the names
+-- request
+--   queue_model
+--   names   JSON, a list
+-- reply
+--   done   {queues: [pk, name, priority, number of waiting jobs, number of delayed jobs, 1 if it is paused or 0]…}
+
+--@include envelope
 
 -- A key of a wrong type counts as empty.
 local function count(command, key)
@@ -11,17 +15,17 @@ local function count(command, key)
   return type(number) == 'number' and number or 0
 end
 
-local queue_model = cjson.decode(ARGV[1])
+local queue_model = cjson.decode(request.queue_model)
 local queues = {}
 local function is_paused(name)
   return redis.pcall('SISMEMBER', queue_model.name .. ':paused', name) == 1 and 1 or 0
 end
 
-for i = 2, #ARGV do
-  for _, pk in ipairs(redis.call('SMEMBERS', queue_model.indexes.name[1] .. ARGV[i])) do
+for _, name in ipairs(cjson.decode(request.names)) do
+  for _, pk in ipairs(redis.call('SMEMBERS', queue_model.indexes.name[1] .. name)) do
     local base = queue_model.name .. ':' .. pk
     local hash = redis.pcall('HMGET', base .. ':hash', 'name', 'priority')
-    if hash[1] == ARGV[i] then
+    if hash[1] == name then
       queues[#queues + 1] = {
         pk, hash[1], hash[2] or '', count('LLEN', base .. ':waiting'), count('ZCARD', base .. ':delayed'),
         is_paused(hash[1]),
@@ -29,4 +33,4 @@ for i = 2, #ARGV do
     end
   end
 end
-return queues
+return answer('done', {queues = queues})

@@ -1,15 +1,18 @@
--- Moves some of what is in a queue to another one of the same name and priority. No transition of a job.
+-- verb: merge queues
+-- what: moves some of what is in a queue to another one of the same name and priority
 --
 -- KEYS[1]  from: model name and pk
 -- KEYS[2]  to: model name and pk
--- ARGV[1]  how many jobs at most
--- ARGV[2]  the job classes known to the caller: class path and job model, one in a line
 --
--- How many were moved: none if the queues are no longer alike.
+-- request
+--   limit     how many jobs at most
+--   classes
+-- reply
+--   done   {moved: how many, none if the queues are no longer alike}
 
 --@include idents
 
-local from, to, limit, classes = KEYS[1], KEYS[2], tonumber(ARGV[1]), classes_from(ARGV[2])
+local from, to, limit, classes = KEYS[1], KEYS[2], tonumber(request.limit), classes_from(request.classes)
 
 local function is_alike()
   local one = redis.call('HMGET', from .. ':hash', 'name', 'priority')
@@ -50,7 +53,7 @@ local function move_set(name, room)
 end
 
 if not is_alike() then
-  return 0
+  return answer('done', {moved = 0})
 end
 for _, base in ipairs({from, to}) do
   probe('LLEN', base .. ':waiting', base .. ':success', base .. ':errors', base .. ':_quarantine')
@@ -63,4 +66,4 @@ for _, name in ipairs({':_running', ':delayed', ':waiting', ':success', ':errors
     moved = moved + (is_set and move_set or move_list)(name, limit - moved)
   end
 end
-return moved
+return answer('done', {moved = moved})

@@ -1,10 +1,13 @@
--- Ends the wait of all idle workers of a name, for them to look again. No transition of a job.
+-- verb: notify all
+-- what: ends the wait of all idle workers of a name, for them to look again
 --
 -- KEYS[1]  the list of a name that they wait for: queue model, ':_signal:', name
 --
--- 'done'
+-- reply
+--   done
 
+--@include envelope
 --@include notifying
 
 notify(KEYS[1], true)
-return 'done'
+return answer('done')

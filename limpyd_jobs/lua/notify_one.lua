@@ -1,10 +1,13 @@
--- Ends the wait of an idle worker, for a job that was put in a waiting list by other means. No transition of a job.
+-- verb: notify one
+-- what: ends the wait of an idle worker, for a job that was put in a waiting list by other means
 --
 -- KEYS[1]  the queue: model name and pk
 --
--- 'done'
+-- reply
+--   done
 
+--@include envelope
 --@include notifying
 
 notify_worker(KEYS[1])
-return 'done'
+return answer('done')

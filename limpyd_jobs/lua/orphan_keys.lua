@@ -1,14 +1,15 @@
--- Looks for keys of records that do not exist, or of a wrong type, or deletes them. No transition of a job.
+-- verb: orphan keys
+-- what: looks for keys of records that do not exist, or of a wrong type, or deletes them
 --
--- ARGV[1]  model
--- ARGV[2]  '1' to repair, or ''
--- ARGV[3…] what to look at: key, pk, the type it must have or ''…
---
--- {key, problem, type}…
+-- request
+--   model, repair
+--   keys   what to look at, as JSON: [key, pk, the type it must have or '']…
+-- reply
+--   done   {found: [key, problem, type]…}
 
 --@include records
 
-local model, repairs = model_of(ARGV[1]), ARGV[2] == '1'
+local model, repairs = model_of(request.model), request.repair
 local found = {}
 
 local function report(key, problem, kind)
@@ -16,8 +17,8 @@ local function report(key, problem, kind)
   if repairs then redis.call('UNLINK', key) end
 end
 
-for i = 3, #ARGV, 3 do
-  local key, pk, expected = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+for _, row in ipairs(cjson.decode(request.keys)) do
+  local key, pk, expected = unpack(row)
   local kind = redis.call('TYPE', key).ok
   if kind ~= 'none' and redis.call('TYPE', hash_key(model, pk)).ok ~= 'hash' then
     report(key, 'no owner', kind)
@@ -25,4 +26,4 @@ for i = 3, #ARGV, 3 do
     report(key, 'wrong type', kind)
   end
 end
-return found
+return answer('done', {found = found})

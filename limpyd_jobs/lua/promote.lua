@@ -4,18 +4,18 @@
 -- what: all that are due, in one step
 --
 -- KEYS     the queues: model name and pk
--- ARGV[1]  how many jobs at most
--- ARGV[2]  the job classes known to the caller: class path and job model, one in a line
--- ARGV[3]  mode: 'place'; 'custom' leaves the waiting lists to the caller
 --
--- {done, more, failures, unknown, reindexes, ready}
---   done       how many left the delayed sets
---   more       1 if more are due
---   failures   {ident, reason}… of those that could not be moved: dropped if they never can
---   unknown    {queue, ident}… of classes that are not among those given: left where they are
---   reindexes  {ident, reindex}…
---   ready      {queue, ident}… mode 'custom': of those that the caller has to put in the waiting list
--- or the error of Redis, if it refuses all writes for now
+-- request
+--   limit     how many jobs at most
+--   custom    '1' to leave the waiting lists to the caller
+--   classes
+-- reply
+--   done   {has_more, failures, unknown, ready}
+--     has_more   whether more are due
+--     failures   {ident, reason}… of those that could not be moved: dropped if they never can
+--     unknown    {queue, ident}… of classes that are not among those given: left where they are
+--     ready      {queue, ident}… of those that the caller has to put in the waiting list
+--   or the error of Redis, if it refuses all writes for now
 --
 -- A job that is due but not delayed (canceled, say), or delayed by its code while it still runs, is moved as it is, for
 -- a worker to skip it. A queue whose jobs are being moved by redis-limpyd-jobs 2, which sets a lock, is left alone; so
@@ -26,9 +26,9 @@
 --@include quarantine
 --@include notifying
 
-local limit, classes, is_custom = tonumber(ARGV[1]), classes_from(ARGV[2]), ARGV[3] == 'custom'
+local limit, classes, is_custom = tonumber(request.limit), classes_from(request.classes), request.custom
 local moment = score(now())
-local done, failures, unknown, reindexes, ready = 0, {}, {}, {}, {}
+local done, failures, unknown, ready = 0, {}, {}, {}
 
 -- Whether a write failed for no fault of the record, but as Redis accepts none for now, or none of this user.
 local function is_refused_by_redis(failure)
@@ -50,12 +50,10 @@ local function drop(queue, ident, reason)
 end
 
 local function promote(queue, ident, model, pk)
-  reindex = {}
   local hash = redis.call('HMGET', hash_key(model, pk), 'status', '_claim_token')
   if hash[1] == 'd' and not hash[2] then
     -- should the caller not come to it, the job is found in no list, and is put in this queue
     update(model, pk, {status = 'w', _queue_key = is_custom and queue or nil})
-    if #reindex > 0 then reindexes[#reindexes + 1] = {ident, reindex} end
   end
   if is_custom then
     ready[#ready + 1] = {queue, ident}
@@ -111,4 +109,4 @@ end
 if refusal_of_redis and done == 0 then
   return {err = refusal_of_redis}
 end
-return {done, is_full and done > 0 and 1 or 0, failures, unknown, reindexes, ready}
+return answer('done', {has_more = is_full and done > 0, failures = failures, unknown = unknown, ready = ready})

@@ -4,24 +4,25 @@
 -- what: beyond what is to be kept, the oldest jobs go, with their indexes, fields and errors; the list entry goes last
 --
 -- KEYS[1]  the list: the `success` or the `errors` of a queue
--- ARGV[1]  how many entries to keep, or ''
--- ARGV[2]  for how long to keep a job after its end: microseconds, or ''
--- ARGV[3]  how many entries at the beginning of the list to pass over
--- ARGV[4]  how many entries to look at, at most
--- ARGV[5]  error model
--- ARGV[6]  limpyd's part: {models: {name: true if each record of it needs limpyd}, jobs: {ident: true if that is done,
---          false if it cannot be}, errors: {pk: true if that is done}}
--- ARGV[7]  the job classes known to the caller: class path and job model, one in a line
 --
--- {deleted, start, more, begun, unknown, failures}
---   deleted    how many jobs left their collection, for good
---   start      how many entries at the beginning to pass over the next time
---   more       1 if there is more to look at
---   begun      {ident, {special field, value…}, {{pk of an error, {special field, value…}}…}}… of jobs that can run no
---              more (they are out of the collection), but have indexes, or errors that have, which only limpyd can
---              maintain: first those of the errors, and once there are none left, those of the job
---   unknown    idents of classes that are not among those given: left where they are
---   failures   {ident, reason}… of those that could not be deleted: left where they are
+-- request
+--   keep       how many entries to keep; or none
+--   keep_for   for how long to keep a job after its end: microseconds; or none
+--   start      how many entries at the beginning of the list to pass over
+--   limit      how many entries to look at, at most
+--   error_model, classes
+--   limpyd     its part: {models: {name: true if each record of it needs limpyd}, jobs: {ident: true if that is done,
+--              false if it cannot be}, errors: {pk: true if that is done}}
+-- reply
+--   done   {deleted, start, has_more, begun, unknown, failures}
+--     deleted    how many jobs left their collection, for good
+--     start      how many entries at the beginning to pass over the next time
+--     has_more   whether there is more to look at
+--     begun      {ident, {special field: value}, {pk of an error, {special field: value}}…}… of jobs that can run no more
+--                (they are out of the collection), but have indexes, or errors that have, which only limpyd can
+--                maintain: first those of the errors, and once there are none left, those of the job
+--     unknown    idents of classes that are not among those given: left where they are
+--     failures   {ident, reason}… of those that could not be deleted: left where they are
 --
 -- Entries of jobs that are gone, live again, or ended otherwise since are old ones, and dropped.
 
@@ -29,9 +30,9 @@
 --@include idents
 --@include quarantine
 
-local list, keep, keep_for = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
-local first, limit, error_model = tonumber(ARGV[3]), tonumber(ARGV[4]), model_of(ARGV[5])
-local limpyd, classes = cjson.decode(ARGV[6]), classes_from(ARGV[7])
+local list, keep, keep_for = KEYS[1], tonumber(request.keep), tonumber(request.keep_for)
+local first, limit, error_model = tonumber(request.start), tonumber(request.limit), model_of(request.error_model)
+local limpyd, classes = cjson.decode(request.limpyd), classes_from(request.classes)
 
 local queue, name = string.match(list, '^(.+):(%a+)$')
 local status_of_list = name == 'success' and 's' or 'e'
@@ -53,7 +54,7 @@ local function is_listed_again(job, tries, queue_key)
   elseif (tonumber(tries) or 0) < 2 then
     return false
   elseif keep then
-    return keep > 0 and stands_in(list, job.ident, 'RANK', -1, 'MAXLEN', ARGV[1])
+    return keep > 0 and stands_in(list, job.ident, 'RANK', -1, 'MAXLEN', keep)
   end
   return stands_in(list, job.ident, 'RANK', 2)
 end
@@ -88,11 +89,7 @@ end
 local function special_values(model, pk)
   local found = {}
   for field in pairs(model.special) do
-    local value = redis.call('HGET', hash_key(model, pk), field)
-    if value then
-      found[#found + 1] = field
-      found[#found + 1] = value
-    end
+    found[field] = redis.call('HGET', hash_key(model, pk), field) or nil
   end
   return found
 end
@@ -109,6 +106,7 @@ local function erase(model, pk)
   end
   probe('SCARD', model.name .. ':collection')
   update(model, pk, changes)
+  reindex = {}  -- limpyd did that before
   redis.call('UNLINK', hash_key(model, pk))
   for _, key in ipairs(model.keys) do
     redis.call('UNLINK', model.name .. ':' .. pk .. ':' .. key)
@@ -136,7 +134,7 @@ local function erase_errors(job)
   for _, pk in ipairs(errors_of(job)) do
     local values = special_values(error_model, pk)
     local is_ours = is_there or not is_in_collection(error_model, pk)
-    if is_ours and not limpyd.errors[pk] and (#values > 0 or limpyd.models[error_model.name]) then
+    if is_ours and not limpyd.errors[pk] and (next(values) or limpyd.models[error_model.name]) then
       by_limpyd[#by_limpyd + 1] = {pk, values}
     elseif is_ours then
       erase(error_model, pk)
@@ -158,7 +156,7 @@ end
 -- Deletes a job, unless limpyd has to do something before.
 local function delete(job)
   local values, errors = special_values(job.model, job.pk), erase_errors(job)
-  local needs_limpyd = #values > 0 or limpyd.models[job.model.name]
+  local needs_limpyd = next(values) or limpyd.models[job.model.name]
   if #errors > 0 or needs_limpyd and not limpyd.jobs[job.ident] then
     begin(job, values, errors)
     return 'leave'
@@ -210,7 +208,8 @@ while not is_over and looked < limit and effort < max_effort do
   is_over = fate == 'keep'
   looked = looked + 1
 end
-if #begun > 0 then
-  return {deleted, first, 1, begun, unknown, failures}
-end
-return {deleted, position, is_over and 0 or 1, begun, unknown, failures}
+local has_begun = #begun > 0
+return answer('done', {
+  deleted = deleted, start = has_begun and first or position, has_more = has_begun or not is_over, begun = begun,
+  unknown = unknown, failures = failures,
+})

@@ -1,18 +1,21 @@
--- Looks whether the counter of a model is below its highest pk, or raises it. No transition of a job.
+-- verb: raise counter
+-- what: looks whether the counter of a model is below its highest pk, or raises it
 --
--- ARGV[1]  model
--- ARGV[2]  '1' to repair, or ''
--- ARGV[3]  the highest pk
---
--- The counter if it is too low, or what it is if it is no number; nothing if it is high enough.
+-- request
+--   model, repair
+--   highest   pk
+-- reply
+--   done   {counter: if it is too low; or what it is if it is no number}
 
-local key, highest = cjson.decode(ARGV[1]).name .. ':max_pk', tonumber(ARGV[3])
+--@include envelope
+
+local key = cjson.decode(request.model).name .. ':max_pk'
 local counter = redis.pcall('GET', key)
 local number = type(counter) == 'string' and tonumber(counter)
-if number and number >= highest then
-  return false
+if number and number >= tonumber(request.highest) then
+  return answer('done')
 end
-if ARGV[2] == '1' then
-  redis.call('SET', key, ARGV[3])
+if request.repair then
+  redis.call('SET', key, request.highest)
 end
-return type(counter) == 'string' and counter or 'none'
+return answer('done', {counter = type(counter) == 'string' and counter or 'none'})

@@ -3,30 +3,30 @@
 -- to: the same
 -- what: a job that is not where its status says, as a worker of version 2 died while it was handed the job, is put there
 --
--- ARGV[1]  job model
--- ARGV[2]  queue model
--- ARGV[3]  name of the queue of a job that names none, or ''
--- ARGV[4]  lease of a running job that has a claim, but no lease: seconds
--- ARGV[5]  lease of a running job without a claim, as version 2 runs them: seconds. See lease_without_claim
--- ARGV[6…] idents
+-- request
+--   job_model, idents, queue_model
+--   queue_name        of a job that names none; or none
+--   lease             of a running job that has a claim, but no lease
+--   unclaimed_lease   of a running job without a claim, as version 2 runs them: seconds. See lease_without_claim
+-- reply
+--   done   {repaired, unplaceable}
+--     repaired      {ident, status, queue: model name and pk}…
+--     unplaceable   idents of jobs of which nothing says in which queue they belong
 --
--- {repaired, unplaceable, freed}
---   repaired    {ident, status, queue: model name and pk}…
---   unplaceable  idents of jobs of which nothing says in which queue they belong
---   freed     {ident, reindex}… of jobs that ended, but still counted as queued: canceled ones, say, that were lost on
---             their way to the worker that would have skipped them
+-- Those that ended, but still count as queued, no longer do: canceled ones, say, that were lost on their way to the
+-- worker that would have skipped them.
 
 --@include claims
 --@include queues
 --@include places
 
-local model, queue_model, queue_name = ARGV[1], model_of(ARGV[2]), ARGV[3]
-local lease, unclaimed_lease = tonumber(ARGV[4]), tonumber(ARGV[5])
-local repaired, unplaceable, freed = {}, {}, {}
+local queue_model, queue_name = model_of(request.queue_model), request.queue_name
+local lease, unclaimed_lease = tonumber(request.lease), tonumber(request.unclaimed_lease)
+local repaired, unplaceable = {}, {}
 
 -- The queue of a job that names none: the one of its priority and the given name, or the only one of its priority.
 local function likely_queue(priority)
-  if queue_name ~= '' then
+  if queue_name then
     return queue_model.name .. ':' .. find_or_create_queue(queue_model, queue_name, priority)
   end
   local pks = redis.call('SRANDMEMBER', queue_model.indexes.priority[1] .. priority, 2)
@@ -55,14 +55,12 @@ end
 -- The identifier of a job that ended is free again.
 local function free(job, status, claim_token)
   if (status == 's' or status == 'e' or status == 'c') and not claim_token then
-    reindex = {}
     update(job.model, job.pk, {queued = false})
-    freed[#freed + 1] = {job.ident, reindex}
   end
 end
 
 local function reconcile(ident)
-  local job = job_of(model, ident)
+  local job = job_of(request.job_model, ident)
   local hash = redis.call(
     'HMGET', job.key, 'status', 'queued', '_queue_key', '_claim_token', 'delayed_until', 'priority', 'start')
   local is_live, queue = hash[1] == 'w' or hash[1] == 'd' or hash[1] == 'r', hash[3]
@@ -80,8 +78,8 @@ local function reconcile(ident)
   end
 end
 
-for i = 6, #ARGV do
+for _, ident in ipairs(cjson.decode(request.idents)) do
   -- a record that is broken does not keep the others
-  pcall(reconcile, ARGV[i])
+  pcall(reconcile, ident)
 end
-return {repaired, unplaceable, freed}
+return answer('done', {repaired = repaired, unplaceable = unplaceable})

@@ -1,32 +1,31 @@
--- Looks whether a job stands where its hash says, and nowhere else, or puts that right.
--- No transition of a job. What is wrong is left over from one that was not made whole.
+-- verb: repair placement
+-- what: looks whether a job stands where its hash says, and nowhere else, or puts that right
 --
 -- KEYS     all queues it may stand in: model name and pk
--- ARGV[1]  job model, or '' for what is no ident
--- ARGV[2]  ident
--- ARGV[3]  '1' to repair, or ''
--- ARGV[4]  queue to put it in: model name and pk, or '' for none
--- ARGV[5]  '1' if it is known to stand in no waiting list, or ''
--- ARGV[6]  lease of a job that runs without one: seconds
--- ARGV[7]  token of the claim of a job that runs without one, never used before
--- ARGV[8]  its field delayed_until, as it was read
--- ARGV[9]  the score of that date, or '' if it is none
--- ARGV[10] what its hash said when it was found, fields joined by NUL: if it says otherwise, nothing is wrong
--- ARGV[11] what to do if its status is none and it is in no queue: 'requeue'; 'delete', for which it is canceled, and
---          left to the caller; or another word
 --
--- {problems, reindex}
---   problems  {problem, place or '', '1' if it can be repaired or ''}…
+-- request
+--   job_model        none for what is no ident
+--   ident, repair
+--   home             queue to put it in: model name and pk, or none
+--   in_no_list       '1' if it is known to stand in no waiting list
+--   lease, token     of a job that runs without one
+--   delayed_until    its field, as it was read
+--   due              the score of that date, or none if it is no date
+--   seen             what its hash said when it was found, fields joined by NUL: if it says otherwise, nothing is wrong
+--   unknown_status   what to do if its status is none and it is in no queue: 'requeue'; 'delete', for which it is
+--                    canceled, and left to the caller; or another word
+-- reply
+--   done   {problems: [problem, place or '', '1' if it can be repaired or '']…}
+--
+-- What is wrong is left over from a job that was not made whole.
 
 --@include clock
 --@include idents
 
-local ident, repairs, home, is_in_no_list = ARGV[2], ARGV[3] == '1', ARGV[4], ARGV[5] == '1'
-local lease, token, delayed_until, due = tonumber(ARGV[6]), ARGV[7], ARGV[8], ARGV[9]
-local choice = ARGV[11]
+local ident, repairs, home, due = request.ident, request.repair, request.home or '', request.due
 local LIVE, FINAL = {w = true, d = true, r = true}, {s = true, e = true, c = true}
 
-local job = ARGV[1] ~= '' and job_of(ARGV[1], ident)
+local job = request.job_model and job_of(request.job_model, ident)
 local problems, changes, commands = {}, {}, {}
 
 local function report(problem, where, cannot)
@@ -54,7 +53,7 @@ local function stands(name, base, times)
 end
 
 local function look_in(base)
-  if not is_in_no_list and redis.call('TYPE', base .. ':waiting').ok == 'list' then
+  if not request.in_no_list and redis.call('TYPE', base .. ':waiting').ok == 'list' then
     stands('waiting', base, #redis.call('LPOS', base .. ':waiting', ident, 'COUNT', 0))
   end
   for _, name in ipairs({'delayed', '_running'}) do
@@ -148,7 +147,7 @@ local function settle_running(hash)
   -- one that version 2 runs has a lease without a claim once it was found
   if not hash._claim_token and total._running == 0 then
     report('not claimed')
-    changes._claim_token = token
+    changes._claim_token = request.token
   end
   must_not_stand_in('waiting', 'runs and waits')
   must_not_stand_in('delayed', 'runs and is delayed')
@@ -159,7 +158,7 @@ local function settle_running(hash)
     report('no lease', home, home == '')
     if home ~= '' then
       probe_to_repair('ZCARD', home .. ':_running')
-      later('ZADD', home .. ':_running', score(now() + lease * 1000000), ident)
+      later('ZADD', home .. ':_running', score(now() + request.lease * 1000000), ident)
       changes._queue_key = home
     end
   end
@@ -177,9 +176,9 @@ local function settle_delayed(hash)
   end
   local stored = redis.pcall('ZSCORE', key, ident)
   stored = type(stored) == 'string' and stored
-  if due == '' then
+  if not due then
     at = stored or score(now())
-    report('no date', delayed_until)
+    report('no date', request.delayed_until or '')
     changes.delayed_until = date_text(math.floor(tonumber(at) * 1000000))
   end
   if total.delayed == 0 then
@@ -242,6 +241,7 @@ local function cancel_second(hash, is_held)
 end
 
 local function settle_unknown(hash)
+  local choice = request.unknown_status
   local is_homeless = choice == 'requeue' and home == ''
   if choice == 'requeue' and hash.identifier and has_better(hash.identifier) then
     cancel_second(hash, false)
@@ -290,7 +290,7 @@ local function read_hash()
     values[i] = values[i] or ''
   end
   hash.identifier = redis.call('HGET', job.key, 'identifier')
-  return table.concat(values, '\0') == ARGV[10] and hash
+  return table.concat(values, '\0') == request.seen and hash
 end
 
 local function settle_queue_named(hash)
@@ -311,7 +311,7 @@ elseif redis.call('TYPE', job.key).ok ~= 'hash' then
 else
   local hash = read_hash()
   if not hash then
-    return {{}, {}}
+    return answer('done', {problems = {}})
   end
   repair_placement(hash)
   settle_queue_named(hash)
@@ -320,4 +320,4 @@ if repairs then
   if next(changes) ~= nil then update(job.model, job.pk, changes) end
   for _, command in ipairs(commands) do redis.call(unpack(command)) end
 end
-return {problems, reindex}
+return answer('done', {problems = problems})

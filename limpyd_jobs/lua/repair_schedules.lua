@@ -1,17 +1,17 @@
--- Looks whether schedules stand where their hashes say: among those that are due, at their next time, or not; or puts
--- that right. No transition of a job.
+-- verb: repair schedules
+-- what: looks whether schedules stand among those that are due, or not, as their hashes say; or puts that right
 --
 -- KEYS[1]  sorted set of the schedules that are active, by when they are due
--- ARGV[1]  schedule model
--- ARGV[2]  '1' to repair, or ''
--- ARGV[3…] pks
 --
--- {pk, problem, detail}… of what was wrong; the pk is '' for what is wrong with the sorted set
+-- request
+--   model, pks, repair
+-- reply
+--   done   {found: [pk, problem, detail]… of what was wrong; the pk is '' for what is wrong with the sorted set}
 
 --@include clock
 --@include records
 
-local model, repair = model_of(ARGV[1]), ARGV[2] == '1'
+local model, repair = model_of(request.model), request.repair
 
 -- Its score as it should be, false for none; nil if nothing can be said.
 local function expected(pk)
@@ -43,12 +43,12 @@ local kind = redis.call('TYPE', KEYS[1]).ok
 if kind ~= 'zset' and kind ~= 'none' then
   found[1] = {'', 'due set of a wrong type', kind}
   if not repair then
-    return found
+    return answer('done', {found = found})
   end
   redis.call('DEL', KEYS[1])
 end
-for i = 3, #ARGV do
-  local pk, due = ARGV[i], redis.call('ZSCORE', KEYS[1], ARGV[i])
+for _, pk in ipairs(cjson.decode(request.pks)) do
+  local due = redis.call('ZSCORE', KEYS[1], pk)
   local wanted = expected(pk)
   local problem = problem_of(pk, due, wanted)
   if problem then
@@ -60,4 +60,4 @@ for i = 3, #ARGV do
     end
   end
 end
-return found
+return answer('done', {found = found})

@@ -3,36 +3,33 @@
 -- to: waiting or delayed
 -- what: to be run again, its identifier being free; by hand, with all the tries of its retry policy, and its priority
 --
--- ARGV[1]  job model
--- ARGV[2]  ident
--- ARGV[3]  queue model
--- ARGV[4]  queue name
--- ARGV[5]  priority; or '' for its own, or the one it had before its retry policy changed it
--- ARGV[6]  delay: '', '+<microseconds>' or '<microseconds since the epoch>'
--- ARGV[7]  mode: 'place'; 'custom' leaves the list or set to the caller
---
--- {'done', status, priority, delayed until or '', reindex}
--- {'not in error', status}
--- {'already queued', pk of the queued job of the same identifier}
--- {'gone'}
+-- request
+--   job_model, ident, queue_model, queue_name, delay
+--   priority   none for its own, or the one it had before its retry policy changed it
+--   custom     '1' to leave the list or set to the caller
+-- reply
+--   done             {status, priority, delayed_until or ''}
+--   not in error
+--   already queued   {pk of the queued job of the same identifier}
+--   gone
 
 --@include claims
 --@include places
 
-local job = job_of(ARGV[1], ARGV[2])
-local queue_model, queue_name, due = model_of(ARGV[3]), ARGV[4], due_at(ARGV[6])
+local job = job_of(request.job_model, request.ident)
+local queue_model, queue_name, due = model_of(request.queue_model), request.queue_name, due_at(request.delay)
 
 local hash = redis.call(
   'HMGET', job.key, 'status', 'identifier', 'priority', '_claim_token', 'tries', '_first_priority')
 if is_gone(job.model, job.pk) then
-  return {'gone'}
+  return answer('gone')
 elseif hash[1] ~= 'e' then
-  return {'not in error', hash[1] or ''}
+  return answer('not in error')
 end
 
 local other = hash[2] and other_queued(job, hash[2])
 if other then
-  return {'already queued', other}
+  return answer('already queued', {pk = other})
 end
 
 -- If it is a hook of its worker that puts the job back, the claim is still held.
@@ -41,16 +38,16 @@ if hash[4] then
 end
 local own = hash[3] or '0'
 local first = first_priority(hash[6], own)
-local priority = ARGV[5] ~= '' and ARGV[5] or not hash[4] and first or own
+local priority = request.priority or not hash[4] and first or own
 local changes = {start = false, ['end'] = false, _claim_token = false, _last_claim = false}
 if not hash[4] then
   changes._uncounted_tries, changes._requeued_at, changes._first_priority = hash[5], now_text(), false
 elseif first then
   changes._first_priority = note_of_priority(first, priority)
 end
-if ARGV[7] == 'custom' then
+if request.custom then
   update(job.model, job.pk, placed(changes, priority, due))
 else
   place(job, queue_model, queue_name, priority, due, false, changes)
 end
-return {'done', changes.status, priority, changes.delayed_until or '', reindex}
+return answer('done', {status = changes.status, priority = priority, delayed_until = changes.delayed_until or ''})

@@ -4,21 +4,22 @@
 -- what: the lease lapsed, so its worker died; to the front of its list. After too many rescues the rescuer claims it
 --
 -- KEYS     the queues: model name and pk
--- ARGV[1]  how many jobs at most
--- ARGV[2]  how often a job is rescued at the most
--- ARGV[3]  token of the rescuer, never used before
--- ARGV[4]  lease of the rescuer: seconds
--- ARGV[5]  '1' from a worker that just began, or ''
--- ARGV[6]  the job classes known to the caller: class path and job model, one in a line
 --
--- {rescued, unknown, exhausted or {}, has to reconcile, broken, spared}
---   rescued    {waiting list, ident, identifier, queue name, queue priority, number of rescues, reindex}…
---   unknown    idents of classes that are not among those given: left where they are
---   exhausted  as a claimed job in claim.lua: one that was rescued too often, which the caller has to fail
---   has to reconcile: 1 or 0; of all workers one has to, every five minutes
---   broken     {ident, reason}… of jobs whose hash is none: they are in the quarantine of their queue now
---   spared     how many have half a lease more: a worker that just began may not know that Redis did so as well, so that
---              nobody could renew a lease
+-- request
+--   limit          how many jobs at most
+--   max_rescues    how often a job is rescued at the most
+--   token, lease   of the rescuer
+--   is_starting    '1' from a worker that just began
+--   classes
+-- reply
+--   done   {rescued, unknown, exhausted, has_to_reconcile, broken, spared}
+--     rescued     {key of the waiting list, ident, identifier, queue_name, queue_priority, rescues}…
+--     unknown     idents of classes that are not among those given: left where they are
+--     exhausted   as a claimed job in claim.lua: one that was rescued too often, which the caller has to fail; if any
+--     has_to_reconcile   of all workers one has to, every five minutes
+--     broken      {ident, reason}… of jobs whose hash is none: they are in the quarantine of their queue now
+--     spared      how many have half a lease more: a worker that just began may not know that Redis did so as well, so
+--                 that nobody could renew a lease
 --
 -- A job that was canceled, delayed or put in error by its worker before that died goes to the waiting list, too, where
 -- the next worker sees to it. One that is running without a claim was given its lease by reconcile. Of several that were
@@ -29,9 +30,10 @@
 --@include quarantine
 --@include notifying
 
-local limit, max_rescues, token, lease, classes = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), classes_from(ARGV[6])
+local limit, max_rescues, lease = tonumber(request.limit), tonumber(request.max_rescues), tonumber(request.lease)
+local token, is_starting, classes = request.token, request.is_starting, classes_from(request.classes)
 local moment = now()
-local rescued, unknown, exhausted, broken, spared = {}, {}, {}, {}, 0
+local rescued, unknown, broken, spared, exhausted = {}, {}, {}, 0
 
 -- To be run again, unless it was canceled or delayed.
 local function is_to_run(status)
@@ -39,7 +41,6 @@ local function is_to_run(status)
 end
 
 local function put_back(queue, job, status, number, changes)
-  reindex = {}
   probe('LLEN', queue .. ':waiting')
   changes._queue_key = queue
   if is_to_run(status) then
@@ -54,18 +55,20 @@ local function put_back(queue, job, status, number, changes)
 end
 
 local function take_over(queue, job)
-  reindex = {}
   update(job.model, job.pk, {status = 'r', _claim_token = token})
   redis.call('ZADD', queue .. ':_running', score(moment + lease * 1000000), job.ident)
   local hash = redis.call('HMGET', job.key, 'identifier', 'start', 'tries')
   local names = redis.call('HMGET', queue .. ':hash', 'name', 'priority')
-  exhausted = {'claimed', queue .. ':waiting', job.ident, 'r', hash[1] or '', names[1] or '', names[2] or '',
-    hash[2] or '', hash[3] or '', '', {'', '', ''}, '', reindex}
+  exhausted = {
+    outcome = 'claimed', key = queue .. ':waiting', ident = job.ident, token = token, status = 'r',
+    identifier = hash[1] or '', queue_name = names[1] or '', queue_priority = names[2] or '', start = hash[2] or '',
+    tries = hash[3] or '',
+  }
 end
 
 -- The second in which Redis was started, if the caller just began, and that is less than a lease ago.
 local function recent_start()
-  local information = ARGV[5] == '1' and redis.pcall('INFO', 'server')
+  local information = is_starting and redis.pcall('INFO', 'server')
   local seconds = type(information) == 'string' and tonumber(string.match(information, 'uptime_in_seconds:(%d+)'))
   return seconds and seconds < lease and (math.floor(moment / 1000000) - seconds) * 1000000
 end
@@ -99,7 +102,10 @@ local function rescue(queue, ident)
   end
   put_back(queue, job, hash[2], number, is_uncounted and {tries = one_try_less(hash[6])} or {})
   local names = redis.call('HMGET', queue .. ':hash', 'name', 'priority')
-  rescued[#rescued + 1] = {queue .. ':waiting', ident, hash[3] or '', names[1] or '', names[2] or '', number, reindex}
+  rescued[#rescued + 1] = {
+    key = queue .. ':waiting', ident = ident, identifier = hash[3] or '', queue_name = names[1] or '',
+    queue_priority = names[2] or '', rescues = number,
+  }
 end
 
 -- Whatever fails does not keep the others: a queue whose keys are of a wrong type is looked at again in a minute.
@@ -117,11 +123,11 @@ end
 local function has_to_reconcile()
   local lock = shared_key(KEYS[1], 'reconcile_lock')
   local left = redis.call('PTTL', lock)
-  if left < 0 or ARGV[5] == '1' and left < 290000 then
+  if left < 0 or is_starting and left < 290000 then
     redis.call('SET', lock, '1', 'PX', 300000)
-    return 1
+    return true
   end
-  return 0
+  return false
 end
 
 -- Lets others come before the jobs of unknown classes at the next look: their leases lapsed as well, but last.
@@ -135,7 +141,7 @@ for _, queue in ipairs(KEYS) do
   local idents = redis.pcall('ZRANGEBYSCORE', queue .. ':_running', '-inf', score(moment), 'LIMIT', 0, limit)
   local first_unknown = #unknown + 1
   for _, ident in ipairs(idents) do
-    if #exhausted == 0 then
+    if not exhausted then
       local ok, failure = pcall(rescue, queue, ident)
       if not ok then pcall(rescue_failed, queue, ident, text_of_error(failure)) end
     end
@@ -143,4 +149,7 @@ for _, queue in ipairs(KEYS) do
   if #idents == limit then look_at_others_first(queue, first_unknown) end
 end
 
-return {rescued, unknown, exhausted, has_to_reconcile(), broken, spared}
+return answer('done', {
+  rescued = rescued, unknown = unknown, exhausted = exhausted, has_to_reconcile = has_to_reconcile(), broken = broken,
+  spared = spared,
+})

@@ -1,15 +1,18 @@
--- No transition of a job. Those of a class that no worker could resolve so far are due at once, as one can by now.
+-- verb: retry deferred
+-- what: those of a class that no worker could resolve so far are due at once, as one can by now
 --
 -- KEYS[1]  queue: model name and pk
--- ARGV[1]  job model
--- ARGV[2…] idents of jobs of that class
 --
--- The number of those that rest no longer. One that is delayed for another reason stays so.
+-- request
+--   job_model
+--   idents      of jobs of that class
+-- reply
+--   done   {number: of those that rest no longer}. One that is delayed for another reason stays so
 
 --@include clock
 --@include idents
 
-local delayed, model = KEYS[1] .. ':delayed', model_of(ARGV[1])
+local delayed, model = KEYS[1] .. ':delayed', model_of(request.job_model)
 local moment, done = now(), 0
 
 local function is_delayed_by_itself(ident)
@@ -19,11 +22,11 @@ local function is_delayed_by_itself(ident)
   return until_when and until_when > moment
 end
 
-for i = 2, #ARGV do
-  local at = redis.pcall('ZSCORE', delayed, ARGV[i])
-  if type(at) == 'string' and tonumber(at) > moment / 1000000 and not is_delayed_by_itself(ARGV[i]) then
-    redis.call('ZADD', delayed, 'XX', score(moment), ARGV[i])
+for _, ident in ipairs(cjson.decode(request.idents)) do
+  local at = redis.pcall('ZSCORE', delayed, ident)
+  if type(at) == 'string' and tonumber(at) > moment / 1000000 and not is_delayed_by_itself(ident) then
+    redis.call('ZADD', delayed, 'XX', score(moment), ident)
     done = done + 1
   end
 end
-return done
+return answer('done', {number = done})

@@ -1,20 +1,20 @@
--- Sets fields of a record, with their indexes. No transition of a job.
+-- verb: set fields
+-- what: of a record, with their indexes
 --
--- ARGV[1]  model
--- ARGV[2]  pk
--- ARGV[3]  '1' to set the only field if it has no value; or ''
--- ARGV[4…] fields: field, value…
---
--- the number of fields that had no value
--- {'not unique', field, value, pk of its owner}
--- {'gone'}
+-- request
+--   model, pk, fields
+--   only_new     '1' to set the only field if it has no value
+-- reply
+--   (a number)   of the fields that had no value
+--   not unique   {field, value, pk of its owner}
+--   gone
 
 --@include records
 
-local model, pk, fields = model_of(ARGV[1]), ARGV[2], pairs_from(4)
+local model, pk, fields = model_of(request.model), request.pk, request.fields
 
 if not is_in_collection(model, pk) then
-  return {'gone'}
+  return answer('gone')
 end
 
 local number, new = 0, 0
@@ -22,13 +22,13 @@ for field in pairs(fields) do
   number = number + 1
   new = new + 1 - redis.call('HEXISTS', hash_key(model, pk), field)
 end
-if ARGV[3] == '1' and new < number then
+if request.only_new and new < number then
   return 0
 end
 
 local conflict = not_unique(model, fields, pk)
 if conflict then
-  return conflict
+  return answer('not unique', conflict)
 end
 update(model, pk, fields)
 return new

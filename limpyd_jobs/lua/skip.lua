@@ -3,20 +3,19 @@
 -- to: the same
 -- what: a finished job that was found in a waiting list is no longer queued; one that runs without a claim gets a lease
 --
--- ARGV[1]  job model
--- ARGV[2]  ident
--- ARGV[3]  queue: model name and pk
--- ARGV[4]  lease of a job that is running with a claim: seconds
--- ARGV[5]  lease of one without, as version 2 runs them: seconds. See lease_without_claim
---
--- {'done', '', reindex}
--- {'refused'}    the job is not finished, or its end is being recorded: nothing is changed, but for a lease
--- {'gone'}
+-- request
+--   job_model, ident, queue_key
+--   lease             of a job that is running with a claim
+--   unclaimed_lease   of one without, as version 2 runs them: seconds. See lease_without_claim
+-- reply
+--   done
+--   refused   the job is not finished, or its end is being recorded: nothing is changed, but for a lease
+--   gone
 
 --@include clock
 --@include claims
 
-local job, queue = job_of(ARGV[1], ARGV[2]), ARGV[3]
+local job, queue = job_of(request.job_model, request.ident), request.queue_key
 
 -- Somebody set the status of a job that waited, or a worker of version 2 runs it, and it was added again: its lease says
 -- until when nobody else does.
@@ -24,7 +23,7 @@ local function give_lease()
   local hash = redis.call('HMGET', job.key, '_claim_token', '_queue_key', 'start')
   local has_one = redis.call('ZSCORE', (hash[2] or queue) .. ':_running', job.ident)
   if not (hash[1] or has_one) then
-    local seconds = lease_without_claim(hash[3], tonumber(ARGV[4]), tonumber(ARGV[5]))
+    local seconds = lease_without_claim(hash[3], tonumber(request.lease), tonumber(request.unclaimed_lease))
     redis.call('ZADD', queue .. ':_running', score(now() + seconds * 1000000), job.ident)
     redis.call('HSET', job.key, '_queue_key', queue)
   end
@@ -35,11 +34,11 @@ if status == 'r' then
   give_lease()
 end
 if status == 'w' or status == 'd' or status == 'r' then
-  return {'refused'}
+  return answer('refused')
 end
-local refused = refusal(job, '')
+local refused = refusal(job)
 if refused then
-  return refused
+  return answer(refused)
 end
 update(job.model, job.pk, {queued = false})
-return {'done', '', reindex}
+return answer('done')

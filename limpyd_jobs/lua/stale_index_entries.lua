@@ -1,21 +1,20 @@
--- Looks for pks in the plain indexes of a field whose hashes have another value, or removes them.
--- No transition of a job.
+-- verb: stale index entries
+-- what: looks for pks in the plain indexes of a field whose hashes have another value, or removes them
 --
--- ARGV[1]  model
--- ARGV[2]  field
--- ARGV[3]  beginning of the keys of the index
--- ARGV[4]  '1' to repair, or ''
--- ARGV[5]  the largest set to look at as a whole
--- ARGV[6…] what to look at: value, pk or '' for the whole set…
---
--- {stale, large, wrong}
---   stale  {value, pk}…
---   large   the values whose sets are too large
---   wrong   {value, type}… of the keys that are no sets: deleted to repair
+-- request
+--   model, field, repair
+--   prefix    beginning of the keys of the index
+--   largest   set to look at as a whole
+--   members   what to look at, as JSON: [value, pk or '' for the whole set]…
+-- reply
+--   done   {stale, large, wrong}
+--     stale   {value, pk}…
+--     large   the values whose sets are too large
+--     wrong   {value, type}… of the keys that are no sets: deleted to repair
 
 --@include records
 
-local model, field, prefix, repairs, largest = model_of(ARGV[1]), ARGV[2], ARGV[3], ARGV[4] == '1', tonumber(ARGV[5])
+local model, field, prefix, repairs = model_of(request.model), request.field, request.prefix, request.repair
 local stale, large, wrong = {}, {}, {}
 
 local function look_at(value, pk)
@@ -34,7 +33,7 @@ local function look_at_all(value)
   elseif kind ~= 'set' then
     wrong[#wrong + 1] = {value, kind}
     if repairs then redis.call('UNLINK', prefix .. value) end
-  elseif redis.call('SCARD', prefix .. value) > largest then
+  elseif redis.call('SCARD', prefix .. value) > tonumber(request.largest) then
     large[#large + 1] = value
   else
     for _, pk in ipairs(redis.call('SMEMBERS', prefix .. value)) do
@@ -43,7 +42,7 @@ local function look_at_all(value)
   end
 end
 
-for i = 6, #ARGV, 2 do
-  if ARGV[i + 1] == '' then look_at_all(ARGV[i]) else look_at(ARGV[i], ARGV[i + 1]) end
+for _, member in ipairs(cjson.decode(request.members)) do
+  if member[2] == '' then look_at_all(member[1]) else look_at(unpack(member)) end
 end
-return {stale, large, wrong}
+return answer('done', {stale = stale, large = large, wrong = wrong})

@@ -3,23 +3,24 @@
 -- to: success
 -- what: unless its code canceled or delayed it; may claim the next job
 --
--- ARGV[1]  job model
--- ARGV[2]  ident
--- ARGV[3]  token of the claim, or '' for a job that nobody claimed
--- ARGV[4]  queue: model name and pk
--- ARGV[5…] the next claim: lists, token, lease, classes, as in claim.lua; or nothing
---
--- {'done', end, '', reindex, next claim}    as JSON
--- {'canceled'}    {'delayed'}    the status that the job was given while it ran: nothing is changed
--- {'refused'}     somebody else holds the claim: nothing is changed
--- {'gone'}
+-- request
+--   job_model, ident, queue_key
+--   token      none for a job that nobody claimed
+--   lists, next_token, lease, classes   the next claim, if any
+-- reply
+--   done       {end, prefetched}
+--   canceled   the status that the job was given while it ran: nothing is changed
+--   delayed    the same
+--   refused    somebody else holds the claim: nothing is changed
+--   gone
 
+--@include ending
 --@include successes
 
-local job, token, finish = job_of(ARGV[1], ARGV[2]), ARGV[3], now_text()
+local job, token, finish = job_of(request.job_model, request.ident), request.token, now_text()
 
-local reply = end_in_success(job, token, ARGV[4], {['end'] = finish})
-if not reply then
-  return ended('done', finish, '', 5)
+local obstacle = end_in_success(job, token, request.queue_key, {['end'] = finish})
+if not obstacle then
+  return ended('done', finish)
 end
-return reply[1] == 'refused' and ended_before(job, token, 'done', 5) or reply
+return obstacle == 'refused' and ended_before(job, token, 'done') or answer(obstacle)

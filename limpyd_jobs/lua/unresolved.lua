@@ -1,18 +1,22 @@
--- Tells which jobs of classes that cannot be had may be taken out of a place, or takes them out: all but those that
--- somebody runs. No transition of a job. Only its class knows where its hash is.
+-- verb: unresolved
+-- what: tells which jobs of classes that cannot be had nobody runs, so that they may be taken out of a place; or does so
 --
 -- KEYS[1]  queue: model name and pk
--- ARGV[1]  place: 'waiting', 'delayed' or '_running'
--- ARGV[2]  what to do: 'leave'; 'quarantine' takes them out, and keeps them aside; 'delete' takes them out
--- ARGV[3…] idents
 --
--- ident…
+-- request
+--   idents
+--   kind     'waiting', 'delayed' or '_running'
+--   choice   'leave'; 'quarantine' takes them out, and keeps them aside; 'delete' takes them out
+-- reply
+--   done   {idents}
+--
+-- Only its class knows where the hash of a job is.
 
 --@include clock
 --@include quarantine
 --@include records
 
-local base, name, choice = KEYS[1], ARGV[1], ARGV[2]
+local base, name, choice = KEYS[1], request.kind, request.choice
 local key = base .. ':' .. name
 
 local function is_there(ident)
@@ -26,8 +30,7 @@ end
 if choice == 'quarantine' then probe('LLEN', base .. ':_quarantine') end
 if choice ~= 'leave' then probe('HLEN', base .. ':_deferrals') end
 local found = {}
-for i = 3, #ARGV do
-  local ident = ARGV[i]
+for _, ident in ipairs(cjson.decode(request.idents)) do
   if is_there(ident) then
     found[#found + 1] = ident
     if choice ~= 'leave' then
@@ -37,4 +40,4 @@ for i = 3, #ARGV do
     if choice == 'quarantine' then set_aside(base, ident) end
   end
 end
-return found
+return answer('done', {idents = found})

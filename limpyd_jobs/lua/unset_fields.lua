@@ -1,19 +1,20 @@
--- Unsets fields of a record, with their indexes. No transition of a job.
+-- verb: unset fields
+-- what: of a record, with their indexes
 --
--- ARGV[1]  model
--- ARGV[2]  pk
--- ARGV[3…] fields
---
--- the number of fields that had a value
+-- request
+--   model, pk
+--   names        JSON, a list
+-- reply
+--   (a number)   of the fields that had a value
 
 --@include records
 
-local model, pk, changes, number = model_of(ARGV[1]), ARGV[2], {}, 0
+local model, pk, changes, number = model_of(request.model), request.pk, {}, 0
 
-for i = 3, #ARGV do
-  if changes[ARGV[i]] == nil then
-    number = number + redis.call('HEXISTS', hash_key(model, pk), ARGV[i])
-    changes[ARGV[i]] = false
+for _, name in ipairs(cjson.decode(request.names)) do
+  if changes[name] == nil then
+    number = number + redis.call('HEXISTS', hash_key(model, pk), name)
+    changes[name] = false
   end
 end
 update(model, pk, changes)

@@ -1,12 +1,14 @@
 """Records of the models: made, found, changed and deleted in one step each. None of this is a transition of a job.
 
-The scripts are those of ``lua/`` whose header names no verb.
+The scripts are those of ``lua/`` whose header names no status.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
+from operator import itemgetter
 from typing import Any, cast
 
 from limpyd.exceptions import DoesNotExist, UniquenessError
@@ -16,9 +18,10 @@ from redis.client import Pipeline
 from redis.exceptions import RedisError
 
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.store.calls import Call, dotted, flag, given, listed, outcome_of, send
 from limpyd_jobs.store.connections import SharedConnection
 from limpyd_jobs.store.database import JobsDatabase
-from limpyd_jobs.store.layout import layout_of, special_indexes
+from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.store.lazy_fields import pk_of
 from limpyd_jobs.store.scripting import Script
 from limpyd_jobs.utils import memoized
@@ -35,7 +38,7 @@ _notify_all = Script("notify_all")
 _notify_one = Script("notify_one")
 _unset_fields = Script("unset_fields")
 
-Reindex = Sequence[tuple[str, Any, Any]]
+Reply = dict[str, Any]
 
 
 def get_queue(queue_model: type[RedisModel], name: str, priority: str, fields: Mapping[str, Any]) -> str:
@@ -47,26 +50,22 @@ def get_queue(queue_model: type[RedisModel], name: str, priority: str, fields: M
         If another queue has the value of a unique field.
     """
 
-    def call(pk: str, plain: Mapping[str, str], reserve: bool) -> Any:
-        args = [
-            layout_of(queue_model).json,
-            name,
-            priority,
-            "reserve" if reserve else "create",
-            pk,
-            *flat(plain),
-        ]
-        return _get_queue(redis_of(queue_model), args=args)
-
     layout = layout_of(queue_model)
-    return str(create(queue_model, fields, layout.plain | layout.special, call)[1])
+    request = {"queue_model": layout.json, "queue_name": name, "priority": priority}
+    call = creating(queue_model, _get_queue, request)
+    return create(queue_model, fields, layout.plain | layout.special, call)["pk"]
 
 
 def list_queues(queue_model: type[RedisModel], names: Iterable[str]) -> list[tuple[str, str, str, int, int, int]]:
     """Return the pk, name, priority, number of waiting jobs, number of delayed jobs, and whether it is paused (1 or 0),
     of the queues of some names, but for those of strangers whose keys would not fit in a line."""
-    reply = _list_queues(redis_of(queue_model), args=[layout_of(queue_model).json, *names])
-    return [tuple(row) for row in reply if "\n" not in row[0]]
+    request = {"queue_model": layout_of(queue_model).json, "names": listed(map(_text_of, names))}
+    rows = send(Call(redis_of(queue_model), _list_queues, request, itemgetter("queues")))
+    return [tuple(row) for row in rows if "\n" not in row[0]]
+
+
+def _text_of(name: Any) -> str:
+    return name.decode() if isinstance(name, bytes) else str(name)
 
 
 def some_queue_names(queue_model: type[RedisModel]) -> list[str]:
@@ -105,12 +104,12 @@ def signal_key(queue_model: type[RedisModel], name: str) -> str:
 
 def notify_all(connection: Redis, key: str) -> None:
     """End the wait of all idle workers that wait for that key."""
-    _notify_all(connection, keys=[key])
+    send(Call(connection, _notify_all, {}, outcome_of, keys=[key]))
 
 
 def notify_one(queue: RedisModel) -> None:
     """End the wait of an idle worker, if there is one, as there is a job in a queue."""
-    _notify_one(redis_of(queue), keys=[queue_key_of(queue)])
+    send(Call(redis_of(queue), _notify_one, {}, outcome_of, keys=[queue_key_of(queue)]))
 
 
 def notify_next(connection: Redis, key: str) -> None:
@@ -142,20 +141,16 @@ def add_error(error_model: type[RedisModel], fields: Mapping[str, Any], *, again
         If another error has the value of a unique field.
     """
 
-    def call(pk: str, plain: Mapping[str, str], reserve: bool) -> Any:
-        mode = f"{'reserve' if reserve else 'create'}{' again' if again and not pk else ''}"
-        return _add_error(redis_of(error_model), args=[layout_of(error_model).json, mode, pk, *flat(plain)])
-
     layout = layout_of(error_model)
     scripted = layout.plain | layout.special
+    call = creating(error_model, _add_error, {"error_model": layout.json, "again": flag(again)})
     reply = create(error_model, fields, scripted, call)
-    if reply[0] == "existing":
-        reindexed(error_model, reply[1], reply[2])
-        record, (_, others) = attached(error_model, reply[1]), layout.split(fields, scripted)
+    if reply["outcome"] == "existing":
+        record, (_, others) = attached(error_model, reply["pk"]), layout.split(fields, scripted)
         for name in others:
             record.get_field(name).delete()
         record.set_fields(**others)
-    return str(reply[1])
+    return str(reply["pk"])
 
 
 def due_key(schedule_model: type[RedisModel]) -> str:
@@ -186,13 +181,15 @@ def set_schedule(
     UniquenessError
         If another schedule has the value of a unique field.
     """
-    args = [layout_of(schedule_model).json, pk, due, *flat(fields)]
+
+    def read(reply: Reply) -> str:
+        if unique(schedule_model, reply)["outcome"] == "gone":
+            raise DoesNotExist(f"No {schedule_model.__name__} found with pk {pk}")
+        return str(reply["pk"])
+
+    request = {"model": layout_of(schedule_model).json, "pk": pk, "due": due, **dotted(fields)}
     keys = [due_key(schedule_model), *([heard_by] if heard_by else ())]
-    reply = unique(schedule_model, _set_schedule(redis_of(schedule_model), keys=keys, args=args))
-    if reply[0] == "gone":
-        raise DoesNotExist(f"No {schedule_model.__name__} found with pk {pk}")
-    assert reply[0] == "set"
-    return str(reply[1])
+    return send(Call(redis_of(schedule_model), _set_schedule, request, read, [schedule_model], keys))
 
 
 def due_schedules(
@@ -202,10 +199,14 @@ def due_schedules(
 
     Both times are in seconds since the epoch, by the clock of Redis; the second is None if there is none.
     """
-    args = [layout_of(schedule_model).json, limit]
-    now, following, *rows = _due_schedules(redis_of(schedule_model), keys=[due_key(schedule_model)], args=args)
-    found = [(str(pk), mapping_of(fields)) for pk, fields in rows]
-    return float(now), float(following) if following else None, found
+
+    def read(reply: Reply) -> tuple[float, float | None, list[tuple[str, dict[str, str]]]]:
+        schedules = [(pk, list(flat)) for pk, flat in reply["schedules"]]
+        found = [(pk, dict(zip(flat[::2], flat[1::2], strict=True))) for pk, flat in schedules]
+        return float(reply["moment"]), float(reply["upcoming"]) if "upcoming" in reply else None, found
+
+    request = {"model": layout_of(schedule_model).json, "limit": limit}
+    return send(Call(redis_of(schedule_model), _due_schedules, request, read, keys=[due_key(schedule_model)]))
 
 
 def set_fields(record: RedisModel, fields: Mapping[str, Any], *, only_new: bool = False) -> Any:
@@ -229,12 +230,12 @@ def set_fields(record: RedisModel, fields: Mapping[str, Any], *, only_new: bool 
     UniquenessError
         If another record has the value of a unique field.
     """
-    return _write(_set_fields, record, ["1" if only_new else "", *flat(fields)])
+    return _write(_set_fields, record, {"only_new": flag(only_new), **dotted(fields)})
 
 
 def unset_fields(record: RedisModel, names: Iterable[str]) -> Any:
     """Unset plain fields of a record, with their indexes; return how many had a value. See `set_fields`."""
-    return _write(_unset_fields, record, names)
+    return _write(_unset_fields, record, {"names": listed(names)})
 
 
 def increase_field(record: RedisModel, name: str, amount: float, command: str) -> Any:
@@ -242,12 +243,12 @@ def increase_field(record: RedisModel, name: str, amount: float, command: str) -
 
     Exceptions, and pipelines: see `set_fields`.
     """
-    return _write(_increase_field, record, [command, name, amount])
+    return _write(_increase_field, record, {"command": command, "field": name, "amount": amount})
 
 
 def delete_record(record: RedisModel) -> None:
     """Delete what a script can delete of a record: its hash and plain indexes, and its entry in the collection."""
-    _write(_delete_record, record, [])
+    _write(_delete_record, record, {})
 
 
 def check_database(job_class: type[RedisModel], queue_model: type[RedisModel]) -> None:
@@ -290,52 +291,57 @@ def sender_of(model: type[RedisModel]) -> Redis | SharedConnection:
     return model.database.sender if isinstance(model.database, JobsDatabase) else redis_of(model)
 
 
-def mapping_of(flat: Sequence[str]) -> dict[str, str]:
-    return dict(zip(flat[::2], flat[1::2], strict=True))
+Creating = Callable[[str, Mapping[str, str], bool], Call[Reply]]
 
 
-def flat(fields: Mapping[str, str]) -> list[str]:
-    return [part for pair in fields.items() for part in pair]
+def creating(
+    model: type[RedisModel], script: Script, request: Mapping[str, Any], *, sender: Any = None, **options: Any
+) -> Creating:
+    """Return what makes the calls of `create`, of a pk that was reserved, the fields, and whether to reserve one.
 
-
-def create(
-    model: type[RedisModel], fields: Mapping[str, Any], scripted: frozenset[str], call: Callable[..., Any]
-) -> Any:
-    """Create a record by a script, after the fields that only limpyd can write.
-
-    ``call(pk, scripted fields, reserve)`` calls the script; see `lua/add.lua` for reserving.
+    The options are attributes of the calls.
     """
+
+    def call(pk: str, fields: Mapping[str, str], reserve: bool) -> Call[Reply]:
+        whole = {**request, **given(reserve=flag(reserve), reserved_pk=pk), **dotted(fields)}
+        return Call(sender or redis_of(model), script, whole, partial(unique, model), [model], **options)
+
+    return call
+
+
+def create(model: type[RedisModel], fields: Mapping[str, Any], scripted: frozenset[str], call: Creating) -> Reply:
+    """Create a record by a script, after the fields that only limpyd can write; see `lua/add.lua` for reserving."""
     plain, others = layout_of(model).split(fields, scripted)
-    reply = unique(model, call("", plain, bool(others)))
-    if reply[0] == "reserved":
-        pk = reply[1]
+    reply = send(call("", plain, bool(others)))
+    if reply["outcome"] == "reserved":
+        pk = reply["pk"]
         record = attached(model, pk)
         try:
             record.set_fields(**others)
-            reply = unique(model, call(pk, plain, False))
+            reply = send(call(pk, plain, False))
         except BaseException:
             _delete_fields(record, others)
             raise
-        if reply[1] != pk:
+        if reply.get("pk") != pk:
             _delete_fields(record, others)
-    if reply[0] == "added":
-        reindexed(model, reply[1], reply[2])
     return reply
 
 
-def _write(script: Script, record: RedisModel, args: Iterable[Any]) -> Any:
-    """Run a script that changes fields of a record, maybe as a command of a pipeline."""
+def _write(script: Script, record: RedisModel, request: Mapping[str, Any]) -> Any:
+    """Run a script that changes fields of a record. Its reply is a number, as it may be a command of a pipeline."""
     connection = record.get_connection()
-    args = [layout_of(type(record)).json, pk_of(record), *args]
+    request = {"model": layout_of(type(record)).json, "pk": pk_of(record), **request}
+    call: Call[Reply] = Call(redis_of(record), script, request, partial(unique, type(record)))
     if isinstance(connection, Pipeline):
-        reply = connection.eval(script.source, 0, *args)  # a script that is not known would fail all the commands
+        # a script that is not known would fail all the commands
+        reply = connection.eval(script.source, 0, *call.words())
     else:
-        reply = script(connection, args=args)
-    if not isinstance(reply, list):
+        reply = script(connection, args=call.words())
+    if not isinstance(reply, str) or not reply.startswith("{"):
         return reply
-    if reply[0] == "gone":
+    if call.accept(reply)["outcome"] == "gone":
         raise DoesNotExist(f"No {type(record).__name__} found with pk {record.pk.get()}")
-    return unique(type(record), reply)
+    return None
 
 
 def _delete_fields(record: RedisModel, names: Iterable[str]) -> None:
@@ -344,21 +350,11 @@ def _delete_fields(record: RedisModel, names: Iterable[str]) -> None:
             record.get_field(name).delete()
 
 
-def unique(model: type[RedisModel], reply: Any) -> Any:
-    if reply[0] == "not unique":
-        _, field, value, pk = reply
+def unique(model: type[RedisModel], reply: Reply) -> Reply:
+    """Return the reply of a script, unless another record has the value of a unique field: then raise that."""
+    if reply["outcome"] == "not unique":
         raise UniquenessError(
-            f'Value "{value}" already indexed for unique field {model.__name__}.{field} (for instance {pk})'
+            f'Value "{reply["value"]}" already indexed for unique field {model.__name__}.{reply["field"]} '
+            f"(for instance {reply['pk']})"
         )
     return reply
-
-
-def reindexed(model: type[RedisModel], pk: str, changes: Reindex) -> None:
-    """Maintain the indexes that a script cannot, after it changed a field from one value, if it had one, to another."""
-    for name, old, new in changes:
-        for index in special_indexes(model.get_field(name)):
-            if isinstance(old, str):
-                index.remove(pk, old)
-            if isinstance(new, str):
-                index.add(pk, new, check_uniqueness=False)
-            index._reset_rollback_cache(pk)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from redis import Redis
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError
 
 from limpyd_jobs.store.connections import PinnedConnection, SharedConnection
 
@@ -69,39 +69,3 @@ class Script:
             return sender.execute_command("EVALSHA", self.sha, len(keys), *keys, *args)  # type: ignore[no-untyped-call]
         except NoScriptError:
             return sender.execute_command("EVAL", self.source, len(keys), *keys, *args)  # type: ignore[no-untyped-call]
-
-    def after(self, connection: PinnedConnection, command: Sequence[Any], args: Sequence[Any]) -> tuple[Any, Any]:
-        """Send a command, and the script for when it is done, in one round trip.
-
-        Returns
-        -------
-        tuple
-            The reply to the command, which may be an error, and that of the script.
-
-        Raises
-        ------
-        redis.exceptions.RedisError
-            If the connection or the script fails.
-        """
-        first, reply = connection.execute_commands(command, ["EVALSHA", self.sha, 0, *args])
-        if isinstance(reply, NoScriptError):
-            reply = connection.execute_command("EVAL", self.source, 0, *args)
-        if isinstance(reply, RedisError):
-            raise reply
-        return first, reply
-
-    def each(self, connection: Redis, calls: Sequence[Sequence[Any]]) -> list[Any]:
-        """Run the script with each of some lists of arguments, in one round trip; an error stands among the replies.
-
-        Raises
-        ------
-        redis.exceptions.RedisError
-            If the connection fails.
-        """
-        pipe = connection.pipeline(transaction=False)
-        for number, args in enumerate(calls):
-            if number:
-                pipe.execute_command("EVALSHA", self.sha, 0, *args)  # type: ignore[no-untyped-call]
-            else:
-                pipe.eval(self.source, 0, *args)
-        return pipe.execute(raise_on_error=False)  # type: ignore[no-untyped-call]

@@ -12,7 +12,6 @@ from uuid import uuid4
 
 from limpyd.model import RedisModel
 from redis import Redis
-from redis.exceptions import RedisError
 
 from limpyd_jobs.exceptions import (
     AlreadyClaimed,
@@ -23,11 +22,12 @@ from limpyd_jobs.exceptions import (
     NotClaimable,
 )
 from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.store.calls import Call, Verb, flag, given, outcome_of, send_after, send_all
 from limpyd_jobs.store.connections import PinnedConnection
 from limpyd_jobs.store.layout import classes_argument, layout_of
-from limpyd_jobs.store.records import check_database, redis_of, reindexed
+from limpyd_jobs.store.records import check_database, redis_of
 from limpyd_jobs.store.scripting import Script
-from limpyd_jobs.transitions.placing import prepare_queue
+from limpyd_jobs.transitions.placing import preparing
 from limpyd_jobs.utils import EPOCH
 
 # The lease of a running job without a claim, in seconds: its worker, of version 2, may be alive.
@@ -73,9 +73,18 @@ class ClaimRequest:
     is_again: bool = False
     connection: PinnedConnection | None = field(default=None, compare=False, repr=False)
 
-    def arguments(self, *between: str) -> list[Any]:
-        """Return the request as scripts take it, hundreds of waiting lists as one text, which travels much faster."""
-        return ["\n".join(self.keys), self.token, self.lease, *between, classes_argument(self.classes)]
+    def named(self, token: str = "token") -> dict[str, Any]:
+        """Return the request as scripts take it, hundreds of waiting lists as one text, which travels much faster.
+
+        `token` is the name of that, if the script takes another one, too.
+        """
+        lists, classes = "\n".join(self.keys), classes_argument(self.classes)
+        return {"lists": lists, token: self.token, "lease": self.lease, "classes": classes}
+
+    @property
+    def models(self) -> Sequence[type[RedisModel]]:
+        """The classes of the jobs that may be claimed."""
+        return tuple(self.classes.values())
 
 
 @dataclass(slots=True)  # not frozen, as that takes three times as long to make
@@ -189,8 +198,10 @@ class NextWakeups(NamedTuple):
 
 
 _NO_WAKEUPS = NextWakeups()
+_MOMENTS = ("moment", "overdue", "due", "missed", "scheduled")
 
 
+@Verb
 def claim(
     queue_model: type[RedisModel],
     request: ClaimRequest,
@@ -199,7 +210,7 @@ def claim(
     wait: float = 0,
     schedules: str = "",
     known: str = "",
-) -> tuple[Delivery | None, NextWakeups]:
+) -> Call[tuple[Delivery | None, NextWakeups]]:
     """Claim the first job of the first waiting list that has one; tell what is to be known if there is none.
 
     Parameters
@@ -218,8 +229,8 @@ def claim(
     tuple of Delivery and NextWakeups
         None instead of the first if the lists are empty, or of paused queues.
     """
-    args = request.arguments(ident, "1" if request.is_again else "", worker, str(wait), schedules, "", known)
-    return _claimed(request, json.loads(_claim(request.connection or redis_of(queue_model), args=args)))
+    sender = request.connection or redis_of(queue_model)
+    return Call(sender, _claim, _claiming(request, ident, worker, wait, schedules, known), _claimed, request.models)
 
 
 def wait_and_claim(
@@ -250,13 +261,16 @@ def wait_and_claim(
         The key of the signal, None if there was none, or the error that kept from waiting; and the others as `claim`,
         the next_wakeups being None if the worker is not registered.
     """
-    args = request.arguments("", "", worker, str(wait), schedules, "1", known)
-    heard, text = _claim.after(connection, ["BLPOP", *signals, seconds], args)
-    heard, reply = heard[0] if isinstance(heard, list) else heard, json.loads(text)
-    return (heard, None, None) if reply[0] == "unregistered" else (heard, *_claimed(request, reply))
+    late = {**_claiming(request, "", worker, wait, schedules, known), "is_late": "1"}
+    call = Call(connection, _claim, late, _claimed_late, request.models)
+    heard, (fetched, next_wakeups) = send_after(connection, ["BLPOP", *signals, seconds], call)
+    return heard[0] if isinstance(heard, list) else heard, fetched, next_wakeups
 
 
-def claim_job(job: RedisModel, queue_model: type[RedisModel], queue_name: str, token: str, lease: float) -> Delivery:
+@Verb
+def claim_job(
+    job: RedisModel, queue_model: type[RedisModel], queue_name: str, token: str, lease: float
+) -> Call[Delivery]:
     """Claim a given job, wherever it stands, be its queue paused or not.
 
     Parameters
@@ -284,26 +298,39 @@ def claim_job(job: RedisModel, queue_model: type[RedisModel], queue_name: str, t
         If the job was deleted.
     """
     check_database(type(job), queue_model)
-    if queue_name:
-        prepare_queue(queue_model, queue_name, "", job)
-    models = [layout_of(type(job)).json, job.ident, token, lease, layout_of(queue_model).json]
-    reply = _claim_job(redis_of(job), args=[*models, queue_name])
-    if reply[0] != "claimed":
-        raise _refusal(job, reply)
-    return out_of_list(token, {job.get_model_repr(): type(job)}, reply)
+
+    def read(reply: dict[str, Any]) -> Delivery:
+        if reply["outcome"] != "claimed":
+            raise _refusal(job, **reply)
+        return Delivery(**reply)
+
+    request = {
+        "job_model": layout_of(type(job)).json,
+        "ident": job.ident,
+        "token": token,
+        "lease": lease,
+        "queue_model": layout_of(queue_model).json,
+        "queue_name": queue_name,
+    }
+    before = preparing(queue_model, queue_name, "", job) if queue_name else None
+    return Call(redis_of(job), _claim_job, request, read, [type(job)], before=before)
 
 
-def _refusal(job: RedisModel, reply: Sequence[str]) -> Exception:
+def _refusal(job: RedisModel, outcome: str, **known: str) -> Exception:
     """What the reply of a script stands for that did not claim a job."""
-    outcome, first, second = (*reply, "", "")[:3]
     if outcome == "taken":
-        return AlreadyClaimed(job.ident, owner_of(first), EPOCH + timedelta(seconds=float(second)) if second else None)
+        until = EPOCH + timedelta(seconds=float(known["until"])) if "until" in known else None
+        return AlreadyClaimed(job.ident, owner_of(known.get("token")), until)
     if outcome == "not to be run":
-        return NotClaimable(job.ident, first, second if first == STATUSES.DELAYED else "")
+        return NotClaimable(job.ident, known["status"], known.get("delayed_until", ""))
     if outcome == "already queued":
-        return LimpydJobsException(f"{job.ident} cannot be claimed: job {first}, of the same identifier, is queued")
+        return LimpydJobsException(
+            f"{job.ident} cannot be claimed: job {known['pk']}, of the same identifier, is queued"
+        )
     if outcome == "other queue model":
-        return ConfigurationException(f"{job.ident} is in {first}: give claim() the queue_model of that queue")
+        return ConfigurationException(
+            f"{job.ident} is in {known['queue_key']}: give claim() the queue_model of that queue"
+        )
     return JobGone(job.ident) if outcome == "gone" else LimpydJobsException("Queue's name not defined")
 
 
@@ -323,14 +350,26 @@ def owner_of(token: str | None) -> str | None:
     return unquote(token.partition("@")[2].partition("/")[0]) or None if token else None
 
 
-def _claimed(request: ClaimRequest, reply: Any) -> tuple[Delivery | None, NextWakeups]:
-    return as_delivery(request, reply), _outlook(reply) if reply[0] == "nothing" else _NO_WAKEUPS
+def _claiming(
+    request: ClaimRequest, ident: str, worker: str, wait: float, schedules: str, known: str
+) -> dict[str, Any]:
+    names = given(ident=ident, worker=worker, wait=wait, schedules=schedules, known=known)
+    return {**request.named(), "is_again": flag(request.is_again), **names}
 
 
-def _outlook(reply: Any) -> NextWakeups:
-    _, broken, queues, moment, *dates, delayed, is_quiet = reply
-    overdue, due, missed, scheduled = (float(date) if date else None for date in dates)
-    return NextWakeups(list(broken), queues, float(moment), overdue, due, missed, scheduled, int(delayed), is_quiet)
+def _claimed(reply: dict[str, Any]) -> tuple[Delivery | None, NextWakeups]:
+    return (None, _next_wakeups(reply)) if reply["outcome"] == "nothing" else (Delivery(**reply), _NO_WAKEUPS)
+
+
+def _claimed_late(reply: dict[str, Any]) -> tuple[Delivery | None, NextWakeups | None]:
+    return (None, None) if reply["outcome"] == "unregistered" else _claimed(reply)
+
+
+def _next_wakeups(reply: dict[str, Any]) -> NextWakeups:
+    moments = {name: float(reply[name]) for name in _MOMENTS if name in reply}
+    return NextWakeups(
+        list(reply["broken"]), reply["queues"], delayed=reply["delayed"], is_quiet=reply["is_quiet"], **moments
+    )
 
 
 def known_of(classes: Iterable[type[RedisModel]], next_wakeups: NextWakeups | None = None) -> str:
@@ -349,7 +388,9 @@ def known_of(classes: Iterable[type[RedisModel]], next_wakeups: NextWakeups | No
         "delayed": [prefix + STATUSES.DELAYED for prefix in prefixes],
     }
     if next_wakeups and next_wakeups.delayed >= 0:
-        known |= {"number": next_wakeups.delayed, "due": "" if next_wakeups.due is None else f"{next_wakeups.due:.6f}"}
+        known["number"] = next_wakeups.delayed
+        if next_wakeups.due is not None:
+            known["due"] = f"{next_wakeups.due:.6f}"
     return json.dumps(known, separators=(",", ":"))
 
 
@@ -365,7 +406,10 @@ def unregister(queue_model: type[RedisModel], worker: str) -> None:
     redis_of(queue_model).zrem(f"{queue_model._name}:idle_workers", worker)
 
 
-def renew(connection: Redis, job_class: type[RedisModel], ident: str, token: str, queue_key: str, lease: float) -> bool:
+@Verb
+def renew(
+    connection: Redis, job_class: type[RedisModel], ident: str, token: str, queue_key: str, lease: float
+) -> Call[bool]:
     """Extend the lease of a claim, over a connection that any thread may use.
 
     Returns
@@ -373,8 +417,8 @@ def renew(connection: Redis, job_class: type[RedisModel], ident: str, token: str
     bool
         False if somebody else holds the claim, or the job was deleted.
     """
-    reply = _renew(connection, args=[layout_of(job_class).json, ident, token, queue_key, lease])
-    return reply[0] in ("done", "canceled")
+    request = {**held(job_class, ident, token, queue_key), "lease": lease}
+    return Call(connection, _renew, request, lambda reply: reply["outcome"] in ("done", "canceled"))
 
 
 def renew_all(connection: Redis, claims: Sequence[tuple[type[RedisModel], Delivery]], lease: float) -> list[str]:
@@ -386,11 +430,20 @@ def renew_all(connection: Redis, claims: Sequence[tuple[type[RedisModel], Delive
         For each, ``done``; ``canceled`` if it is done, but somebody canceled the job; ``refused`` if somebody else
         holds the claim; ``gone`` if the job was deleted; ``failed`` if Redis could not tell.
     """
-    calls = [[layout_of(cls).json, job.ident, job.token, job.queue_key, lease] for cls, job in claims]
-    return ["failed" if isinstance(reply, RedisError) else reply[0] for reply in _renew.each(connection, calls)]
+    calls = [
+        Call(connection, _renew, {**held(cls, job.ident, job.token, job.queue_key), "lease": lease}, outcome_of)
+        for cls, job in claims
+    ]
+    return ["failed" if isinstance(outcome, Exception) else outcome for outcome in send_all(connection, calls)]
 
 
-def release(job_class: type[RedisModel], ident: str, token: str, queue_key: str, delay: str = "") -> None:
+def held(job_class: type[RedisModel], ident: str, token: str, queue_key: str) -> dict[str, Any]:
+    """What scripts take of a claim."""
+    return {"job_model": layout_of(job_class).json, "ident": ident, "token": token, "queue_key": queue_key}
+
+
+@Verb
+def release(job_class: type[RedisModel], ident: str, token: str, queue_key: str, delay: str = "") -> Call[None]:
     """Give a claimed job back, unharmed, to the front of its waiting list; or for later, with a delay.
 
     One that was deleted is no more to be given back.
@@ -400,42 +453,17 @@ def release(job_class: type[RedisModel], ident: str, token: str, queue_key: str,
     ClaimLost
         If the claim is not (or no longer) the one on the job.
     """
-    reply = _release(redis_of(job_class), args=[layout_of(job_class).json, ident, token, queue_key, delay])
-    _accept_release(job_class, ident, reply)
+
+    def read(reply: dict[str, Any]) -> None:
+        if reply["outcome"] == "refused":
+            raise ClaimLost(f"The claim on {ident} is lost: it was not released")
+
+    request = {**held(job_class, ident, token, queue_key), "delay": delay}
+    return Call(redis_of(job_class), _release, request, read, [job_class])
 
 
 def release_all(claims: Sequence[tuple[type[RedisModel], Delivery]]) -> list[Exception]:
     """Give claimed jobs back as `release` does, in one round trip, so that they are run in this order; return what
     failed."""
-    claims, failures = claims[::-1], []
-    calls = [[layout_of(cls).json, job.ident, job.token, job.queue_key, ""] for cls, job in claims]
-    for (job_class, job), reply in zip(claims, _release.each(redis_of(claims[0][0]), calls), strict=True):
-        try:
-            if isinstance(reply, RedisError):
-                raise reply
-            _accept_release(job_class, job.ident, reply)
-        except Exception as error:
-            failures.append(error)
-    return failures
-
-
-def _accept_release(job_class: type[RedisModel], ident: str, reply: Any) -> None:
-    if reply[0] == "refused":
-        raise ClaimLost(f"The claim on {ident} is lost: it was not released")
-    if reply[0] == "done":
-        reindexed(job_class, ident.rpartition(":")[2], reply[2])
-
-
-def as_delivery(request: ClaimRequest, reply: Any) -> Delivery | None:
-    return None if reply[0] == "nothing" else out_of_list(request.token, request.classes, reply)
-
-
-def out_of_list(token: str, classes: Mapping[str, type[RedisModel]], reply: Any) -> Delivery:
-    if reply[0] != "claimed":
-        return Delivery(*reply[:7])
-    *details, reindex = reply
-    details.append(token)
-    fetched = Delivery(*details)
-    if reindex:
-        reindexed(classes[fetched.path], fetched.pk, reindex)
-    return fetched
+    calls = [release.call(cls, job.ident, job.token, job.queue_key) for cls, job in reversed(claims)]
+    return [outcome for outcome in send_all(redis_of(claims[0][0]), calls) if outcome is not None]

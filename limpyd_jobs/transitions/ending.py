@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple, cast
 
 from limpyd.model import RedisModel
 from redis import Redis
-from redis.exceptions import RedisError
 
-from limpyd_jobs.exceptions import LimpydJobsException, NotRecorded
+from limpyd_jobs.store.calls import Call, Verb, flag, given, listed, reindexed, send
 from limpyd_jobs.store.connections import PinnedConnection
 from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.store.lazy_fields import pk_of
-from limpyd_jobs.store.records import queue_key_of, redis_of, reindexed
+from limpyd_jobs.store.records import queue_key_of, redis_of
 from limpyd_jobs.store.scripting import Script
-from limpyd_jobs.transitions.claiming import UNCLAIMED_LEASE, ClaimRequest, Delivery, as_delivery, out_of_list
-from limpyd_jobs.transitions.placing import Placed, accept, arguments_to_place, as_placed, prepare_queue
+from limpyd_jobs.transitions.claiming import UNCLAIMED_LEASE, ClaimRequest, Delivery, held
+from limpyd_jobs.transitions.placing import Placed, accept, placing, preparing
 
 _finish_canceled = Script("finish_canceled")
 _delay = Script("delay")
@@ -79,7 +78,8 @@ class Ending(NamedTuple):
     prefetched: Delivery | None = None
 
 
-def succeed(job: RedisModel, queue: RedisModel, token: str, next_claim: ClaimRequest | None = None) -> Ending:
+@Verb
+def succeed(job: RedisModel, queue: RedisModel, token: str, next_claim: ClaimRequest | None = None) -> Call[Ending]:
     """Record the success of a job, unless its status was set to canceled or delayed while it ran.
 
     Parameters
@@ -94,12 +94,21 @@ def succeed(job: RedisModel, queue: RedisModel, token: str, next_claim: ClaimReq
     ClaimLost, DoesNotExist, NotRecorded
         If the claim is not (or no longer) the one on the job; if the job was deleted; if Redis fails.
     """
-    return _finish(_succeed, job, queue, token, (), next_claim)
+    return _ending(_succeed, job, queue, token, {}, next_claim)
+
+
+class Recorded(NamedTuple):
+    """What became of the success of a job, recorded with others, for `accept_success`: the outcome, when the job ended
+    (or, if the outcome is ``failed``, why), and the changes to fields with indexes that only limpyd can maintain."""
+
+    outcome: str
+    detail: str
+    reindex: Sequence[Any] = ()
 
 
 def succeed_many(
     connection: Redis | PinnedConnection, successes: Sequence[Success], next_claim: ClaimRequest, limit: int = 0
-) -> tuple[list[Any], list[Delivery]]:
+) -> tuple[list[Recorded], list[Delivery]]:
     """Record the success of several jobs in one step, and claim several in it.
 
     Parameters
@@ -125,17 +134,24 @@ def succeed_many(
         If Redis fails.
     """
     now = monotonic()
-    rows = [_row(success, now) for success in successes]
-    texts = json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
     classes = {**next_claim.classes, **{each.fetched.path: type(each.job) for each in successes}}
-    again = "1" if next_claim.is_again else ""
-    args = [texts, limit, *replace(next_claim, classes=classes).arguments(again)]
-    try:
-        reply = json.loads(_succeed_many(connection, args=args))
-    except RedisError as error:
-        raise NotRecorded(f"How {len(successes)} jobs ended is not recorded: {error}") from error
-    endings, claims = reply
-    return list(endings), [out_of_list(token, classes, details) for token, details in claims]
+    next_claim = replace(next_claim, classes=classes)
+    request = {
+        "successes": listed(_row(success, now) for success in successes),
+        "limit": limit,
+        "is_again": flag(next_claim.is_again),
+        **next_claim.named(),
+    }
+    subject = f"{len(successes)} jobs"
+    return send(Call(connection, _succeed_many, request, _recorded, next_claim.models, subject=subject))
+
+
+def _recorded(reply: dict[str, Any]) -> tuple[list[Recorded], list[Delivery]]:
+    endings = [
+        Recorded(each["outcome"], each.get("error") or each["end"], list(each.get("reindex", ())))
+        for each in reply["endings"]
+    ]
+    return endings, [Delivery(**details) for details in reply["claimed"]]
 
 
 def _row(success: Success, now: float) -> tuple[str, str, str, int, int]:
@@ -149,23 +165,25 @@ def _microseconds(seconds: float) -> int:
     return round(seconds * 1_000_000)
 
 
-def accept_success(job: RedisModel, reply: Any) -> Ending:
+def accept_success(job: RedisModel, reply: Recorded) -> Ending:
     """Return how a job ended, as `succeed` does, with the same exceptions, given what `succeed_many` found.
 
     It has not to be ``failed``: then one of the records is broken, and nothing of the job is changed.
     """
-    if reply[0] == "done":
-        if reply[2]:
-            reindexed(type(job), pk_of(job), reply[2])
-        return Ending("done", reply[1])
-    return Ending(accept(job, reply)[0])
+    outcome, end, reindex = reply
+    reindexed(type(job), pk_of(job), (change for _model, _pk, *change in reindex))
+    return Ending(accept(job.ident, {"outcome": outcome})["outcome"], end)
 
 
-def finish_canceled(job: RedisModel, queue: RedisModel, token: str, next_claim: ClaimRequest | None = None) -> Ending:
+@Verb
+def finish_canceled(
+    job: RedisModel, queue: RedisModel, token: str, next_claim: ClaimRequest | None = None
+) -> Call[Ending]:
     """Record that a job was canceled while it ran. Parameters and exceptions: see `succeed`."""
-    return _finish(_finish_canceled, job, queue, token, (), next_claim)
+    return _ending(_finish_canceled, job, queue, token, {}, next_claim)
 
 
+@Verb
 def delay(
     job: RedisModel,
     queue: RedisModel,
@@ -176,7 +194,7 @@ def delay(
     *,
     priority: str = "",
     uncounted: bool = False,
-) -> Ending:
+) -> Call[Ending]:
     """Delay a job that asked for it while it ran, in the queue of that name and of a priority, else of its own.
 
     Parameters
@@ -187,11 +205,12 @@ def delay(
 
     The other parameters and exceptions: see `succeed`.
     """
-    prepare_queue(type(queue), queue_name, priority, job)
-    args = (layout_of(type(queue)).json, queue_name, delay, priority, "uncounted" if uncounted else "")
-    return _finish(_delay, job, queue, token, args, next_claim)
+    names = given(queue_name=queue_name, priority=priority, delay=delay, uncounted=flag(uncounted))
+    request = {"queue_model": layout_of(type(queue)).json, **names}
+    return _ending(_delay, job, queue, token, request, next_claim, preparing(type(queue), queue_name, priority, job))
 
 
+@Verb
 def fail(
     job: RedisModel,
     queue: RedisModel,
@@ -205,7 +224,7 @@ def fail(
     heed_field: bool = True,
     began: float | None = None,
     next_claim: ClaimRequest | None = None,
-) -> Ending:
+) -> Call[Ending]:
     """Record the failure of a job, and put it back in a queue if it may run again.
 
     Parameters
@@ -224,21 +243,20 @@ def fail(
 
     The other parameters and exceptions: see `succeed`.
     """
-    mode = "place" if not hold else "hold" if heed_field else "hold anyway"
-    if requeue_times != 0 and not hold:
-        prepare_queue(type(queue), queue_name, priority)
-    args = (
-        "" if requeue_times is None else str(requeue_times),
-        layout_of(type(queue)).json,
-        queue_name,
-        priority,
-        delay,
-        mode,
-        "" if began is None else str(_microseconds(monotonic() - began)),
-    )
-    return _finish(_fail, job, queue, token, args, next_claim)
+    request = {
+        "queue_model": layout_of(type(queue)).json,
+        "mode": "place" if not hold else "hold" if heed_field else "hold anyway",
+        **given(queue_name=queue_name, priority=priority, delay=delay),
+    }
+    if requeue_times is not None:
+        request["requeue_times"] = requeue_times
+    if began is not None:
+        request["began"] = _microseconds(monotonic() - began)
+    before = preparing(type(queue), queue_name, priority) if requeue_times != 0 and not hold else None
+    return _ending(_fail, job, queue, token, request, next_claim, before)
 
 
+@Verb
 def requeue(
     job: RedisModel,
     queue_model: type[RedisModel],
@@ -247,7 +265,7 @@ def requeue(
     *,
     delay: str = "",
     place: bool = True,
-) -> Placed:
+) -> Call[Placed]:
     """Put a job that rests in error back in a queue.
 
     Returns
@@ -262,14 +280,11 @@ def requeue(
     LimpydJobsException
         If it is not in error, or another job of its identifier is queued.
     """
-    args = arguments_to_place(job, queue_model, queue_name, priority)
-    reply = _requeue(redis_of(job), args=[*args, delay, "place" if place else "custom"])
-    if reply[0] == "not in error":
-        raise LimpydJobsException(f"Job cannot be requeued if not in ERROR status: {job.ident}")
-    return as_placed(job, accept(job, reply))
+    return placing(_requeue, job, queue_model, queue_name, priority, delay, place)
 
 
-def skip(job: RedisModel, queue: RedisModel, lease: float) -> bool:
+@Verb
+def skip(job: RedisModel, queue: RedisModel, lease: float) -> Call[bool]:
     """Let a finished job that was found in a waiting list no longer count as queued; give one that is running without a
     claim a lease, so that it is rescued if nobody runs it.
 
@@ -285,16 +300,20 @@ def skip(job: RedisModel, queue: RedisModel, lease: float) -> bool:
     bool
         False if it is not finished.
     """
-    args = [layout_of(type(job)).json, job.ident, queue_key_of(queue), lease, UNCLAIMED_LEASE]
-    reply = _skip(redis_of(job), args=args)
-    if reply[0] == "done":
-        reindexed(type(job), pk_of(job), reply[2])
-    return bool(reply[0] == "done")
+    request = {
+        "job_model": layout_of(type(job)).json,
+        "ident": job.ident,
+        "queue_key": queue_key_of(queue),
+        "lease": lease,
+        "unclaimed_lease": UNCLAIMED_LEASE,
+    }
+    return Call(redis_of(job), _skip, request, lambda reply: reply["outcome"] == "done", [type(job)])
 
 
+@Verb
 def abandon(
     job_class: type[RedisModel], ident: str, token: str, queue_key: str, delay: str = "", keys: Sequence[str] = ()
-) -> bool:
+) -> Call[bool]:
     """End the claim on a job, and leave its state to whatever its hooks made of it, be it deleted.
 
     Parameters
@@ -309,36 +328,34 @@ def abandon(
     bool
         False if the job is delayed, so still has to be put where its status says: nothing was changed.
     """
-    args = [layout_of(job_class).json, ident, token, queue_key, delay, "\n".join(keys)]
-    reply = _abandon(redis_of(job_class), args=args)
-    if reply[0] == "done":
-        reindexed(job_class, ident.rpartition(":")[2], reply[2])
-    return bool(reply[0] != "delayed")
+    request = {**held(job_class, ident, token, queue_key), "delay": delay, "lists": "\n".join(keys)}
+    return Call(redis_of(job_class), _abandon, request, lambda reply: reply["outcome"] != "delayed", [job_class])
 
 
-def _finish(
+def _ending(
     script: Script,
     job: RedisModel,
     queue: RedisModel,
     token: str,
-    args: Sequence[str],
+    details: Mapping[str, Any],
     next_claim: ClaimRequest | None,
-) -> Ending:
-    connection = (next_claim and next_claim.connection) or redis_of(job)
-    claim_args = next_claim.arguments() if next_claim else ()
-    args = [layout_of(type(job)).json, job.ident, token, queue_key_of(queue), *args, *claim_args]
-    try:
-        reply = script(connection, args=args)
-    except RedisError as error:
-        raise NotRecorded(f"How {job.ident} ended is not recorded: {error}") from error
-    if isinstance(reply, str):
-        reply = json.loads(reply)
-    accept(job, reply)
-    if len(reply) == 1:
-        return Ending(reply[0])
-    outcome, end, delayed_until, reindex, next_reply = reply
-    reindexed(type(job), pk_of(job), reindex)
-    return Ending(outcome, end, delayed_until, as_delivery(next_claim, next_reply) if next_claim else None)
+    before: Callable[[], object] | None = None,
+) -> Call[Ending]:
+    ident, sender = job.ident, None
+    models: Sequence[type[RedisModel]] = (type(job),)
+    request = {**held(type(job), ident, token, queue_key_of(queue)), **details}
+    if next_claim:
+        request |= next_claim.named("next_token")
+        models, sender = (type(job), *next_claim.classes.values()), next_claim.connection
+    read = partial(_as_ending, ident)
+    return Call(sender or redis_of(job), script, request, read, models, (), before, ident)
+
+
+def _as_ending(ident: str, reply: dict[str, Any]) -> Ending:
+    accept(ident, reply)
+    if "prefetched" in reply:
+        reply["prefetched"] = Delivery(**reply["prefetched"])
+    return Ending(**reply)
 
 
 def status_and_claim(job: RedisModel) -> tuple[str | None, str | None]:

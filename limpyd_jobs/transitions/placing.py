@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from limpyd.model import RedisModel
 
 from limpyd_jobs.exceptions import ClaimLost, JobGone, LimpydJobsException
+from limpyd_jobs.store.calls import Call, Verb, flag, given, listed
 from limpyd_jobs.store.layout import layout_of, layout_to_add
-from limpyd_jobs.store.lazy_fields import pk_of
-from limpyd_jobs.store.records import check_database, create, due_key, flat, get_queue, redis_of, reindexed, sender_of
+from limpyd_jobs.store.records import check_database, create, creating, due_key, get_queue, redis_of, sender_of
 from limpyd_jobs.store.scripting import Script
 
 _add = Script("add")
@@ -21,13 +21,18 @@ _move = Script("move")
 _cancel = Script("cancel")
 
 
-def prepare_queue(queue_model: type[RedisModel], name: str, priority: str, job: RedisModel | None = None) -> None:
-    """Create the queue beforehand if a new one would need what only limpyd can write.
+def preparing(
+    queue_model: type[RedisModel], name: str, priority: str, job: RedisModel | None = None
+) -> Callable[[], object] | None:
+    """Return what creates the queue beforehand; None unless a new one would need what only limpyd can write.
 
     Without a priority it is the one of the job.
     """
-    if layout_of(queue_model).needs_limpyd:
-        get_queue(queue_model, name, priority or (job and job.priority.hget()) or "0", {})
+    return partial(_prepare, queue_model, name, priority, job) if layout_of(queue_model).needs_limpyd else None
+
+
+def _prepare(queue_model: type[RedisModel], name: str, priority: str, job: RedisModel | None) -> None:
+    get_queue(queue_model, name, priority or (job and job.priority.hget()) or "0", {})
 
 
 class Placed(NamedTuple):
@@ -75,22 +80,24 @@ def add(
         If the models of the job and of the queue are on different databases.
     """
     check_database(job_class, queue_model)
-    prepare_queue(queue_model, queue_name, priority)
     layout = layout_to_add(job_class)
 
-    def call(pk: str, plain: Mapping[str, str], reserve: bool) -> Any:
-        mode = f"{'reserve' if reserve else ''} {'' if place else 'custom'}".strip()
-        options = _options(prepend=prepend, delay=delay, mode=mode, pk=pk)
-        args = [layout.json, layout_of(queue_model).json, identifier, queue_name, priority, options, *flat(plain)]
-        return json.loads(_add(sender_of(job_class), args=args))
-
+    request = {
+        "job_model": layout.json,
+        "identifier": identifier,
+        "queue_model": layout_of(queue_model).json,
+        "queue_name": queue_name,
+        "priority": priority,
+        **given(delay=delay, prepend=flag(prepend), custom=flag(not place)),
+    }
     # A job must be found by all its fields before a worker can see it.
+    before = preparing(queue_model, queue_name, priority)
+    call = creating(job_class, _add, request, sender=sender_of(job_class), before=before)
     reply = create(job_class, fields or {}, layout.plain, call)
-    if reply[0] == "moved":
-        reindexed(job_class, reply[1], reply[2])
-    return reply[0], reply[1]
+    return reply["outcome"], reply["pk"]
 
 
+@Verb
 def add_many(
     job_class: type[RedisModel],
     jobs: Sequence[tuple[str, Mapping[str, str]]],
@@ -100,7 +107,7 @@ def add_many(
     *,
     prepend: bool = False,
     delay: str = "",
-) -> list[str]:
+) -> Call[list[str]]:
     """Add several jobs in one step, in their order; return their pks.
 
     Parameters
@@ -112,11 +119,17 @@ def add_many(
     For the other parameters, and the exceptions, see `add`.
     """
     check_database(job_class, queue_model)
-    prepare_queue(queue_model, queue_name, priority)
-    models = [layout_to_add(job_class).json, layout_of(queue_model).json]
-    texts = json.dumps(jobs, ensure_ascii=False, separators=(",", ":"))
-    args = [*models, queue_name, priority, _options(prepend=prepend, delay=delay), texts]
-    return list(json.loads(_add_many(redis_of(job_class), args=args)))
+    request = {
+        "job_model": layout_to_add(job_class).json,
+        "jobs": listed(jobs),
+        "queue_model": layout_of(queue_model).json,
+        "queue_name": queue_name,
+        "priority": priority,
+        "delay": delay,
+        "prepend": flag(prepend),
+    }
+    before = preparing(queue_model, queue_name, priority)
+    return Call(redis_of(job_class), _add_many, request, lambda reply: list(reply["pks"]), [job_class], before=before)
 
 
 def enqueue_due(
@@ -135,7 +148,8 @@ def enqueue_due(
     Parameters
     ----------
     occurrence: mapping
-        The third argument of ``enqueue_due.lua``.
+        `seen`: its next_run, trigger and timezone as the caller read them; and `run`, `following` and `score`, as in
+        ``enqueue_due.lua``.
 
     For the other parameters, and the exceptions, see `add`.
 
@@ -146,27 +160,30 @@ def enqueue_due(
     """
     check_database(job_class, queue_model)
     check_database(job_class, schedule_model)
-    prepare_queue(queue_model, queue_name, priority)
     layout = layout_of(job_class)
-
-    def call(job_pk: str, plain: Mapping[str, str], reserve: bool) -> Any:
-        options = json.dumps({**occurrence, "mode": "reserve" if reserve else "", **({"pk": job_pk} if job_pk else {})})
-        models = [layout.json, layout_of(queue_model).json]
-        args = [layout_of(schedule_model).json, pk, options, *models, identifier, queue_name, priority, *flat(plain)]
-        reply = _enqueue_due(redis_of(job_class), keys=[due_key(schedule_model)], args=args)
-        return [*reply, ""] if reply[0] in ("passed over", "not due") else reply
-
+    next_run, trigger, timezone = occurrence["seen"]
+    request = {
+        "model": layout_of(schedule_model).json,
+        "pk": pk,
+        "next_run": next_run,
+        "trigger": trigger,
+        "timezone": timezone,
+        "run": occurrence["run"],
+        "following": occurrence["following"],
+        "score": occurrence["score"],
+        "job_model": layout.json,
+        "identifier": identifier,
+        "queue_model": layout_of(queue_model).json,
+        "queue_name": queue_name,
+        "priority": priority,
+    }
+    before = preparing(queue_model, queue_name, priority)
+    call = creating(job_class, _enqueue_due, request, keys=[due_key(schedule_model)], before=before)
     reply = create(job_class, fields, layout.plain, call)
-    if reply[0] == "moved":
-        reindexed(job_class, reply[1], reply[2])
-    return reply[0], reply[1]
+    return reply["outcome"], reply.get("pk", "")
 
 
-def _options(**options: Any) -> str:
-    given = {name: value for name, value in options.items() if value}
-    return json.dumps(given) if given else ""
-
-
+@Verb
 def move(
     job: RedisModel,
     queue_model: type[RedisModel],
@@ -176,7 +193,7 @@ def move(
     prepend: bool = False,
     delay: str = "",
     place: bool = True,
-) -> Placed:
+) -> Call[Placed]:
     """Put a job in the waiting list, or the delayed set, of a queue, wherever it stands now.
 
     Returns
@@ -191,12 +208,11 @@ def move(
     LimpydJobsException
         If another job of its identifier is queued.
     """
-    args = arguments_to_place(job, queue_model, queue_name, priority)
-    reply = _move(redis_of(job), args=[*args, "1" if prepend else "", delay, "place" if place else "custom"])
-    return as_placed(job, accept(job, reply))
+    return placing(_move, job, queue_model, queue_name, priority, delay, place, {"prepend": flag(prepend)})
 
 
-def cancel(job: RedisModel, queue_model: type[RedisModel], queue_name: str = "") -> bool:
+@Verb
+def cancel(job: RedisModel, queue_model: type[RedisModel], queue_name: str = "") -> Call[bool]:
     """Cancel a job that waits or is delayed; tell a running one that it is canceled.
 
     Parameters
@@ -215,15 +231,28 @@ def cancel(job: RedisModel, queue_model: type[RedisModel], queue_name: str = "")
         If the job was deleted.
     """
     check_database(type(job), queue_model)
-    args = [layout_of(type(job)).json, job.ident, layout_of(queue_model).json, queue_name]
-    reply = accept(job, _cancel(redis_of(job), args=args))
-    if reply[0] == "done":
-        reindexed(type(job), pk_of(job), reply[2])
-    return bool(reply[0] != "ended")
+    request = {
+        "job_model": layout_of(type(job)).json,
+        "ident": job.ident,
+        "queue_model": layout_of(queue_model).json,
+        "queue_name": queue_name,
+    }
+    return Call(
+        redis_of(job), _cancel, request, lambda reply: accept(job.ident, reply)["outcome"] != "ended", [type(job)]
+    )
 
 
-def arguments_to_place(job: RedisModel, queue_model: type[RedisModel], queue_name: str, priority: str) -> list[str]:
-    """Return what scripts need to know to put a job in a queue, which exists if only limpyd could make it.
+def placing(
+    script: Script,
+    job: RedisModel,
+    queue_model: type[RedisModel],
+    queue_name: str,
+    priority: str,
+    delay: str,
+    place: bool,
+    details: Mapping[str, str] | None = None,
+) -> Call[Placed]:
+    """Return the call of a script that puts a job in a queue.
 
     Raises
     ------
@@ -231,22 +260,34 @@ def arguments_to_place(job: RedisModel, queue_model: type[RedisModel], queue_nam
         If the models of the job and of the queue are on different databases.
     """
     check_database(type(job), queue_model)
-    prepare_queue(queue_model, queue_name, priority, job)
-    return [layout_of(type(job)).json, job.ident, layout_of(queue_model).json, queue_name, priority]
+    request = {
+        "job_model": layout_of(type(job)).json,
+        "ident": job.ident,
+        "queue_model": layout_of(queue_model).json,
+        "queue_name": queue_name,
+        "priority": priority,
+        "delay": delay,
+        "custom": flag(not place),
+        **(details or {}),
+    }
+
+    def read(reply: dict[str, Any]) -> Placed:
+        accept(job.ident, reply)
+        return Placed(reply["status"], reply["priority"], reply["delayed_until"])
+
+    before = preparing(queue_model, queue_name, priority, job)
+    return Call(redis_of(job), script, request, read, [type(job)], before=before)
 
 
-def as_placed(job: RedisModel, reply: Any) -> Placed:
-    _, status, priority, delayed_until, reindex = reply
-    reindexed(type(job), pk_of(job), reindex)
-    return Placed(status, priority, delayed_until)
-
-
-def accept(job: RedisModel, reply: Any) -> Any:
+def accept(ident: str, reply: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the reply of a script, unless it is a refusal: then raise what it stands for."""
-    if reply[0] == "already queued":
-        raise LimpydJobsException(f"{job.ident} cannot be queued: job {reply[1]}, of the same identifier, is queued")
-    if reply[0] == "gone":
-        raise JobGone(job.ident)
-    if reply[0] == "refused":
-        raise ClaimLost(f"The claim on {job.ident} is lost: what became of it is recorded by somebody else")
+    outcome = reply["outcome"]
+    if outcome == "already queued":
+        raise LimpydJobsException(f"{ident} cannot be queued: job {reply['pk']}, of the same identifier, is queued")
+    if outcome == "not in error":
+        raise LimpydJobsException(f"Job cannot be requeued if not in ERROR status: {ident}")
+    if outcome == "gone":
+        raise JobGone(ident)
+    if outcome == "refused":
+        raise ClaimLost(f"The claim on {ident} is lost: what became of it is recorded by somebody else")
     return reply

@@ -6,14 +6,15 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from limpyd.model import RedisModel
 
 from limpyd_jobs.arguments import retention_arguments
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.store.calls import Call, Verb, reindexed
 from limpyd_jobs.store.layout import check_found_by, classes_argument, layout_of
-from limpyd_jobs.store.records import attached, check_database, mapping_of, redis_of, reindexed
+from limpyd_jobs.store.records import attached, check_database, redis_of
 from limpyd_jobs.store.scripting import Script
 
 # How many entries of a list one call of prune() looks at, at the most.
@@ -51,6 +52,7 @@ class Begun(NamedTuple):
     errors: list[tuple[str, Mapping[str, str]]]
 
 
+@Verb
 def prune(
     queue_model: type[RedisModel],
     list_key: str,
@@ -59,7 +61,7 @@ def prune(
     classes: Mapping[str, type[RedisModel]],
     start: int = 0,
     cleared: Cleared | None = None,
-) -> Pruning:
+) -> Call[Pruning]:
     """Delete the oldest jobs of a list of finished jobs, beyond what is to be kept, with all that belongs to them.
 
     Parameters
@@ -79,14 +81,25 @@ def prune(
         "jobs": jobs,
         "errors": dict.fromkeys(errors, True),
     }
-    args = [*retention_arguments(keep), start, PRUNE_LIMIT, layout_of(error_model).json, json.dumps(limpyd)]
-    reply = _prune(redis_of(queue_model), keys=[list_key], args=[*args, classes_argument(classes)])
-    deleted, next_start, more, begun, unknown, failures = reply
-    left = [
-        Begun(ident, mapping_of(values), [(pk, mapping_of(of_error)) for pk, of_error in errors])
-        for ident, values, errors in begun
+    number, seconds = retention_arguments(keep)
+    request = {
+        "keep": number,
+        "keep_for": seconds,
+        "start": start,
+        "limit": PRUNE_LIMIT,
+        "error_model": layout_of(error_model).json,
+        "limpyd": json.dumps(limpyd),
+        "classes": classes_argument(classes),
+    }
+    return Call(redis_of(queue_model), _prune, request, _pruning, keys=[list_key])
+
+
+def _pruning(reply: dict[str, Any]) -> Pruning:
+    begun = [
+        Begun(ident, values, [(pk, of_error) for pk, of_error in errors]) for ident, values, errors in reply["begun"]
     ]
-    return Pruning(deleted, next_start, bool(more), left, unknown, [tuple(failure) for failure in failures])
+    failures = [(ident, reason) for ident, reason in reply["failures"]]
+    return Pruning(reply["deleted"], reply["start"], reply["has_more"], begun, list(reply["unknown"]), failures)
 
 
 def clear(model: type[RedisModel], pk: str, values: Mapping[str, str]) -> None:

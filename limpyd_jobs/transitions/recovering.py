@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from limpyd.model import RedisModel
 
+from limpyd_jobs.store.calls import Call, Verb, flag, listed, send
 from limpyd_jobs.store.layout import classes_argument, layout_of
-from limpyd_jobs.store.records import redis_of, reindexed
+from limpyd_jobs.store.records import redis_of
 from limpyd_jobs.store.scripting import Script
-from limpyd_jobs.transitions.claiming import UNCLAIMED_LEASE, ClaimRequest, Delivery, as_delivery
+from limpyd_jobs.transitions.claiming import UNCLAIMED_LEASE, ClaimRequest, Delivery
 from limpyd_jobs.utils import printable
 
 # How many due jobs one call of promote() moves at the most, to keep the script short.
@@ -72,14 +74,25 @@ def promote(
         Whether more are due; the (ident, reason) of those that were dropped; the (queue key, ident) of those of a
         class that is not among the given ones, which stay where they are.
     """
-    args = [limit, classes_argument(classes), "custom" if place else "place"]
-    _done, more, failures, unknown, reindexes, ready = _promote(redis_of(queue_model), keys=queue_keys, args=args)
-    for ident, reindex in reindexes:
-        path, _, pk = ident.rpartition(":")
-        reindexed(classes[path], pk, reindex)
+    request = {"limit": limit, "custom": flag(place), "classes": classes_argument(classes)}
+    has_more, failures, unknown, ready = send(
+        Call(redis_of(queue_model), _promote, request, _promoted, list(classes.values()), queue_keys)
+    )
     if place:
         failures += _failures_to_place(place, ready)
-    return bool(more), [tuple(failure) for failure in failures], [tuple(pair) for pair in unknown]
+    return has_more, failures, unknown
+
+
+Pairs = list[tuple[str, str]]
+
+
+def _promoted(reply: dict[str, Any]) -> tuple[bool, Pairs, Pairs, Pairs]:
+    failures, unknown, ready = (_pairs(reply[name]) for name in ("failures", "unknown", "ready"))
+    return reply["has_more"], failures, unknown, ready
+
+
+def _pairs(rows: Iterable[Any]) -> Pairs:
+    return [(one, other) for one, other in rows]
 
 
 def _failures_to_place(place: Place, ready: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
@@ -90,13 +103,14 @@ def _failures_to_place(place: Place, ready: Sequence[tuple[str, str]]) -> Iterat
             yield ident, printable(error)
 
 
+@Verb
 def rescue(
     queue_model: type[RedisModel],
     queue_keys: Sequence[str],
     max_rescues: int,
     request: ClaimRequest,
     is_starting: bool = False,
-) -> Rescue:
+) -> Call[Rescue]:
     """Put jobs whose lease lapsed back to the front of their waiting lists.
 
     Parameters
@@ -106,23 +120,28 @@ def rescue(
     is_starting: bool
         Whether the worker just began, so that somebody has to reconcile soon, and Redis may have been away.
     """
-    claim = [request.token, request.lease, "1" if is_starting else "", classes_argument(request.classes)]
-    rescued, unknown, exhausted, has_to_reconcile, broken, spared = _rescue(
-        redis_of(queue_model), keys=queue_keys, args=[RESCUE_LIMIT, max_rescues, *claim]
-    )
-    found = []
-    for key, ident, identifier, name, priority, number, reindex in rescued:
-        fetched = Delivery("rescued", key, ident, "w", identifier, name, priority, rescues=int(number))
-        reindexed(request.classes[fetched.path], fetched.pk, reindex)
-        found.append(fetched)
-    claimed = as_delivery(request, exhausted) if exhausted else None
-    failures = tuple((ident, reason) for ident, reason in broken)
-    return Rescue(found, unknown, claimed, bool(has_to_reconcile), failures, int(spared))
+    names = {
+        "limit": RESCUE_LIMIT,
+        "max_rescues": max_rescues,
+        "token": request.token,
+        "lease": request.lease,
+        "is_starting": flag(is_starting),
+        "classes": classes_argument(request.classes),
+    }
+    return Call(redis_of(queue_model), _rescue, names, _rescued, request.models, queue_keys)
 
 
+def _rescued(reply: dict[str, Any]) -> Rescue:
+    rescued = [Delivery("rescued", status="w", **details) for details in reply["rescued"]]
+    exhausted = Delivery(**reply["exhausted"]) if "exhausted" in reply else None
+    broken = tuple(_pairs(reply["broken"]))
+    return Rescue(rescued, list(reply["unknown"]), exhausted, reply["has_to_reconcile"], broken, reply["spared"])
+
+
+@Verb
 def reconcile(
     queue_model: type[RedisModel], job_class: type[RedisModel], idents: Sequence[str], lease: float
-) -> tuple[list[tuple[str, str, str]], list[str]]:
+) -> Call[tuple[list[tuple[str, str, str]], list[str]]]:
     """Put live jobs of a class that are not where their status says there: in a list, a delayed set or under a lease.
     Those that ended no longer count as queued.
 
@@ -139,21 +158,29 @@ def reconcile(
         The (ident, status, queue key) of the jobs that were put somewhere; and the idents of those of which nothing
         says in which queue they belong, which is so for jobs of version 2 only.
     """
-    queue_name = getattr(job_class, "queue_name", None) or ""
-    args = [layout_of(job_class).json, layout_of(queue_model).json, queue_name, lease, UNCLAIMED_LEASE, *idents]
-    repaired, unplaceable, freed = _reconcile(redis_of(queue_model), args=args)
-    for ident, reindex in freed:
-        reindexed(job_class, ident.rpartition(":")[2], reindex)
-    return [tuple(row) for row in repaired], unplaceable
+    request = {
+        "job_model": layout_of(job_class).json,
+        "idents": listed(idents),
+        "queue_model": layout_of(queue_model).json,
+        "queue_name": getattr(job_class, "queue_name", None) or "",
+        "lease": lease,
+        "unclaimed_lease": UNCLAIMED_LEASE,
+    }
+
+    def read(reply: dict[str, Any]) -> tuple[list[tuple[str, str, str]], list[str]]:
+        return [tuple(row) for row in reply["repaired"]], list(reply["unplaceable"])
+
+    return Call(redis_of(queue_model), _reconcile, request, read, [job_class])
 
 
+@Verb
 def defer_unresolved(
     queue_model: type[RedisModel],
     key: str,
     ident: str,
     seconds: float = DEFERRAL_SECONDS,
     max_deferrals: int = MAX_DEFERRALS,
-) -> tuple[str, str]:
+) -> Call[tuple[str, str]]:
     """Send a job whose class cannot be resolved back to its queue for some seconds, its hash untouched. If that
     happened so many times already, it leaves the queue for the list of errors.
 
@@ -167,13 +194,14 @@ def defer_unresolved(
     tuple of str
         ``deferred`` or ``dead lettered``; and the name of the queue.
     """
-    outcome, queue_name = _defer_unresolved(redis_of(queue_model), keys=[key], args=[ident, seconds, max_deferrals])
-    return outcome, queue_name
+    request = {"ident": ident, "seconds": seconds, "limit": max_deferrals}
+    return Call(redis_of(queue_model), _defer_unresolved, request, itemgetter("outcome", "queue_name"), keys=[key])
 
 
+@Verb
 def retry_deferred(
     queue_model: type[RedisModel], queue_key: str, job_class: type[RedisModel], idents: Sequence[str]
-) -> int:
+) -> Call[int]:
     """Let jobs that rest in a queue, as nobody could resolve their class, be due at once; return how many did.
 
     Parameters
@@ -183,5 +211,5 @@ def retry_deferred(
     idents: sequence of str
         Of jobs of that class, at most some thousand.
     """
-    reply: int = _retry_deferred(redis_of(queue_model), keys=[queue_key], args=[layout_of(job_class).json, *idents])
-    return reply
+    request = {"job_model": layout_of(job_class).json, "idents": listed(idents)}
+    return Call(redis_of(queue_model), _retry_deferred, request, itemgetter("number"), keys=[queue_key])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from random import Random
 from threading import Thread
@@ -334,7 +335,9 @@ class TestPipelines:
         Atomic(serial="1")
         with Atomic.database.pipeline() as pipe:
             record.serial.hset("1")
-            assert pipe.execute() == [["not unique", "serial", "1", "2"]]
+            assert [json.loads(reply) for reply in pipe.execute()] == [
+                {"outcome": "not unique", "field": "serial", "value": "1", "pk": "2"}
+            ]
 
     def test_a_transaction_that_watches_reads_and_then_writes(self, record: Any) -> None:
         def double(pipe: Any) -> None:

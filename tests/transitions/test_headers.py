@@ -16,8 +16,12 @@ SCRIPTS = sorted(FOLDER.glob("*.lua"))
 INCLUDES = sorted((FOLDER / "includes").glob("*.lua"))
 STATES = {"new", "the same", "deleted", *(name.lower() for name in STATUSES)}
 
-# A call that uses ARGV from an index on, which is its last argument.
-OPEN_ENDED = re.compile(r"(?:pairs_from|claim_next|ended)\([^()]*?(\d+)\)|for i = (\d+), #ARGV")
+# The lines of a header: an entry has a name, or several, and what is to be said of it; more of that is further right.
+ENTRY = re.compile(r"--   ([a-z_]+(?:,? [a-z_]+)*)(?:   *\S.*)?")
+# What the scripts of records answer, as it may stand among the replies of a pipeline.
+PLAIN = re.compile(r"--   \(a number\)   *\S.*")
+USED = re.compile(r"\brequest\.(\w+)")
+ANSWERED = re.compile(r"(?:outcome = |\b(?:answer|ended|ended_before)\(|return (?='[a-z ]+', \{))([^\n{[]*)")
 DEFINED = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
 INCLUDED = re.compile(r"^--@include (\w+)$", re.MULTILINE)
 
@@ -41,9 +45,30 @@ def words(text: str) -> set[str]:
     return set(re.findall(r"\w+", text))
 
 
-def replies(text: str) -> set[str]:
-    """The words that replies begin with."""
-    return set(re.findall(r"(?:return \{\s*|ended\()'([^']+)'", text))
+def section(path: Path, title: str) -> set[str]:
+    """The names of the entries of a part of the header."""
+    _, _, rest = header_of(path).partition(f"\n-- {title}\n")
+    names: set[str] = set()
+    for line in rest.splitlines():
+        if re.match(r"--   (?:  |or )", line) or PLAIN.fullmatch(line):
+            continue
+        entry = ENTRY.fullmatch(line)
+        if not entry:
+            assert re.match(r"-- ?\S|--$", line), line
+            break
+        names.update(entry[1].split(", "))
+    return names
+
+
+def outcomes(text: str) -> set[str]:
+    """The outcomes that are answered, without what is only compared."""
+    found = [pair for line in ANSWERED.findall(text) for pair in re.findall(r"(= )?'([a-z ]+)'", line)]
+    return {outcome for compared, outcome in found if not compared}
+
+
+def returned(text: str) -> set[str]:
+    """The outcomes that a function of an include returns, in a table or not."""
+    return outcomes(text) | set(re.findall(r"return '([a-z ]+)'", text))
 
 
 def source_of_include(name: str) -> Path:
@@ -69,28 +94,20 @@ def test_every_script_has_a_test(path: Path) -> None:
 def test_the_header_says_which_transition_it_is(path: Path) -> None:
     header = header_of(path)
     lines = dict(re.findall(r"^-- (verb|from|to|what): +(\S.*)$", header, re.MULTILINE))
-    if not lines:
-        assert "No transition of a job." in header
-        return
-    assert list(lines) == ["verb", "from", "to", "what"]
-    assert lines["verb"] == path.stem.replace("_", " ")
-    for ends in ("from", "to"):
-        assert set(re.split(r", | or ", lines[ends])) <= STATES
     assert header.startswith("-- verb:")
+    assert lines["verb"] == path.stem.replace("_", " ")
+    assert list(lines) in (["verb", "from", "to", "what"], ["verb", "what"])
+    for ends in ("from", "to"):
+        assert set(re.split(r", | or ", lines.get(ends, "new"))) <= STATES
 
 
 @each_script
-def test_the_header_lists_every_argument_that_is_used_and_no_other(path: Path) -> None:
-    declared = re.findall(r"^-- ARGV\[(\d+)(…?)\] ", header_of(path), re.MULTILINE)
-    numbers = [int(number) for number, _ in declared]
-    assert numbers == list(range(1, len(numbers) + 1))
-    assert [number for number, dots in declared[:-1] if dots] == []
-
-    body = body_of(path)
-    single = {int(number) for number in re.findall(r"ARGV\[(\d+)\]", body)}
-    to_the_end = {int(number) for pair in OPEN_ENDED.findall(body) for number in pair if number}
-    assert single == {int(number) for number, dots in declared if not dots}
-    assert to_the_end == {int(number) for number, dots in declared if dots}
+def test_the_header_lists_every_name_of_the_request_that_is_used_and_no_other(path: Path) -> None:
+    used = set(USED.findall(body_of(path)))
+    for name in all_includes(path):
+        used |= set(USED.findall(body_of(source_of_include(name))))
+    assert used - {"fields"} <= section(path, "request") - {"fields"}
+    assert section(path, "request") <= used
 
 
 @each_script
@@ -106,35 +123,36 @@ def test_the_header_lists_the_keys_if_there_are_any(path: Path) -> None:
 
 @each_script
 def test_the_header_lists_every_reply_and_no_other(path: Path) -> None:
-    listed = set(re.findall(r"\{'([a-z ]+)'", header_of(path)))
     body = body_of(path)
-    given = replies(body)
-    used = words(re.sub(r"\badd\(.*\)\[2\]", "", body))  # one part of a reply is not that reply
-    used |= {"move_up", "not_unique"} if "add" in used else set()
-    for name in all_includes(path):
-        for function, text in functions_of(source_of_include(name)).items():
-            if function in used and function not in ("ended", "claim_next", "claim_first"):
-                given |= replies(text) | claimed(text)
-    assert given - listed == set()
-    # What the next claim answered stands inside of other replies.
-    assert listed - given <= {"nothing"}
+    given = outcomes(body).union(*map(returned, reached_from(body, path)))
+    listed, header = section(path, "reply"), header_of(path)
+    assert listed - given == set()
+    # Other replies may stand inside of one.
+    told = set(re.findall(r"'([a-z ]+)'", header))
+    for other in re.findall(r"as (?:a claimed job )?in (\w+)\.lua", header):
+        told |= section(FOLDER / f"{other}.lua", "reply")
+    assert given - listed - told == set()
+
+
+def reached_from(body: str, path: Path) -> list[str]:
+    """The functions of includes that decide what a script answers."""
+    offered = {
+        name: text for include in all_includes(path) for name, text in functions_of(source_of_include(include)).items()
+    }
+    found: dict[str, str] = {}
+    texts = [body]
+    while texts:
+        text = texts.pop()
+        for name in offered.keys() & words(text) - found.keys() - {"ended", "ended_before", "claim_next"}:
+            found[name] = offered[name]
+            texts.append(offered[name])
+    return list(found.values())
 
 
 def functions_of(path: Path) -> dict[str, str]:
     """The top-level functions of an include, by name."""
     found = re.findall(r"^local function (\w+)(.*?)^end$", body_of(path), re.MULTILINE | re.DOTALL)
     return dict(found)
-
-
-def claimed(text: str) -> set[str]:
-    """The replies of the functions that claim, which another function of an include returns."""
-    functions = functions_of(source_of_include("taking")) | functions_of(source_of_include("claims"))
-    called = [
-        name
-        for name in ("claim", "claim_safely", "claim_from", "claim_first", "refusal")
-        if re.search(rf"\b{name}\b", text)
-    ]
-    return {reply for name in called for reply in replies(functions[name]) | claimed(functions[name])}
 
 
 @each_script
@@ -147,7 +165,7 @@ def test_every_reply_is_understood(path: Path) -> None:
         for source in package.glob(f"{folder}*.py")
     ]
     known = "".join(source.read_text("utf-8") for source in sources)
-    for reply in replies(body_of(path)):
+    for reply in outcomes(body_of(path)):
         assert f'"{reply}"' in known or f"``{reply}``" in known, reply
 
 

@@ -11,23 +11,24 @@ local function is_above(one, other)
   return one ~= other and (one > other) == (tonumber(one) > 0)
 end
 
--- `where` is {model: that of the queue, name, priority, due, prepend, mode}; the replies are documented in add.lua.
+-- `where` is {model: that of the queue, name, priority, due, prepend, custom}. The outcomes, with what is to be known of
+-- them, are documented in add.lua.
 local function move_up(model, pk, where)
   local job = {model = model, pk = pk, ident = model.path .. ':' .. pk, key = hash_key(model, pk)}
   local hash = redis.call('HMGET', job.key, 'status', 'priority', '_claim_token')
   local is_running = hash[1] == 'r' or hash[3]
   local outranked = where.prepend or is_above(where.priority, hash[2] or '')
   if is_running or not outranked then
-    return {'existing', pk}
-  elseif where.mode == 'custom' or where.mode == 'reserve custom' then
-    return {'outranked', pk}
+    return 'existing', {pk = pk}
+  elseif where.custom then
+    return 'outranked', {pk = pk}
   end
   unplace(where.model, where.name, job)
   place(job, where.model, where.name, where.priority, where.due, where.prepend, {})
-  return {'moved', pk, reindex}
+  return 'moved', {pk = pk}
 end
 
-local function add(model, identifier, where, fields, reserved_pk)
+local function add(model, identifier, where, fields, reserve, reserved_pk)
   local existing = other_queued({model = model}, identifier)
   if existing then
     return move_up(model, existing, where)
@@ -35,15 +36,15 @@ local function add(model, identifier, where, fields, reserved_pk)
   fields.identifier = identifier
   local conflict = not_unique(model, fields)
   if conflict then
-    return conflict
+    return 'not unique', conflict
   end
   local pk = reserved_pk or new_pk(model)
-  if where.mode == 'reserve' or where.mode == 'reserve custom' then
-    return {'reserved', pk}
+  if reserve then
+    return 'reserved', {pk = pk}
   end
 
   fields.added = now_text()
-  if where.mode == 'custom' then
+  if where.custom then
     fields.queued = '1'
     create(model, pk, fields, reserved_pk)
   else
@@ -51,5 +52,5 @@ local function add(model, identifier, where, fields, reserved_pk)
     create(model, pk, placed(fields, where.priority, where.due, where.base), reserved_pk)
     push(where.base, model.path .. ':' .. pk, fields.status, where.due, where.prepend)
   end
-  return {'added', pk, reindex}
+  return 'added', {pk = pk}
 end

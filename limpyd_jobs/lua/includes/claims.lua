@@ -30,14 +30,13 @@ local function is_one_of_several(token)
   return string.find(token, '/', 1, true) ~= nil
 end
 
--- The reply to a caller who may not end the claim on a job, as it does not hold it, or the job was deleted; nil to
--- one who may. An empty token stands for a job that nobody claimed.
+-- Why a caller may not end the claim on a job: it does not hold it, or the job was deleted; nil if it may. No token stands for a job that nobody claimed.
 local function refusal(job, token)
-  local held = claim_of(job)._claim_token or ''
-  if held == '' and redis.call('EXISTS', job.key) == 0 then
-    return {'gone'}
-  elseif held ~= token then
-    return {'refused'}
+  local held = claim_of(job)._claim_token
+  if not held and redis.call('EXISTS', job.key) == 0 then
+    return 'gone'
+  elseif held ~= (token or false) then
+    return 'refused'
   end
 end
 
@@ -47,7 +46,7 @@ local function end_claim(base, job, changes, token)
   probe('ZCARD', base .. ':_running')
   changes._claim_token = false
   changes._rescues = false
-  changes._last_claim = token and token ~= '' and token or false
+  changes._last_claim = token or false
   local known = claim_of(job)
   update(job.model, job.pk, changes, known)
   send('ZREM', base .. ':_running', job.ident)
@@ -58,7 +57,7 @@ end
 
 -- Whether it was the caller who ended the claim, and asks again, as the first reply was lost.
 local function was_ended_with(job, token)
-  return token ~= '' and claim_of(job)._last_claim == token
+  return token and claim_of(job)._last_claim == token
 end
 
 -- The lease of a job that is running without a claim, given the seconds of one with a claim, and those to leave to a

@@ -73,11 +73,11 @@ local function score(microseconds)
   return string.format('%.6f', microseconds / 1000000)
 end
 
--- When a delay ends, as {at: microseconds, text}: '' is no delay (nil), '+5000000' in five seconds,
+-- When a delay ends, as {at: microseconds, text}: nil is no delay, '+5000000' in five seconds,
 -- '4070908800000000 2099-01-01 00:00:00' at that moment. The text comes along as numbers of Lua are exact up to the
 -- year 2255 only.
 local function due_at(delay)
-  if delay == '' then
+  if not delay then
     return nil
   elseif string.sub(delay, 1, 1) == '+' then
     local at = now() + tonumber(string.sub(delay, 2))

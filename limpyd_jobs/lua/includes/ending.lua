@@ -1,37 +1,34 @@
--- Ending: the claim on a job is ended, and the next one is made in the same call.
+-- Ending: the claim on a job is ended, and the next one is made in the same call, if it asks for one: with `lists`,
+-- `next_token`, `lease` and `classes`.
 
 --@include repeated
 
--- The claim that a finishing worker asks for in the same call, with ARGV from an index on: lists, token, lease, classes.
-local function claim_next(first)
-  if not ARGV[first] then
-    return {'nothing'}
+-- The next claim; nil if there is none. `is_repeated` if this call may have made it before.
+local function claim_next(is_repeated)
+  if not request.next_token then
+    return nil
   end
-  local lists, token, lease = lists_from(ARGV[first]), ARGV[first + 1], tonumber(ARGV[first + 2])
-  local reply = claim_first(lists, token, lease, classes_from(ARGV[first + 3]))
-  return reply.err and {'nothing'} or reply
+  local lists, classes = lists_from(request.lists), classes_from(request.classes)
+  local found = is_repeated and claimed_with(lists, request.next_token, classes)[1]
+    or claim_first(lists, request.next_token, tonumber(request.lease), classes)
+  return not found.err and found.outcome ~= 'nothing' and found or nil
 end
 
 -- The reply to a caller who ended its claim already, and asks again, as the first reply was lost; nil to others. The
--- next claim may be on the same job, once more.
--- `outcome` is the one of a job that was put back in a queue; `first` is where the next claim begins in ARGV.
-local function ended_before(job, token, outcome, first)
+-- next claim may be on the same job, once more. `outcome` is the one of a job that was put back in a queue.
+local function ended_before(job, token, outcome)
   local hash = redis.call('HMGET', job.key, '_last_claim', 'status', 'end', 'delayed_until', '_claim_token')
-  local next_token = ARGV[first + 1]
-  local is_next = next_token and hash[5] == next_token
-  if token == '' or hash[1] ~= token and not is_next then
+  local is_next = request.next_token and hash[5] == request.next_token
+  if not token or hash[1] ~= token and not is_next then
     return nil
   end
   local is_back, is_failed = hash[2] == 'w' or hash[2] == 'd' or is_next, hash[2] == 'e'
-  outcome = is_back and outcome or is_failed and 'error' or 'done'
-  local upcoming = next_token and claimed_with(lists_from(ARGV[first]), next_token, classes_from(ARGV[first + 3]))
-  return cjson.encode({outcome, hash[3] or '', is_back and hash[4] or '', {}, upcoming or claim_next(first)})
+  return answer(is_back and outcome or is_failed and 'error' or 'done', {
+    ['end'] = hash[3] or nil, delayed_until = is_back and hash[4] or nil, prefetched = claim_next(true),
+  })
 end
 
--- The reply of every script that ends a claim, as JSON, which clients read much faster than so many values; `first` is
--- where the next claim begins in ARGV.
-local function ended(outcome, finish, delayed_until, first)
-  local changes = reindex
-  reindex = {}
-  return cjson.encode({outcome, finish, delayed_until, changes, claim_next(first)})
+-- The reply of every script that ends a claim.
+local function ended(outcome, finish, delayed_until)
+  return answer(outcome, {['end'] = finish, delayed_until = delayed_until, prefetched = claim_next()})
 end

@@ -4,6 +4,7 @@
 -- to an index. A worker may have hundreds, and finds its job in one of the first.
 local function lists_from(text)
   local keys, position = {}, 1
+  text = text or ''
   return function(last)
     while #keys < last and position <= #text do
       local line_end = string.find(text, '\n', position, true) or #text + 1

@@ -3,10 +3,8 @@
 -- {field: true}, unique: {field: key prefix}, defaults: {field: value}, keys: [field]}. `special` are the fields that
 -- have an index which only limpyd can maintain; `keys` those that are stored outside of the hash.
 
+--@include envelope
 --@include batches
-
--- The changes made to special fields, for the caller to index: {field, old or false, new or false}.
-local reindex = {}
 
 local function hash_key(model, pk)
   return model.name .. ':' .. pk .. ':hash'
@@ -88,7 +86,7 @@ end
 -- Sets fields of a record, with their indexes; the value false unsets one. A field that is not among the values before
 -- is in no index yet.
 local function write_fields(model, pk, changes, values)
-  local undo, set, unset = {}, {}, {}
+  local undo, set, unset, special = {}, {}, {}, {}
   for field, value in pairs(changes) do
     local old = values[field]
     if old ~= value then
@@ -96,7 +94,7 @@ local function write_fields(model, pk, changes, values)
         write_index(undo, prefix, old, value, pk)
       end
       if model.special[field] then
-        reindex[#reindex + 1] = {field, old or false, value}
+        special[#special + 1] = {model.name, pk, field, old or false, value}
       end
       if value then
         set[#set + 1] = field
@@ -109,6 +107,7 @@ local function write_fields(model, pk, changes, values)
   local key = hash_key(model, pk)
   if #set > 0 then redis.call('HSET', key, unpack(set)) end
   if #unset > 0 then redis.call('HDEL', key, unpack(unset)) end
+  for _, change in ipairs(special) do reindex[#reindex + 1] = change end
 end
 
 -- Changes fields of a record; the value false unsets one. `known` are values that the caller has read already, if any.
@@ -149,12 +148,13 @@ local function new_pk(model)
   return pk
 end
 
--- The first field whose value another record than that of a pk, if given, has already, as a reply; nil if there is none.
+-- The first field whose value another record than that of a pk, if given, has already: {field, value, pk of its owner};
+-- nil if there is none.
 local function not_unique(model, fields, pk)
   for field, prefix in pairs(model.unique) do
     for _, owner in ipairs(fields[field] and redis.call('SMEMBERS', prefix .. fields[field]) or {}) do
       if owner ~= pk then
-        return {'not unique', field, fields[field], owner}
+        return {field = field, value = fields[field], pk = owner}
       end
     end
   end
@@ -173,13 +173,4 @@ end
 -- Whether a record does not exist (any more), or is being deleted: it leaves its collection first.
 local function is_gone(model, pk)
   return redis.call('EXISTS', hash_key(model, pk)) == 0 or not is_in_collection(model, pk)
-end
-
--- What is given as key, value, key, value… from an index of ARGV on.
-local function pairs_from(first)
-  local found = {}
-  for i = first, #ARGV, 2 do
-    found[ARGV[i]] = ARGV[i + 1]
-  end
-  return found
 end

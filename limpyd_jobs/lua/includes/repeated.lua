@@ -7,9 +7,8 @@ local function number_among(token, other)
   return other == token and 0 or string.sub(other, 1, #token + 1) == token .. '/' and tonumber(string.sub(other, #token + 2))
 end
 
--- The jobs that were claimed with that token, by a call whose reply was lost, as claim_several returns them, and in its
--- order.
-local function all_claimed_with(lists, token, classes)
+-- The jobs that were claimed with that token, by a call whose reply was lost, in the order in which they were.
+local function claimed_with(lists, token, classes)
   local found = {}
   for _, key in ipairs(lists(math.huge)) do
     local base = string.sub(key, 1, -9)
@@ -20,19 +19,14 @@ local function all_claimed_with(lists, token, classes)
         'HMGET', job.key, '_claim_token', 'identifier', 'start', 'tries', '_job_timeout', unpack(RETRY_FIELDS))
       if hash and hash[1] and number_among(token, hash[1]) then
         local queue = redis.call('HMGET', base .. ':hash', 'name', 'priority')
-        found[#found + 1] = {hash[1], {
-          'claimed', key, ident, 'w', hash[2] or '', queue[1] or '', queue[2] or '', hash[3] or '', hash[4] or '',
-          hash[5] or '', retry_of(hash, 6), last_queue(base), {},
-        }}
+        found[#found + 1] = {
+          outcome = 'claimed', key = key, ident = ident, token = hash[1], status = 'w', identifier = hash[2] or '',
+          queue_name = queue[1] or '', queue_priority = queue[2] or '', start = hash[3] or '', tries = hash[4] or '',
+          job_timeout = hash[5] or '', retry = retry_of(hash, 6), queues = last_queue(base),
+        }
       end
     end
   end
-  table.sort(found, function(a, b) return number_among(token, a[1]) < number_among(token, b[1]) end)
+  table.sort(found, function(a, b) return number_among(token, a.token) < number_among(token, b.token) end)
   return found
-end
-
--- The one job that was claimed with that token, by a call whose reply was lost; nil if there is none.
-local function claimed_with(lists, token, classes)
-  local found = all_claimed_with(lists, token, classes)[1]
-  return found and found[2]
 end

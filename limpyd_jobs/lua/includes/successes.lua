@@ -1,15 +1,15 @@
 -- Successes: jobs that ran to their end, unless they were given another status meanwhile.
 
---@include ending
+--@include claims
 
--- Ends the claim on a job that succeeded, with more changes to its hash. The reply, if there is one, says why not: then
--- nothing is changed. So it is to a caller who did that already, whose first reply was lost.
+-- Ends the claim on a job that succeeded, with more changes to its hash. What is returned, if anything, says why not:
+-- then nothing is changed. So it is for a caller who did that already, whose first reply was lost.
 local function end_in_success(job, token, queue, changes)
   local status = claim_of(job).status
   if status == 'c' then
-    return {'canceled'}
+    return 'canceled'
   elseif status == 'd' then
-    return {'delayed'}
+    return 'delayed'
   end
   local refused = refusal(job, token)
   if refused then

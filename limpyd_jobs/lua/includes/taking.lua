@@ -2,10 +2,17 @@
 
 --@include clock
 --@include claims
---@include deliveries
 --@include lists
 --@include queues
 --@include quarantine
+
+local RETRY_FIELDS = {'_retry_policy', '_uncounted_tries', 'added', '_requeued_at'}
+
+-- What the worker needs to decide whether the job is tried again if it fails: the policy of the job, how many of its
+-- tries do not count, since when its age does. `first` is where RETRY_FIELDS begin in values of the hash.
+local function retry_of(hash, first)
+  return {hash[first] or '', hash[first + 1] or '', hash[first + 3] or hash[first + 2] or ''}
+end
 
 -- Claims a job that was taken from the waiting list of a sound queue, or takes it, if it waits indeed. The reply is
 -- documented in claim.lua. The ident may name the class by an old path; what is kept names it by its own.
@@ -23,16 +30,19 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
 
   if not status and redis.call('EXISTS', job.key) == 0 then
     if is_first then pop(key) end
-    return {'gone', key, job.ident}
+    return {outcome = 'gone', key = key, ident = job.ident}
   end
   if hash[4] ~= '1' then end_batch() end
   local is_second = hash[4] ~= '1' and other_queued(job, identifier)
   if status ~= 'w' or is_second then
     if is_first then pop(key) end
-    return {'found', key, job.ident, status or '', identifier, queue[1] or '', queue[2] or ''}
+    return {
+      outcome = 'found', key = key, ident = job.ident, status = status or '', identifier = identifier,
+      queue_name = queue[1] or '', queue_priority = queue[2] or '',
+    }
   end
   if number and is_alone and number > 1 then
-    return {'nothing'}
+    return {outcome = 'nothing'}
   end
   token = number and not is_alone and one_of_several(token, number) or token
   local start, tries = now_text(), string.format('%d', (tonumber(hash[3]) or 0) + 1)
@@ -44,9 +54,10 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
   send('ZADD', base .. ':_running', score(now() + lease * 1000000 - (number or 0)), job.ident)
   if is_first then pop(key) end
   return {
-    'claimed', key, job.ident, status, identifier, queue[1] or '', queue[2] or '', start, tries, hash[5] or '',
-    retry_of(hash, 8), last_queue(base), reindex,
-  }, token
+    outcome = 'claimed', key = key, ident = job.ident, token = token, status = status, identifier = identifier,
+    queue_name = queue[1] or '', queue_priority = queue[2] or '', start = start, tries = tries,
+    job_timeout = hash[5] or nil, retry = retry_of(hash, 8), queues = last_queue(base),
+  }
 end
 
 local has_deferrals = {}
@@ -65,20 +76,19 @@ local function claim_safely(key, queue, ident, model, token, lease, is_first, nu
   local _, pk = parse_ident(ident)
   forget_deferrals(string.sub(key, 1, -9), ident)
   model = model_of(model)
-  local ok, reply, name = pcall(claim, key, queue, pk, model, token, lease, is_first, number)
+  local ok, reply = pcall(claim, key, queue, pk, model, token, lease, is_first, number)
   if ok then
     keep_pending()
-    return reply, name
+    return reply
   end
   drop_pending()
-  reindex = {}
   if not is_broken(hash_key(model, pk)) then
     if not is_first then redis.call('LPUSH', key, ident) end
     return {err = text_of_error(reply)}
   end
   if is_first then pop(key) end
   set_aside(string.sub(key, 1, -9), ident)
-  return {'broken', key, ident, text_of_error(reply)}
+  return {outcome = 'broken', key = key, ident = ident, status = text_of_error(reply)}
 end
 
 -- Claims the first job of a waiting list; nil if it has none. A list of no sound queue, or no list, has none, nor does
@@ -93,9 +103,9 @@ local function claim_from(key, token, lease, classes, number)
   if not path then
     pop(key)
     set_aside(base, ident)
-    return {'garbage', key, ident}
+    return {outcome = 'garbage', key = key, ident = ident}
   elseif not classes[path] then
-    return {'unknown', key, ident}
+    return {outcome = 'unknown', key = key, ident = ident}
   end
   return claim_safely(key, queue, ident, classes[path], token, lease, true, number)
 end
@@ -108,11 +118,11 @@ local function claim_first(lists, token, lease, classes, number)
   local i = next_filled(lists, first_list)
   while i do
     first_list = i
-    local reply, name = claim_from(lists(i)[i], token, lease, classes, number)
+    local reply = claim_from(lists(i)[i], token, lease, classes, number)
     if reply then
-      return reply, name
+      return reply
     end
     i = next_filled(lists, i + 1)
   end
-  return {'nothing'}
+  return {outcome = 'nothing'}
 end

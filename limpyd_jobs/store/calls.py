@@ -1,0 +1,184 @@
+"""What Redis is asked to do in one step, as a value, and who sends it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import update_wrapper
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from limpyd.model import RedisModel
+from redis import Redis
+from redis.exceptions import NoScriptError, RedisError
+
+from limpyd_jobs.exceptions import NotRecorded
+from limpyd_jobs.store.connections import PinnedConnection, SharedConnection
+from limpyd_jobs.store.layout import special_indexes
+from limpyd_jobs.store.scripting import Script
+
+_decoder = json.JSONDecoder()  # in half the time of `json.loads`
+
+P = ParamSpec("P")
+Reply = TypeVar("Reply")
+
+
+@dataclass(slots=True)  # not frozen, as that takes three times as long to make
+class Call(Generic[Reply]):
+    """A script, what it is asked for, and what its reply means. It does nothing by itself: see `send`.
+
+    Attributes
+    ----------
+    sender: Redis, PinnedConnection or SharedConnection
+        Over what to send it.
+    script: Script
+    request: mapping
+        The names that the header of the script lists, with texts and numbers.
+    read: callable
+        Returns what the reply of the script, a mapping, stands for; raises what a refusal does.
+    models: sequence of RedisModel
+        Those of whose records the script may change fields with indexes that only limpyd can maintain.
+    keys: sequence of str
+        The keys that the header lists.
+    before: callable
+        What has to be done before it is sent; None for nothing.
+    subject: str
+        Whose end it records: if Redis fails, `NotRecorded` is raised. Empty for others.
+    """
+
+    sender: Redis | PinnedConnection | SharedConnection
+    script: Script
+    request: Mapping[str, Any]
+    read: Callable[[dict[str, Any]], Reply]
+    models: Sequence[type[RedisModel]] = ()
+    keys: Sequence[str] = ()
+    before: Callable[[], object] | None = None
+    subject: str = ""
+
+    def words(self) -> list[Any]:
+        """Return the request as the script takes it: the names, then the values."""
+        return [" ".join(self.request), *self.request.values()]
+
+    def accept(self, text: str) -> Reply:
+        """Maintain the indexes that a reply asks for, and return what it stands for."""
+        reply, _ = _decoder.raw_decode(text)
+        for name, pk, *change in reply.pop("reindex", ()):
+            reindexed(next(model for model in self.models if model._name == name), pk, [change])
+        return self.read(reply)
+
+
+class Verb(Generic[P, Reply]):
+    """A function that makes a `Call`, which is sent at once; ``verb.call(…)`` returns it instead."""
+
+    def __init__(self, call: Callable[P, Call[Reply]]) -> None:
+        self.call = call
+        update_wrapper(self, call)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Reply:
+        return send(self.call(*args, **kwargs))
+
+
+def send(call: Call[Reply]) -> Reply:
+    """Send a call, in one round trip; return what the reply stands for.
+
+    Raises
+    ------
+    NotRecorded
+        If Redis fails, and it records how a job ended.
+    redis.exceptions.RedisError
+        If Redis fails otherwise.
+    Exception
+        What a refusal stands for.
+    """
+    if call.before:
+        call.before()
+    try:
+        text = call.script(call.sender, call.keys, call.words())
+    except RedisError as error:
+        if not call.subject:
+            raise
+        raise NotRecorded(f"How {call.subject} ended is not recorded: {error}") from error
+    return call.accept(text)
+
+
+def send_after(connection: PinnedConnection, command: Sequence[Any], call: Call[Reply]) -> tuple[Any, Reply]:
+    """Send a command, and a call for when it is done, in one round trip.
+
+    Returns
+    -------
+    tuple
+        The reply to the command, which may be an error; and what that of the script stands for.
+
+    Raises
+    ------
+    redis.exceptions.RedisError
+        If the connection or the script fails.
+    """
+    script, words = call.script, call.words()
+    first, text = connection.execute_commands(command, ["EVALSHA", script.sha, 0, *words])
+    if isinstance(text, NoScriptError):
+        text = connection.execute_command("EVAL", script.source, 0, *words)
+    if isinstance(text, RedisError):
+        raise text
+    return first, call.accept(text)
+
+
+def send_all(connection: Redis, calls: Iterable[Call[Reply]]) -> list[Reply | Exception]:
+    """Send several calls, in one round trip; return what each reply stands for, or what failed.
+
+    Raises
+    ------
+    redis.exceptions.RedisError
+        If the connection fails.
+    """
+    calls, known = list(calls), set()
+    pipe: Any = connection.pipeline(transaction=False)
+    for call in calls:
+        if call.before:
+            call.before()
+        first = ("EVALSHA", call.script.sha) if call.script in known else ("EVAL", call.script.source)
+        pipe.execute_command(*first, len(call.keys), *call.keys, *call.words())
+        known.add(call.script)
+    replies: list[Reply | Exception] = []
+    for call, text in zip(calls, pipe.execute(raise_on_error=False), strict=True):
+        try:
+            replies.append(text if isinstance(text, Exception) else call.accept(text))
+        except Exception as error:
+            replies.append(error)
+    return replies
+
+
+def reindexed(model: type[RedisModel], pk: str, changes: Iterable[Sequence[Any]]) -> None:
+    """Maintain the indexes that a script cannot, after it changed a field from one value, if it had one, to another."""
+    for name, old, new in changes:
+        for index in special_indexes(model.get_field(name)):
+            if isinstance(old, str):
+                index.remove(pk, old)
+            if isinstance(new, str):
+                index.add(pk, new, check_uniqueness=False)
+            index._reset_rollback_cache(pk)
+
+
+def flag(value: object) -> str:
+    """Return yes or no as scripts take it."""
+    return "1" if value else ""
+
+
+def given(**names: Any) -> dict[str, Any]:
+    """Return the names of a request without those whose value is empty, which scripts take for the same."""
+    return {name: value for name, value in names.items() if value}
+
+
+def listed(values: Iterable[Any]) -> str:
+    """Return a list as scripts take it."""
+    return json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))
+
+
+def dotted(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a record as names of a request."""
+    return {f".{name}": value for name, value in fields.items()}
+
+
+def outcome_of(reply: Mapping[str, Any]) -> Any:
+    """Read a reply that has nothing but what became of the request."""
+    return reply["outcome"]
