@@ -60,7 +60,7 @@ class Engine:
         self.fetcher = Fetcher(worker.queue_model, settings.lease, self.unresolved.defer)
         self.fetcher.listen(worker.queues)
 
-        self.overrides = Overrides(self, base)
+        self.find_overrides()
         self.outages = Outages(self)
         self.hooks = Hooks(self)
         self.placement = OwnPlacement(self)
@@ -90,6 +90,10 @@ class Engine:
         """The beginnings of the keys of the queues of the worker."""
         return [key.removesuffix(":waiting") for key in self.worker.keys]
 
+    def find_overrides(self) -> None:
+        """Find out what the application overrides."""
+        self.overrides = Overrides(self, self.base)
+
     # -- The run
 
     def run(self) -> None:
@@ -107,7 +111,7 @@ class Engine:
         worker = self.worker
         worker.set_status("starting")
         self.connection = worker.connection
-        self.overrides = Overrides(self, self.base)
+        self.find_overrides()
         if self.settings.prefetch > 1 and self.overrides.may_buffer:
             self.acknowledger = AckInBatches(self)
         worker.start_date = utcnow()
