@@ -162,23 +162,29 @@ def unsubscribe(observer: Observer) -> None:
 
 
 def is_observed() -> bool:
-    """Whether there is an observer beside the log: for events that come up often, and are in no log."""
+    """Whether there is an observer beside the log."""
     return _observers != (write_log_line,)
 
 
-def emit(event: Event) -> None:
-    """Tell an event to all observers."""
-    for observer in _observers:
-        try:
-            observer(event)
-        except Exception as error:
-            _tell_failure(observer, event, error)
+def emit(kind: type[Event], worker: Worker, message: str = "", *details: Any) -> None:
+    """Tell an event to all observers. As long as there is only the log, it is not even made, which would take longer
+    than all the rest of it."""
+    if is_observed():
+        make: Callable[..., Event] = kind
+        event = make(worker, message, *details)
+        for observer in _observers:
+            _call(observer, kind, observer, event)
+    elif message:
+        _call(write_log_line, kind, worker.log, message, kind.level)
 
 
-def _tell_failure(observer: Observer, event: Event, error: Exception) -> None:
-    """Log that an observer failed: once for each kind of event and error."""
-    kind = id(observer), type(event), type(error)
-    if kind not in _failures:
-        _failures.add(kind)
-        text = one_line(error, MESSAGE)
-        logger.exception(f"Observer {one_line(observer)} of {type(event).__name__} failed: {text}")
+def _call(observer: Observer, kind: type[Event], function: Callable[..., object], *args: Any) -> None:
+    """Call a function, and log that the observer failed if it raises: once for each kind of event and of error."""
+    try:
+        function(*args)
+    except Exception as error:
+        failure = id(observer), kind, type(error)
+        if failure not in _failures:
+            _failures.add(failure)
+            text = one_line(error, MESSAGE)
+            logger.exception(f"Observer {one_line(observer)} of {kind.__name__} failed: {text}")

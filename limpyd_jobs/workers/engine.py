@@ -122,7 +122,7 @@ class Engine:
         start.find_queues()
         if not worker.must_stop():
             start.promote()
-            events.emit(events.WorkerStarted(worker, ""))
+            events.emit(events.WorkerStarted, worker)
             worker.run_started()
             heartbeat = Heartbeat(self.settings.lease / 4, lambda: self.leases.renew(self.connection))
             with heartbeat, self.intake.wakeup_timer, self.acknowledger:
@@ -130,7 +130,7 @@ class Engine:
 
         worker.set_status("terminated")
         worker.end_date = utcnow()
-        events.emit(events.WorkerEnded(worker, ""))
+        events.emit(events.WorkerEnded, worker)
         worker.run_ended()
 
     def loop(self) -> None:
@@ -169,8 +169,7 @@ class Engine:
         """Tell that the status changed, or that the worker is asked to end."""
         for callback in self.status_callbacks:
             callback(self.worker)
-        if events.is_observed():
-            events.emit(events.WorkerStatusChanged(self.worker, "", self.worker.status))
+        events.emit(events.WorkerStatusChanged, self.worker, "", self.worker.status)
 
     @property
     def is_between_jobs(self) -> bool:

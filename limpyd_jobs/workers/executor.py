@@ -18,9 +18,9 @@ from limpyd_jobs.retrying import Cancel, Requeue
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.utils import MESSAGE, described, one_line, parse_datetime
-from limpyd_jobs.workers.execution import BUFFERED, Execution, ident_of
+from limpyd_jobs.workers.execution import BUFFERED, Execution
 from limpyd_jobs.workers.job_timer import JobTimer
-from limpyd_jobs.workers.naming import label_of
+from limpyd_jobs.workers.naming import ident_of, label_of
 from limpyd_jobs.workers.outages import sleep
 
 if TYPE_CHECKING:
