@@ -21,11 +21,12 @@ from limpyd_jobs.exceptions import (
     LimpydJobsException,
     NotClaimable,
 )
+from limpyd_jobs.retrying import History
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.calls import Call, Verb, flag, given, outcome_of, send_after, send_all
 from limpyd_jobs.store.connections import PinnedConnection
 from limpyd_jobs.store.layout import classes_argument, layout_of
-from limpyd_jobs.store.records import check_database, redis_of
+from limpyd_jobs.store.records import check_database, redis_of, sender_of
 from limpyd_jobs.store.scripting import Script
 from limpyd_jobs.transitions.placing import preparing
 from limpyd_jobs.utils import EPOCH
@@ -153,6 +154,12 @@ class Delivery:
     @property
     def queue_pk(self) -> str:
         return self.queue_key.rpartition(":")[2]
+
+    @property
+    def history(self) -> History:
+        """What matters if the job fails."""
+        policy, uncounted, since = self.retry
+        return History(policy, self.tries, uncounted, self.start, since)
 
     @property
     def is_one_of_several(self) -> bool:
@@ -313,7 +320,7 @@ def claim_job(
         "queue_name": queue_name,
     }
     before = preparing(queue_model, queue_name, "", job) if queue_name else None
-    return Call(redis_of(job), _claim_job, request, read, [type(job)], before=before)
+    return Call(sender_of(type(job)), _claim_job, request, read, [type(job)], before=before)
 
 
 def _refusal(job: RedisModel, outcome: str, **known: str) -> Exception:
