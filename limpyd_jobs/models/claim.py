@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
@@ -87,6 +88,7 @@ class Claim(Generic[AJob]):
         self.status: str | None = None
         self._delivery = delivery
         self._error_model = error_model
+        self._pid = os.getpid()
         self._began = monotonic()
         self._holds_until = self._began + lease
         self._is_refused = False
@@ -210,7 +212,7 @@ class Claim(Generic[AJob]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         self._heartbeat.stop()
-        if self._is_decided:
+        if self._is_decided or os.getpid() != self._pid:  # a child that was forked inside of the block ends nothing
             return False
         if error is None:
             self.succeed()
