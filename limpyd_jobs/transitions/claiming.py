@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote, unquote
@@ -168,6 +168,12 @@ class Delivery:
 
 
 NOTHING = Delivery("nothing", "", "")
+_NO_DETAILS = {each.name: getattr(NOTHING, each.name) for each in fields(Delivery)}
+
+
+def delivered(details: Mapping[str, Any]) -> Delivery:
+    """Read what came out of a waiting list. Names that come from JSON are slow as those of arguments."""
+    return Delivery(*{**_NO_DETAILS, **details}.values())
 
 
 class NextWakeups(NamedTuple):
@@ -309,7 +315,7 @@ def claim_job(
     def read(reply: dict[str, Any]) -> Delivery:
         if reply["outcome"] != "claimed":
             raise _refusal(job, **reply)
-        return Delivery(**reply)
+        return delivered(reply)
 
     request = {
         "job_model": layout_of(type(job)).json,
@@ -365,7 +371,7 @@ def _claiming(
 
 
 def _claimed(reply: dict[str, Any]) -> tuple[Delivery | None, NextWakeups]:
-    return (None, _next_wakeups(reply)) if reply["outcome"] == "nothing" else (Delivery(**reply), _NO_WAKEUPS)
+    return (None, _next_wakeups(reply)) if reply["outcome"] == "nothing" else (delivered(reply), _NO_WAKEUPS)
 
 
 def _claimed_late(reply: dict[str, Any]) -> tuple[Delivery | None, NextWakeups | None]:
