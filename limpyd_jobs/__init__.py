@@ -20,6 +20,7 @@ from limpyd_jobs.models import Claim, Error, Job, Queue
 from limpyd_jobs.retrying import Cancel, Exponential, Requeue, Retry
 from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.store.argument import Argument
 from limpyd_jobs.version import EXACT_VERSION, VERSION
 from limpyd_jobs.workers import Worker
 
@@ -28,6 +29,7 @@ __all__ = [
     "STATUSES",
     "VERSION",
     "AlreadyClaimed",
+    "Argument",
     "Cancel",
     "Claim",
     "ClaimLost",

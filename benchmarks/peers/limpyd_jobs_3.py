@@ -5,18 +5,16 @@ from __future__ import annotations
 import sys
 
 from inside import URL, mark
-from limpyd import fields
 
-from limpyd_jobs import Job, Queue
+from limpyd_jobs import Argument, Job, Queue
 from limpyd_jobs.models import BaseJobsModel
 
 TITLE = "redis-limpyd-jobs 3"
 REQUIREMENTS: list[str] = []  # it is measured with the Python that runs the benchmark
 PACKAGE = "redis-limpyd-jobs"
-ADDING = "`add_job` with an identifier and a field; many: `add_jobs`, 1,000 at a time"
+ADDING = "`add_job` with an identifier and an argument; many: `add_jobs`, 1,000 at a time"
 WORKERS = {
-    "default": "`limpyd-jobs-worker` as it comes: all guarantees, finished jobs kept, log level INFO; the job reads "
-    "a field, which is a round trip",
+    "default": "`limpyd-jobs-worker` as it comes: all guarantees, finished jobs kept, log level INFO",
     "prefetch 100": "`--prefetch=100`; the rest as above",
     "processes 2": "`--processes=2`, instead of two commands; the rest as above",
 }
@@ -29,10 +27,10 @@ class Nothing(Job):
     namespace = "bench"
     queue_name = "bench"
 
-    number = fields.InstanceHashField()
+    number = Argument(int)
 
     def run(self, queue: Queue) -> None:
-        mark(int(self.number.hget()))
+        mark(self.arguments.number)
 
 
 def setup() -> None:

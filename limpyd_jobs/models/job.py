@@ -20,6 +20,7 @@ from limpyd_jobs.models.job_record import JobRecord, job_classes
 from limpyd_jobs.models.queue import Queue, has_custom_queues
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store import records
+from limpyd_jobs.store.argument import ArgumentsOfJob
 from limpyd_jobs.store.new_fields import checked_fields, default_priority, stored_names
 from limpyd_jobs.utils import compute_delayed_until, overrides, parse_datetime
 
@@ -52,6 +53,8 @@ class Job(JobRecord):
     """
 
     __module__ = "limpyd_jobs.models"  # what is stored of a class is its path
+
+    arguments = ArgumentsOfJob()
 
     queue_model: type[Queue] = Queue
     queue_name: str | None = None

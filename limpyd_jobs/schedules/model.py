@@ -19,6 +19,7 @@ from limpyd_jobs.models import BaseJobsModel, Job, has_custom_placement, job_cla
 from limpyd_jobs.schedules.misfires import MISFIRE_POLICIES
 from limpyd_jobs.schedules.triggers import Times, describe
 from limpyd_jobs.store import records
+from limpyd_jobs.store.argument import as_stored
 from limpyd_jobs.store.job_classes import path_of
 from limpyd_jobs.store.layout import found_by, layout_of, layout_to_add
 from limpyd_jobs.store.lazy_fields import pk_of
@@ -206,7 +207,7 @@ class Schedule(BaseJobsModel):
         stored = self.hgetall()
         job_class: type[Job] = job_classes.resolve(stored["job_model_repr"])
         identifier = identifier_of(stored, now_of_redis(type(self)))
-        values = json.loads(stored.get("job_fields") or "{}")
+        values = as_stored(job_class, json.loads(stored.get("job_fields") or "{}"))
         return job_class.add_job(identifier, stored["queue_name"], stored["priority"], **values)
 
     def next_times(self, number: int = 10) -> list[datetime]:

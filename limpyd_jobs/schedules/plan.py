@@ -12,6 +12,7 @@ from limpyd_jobs.models import Job
 from limpyd_jobs.schedules.misfires import MISFIRE_POLICIES
 from limpyd_jobs.schedules.model import aware, identifier_of
 from limpyd_jobs.schedules.triggers import Times
+from limpyd_jobs.store.argument import as_stored
 from limpyd_jobs.store.new_fields import checked_fields, stored_names
 
 
@@ -71,7 +72,7 @@ class Plan(NamedTuple):
             None if grace_time is None else timedelta(seconds=grace_time),
             stored_queue_name(stored.get("queue_name", "")),
             stored_priority(stored.get("priority", "0")),
-            stored_names(job_class, checked_fields(job_class, fields)),
+            stored_names(job_class, checked_fields(job_class, as_stored(job_class, fields))),
         )
 
     def identifier(self, time: datetime) -> str:

@@ -27,6 +27,9 @@ class AtomicHashField(InstanceHashField):
     # read by layout.py
     stores_the_same = True
 
+    # Whether its value never changes, once it is given.
+    is_fixed = False
+
     def _call_command(self, name: str, *args: Any, **kwargs: Any) -> Any:
         if self.indexable and name in self.available_modifiers:
             check_indexed(self.name, args)
@@ -71,6 +74,7 @@ class AtomicModel(RedisModel):
 
     def hmset(self, **fields: Any) -> Any:
         """Set several fields of the hash, with their indexes, in one step."""
+        _refuse_fixed(type(self), fields)
         for name, value in fields.items():
             if self.has_field(name) and getattr(self.get_field(name), "indexable", False):
                 check_indexed(name, value)
@@ -83,6 +87,7 @@ class AtomicModel(RedisModel):
 
     def hdel(self, *names: str) -> Any:
         """Unset several fields of the hash, with their indexes, in one step; return how many had a value."""
+        _refuse_fixed(type(self), names)
         if not names or not are_plain(self, names):
             return super().hdel(*names)
         connect(self)
@@ -98,6 +103,17 @@ class AtomicModel(RedisModel):
                 field.delete()
         records.delete_record(self)
         del self._pk
+
+
+def _refuse_fixed(model: type[RedisModel], names: Iterable[str]) -> None:
+    for name in names:
+        if model.has_field(name) and getattr(model.get_class_field(name), "is_fixed", False):
+            raise AttributeError(why_fixed(model, name))
+
+
+def why_fixed(model: type[RedisModel], name: str) -> str:
+    """Return the message for a field that is not to be changed."""
+    return f"{name!r} is an argument of {model.__name__}, given when a job is added: it never changes"
 
 
 def are_plain(record: RedisModel, names: Iterable[str]) -> bool:

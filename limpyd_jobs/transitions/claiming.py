@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote, unquote
@@ -21,12 +21,11 @@ from limpyd_jobs.exceptions import (
     LimpydJobsException,
     NotClaimable,
 )
-from limpyd_jobs.retrying import History
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.calls import Call, Verb, flag, given, outcome_of, send_after, send_all
 from limpyd_jobs.store.connections import PinnedConnection
 from limpyd_jobs.store.layout import classes_argument, layout_of
-from limpyd_jobs.store.records import check_database, redis_of, sender_of
+from limpyd_jobs.store.records import check_database, redis_of
 from limpyd_jobs.store.scripting import Script
 from limpyd_jobs.transitions.placing import preparing
 from limpyd_jobs.utils import EPOCH
@@ -110,6 +109,9 @@ class Delivery:
     retry: tuple of str
         Of a claimed job, what matters if it fails: its field ``retry_policy``; how many of its tries do not count;
         when it was added, or put back in its queue by hand.
+    arguments: sequence of str
+        The arguments of a claimed job, in the order of the layout of its class; False for one that has no value.
+        Empty if they are long.
     queues: str
         The last pk of a queue, told with a claimed job: see `NextWakeups`.
     token: str
@@ -131,6 +133,7 @@ class Delivery:
     tries: str = ""
     job_timeout: str = ""
     retry: Sequence[str] = ("", "", "")
+    arguments: Sequence[Any] = ()
     queues: str = field(default="", compare=False)
     token: str = ""
     rescues: int = 0
@@ -156,24 +159,12 @@ class Delivery:
         return self.queue_key.rpartition(":")[2]
 
     @property
-    def history(self) -> History:
-        """What matters if the job fails."""
-        policy, uncounted, since = self.retry
-        return History(policy, self.tries, uncounted, self.start, since)
-
-    @property
     def is_one_of_several(self) -> bool:
         """Whether it was claimed at once with others: their tokens have numbers (``one_of_several`` in claims.lua)."""
         return "/" in self.token
 
 
 NOTHING = Delivery("nothing", "", "")
-_NO_DETAILS = {each.name: getattr(NOTHING, each.name) for each in fields(Delivery)}
-
-
-def delivered(details: Mapping[str, Any]) -> Delivery:
-    """Read what came out of a waiting list. Names that come from JSON are slow as those of arguments."""
-    return Delivery(*{**_NO_DETAILS, **details}.values())
 
 
 class NextWakeups(NamedTuple):
@@ -315,7 +306,7 @@ def claim_job(
     def read(reply: dict[str, Any]) -> Delivery:
         if reply["outcome"] != "claimed":
             raise _refusal(job, **reply)
-        return delivered(reply)
+        return Delivery(**reply)
 
     request = {
         "job_model": layout_of(type(job)).json,
@@ -326,7 +317,7 @@ def claim_job(
         "queue_name": queue_name,
     }
     before = preparing(queue_model, queue_name, "", job) if queue_name else None
-    return Call(sender_of(type(job)), _claim_job, request, read, [type(job)], before=before)
+    return Call(redis_of(job), _claim_job, request, read, [type(job)], before=before)
 
 
 def _refusal(job: RedisModel, outcome: str, **known: str) -> Exception:
@@ -371,7 +362,7 @@ def _claiming(
 
 
 def _claimed(reply: dict[str, Any]) -> tuple[Delivery | None, NextWakeups]:
-    return (None, _next_wakeups(reply)) if reply["outcome"] == "nothing" else (delivered(reply), _NO_WAKEUPS)
+    return (None, _next_wakeups(reply)) if reply["outcome"] == "nothing" else (Delivery(**reply), _NO_WAKEUPS)
 
 
 def _claimed_late(reply: dict[str, Any]) -> tuple[Delivery | None, NextWakeups | None]:

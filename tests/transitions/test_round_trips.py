@@ -15,7 +15,7 @@ from limpyd import fields
 from redis.connection import AbstractConnection
 from servers import wait_until
 
-from limpyd_jobs import STATUSES, Cancel, Error, Job, Queue, Requeue, Retry, Worker
+from limpyd_jobs import STATUSES, Argument, Cancel, Error, Job, Queue, Requeue, Retry, Worker
 from limpyd_jobs.models import job_classes
 
 Recorder = Callable[[], AbstractContextManager[Any]]
@@ -60,6 +60,15 @@ class Asking(Task):
 class GivingUp(Task):
     def run(self, queue: Queue) -> None:
         raise Cancel
+
+
+class Reading(Task):
+    to = Argument(indexable=True)
+    number = Argument(int)
+
+    def run(self, queue: Queue) -> None:
+        for _ in range(3):
+            assert self.arguments.number == int(self.number.hget()) == int(self.to.hget())
 
 
 class TellsSuccess(Task):
@@ -307,6 +316,11 @@ class TestASteadyBacklog:
         sent = sent_by(lambda: work(callback=lambda job, queue: done.append(job)), commands)
         assert sent == [*START, "claim", *JOBS * ["succeed"]]
         assert len(done) == JOBS
+
+    def test_is_so_for_jobs_that_read_their_arguments(self, commands: Recorder) -> None:
+        Reading.add_jobs({"identifier": f"{number}", "to": f"{number}", "number": number} for number in range(JOBS))
+        assert sent_by(work, commands) == [*START, "claim", *JOBS * ["succeed"]]
+        assert len(Reading.collection(status=STATUSES.SUCCESS)) == JOBS
 
     def test_is_so_for_jobs_that_fail_their_errors_aside(self, commands: Recorder) -> None:
         backlog(Failing)

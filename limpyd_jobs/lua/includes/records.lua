@@ -1,7 +1,7 @@
 -- Records: the hash of a limpyd model, its index sets and its collection, always changed together.
 -- A model is given as JSON: {name, path: that of the class of a job, indexes: {field: [key prefix]}, special:
--- {field: true}, unique: {field: key prefix}, defaults: {field: value}, keys: [field]}. `special` are the fields that
--- have an index which only limpyd can maintain; `keys` those that are stored outside of the hash.
+-- {field: true}, unique: {field: key prefix}, defaults: {field: value}, keys: [field], arguments: [field]}. `special`
+-- are the fields that have an index which only limpyd can maintain; `keys` those that are stored outside of the hash.
 
 --@include envelope
 --@include batches

@@ -14,6 +14,30 @@ local function retry_of(hash, first)
   return {hash[first] or '', hash[first + 1] or '', hash[first + 3] or hash[first + 2] or ''}
 end
 
+local CLAIM_FIELDS = {'status', 'identifier', 'tries', 'queued', '_job_timeout', '_last_claim', '_rescues'}
+
+-- What to read of a job that is to be claimed: the last of it are the arguments of its class.
+local function fields_to_claim(model)
+  if not model.fields_to_claim then
+    model.fields_to_claim = {}
+    for _, names in ipairs({CLAIM_FIELDS, RETRY_FIELDS, model.arguments or {}}) do
+      for _, name in ipairs(names) do model.fields_to_claim[#model.fields_to_claim + 1] = name end
+    end
+  end
+  return model.fields_to_claim
+end
+
+-- The arguments among these values, which travel with the claim; nil if there are none, or they are long: then the job
+-- reads those that it uses.
+local function arguments_among(model, hash)
+  local arguments, first, size = {}, #CLAIM_FIELDS + #RETRY_FIELDS, 0
+  for i = 1, #(model.arguments or {}) do
+    arguments[i] = hash[first + i]
+    size = size + #(hash[first + i] or '')
+  end
+  return #arguments > 0 and size <= 65536 and arguments or nil
+end
+
 -- Claims a job that was taken from the waiting list of a sound queue, or takes it, if it waits indeed. The reply is
 -- documented in claim.lua. The ident may name the class by an old path; what is kept names it by its own.
 --
@@ -23,9 +47,7 @@ end
 local function claim(key, queue, pk, model, token, lease, is_first, number)
   local base = string.sub(key, 1, -9)
   local job = {model = model, pk = pk, ident = model.path .. ':' .. pk, key = hash_key(model, pk)}
-  local hash = redis.call(
-    'HMGET', job.key, 'status', 'identifier', 'tries', 'queued', '_job_timeout', '_last_claim', '_rescues',
-    unpack(RETRY_FIELDS))
+  local hash = redis.call('HMGET', job.key, unpack(fields_to_claim(model)))
   local status, identifier, is_alone = hash[1], hash[2] or '', hash[7]
 
   if not status and redis.call('EXISTS', job.key) == 0 then
@@ -56,7 +78,8 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
   return {
     outcome = 'claimed', key = key, ident = job.ident, token = token, status = status, identifier = identifier,
     queue_name = queue[1] or '', queue_priority = queue[2] or '', start = start, tries = tries,
-    job_timeout = hash[5] or nil, retry = retry_of(hash, 8), queues = last_queue(base),
+    job_timeout = hash[5] or nil, retry = retry_of(hash, 8), arguments = arguments_among(model, hash),
+    queues = last_queue(base),
   }
 end
 

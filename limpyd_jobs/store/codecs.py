@@ -1,0 +1,111 @@
+"""How values of Python are stored as text: in a form that limpyd, version 2 and people can read, and that comes back as
+the same value."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from datetime import datetime
+from types import ModuleType
+from typing import Any, NamedTuple
+
+# The one key of an object that stands for bytes in JSON, which has none.
+_BYTES = "$bytes"
+
+
+class Stored(str):
+    """A text that is stored as it is, as it was made from a value."""
+
+    __slots__ = ()
+
+
+class Codec(NamedTuple):
+    """How the values of one kind are stored.
+
+    Attributes
+    ----------
+    name: str
+        What such a value is, for messages.
+    types: tuple of type
+        What a value has to be, exactly; empty for anything that comes back as the same.
+    dump, load: callable
+        From a value to text, and back.
+    """
+
+    name: str
+    types: tuple[type, ...]
+    dump: Callable[[Any], str]
+    load: Callable[[str], Any]
+
+    def stored(self, what: str, value: Any) -> Stored:
+        """Return the text of a value; one that is stored already as it is.
+
+        Raises
+        ------
+        TypeError
+            If the value, which is described by `what`, is of another type, or would not come back as the same.
+        """
+        if isinstance(value, Stored):
+            return value
+        if self.types and type(value) not in self.types:
+            raise TypeError(f"{what} must be {self.name}, not {value!r}")
+        try:
+            text = self.dump(value)
+            is_same = _is_same(self.load(text), value)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise TypeError(f"{what} cannot be stored as {self.name}: {error}") from None
+        if not is_same:
+            raise TypeError(f"{what} cannot be stored as {self.name}: it would come back as {self.load(text)!r}")
+        return Stored(text)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two values are equal, and of the same types all the way down."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_is_same(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    return bool(one == other)
+
+
+def _dump_json(value: Any) -> str:
+    return json.dumps(value, default=_tagged, ensure_ascii=False, separators=(",", ":"))
+
+
+def _tagged(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {_BYTES: b64encode(value).decode()}
+    raise TypeError(f"it holds {value!r}")
+
+
+def _untagged(found: dict[str, Any]) -> Any:
+    return b64decode(found[_BYTES], validate=True) if found.keys() == {_BYTES} else found
+
+
+CODECS: dict[Any, Codec] = {
+    str: Codec("a text", (str,), lambda text: text.encode().decode(), str),
+    int: Codec("an integer", (int,), str, int),
+    float: Codec("a number", (float, int), lambda number: repr(float(number)), float),
+    bool: Codec("True or False", (bool,), lambda flag: "1" if flag else "0", lambda text: text == "1"),
+    bytes: Codec("bytes", (bytes,), lambda raw: b64encode(raw).decode(), lambda text: b64decode(text, validate=True)),
+    datetime: Codec("a datetime", (datetime,), datetime.isoformat, datetime.fromisoformat),
+    json: Codec("JSON", (), _dump_json, lambda text: json.loads(text, object_hook=_untagged)),
+}
+
+
+def codec_of(kind: type | ModuleType) -> Codec:
+    """Return the codec of a type, or of the module ``json``.
+
+    Raises
+    ------
+    TypeError
+        If there is none.
+    """
+    try:
+        return CODECS[kind]
+    except (KeyError, TypeError):
+        names = ", ".join(each.__name__ for each in CODECS)
+        raise TypeError(f"An argument is one of {names}, not {kind!r}") from None
