@@ -202,19 +202,12 @@ class Executor:
         """Claim a job whose hooks are called outside of the loop."""
         job._execution = Execution(self._engine.fetcher.take(queue.waiting.key, job.ident), job, queue)
 
-    def tell_rescued(self, delivery: Delivery) -> None:
-        """Call the hook of a job that waits again, as its worker died."""
-        self._guard_hook(delivery, lambda job, queue: self._engine.overrides.hook("job_rescued", job, queue))
-
-    def fail(self, delivery: Delivery, error: Exception) -> None:
-        """Let a job fail that is claimed, but not run."""
-        self._guard_hook(delivery, lambda job, queue: self._worker.job_error(job, queue, error))
-
-    def _guard_hook(self, delivery: Delivery, hook: Callable[[Job, Queue], None]) -> None:
+    def tell(self, delivery: Delivery, hook: Callable[..., None], *details: Any) -> None:
+        """Call a hook with a job that is not run, and its queue."""
         queue, job = self._engine.intake.objects_of(delivery)
         execution = Execution(delivery, job, queue)
         self._remember(execution)
-        self.guard(execution, partial(hook, job, queue))
+        self.guard(execution, partial(hook, job, queue, *details))
 
     def call_hook(self, name: str, hook: str, *args: Any) -> None:
         """Call a hook of a schedule, whose failure stops no other one."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from limpyd_jobs import transitions
 from limpyd_jobs.exceptions import WorkerLost
 from limpyd_jobs.models import job_classes
-from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.utils import MESSAGE, one_line
 from limpyd_jobs.workers.maintenance.reconciler import Reconciler
 
@@ -62,14 +62,11 @@ class Rescuer:
             quarantined = "put in the quarantine of its queue"
             context.repeats.say(quarantined, f"[{one_line(ident)}] is {quarantined}: {one_line(reason, MESSAGE)}")
         for delivery in found.rescued:
-            context.executor.tell_rescued(delivery)
+            context.executor.tell(delivery, partial(context.overrides.hook, "job_rescued"))
         if found.exhausted:
-            self._end(context, found.exhausted)
+            lost = WorkerLost(f"Its workers died, {self._max_rescues + 1} times in a row")
+            context.executor.tell(found.exhausted, context.worker.job_error, lost)
         return bool(found.rescued or found.exhausted or found.broken or found.spared or is_resolved)
-
-    def _end(self, context: Engine, delivery: Delivery) -> None:
-        lost = WorkerLost(f"Its workers died, {self._max_rescues + 1} times in a row")
-        context.executor.fail(delivery, lost)
 
     @staticmethod
     def _resolve(idents: Sequence[str]) -> bool:
