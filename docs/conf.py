@@ -15,9 +15,9 @@ exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"{project} {release}"
 highlight_language = "none"
-autosectionlabel_maxdepth = (
-    2  # so that titles of pages and of their sections must be unique, as :ref:`Title` finds them
-)
-nitpick_ignore_regex = [
-    ("py:class", r"(datetime\.)?(datetime|timedelta)")
-]  # of Python, whose manual is not asked for them
+# Titles of pages and of their sections must be unique, as :ref:`Title` finds them.
+autosectionlabel_maxdepth = 2
+# The types in docstrings are prose, `names` in them are literals.
+nitpick_ignore_regex = [("py:.*", ".*")]
+default_role = "literal"
+autodoc_typehints = "none"

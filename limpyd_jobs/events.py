@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("limpyd-jobs")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Event:
     """Something that happened.
 
@@ -41,68 +41,43 @@ class Event:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
 class WorkerStarted(Event):
     """A worker is about to run its first job."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WorkerStatusChanged(Event):
     """A worker has another status: ``starting``, ``waiting``, ``running`` or ``terminated``; or it is asked to end."""
 
     status: str | None
 
 
-@dataclass(frozen=True, slots=True)
 class WorkerEnded(Event):
     """The run of a worker is over."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JobEvent(Event):
-    """Something that happened to a job, and is recorded in Redis.
-
-    Attributes
-    ----------
-    job: Job
-    queue: Queue
-        Where it came from.
-    """
+    """Something that happened to a job, which came from a queue, and is recorded in Redis."""
 
     job: Job
     queue: Queue
 
 
-@dataclass(frozen=True, slots=True)
 class JobStarted(JobEvent):
     """A job is claimed, and about to be executed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JobSucceeded(JobEvent):
-    """A job was executed without an exception.
-
-    Attributes
-    ----------
-    result: object
-        What its code returned.
-    """
+    """A job was executed without an exception; its code returned the result."""
 
     result: Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JobFailed(JobEvent):
-    """The execution of a job raised an exception.
-
-    Attributes
-    ----------
-    exception: BaseException
-    trace: str
-        The traceback; None if the worker does not save it.
-    requeued: bool
-        Whether the job may run again; if so, `JobRequeued` follows.
-    """
+    """The execution of a job raised an exception. If the job is requeued, so may run again, `JobRequeued` follows."""
 
     level: ClassVar[str] = "error"
 
@@ -111,67 +86,49 @@ class JobFailed(JobEvent):
     requeued: bool
 
 
-@dataclass(frozen=True, slots=True)
 class JobRequeued(JobEvent):
     """A job that failed, or asked for it, is back in a queue: it waits, or is delayed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
+class JobDelayed(JobEvent):
+    """A job was delayed before it was run, or while, until a date as text, naive UTC."""
+
+    level: ClassVar[str] = "warning"
+
+    delayed_until: str
+
+
 class JobSkipped(JobEvent):
     """A job did not wait any more when it was fetched, or was canceled while it ran."""
 
     level: ClassVar[str] = "warning"
 
 
-@dataclass(frozen=True, slots=True)
-class JobDelayed(JobEvent):
-    """A job was delayed before it was run, or while.
-
-    Attributes
-    ----------
-    delayed_until: str
-        The date, naive UTC.
-    """
-
-    level: ClassVar[str] = "warning"
-
-    delayed_until: str
-
-
-@dataclass(frozen=True, slots=True)
 class JobReleased(JobEvent):
     """A job was interrupted, as its worker has to end, and waits again."""
 
     level: ClassVar[str] = "warning"
 
 
-@dataclass(frozen=True, slots=True)
 class JobRescued(JobEvent):
     """A job whose worker died waits again."""
 
     level: ClassVar[str] = "warning"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JobScheduled(Event):
-    """A job was added by a schedule.
-
-    Attributes
-    ----------
-    job: Job
-    schedule: Schedule
-    time: datetime
-        When the schedule was due, naive UTC.
-    """
+    """A job was added by a schedule that was due at a time, naive UTC."""
 
     job: Job
     schedule: Schedule
     time: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ScheduleMissed(Event):
-    """A schedule was due at a time that is too long ago, so no job was added. See `JobScheduled`."""
+    """A schedule was due at a time, naive UTC, that is too long ago, so no job was added."""
 
     level: ClassVar[str] = "warning"
 
@@ -205,23 +162,29 @@ def unsubscribe(observer: Observer) -> None:
 
 
 def is_observed() -> bool:
-    """Whether there is an observer beside the log: for events that come up often, and are in no log."""
+    """Whether there is an observer beside the log."""
     return _observers != (write_log_line,)
 
 
-def emit(event: Event) -> None:
-    """Tell an event to all observers."""
-    for observer in _observers:
-        try:
-            observer(event)
-        except Exception as error:
-            _tell_failure(observer, event, error)
+def emit(kind: type[Event], worker: Worker, message: str = "", *details: Any) -> None:
+    """Tell an event to all observers. As long as there is only the log, it is not even made, which would take longer
+    than all the rest of it."""
+    if is_observed():
+        make: Callable[..., Event] = kind
+        event = make(worker, message, *details)
+        for observer in _observers:
+            _call(observer, kind, observer, event)
+    elif message:
+        _call(write_log_line, kind, worker.log, message, kind.level)
 
 
-def _tell_failure(observer: Observer, event: Event, error: Exception) -> None:
-    """Log that an observer failed: once for each kind of event and error."""
-    kind = id(observer), type(event), type(error)
-    if kind not in _failures:
-        _failures.add(kind)
-        text = one_line(error, MESSAGE)
-        logger.exception(f"Observer {one_line(observer)} of {type(event).__name__} failed: {text}")
+def _call(observer: Observer, kind: type[Event], function: Callable[..., object], *args: Any) -> None:
+    """Call a function, and log that the observer failed if it raises: once for each kind of event and of error."""
+    try:
+        function(*args)
+    except Exception as error:
+        failure = id(observer), kind, type(error)
+        if failure not in _failures:
+            _failures.add(failure)
+            text = one_line(error, MESSAGE)
+            logger.exception(f"Observer {one_line(observer)} of {kind.__name__} failed: {text}")

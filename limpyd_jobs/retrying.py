@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-from limpyd_jobs.arguments import stored_priority
+from limpyd_jobs.arguments import read_priority, stored_priority
 from limpyd_jobs.exceptions import LimpydJobsException, WorkerLost
-from limpyd_jobs.utils import compute_delayed_until
+from limpyd_jobs.utils import compute_delayed_until, parse_datetime
 
 MAX_SECONDS = 10**11  # some 3,000 years: today's date and this still make a date
 MAX_TIMES = 10**9
@@ -246,6 +246,44 @@ def decide(
     if policy.max_age is not None and age + delay > policy.max_age:
         return GiveUp()
     return Again(delay, policy.priority_delta)
+
+
+class History(NamedTuple):
+    """What is stored of the runs of a job, as text: its policy; how often it was run, and how many of these runs do not
+    count; when the last one began; since when its age counts."""
+
+    policy: str | None
+    tries: str | None
+    uncounted: str | None
+    start: str | None
+    since: str | None
+
+    def decide(
+        self, exception: BaseException, ran: float, default: Any, fallback: Retry | None
+    ) -> Again | GiveUp | None:
+        """Decide what becomes of the job, by its own policy, else by that of its class, else by another one.
+
+        Parameters
+        ----------
+        exception: exception
+            Why it failed.
+        ran: float
+            For how many seconds it ran, as it is not stored yet.
+        default: object
+            What its class says: maybe something of an application, which is no policy.
+
+        Returns
+        -------
+        Again or GiveUp
+            None if there is no policy.
+        """
+        policy = read_policy(self.policy) or own_policy(default) or fallback
+        if policy is None:
+            return None
+        began, born = parse_datetime(self.start), parse_datetime(self.since)
+        waited = max((began - born).total_seconds(), 0.0) if began and born else 0.0
+        runs = (read_priority(self.tries) or 0) - (read_priority(self.uncounted) or 0)
+        return decide(policy, exception, runs, waited + ran)
 
 
 def as_policy(value: Any) -> Retry | None:

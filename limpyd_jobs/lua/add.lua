@@ -4,8 +4,7 @@
 -- what: or finds the queued job of that identifier and moves it up; finds or creates the queue
 --
 -- request
---   job_model, identifier, fields
---   queue_model, queue_name, priority, delay
+--   job_model, identifier, queue_model, queue_name, priority, delay, fields
 --   prepend       '1' to put it first
 --   custom        '1' to leave the placing to the caller
 --   reserve       '1' to make nothing new, but give a pk

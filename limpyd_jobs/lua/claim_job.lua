@@ -59,6 +59,14 @@ local function reason_against()
   end
 end
 
+-- Mostly it stands where its hash says, near the front, which is quickly found. Should it stand there twice, a worker will
+-- drop the other entry.
+local function leave_known_list()
+  local is_left = status == 'w' and known and sound_queue(known)
+    and redis.call('LREM', known .. ':waiting', 1, job.ident) == 1
+  return is_left and known
+end
+
 -- The queue of a job that stands in none: the one it was in, or the one of the given name; nil if there is none.
 local function home()
   if known and sound_queue(known) then
@@ -85,7 +93,7 @@ if not is_again then
     return answer(obstacle, details)
   end
 end
-local base = hash[4] == '1' and unplace(queue_model, queue_name or '', job) or home()
+local base = leave_known_list() or hash[4] == '1' and unplace(queue_model, queue_name or '', job) or home()
 if not base then
   return answer('no queue')
 end

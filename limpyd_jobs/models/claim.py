@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
@@ -26,7 +27,7 @@ from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.models.error import Error
 from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.queue import Queue, attached_queue
-from limpyd_jobs.retrying import Again, Cancel, GiveUp, Requeue, Retry, decide, own_policy, read_policy
+from limpyd_jobs.retrying import Again, Cancel, Requeue, Retry
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.argument import know_arguments
 from limpyd_jobs.store.records import redis_of
@@ -88,6 +89,7 @@ class Claim(Generic[AJob]):
         self.status: str | None = None
         self._delivery = delivery
         self._error_model = error_model
+        self._pid = os.getpid()
         self._began = monotonic()
         self._holds_until = self._began + lease
         self._is_refused = False
@@ -212,7 +214,7 @@ class Claim(Generic[AJob]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         self._heartbeat.stop()
-        if self._is_decided:
+        if self._is_decided or os.getpid() != self._pid:  # a child that was forked inside of the block ends nothing
             return False
         if error is None:
             self.succeed()
@@ -240,17 +242,11 @@ class Claim(Generic[AJob]):
 
     def _retry(self, error: BaseException, retry_policy: Retry | None) -> Again | None:
         """When to try the job again; None for never."""
-        (text, uncounted, since), tries, start = self._delivery.retry, self._delivery.tries, self._delivery.start
-        policy = read_policy(text) or own_policy(self.job.default_retry_policy) or retry_policy
-        if policy is None:
-            return None
-        began, born = parse_datetime(start), parse_datetime(since)
-        waited = max((began - born).total_seconds(), 0) if began and born else 0
-        runs = (read_priority(tries) or 0) - (read_priority(uncounted) or 0)
-        decision = decide(policy, error, runs, waited + monotonic() - self._began)
-        if isinstance(decision, GiveUp) or self._do(lambda: self.job.must_be_cancelled_on_error):
-            return None
-        return decision
+        ran, default = monotonic() - self._began, self.job.default_retry_policy
+        decision = self._delivery.history.decide(error, ran, default, retry_policy)
+        if isinstance(decision, Again) and not self._do(lambda: self.job.must_be_cancelled_on_error):
+            return decision
+        return None
 
     def _put_back(self, delay: str, **how: Any) -> None:
         """Put the job in its queue again, as it asked for, unless it was canceled meanwhile."""

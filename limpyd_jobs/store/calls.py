@@ -44,6 +44,8 @@ class Call(Generic[Reply]):
         What has to be done before it is sent; None for nothing.
     subject: str
         Whose end it records: if Redis fails, `NotRecorded` is raised. Empty for others.
+    fields: mapping
+        The fields of a record, if the header lists them.
     """
 
     sender: Redis | PinnedConnection | SharedConnection
@@ -54,10 +56,19 @@ class Call(Generic[Reply]):
     keys: Sequence[str] = ()
     before: Callable[[], object] | None = None
     subject: str = ""
+    fields: Mapping[str, Any] | None = None
 
     def words(self) -> list[Any]:
-        """Return the request as the script takes it: the names, then the values."""
-        return [" ".join(self.request), *self.request.values()]
+        """Return the request as the script takes it: the values in the order of its names, then the fields."""
+        positions = self.script.positions
+        words: list[Any] = [""] * len(positions)
+        for name, value in self.request.items():
+            words[positions[name]] = value
+        if self.fields:
+            return [*words, *(word for pair in self.fields.items() for word in pair)]
+        while words and words[-1] == "":
+            words.pop()
+        return words
 
     def accept(self, text: str) -> Reply:
         """Maintain the indexes that a reply asks for, and return what it stands for."""
@@ -172,11 +183,6 @@ def given(**names: Any) -> dict[str, Any]:
 def listed(values: Iterable[Any]) -> str:
     """Return a list as scripts take it."""
     return json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))
-
-
-def dotted(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a record as names of a request."""
-    return {f".{name}": value for name, value in fields.items()}
 
 
 def outcome_of(reply: Mapping[str, Any]) -> Any:

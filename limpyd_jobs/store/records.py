@@ -18,7 +18,7 @@ from redis.client import Pipeline
 from redis.exceptions import RedisError
 
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.store.calls import Call, dotted, flag, given, listed, outcome_of, send
+from limpyd_jobs.store.calls import Call, flag, given, listed, outcome_of, send
 from limpyd_jobs.store.connections import SharedConnection
 from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.store.layout import layout_of
@@ -187,9 +187,9 @@ def set_schedule(
             raise DoesNotExist(f"No {schedule_model.__name__} found with pk {pk}")
         return str(reply["pk"])
 
-    request = {"model": layout_of(schedule_model).json, "pk": pk, "due": due, **dotted(fields)}
+    request = {"model": layout_of(schedule_model).json, "pk": pk, "due": due}
     keys = [due_key(schedule_model), *([heard_by] if heard_by else ())]
-    return send(Call(redis_of(schedule_model), _set_schedule, request, read, [schedule_model], keys))
+    return send(Call(redis_of(schedule_model), _set_schedule, request, read, [schedule_model], keys, fields=fields))
 
 
 def due_schedules(
@@ -230,7 +230,7 @@ def set_fields(record: RedisModel, fields: Mapping[str, Any], *, only_new: bool 
     UniquenessError
         If another record has the value of a unique field.
     """
-    return _write(_set_fields, record, {"only_new": flag(only_new), **dotted(fields)})
+    return _write(_set_fields, record, {"only_new": flag(only_new)}, fields)
 
 
 def unset_fields(record: RedisModel, names: Iterable[str]) -> Any:
@@ -303,8 +303,8 @@ def creating(
     """
 
     def call(pk: str, fields: Mapping[str, str], reserve: bool) -> Call[Reply]:
-        whole = {**request, **given(reserve=flag(reserve), reserved_pk=pk), **dotted(fields)}
-        return Call(sender or redis_of(model), script, whole, partial(unique, model), [model], **options)
+        whole = {**request, **given(reserve=flag(reserve), reserved_pk=pk)}
+        return Call(sender or redis_of(model), script, whole, partial(unique, model), [model], fields=fields, **options)
 
     return call
 
@@ -327,11 +327,13 @@ def create(model: type[RedisModel], fields: Mapping[str, Any], scripted: frozens
     return reply
 
 
-def _write(script: Script, record: RedisModel, request: Mapping[str, Any]) -> Any:
+def _write(
+    script: Script, record: RedisModel, request: Mapping[str, Any], fields: Mapping[str, Any] | None = None
+) -> Any:
     """Run a script that changes fields of a record. Its reply is a number, as it may be a command of a pipeline."""
     connection = record.get_connection()
     request = {"model": layout_of(type(record)).json, "pk": pk_of(record), **request}
-    call: Call[Reply] = Call(redis_of(record), script, request, partial(unique, type(record)))
+    call: Call[Reply] = Call(redis_of(record), script, request, partial(unique, type(record)), fields=fields)
     if isinstance(connection, Pipeline):
         # a script that is not known would fail all the commands
         reply = connection.eval(script.source, 0, *call.words())

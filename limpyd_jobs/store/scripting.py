@@ -17,10 +17,19 @@ from limpyd_jobs.store.connections import PinnedConnection, SharedConnection
 FOLDER = Path(__file__).parent.parent / "lua"
 
 _INCLUDE = re.compile(r"^--@include (\w+)\n", re.MULTILINE)
+_ENTRY = re.compile(r"^--   ([a-z_]+(?:, [a-z_]+)*)(?:  .*)?$", re.MULTILINE)
+
+
+def names_in(source: str) -> list[str]:
+    """Return the names that the header of a script lists under ``request``, but for the fields of a record."""
+    entries = source.partition("\n-- request\n")[2].partition("\n-- reply\n")[0]
+    names = [name for entry in _ENTRY.findall(entries) for name in entry.split(", ")]
+    return [name for name in names if name != "fields"]
 
 
 def load(name: str, folder: Path = FOLDER) -> str:
-    """Return the source of ``<name>.lua``, each ``--@include <file>`` line replaced, the first time, by that file."""
+    """Return the source of ``<name>.lua``, each ``--@include <file>`` line replaced, the first time, by that file, and
+    ``--@names`` by a list of the names of its request."""
     included: set[str] = set()
 
     def expand(source: str) -> str:
@@ -32,7 +41,9 @@ def load(name: str, folder: Path = FOLDER) -> str:
         included.add(match[1])
         return expand((folder / "includes" / f"{match[1]}.lua").read_text("utf-8"))
 
-    return expand((folder / f"{name}.lua").read_text("utf-8"))
+    source = (folder / f"{name}.lua").read_text("utf-8")
+    names = ", ".join(f"'{each}'" for each in names_in(source))
+    return expand(source).replace("--@names\n", f"local names = {{{names}}}\n")
 
 
 class Script:
@@ -50,6 +61,11 @@ class Script:
     @cached_property
     def source(self) -> str:
         return load(self.name)
+
+    @cached_property
+    def positions(self) -> dict[str, int]:
+        """Where the values of the names of a request stand among the arguments."""
+        return {name: position for position, name in enumerate(names_in(self.source))}
 
     @cached_property
     def sha(self) -> str:

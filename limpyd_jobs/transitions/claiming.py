@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote, unquote
@@ -21,11 +21,12 @@ from limpyd_jobs.exceptions import (
     LimpydJobsException,
     NotClaimable,
 )
+from limpyd_jobs.retrying import History
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.calls import Call, Verb, flag, given, outcome_of, send_after, send_all
 from limpyd_jobs.store.connections import PinnedConnection
 from limpyd_jobs.store.layout import classes_argument, layout_of
-from limpyd_jobs.store.records import check_database, redis_of
+from limpyd_jobs.store.records import check_database, redis_of, sender_of
 from limpyd_jobs.store.scripting import Script
 from limpyd_jobs.transitions.placing import preparing
 from limpyd_jobs.utils import EPOCH
@@ -159,12 +160,24 @@ class Delivery:
         return self.queue_key.rpartition(":")[2]
 
     @property
+    def history(self) -> History:
+        """What matters if the job fails."""
+        policy, uncounted, since = self.retry
+        return History(policy, self.tries, uncounted, self.start, since)
+
+    @property
     def is_one_of_several(self) -> bool:
         """Whether it was claimed at once with others: their tokens have numbers (``one_of_several`` in claims.lua)."""
         return "/" in self.token
 
 
 NOTHING = Delivery("nothing", "", "")
+_NO_DETAILS = {each.name: getattr(NOTHING, each.name) for each in fields(Delivery)}
+
+
+def delivered(details: Mapping[str, Any]) -> Delivery:
+    """Read what came out of a waiting list. Names that come from JSON are slow as those of arguments."""
+    return Delivery(*{**_NO_DETAILS, **details}.values())
 
 
 class NextWakeups(NamedTuple):
@@ -306,7 +319,7 @@ def claim_job(
     def read(reply: dict[str, Any]) -> Delivery:
         if reply["outcome"] != "claimed":
             raise _refusal(job, **reply)
-        return Delivery(**reply)
+        return delivered(reply)
 
     request = {
         "job_model": layout_of(type(job)).json,
@@ -317,7 +330,7 @@ def claim_job(
         "queue_name": queue_name,
     }
     before = preparing(queue_model, queue_name, "", job) if queue_name else None
-    return Call(redis_of(job), _claim_job, request, read, [type(job)], before=before)
+    return Call(sender_of(type(job)), _claim_job, request, read, [type(job)], before=before)
 
 
 def _refusal(job: RedisModel, outcome: str, **known: str) -> Exception:
@@ -362,7 +375,7 @@ def _claiming(
 
 
 def _claimed(reply: dict[str, Any]) -> tuple[Delivery | None, NextWakeups]:
-    return (None, _next_wakeups(reply)) if reply["outcome"] == "nothing" else (Delivery(**reply), _NO_WAKEUPS)
+    return (None, _next_wakeups(reply)) if reply["outcome"] == "nothing" else (delivered(reply), _NO_WAKEUPS)
 
 
 def _claimed_late(reply: dict[str, Any]) -> tuple[Delivery | None, NextWakeups | None]:

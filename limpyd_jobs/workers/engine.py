@@ -60,7 +60,7 @@ class Engine:
         self.fetcher = Fetcher(worker.queue_model, settings.lease, self.unresolved.defer)
         self.fetcher.listen(worker.queues)
 
-        self.overrides = Overrides(self, base)
+        self.find_overrides()
         self.outages = Outages(self)
         self.hooks = Hooks(self)
         self.placement = OwnPlacement(self)
@@ -90,6 +90,10 @@ class Engine:
         """The beginnings of the keys of the queues of the worker."""
         return [key.removesuffix(":waiting") for key in self.worker.keys]
 
+    def find_overrides(self) -> None:
+        """Find out what the application overrides."""
+        self.overrides = Overrides(self, self.base)
+
     # -- The run
 
     def run(self) -> None:
@@ -107,7 +111,7 @@ class Engine:
         worker = self.worker
         worker.set_status("starting")
         self.connection = worker.connection
-        self.overrides = Overrides(self, self.base)
+        self.find_overrides()
         if self.settings.prefetch > 1 and self.overrides.may_buffer:
             self.acknowledger = AckInBatches(self)
         worker.start_date = utcnow()
@@ -118,7 +122,7 @@ class Engine:
         start.find_queues()
         if not worker.must_stop():
             start.promote()
-            events.emit(events.WorkerStarted(worker, ""))
+            events.emit(events.WorkerStarted, worker)
             worker.run_started()
             heartbeat = Heartbeat(self.settings.lease / 4, lambda: self.leases.renew(self.connection))
             with heartbeat, self.intake.wakeup_timer, self.acknowledger:
@@ -126,7 +130,7 @@ class Engine:
 
         worker.set_status("terminated")
         worker.end_date = utcnow()
-        events.emit(events.WorkerEnded(worker, ""))
+        events.emit(events.WorkerEnded, worker)
         worker.run_ended()
 
     def loop(self) -> None:
@@ -165,8 +169,7 @@ class Engine:
         """Tell that the status changed, or that the worker is asked to end."""
         for callback in self.status_callbacks:
             callback(self.worker)
-        if events.is_observed():
-            events.emit(events.WorkerStatusChanged(self.worker, "", self.worker.status))
+        events.emit(events.WorkerStatusChanged, self.worker, "", self.worker.status)
 
     @property
     def is_between_jobs(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import monotonic
 from typing import Any
 
-from limpyd_jobs.models import Job, Queue, attached_queue
+from limpyd_jobs.models import Queue, attached_queue
 from limpyd_jobs.store.argument import know_arguments
 from limpyd_jobs.transitions import IN_HAND, NOTHING, Delivery, Success
 
@@ -94,11 +94,6 @@ class Execution:
         """The queue, even if the job deleted it: it is where the claim is."""
         queue: Queue = self.queue
         return queue if "_pk" in vars(queue) else queue_of(type(queue), self.delivery)
-
-
-def ident_of(job: Job) -> str:
-    """Return the ident of a job, even if it was deleted."""
-    return f"{job.get_model_repr()}:{vars(job).get('_pk')}"
 
 
 def queue_of(queue_model: type[Queue], delivery: Delivery) -> Queue:

@@ -18,9 +18,9 @@ from limpyd_jobs.retrying import Cancel, Requeue
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.utils import MESSAGE, described, one_line, parse_datetime
-from limpyd_jobs.workers.execution import BUFFERED, Execution, ident_of
+from limpyd_jobs.workers.execution import BUFFERED, Execution
 from limpyd_jobs.workers.job_timer import JobTimer
-from limpyd_jobs.workers.naming import label_of
+from limpyd_jobs.workers.naming import ident_of, label_of
 from limpyd_jobs.workers.outages import sleep
 
 if TYPE_CHECKING:
@@ -194,6 +194,8 @@ class Executor:
 
     def of(self, job: Job, queue: Queue) -> Execution:
         """Return the execution of a job whose hook is called: be it by hand, as tests of applications do."""
+        if self._worker.status is None:
+            self._engine.find_overrides()  # the worker does not run, so they may still change
         execution = vars(job).get("_execution") or self.running.get(ident_of(job)) or Execution()
         execution.job, execution.queue = job, queue
         return execution
@@ -231,10 +233,7 @@ class Executor:
         except NotRecorded as error:
             self._worker.log(f"{label_of(job)} {one_line(error, MESSAGE)}", "error")
         except Exception as error:
-            if isinstance(error, JobGone) and error.ident == job.ident:
-                self._tell_not_recorded(job, error)
-            else:
-                self._unexpected(execution, error)
+            self._tell_failure(execution, error)
             self.let_go(execution)
         else:
             self.let_go(execution)
@@ -247,9 +246,12 @@ class Executor:
         text = f"{label_of(job)} {one_line(error, MESSAGE)}"
         self._engine.repeats.say("how a job went is not recorded", text)
 
-    def _unexpected(self, execution: Execution, error: Exception) -> None:
+    def _tell_failure(self, execution: Execution, error: Exception) -> None:
         """A hook failed: the job is in error, unless something is recorded already, and listed as such anyway."""
         job, queue, token = execution.job, execution.queue, execution.token
+        if isinstance(error, JobGone) and error.ident == job.ident:
+            self._tell_not_recorded(job, error)
+            return
         self._worker.log(f"{label_of(job)} unexpected error: {described(error)}\n{traceback.format_exc()}", "error")
         try:
             if token and execution.outcome != "held":

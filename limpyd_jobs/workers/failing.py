@@ -13,9 +13,8 @@ from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, nearest_priority, read_priority
 from limpyd_jobs.exceptions import CodeNotRun, LimpydJobsException, WorkerLost
 from limpyd_jobs.models import Job, Queue
-from limpyd_jobs.retrying import Again, GiveUp, decide, own_policy, read_policy
+from limpyd_jobs.retrying import Again, GiveUp, History
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.utils import parse_datetime
 from limpyd_jobs.workers.execution import Execution
 from limpyd_jobs.workers.naming import queue_name
 
@@ -103,11 +102,10 @@ class FailAtOnce:
         never = Return(0, worker.requeue_priority_delta, None)
         if isinstance(exception, (CodeNotRun, WorkerLost)) or self._is_never_put_back(job):
             return never
-        text, tries, uncounted, age = _history_of(execution)
-        policy = read_policy(text) or own_policy(job.default_retry_policy) or self._engine.settings.retry_policy
-        if policy is None:
+        history, ran = _history_of(execution)
+        decision = history.decide(exception, ran, job.default_retry_policy, self._engine.settings.retry_policy)
+        if decision is None:
             return Return(int(worker.requeue_times or 0), worker.requeue_priority_delta, worker.requeue_delay_delta)
-        decision = decide(policy, exception, tries - uncounted, age)
         return never if isinstance(decision, GiveUp) else self._return_by(decision)
 
     def _return_by(self, again: Again) -> Return:
@@ -154,23 +152,10 @@ class FailStepByStep(FailAtOnce):
             self._worker.job_skipped(job, queue)
 
 
-def _history_of(execution: Execution) -> tuple[str | None, int, int, float]:
-    """What a retry policy looks at: the text of that of the job; how often it was run, and how many of these runs do
-    not count; its age in seconds, by the clock of Redis. No round trip, unless nobody claimed the job."""
-    delivery = execution.delivery
-    text: str | None
-    if delivery.outcome == "claimed":
-        (text, uncounted, since), tries, start = delivery.retry, delivery.tries, delivery.start
-        ran = monotonic() - execution.began
-    else:
-        names = ("_retry_policy", "_uncounted_tries", "tries", "start", "added", "_requeued_at")
-        text, uncounted, tries, start, added, requeued_at = execution.job.hmget(*names)
-        since, ran = requeued_at or added, 0.0
-    began, born = parse_datetime(start), parse_datetime(since)
-    waited = (began - born).total_seconds() if began and born else 0.0
-    return text, _number(tries), _number(uncounted), max(waited, 0.0) + ran
-
-
-def _number(text: str | None) -> int:
-    """Return a stored count; 0 if it is none."""
-    return read_priority(text) or 0
+def _history_of(execution: Execution) -> tuple[History, float]:
+    """What a retry policy looks at, and for how many seconds the job ran. No round trip, unless nobody claimed it."""
+    if execution.delivery.outcome == "claimed":
+        return execution.delivery.history, monotonic() - execution.began
+    names = ("_retry_policy", "tries", "_uncounted_tries", "start", "added", "_requeued_at")
+    policy, tries, uncounted, start, added, requeued_at = execution.job.hmget(*names)
+    return History(policy, tries, uncounted, start, requeued_at or added), 0.0

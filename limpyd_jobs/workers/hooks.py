@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -65,10 +64,10 @@ class Hooks:
         if has_method(job, event):
             getattr(job, event)(*args)
 
-    def _tell(self, kind: Callable[..., events.Event], job: Job, queue: Queue, message: str, *details: Any) -> None:
+    def _tell(self, kind: type[events.Event], job: Job, queue: Queue, message: str, *details: Any) -> None:
         """Tell an event of a job; the log names its class if there are several in the queue."""
         mark = self.class_names.mark(getattr(queue, "_cached_name", ""), job.get_model_repr())
-        events.emit(kind(self._worker, message + mark, job, queue, *details))
+        events.emit(kind, self._worker, message + mark, job, queue, *details)
 
     # -- The turns
 
@@ -195,9 +194,9 @@ class Hooks:
 
     def job_scheduled(self, job: Job, schedule: Schedule, time: datetime) -> None:
         message = self._engine.overrides.hook("job_scheduled_message", job, schedule, time)
-        events.emit(events.JobScheduled(self._worker, message, job, schedule, time))
+        events.emit(events.JobScheduled, self._worker, message, job, schedule, time)
         self.notify(job, "on_scheduled", schedule, time)
 
     def schedule_missed(self, schedule: Schedule, time: datetime) -> None:
         message = self._engine.overrides.hook("schedule_missed_message", schedule, time)
-        events.emit(events.ScheduleMissed(self._worker, message, schedule, time))
+        events.emit(events.ScheduleMissed, self._worker, message, schedule, time)

@@ -17,8 +17,9 @@ from limpyd_jobs.models import Job, Queue, job_classes
 from limpyd_jobs.store import records
 from limpyd_jobs.transitions import NOTHING, Delivery
 from limpyd_jobs.utils import MESSAGE, one_line, parse_datetime
-from limpyd_jobs.workers.execution import Execution, ident_of, queue_of
+from limpyd_jobs.workers.execution import Execution, queue_of
 from limpyd_jobs.workers.maintenance.runner import Task
+from limpyd_jobs.workers.naming import ident_of
 from limpyd_jobs.workers.outages import nap
 from limpyd_jobs.workers.placing import DEFAULT_DELAY
 from limpyd_jobs.workers.queue_selector import QueueSelector

@@ -21,10 +21,14 @@ def name_of(job: Job, queue: Queue) -> str:
     return f"[{one_line(queue_name(queue))}|{pk_of(job)}|{one_line(identifier)}]"
 
 
+def ident_of(job: Job) -> str:
+    """Return the ident of a job, even if it was deleted."""
+    return f"{job.get_model_repr()}:{vars(job).get('_pk')}"
+
+
 def label_of(job: Job) -> str:
     """Name a job at the beginning of a message, without asking Redis."""
-    ident = f"{job.get_model_repr()}:{vars(job).get('_pk')}"
-    return f"[{one_line(getattr(job, '_cached_identifier', None) or ident)}]"
+    return f"[{one_line(getattr(job, '_cached_identifier', None) or ident_of(job))}]"
 
 
 def duration_of(job: Job) -> timedelta | None:

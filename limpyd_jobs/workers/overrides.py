@@ -28,7 +28,7 @@ ENDS = {
 METHODS = frozenset(ENDS.values())
 
 
-class Ways(NamedTuple):
+class Strategy(NamedTuple):
     """How the jobs of one class, from queues of one model, are ended.
 
     Attributes
@@ -66,7 +66,7 @@ class Overrides:
         self._engine = engine
         self._base = base
         self._hooks: dict[str, Callable[..., Any]] = {}
-        self._ways: dict[tuple[type, type], Ways] = {}
+        self._strategies: dict[tuple[type, type], Strategy] = {}
         chained = [hook for hook in ENDS if self._are_ours("must_stop", "wait_for_job", hook)]
         self._chained_hooks = frozenset(chained)
         self.waits_as_we_do = self._are_ours("wait_for_job")
@@ -84,19 +84,19 @@ class Overrides:
             self._hooks[name] = hook if takes(hook, *args) else getattr(self._base, name).__get__(self._engine.worker)
         return self._hooks[name](*args)
 
-    def of(self, job: Job, queue: Queue) -> Ways:
-        """Return the ways of a job: those of its class, unless it has methods of its own."""
+    def of(self, job: Job, queue: Queue) -> Strategy:
+        """Return the strategy of a job: that of its class, unless it has methods of its own."""
         if not vars(job).keys().isdisjoint(METHODS):
-            return self._find_ways(job, queue)
+            return self._find_strategy(job, queue)
         kind = type(job), type(queue)
-        if kind not in self._ways:
-            self._ways[kind] = self._find_ways(job, queue)
-        return self._ways[kind]
+        if kind not in self._strategies:
+            self._strategies[kind] = self._find_strategy(job, queue)
+        return self._strategies[kind]
 
-    def _find_ways(self, job: Job, queue: Queue) -> Ways:
+    def _find_strategy(self, job: Job, queue: Queue) -> Strategy:
         is_custom = has_custom_placement(type(job), type(queue))
         fail = FailStepByStep if is_custom or self._has_a_say_in_errors(job) else FailAtOnce
-        return Ways(
+        return Strategy(
             frozenset(hook for hook in self._chained_hooks if not has_method(job, ENDS[hook])),
             fail(self._engine, decides_itself=overrides(type(job), Job, "must_be_cancelled_on_error")),
             (CustomPlacement if is_custom else OwnPlacement)(self._engine),

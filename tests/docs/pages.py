@@ -62,7 +62,17 @@ def read_page(path: str) -> nodes.document:
 
 for name in ("ref", "term"):
     roles.register_generic_role(name, nodes.emphasis)
-for name in ("autoexception", "currentmodule", "glossary", "help", "modules", "parameters", "toctree", "verbs"):
+for name in (
+    "autoexception",
+    "autofunction",
+    "currentmodule",
+    "glossary",
+    "help",
+    "modules",
+    "parameters",
+    "toctree",
+    "verbs",
+):
     directives.register_directive(name, OfSphinx)
 DOCUMENTS = {path: read_page(path) for path in PAGES if path != TUTORIAL}
 

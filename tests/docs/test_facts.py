@@ -9,7 +9,7 @@ import redis
 from actions import do_nothing, fail, let_its_worker_die
 from docutils import nodes
 from limpyd_extensions.related import RelatedModel
-from pages import DOCUMENTS, MANUAL, PAGES, literals, read_table
+from pages import DOCUMENTS, MANUAL, PAGES, ROOT, literals, read_table
 from test_order_of_events import NAMES
 from test_surface import ROWS
 
@@ -98,3 +98,10 @@ def test_the_numbers_of_the_guarantees_are_those_of_the_code():
         f"ten leases: {10 * Worker.lease / 60:g} minutes",
     ):
         assert text in promised
+
+
+def test_the_files_that_contributors_are_sent_to_exist():
+    named = literals(DOCUMENTS["docs/contributing.rst"])
+    paths = {name for name in named if re.fullmatch(r"[\w./]+(\.py|\.rst|/)", name)}
+    assert len(paths) > 20
+    assert {path for path in paths if not (ROOT / path).exists()} == set()

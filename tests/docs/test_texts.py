@@ -50,6 +50,7 @@ def check_report(text: str, run_python: Callable[..., str]) -> None:
 SHORT_LIVES = """
 import os
 import signal
+import time
 
 from limpyd_jobs import Job
 
@@ -60,7 +61,16 @@ def act(job, queue):
         Job.add_job("end", "mails", delayed_for=1)
         os.kill(os.getpid(), signal.SIGKILL)
     if deed == "end":
-        os.kill(os.getppid(), signal.SIGTERM)
+        end_all()
+
+
+def end_all():
+    heed = signal.getsignal(signal.SIGTERM)
+    heeded = []
+    signal.signal(signal.SIGTERM, lambda *args: heeded.append(heed(*args)))
+    os.kill(os.getppid(), signal.SIGTERM)
+    while not heeded:  # until the parent has passed it on
+        time.sleep(0.01)
 """
 
 

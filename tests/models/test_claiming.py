@@ -214,6 +214,20 @@ class TestTheBlock:
             f"[{job.ident}] its end is not recorded: The claim on {job.ident} is lost"
         )
 
+    @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # as there are threads
+    def test_is_left_by_a_forked_child_without_an_end(self) -> None:
+        job = Posting.add_job("a")
+        with job.claim() as claim:
+            pid = os.fork()
+            if not pid:
+                try:
+                    claim.__exit__(SystemExit, SystemExit(1), None)
+                finally:
+                    os._exit(0)
+            os.waitpid(pid, 0)
+            assert job.status.hget() == STATUSES.RUNNING
+        assert job.status.hget() == STATUSES.SUCCESS
+
     def test_is_not_entered_once_the_claim_is_ended(self) -> None:
         claim = Posting.add_job("a").claim()
         claim.succeed()

@@ -246,6 +246,24 @@ class Life(RuleBasedStateMachine):
         claims = self._next(claim(request)[0], request, again, lambda: claim(replace(request, is_again=True))[0])
         return self._lost(claims) if dies else claims
 
+    @rule(target=claims, ident=jobs, name=st.sampled_from("qp"), again=sometimes)
+    def an_application_claims_a_job(self, ident: str, name: str, again: bool) -> Any:
+        """Wherever it stands. If it is another's, or not to be run, nothing happens."""
+        token = f"token {next(self.numbers)}"
+        claim = partial(transitions.claim_job, _job(ident), Counterdesk, name, token, LEASE)
+        delivery = None
+        is_refused = not self.expected.can_be_claimed(ident)
+        with self._refused_if(is_refused, LimpydJobsException if ident in self.expected.jobs else DoesNotExist):
+            delivery = claim()
+        if delivery is None:
+            return multiple()
+        queue = self.expected.claim_job(ident, name, token)
+        assert (delivery.outcome, delivery.ident, delivery.queue_key) == ("claimed", ident, queue)
+        if again:
+            assert claim() == delivery
+        self._tell("claimed by an application")
+        return Claim(ident, queue, token)
+
     @precondition(nothing_waits)
     @rule()
     def a_worker_waits(self) -> None:

@@ -184,12 +184,12 @@ class Reference:
             job.status = "w"
             line.waiting.insert(0 if front else len(line.waiting), ident)
 
-    def unplace(self, ident: str, name: str) -> None:
-        """Take a job away from the first of the queues where it may be."""
+    def unplace(self, ident: str, name: str) -> str:
+        """Take a job away from the first of the queues where it may be; return that one, empty if there is none."""
         job = self.jobs[ident]
         likely = [job.queue, self.queue_of(name, job.priority)]
         likely += [key for key, queue in self.queues.items() if queue.priority == job.priority]
-        any(self.queues[key].remove(ident) for key in [*likely, *self.queues] if key)
+        return next((key for key in [*likely, *self.queues] if key and self.queues[key].remove(ident)), "")
 
     def claim(self, ident: str, queue: str, token: str) -> str:
         """A job that was taken from its list is run, if it waits indeed; returns the outcome."""
@@ -204,6 +204,31 @@ class Reference:
         job.token, job.ended_claim = token, ""
         self.queues[queue].running[ident] = self.now + self.lease
         return "claimed"
+
+    def can_be_claimed(self, ident: str) -> bool:
+        """Whether an application can claim a job, wherever it stands."""
+        job = self.jobs.get(ident)
+        if not job:
+            return False
+        if job.token or job.status == "r":
+            lease = self.queues[job.queue].running.get(ident) if job.queue else None
+            return job.status == "r" and lease is not None and lease <= self.now
+        is_to_run = job.status == "w" or (job.status == "d" and job.due <= self.now)
+        return is_to_run and (job.is_queued or not self.queued(job.identifier))
+
+    def claim_job(self, ident: str, name: str, token: str) -> str:
+        """An application claims a job; returns the queue."""
+        job = self.jobs[ident]
+        if job.status == "w" and job.queue and ident in self.queues[job.queue].waiting:
+            queue = job.queue
+            self.queues[queue].waiting.remove(ident)
+        else:
+            standing = self.unplace(ident, name) if job.is_queued else ""
+            queue = standing or job.queue or self.queue_of(name, job.priority)
+        job.rescues += job.status == "r"
+        job.status, job.token = "w", ""
+        self.claim(ident, queue, token)
+        return queue
 
     def end_claim(self, ident: str, queue: str, token: str = "") -> None:
         """Nobody has a claim on a job any more; `token` is that of its holder, if it was its holder who ended it."""

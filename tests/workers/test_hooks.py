@@ -1284,6 +1284,13 @@ class TestHooksCalledByHand:
             worker.job_success(job, queue, None)
         assert [state(job) for job in jobs] == [("s", None)] * 3
 
+    def test_a_method_that_was_set_on_the_worker_a_moment_ago(self, worker: Worker, job: Task, queue: Queue) -> None:
+        called: list[Any] = []
+        worker.job_started(job, queue)
+        worker.requeue_job = lambda *args, **kwargs: called.append(args)  # type: ignore[method-assign]
+        worker.job_error(job, queue, ValueError("it failed"))
+        assert called == [(job, queue, 1)]
+
 
 class RunningTask(Job):
     namespace = "hooks"

@@ -1,8 +1,8 @@
 -- Envelope: what a script is asked for, and what it answers.
 --
--- ARGV[1] has the names of the request, in one text, and the values of these names follow, in that order: clients take
--- much longer to send each name as a word of its own. '1' stands for yes; what is empty, or not given, is nil. These mean
--- the same everywhere:
+-- The header of a script lists the names of its request, and ARGV has the values in that order: clients and servers take
+-- much longer for names on the wire. '1' stands for yes; what is empty, or not given, is nil. These mean the same
+-- everywhere:
 --   model, job_model, queue_model, error_model   JSON: see records.lua
 --   ident       class path and pk of a job: 'myapp.jobs.MyJob:12'
 --   token       of the claim on the job; of a call that makes one, never used before
@@ -11,18 +11,17 @@
 --   lease       for how long a claim holds: seconds
 --   classes     the job classes known to the caller: class path and job model, one in a line
 --   delay       '+<microseconds>' from now, or '<microseconds since the epoch> <the date>'
---   fields      of a new record, or to be set: each has a name of its own in ARGV[1], with a dot before it
+--   fields      of a new record, or to be set: field, value… after all the others
 --   pks, idents   JSON, a list
 --   repair      '1' to put right what is wrong, not only to look
 
-local request, position = {fields = {}}, 1
-for name in string.gmatch(ARGV[1] or '', '%S+') do
-  position = position + 1
-  if string.byte(name) == 46 then
-    request.fields[string.sub(name, 2)] = ARGV[position]
-  elseif ARGV[position] ~= '' then
-    request[name] = ARGV[position]
-  end
+--@names
+local request = {fields = {}}
+for i, name in ipairs(names) do
+  if ARGV[i] ~= '' then request[name] = ARGV[i] end
+end
+for i = #names + 1, #ARGV, 2 do
+  request.fields[ARGV[i]] = ARGV[i + 1]
 end
 
 -- The changes made to fields with indexes that only limpyd can maintain, for the caller to do so:
