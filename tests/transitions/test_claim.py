@@ -60,6 +60,18 @@ def test_the_whole_effect_on_the_first_job(world: World, after: After) -> None:
     }
 
 
+@pytest.mark.leaves("I7")
+def test_a_lease_that_version_2_left_in_another_queue_is_not_taken_for_the_claim(any_world: World) -> None:
+    job = any_world.add("a")[1]
+    other = any_world.queue_key("other")
+    any_world.client.zadd(f"{other}:_running", {job.ident: 1e12})
+    keys = [f"{other}:waiting", any_world.waiting_key()]
+    first = any_world.claim(*keys)
+    again, _ = transitions.claim(any_world.queue_class, replace(any_world.request(*keys), is_again=True))
+    assert again == first
+    any_world.client.delete(f"{other}:_running")
+
+
 def test_the_last_pk_of_a_queue_is_told_also_if_the_reply_was_lost(any_world: World) -> None:
     any_world.job_that_is("waiting")
     any_world.queue("another")
