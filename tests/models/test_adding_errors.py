@@ -62,6 +62,7 @@ def losing_reply(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]
                 return reply
             raise redis.ConnectionError("lost")
 
+        lose.positions = script.positions  # type: ignore[attr-defined]
         with monkeypatch.context() as patch:
             patch.setattr(records, "_add_error", lose)
             with pytest.raises(redis.ConnectionError):
