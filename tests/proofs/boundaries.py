@@ -18,8 +18,7 @@ from victims import uncounted
 
 from limpyd_jobs import STATUSES, Cancel, Claim, Error, Job, Queue, Requeue, Retry, Schedule, Worker, transitions
 from limpyd_jobs.store import records
-from limpyd_jobs.store.scripting import Script
-from limpyd_jobs.transitions import ClaimRequest
+from limpyd_jobs.transitions import ClaimRequest, claiming
 
 QUEUE = "proofs"
 LEASE = 60  # seconds, so no heartbeat comes in between; leases are made to lapse
@@ -150,15 +149,15 @@ def wait_and_be_handed(identifier: str) -> Callable[[], None]:
     """Run a worker who finds nothing, so waits; the job is added once it does."""
 
     def act() -> None:
-        wait = Script.after
+        wait = claiming.send_after
 
         def hear_of_what_was_just_added(*args: Any) -> Any:
-            Script.after = wait  # type: ignore[method-assign]
+            claiming.send_after = wait
             with uncounted():
                 Task.add_job(identifier)
             return wait(*args)
 
-        Script.after = hear_of_what_was_just_added  # type: ignore[assignment,method-assign]
+        claiming.send_after = hear_of_what_was_just_added  # type: ignore[assignment]
         worker().run()
 
     return act
