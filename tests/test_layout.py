@@ -11,7 +11,7 @@ from limpyd.contrib.indexes import EqualIndexWith, SimpleDateTimeIndex
 from limpyd.indexes import EqualIndex, NumberRangeIndex, TextRangeIndex
 from limpyd_extensions.related import FKInstanceHashField
 
-from limpyd_jobs import ConfigurationException, Error, Job, Queue
+from limpyd_jobs import Argument, ConfigurationException, Error, Job, Queue
 from limpyd_jobs.store.layout import layout_of, special_indexes
 
 HARD_TEXT = 'é"\\\n\0😀'
@@ -66,6 +66,7 @@ class TestTheDescription:
             "unique": {},
             "defaults": {"priority": "0"},
             "keys": [],
+            "arguments": [],
         }
 
     def test_of_the_documented_queue(self) -> None:
@@ -77,6 +78,7 @@ class TestTheDescription:
             "unique": {},
             "defaults": {"priority": "0"},
             "keys": ["waiting", "success", "errors", "delayed", "_running", "_quarantine", "_deferrals"],
+            "arguments": [],
         }
 
     def test_of_the_documented_error_has_a_date_that_limpyd_must_index(self) -> None:
@@ -89,6 +91,14 @@ class TestTheDescription:
         assert description["path"] == f"{__name__}.Ticket"
         assert description["indexes"]["start"] == ["layout:ticket:start:"]
         assert description["indexes"]["identifier"] == ["layout:ticket:identifier:"]
+
+    def test_has_the_arguments_in_their_order(self) -> None:
+        class Parcel(Job):
+            namespace = "layout"
+            weight = Argument(int)
+            to = Argument()
+
+        assert described(Parcel)["arguments"] == ["weight", "to"]
 
     def test_has_the_defaults_as_they_are_stored(self) -> None:
         defaults = {"priority": "0", "colour": "blue", "size": "5", "ratio": "1.5", "note": HARD_TEXT}
