@@ -14,6 +14,9 @@ from limpyd_jobs.utils import EPOCH, MICROSECOND, compute_delayed_until, utcnow
 MAX_INDEXED_BYTES = 64 * 1024
 MAX_QUEUE_NAME_BYTES = 1024
 
+# The longest lease of a claim, in seconds: some thirty years, so that its end is a date.
+MAX_LEASE = 10**9
+
 # What is stored with a claim.
 MAX_OWNER_BYTES = 1024
 
@@ -184,10 +187,11 @@ def stored_owner(owner: Any) -> str:
 
 
 def checked_lease(lease: Any) -> float:
-    """Return a lease, or raise `ValueError` if it is no number of seconds, more than 0 and finite."""
+    """Return a lease, or raise `ValueError` if it is no number of seconds, more than 0 and no more than `MAX_LEASE`."""
     is_number = isinstance(lease, (int, float)) and not isinstance(lease, bool)
-    if not (is_number and 0 < lease < float("inf")):
-        raise ValueError(f"The lease of a claim must be a number of seconds, more than 0, not {lease!r}")
+    if not (is_number and 0 < lease <= MAX_LEASE):
+        text = f"The lease of a claim must be a number of seconds, more than 0 and at most {MAX_LEASE:,}, not {lease!r}"
+        raise ValueError(text)
     return float(lease)
 
 

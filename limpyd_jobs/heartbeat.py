@@ -20,7 +20,8 @@ class Heartbeat:
     def __init__(self, interval: float, beat: Callable[[], None]) -> None:
         self._interval = min(interval, TIMEOUT_MAX)
         self._beat = beat
-        self._stopped = Event()
+        self._is_stopped = False
+        self._changed = Event()
 
     def __enter__(self) -> None:
         Thread(target=self._run, name="limpyd-jobs-heartbeat", daemon=True).start()
@@ -30,8 +31,16 @@ class Heartbeat:
 
     def stop(self) -> None:
         """Call it no more, but for a call that is under way."""
-        self._stopped.set()
+        self._is_stopped = True
+        self._changed.set()
+
+    def begin_anew(self, interval: float) -> None:
+        """Let so many seconds pass until the next call, and between two calls from then on."""
+        self._interval = min(interval, TIMEOUT_MAX)
+        self._changed.set()
 
     def _run(self) -> None:
-        while not self._stopped.wait(self._interval):
-            self._beat()
+        while not self._is_stopped:
+            if not self._changed.wait(self._interval):
+                self._beat()
+            self._changed.clear()

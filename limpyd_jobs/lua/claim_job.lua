@@ -97,11 +97,21 @@ local base = leave_known_list() or hash[4] == '1' and unplace(queue_model, queue
 if not base then
   return answer('no queue')
 end
-probe('ZCARD', base .. ':_running')
-if status ~= 'w' then
-  let_it_wait()
+
+local function claim_there()
+  probe('ZCARD', base .. ':_running')
+  if status ~= 'w' then
+    let_it_wait()
+  end
+  forget_deferrals(base, job.ident)
+  local queue = redis.call('HMGET', base .. ':hash', 'name', 'priority')
+  return claim(base .. ':waiting', queue, job.pk, job.model, token, tonumber(request.lease), false)
 end
-forget_deferrals(base, job.ident)
-local queue = redis.call('HMGET', base .. ':hash', 'name', 'priority')
-local claimed = claim(base .. ':waiting', queue, job.pk, job.model, token, tonumber(request.lease), false)
+
+-- An index of a wrong type, say, is no reason for the job to lose its place.
+local ok, claimed = pcall(claim_there)
+if not ok then
+  redis.call('LPUSH', base .. ':waiting', job.ident)
+  return {err = text_of_error(claimed)}
+end
 return answer(claimed.outcome, claimed)

@@ -22,12 +22,12 @@ from limpyd_jobs.arguments import (
     read_priority,
     stored_owner,
 )
-from limpyd_jobs.exceptions import ClaimLost, JobGone, JobTimeout, NotRecorded
+from limpyd_jobs.exceptions import ClaimLost, JobGone, JobTimeout, LimpydJobsException, NotRecorded
 from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.models.error import Error
 from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.queue import Queue, attached_queue
-from limpyd_jobs.retrying import Again, Cancel, Requeue, Retry
+from limpyd_jobs.retrying import Again, Cancel, Requeue, Retry, as_policy
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.argument import know_arguments
 from limpyd_jobs.store.records import redis_of
@@ -55,7 +55,7 @@ class Claim(Generic[AJob]):
     raises `ClaimLost`. The code of the block is not interrupted, but may ask `is_lost`. A job whose holder died is put
     back in its queue by any worker, or may be claimed again. None of the hooks of workers and jobs is called.
 
-    All verbs, and `renew`, raise these; each is one round trip, a failure two.
+    All verbs, and `renew`, raise these; each is one round trip, a failure and a release two.
 
     Raises
     ------
@@ -94,6 +94,7 @@ class Claim(Generic[AJob]):
         self._holds_until = self._began + lease
         self._is_refused = False
         self._is_decided = False
+        self._unsaved: BaseException | None = None  # of a failure whose error is not recorded yet
         self._heartbeat = Heartbeat(lease / 4, self._beat)
         job.__dict__.update(
             _cached_identifier=delivery.identifier,
@@ -116,11 +117,18 @@ class Claim(Generic[AJob]):
     ) -> Claim[AJob]:
         """Claim a job: see `Job.claim`."""
         owner, lease = stored_owner(host_and_pid() if owner is None else owner), checked_lease(lease)
-        # A call that failed may be repeated: if it was only its reply that was lost, the job is claimed by this token.
-        tokens = job.__dict__.setdefault("_unsure_claims", {})
-        token = tokens.setdefault(owner, transitions.claim_token(owner))
-        delivery = transitions.claim_job(job, queue_model, queue_name, token, lease)
-        del tokens[owner]
+        # A call whose reply was lost may be repeated, on the same object: then the job may be claimed by its token
+        # already. Nobody else may have that: no copy of the object, no other process, and but one thread.
+        caller = owner, os.getpid(), id(job)
+        before, token = job.__dict__.pop("_unsure_claim", (None, ""))
+        token = token if before == caller else transitions.claim_token(owner)
+        try:
+            delivery = transitions.claim_job(job, queue_model, queue_name, token, lease)
+        except LimpydJobsException:
+            raise
+        except BaseException:
+            job._unsure_claim = caller, token
+            raise
         queue = attached_queue(queue_model, delivery.queue_pk, delivery.queue_name, delivery.queue_priority)
         return cls(job, queue, delivery, owner, lease, error_model)
 
@@ -147,6 +155,7 @@ class Claim(Generic[AJob]):
             self._lose()
             raise ClaimLost(f"The claim on {self._delivery.ident} is lost, or the job was deleted: it is not renewed")
         self._holds_until = now + self.lease
+        self._heartbeat.begin_anew(self.lease / 4)
 
     def succeed(self) -> None:
         """The job is a success, unless it was canceled, or delayed, by `Job.cancel` or `Job.enqueue_or_delay`."""
@@ -155,7 +164,7 @@ class Claim(Generic[AJob]):
         if outcome == "canceled":
             self.cancel()
         elif outcome == "delayed":
-            self._put_back(delay_argument(delayed_until=parse_datetime(self._do(self.job.delayed_until.hget))))
+            self._delay_as_asked()
         else:
             self._ended(STATUSES.SUCCESS)
 
@@ -168,23 +177,34 @@ class Claim(Generic[AJob]):
             Why it failed.
         trace: str
             The traceback.
-        retry_policy: Retry
+        retry_policy: Retry, or the text of one
             The policy of a job that has none, nor its class. Without one it is not put back.
         """
-        self._decide()
-        again = self._retry(error, retry_policy)
-        name = self._delivery.queue_name
-        self._do(self._error_model.add_error, name, self.job, error, trace=trace)
-        if again:
-            own = read_priority(self._delivery.queue_priority) or 0
-            priority = nearest_priority(own + (again.priority_delta or 0))
-            ending = self._end(transitions.fail, None, name, priority, delay_argument(delayed_for=again.delay))
-        else:
-            ending = self._end(transitions.fail)
-        if ending.outcome == "error":
-            self._ended(STATUSES.ERROR)
-        else:
-            self._ended(_status_of(ending))
+        policy = as_policy(retry_policy)
+        if self._unsaved is not error:
+            self._decide()
+            ending = self._end_failed(self._retry(error, policy))
+            self._ended(STATUSES.ERROR if ending.outcome == "error" else _status_of(ending))
+            self._unsaved = error
+        # After the end, as a claim that is lost has no error. Who dies in between leaves a failed job without one.
+        self._save_error(error, trace)
+        self._unsaved = None
+
+    def _end_failed(self, again: Again | None) -> Ending:
+        if not again:
+            return self._end(transitions.fail)
+        own = read_priority(self._delivery.queue_priority) or 0
+        priority = nearest_priority(own + (again.priority_delta or 0))
+        delay = delay_argument(delayed_for=again.delay)
+        return self._end(transitions.fail, None, self._delivery.queue_name, priority, delay)
+
+    def _save_error(self, error: BaseException, trace: str | None) -> None:
+        try:
+            self._do(self._error_model.add_error, self._delivery.queue_name, self.job, error, trace=trace)
+        except NotRecorded:
+            raise
+        except Exception as another:  # of the application's model
+            logger.error(f"[{self._delivery.ident}] its error is not recorded: {one_line(another, MESSAGE)}")
 
     def release(self, delayed_for: float | timedelta | None = None) -> None:
         """Put the job back at the front of its waiting list, its try not counted.
@@ -194,10 +214,16 @@ class Claim(Generic[AJob]):
         delayed_for: int, float or timedelta
             How long to wait before it may run, in seconds unless a timedelta.
         """
-        self._decide()
         delay = delay_argument(delayed_for=delayed_for)
-        self._do(transitions.release, *self._names, delay)
-        self._ended(STATUSES.DELAYED if delay else STATUSES.WAITING)
+        self._decide()
+        status, _ = self._do(transitions.status_and_claim, self.job)
+        if status == STATUSES.CANCELED:
+            self.cancel()
+        elif status == STATUSES.DELAYED:
+            self._delay_as_asked()
+        else:
+            self._do(transitions.release, *self._names, delay)
+            self._ended(STATUSES.DELAYED if delay else STATUSES.WAITING)
 
     def cancel(self) -> None:
         """The job is canceled, and not run again."""
@@ -207,6 +233,8 @@ class Claim(Generic[AJob]):
 
     def __enter__(self) -> Self:
         self._check_is_held()
+        if monotonic() > self._holds_until - self.lease * 3 / 4:
+            self.renew()
         self._heartbeat.__enter__()
         return self
 
@@ -244,9 +272,20 @@ class Claim(Generic[AJob]):
         """When to try the job again; None for never."""
         ran, default = monotonic() - self._began, self.job.default_retry_policy
         decision = self._delivery.history.decide(error, ran, default, retry_policy)
-        if isinstance(decision, Again) and not self._do(lambda: self.job.must_be_cancelled_on_error):
-            return decision
-        return None
+        if not isinstance(decision, Again):
+            return None
+        try:
+            return None if self._do(lambda: self.job.must_be_cancelled_on_error) else decision
+        except NotRecorded:
+            raise
+        except Exception as another:  # of the application's own version
+            logger.error(f"[{self._delivery.ident}] is not put back: {one_line(another, MESSAGE)}")
+            return None
+
+    def _delay_as_asked(self) -> None:
+        """Delay the job until the moment that it was given while it ran."""
+        until: Any = self._do(lambda: redis_of(self.job).hget(self.job.key, "delayed_until"))
+        self._put_back(delay_argument(delayed_until=parse_datetime(until)))
 
     def _put_back(self, delay: str, **how: Any) -> None:
         """Put the job in its queue again, as it asked for, unless it was canceled meanwhile."""

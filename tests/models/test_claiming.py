@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -363,7 +365,7 @@ class TestEachVerb:
         assert names(sent) == ["claim_job"]
         with commands() as sent:
             verb(claim)
-        expected = {"cancel": ["finish_canceled"], "fail": ["add_error", "fail"]}
+        expected = {"cancel": ["finish_canceled"], "fail": ["fail", "add_error"]}
         (name,) = [name for name in VERBS if VERBS[name] is verb]
         assert names(sent) == expected.get(name, [name])
         if claim.status is None:
@@ -572,3 +574,151 @@ def test_the_job_of_a_holder_who_was_killed_is_run_by_a_worker(redis_server: Red
     lapse()
     work("board")
     assert job.hmget("status", "tries") == [STATUSES.SUCCESS, "2"]
+
+
+class TestTwoCallers:
+    def test_a_call_that_was_refused_leaves_nothing_that_another_could_use(self) -> None:
+        job = Posting.add_job("a")
+        first = Posting.get(job.pk.get()).claim(owner="first")
+        with pytest.raises(AlreadyClaimed):
+            job.claim(owner="ann")
+        first.release()
+        copies = [pickle.loads(pickle.dumps(vars(job).get("_unsure_claim"))) for _ in "ab"]
+        assert copies == [None, None]
+        assert job.claim(owner="ann").owner == "ann"
+        with pytest.raises(AlreadyClaimed, match="by ann"):
+            Posting.get(job.pk.get()).claim(owner="ann")
+
+    def test_copies_of_a_job_do_not_share_a_claim_whose_reply_was_lost(
+        self, jobs_database: JobsDatabase, redis_server: RedisServer
+    ) -> None:
+        job = Posting.add_job("a")
+        job._unsure_claim = ("ann", os.getpid(), id(job)), "lost@ann"
+        other = copy.copy(job)
+        claim = job.claim(owner="ann")
+        assert job.claim_token.hget() == "lost@ann"
+        with pytest.raises(AlreadyClaimed):
+            other.claim(owner="ann")
+        claim.succeed()
+
+    def test_of_threads_with_one_object_and_one_name_one_is_served(self) -> None:
+        for number in range(20):
+            job = Posting.add_job(f"{number}")
+            outcomes: list[str] = []
+            start = threading.Barrier(3)
+
+            def attempt(job: Posting = job, start: Any = start, outcomes: Any = outcomes) -> None:
+                start.wait()
+                try:
+                    job.claim()
+                except Exception as error:
+                    outcomes.append(type(error).__name__)
+                else:
+                    outcomes.append("claimed")
+
+            threads = [threading.Thread(target=attempt) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert sorted(outcomes) == ["AlreadyClaimed", "AlreadyClaimed", "claimed"]
+
+
+class TestALease:
+    def test_that_is_made_shorter_is_renewed_more_often(self) -> None:
+        job = Posting.add_job("a")
+        with job.claim(lease=3600) as claim:
+            claim.renew(lease=0.4)
+            first = board().running.zscore(job.ident)
+            wait_until(lambda: board().running.zscore(job.ident) > first)
+
+    def test_that_is_partly_over_is_renewed_as_the_block_begins(self) -> None:
+        job = Posting.add_job("a")
+        claim = job.claim(lease=60)
+        claim._holds_until -= 30  # as if half of it had passed
+        board().running.zadd({job.ident: 5})
+        with claim:
+            assert board().running.zscore(job.ident) > 5
+
+
+class TestAFailure:
+    def test_that_is_told_again_is_one_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        job, error = Posting.add_job("a"), ValueError("no")
+        claim = job.claim()
+        with monkeypatch.context() as patch:
+            patch.setattr(Error, "add_error", raising(redis.ConnectionError("gone")))
+            with pytest.raises(NotRecorded):
+                claim.fail(error)
+        claim.fail(error)
+        assert [each.message.hget() for each in errors()] == ["no"]
+        assert job.status.hget() == STATUSES.ERROR
+
+    def test_of_a_lost_claim_leaves_no_error(self) -> None:
+        job = Posting.add_job("a")
+        claim = job.claim()
+        lapse()
+        Posting.get(job.pk.get()).claim().succeed()
+        with pytest.raises(ClaimLost):
+            claim.fail(ValueError("late"))
+        assert errors() == []
+
+    @pytest.mark.parametrize("name", ["add_error", "must_be_cancelled_on_error"])
+    def test_ends_the_job_whatever_the_application_raises(
+        self, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        job = Stubborn.add_job("a")
+        owner = Error if name == "add_error" else Stubborn
+        value = raising(RuntimeError("oops"))
+        monkeypatch.setattr(owner, name, value if name == "add_error" else property(value))
+        job.claim().fail(ValueError("no"))
+        assert job.status.hget() in (STATUSES.ERROR, STATUSES.DELAYED)
+        assert board().running.zmembers() == []
+        assert "oops" in caplog.text
+
+    def test_takes_the_text_of_a_policy(self) -> None:
+        job = Posting.add_job("a")
+        job.claim().fail(ValueError("no"), retry_policy="delays=10")
+        assert job.status.hget() == STATUSES.DELAYED
+
+    def test_with_a_wrong_argument_decides_nothing(self) -> None:
+        job = Posting.add_job("a")
+        with pytest.raises(ValueError, match="delayed_for"), job.claim() as claim:
+            claim.release(delayed_for="abc")  # type: ignore[arg-type]
+        assert job.status.hget() == STATUSES.ERROR
+        assert len(errors()) == 1
+
+
+class TestARelease:
+    def test_of_a_job_that_was_canceled_meanwhile_cancels_it(self) -> None:
+        job = Posting.add_job("a")
+        claim = job.claim()
+        job.cancel()
+        claim.release()
+        assert (claim.status, job.status.hget()) == (STATUSES.CANCELED, STATUSES.CANCELED)
+        assert board().waiting.lmembers() == []
+
+    def test_of_a_job_that_was_delayed_meanwhile_delays_it(self) -> None:
+        job = Posting.add_job("a")
+        claim = job.claim()
+        job.enqueue_or_delay(delayed_until=datetime(2099, 1, 1))
+        claim.release()
+        assert (claim.status, job.status.hget()) == (STATUSES.DELAYED, STATUSES.DELAYED)
+        assert board().delayed.zmembers() == [job.ident]
+
+
+def test_a_claim_that_fails_halfway_leaves_the_job_in_its_place(redis_client: redis.Redis) -> None:
+    job = Posting.add_job("a")
+    key = f"{Posting._name}:status:{STATUSES.RUNNING}"
+    redis_client.set(key, "of a wrong type")
+    with pytest.raises(redis.ResponseError):
+        job.claim()
+    assert board().waiting.lmembers() == [job.ident]
+    redis_client.delete(key)
+    assert work("board").num_loops == 1
+
+
+def raising(error: Exception) -> Any:
+    def function(*args: Any, **kwargs: Any) -> Any:
+        raise error
+
+    return function
