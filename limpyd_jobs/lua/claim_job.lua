@@ -46,7 +46,7 @@ end
 -- Why the job cannot be claimed, with what is to be known of that; nil if it can.
 local function reason_against()
   local ends = is_held and lease_end()
-  if is_held and not (ends and tonumber(ends) <= now() / 1000000) then
+  if is_held and holder ~= token and not (ends and tonumber(ends) <= now() / 1000000) then
     return 'taken', {token = holder or nil, ['until'] = ends or nil}
   elseif not waits() and status ~= 'r' then
     return 'not to be run', {status = status, delayed_until = status == 'd' and hash[6] or nil}
@@ -93,25 +93,22 @@ if not is_again then
     return answer(obstacle, details)
   end
 end
+-- What could refuse a change is asked before the job is taken from its place.
+for _, prefix in ipairs(job.model.indexes.status) do
+  probe('SCARD', prefix .. (status or ''), prefix .. 'w', prefix .. 'r')
+end
+for _, prefix in ipairs(job.model.indexes.queued) do
+  probe('SCARD', prefix .. '1')
+end
 local base = leave_known_list() or hash[4] == '1' and unplace(queue_model, queue_name or '', job) or home()
 if not base then
   return answer('no queue')
 end
-
-local function claim_there()
-  probe('ZCARD', base .. ':_running')
-  if status ~= 'w' then
-    let_it_wait()
-  end
-  forget_deferrals(base, job.ident)
-  local queue = redis.call('HMGET', base .. ':hash', 'name', 'priority')
-  return claim(base .. ':waiting', queue, job.pk, job.model, token, tonumber(request.lease), false)
+probe('ZCARD', base .. ':_running')
+if status ~= 'w' then
+  let_it_wait()
 end
-
--- An index of a wrong type, say, is no reason for the job to lose its place.
-local ok, claimed = pcall(claim_there)
-if not ok then
-  redis.call('LPUSH', base .. ':waiting', job.ident)
-  return {err = text_of_error(claimed)}
-end
+forget_deferrals(base, job.ident)
+local queue = sound_queue(base) or {}
+local claimed = claim(base .. ':waiting', queue, job.pk, job.model, token, tonumber(request.lease), false)
 return answer(claimed.outcome, claimed)

@@ -145,6 +145,24 @@ class TestTheQueue:
         with any_world.unchanged(), pytest.raises(ConfigurationException, match=f"{any_world.queue_key()}: give"):
             transitions.claim_job(job, other, "", TOKEN, LEASE)
 
+    @pytest.mark.leaves("I6")
+    @pytest.mark.parametrize("state", ["waiting", "delayed"])
+    @pytest.mark.parametrize("index", ["status:w", "status:r", "queued:1"])
+    def test_keeps_the_place_of_a_job_whose_index_is_broken(self, world: World, state: str, index: str) -> None:
+        job = world.job_that_is(state)
+        world.queue()
+        if state == "delayed":
+            job.delayed_until.hset(str(PAST))
+        key = f"{world.jobs}:{index}"
+        members = world.client.smembers(key)
+        world.client.delete(key)
+        world.client.set(key, "text")
+        with world.unchanged(), pytest.raises(Exception, match="WRONGTYPE"):
+            claim(world, job)
+        world.client.delete(key)
+        if members:
+            world.client.sadd(key, *members)
+
     def test_that_is_broken_keeps_the_job(self, any_world: World) -> None:
         job = any_world.job_that_is("waiting")
         key = f"{any_world.queue_key()}:_running"
@@ -174,6 +192,15 @@ def test_a_second_job_of_an_identifier_is_refused(any_world: World) -> None:
     job, second = any_world.job_that_is("waiting"), any_world.job_that_is("custom")
     with any_world.unchanged(), pytest.raises(LimpydJobsException, match=f"job {pk_of(job)}, of the same"):
         claim(any_world, second)
+
+
+@pytest.mark.leaves("I3", "I6", "I7", "I8")
+@pytest.mark.parametrize("state", ["running set to canceled", "running set to delayed"])
+def test_a_repeat_of_the_call_finds_what_somebody_asked_for_meanwhile(any_world: World, state: str) -> None:
+    job = any_world.job_that_is(state)
+    with any_world.unchanged(), pytest.raises(NotClaimable, match=f"status is {state.split()[-1].upper()}") as info:
+        claim(any_world, job)
+    assert not isinstance(info.value, AlreadyClaimed)
 
 
 @pytest.mark.parametrize("state", ["running", "running set to canceled", "running set to delayed", "held"])
