@@ -5,8 +5,11 @@
 --
 -- request
 --   job_model, ident, token, queue_key, delay
+--   heeds_status   '1' if the caller itself sees to a job that was canceled or delayed meanwhile; else it is put in the
+--                  waiting list, for the next worker to do so
 -- reply
---   done      also for one that was canceled or delayed meanwhile: nobody claims it any more
+--   done      {status}: the one that it has now
+--   canceled, delayed   if the status is heeded: the one that the job was given meanwhile: nothing is changed
 --   refused   somebody else holds the claim: nothing is changed
 --   gone
 
@@ -18,17 +21,21 @@ local due = due_at(request.delay)
 
 local refused = refusal(job, token)
 if refused then
-  return answer(was_ended_with(job, token) and 'done' or refused)
+  return answer(was_ended_with(job, token) and 'done' or refused, {status = claim_of(job).status or nil})
 end
 
 local hash = redis.call('HMGET', job.key, 'status', 'tries', 'priority')
 local is_unbegun = is_in_hand(token) and hash[1] == 'w'
-if hash[1] ~= 'r' and not is_unbegun then
+if request.heeds_status and hash[1] == 'c' then
+  return answer('canceled')
+elseif request.heeds_status and hash[1] == 'd' then
+  return answer('delayed')
+elseif hash[1] ~= 'r' and not is_unbegun then
   probe('LLEN', queue .. ':waiting')
   end_claim(queue, job, {queued = hash[1] ~= 'c' and '1'}, token)
   redis.call('RPUSH', queue .. ':waiting', job.ident)
   notify_worker(queue)
-  return answer('done')
+  return answer('done', {status = hash[1] or nil})
 end
 
 probe('LLEN', queue .. ':waiting')
@@ -37,4 +44,4 @@ local changes = is_unbegun and {} or {start = false, tries = one_try_less(hash[2
 placed(changes, hash[3] or '0', due, queue)
 end_claim(queue, job, changes, token)
 push(queue, job.ident, changes.status, due, true)
-return answer('done')
+return answer('done', {status = changes.status})

@@ -7,11 +7,12 @@ import os
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
-from functools import partial
+from threading import RLock
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from limpyd.exceptions import DoesNotExist
 from redis.exceptions import RedisError
 
 from limpyd_jobs import transitions
@@ -32,13 +33,15 @@ from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.argument import know_arguments
 from limpyd_jobs.store.records import redis_of
 from limpyd_jobs.transitions import Delivery, Ending
-from limpyd_jobs.utils import MESSAGE, host_and_pid, one_line, parse_datetime
+from limpyd_jobs.utils import MESSAGE, host_and_pid, one_line, overrides, parse_datetime
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 T = TypeVar("T")
 AJob = TypeVar("AJob", bound=JobRecord)
+
+LEAST_INTERVAL = 0.01  # seconds between two renewals of a lease
 
 logger = logging.getLogger("limpyd-jobs")
 
@@ -55,7 +58,7 @@ class Claim(Generic[AJob]):
     raises `ClaimLost`. The code of the block is not interrupted, but may ask `is_lost`. A job whose holder died is put
     back in its queue by any worker, or may be claimed again. None of the hooks of workers and jobs is called.
 
-    All verbs, and `renew`, raise these; each is one round trip, a failure and a release two.
+    All verbs, and `renew`, raise these; each is one round trip, a failure two.
 
     Raises
     ------
@@ -94,8 +97,9 @@ class Claim(Generic[AJob]):
         self._holds_until = self._began + lease
         self._is_refused = False
         self._is_decided = False
-        self._unsaved: BaseException | None = None  # of a failure whose error is not recorded yet
-        self._heartbeat = Heartbeat(lease / 4, self._beat)
+        self._lacks_error = False
+        self._renewing = RLock()
+        self._heartbeat = Heartbeat(_interval(lease), self._beat)
         job.__dict__.update(
             _cached_identifier=delivery.identifier,
             _held_token=delivery.token,
@@ -149,26 +153,20 @@ class Claim(Generic[AJob]):
             For how long, in seconds, from now on. None for the same as before.
         """
         self._check_is_held()
-        self.lease = self.lease if lease is None else checked_lease(lease)
-        now = monotonic()
-        if not self._do(partial(transitions.renew, redis_of(self.job)), *self._names, self.lease):
-            self._lose()
-            raise ClaimLost(f"The claim on {self._delivery.ident} is lost, or the job was deleted: it is not renewed")
-        self._holds_until = now + self.lease
-        self._heartbeat.begin_anew(self.lease / 4)
+        with self._renewing:  # so that the last lease is the one that is known here, too
+            lease = self.lease if lease is None else checked_lease(lease)
+            until = monotonic() + lease
+            self._set_lease(min(lease, self.lease), min(until, self._holds_until))  # while the reply is not known
+            self._do(transitions.renew_held, redis_of(self.job), *self._names, lease)
+            self._set_lease(lease, until)
 
     def succeed(self) -> None:
         """The job is a success, unless it was canceled, or delayed, by `Job.cancel` or `Job.enqueue_or_delay`."""
         self._decide()
-        outcome = self._end(transitions.succeed).outcome
-        if outcome == "canceled":
-            self.cancel()
-        elif outcome == "delayed":
-            self._delay_as_asked()
-        else:
+        if not self._ends_otherwise(self._end(transitions.succeed).outcome):
             self._ended(STATUSES.SUCCESS)
 
-    def fail(self, error: BaseException, trace: str | None = None, retry_policy: Retry | None = None) -> None:
+    def fail(self, error: BaseException, trace: str | None = None, retry_policy: Retry | str | None = None) -> None:
         """The job is an error, recorded as such, and is put back in its queue if its retry policy says so.
 
         Parameters
@@ -177,37 +175,22 @@ class Claim(Generic[AJob]):
             Why it failed.
         trace: str
             The traceback.
-        retry_policy: Retry, or the text of one
-            The policy of a job that has none, nor its class. Without one it is not put back.
+        retry_policy: Retry or str
+            The policy of a job that has none, nor its class, or its text. Without one it is not put back.
         """
         policy = as_policy(retry_policy)
-        if self._unsaved is not error:
+        # The job first, then its error: who lost the claim leaves no error of a job that somebody else runs. Who dies
+        # in between leaves a failed job that does not say why, which is better than an error of a job that still runs.
+        if not self._lacks_error:
             self._decide()
-            ending = self._end_failed(self._retry(error, policy))
-            self._ended(STATUSES.ERROR if ending.outcome == "error" else _status_of(ending))
-            self._unsaved = error
-        # After the end, as a claim that is lost has no error. Who dies in between leaves a failed job without one.
-        self._save_error(error, trace)
-        self._unsaved = None
-
-    def _end_failed(self, again: Again | None) -> Ending:
-        if not again:
-            return self._end(transitions.fail)
-        own = read_priority(self._delivery.queue_priority) or 0
-        priority = nearest_priority(own + (again.priority_delta or 0))
-        delay = delay_argument(delayed_for=again.delay)
-        return self._end(transitions.fail, None, self._delivery.queue_name, priority, delay)
-
-    def _save_error(self, error: BaseException, trace: str | None) -> None:
-        try:
-            self._do(self._error_model.add_error, self._delivery.queue_name, self.job, error, trace=trace)
-        except NotRecorded:
-            raise
-        except Exception as another:  # of the application's model
-            logger.error(f"[{self._delivery.ident}] its error is not recorded: {one_line(another, MESSAGE)}")
+            self._end_in_error(self._ask(self._retry, error, policy))
+            self._lacks_error = True
+        self._ask(self._error_model.add_error, self._delivery.queue_name, self.job, error, trace=trace)
+        self._lacks_error = False
 
     def release(self, delayed_for: float | timedelta | None = None) -> None:
-        """Put the job back at the front of its waiting list, its try not counted.
+        """Put the job back at the front of its waiting list, its try not counted; unless it was canceled, or delayed,
+        meanwhile, as in `succeed`.
 
         Parameters
         ----------
@@ -216,14 +199,9 @@ class Claim(Generic[AJob]):
         """
         delay = delay_argument(delayed_for=delayed_for)
         self._decide()
-        status, _ = self._do(transitions.status_and_claim, self.job)
-        if status == STATUSES.CANCELED:
-            self.cancel()
-        elif status == STATUSES.DELAYED:
-            self._delay_as_asked()
-        else:
-            self._do(transitions.release, *self._names, delay)
-            self._ended(STATUSES.DELAYED if delay else STATUSES.WAITING)
+        reply = self._do(transitions.release_held, *self._names, delay)
+        if not self._ends_otherwise(reply["outcome"]):
+            self._ended(reply["status"])
 
     def cancel(self) -> None:
         """The job is canceled, and not run again."""
@@ -233,7 +211,7 @@ class Claim(Generic[AJob]):
 
     def __enter__(self) -> Self:
         self._check_is_held()
-        if monotonic() > self._holds_until - self.lease * 3 / 4:
+        if self._holds_until - monotonic() < self.lease * 3 / 4:  # the first beat would come late
             self.renew()
         self._heartbeat.__enter__()
         return self
@@ -272,20 +250,34 @@ class Claim(Generic[AJob]):
         """When to try the job again; None for never."""
         ran, default = monotonic() - self._began, self.job.default_retry_policy
         decision = self._delivery.history.decide(error, ran, default, retry_policy)
-        if not isinstance(decision, Again):
-            return None
-        try:
-            return None if self._do(lambda: self.job.must_be_cancelled_on_error) else decision
-        except NotRecorded:
-            raise
-        except Exception as another:  # of the application's own version
-            logger.error(f"[{self._delivery.ident}] is not put back: {one_line(another, MESSAGE)}")
-            return None
+        return decision if isinstance(decision, Again) and not self._is_never_put_back else None
 
-    def _delay_as_asked(self) -> None:
-        """Delay the job until the moment that it was given while it ran."""
-        until: Any = self._do(lambda: redis_of(self.job).hget(self.job.key, "delayed_until"))
-        self._put_back(delay_argument(delayed_until=parse_datetime(until)))
+    @property
+    def _is_never_put_back(self) -> bool:
+        """Whether the job says so, its field aside, which the script looks at."""
+        if overrides(type(self.job), JobRecord, "must_be_cancelled_on_error"):
+            return bool(self.job.must_be_cancelled_on_error)
+        return bool(self.job.always_cancel_on_error)
+
+    def _end_in_error(self, again: Again | None) -> None:
+        if again:
+            own = read_priority(self._delivery.queue_priority) or 0
+            priority = nearest_priority(own + (again.priority_delta or 0))
+            delay = delay_argument(delayed_for=again.delay)
+            ending = self._end(transitions.fail, None, self._delivery.queue_name, priority, delay)
+        else:
+            ending = self._end(transitions.fail)
+        self._ended(STATUSES.ERROR if ending.outcome == "error" else _status_of(ending))
+
+    def _ends_otherwise(self, outcome: str) -> bool:
+        """End a job that was canceled or delayed meanwhile as that asks for; return whether it was."""
+        if outcome == "canceled":
+            self.cancel()
+        elif outcome == "delayed":
+            client: Any = redis_of(self.job)
+            until = self._do(client.hget, self.job.key, "delayed_until")
+            self._put_back(delay_argument(delayed_until=parse_datetime(until)))
+        return outcome in ("canceled", "delayed")
 
     def _put_back(self, delay: str, **how: Any) -> None:
         """Put the job in its queue again, as it asked for, unless it was canceled meanwhile."""
@@ -307,11 +299,27 @@ class Claim(Generic[AJob]):
         """Call what asks Redis."""
         try:
             return action(*args, **how)
-        except (ClaimLost, JobGone):
+        except ClaimLost:
             self._lose()
             raise
+        except DoesNotExist as error:
+            self._lose()
+            raise JobGone(self._delivery.ident) from error
         except RedisError as error:
-            raise NotRecorded(f"What became of {self._delivery.ident} is not recorded: {error}") from error
+            raise self._not_recorded(error) from error
+
+    def _ask(self, action: Callable[..., T], *args: Any, **how: Any) -> T | None:
+        """Call what the application may have its own version of. If that fails, the job ends all the same."""
+        try:
+            return action(*args, **how)
+        except RedisError as error:
+            raise self._not_recorded(error) from error
+        except Exception as error:
+            logger.error(f"[{self._delivery.ident}] code of the application failed: {one_line(error, MESSAGE)}")
+            return None
+
+    def _not_recorded(self, error: RedisError) -> NotRecorded:
+        return NotRecorded(f"What became of {self._delivery.ident} is not recorded: {error}")
 
     def _decide(self) -> None:
         self._check_is_held()
@@ -326,6 +334,8 @@ class Claim(Generic[AJob]):
     def _ended(self, status: str) -> None:
         self.status = status
         self._heartbeat.stop()
+        if self._is_that_of_job:
+            self.job._held_token = None
 
     # -- The lease
 
@@ -339,9 +349,24 @@ class Claim(Generic[AJob]):
             if self.status is None:  # else it ended meanwhile
                 logger.error(f"[{self._delivery.ident}] lease not renewed: {one_line(error, MESSAGE)}")
 
+    def _set_lease(self, lease: float, until: float) -> None:
+        self.lease, self._holds_until = lease, until
+        self._heartbeat.begin_anew(_interval(lease))
+
     def _lose(self) -> None:
         self._is_refused = True
-        self.job._claim_lost = True
+        if self._is_that_of_job:
+            self.job._claim_lost = True
+
+    @property
+    def _is_that_of_job(self) -> bool:
+        """Whether the object of the job was not claimed once more since."""
+        return bool(vars(self.job).get("_held_token") == self._delivery.token)
+
+
+def _interval(lease: float) -> float:
+    """After how many seconds to renew a lease."""
+    return max(lease / 4, LEAST_INTERVAL)
 
 
 def _status_of(put_back: Ending) -> str:

@@ -337,7 +337,7 @@ class Job(JobRecord):
         owner: str
             Who claims it, up to 1 kB. By default the name of the host and the number of the process.
         lease: float
-            For how long, in seconds, the claim holds each time that it is renewed.
+            For how long, in seconds, the claim holds each time that it is renewed. At most 1,000,000,000.
         queue_model: type of Queue
             By default the one of the class.
         error_model: type of Error

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
+from functools import partial
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote, unquote
 from uuid import uuid4
@@ -28,7 +29,7 @@ from limpyd_jobs.store.connections import PinnedConnection
 from limpyd_jobs.store.layout import classes_argument, layout_of
 from limpyd_jobs.store.records import check_database, redis_of, sender_of
 from limpyd_jobs.store.scripting import Script
-from limpyd_jobs.transitions.placing import preparing
+from limpyd_jobs.transitions.placing import accept, preparing
 from limpyd_jobs.utils import EPOCH
 
 # The lease of a running job without a claim, in seconds: its worker, of version 2, may be alive.
@@ -424,6 +425,15 @@ def unregister(queue_model: type[RedisModel], worker: str) -> None:
 
 
 @Verb
+def renew_held(
+    connection: Redis, job_class: type[RedisModel], ident: str, token: str, queue_key: str, lease: float
+) -> Call[Mapping[str, Any]]:
+    """Extend the lease of a claim as `renew` does, but raise `ClaimLost` or `JobGone` if that is refused."""
+    request = {**held(job_class, ident, token, queue_key), "lease": lease}
+    return Call(connection, _renew, request, partial(accept, ident))
+
+
+@Verb
 def renew(
     connection: Redis, job_class: type[RedisModel], ident: str, token: str, queue_key: str, lease: float
 ) -> Call[bool]:
@@ -477,6 +487,27 @@ def release(job_class: type[RedisModel], ident: str, token: str, queue_key: str,
 
     request = {**held(job_class, ident, token, queue_key), "delay": delay}
     return Call(redis_of(job_class), _release, request, read, [job_class])
+
+
+@Verb
+def release_held(
+    job_class: type[RedisModel], ident: str, token: str, queue_key: str, delay: str = ""
+) -> Call[Mapping[str, Any]]:
+    """Give a claimed job back as `release` does, for who has no hooks, so sees to its status himself.
+
+    Returns
+    -------
+    mapping
+        ``outcome``: ``canceled`` or ``delayed`` if that was done meanwhile, so that nothing was changed; else ``done``,
+        and ``status`` is the one that the job has now.
+
+    Raises
+    ------
+    ClaimLost, JobGone
+        If the claim is not (or no longer) the one on the job; if the job was deleted.
+    """
+    request = {**held(job_class, ident, token, queue_key), "delay": delay, "heeds_status": "1"}
+    return Call(redis_of(job_class), _release, request, partial(accept, ident), [job_class])
 
 
 def release_all(claims: Sequence[tuple[type[RedisModel], Delivery]]) -> list[Exception]:

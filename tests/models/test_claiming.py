@@ -38,7 +38,7 @@ from limpyd_jobs import (
 )
 from limpyd_jobs.exceptions import GracePeriodOver, JobTimeout, NotRecorded
 from limpyd_jobs.store.database import JobsDatabase
-from limpyd_jobs.utils import datetime_to_score
+from limpyd_jobs.utils import datetime_to_score, utcnow
 
 pytestmark = pytest.mark.usefixtures("redis_client", "consistent")
 
@@ -199,6 +199,12 @@ class TestTheBlock:
             Posting.get(job.pk.get()).delete()
         board().running.delete()
 
+    def test_of_a_job_that_it_deleted_says_so(self) -> None:
+        job = Posting.add_job("a")
+        with pytest.raises(JobGone, match=job.ident), job.claim():
+            job.delete()
+        board().running.delete()
+
     def test_hides_no_exception_behind_its_own(self, caplog: pytest.LogCaptureFixture) -> None:
         job = Posting.add_job("a")
 
@@ -307,6 +313,193 @@ class TestTheVerbs:
         assert claim.status == "d"
 
 
+class Undecided(Posting):
+    """Its own code fails."""
+
+    namespace = "claiming"
+    default_retry_policy = Retry(times=1, delay=0)
+
+    @property
+    def must_be_cancelled_on_error(self) -> Any:
+        raise RuntimeError("cannot decide")
+
+
+class BrokenError(Error):
+    namespace = "claiming"
+
+    @classmethod
+    def add_error(cls, *_: Any, **__: Any) -> Any:
+        raise RuntimeError("cannot be recorded")
+
+
+class TestFailing:
+    @pytest.fixture
+    def job(self) -> Posting:
+        return Posting.add_job("a")
+
+    def test_that_is_not_recorded_at_first_leaves_one_error(
+        self, job: Posting, jobs_database: JobsDatabase, redis_server: RedisServer
+    ) -> None:
+        class Unreachable(Complaint):
+            namespace = "claiming-unreachable"
+
+            @classmethod
+            def add_error(cls, *args: Any, **kwargs: Any) -> Any:
+                Complaint.add_error(*args, **kwargs)
+                jobs_database.connect(unix_socket_path="/no/such/socket")
+                return Error.add_error(*args, **kwargs)
+
+        claim = job.claim(error_model=Unreachable)
+        with pytest.raises(NotRecorded, match=job.ident):
+            claim.fail(ValueError("no"))
+        assert claim.status == "e"
+        jobs_database.connect(unix_socket_path=redis_server.socket)
+        claim._error_model = Error
+        claim.fail(ValueError("no"))
+        assert len(errors()) == len(Complaint.collection()) == 1
+        assert board().errors.lmembers() == [job.ident]
+        with pytest.raises(ClaimLost, match="ended before"):
+            claim.fail(ValueError("no"))
+        assert len(errors()) == 1
+
+    def test_whose_error_the_application_cannot_record_ends_all_the_same(
+        self, job: Posting, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with pytest.raises(ZeroDivisionError), job.claim(error_model=BrokenError):
+            1 / 0  # noqa: B018
+        assert (job.status.hget(), board().errors.lmembers()) == ("e", [job.ident])
+        assert "cannot be recorded" in caplog.text
+
+    def test_of_which_the_application_cannot_decide_ends_all_the_same(self, caplog: pytest.LogCaptureFixture) -> None:
+        job = Undecided.add_job("a")
+        with pytest.raises(ZeroDivisionError), job.claim():
+            1 / 0  # noqa: B018
+        assert (job.status.hget(), len(errors())) == ("e", 1)
+        assert "cannot decide" in caplog.text
+
+    def test_in_a_pipeline_is_retried_all_the_same(self, job: Posting) -> None:
+        claim = job.claim()
+        with Posting.database.pipeline() as pipe:
+            claim.fail(ValueError(), retry_policy=Retry(times=3, delay=1000))
+            pipe.execute()  # what limpyd adds to the indexes of the error
+        assert claim.status == job.status.hget() == "d"
+
+
+class TestAWrongArgument:
+    @pytest.mark.parametrize(
+        ("verb", "kind"),
+        [
+            (lambda claim: claim.release(delayed_for="abc"), (TypeError, ValueError)),
+            (lambda claim: claim.fail(ValueError(), retry_policy="5"), ValueError),
+            (lambda claim: claim.fail(ValueError(), retry_policy=5), TypeError),
+        ],
+    )
+    def test_decides_nothing(self, verb: Callable[[Claim[Any]], None], kind: Any) -> None:
+        job = Posting.add_job("a")
+        with job.claim() as claim:
+            with pytest.raises(kind):
+                verb(claim)
+            assert (claim.status, errors()) == (None, [])
+        assert claim.status == job.status.hget() == STATUSES.SUCCESS
+
+
+class TestReleasing:
+    @pytest.fixture
+    def job(self) -> Posting:
+        return Posting.add_job("a")
+
+    @pytest.mark.parametrize("delay", [None, 1000])
+    def test_cancels_a_job_that_was_canceled_meanwhile(self, job: Posting, delay: float | None) -> None:
+        claim = job.claim()
+        job.cancel()
+        claim.release(delayed_for=delay)
+        assert claim.status == job.status.hget() == STATUSES.CANCELED
+        assert (board().waiting.lmembers(), board().delayed.zmembers(), job.queued.hget()) == ([], [], None)
+
+    def test_delays_a_job_that_was_delayed_meanwhile(self, job: Posting) -> None:
+        claim = job.claim()
+        job.enqueue_or_delay(delayed_until=datetime(2099, 1, 1))
+        with pytest.raises(KeyboardInterrupt), claim:
+            raise KeyboardInterrupt
+        assert claim.status == job.status.hget() == STATUSES.DELAYED
+        assert job.delayed_until.hget() == "2099-01-01 00:00:00"
+        assert (board().waiting.lmembers(), board().delayed.zmembers()) == ([], [job.ident])
+
+    def test_in_a_pipeline_heeds_a_delay_all_the_same(self, job: Posting) -> None:
+        claim = job.claim()
+        job.enqueue_or_delay(delayed_until=datetime(2099, 1, 1))
+        with Posting.database.pipeline():
+            claim.release()
+        assert claim.status == job.status.hget() == STATUSES.DELAYED
+
+
+def in_a_copy(job: Posting) -> None:
+    copy.copy(job).claim("me")
+
+
+def in_a_pickle(job: Posting) -> None:
+    pickle.loads(pickle.dumps(job)).claim("me")
+
+
+def in_a_thread(job: Posting) -> None:
+    thread = threading.Thread(target=lambda: job.claim("me"))
+    thread.start()
+    thread.join()
+
+
+def in_a_fork(job: Posting) -> None:
+    pid = os.fork()
+    if not pid:
+        try:
+            job.claim("me")
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+
+
+class TestOneObject:
+    """Claimed more than once."""
+
+    def test_of_two_claims_is_not_told_of_the_first(self) -> None:
+        job = Posting.add_job("a")
+        first = job.claim("first")
+        lapse()
+        second = job.claim("second")
+        with pytest.raises(ClaimLost):
+            first.succeed()
+        assert (first.is_lost, second.is_lost, job.is_cancelled()) == (True, False, False)
+        second.succeed()
+
+    def test_is_not_canceled_by_its_own_end(self) -> None:
+        job = Posting.add_job("a")
+        job.claim().succeed()
+        assert not job.is_cancelled()
+
+    def test_remembers_no_call_that_was_refused(self) -> None:
+        job = Posting.add_job("a")
+        held = Posting.get(job.pk.get()).claim("other")
+        for owner in ("me", "you"):
+            with pytest.raises(AlreadyClaimed):
+                job.claim(owner)
+        assert "_unsure_claim" not in vars(job)
+        held.succeed()
+
+    @pytest.mark.parametrize("claim_elsewhere", [in_a_copy, in_a_pickle, in_a_thread, in_a_fork])
+    def test_shares_a_call_without_an_answer_with_nobody(
+        self, claim_elsewhere: Callable[[Posting], None], jobs_database: JobsDatabase, redis_server: RedisServer
+    ) -> None:
+        job = Posting.add_job("a")
+        jobs_database.connect(unix_socket_path="/no/such/socket")
+        with pytest.raises(redis.ConnectionError):
+            job.claim("me")
+        jobs_database.connect(unix_socket_path=redis_server.socket)
+        claim_elsewhere(job)
+        with pytest.raises(AlreadyClaimed, match="by me"):
+            job.claim("me")
+        lapse()
+        job.claim("me").succeed()
+
+
 VERBS: dict[str, Callable[[Claim[Any]], None]] = {
     "renew": lambda claim: claim.renew(),
     "succeed": lambda claim: claim.succeed(),
@@ -357,6 +550,15 @@ class TestEachVerb:
         with pytest.raises(ClaimLost, match="ended before"):
             verb(claim)
         assert job.hgetall() == before
+
+    def test_says_that_the_job_was_deleted(self, verb: Callable[[Claim[Any]], None]) -> None:
+        job = Posting.add_job("a")
+        claim = job.claim()
+        Posting.get(job.pk.get()).delete()
+        with pytest.raises(JobGone, match=job.ident):
+            verb(claim)
+        assert (claim.is_lost, errors()) == (True, [])
+        board().running.delete()
 
     def test_is_one_round_trip(self, verb: Callable[[Claim[Any]], None], commands: Any) -> None:
         job = Posting.get(Posting.add_job("a").pk.get())
@@ -433,7 +635,9 @@ class TestWhatCannotBeClaimed:
         job = Homeless.add_job("b", "board")
         job.claim().succeed()
 
-    @pytest.mark.parametrize("lease", [0, -1, float("nan"), float("inf"), True, "60", None, timedelta(1)])
+    @pytest.mark.parametrize(
+        "lease", [0, -1, float("nan"), float("inf"), 1e12, 10**400, True, "60", None, timedelta(1)]
+    )
     def test_for_no_time(self, lease: Any) -> None:
         job = Posting.add_job("a")
         with pytest.raises(ValueError, match="lease of a claim"):
@@ -510,6 +714,45 @@ class TestTheHeartbeat:
             assert not claim.is_lost
             with pytest.raises(AlreadyClaimed):
                 Posting.get(job.pk.get()).claim()
+
+    def test_follows_a_shorter_lease(self) -> None:
+        job = Posting.add_job("a")
+        with job.claim(lease=3600) as claim:
+            claim.renew(0.2)
+            until = board().running.zscore(job.ident)
+            wait_until(lambda: board().running.zscore(job.ident) > until + 1)
+            assert (claim.is_lost, claim.lease) == (False, 0.2)
+
+    def test_follows_a_longer_lease(self, commands: Any) -> None:
+        job = Posting.add_job("a")
+        with job.claim(lease=0.04) as claim:
+            claim.renew(3600)
+            with commands() as sent:
+                assert job.status.hget() == STATUSES.RUNNING
+            assert names(sent) == []
+            assert board().running.zscore(job.ident) > datetime_to_score(utcnow()) + 3000
+
+    def test_begins_at_once_in_a_block_that_is_entered_late(self) -> None:
+        job = Posting.add_job("a")
+        claim = job.claim(lease=3600)
+        lapse()
+        claim._holds_until -= 1000
+        with claim:
+            assert board().running.zscore(job.ident) > datetime_to_score(utcnow()) + 3000
+            assert not claim.is_lost
+
+    def test_keeps_a_claim_that_is_entered_too_late_from_its_block(self) -> None:
+        job = Posting.add_job("a")
+        claim = job.claim(lease=1e-6)
+        lapse()
+        job.claim("other").succeed()
+        with pytest.raises(ClaimLost), claim:
+            pytest.fail("it is entered")
+
+    def test_is_not_too_fast(self, commands: Any) -> None:
+        with Posting.add_job("a").claim(lease=1e-6), commands() as sent:
+            threading.Event().wait(0.05)
+        assert len(names(sent)) < 20
 
     def test_stops_with_the_block(self) -> None:
         before = set(threading.enumerate())

@@ -73,6 +73,23 @@ def test_one_that_was_canceled_or_delayed_is_for_the_next_worker_to_see_to(any_w
     assert "_claim_token" not in any_world.hash(job)
 
 
+@pytest.mark.parametrize("state", ["running set to canceled", "running set to delayed"])
+@pytest.mark.leaves("I3", "I6", "I7", "I8")
+def test_one_that_was_canceled_or_delayed_is_left_to_a_caller_who_heeds_that(any_world: World, state: str) -> None:
+    job = any_world.job_that_is(state)
+    with any_world.unchanged():
+        reply = transitions.release_held(any_world.job_class, job.ident, TOKEN, any_world.queue_key())
+    assert reply["outcome"] == state.split()[-1]
+
+
+@pytest.mark.parametrize(("delay", "status"), [("", "w"), ("+60000000", "d")])
+def test_a_repeat_of_the_call_is_told_the_same_status(any_world: World, delay: str, status: str) -> None:
+    job = any_world.job_that_is("running")
+    for _ in range(2):
+        reply = transitions.release_held(any_world.job_class, job.ident, TOKEN, any_world.queue_key(), delay)
+        assert (reply["outcome"], reply["status"]) == ("done", status)
+
+
 def test_the_next_worker_may_claim_it_at_once(any_world: World) -> None:
     job = any_world.job_that_is("running")
     release(any_world, job)
