@@ -15,6 +15,7 @@ from limpyd_jobs.exceptions import (
     JobGone,
     LimpydJobsException,
     NotClaimable,
+    NotRecorded,
 )
 from limpyd_jobs.models import Claim, Error, Job, Queue
 from limpyd_jobs.retrying import Cancel, Exponential, Requeue, Retry
@@ -40,6 +41,7 @@ __all__ = [
     "JobGone",
     "LimpydJobsException",
     "NotClaimable",
+    "NotRecorded",
     "Queue",
     "Requeue",
     "Retry",
