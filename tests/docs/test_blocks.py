@@ -9,6 +9,7 @@ in `NOT_RUN`, with the reason. Texts are checked in test_texts.py.
 from __future__ import annotations
 
 import configparser
+import json
 import re
 import shlex
 import subprocess
@@ -43,8 +44,9 @@ def test_pages_that_are_shown_alone_render_without_a_warning():
 
 # Python
 
+OPERATIONS = "docs/howto/operations.rst"
 PREPARATIONS = {  # what is there before the first block of a page
-    "docs/howto/operations.rst": """
+    OPERATIONS: """
         from limpyd_jobs import Worker
         from myapp.jobs import SendMail
 
@@ -75,6 +77,29 @@ PREPARATIONS = {  # what is there before the first block of a page
 }
 
 
+SHOWN_OWNER = "mailhost:19122:5f0c4f0f8d2a"
+OWNER = re.compile(r"\S+:\d+:[0-9a-f]{12}\b")  # of a claim, if it is a worker
+PROMPT = """
+import code, json, sys
+
+class Prompt(code.InteractiveConsole):
+    def write(self, text):  # of a traceback
+        raise SystemExit(text)
+
+    def paste(self, block):
+        for line in [*block.splitlines(), ""]:
+            is_incomplete = self.push(line)
+        assert not is_incomplete, block
+
+sys.displayhook = lambda value: None
+first, *others = json.loads(sys.argv[1])
+prompt = Prompt()
+prompt.paste(first)
+for block in others:
+    Prompt({**prompt.locals}).paste(block)
+"""
+
+
 def shown_output(program: str) -> list[str]:
     return [match[1] for match in re.finditer(r"^ *#>(?: (.*))?$", program, re.MULTILINE)]
 
@@ -88,7 +113,15 @@ def test_the_python_of_a_page_runs_and_prints_what_it_shows(
     program = "\n\n".join(block.text for block in PROGRAMS if block.page == page)
     (application / "program.py").write_text(program, encoding="utf-8")
 
-    assert run_python("program.py").splitlines() == shown_output(program)
+    assert OWNER.sub(SHOWN_OWNER, run_python("program.py")).splitlines() == shown_output(program)
+
+
+def test_each_block_for_3_am_works_at_a_prompt_after_the_first_one(run_python: Callable[..., str]):
+    run_python("-c", dedent(PREPARATIONS[OPERATIONS]))
+    blocks = [block.text for block in PROGRAMS if block.page == OPERATIONS]
+
+    output = run_python("-c", PROMPT, json.dumps(blocks))
+    assert OWNER.sub(SHOWN_OWNER, output).splitlines() == shown_output("\n".join(blocks))
 
 
 @pytest.mark.parametrize("block", FILES, ids=lambda block: block.file)
