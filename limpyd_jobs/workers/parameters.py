@@ -300,8 +300,8 @@ class Parameters:
     )
     lease: float = row(
         60,
-        "For how many seconds a running job is the worker's without a sign of life. It gives four during each "
-        "lease, from a thread; a job without one is put back by any other worker. See :ref:`How long a lease?`",
+        "How long a worker may hold a running job without renewing its lease, in seconds. A thread renews it four "
+        "times during each lease. Once it lapsed, any other worker puts the job back. See :ref:`How long a lease?`",
         seconds(
             "How many seconds without a sign of life from its worker make a running job one to be rescued "
             "(default: 60), e.g. --lease=300",

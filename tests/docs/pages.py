@@ -63,6 +63,7 @@ def read_page(path: str) -> nodes.document:
 for name in ("ref", "term"):
     roles.register_generic_role(name, nodes.emphasis)
 for name in (
+    "autoclass",
     "autoexception",
     "autofunction",
     "currentmodule",
