@@ -110,12 +110,13 @@ def shop(tmp_path: Path, redis_server: RedisServer, redis_client: redis.Redis) -
 def test_mails_are_sent_by_several_workers_at_once_and_the_outcome_is_logged(shop: Shop) -> None:
     shop.add("""
         Meeting.add_jobs("abc")  # none of which ends before all three are run
-        Mail.add_jobs({"identifier": f"sold:{number}", "to": f"{number}@example.com"} for number in range(20))
-        Mail.add_job("lost", to="bob")
+        mails = ({"identifier": f"sold:{number}", "to": f"{number}@example.com"} for number in range(20))
+        Mail.add_jobs(mails, text="sold")
+        Mail.add_job("lost", to="bob", text="lost")
     """)
     with shop.working(MAILS):
         wait_until(lambda: shop.log.count("success, in ") == 23 and "error: " in shop.log)
-    assert sorted(shop.outbox) == sorted(f"{number}@example.com: None" for number in range(20))
+    assert sorted(shop.outbox) == sorted(f"{number}@example.com: sold" for number in range(20))
     line = r"\[mails\|\d+\|sold:(\d+)\] success, in 0:00:[\d.]+: sent to (\d+)@example\.com(?: \(Mail\))?\n"
     sent = re.findall(line, shop.log)
     assert sorted(sent) == sorted((str(number), str(number)) for number in range(20))
@@ -134,9 +135,9 @@ def test_a_mail_waits_for_a_mail_server_that_does_not_answer(shop: Shop) -> None
 
 def test_one_worker_calls_callbacks_by_name_and_nothing_else(shop: Shop, redis_client: redis.Redis) -> None:
     shop.add("""
-        Call.add_job("thank", function="thank", arguments='["cid@example.com"]')
-        Call.add_job("refund", function="refund", arguments='["cid@example.com", 250]')
-        Call.add_job("evil", function="os.mkdir", arguments='["evil"]')
+        Call.add_job("thank", function="thank", parameters=["cid@example.com"])
+        Call.add_job("refund", function="refund", parameters=["cid@example.com", 250])
+        Call.add_job("evil", function="os.mkdir", parameters=["evil"])
     """)
     shop.work(CALLS, "--max-loops=3")
     assert shop.outbox == ["cid@example.com: thank you"]
@@ -176,7 +177,7 @@ def test_reminders_are_sent_by_workers_that_sleep_and_not_if_they_are_taken_back
 def test_a_flood_of_exports_leaves_the_calls_their_share(shop: Shop) -> None:
     shop.add("""
         Export.add_jobs([f"export {number}" for number in range(100)])
-        thanks = ({"identifier": str(number), "arguments": '["cid@example.com"]'} for number in range(30))
+        thanks = ({"identifier": str(number), "parameters": ["cid@example.com"]} for number in range(30))
         Call.add_jobs(thanks, function="thank")
     """)
     shop.work(CALLS, "--max-loops=20")
