@@ -40,13 +40,7 @@ def check_records(
     tuple of list
         The (pk, problem, field, value) of what is wrong; the (pk, status, identifier) of jobs that are not at rest.
     """
-    request = {
-        "model": layout_of(model).json,
-        "pks": listed(pks),
-        "repair": flag(repair),
-        "names": names,
-        "integers": integers,
-    }
+    request = {**_looking(model, repair), "pks": listed(pks), "names": names, "integers": integers}
     read = partial(_lists, "problems", "live")
     problems, live = send(Call(connection, _check_records, request, read, [model]))
     return problems, live
@@ -73,14 +67,8 @@ def stale_index_entries(
     tuple of list
         The (value, pk) of the stale entries; the values of too many pks; the (value, type) of keys that are no sets.
     """
-    request = {
-        "model": layout_of(model).json,
-        "field": field,
-        "repair": flag(repair),
-        "prefix": prefix,
-        "largest": largest,
-        "members": listed(members),
-    }
+    index = {"field": field, "prefix": prefix, "largest": largest, "members": listed(members)}
+    request = {**_looking(model, repair), **index}
     read = partial(_lists, "stale", "large", "wrong")
     stale, large, wrong = send(Call(connection, _stale_index_entries, request, read))
     return stale, large, wrong
@@ -101,7 +89,7 @@ def orphan_keys(
     list
         Of (key, problem, type).
     """
-    request = {"model": layout_of(model).json, "repair": flag(repair), "keys": listed(keys)}
+    request = {**_looking(model, repair), "keys": listed(keys)}
     (found,) = send(Call(connection, _orphan_keys, request, partial(_lists, "found")))
     return found
 
@@ -112,15 +100,9 @@ def repair_placement(
     ident: str,
     queue_keys: Sequence[str],
     *,
-    home: str = "",
     in_no_list: bool = False,
-    lease: float = 0,
-    token: str = "",
-    delayed_until: str = "",
-    due: str = "",
-    seen: str = "",
-    unknown_status: str = "",
     repair: bool = False,
+    **details: Any,
 ) -> list[list[str]]:
     """Look whether a job stands where its hash says and nowhere else; or put that right.
 
@@ -130,29 +112,16 @@ def repair_placement(
         None for what is no ident.
     queue_keys: sequence of str
         All queues it may stand in.
-    home: str
-        The one to put it in.
-
-    The other parameters, in their order: see ``lua/repair_placement.lua``.
+    in_no_list, details
+        See ``lua/repair_placement.lua``.
 
     Returns
     -------
     list
         Of (problem, place, "1" if it can be repaired).
     """
-    request = {
-        "job_model": layout_of(job_class).json if job_class else "",
-        "ident": ident,
-        "repair": flag(repair),
-        "home": home,
-        "in_no_list": flag(in_no_list),
-        "lease": lease,
-        "token": token,
-        "delayed_until": delayed_until,
-        "due": due,
-        "seen": seen,
-        "unknown_status": unknown_status,
-    }
+    model = layout_of(job_class).json if job_class else ""
+    request = {"job_model": model, "ident": ident, "repair": flag(repair), "in_no_list": flag(in_no_list), **details}
     models = [job_class] if job_class else []
     (problems,) = send(Call(connection, _repair_placement, request, partial(_lists, "problems"), models, queue_keys))
     return problems
@@ -188,7 +157,7 @@ def repair_schedules(
     list
         Of (pk, problem, detail); the pk is empty for what is wrong with the sorted set.
     """
-    request = {"model": layout_of(model).json, "pks": listed(pks), "repair": flag(repair)}
+    request = {**_looking(model, repair), "pks": listed(pks)}
     (found,) = send(Call(connection, _repair_schedules, request, partial(_lists, "found"), keys=[due_key(model)]))
     return found
 
@@ -203,8 +172,12 @@ def merge_queues(
 
 def raise_counter(connection: Redis, model: type[RedisModel], highest: int, repair: bool = False) -> str | None:
     """Look whether the counter of a model is below its highest pk, or raise it; return what it is if so, else None."""
-    request = {"model": layout_of(model).json, "repair": flag(repair), "highest": highest}
+    request = {**_looking(model, repair), "highest": highest}
     return send(Call(connection, _raise_counter, request, methodcaller("get", "counter")))
+
+
+def _looking(model: type[RedisModel], repair: bool) -> dict[str, Any]:
+    return {"model": layout_of(model).json, "repair": flag(repair)}
 
 
 def _lists(*args: Any) -> list[Any]:

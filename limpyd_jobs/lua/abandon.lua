@@ -2,7 +2,6 @@
 -- from: running
 -- to: the same
 -- what: the worker lets go of a job whose state its own hooks took care of, or that it was given and does not want
---
 -- request
 --   job_model, ident, token, queue_key
 --   delay     for a job in hand that waits and stands in none of the lists

@@ -2,7 +2,6 @@
 -- from: new
 -- to: waiting or delayed
 -- what: or finds the queued job of that identifier and moves it up; finds or creates the queue
---
 -- request
 --   job_model, identifier, queue_model, queue_name, priority, delay, fields
 --   prepend       '1' to put it first

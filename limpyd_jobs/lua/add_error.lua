@@ -1,6 +1,5 @@
 -- verb: add error
 -- what: creates an error
---
 -- request
 --   error_model, fields
 --   again         '1' to look first whether a call before, whose reply was lost, made it

@@ -2,7 +2,6 @@
 -- from: new
 -- to: waiting or delayed
 -- what: as add, for several jobs of one class, in one queue, in their order
---
 -- request
 --   job_model     without unique fields
 --   jobs          JSON: [[identifier, {field: value} of a new job]…]

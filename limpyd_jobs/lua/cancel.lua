@@ -2,7 +2,6 @@
 -- from: waiting, delayed or running
 -- to: canceled
 -- what: at once, out of its queue; a running one is told, and ends as canceled once its code returns
---
 -- request
 --   job_model, ident, queue_model
 --   queue_name   where a job that does not say so itself most likely stands; or none

@@ -1,6 +1,5 @@
 -- verb: check records
 -- what: looks at some records, or puts them right: hash, collection, indexes, values
---
 -- request
 --   model, pks, repair
 --   names      of the hash fields, as JSON

@@ -2,7 +2,6 @@
 -- from: waiting
 -- to: running
 -- what: takes the first job of the first list that has one, or the given one, and begins a lease
---
 -- request
 --   lists, token, lease, classes   for the token, see `is_in_hand`
 --   ident       none to take a job from the lists; or one that was taken from the only list by other means

@@ -2,7 +2,6 @@
 -- from: new, waiting, delayed or running
 -- to: running
 -- what: a given job, wherever it stands: a delayed one if it is due, a running one if its lease lapsed
---
 -- request
 --   job_model, ident, token, lease, queue_model
 --   queue_name   of a job that stands in none, or none

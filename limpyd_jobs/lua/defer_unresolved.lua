@@ -2,9 +2,7 @@
 -- from: waiting or delayed
 -- to: the same
 -- what: a job whose class this worker cannot resolve rests in its queue for a while. After too often it is dead-lettered
---
 -- KEYS[1]  waiting list
---
 -- request
 --   ident
 --   seconds   for how long

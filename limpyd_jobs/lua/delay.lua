@@ -2,7 +2,6 @@
 -- from: running
 -- to: delayed or waiting
 -- what: at the request of its code, or found delayed in a waiting list; may claim the next job
---
 -- request
 --   job_model, ident, queue_key, queue_model, queue_name
 --   token         none for a job that nobody claimed

@@ -1,6 +1,5 @@
 -- verb: delete record
 -- what: its hash, from its indexes, from its collection
---
 -- request
 --   model, pk
 -- reply

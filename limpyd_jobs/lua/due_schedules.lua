@@ -1,8 +1,6 @@
 -- verb: due schedules
 -- what: tells which are due
---
 -- KEYS[1]  sorted set of the schedules that are active, by when they are due
---
 -- request
 --   model
 --   limit   how many to return at most

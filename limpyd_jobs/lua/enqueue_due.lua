@@ -2,9 +2,7 @@
 -- from: new
 -- to: waiting
 -- what: as add, for a schedule that is due: once for each time, as its next one is set in the same step
---
 -- KEYS[1]  sorted set of the schedules that are active, by when they are due
---
 -- request
 --   model, pk     of the schedule
 --   next_run, trigger, timezone   as the caller read them

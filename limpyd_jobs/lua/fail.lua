@@ -2,7 +2,6 @@
 -- from: running
 -- to: error, waiting or delayed
 -- what: put back while the tries allow it, in the same step; may claim the next job
---
 -- request
 --   job_model, ident, queue_key
 --   token           none for a job that nobody claimed

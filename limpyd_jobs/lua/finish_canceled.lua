@@ -2,7 +2,6 @@
 -- from: running
 -- to: canceled
 -- what: its code or somebody else set the status to canceled while it ran; may claim the next job
---
 -- request
 --   job_model, ident, queue_key
 --   token     none for a job that nobody claimed

@@ -1,6 +1,5 @@
 -- verb: get queue
 -- what: finds the queue of a name and a priority, or creates it
---
 -- request
 --   queue_model, queue_name, priority, fields
 --   reserve, reserved_pk   see add.lua

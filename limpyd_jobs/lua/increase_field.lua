@@ -1,6 +1,5 @@
 -- verb: increase field
 -- what: adds a number to a field of a record, with its indexes
---
 -- request
 --   model, pk, field
 --   command   HINCRBY or HINCRBYFLOAT

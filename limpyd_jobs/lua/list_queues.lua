@@ -1,6 +1,5 @@
 -- verb: list queues
 -- what: those of some names, in the order of the names, with what stands in them
---
 -- request
 --   queue_model
 --   names   JSON, a list

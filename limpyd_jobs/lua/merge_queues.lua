@@ -1,9 +1,7 @@
 -- verb: merge queues
 -- what: moves some of what is in a queue to another one of the same name and priority
---
 -- KEYS[1]  from: model name and pk
 -- KEYS[2]  to: model name and pk
---
 -- request
 --   limit     how many jobs at most
 --   classes

@@ -2,7 +2,6 @@
 -- from: waiting or delayed
 -- to: waiting or delayed
 -- what: another queue, priority or place; also puts a job in a queue that stood in none
---
 -- request
 --   job_model, ident, queue_model, queue_name, delay
 --   priority   none to keep it

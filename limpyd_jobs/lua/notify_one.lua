@@ -1,8 +1,6 @@
 -- verb: notify one
 -- what: ends the wait of an idle worker, for a job that was put in a waiting list by other means
---
 -- KEYS[1]  the queue: model name and pk
---
 -- reply
 --   done
 

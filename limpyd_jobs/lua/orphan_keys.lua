@@ -1,6 +1,5 @@
 -- verb: orphan keys
 -- what: looks for keys of records that do not exist, or of a wrong type, or deletes them
---
 -- request
 --   model, repair
 --   keys   what to look at, as JSON: [key, pk, the type it must have or '']…

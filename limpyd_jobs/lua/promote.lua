@@ -2,9 +2,7 @@
 -- from: delayed
 -- to: waiting
 -- what: all that are due, in one step
---
 -- KEYS     the queues: model name and pk
---
 -- request
 --   limit     how many jobs at most
 --   custom    '1' to leave the waiting lists to the caller

@@ -2,9 +2,7 @@
 -- from: success or error
 -- to: deleted
 -- what: beyond what is to be kept, the oldest jobs go, with their indexes, fields and errors; the list entry goes last
---
 -- KEYS[1]  the list: the `success` or the `errors` of a queue
---
 -- request
 --   keep       how many entries to keep; or none
 --   keep_for   for how long to keep a job after its end: microseconds; or none

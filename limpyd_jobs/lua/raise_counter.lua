@@ -1,6 +1,5 @@
 -- verb: raise counter
 -- what: looks whether the counter of a model is below its highest pk, or raises it
---
 -- request
 --   model, repair
 --   highest   pk

@@ -2,7 +2,6 @@
 -- from: waiting, delayed or running
 -- to: the same
 -- what: a job that is not where its status says, as a worker of version 2 died while it was handed the job, is put there
---
 -- request
 --   job_model, idents, queue_model
 --   queue_name        of a job that names none; or none

@@ -2,7 +2,6 @@
 -- from: running
 -- to: waiting or delayed
 -- what: given back unharmed, the try not counted: to the front of its list, or for later
---
 -- request
 --   job_model, ident, token, queue_key, delay
 --   heeds_status   '1' if the caller itself sees to a job that was canceled or delayed meanwhile; else it is put in the

@@ -2,7 +2,6 @@
 -- from: running
 -- to: running
 -- what: the lease is extended
---
 -- request
 --   job_model, ident, token, queue_key, lease
 -- reply

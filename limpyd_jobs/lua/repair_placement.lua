@@ -1,8 +1,6 @@
 -- verb: repair placement
 -- what: looks whether a job stands where its hash says, and nowhere else, or puts that right
---
 -- KEYS     all queues it may stand in: model name and pk
---
 -- request
 --   job_model        none for what is no ident
 --   ident, repair

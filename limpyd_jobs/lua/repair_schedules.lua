@@ -1,8 +1,6 @@
 -- verb: repair schedules
 -- what: looks whether schedules stand among those that are due, or not, as their hashes say; or puts that right
---
 -- KEYS[1]  sorted set of the schedules that are active, by when they are due
---
 -- request
 --   model, pks, repair
 -- reply

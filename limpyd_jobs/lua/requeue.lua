@@ -2,7 +2,6 @@
 -- from: error
 -- to: waiting or delayed
 -- what: to be run again, its identifier being free; by hand, with all the tries of its retry policy, and its priority
---
 -- request
 --   job_model, ident, queue_model, queue_name, delay
 --   priority   none for its own, or the one it had before its retry policy changed it

@@ -2,9 +2,7 @@
 -- from: running
 -- to: waiting
 -- what: the lease lapsed, so its worker died; to the front of its list. After too many rescues the rescuer claims it
---
 -- KEYS     the queues: model name and pk
---
 -- request
 --   limit          how many jobs at most
 --   max_rescues    how often a job is rescued at the most

@@ -1,8 +1,6 @@
 -- verb: retry deferred
 -- what: those of a class that no worker could resolve so far are due at once, as one can by now
---
 -- KEYS[1]  queue: model name and pk
---
 -- request
 --   job_model
 --   idents      of jobs of that class

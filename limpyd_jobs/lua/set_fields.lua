@@ -1,6 +1,5 @@
 -- verb: set fields
 -- what: of a record, with their indexes
---
 -- request
 --   model, pk, fields
 --   only_new     '1' to set the only field if it has no value

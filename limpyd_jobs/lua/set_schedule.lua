@@ -1,9 +1,7 @@
 -- verb: set schedule
 -- what: a schedule is made or changed, with its place among those that are due
---
 -- KEYS[1]  sorted set of the schedules that are active, by when they are due
 -- KEYS[2]  the list of a signal: the idle workers that wait for it are told if no other one is due before; none not to
---
 -- request
 --   model, fields   '' for no value
 --   pk              none for a new one

@@ -2,7 +2,6 @@
 -- from: success, error, canceled or running
 -- to: the same
 -- what: a finished job that was found in a waiting list is no longer queued; one that runs without a claim gets a lease
---
 -- request
 --   job_model, ident, queue_key
 --   lease             of a job that is running with a claim

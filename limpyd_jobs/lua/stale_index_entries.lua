@@ -1,6 +1,5 @@
 -- verb: stale index entries
 -- what: looks for pks in the plain indexes of a field whose hashes have another value, or removes them
---
 -- request
 --   model, field, repair
 --   prefix    beginning of the keys of the index

@@ -2,7 +2,6 @@
 -- from: running
 -- to: success
 -- what: unless its code canceled or delayed it; may claim the next job
---
 -- request
 --   job_model, ident, queue_key
 --   token      none for a job that nobody claimed

@@ -2,7 +2,6 @@
 -- from: running
 -- to: success
 -- what: as succeed, for several jobs that ran one after the other; may claim several next jobs
---
 -- request
 --   successes       JSON: [ident, token of the claim, queue: model name and pk, how long ago its code began, and ended:
 --                   microseconds]…

@@ -1,8 +1,6 @@
 -- verb: unresolved
 -- what: tells which jobs of classes that cannot be had nobody runs, so that they may be taken out of a place; or does so
---
 -- KEYS[1]  queue: model name and pk
---
 -- request
 --   idents
 --   kind     'waiting', 'delayed' or '_running'

@@ -1,6 +1,5 @@
 -- verb: unset fields
 -- what: of a record, with their indexes
---
 -- request
 --   model, pk
 --   names        JSON, a list

@@ -29,7 +29,7 @@ from limpyd_jobs.store.connections import PinnedConnection
 from limpyd_jobs.store.layout import classes_argument, layout_of
 from limpyd_jobs.store.records import check_database, redis_of, sender_of
 from limpyd_jobs.store.scripting import Script
-from limpyd_jobs.transitions.placing import accept, preparing
+from limpyd_jobs.transitions.placing import accept, place_named, preparing
 from limpyd_jobs.utils import EPOCH
 
 # The lease of a running job without a claim, in seconds: its worker, of version 2, may be alive.
@@ -322,14 +322,8 @@ def claim_job(
             raise _refusal(job, **reply)
         return delivered(reply)
 
-    request = {
-        "job_model": layout_of(type(job)).json,
-        "ident": job.ident,
-        "token": token,
-        "lease": lease,
-        "queue_model": layout_of(queue_model).json,
-        "queue_name": queue_name,
-    }
+    claim = {"job_model": layout_of(type(job)).json, "ident": job.ident, "token": token, "lease": lease}
+    request = {**claim, **place_named(queue_model, queue_name)}
     before = preparing(queue_model, queue_name, "", job) if queue_name else None
     return Call(sender_of(type(job)), _claim_job, request, read, [type(job)], before=before)
 

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple, cast
 from limpyd.model import RedisModel
 from redis import Redis
 
-from limpyd_jobs.store.calls import Call, Verb, flag, given, listed, reindexed, send
+from limpyd_jobs.store.calls import Call, Verb, flag, listed, reindexed, send
 from limpyd_jobs.store.connections import PinnedConnection
 from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.store.lazy_fields import pk_of
 from limpyd_jobs.store.records import queue_key_of, redis_of
 from limpyd_jobs.store.scripting import Script
 from limpyd_jobs.transitions.claiming import UNCLAIMED_LEASE, ClaimRequest, Delivery, delivered, held
-from limpyd_jobs.transitions.placing import Placed, accept, placing, preparing
+from limpyd_jobs.transitions.placing import Placed, accept, place_named, placing, preparing
 
 _finish_canceled = Script("finish_canceled")
 _delay = Script("delay")
@@ -205,8 +205,7 @@ def delay(
 
     The other parameters and exceptions: see `succeed`.
     """
-    names = given(queue_name=queue_name, priority=priority, delay=delay, uncounted=flag(uncounted))
-    request = {"queue_model": layout_of(type(queue)).json, **names}
+    request = place_named(type(queue), queue_name, priority, delay, uncounted=flag(uncounted))
     return _ending(_delay, job, queue, token, request, next_claim, preparing(type(queue), queue_name, priority, job))
 
 
@@ -243,11 +242,8 @@ def fail(
 
     The other parameters and exceptions: see `succeed`.
     """
-    request = {
-        "queue_model": layout_of(type(queue)).json,
-        "mode": "place" if not hold else "hold" if heed_field else "hold anyway",
-        **given(queue_name=queue_name, priority=priority, delay=delay),
-    }
+    mode = "place" if not hold else "hold" if heed_field else "hold anyway"
+    request = place_named(type(queue), queue_name, priority, delay, mode=mode)
     if requeue_times is not None:
         request["requeue_times"] = requeue_times
     if began is not None:

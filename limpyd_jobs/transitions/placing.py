@@ -82,14 +82,8 @@ def add(
     check_database(job_class, queue_model)
     layout = layout_to_add(job_class)
 
-    request = {
-        "job_model": layout.json,
-        "identifier": identifier,
-        "queue_model": layout_of(queue_model).json,
-        "queue_name": queue_name,
-        "priority": priority,
-        **given(delay=delay, prepend=flag(prepend), custom=flag(not place)),
-    }
+    where = place_named(queue_model, queue_name, priority, delay, prepend=flag(prepend), custom=flag(not place))
+    request = {"job_model": layout.json, "identifier": identifier, **where}
     # A job must be found by all its fields before a worker can see it.
     before = preparing(queue_model, queue_name, priority)
     call = creating(job_class, _add, request, sender=sender_of(job_class), before=before)
@@ -119,15 +113,8 @@ def add_many(
     For the other parameters, and the exceptions, see `add`.
     """
     check_database(job_class, queue_model)
-    request = {
-        "job_model": layout_to_add(job_class).json,
-        "jobs": listed(jobs),
-        "queue_model": layout_of(queue_model).json,
-        "queue_name": queue_name,
-        "priority": priority,
-        "delay": delay,
-        "prepend": flag(prepend),
-    }
+    where = place_named(queue_model, queue_name, priority, delay, prepend=flag(prepend))
+    request = {"job_model": layout_to_add(job_class).json, "jobs": listed(jobs), **where}
     before = preparing(queue_model, queue_name, priority)
     return Call(redis_of(job_class), _add_many, request, lambda reply: list(reply["pks"]), [job_class], before=before)
 
@@ -173,9 +160,7 @@ def enqueue_due(
         "score": occurrence["score"],
         "job_model": layout.json,
         "identifier": identifier,
-        "queue_model": layout_of(queue_model).json,
-        "queue_name": queue_name,
-        "priority": priority,
+        **place_named(queue_model, queue_name, priority),
     }
     before = preparing(queue_model, queue_name, priority)
     call = creating(job_class, _enqueue_due, request, keys=[due_key(schedule_model)], before=before)
@@ -208,7 +193,7 @@ def move(
     LimpydJobsException
         If another job of its identifier is queued.
     """
-    return placing(_move, job, queue_model, queue_name, priority, delay, place, {"prepend": flag(prepend)})
+    return placing(_move, job, queue_model, queue_name, priority, delay, place, prepend)
 
 
 @Verb
@@ -231,15 +216,12 @@ def cancel(job: RedisModel, queue_model: type[RedisModel], queue_name: str = "")
         If the job was deleted.
     """
     check_database(type(job), queue_model)
-    request = {
-        "job_model": layout_of(type(job)).json,
-        "ident": job.ident,
-        "queue_model": layout_of(queue_model).json,
-        "queue_name": queue_name,
-    }
-    return Call(
-        redis_of(job), _cancel, request, lambda reply: accept(job.ident, reply)["outcome"] != "ended", [type(job)]
-    )
+
+    def read(reply: dict[str, Any]) -> bool:
+        return accept(job.ident, reply)["outcome"] != "ended"
+
+    request = {"job_model": layout_of(type(job)).json, "ident": job.ident, **place_named(queue_model, queue_name)}
+    return Call(redis_of(job), _cancel, request, read, [type(job)])
 
 
 def placing(
@@ -250,7 +232,7 @@ def placing(
     priority: str,
     delay: str,
     place: bool,
-    details: Mapping[str, str] | None = None,
+    prepend: bool = False,
 ) -> Call[Placed]:
     """Return the call of a script that puts a job in a queue.
 
@@ -260,16 +242,8 @@ def placing(
         If the models of the job and of the queue are on different databases.
     """
     check_database(type(job), queue_model)
-    request = {
-        "job_model": layout_of(type(job)).json,
-        "ident": job.ident,
-        "queue_model": layout_of(queue_model).json,
-        "queue_name": queue_name,
-        "priority": priority,
-        "delay": delay,
-        "custom": flag(not place),
-        **(details or {}),
-    }
+    where = place_named(queue_model, queue_name, priority, delay, prepend=flag(prepend), custom=flag(not place))
+    request = {"job_model": layout_of(type(job)).json, "ident": job.ident, **where}
 
     def read(reply: dict[str, Any]) -> Placed:
         accept(job.ident, reply)
@@ -277,6 +251,14 @@ def placing(
 
     before = preparing(queue_model, queue_name, priority, job)
     return Call(redis_of(job), script, request, read, [type(job)], before=before)
+
+
+def place_named(
+    queue_model: type[RedisModel], queue_name: str, priority: str = "", delay: str = "", **options: str
+) -> dict[str, Any]:
+    """Return the names of a request that say where to put a job."""
+    where = given(queue_name=queue_name, priority=priority, delay=delay, **options)
+    return {"queue_model": layout_of(queue_model).json, **where}
 
 
 def accept(ident: str, reply: Mapping[str, Any]) -> Mapping[str, Any]:

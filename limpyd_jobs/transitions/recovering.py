@@ -13,6 +13,7 @@ from limpyd_jobs.store.layout import classes_argument, layout_of
 from limpyd_jobs.store.records import redis_of
 from limpyd_jobs.store.scripting import Script
 from limpyd_jobs.transitions.claiming import UNCLAIMED_LEASE, ClaimRequest, Delivery, delivered
+from limpyd_jobs.transitions.placing import place_named
 from limpyd_jobs.utils import printable
 
 # How many due jobs one call of promote() moves at the most, to keep the script short.
@@ -120,15 +121,10 @@ def rescue(
     is_starting: bool
         Whether the worker just began, so that somebody has to reconcile soon, and Redis may have been away.
     """
-    names = {
-        "limit": RESCUE_LIMIT,
-        "max_rescues": max_rescues,
-        "token": request.token,
-        "lease": request.lease,
-        "is_starting": flag(is_starting),
-        "classes": classes_argument(request.classes),
-    }
-    return Call(redis_of(queue_model), _rescue, names, _rescued, request.models, queue_keys)
+    limits = {"limit": RESCUE_LIMIT, "max_rescues": max_rescues}
+    names = {"token": request.token, "lease": request.lease, "classes": classes_argument(request.classes)}
+    whole = {**limits, **names, "is_starting": flag(is_starting)}
+    return Call(redis_of(queue_model), _rescue, whole, _rescued, request.models, queue_keys)
 
 
 def _rescued(reply: dict[str, Any]) -> Rescue:
@@ -158,14 +154,9 @@ def reconcile(
         The (ident, status, queue key) of the jobs that were put somewhere; and the idents of those of which nothing
         says in which queue they belong, which is so for jobs of version 2 only.
     """
-    request = {
-        "job_model": layout_of(job_class).json,
-        "idents": listed(idents),
-        "queue_model": layout_of(queue_model).json,
-        "queue_name": getattr(job_class, "queue_name", None) or "",
-        "lease": lease,
-        "unclaimed_lease": UNCLAIMED_LEASE,
-    }
+    leases = {"lease": lease, "unclaimed_lease": UNCLAIMED_LEASE}
+    where = place_named(queue_model, getattr(job_class, "queue_name", None) or "")
+    request = {"job_model": layout_of(job_class).json, "idents": listed(idents), **where, **leases}
 
     def read(reply: dict[str, Any]) -> tuple[list[tuple[str, str, str]], list[str]]:
         return [tuple(row) for row in reply["repaired"]], list(reply["unplaceable"])
