@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import math
 import os
-import re
 import socket
 import traceback
 from collections.abc import Callable
@@ -58,8 +57,9 @@ def datetime_to_score(dt: datetime) -> float:
 def parse_datetime(text: str | None) -> datetime | None:
     """Read a stored date back: naive UTC, or None if there is none or it is no date."""
     try:
-        # Python 3.10 does not know the Z
-        return as_naive_utc(datetime.fromisoformat(re.sub("Z$", "+00:00", text))) if text else None
+        if text and text[-1] == "Z":  # which Python 3.10 does not know
+            text = f"{text[:-1]}+00:00"
+        return as_naive_utc(datetime.fromisoformat(text)) if text else None
     except (ValueError, TypeError, OverflowError):
         return None
 

@@ -165,4 +165,7 @@ local function find()
 end
 
 local found = find()
-return found.err and found or answer(found.outcome, found)
+if found.err then
+  return found
+end
+return answer(found.outcome, found.key and {delivery = delivery(found)} or found)

@@ -110,4 +110,4 @@ end
 forget_deferrals(base, job.ident)
 local queue = sound_queue(base) or {}
 local claimed = claim(base .. ':waiting', queue, job.pk, job.model, token, tonumber(request.lease), false)
-return answer(claimed.outcome, claimed)
+return answer(claimed.outcome, {delivery = delivery(claimed)})

@@ -57,11 +57,11 @@ local function take_over(queue, job)
   redis.call('ZADD', queue .. ':_running', score(moment + lease * 1000000), job.ident)
   local hash = redis.call('HMGET', job.key, 'identifier', 'start', 'tries')
   local names = redis.call('HMGET', queue .. ':hash', 'name', 'priority')
-  exhausted = {
+  exhausted = delivery({
     outcome = 'claimed', key = queue .. ':waiting', ident = job.ident, token = token, status = 'r',
     identifier = hash[1] or '', queue_name = names[1] or '', queue_priority = names[2] or '', start = hash[2] or '',
     tries = hash[3] or '',
-  }
+  })
 end
 
 -- The second in which Redis was started, if the caller just began, and that is less than a lease ago.

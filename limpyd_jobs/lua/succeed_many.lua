@@ -52,7 +52,7 @@ local function claim_several(lists, limit, token, lease, classes)
   begin_batch()
   repeat
     reply = claim_first(lists, token, lease, classes, #found + 1)
-    if not reply.err and reply.outcome ~= 'nothing' then found[#found + 1] = reply end
+    if not reply.err and reply.outcome ~= 'nothing' then found[#found + 1] = delivery(reply) end
   until #found >= limit or not reply.token or reply.token == token
   end_batch()
   return found
@@ -66,7 +66,10 @@ end
 end_batch()
 reindex = {}
 
-local claimed = request.is_again and claimed_with(lists, token, classes) or {}
+local claimed = {}
+for i, found in ipairs(request.is_again and claimed_with(lists, token, classes) or {}) do
+  claimed[i] = delivery(found)
+end
 if limit > 0 and #claimed == 0 then
   claimed = claim_several(lists, limit, token, tonumber(request.lease), classes)
 end

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -91,7 +91,7 @@ class ClaimRequest:
 
 @dataclass(slots=True)  # not frozen, as that takes three times as long to make
 class Delivery:
-    """What came out of a waiting list.
+    """What came out of a waiting list. Scripts give all but the error, in this order.
 
     Attributes
     ----------
@@ -108,18 +108,18 @@ class Delivery:
         Of a claimed or found job, the status being the one before the claim.
     job_timeout: str
         The field of a claimed job.
-    retry: tuple of str
-        Of a claimed job, what matters if it fails: its field ``retry_policy``; how many of its tries do not count;
-        when it was added, or put back in its queue by hand.
-    arguments: sequence of str
-        The arguments of a claimed job, in the order of the layout of its class; False for one that has no value.
-        Empty if they are long.
     queues: str
         The last pk of a queue, told with a claimed job: see `NextWakeups`.
     token: str
         The name of the claim; empty unless claimed.
     rescues: int
         How often the job was rescued, if that is how it came out of the queue's running set.
+    retry: tuple of str
+        Of a claimed job, what matters if it fails: its field ``retry_policy``; how many of its tries do not count;
+        when it was added, or put back in its queue by hand.
+    arguments: sequence of str
+        The arguments of a claimed job, in the order of the layout of its class; False for one that has no value.
+        Empty if they are long.
     error: Exception
         Why the class of one of an unknown class cannot be resolved.
     """
@@ -134,11 +134,11 @@ class Delivery:
     start: str = ""
     tries: str = ""
     job_timeout: str = ""
-    retry: Sequence[str] = ("", "", "")
-    arguments: Sequence[Any] = ()
     queues: str = field(default="", compare=False)
     token: str = ""
     rescues: int = 0
+    retry: Sequence[str] = ("", "", "")
+    arguments: Sequence[Any] = ()
     error: Exception | None = field(default=None, compare=False)
 
     @property
@@ -173,12 +173,6 @@ class Delivery:
 
 
 NOTHING = Delivery("nothing", "", "")
-_NO_DETAILS = {each.name: getattr(NOTHING, each.name) for each in fields(Delivery)}
-
-
-def delivered(details: Mapping[str, Any]) -> Delivery:
-    """Read what came out of a waiting list. Names that come from JSON are slow as those of arguments."""
-    return Delivery(*{**_NO_DETAILS, **details}.values())
 
 
 class NextWakeups(NamedTuple):
@@ -320,7 +314,7 @@ def claim_job(
     def read(reply: dict[str, Any]) -> Delivery:
         if reply["outcome"] != "claimed":
             raise _refusal(job, **reply)
-        return delivered(reply)
+        return Delivery(*reply["delivery"])
 
     claim = {"job_model": layout_of(type(job)).json, "ident": job.ident, "token": token, "lease": lease}
     request = {**claim, **place_named(queue_model, queue_name)}
@@ -346,15 +340,14 @@ def _refusal(job: RedisModel, outcome: str, **known: str) -> Exception:
     return JobGone(job.ident) if outcome == "gone" else LimpydJobsException("Queue's name not defined")
 
 
-def claim_token(owner: str, unique: str = "") -> str:
-    """Return the name of a claim, which tells its owner; see `owner_of`. Scripts give a meaning to ``/``.
+def claim_token(owner: str) -> str:
+    """Return the name of a claim, with something random in it. It tells the owner: see `owner_of`."""
+    return uuid4().hex[:16] + mark_of(owner)
 
-    Parameters
-    ----------
-    unique: str
-        What no other claim of that owner has; something random by default.
-    """
-    return f"{unique or uuid4().hex[:16]}@{quote(owner, safe=_SAFE)}"
+
+def mark_of(owner: str) -> str:
+    """Return what ends the names of all claims of an owner. Scripts give a meaning to ``/``."""
+    return f"@{quote(owner, safe=_SAFE)}"
 
 
 def owner_of(token: str | None) -> str | None:
@@ -370,7 +363,7 @@ def _claiming(
 
 
 def _claimed(reply: dict[str, Any]) -> tuple[Delivery | None, NextWakeups]:
-    return (None, _next_wakeups(reply)) if reply["outcome"] == "nothing" else (delivered(reply), _NO_WAKEUPS)
+    return (Delivery(*reply["delivery"]), _NO_WAKEUPS) if "delivery" in reply else (None, _next_wakeups(reply))
 
 
 def _claimed_late(reply: dict[str, Any]) -> tuple[Delivery | None, NextWakeups | None]:

@@ -18,7 +18,7 @@ from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.store.lazy_fields import pk_of
 from limpyd_jobs.store.records import queue_key_of, redis_of
 from limpyd_jobs.store.scripting import Script
-from limpyd_jobs.transitions.claiming import UNCLAIMED_LEASE, ClaimRequest, Delivery, delivered, held
+from limpyd_jobs.transitions.claiming import UNCLAIMED_LEASE, ClaimRequest, Delivery, held
 from limpyd_jobs.transitions.placing import Placed, accept, place_named, placing, preparing
 
 _finish_canceled = Script("finish_canceled")
@@ -151,7 +151,7 @@ def _recorded(reply: dict[str, Any]) -> tuple[list[Recorded], list[Delivery]]:
         Recorded(each["outcome"], each.get("error") or each["end"], list(each.get("reindex", ())))
         for each in reply["endings"]
     ]
-    return endings, [delivered(details) for details in reply["claimed"]]
+    return endings, [Delivery(*values) for values in reply["claimed"]]
 
 
 def _row(success: Success, now: float) -> tuple[str, str, str, int, int]:
@@ -349,7 +349,7 @@ def _ending(
 
 def _as_ending(ident: str, reply: dict[str, Any]) -> Ending:
     outcome, prefetched = accept(ident, reply)["outcome"], reply.get("prefetched")
-    delivery = delivered(prefetched) if prefetched else None
+    delivery = Delivery(*prefetched) if prefetched else None
     return Ending(outcome, reply.get("end", ""), reply.get("delayed_until", ""), delivery)
 
 

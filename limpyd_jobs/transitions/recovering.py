@@ -12,7 +12,7 @@ from limpyd_jobs.store.calls import Call, Verb, flag, listed, send
 from limpyd_jobs.store.layout import classes_argument, layout_of
 from limpyd_jobs.store.records import redis_of
 from limpyd_jobs.store.scripting import Script
-from limpyd_jobs.transitions.claiming import UNCLAIMED_LEASE, ClaimRequest, Delivery, delivered
+from limpyd_jobs.transitions.claiming import UNCLAIMED_LEASE, ClaimRequest, Delivery
 from limpyd_jobs.transitions.placing import place_named
 from limpyd_jobs.utils import printable
 
@@ -129,7 +129,7 @@ def rescue(
 
 def _rescued(reply: dict[str, Any]) -> Rescue:
     rescued = [Delivery("rescued", status="w", **details) for details in reply["rescued"]]
-    exhausted = delivered(reply["exhausted"]) if "exhausted" in reply else None
+    exhausted = Delivery(*reply["exhausted"]) if "exhausted" in reply else None
     broken = tuple(_pairs(reply["broken"]))
     return Rescue(rescued, list(reply["unknown"]), exhausted, reply["has_to_reconcile"], broken, reply["spared"])
 

@@ -94,8 +94,8 @@ class Fetcher:
         self.unfit: Exception | None = None
         self._vigilant_until = 0.0
         self._name = uuid4().hex[:12]
-        self._owner = f"{host_and_pid()}:{self._name}"
         self._numbers = count(1)
+        self._mark = transitions.mark_of(f"{host_and_pid()}:{self._name}")
         self._unanswered: ClaimRequest | None = None
         self._registration = self._name
         self._is_registered = False
@@ -106,7 +106,7 @@ class Fetcher:
 
     def request(self, keys: Sequence[str], *, in_hand: bool = False) -> ClaimRequest:
         """Return a request for the next job of these lists, with a token of its own."""
-        token = f"{IN_HAND if in_hand else ''}{transitions.claim_token(self._owner, str(next(self._numbers)))}"
+        token = f"{IN_HAND if in_hand else ''}{next(self._numbers)}{self._mark}"
         return ClaimRequest(keys, token, self.lease, job_classes.known, connection=self.connection)
 
     def next_at_hand(self) -> Delivery | None:

@@ -214,7 +214,7 @@ def test_what_a_worker_holds_is_refused(any_world: World, state: str) -> None:
 @pytest.mark.leaves("I5", "I7")
 def test_what_is_in_the_hand_of_a_worker_is_refused(any_world: World) -> None:
     job = any_world.job_that_is("waiting")
-    any_world.claim(token=IN_HAND + transitions.claim_token("worker", "7"))
+    any_world.claim(token=IN_HAND + transitions.claim_token("worker"))
     with any_world.unchanged(), pytest.raises(AlreadyClaimed) as info:
         claim(any_world, job)
     assert info.value.owner == "worker"

@@ -6,7 +6,11 @@
 --@include queues
 --@include quarantine
 
+-- What to read of a job that is to be claimed; after these come the arguments of its class.
 local RETRY_FIELDS = {'_retry_policy', '_uncounted_tries', 'added', '_requeued_at'}
+local CLAIM_FIELDS = {
+  'status', 'identifier', 'tries', 'queued', '_job_timeout', '_last_claim', '_rescues', unpack(RETRY_FIELDS),
+}
 
 -- What the worker needs to decide whether the job is tried again if it fails: the policy of the job, how many of its
 -- tries do not count, since when its age does. `first` is where RETRY_FIELDS begin in values of the hash.
@@ -14,15 +18,13 @@ local function retry_of(hash, first)
   return {hash[first] or '', hash[first + 1] or '', hash[first + 3] or hash[first + 2] or ''}
 end
 
-local CLAIM_FIELDS = {'status', 'identifier', 'tries', 'queued', '_job_timeout', '_last_claim', '_rescues'}
-
--- What to read of a job that is to be claimed: the last of it are the arguments of its class.
 local function fields_to_claim(model)
+  if not model.arguments then
+    return CLAIM_FIELDS
+  end
   if not model.fields_to_claim then
-    model.fields_to_claim = {}
-    for _, names in ipairs({CLAIM_FIELDS, RETRY_FIELDS, model.arguments or {}}) do
-      for _, name in ipairs(names) do model.fields_to_claim[#model.fields_to_claim + 1] = name end
-    end
+    model.fields_to_claim = {unpack(CLAIM_FIELDS)}
+    for i, name in ipairs(model.arguments) do model.fields_to_claim[#CLAIM_FIELDS + i] = name end
   end
   return model.fields_to_claim
 end
@@ -30,7 +32,7 @@ end
 -- The arguments among these values, which travel with the claim; nil if there are none, or they are long: then the job
 -- reads those that it uses.
 local function arguments_among(model, hash)
-  local arguments, first, size = {}, #CLAIM_FIELDS + #RETRY_FIELDS, 0
+  local arguments, first, size = {}, #CLAIM_FIELDS, 0
   for i = 1, #(model.arguments or {}) do
     arguments[i] = hash[first + i]
     size = size + #(hash[first + i] or '')
