@@ -19,21 +19,19 @@ from limpyd_jobs import transitions
 from limpyd_jobs.arguments import (
     checked_lease,
     delay_argument,
-    nearest_priority,
-    read_priority,
     stored_owner,
 )
 from limpyd_jobs.exceptions import ClaimLost, JobGone, JobTimeout, LimpydJobsException, NotRecorded
 from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.models.error import Error
+from limpyd_jobs.models.job_claim import NEVER, JobClaim, Return
 from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.queue import Queue, attached_queue
 from limpyd_jobs.retrying import Again, Cancel, Requeue, Retry, as_policy
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.store.argument import know_arguments
 from limpyd_jobs.store.records import redis_of
 from limpyd_jobs.transitions import Delivery, Ending
-from limpyd_jobs.utils import MESSAGE, host_and_pid, one_line, overrides, parse_datetime
+from limpyd_jobs.utils import MESSAGE, host_and_pid, one_line
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -90,24 +88,16 @@ class Claim(Generic[AJob]):
         self.owner = owner
         self.lease = lease
         self.status: str | None = None
-        self._delivery = delivery
+        self._claim = JobClaim(delivery, job, queue)
+        self._ident = delivery.ident
         self._error_model = error_model
         self._pid = os.getpid()
-        self._began = monotonic()
-        self._holds_until = self._began + lease
-        self._is_refused = False
+        self._holds_until = self._claim.began + lease
         self._is_decided = False
         self._lacks_error = False
         self._renewing = RLock()
         self._heartbeat = Heartbeat(_interval(lease), self._beat)
-        job.__dict__.update(
-            _cached_identifier=delivery.identifier,
-            _held_token=delivery.token,
-            _claim_lost=False,
-            _is_told_to_end=False,
-            _next_question=0,
-        )
-        know_arguments(job, delivery.arguments)
+        self._claim.remember(_claim_lost=False, _is_told_to_end=False, _next_question=0)
 
     @classmethod
     def on(
@@ -137,12 +127,12 @@ class Claim(Generic[AJob]):
         return cls(job, queue, delivery, owner, lease, error_model)
 
     def __repr__(self) -> str:
-        return f"<Claim of {one_line(self.owner)} on {self._delivery.ident}>"
+        return f"<Claim of {one_line(self.owner)} on {self._ident}>"
 
     @property
     def is_lost(self) -> bool:
         """Whether somebody else may hold the job by now, as far as is known without asking Redis."""
-        return self._is_refused or (self.status is None and monotonic() > self._holds_until)
+        return self._claim.is_lost or (self.status is None and monotonic() > self._holds_until)
 
     def renew(self, lease: float | None = None) -> None:
         """Let the lease begin anew.
@@ -157,13 +147,13 @@ class Claim(Generic[AJob]):
             lease = self.lease if lease is None else checked_lease(lease)
             until = monotonic() + lease
             self._set_lease(min(lease, self.lease), min(until, self._holds_until))  # while the reply is not known
-            self._do(transitions.renew_held, redis_of(self.job), *self._names, lease)
+            self._do(self._claim.renew, redis_of(self.job), lease)
             self._set_lease(lease, until)
 
     def succeed(self) -> None:
         """The job is a success, unless it was canceled, or delayed, by `Job.cancel` or `Job.enqueue_or_delay`."""
         self._decide()
-        if not self._ends_otherwise(self._end(transitions.succeed).outcome):
+        if not self._ends_otherwise(self._do(self._claim.succeed).outcome):
             self._ended(STATUSES.SUCCESS)
 
     def fail(self, error: BaseException, trace: str | None = None, retry_policy: Retry | str | None = None) -> None:
@@ -183,9 +173,11 @@ class Claim(Generic[AJob]):
         # in between leaves a failed job that does not say why, which is better than an error of a job that still runs.
         if not self._lacks_error:
             self._decide()
-            self._end_in_error(self._ask(self._retry, error, policy))
+            again = self._ask(self._claim.decide, error, policy)
+            back = Return(None, again.priority_delta, again.delay) if isinstance(again, Again) else NEVER
+            self._end(self._claim.fail, back)
             self._lacks_error = True
-        self._ask(self._error_model.add_error, self._delivery.queue_name, self.job, error, trace=trace)
+        self._ask(self._error_model.add_error, self._claim.delivery.queue_name, self.job, error, trace=trace)
         self._lacks_error = False
 
     def release(self, delayed_for: float | timedelta | None = None) -> None:
@@ -199,14 +191,14 @@ class Claim(Generic[AJob]):
         """
         delay = delay_argument(delayed_for=delayed_for)
         self._decide()
-        reply = self._do(transitions.release_held, *self._names, delay)
+        reply = self._do(self._claim.release_unchanged, delay)
         if not self._ends_otherwise(reply["outcome"]):
             self._ended(reply["status"])
 
     def cancel(self) -> None:
         """The job is canceled, and not run again."""
         self._decide()
-        self._end(transitions.finish_canceled)
+        self._do(self._claim.cancel)
         self._ended(STATUSES.CANCELED)
 
     def __enter__(self) -> Self:
@@ -228,8 +220,7 @@ class Claim(Generic[AJob]):
             self.cancel()
         elif isinstance(error, Requeue):
             self._decide()
-            delay = delay_argument(error.delayed_for, error.delayed_until)
-            self._put_back(delay, priority=error.priority, uncounted=True)
+            self._end(self._claim.requeue, error)
         else:
             self._end_by(error)
         return isinstance(error, (Cancel, Requeue))
@@ -244,67 +235,33 @@ class Claim(Generic[AJob]):
             else:
                 self.release()
         except Exception as another:
-            logger.error(f"[{self._delivery.ident}] its end is not recorded: {one_line(another, MESSAGE)}")
+            logger.error(f"[{self._ident}] its end is not recorded: {one_line(another, MESSAGE)}")
 
-    def _retry(self, error: BaseException, retry_policy: Retry | None) -> Again | None:
-        """When to try the job again; None for never."""
-        ran, default = monotonic() - self._began, self.job.default_retry_policy
-        decision = self._delivery.history.decide(error, ran, default, retry_policy)
-        return decision if isinstance(decision, Again) and not self._is_never_put_back else None
-
-    @property
-    def _is_never_put_back(self) -> bool:
-        """Whether the job says so, its field aside, which the script looks at."""
-        if overrides(type(self.job), JobRecord, "must_be_cancelled_on_error"):
-            return bool(self.job.must_be_cancelled_on_error)
-        return bool(self.job.always_cancel_on_error)
-
-    def _end_in_error(self, again: Again | None) -> None:
-        if again:
-            own = read_priority(self._delivery.queue_priority) or 0
-            priority = nearest_priority(own + (again.priority_delta or 0))
-            delay = delay_argument(delayed_for=again.delay)
-            ending = self._end(transitions.fail, None, self._delivery.queue_name, priority, delay)
-        else:
-            ending = self._end(transitions.fail)
-        self._ended(STATUSES.ERROR if ending.outcome == "error" else _status_of(ending))
+    def _end(self, verb: Callable[..., Ending], *args: Any) -> None:
+        """End the claim by a verb that puts the job back, or leaves it in error."""
+        ending = self._do(verb, *args)
+        if not self._ends_otherwise(ending.outcome):
+            back = STATUSES.DELAYED if ending.delayed_until else STATUSES.WAITING
+            self._ended(STATUSES.ERROR if ending.outcome == "error" else back)
 
     def _ends_otherwise(self, outcome: str) -> bool:
         """End a job that was canceled or delayed meanwhile as that asks for; return whether it was."""
         if outcome == "canceled":
             self.cancel()
         elif outcome == "delayed":
-            client: Any = redis_of(self.job)
-            until = self._do(client.hget, self.job.key, "delayed_until")
-            self._put_back(delay_argument(delayed_until=parse_datetime(until)))
+            self._end(self._claim.delay, self._do(self._claim.stored_delay))
         return outcome in ("canceled", "delayed")
-
-    def _put_back(self, delay: str, **how: Any) -> None:
-        """Put the job in its queue again, as it asked for, unless it was canceled meanwhile."""
-        ending = self._end(transitions.delay, self._delivery.queue_name, delay, **how)
-        if ending.outcome == "canceled":
-            self.cancel()
-        else:
-            self._ended(_status_of(ending))
-
-    def _end(self, verb: Callable[..., Ending], *args: Any, **how: Any) -> Ending:
-        return self._do(verb, self.job, self.queue, self._delivery.token, *args, **how)
-
-    @property
-    def _names(self) -> tuple[type[AJob], str, str, str]:
-        """What names a claim to those verbs that need no object of the queue."""
-        return type(self.job), self._delivery.ident, self._delivery.token, self._delivery.queue_key
 
     def _do(self, action: Callable[..., T], *args: Any, **how: Any) -> T:
         """Call what asks Redis."""
         try:
             return action(*args, **how)
         except ClaimLost:
-            self._lose()
+            self._claim.lose()
             raise
         except DoesNotExist as error:
-            self._lose()
-            raise JobGone(self._delivery.ident) from error
+            self._claim.lose()
+            raise JobGone(self._ident) from error
         except RedisError as error:
             raise self._not_recorded(error) from error
 
@@ -315,11 +272,11 @@ class Claim(Generic[AJob]):
         except RedisError as error:
             raise self._not_recorded(error) from error
         except Exception as error:
-            logger.error(f"[{self._delivery.ident}] code of the application failed: {one_line(error, MESSAGE)}")
+            logger.error(f"[{self._ident}] code of the application failed: {one_line(error, MESSAGE)}")
             return None
 
     def _not_recorded(self, error: RedisError) -> NotRecorded:
-        return NotRecorded(f"What became of {self._delivery.ident} is not recorded: {error}")
+        return NotRecorded(f"What became of {self._ident} is not recorded: {error}")
 
     def _decide(self) -> None:
         self._check_is_held()
@@ -328,46 +285,32 @@ class Claim(Generic[AJob]):
     def _check_is_held(self) -> None:
         if self.status is not None:
             raise ClaimLost(
-                f"The claim on {self._delivery.ident} was ended before: its status is {STATUSES.by_value(self.status)}"
+                f"The claim on {self._ident} was ended before: its status is {STATUSES.by_value(self.status)}"
             )
 
     def _ended(self, status: str) -> None:
         self.status = status
         self._heartbeat.stop()
-        if self._is_that_of_job:
+        if self._claim.is_that_of_job:
             self.job._held_token = None
 
     # -- The lease
 
     def _beat(self) -> None:
         """Renew the lease. Called by another thread."""
-        if self.status is not None or self._is_refused:
+        if self.status is not None or self._claim.is_lost:
             return
         try:
             self.renew()
         except Exception as error:
             if self.status is None:  # else it ended meanwhile
-                logger.error(f"[{self._delivery.ident}] lease not renewed: {one_line(error, MESSAGE)}")
+                logger.error(f"[{self._ident}] lease not renewed: {one_line(error, MESSAGE)}")
 
     def _set_lease(self, lease: float, until: float) -> None:
         self.lease, self._holds_until = lease, until
         self._heartbeat.begin_anew(_interval(lease))
 
-    def _lose(self) -> None:
-        self._is_refused = True
-        if self._is_that_of_job:
-            self.job._claim_lost = True
-
-    @property
-    def _is_that_of_job(self) -> bool:
-        """Whether the object of the job was not claimed once more since."""
-        return bool(vars(self.job).get("_held_token") == self._delivery.token)
-
 
 def _interval(lease: float) -> float:
     """After how many seconds to renew a lease."""
     return max(lease / 4, LEAST_INTERVAL)
-
-
-def _status_of(put_back: Ending) -> str:
-    return STATUSES.DELAYED if put_back.delayed_until else STATUSES.WAITING

@@ -234,6 +234,12 @@ def attached_queue(queue_model: type[AQueue], pk: str, name: str, priority: str)
     return queue
 
 
+def queue_name(queue: Queue) -> str:
+    """Return the name of a queue, without asking Redis if it is known."""
+    name: str = getattr(queue, "_cached_name", None) or queue.name.hget()
+    return name
+
+
 def has_custom_queues(queue_model: type[Queue]) -> bool:
     """Whether a queue model has its own way to find a queue or to put a job in it, which then must be called."""
     return overrides(queue_model, Queue, "get_queue", "enqueue_job", "delay_job")

@@ -22,7 +22,6 @@ from limpyd_jobs.transitions.claiming import (
     release_held,
     renew,
     renew_all,
-    renew_held,
     unregister,
     wait_and_claim,
 )
@@ -101,7 +100,6 @@ __all__ = [
     "release_held",
     "renew",
     "renew_all",
-    "renew_held",
     "requeue",
     "rescue",
     "retry_deferred",

@@ -412,27 +412,18 @@ def unregister(queue_model: type[RedisModel], worker: str) -> None:
 
 
 @Verb
-def renew_held(
-    connection: Redis, job_class: type[RedisModel], ident: str, token: str, queue_key: str, lease: float
-) -> Call[Mapping[str, Any]]:
-    """Extend the lease of a claim as `renew` does, but raise `ClaimLost` or `JobGone` if that is refused."""
-    request = {**held(job_class, ident, token, queue_key), "lease": lease}
-    return Call(connection, _renew, request, partial(accept, ident))
-
-
-@Verb
 def renew(
     connection: Redis, job_class: type[RedisModel], ident: str, token: str, queue_key: str, lease: float
-) -> Call[bool]:
+) -> Call[Mapping[str, Any]]:
     """Extend the lease of a claim, over a connection that any thread may use.
 
-    Returns
-    -------
-    bool
-        False if somebody else holds the claim, or the job was deleted.
+    Raises
+    ------
+    ClaimLost, JobGone
+        If somebody else holds the claim; if the job was deleted.
     """
     request = {**held(job_class, ident, token, queue_key), "lease": lease}
-    return Call(connection, _renew, request, lambda reply: reply["outcome"] in ("done", "canceled"))
+    return Call(connection, _renew, request, partial(accept, ident))
 
 
 def renew_all(connection: Redis, claims: Sequence[tuple[type[RedisModel], Delivery]], lease: float) -> list[str]:

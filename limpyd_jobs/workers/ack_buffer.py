@@ -50,11 +50,11 @@ class AckBuffer:
     @property
     def are_late(self) -> bool:
         """Whether it is time to record them: the first job began too long ago, or the thread had to step in."""
-        return bool(self._recorded) or monotonic() - self._waiting[0].began > LATEST
+        return bool(self._recorded) or monotonic() - self._waiting[0].claim.began > LATEST
 
     def claims(self) -> list[Delivery]:
         """Return the claims on the jobs that are not recorded yet."""
-        return [execution.delivery for execution in self._waiting.copy()]
+        return [execution.claim.delivery for execution in self._waiting.copy()]
 
     def record(self, record: Record) -> tuple[list[tuple[Execution, Any]], list[Delivery]]:
         """Record all there are.

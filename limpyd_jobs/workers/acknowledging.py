@@ -17,7 +17,7 @@ from limpyd_jobs.exceptions import NotRecorded
 from limpyd_jobs.transitions import ClaimRequest, Delivery
 from limpyd_jobs.workers.ack_buffer import AckBuffer
 from limpyd_jobs.workers.backoff import is_denied, is_transient
-from limpyd_jobs.workers.execution import BUFFERED, Execution
+from limpyd_jobs.workers.execution import Execution
 
 if TYPE_CHECKING:
     from limpyd_jobs.workers.engine import Engine
@@ -31,9 +31,8 @@ class AckAtOnce:
 
     def succeed(self, execution: Execution) -> None:
         """Record that a job succeeded, or leave that for later."""
-        request = self._engine.hooks.next_claim(execution, "job_success")
-        succeed = partial(transitions.succeed, execution.job, execution.queue, execution.token, request)
-        self._engine.hooks.succeeded(execution, self._engine.outages.retry(succeed))
+        hooks, claim = self._engine.hooks, execution.claim
+        hooks.succeeded(execution, hooks.end(claim.succeed, hooks.next_claim(claim, "job_success")))
 
     def job_done(self) -> None:
         """A job was run: record what may not wait any longer."""
@@ -66,12 +65,12 @@ class AckInBatches(AckAtOnce):
         self._buffer = AckBuffer(self._record_late)
 
     def succeed(self, execution: Execution) -> None:
-        engine = self._engine
-        has_a_say = "job_success" not in engine.overrides.of(execution.job, execution.queue).chained_hooks
-        if has_a_say or engine.worker.status != "running" or not execution.token or execution.outcome:
+        engine, claim = self._engine, execution.claim
+        has_a_say = "job_success" not in engine.overrides.of(claim.job, claim.queue).chained_hooks
+        if has_a_say or engine.worker.status != "running" or not execution.is_open or claim.outcome:
             super().succeed(execution)
             return
-        execution.ended, execution.outcome = monotonic(), BUFFERED
+        execution.ended, execution.is_buffered = monotonic(), True
         self._buffer.add(execution)
 
     def job_done(self) -> None:
@@ -111,7 +110,7 @@ class AckInBatches(AckAtOnce):
         for delivery in prefetched:
             engine.fetcher.keep(delivery)
         for execution, reply in recorded:
-            execution.outcome = ""
+            execution.is_buffered = False
             engine.executor.guard(execution, partial(self._accept, execution, reply))
 
     def _record_all(
@@ -133,13 +132,12 @@ class AckInBatches(AckAtOnce):
         return transitions.succeed_many(self._connection, successes, self._engine.fetcher.request(()))
 
     def _accept(self, execution: Execution, reply: Any) -> None:
-        job = execution.job
+        claim = execution.claim
         if reply[0] != "failed":
-            ending = transitions.accept_success(job, reply)
-            job._cached_duration = execution.success.duration
+            ending = claim.ended_by(transitions.accept_success(claim.job, reply))
+            claim.job._cached_duration = execution.success.duration
         elif isinstance(reply[1], RedisError) and (is_transient(reply[1]) or is_denied(reply[1])):
-            raise NotRecorded(f"How {execution.delivery.ident} ended is not recorded: {reply[1]}")
+            raise NotRecorded(f"How {claim.delivery.ident} ended is not recorded: {reply[1]}")
         else:
-            succeed = partial(transitions.succeed, job, execution.queue, execution.token)
-            ending = self._engine.outages.retry(succeed)
+            ending = self._engine.outages.retry(claim.succeed)
         self._engine.hooks.succeeded(execution, ending)

@@ -2,98 +2,61 @@
 
 from __future__ import annotations
 
-from time import monotonic
 from typing import Any
 
-from limpyd_jobs.models import Queue, attached_queue
-from limpyd_jobs.store.argument import know_arguments
-from limpyd_jobs.transitions import IN_HAND, NOTHING, Delivery, Success
-
-# An outcome beside those of `transitions.Ending`: it ran, and its success is to be recorded with others.
-BUFFERED = "buffered"
+from limpyd_jobs.models import JobClaim, Queue, attached_queue
+from limpyd_jobs.transitions import Delivery, Success
 
 
 class Execution:
     """All that a worker knows of one job, from its claim until its end is recorded.
 
-    Parameters
-    ----------
-    delivery: Delivery
-        What came out of the list.
-
     Attributes
     ----------
-    job, queue
-        None until the objects are made.
-    token: str
-        The name of the claim; empty once it is ended, or if there is none.
-    outcome: str
-        Empty until the worker records something; then what `transitions.Ending` says, or `BUFFERED`.
-    is_lost: bool
-        Whether somebody else holds the claim, or the job was deleted, as it turned out when the lease was renewed.
+    claim: JobClaim
+        The claim on the job, which knows the objects of the job and its queue.
+    is_buffered: bool
+        Whether it ran, and its success is to be recorded with others.
     result: object
         What its code returned.
-    began, ended: float
+    ended: float
         When its code did so, by the clock of `monotonic`.
     """
 
-    __slots__ = ("began", "delivery", "ended", "is_lost", "job", "outcome", "queue", "result", "token")
+    __slots__ = ("claim", "ended", "is_buffered", "result")
 
-    def __init__(self, delivery: Delivery = NOTHING, job: Any = None, queue: Any = None) -> None:
-        self.job: Any = job
-        self.queue: Any = queue
-        self.outcome = ""
-        self.is_lost = False
+    def __init__(self, claim: JobClaim) -> None:
+        self.claim = claim
+        self.is_buffered = False
         self.result: Any = None
-        self.claimed(delivery)
-
-    def claimed(self, delivery: Delivery) -> None:
-        """The job came out of its list, and maybe is claimed."""
-        self.delivery = delivery
-        self.token = delivery.token
-        self.began = self.ended = monotonic()
-
-    @property
-    def is_in_hand(self) -> bool:
-        """Whether the job is out of its list for the application to look at, and not claimed to be run yet."""
-        return self.token.startswith(IN_HAND)
+        self.ended = 0.0
 
     @property
     def is_open(self) -> bool:
         """Whether there is a claim that somebody has to end."""
-        return bool(self.token) and self.outcome != BUFFERED
-
-    @property
-    def began_late(self) -> float | None:
-        """When its code began, if the job was one of several that were claimed at once, and waited for others."""
-        return self.began if self.delivery.is_one_of_several else None
+        return bool(self.claim.token) and not self.is_buffered
 
     @property
     def success(self) -> Success:
         """What is recorded of it if it is a success, with others."""
-        return Success(self.job, self.queue, self.delivery, self.result, self.began, self.ended)
+        claim = self.claim
+        return Success(claim.job, claim.queue, claim.delivery, self.result, claim.began, self.ended)
 
     def remember(self) -> None:
         """Keep on the objects what the hooks may read."""
-        delivery = self.delivery
-        self.job.__dict__.update(  # at once, as an assignment asks whether it is one to a field
-            _cached_identifier=delivery.identifier,
-            _cached_status=delivery.status,
-            _cached_start=delivery.start,
-            _held_token=self.token,
-            _execution=self,
-        )
-        know_arguments(self.job, delivery.arguments)
-        self.queue._cached_name = delivery.queue_name
+        claim = self.claim
+        delivery = claim.delivery
+        claim.remember(_cached_status=delivery.status, _cached_start=delivery.start, _execution=self)
+        claim.queue._cached_name = delivery.queue_name
 
     def forget(self) -> None:
         """Let the job no longer refer to this, which refers to it: the garbage collector would have to find both."""
-        self.job.__dict__.pop("_execution", None)
+        self.claim.job.__dict__.pop("_execution", None)
 
     def living_queue(self) -> Queue:
         """The queue, even if the job deleted it: it is where the claim is."""
-        queue: Queue = self.queue
-        return queue if "_pk" in vars(queue) else queue_of(type(queue), self.delivery)
+        queue: Queue = self.claim.queue
+        return queue if "_pk" in vars(queue) else queue_of(type(queue), self.claim.delivery)
 
 
 def queue_of(queue_model: type[Queue], delivery: Delivery) -> Queue:

@@ -12,13 +12,13 @@ from redis.exceptions import RedisError
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import own_seconds, read_seconds
 from limpyd_jobs.exceptions import ClaimLost, CodeNotRun, GracePeriodOver, JobGone, JobTimeout, NotRecorded
-from limpyd_jobs.models import Job, Queue
+from limpyd_jobs.models import Job, JobClaim, Queue
 from limpyd_jobs.ordinary import is_coroutine, is_unrun, why_unrun
 from limpyd_jobs.retrying import Cancel, Requeue
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import Delivery
-from limpyd_jobs.utils import MESSAGE, described, one_line, parse_datetime
-from limpyd_jobs.workers.execution import BUFFERED, Execution
+from limpyd_jobs.utils import MESSAGE, described, one_line
+from limpyd_jobs.workers.execution import Execution
 from limpyd_jobs.workers.job_timer import JobTimer
 from limpyd_jobs.workers.naming import ident_of, label_of
 from limpyd_jobs.workers.outages import sleep
@@ -56,48 +56,50 @@ class Executor:
             self._worker.log("[??] unexpected error: wait_for_job returned no queue, or no job", "error")
             self._engine.intake.put_back_unseen()
             return
-        execution = self._engine.intake.hand_over(job, queue)
+        execution = Execution(self._engine.intake.hand_over(job, queue))
         self.guard(execution, partial(self._run, execution))
         self._engine.acknowledger.job_done()
 
     def _run(self, execution: Execution) -> None:
         self._take(execution)
-        job, queue = execution.job, execution.queue
-        if execution.delivery.outcome == "paused":
+        claim = execution.claim
+        job, queue = claim.job, claim.queue
+        if claim.delivery.outcome == "paused":
             sleep(PAUSE)  # an overridden wait_for_job finds it again at once
         elif job._cached_status == STATUSES.DELAYED:
             self._worker.job_delayed(job, queue)
-        elif not execution.token or job._cached_status == STATUSES.CANCELED:
+        elif not claim.token or job._cached_status == STATUSES.CANCELED:
             self._worker.job_skipped(job, queue)
         else:
             self._execute(execution)
 
     def _take(self, execution: Execution) -> None:
         """Claim the job, unless that is done."""
-        handed = execution.delivery
-        if execution.is_in_hand:
-            self._claim(execution, handed.ident)
-            if not execution.token and execution.delivery.status == STATUSES.DELAYED:
-                execution.token = handed.token
-            elif not execution.token:  # it does not wait any more, and nothing but that counts
+        claim = execution.claim
+        handed = claim.delivery
+        if claim.is_in_hand:
+            self._claim(claim, handed.ident)
+            if not claim.token and claim.delivery.status == STATUSES.DELAYED:
+                claim.token = handed.token
+            elif not claim.token:  # it does not wait any more, and nothing but that counts
                 self._engine.intake.leave(handed)
         elif not handed.ident:
-            self._claim(execution, execution.job.ident)
+            self._claim(claim, claim.job.ident)
         self._remember(execution)
 
-    def _claim(self, execution: Execution, ident: str) -> None:
-        execution.token = ""
-        execution.claimed(self._engine.fetcher.take(execution.queue.waiting.key, ident))
+    def _claim(self, claim: JobClaim, ident: str) -> None:
+        claim.token = ""
+        claim.taken(self._engine.fetcher.take(claim.queue.waiting.key, ident))
 
     def _remember(self, execution: Execution) -> None:
-        delivery = execution.delivery
+        delivery = execution.claim.delivery
         self.running[delivery.ident] = execution
         execution.remember()
         self._engine.hooks.class_names.add(delivery.queue_name, delivery.path)
 
     def _execute(self, execution: Execution) -> None:
         """Run the code of a job, and call the hook for what came of it."""
-        job, queue, worker = execution.job, execution.queue, self._worker
+        job, queue, worker = execution.claim.job, execution.claim.queue, self._worker
         try:
             worker.job_started(job, queue)
             result = self._call(execution)
@@ -124,13 +126,13 @@ class Executor:
 
     def _call(self, execution: Execution) -> Any:
         """Call the code of a job, which ends when its time is over."""
-        job, function = execution.job, self._worker.callback or self._worker.execute
+        job, function = execution.claim.job, self._worker.callback or self._worker.execute
         seconds = self._timeout_of(execution)
         if seconds is not None:
             self.timer.set("job", seconds, JobTimeout(f"It ran for more than {seconds} seconds"))
         self.timer.arm()
         try:
-            result = function(job, execution.queue)
+            result = function(job, execution.claim.queue)
         finally:
             self.timer.disarm()
             self.timer.clear("job")
@@ -140,8 +142,8 @@ class Executor:
 
     def _timeout_of(self, execution: Execution) -> float | None:
         """The seconds a job may run: what it says itself, else its class, else the worker; None for no limit."""
-        job = execution.job
-        seconds = read_seconds(execution.delivery.job_timeout)
+        job = execution.claim.job
+        seconds = read_seconds(execution.claim.delivery.job_timeout)
         if seconds is None:
             seconds = own_seconds(job.default_job_timeout)
         if seconds is None:
@@ -162,7 +164,7 @@ class Executor:
 
     def _executed(self, execution: Execution, result: Any) -> None:
         """Call the hook for the status that the job has now."""
-        job, queue = execution.job, execution.living_queue()
+        job, queue = execution.claim.job, execution.living_queue()
         job._cached_status = self._engine.overrides.status_after_run(job)
         if job._cached_status == STATUSES.CANCELED:
             self._worker.job_skipped(job, queue)
@@ -173,7 +175,7 @@ class Executor:
 
     def _cancel(self, execution: Execution, reason: Cancel) -> None:
         """The code of a job raised `Cancel`: as if it had set its status."""
-        job = execution.job
+        job = execution.claim.job
         self._engine.overrides.set_canceled(job)
         job._cached_status, job._cached_reason = STATUSES.CANCELED, one_line(reason, MESSAGE)
         self._worker.job_skipped(job, execution.living_queue())
@@ -184,11 +186,8 @@ class Executor:
         self._worker.connection.connection_pool.disconnect(inuse_connections=False)
 
     def _release(self, execution: Execution) -> None:
-        job, delivery = execution.job, execution.delivery
-        release = partial(transitions.release, type(job), delivery.ident, execution.token, delivery.queue_key)
-        self._engine.outages.retry(release)
-        execution.token, execution.outcome = "", "released"
-        self._engine.overrides.hook("job_released", job, execution.living_queue())
+        self._engine.outages.retry(execution.claim.release)
+        self._engine.overrides.hook("job_released", execution.claim.job, execution.living_queue())
 
     # -- Jobs that are not run here
 
@@ -196,18 +195,18 @@ class Executor:
         """Return the execution of a job whose hook is called: be it by hand, as tests of applications do."""
         if self._worker.status is None:
             self._engine.find_overrides()  # the worker does not run, so they may still change
-        execution = vars(job).get("_execution") or self.running.get(ident_of(job)) or Execution()
-        execution.job, execution.queue = job, queue
+        execution = vars(job).get("_execution") or self.running.get(ident_of(job)) or Execution(JobClaim())
+        execution.claim.job, execution.claim.queue = job, queue
         return execution
 
     def claim_by_hand(self, job: Job, queue: Queue) -> None:
         """Claim a job whose hooks are called outside of the loop."""
-        job._execution = Execution(self._engine.fetcher.take(queue.waiting.key, job.ident), job, queue)
+        job._execution = Execution(JobClaim(self._engine.fetcher.take(queue.waiting.key, job.ident), job, queue))
 
     def tell(self, delivery: Delivery, hook: Callable[..., None], *details: Any) -> None:
         """Call a hook with a job that is not run, and its queue."""
         queue, job = self._engine.intake.objects_of(delivery)
-        execution = Execution(delivery, job, queue)
+        execution = Execution(JobClaim(delivery, job, queue))
         self._remember(execution)
         self.guard(execution, partial(hook, job, queue, *details))
 
@@ -225,7 +224,7 @@ class Executor:
 
     def guard(self, execution: Execution, step: Callable[[], None]) -> None:
         """Do something that ends the claim on a job; then see to it that it is ended."""
-        job = execution.job
+        job = execution.claim.job
         try:
             step()
         except ClaimLost as error:
@@ -238,8 +237,8 @@ class Executor:
         else:
             self.let_go(execution)
         finally:
-            self.running.pop(execution.delivery.ident, None)
-            if execution.outcome != BUFFERED:
+            self.running.pop(execution.claim.delivery.ident, None)
+            if not execution.is_buffered:
                 execution.forget()
 
     def _tell_not_recorded(self, job: Job, error: Exception) -> None:
@@ -248,14 +247,15 @@ class Executor:
 
     def _tell_failure(self, execution: Execution, error: Exception) -> None:
         """A hook failed: the job is in error, unless something is recorded already, and listed as such anyway."""
-        job, queue, token = execution.job, execution.queue, execution.token
+        claim = execution.claim
+        job, queue = claim.job, claim.queue
         if isinstance(error, JobGone) and error.ident == job.ident:
             self._tell_not_recorded(job, error)
             return
         self._worker.log(f"{label_of(job)} unexpected error: {described(error)}\n{traceback.format_exc()}", "error")
         try:
-            if token and execution.outcome != "held":
-                self._engine.hooks.ended(execution, transitions.fail(job, queue, token))
+            if claim.token and claim.outcome != "held":
+                claim.fail()
             else:
                 self._put_in_order(execution)
                 queue.errors.rpush(job.ident)
@@ -265,8 +265,9 @@ class Executor:
 
     def _put_in_order(self, execution: Execution) -> None:
         """Record what the hook for a job that did not wait may not have come to."""
-        job, queue = execution.job, execution.queue
-        is_found = execution.delivery.outcome == "found" and not execution.outcome
+        claim = execution.claim
+        job, queue = claim.job, claim.queue
+        is_found = claim.delivery.outcome == "found" and not claim.outcome
         if is_found and job._cached_status == STATUSES.DELAYED:
             self._delay(execution)
         elif is_found:
@@ -276,15 +277,13 @@ class Executor:
         """End the claim if the hooks did not: they were overridden, and took care of the state of the job."""
         if not execution.is_open:
             return
-        delivery, token, job_class = execution.delivery, execution.token, type(execution.job)
+        claim = execution.claim
         try:
-            abandon = partial(transitions.abandon, job_class, delivery.ident, token, delivery.queue_key)
-            if not self._engine.outages.retry(abandon):
+            if not self._engine.outages.retry(claim.abandon):
                 self._delay(execution)
         except Exception as error:
-            self._engine.intake.tell_still_claimed(delivery, error)
-        execution.token = ""
+            self._engine.intake.tell_still_claimed(claim.delivery, error)
+        claim.token = ""
 
     def _delay(self, execution: Execution) -> None:
-        until = parse_datetime(execution.job.delayed_until.hget())
-        self._engine.placement.delay(execution, until)
+        self._engine.placement.delay(execution, execution.claim.stored_delay())

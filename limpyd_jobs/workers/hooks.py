@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from limpyd_jobs import events, transitions
-from limpyd_jobs.models import Job, Queue
+from limpyd_jobs.models import Job, JobClaim, Queue, queue_name
 from limpyd_jobs.retrying import Requeue
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.lazy_fields import has_method
 from limpyd_jobs.transitions import ClaimRequest, Ending
-from limpyd_jobs.utils import parse_datetime
 from limpyd_jobs.workers.class_names import ClassNames
 from limpyd_jobs.workers.execution import Execution
-from limpyd_jobs.workers.naming import queue_name
 
 if TYPE_CHECKING:
     from limpyd_jobs.workers.engine import Engine
+
+P = ParamSpec("P")
 
 
 class Hooks:
@@ -39,11 +39,11 @@ class Hooks:
 
     # -- What they have in common
 
-    def next_claim(self, execution: Execution, hook: str) -> ClaimRequest | None:
+    def next_claim(self, claim: JobClaim, hook: str) -> ClaimRequest | None:
         """What to claim in the step that ends a job: nothing if the application has a say in between."""
         engine = self._engine
         if (
-            hook not in engine.overrides.of(execution.job, execution.queue).chained_hooks
+            hook not in engine.overrides.of(claim.job, claim.queue).chained_hooks
             or engine.worker.status != "running"
             or engine.fetcher.prefetched
             or not engine.intake.may_claim
@@ -51,12 +51,11 @@ class Hooks:
             return None
         return engine.fetcher.request(engine.intake.keys_in_turn)
 
-    def ended(self, execution: Execution, ending: Ending) -> None:
-        """Keep what a transition left: the claim, if the job is only held, and the next job, if it claimed one."""
-        execution.outcome = ending.outcome
-        if ending.outcome != "held":
-            execution.token = ""
+    def end(self, verb: Callable[P, Ending], *args: P.args, **kwargs: P.kwargs) -> Ending:
+        """Let a verb of a claim end it, however long Redis fails; keep the next job, if that was claimed."""
+        ending = self._engine.outages.retry(verb, *args, **kwargs)
         self._engine.fetcher.keep(ending.prefetched)
+        return ending
 
     @staticmethod
     def notify(job: Job, event: str, *args: Any) -> None:
@@ -72,7 +71,7 @@ class Hooks:
     # -- The turns
 
     def job_started(self, job: Job, queue: Queue) -> None:
-        if not self._engine.executor.of(job, queue).token:
+        if not self._engine.executor.of(job, queue).claim.token:
             self._engine.executor.claim_by_hand(job, queue)
         self._tell(events.JobStarted, job, queue, self._worker.job_started_message(job, queue))
         self.notify(job, "on_started", queue)
@@ -84,7 +83,7 @@ class Hooks:
 
     def succeeded(self, execution: Execution, ending: Ending) -> None:
         """Do what follows once the success of a job is recorded, or it turned out to be none."""
-        job, queue, result = execution.job, execution.queue, execution.result
+        job, queue, result = execution.claim.job, execution.claim.queue, execution.result
         if ending.outcome == "canceled":
             job._cached_status = STATUSES.CANCELED
             self._worker.job_skipped(job, queue)
@@ -92,26 +91,23 @@ class Hooks:
             job._cached_status = STATUSES.DELAYED
             self._worker.job_delayed(job, queue)
         else:
-            self.ended(execution, ending)
             job._cached_end = ending.end
             message = self._worker.job_success_message(job, queue, result)
             self._tell(events.JobSucceeded, job, queue, message, result)
             self.notify(job, "on_success", queue, result)
 
     def job_skipped(self, job: Job, queue: Queue) -> None:
-        execution = self._engine.executor.of(job, queue)
-        token, retry = execution.token, self._engine.outages.retry
-        if token:
-            request = self.next_claim(execution, "job_skipped")
-            self.ended(execution, retry(partial(transitions.finish_canceled, job, queue, token, request)))
+        claim = self._engine.executor.of(job, queue).claim
+        if claim.token:
+            self.end(claim.cancel, self.next_claim(claim, "job_skipped"))
         else:
-            retry(partial(transitions.skip, job, queue, self._engine.settings.lease))
+            self._engine.outages.retry(transitions.skip, job, queue, self._engine.settings.lease)
         self._tell(events.JobSkipped, job, queue, self._worker.job_skipped_message(job, queue))
         self.notify(job, "on_skipped", queue)
 
     def job_delayed(self, job: Job, queue: Queue) -> None:
         execution = self._engine.executor.of(job, queue)
-        until = parse_datetime(self._engine.outages.retry(job.delayed_until.hget))
+        until = self._engine.outages.retry(execution.claim.stored_delay)
         delayed_until = self._engine.overrides.of(job, queue).placement.delay(execution, until)
         job._cached_delayed_until = delayed_until
         message = self._worker.job_delayed_message(job, queue)
@@ -122,8 +118,8 @@ class Hooks:
         self.notify(job, "on_delayed", queue)
 
     def job_error(self, job: Job, queue: Queue, exception: BaseException, trace: str | None) -> None:
-        execution = self._engine.executor.of(job, queue)
-        self._engine.overrides.of(job, queue).fail(execution, exception, trace)
+        claim = self._engine.executor.of(job, queue).claim
+        self._engine.overrides.of(job, queue).fail(claim, exception, trace)
 
     def tell_failed(
         self, job: Job, queue: Queue, exception: BaseException, trace: str | None, is_requeued: bool
@@ -139,7 +135,7 @@ class Hooks:
         self._tell(events.JobRequeued, job, queue, self._worker.job_requeue_message(job, queue))
 
     def requeue_job(self, job: Job, queue: Queue, priority: int, delayed_for: float | timedelta | None) -> None:
-        execution = self._engine.executor.of(job, queue)
+        claim = self._engine.executor.of(job, queue).claim
         job.__dict__.pop("_cached_priority", None)
         is_first = iter((True,))
 
@@ -151,34 +147,21 @@ class Hooks:
 
         self._engine.outages.retry(requeue)
         if "_cached_priority" in vars(job):  # so it was our own version that put it back, and ended the claim
-            self.ended(execution, Ending("requeued"))
+            claim.ended("requeued")
         self.notify(job, "on_requeued", queue)
         self.tell_requeued(job, queue)
 
     def job_requeued(self, job: Job, queue: Queue, request: Requeue) -> None:
-        execution = self._engine.executor.of(job, queue)
+        claim = self._engine.executor.of(job, queue).claim
         placement = self._engine.overrides.of(job, queue).placement
-        ending = self._engine.outages.retry(
-            partial(
-                transitions.delay,
-                job,
-                queue,
-                execution.token,
-                queue_name(queue),
-                placement.delay_of(request),
-                self.next_claim(execution, "job_requeued"),
-                priority=request.priority,
-                uncounted=True,
-            )
-        )
+        ending = self.end(claim.requeue, request, placement.least_delay, self.next_claim(claim, "job_requeued"))
         if ending.outcome == "canceled":
             job._cached_status = STATUSES.CANCELED
             self._worker.job_skipped(job, queue)
             return
-        self.ended(execution, ending)
         job._cached_priority = request.priority or getattr(queue, "_cached_priority", "0")
         job._cached_delayed_until = ending.delayed_until
-        placement.put_back(execution, request)
+        placement.put_back(claim, request)
         self.notify(job, "on_requeued", queue)
         self.tell_requeued(job, queue)
 

@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING
 from limpyd.exceptions import DoesNotExist
 from redis.exceptions import RedisError
 
-from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument
-from limpyd_jobs.models import Job, Queue, job_classes
+from limpyd_jobs.models import DEFAULT_DELAY, Job, JobClaim, Queue, job_classes
 from limpyd_jobs.store import records
 from limpyd_jobs.transitions import NOTHING, Delivery
-from limpyd_jobs.utils import MESSAGE, one_line, parse_datetime
-from limpyd_jobs.workers.execution import Execution, queue_of
+from limpyd_jobs.utils import MESSAGE, one_line
+from limpyd_jobs.workers.execution import queue_of
 from limpyd_jobs.workers.maintenance.runner import Task
 from limpyd_jobs.workers.naming import ident_of
 from limpyd_jobs.workers.outages import nap
-from limpyd_jobs.workers.placing import DEFAULT_DELAY
 from limpyd_jobs.workers.queue_selector import QueueSelector
 from limpyd_jobs.workers.wakeup_timer import WakeupTimer
 
@@ -41,7 +39,7 @@ class Intake:
 
     Attributes
     ----------
-    handed: Execution
+    handed: JobClaim
         A job that came out of its list, and that the application is about to get; None if there is none.
     has_waited: bool
         Whether the last job did not come at once.
@@ -51,7 +49,7 @@ class Intake:
         self._engine = engine
         self._worker = engine.worker
         self._fetcher = engine.fetcher
-        self.handed: Execution | None = None
+        self.handed: JobClaim | None = None
         self.has_waited = False
         self.queue_selector = QueueSelector()
         self.wakeup_timer = WakeupTimer(self.end_wait)
@@ -198,7 +196,7 @@ class Intake:
 
     def objects_of(self, delivery: Delivery) -> tuple[Queue, Job]:
         """Let the application make the objects of what came out of a list."""
-        self.handed = Execution(delivery)
+        self.handed = JobClaim(delivery)
         return self._worker.get_queue(delivery.key), self._worker.get_job(delivery.ident)
 
     def _unresolved_objects_of(self, delivery: Delivery) -> tuple[Queue, Job] | None:
@@ -231,43 +229,36 @@ class Intake:
             return records.attached(job_classes.resolve(delivery.path), delivery.pk)
         return Job.get_from_ident(ident)
 
-    def hand_over(self, job: Job, queue: Queue) -> Execution:
-        """Return the execution of the job that the application chose to run, maybe not the one it was given."""
+    def hand_over(self, job: Job, queue: Queue) -> JobClaim:
+        """Return the claim on the job that the application chose to run, maybe not the one it was given."""
         if self.handed and self.handed.delivery.ident != ident_of(job):
             self.put_back_unseen()
-        execution, self.handed = self.handed or Execution(), None
-        execution.job, execution.queue = job, queue
-        return execution
+        claim, self.handed = self.handed or JobClaim(), None
+        claim.job, claim.queue = job, queue
+        return claim
 
     # -- Jobs that the application does not want
 
     def put_back_unseen(self) -> None:
         """Give back, for later, a job that was claimed, but that `get_queue` or `get_job` made no object of."""
-        execution, self.handed = self.handed, None
-        if execution is None or not execution.token:
+        claim, self.handed = self.handed, None
+        if claim is None or not claim.token:
             return
-        delivery, delay = execution.delivery, delay_argument(delayed_for=DEFAULT_DELAY)
-        if execution.is_in_hand:
-            self.leave(delivery)
+        if claim.is_in_hand:
+            self.leave(claim.delivery)
             return
         try:
-            job_class = job_classes.resolve(delivery.path)
-            transitions.release(job_class, delivery.ident, execution.token, delivery.queue_key, delay)
+            claim.release(delay_argument(delayed_for=DEFAULT_DELAY))
         except Exception as error:
-            self.tell_still_claimed(delivery, error)
+            self.tell_still_claimed(claim.delivery, error)
 
     def leave(self, delivery: Delivery) -> None:
         """Leave a job that the application does not want where that put it; if it did not, it is put back for later."""
-        later = delay_argument(delayed_for=DEFAULT_DELAY)
         try:
-            job_class = job_classes.resolve(delivery.path)
-            claim = (job_class, delivery.ident, delivery.token, delivery.queue_key)
-            if not transitions.abandon(*claim, later, self._worker.keys):
-                job = records.attached(job_class, delivery.pk)
-                until = parse_datetime(job.delayed_until.hget())
-                delay = delay_argument(delayed_until=until) if until else later
-                queue = queue_of(self._worker.queue_model, delivery)
-                transitions.delay(job, queue, delivery.token, delivery.queue_name, delay)
+            job = records.attached(job_classes.resolve(delivery.path), delivery.pk)
+            claim = JobClaim(delivery, job, queue_of(self._worker.queue_model, delivery))
+            if not claim.abandon(delay_argument(delayed_for=DEFAULT_DELAY), self._worker.keys):
+                claim.delay(claim.stored_delay())
         except Exception as error:
             self.tell_still_claimed(delivery, error)
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from redis import Redis
 
 from limpyd_jobs import transitions
-from limpyd_jobs.models import job_classes
+from limpyd_jobs.exceptions import ClaimLost, JobGone
+from limpyd_jobs.models import JobClaim, job_classes
 from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.utils import one_line
-from limpyd_jobs.workers.execution import Execution
 
 if TYPE_CHECKING:
     from limpyd_jobs.workers.engine import Engine
@@ -26,22 +26,19 @@ class Leases:
     def renew(self, connection: Redis) -> None:
         """Renew all leases. Nothing is raised."""
         self._renew_others(connection)
-        for execution in (self._engine.intake.handed, *self._engine.executor.running.copy().values()):
-            if execution and execution.token and not execution.is_lost:
-                self._renew(connection, execution)
+        running = [execution.claim for execution in self._engine.executor.running.copy().values()]
+        for claim in (self._engine.intake.handed, *running):
+            if claim and claim.token and not claim.is_lost:
+                self._renew(connection, claim)
 
-    def _renew(self, connection: Redis, execution: Execution) -> None:
-        delivery = execution.delivery
+    def _renew(self, connection: Redis, claim: JobClaim) -> None:
         try:
-            job_class = job_classes.resolve(delivery.path)
-            claim = (job_class, delivery.ident, execution.token, delivery.queue_key)
-            if not transitions.renew(connection, *claim, self._lease) and execution.token:
-                execution.is_lost = True
-                if execution.job is not None:
-                    execution.job._claim_lost = True
-                self._tell_lost(delivery)
+            claim.renew(connection, self._lease)
+        except (ClaimLost, JobGone):
+            if claim.lose():
+                self._tell_lost(claim.delivery)
         except Exception as error:
-            self._engine.outages.tell_lease_not_renewed(delivery.identifier, error)
+            self._engine.outages.tell_lease_not_renewed(claim.delivery.identifier, error)
 
     def _renew_others(self, connection: Redis) -> None:
         """Renew the leases of the jobs that are to be run next, and of those whose end is not recorded yet."""

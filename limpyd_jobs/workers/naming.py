@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from limpyd_jobs.models import Job, Queue
+from limpyd_jobs.models import Job, Queue, queue_name
 from limpyd_jobs.store.lazy_fields import pk_of
 from limpyd_jobs.utils import one_line, parse_datetime
-
-
-def queue_name(queue: Queue) -> str:
-    """Return the name of a queue, without asking Redis if it is known."""
-    name: str = getattr(queue, "_cached_name", None) or queue.name.hget()
-    return name
 
 
 def name_of(job: Job, queue: Queue) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from redis.exceptions import RedisError
 
@@ -23,6 +23,7 @@ from limpyd_jobs.workers.backoff import (
 if TYPE_CHECKING:
     from limpyd_jobs.workers.engine import Engine
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 # The longest a worker sleeps without looking whether it has to stop, in seconds.
@@ -55,7 +56,7 @@ class Outages:
         self.may_log = OncePerSecond()
         self.backoff = Backoff()
 
-    def retry(self, record: Callable[[], T]) -> T:
+    def retry(self, record: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Record something in Redis; while that fails for a reason that may pass, or is denied, again and again.
 
         Once the worker has to end, it gives up after one lease.
@@ -63,7 +64,7 @@ class Outages:
         backoff, began = Backoff(), monotonic()
         while True:
             try:
-                return record()
+                return record(*args, **kwargs)
             except (RedisError, NotRecorded) as error:
                 reason = error.__cause__ if isinstance(error, NotRecorded) else error
                 is_over = self._engine.worker.end_forced and monotonic() - began > self._engine.settings.lease

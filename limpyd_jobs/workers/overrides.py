@@ -98,7 +98,7 @@ class Overrides:
         fail = FailStepByStep if is_custom or self._has_a_say_in_errors(job) else FailAtOnce
         return Strategy(
             frozenset(hook for hook in self._chained_hooks if not has_method(job, ENDS[hook])),
-            fail(self._engine, decides_itself=overrides(type(job), Job, "must_be_cancelled_on_error")),
+            fail(self._engine),
             (CustomPlacement if is_custom else OwnPlacement)(self._engine),
         )
 

@@ -39,10 +39,10 @@ def _state(engine: Engine) -> str:
 
 
 def _jobs(engine: Engine) -> Iterator[str]:
-    running = [execution for execution in engine.executor.running.copy().values() if execution.token]
-    for execution in running:
-        since = monotonic() - execution.began
-        yield f"has the claim {execution.token} on {_name(execution.delivery)}, since {since:.1f} seconds"
+    running = [execution.claim for execution in engine.executor.running.copy().values() if execution.claim.token]
+    for claim in running:
+        since = monotonic() - claim.began
+        yield f"has the claim {claim.token} on {_name(claim.delivery)}, since {since:.1f} seconds"
     if not running:
         yield "has no job in hand"
     prefetched, unrecorded = list(engine.fetcher.prefetched), engine.acknowledger.unrecorded()

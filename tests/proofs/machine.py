@@ -37,7 +37,7 @@ from version_2 import Version2
 
 from limpyd_jobs import Error, Job, LimpydJobsException, Queue, transitions
 from limpyd_jobs.arguments import delay_argument
-from limpyd_jobs.exceptions import ClaimLost
+from limpyd_jobs.exceptions import ClaimLost, JobGone
 from limpyd_jobs.store import records
 from limpyd_jobs.transitions import UNCLAIMED_LEASE, ClaimRequest, Delivery, Ending
 from limpyd_jobs.utils import parse_datetime
@@ -411,7 +411,10 @@ class Life(RuleBasedStateMachine):
         job = self.expected.jobs.get(claim.ident)
         is_held = bool(job and job.token == claim.token)
         is_lost = not (is_held or (job and job.ended_claim == claim.token))
-        is_renewed = transitions.renew(self.client, Errand, claim.ident, claim.token, claim.queue, LEASE)
+        try:
+            is_renewed = bool(transitions.renew(self.client, Errand, claim.ident, claim.token, claim.queue, LEASE))
+        except (ClaimLost, JobGone):
+            is_renewed = False
         assert is_renewed != is_lost, f"the lease of {claim} is renewed: {is_renewed}"
         running = self.expected.queues[claim.queue].running
         if is_held and claim.ident in running:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from worlds import CLAIMED, TOKEN, UNCLAIMED, Moment, World, pk_of
 
-from limpyd_jobs import Job, transitions
+from limpyd_jobs import ClaimLost, Job, JobGone, transitions
 from limpyd_jobs.transitions import Delivery
 
 After = Callable[[float], Moment]
@@ -15,7 +15,11 @@ After = Callable[[float], Moment]
 
 def renew(world: World, job: Job, token: str = TOKEN, lease: float = 5000) -> bool:
     ident = f"{world.path}:{pk_of(job)}"
-    return transitions.renew(world.client, world.job_class, ident, token, world.queue_key(), lease)
+    try:
+        transitions.renew(world.client, world.job_class, ident, token, world.queue_key(), lease)
+    except (ClaimLost, JobGone):
+        return False
+    return True
 
 
 @pytest.mark.parametrize("state", CLAIMED)

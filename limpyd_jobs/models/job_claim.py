@@ -1,0 +1,252 @@
+"""What a claim on a job is, and how it ends: for workers, and for `Claim`, which an application holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from time import monotonic
+from typing import Any
+
+from redis import Redis
+
+from limpyd_jobs import transitions
+from limpyd_jobs.arguments import delay_argument, nearest_priority, read_priority
+from limpyd_jobs.exceptions import CodeNotRun, WorkerLost
+from limpyd_jobs.models.job_record import JobRecord, job_classes
+from limpyd_jobs.models.queue import queue_name
+from limpyd_jobs.retrying import Again, GiveUp, History, Requeue, Retry
+from limpyd_jobs.store.argument import know_arguments
+from limpyd_jobs.transitions import IN_HAND, NOTHING, ClaimRequest, Delivery, Ending
+from limpyd_jobs.utils import overrides, parse_datetime
+
+# The delay of a job that delays itself without saying until when, in seconds.
+DEFAULT_DELAY = 60
+
+
+@dataclass(frozen=True)
+class Return:
+    """How a job that failed is put back in its queue.
+
+    Attributes
+    ----------
+    times: int
+        How often, in all its life; None for this time, as its retry policy says so.
+    priority_delta: int
+        What to add to its priority; None for nothing.
+    delay: float or timedelta
+        For how long to delay it, in seconds if a number; None not to.
+    """
+
+    times: int | None = 0
+    priority_delta: int | None = None
+    delay: float | timedelta | None = None
+
+
+NEVER = Return()
+
+
+class JobClaim:
+    """The claim on one job. Each verb is one transition, and ends the claim unless it says otherwise.
+
+    For what the verbs raise see the transitions of the same names.
+
+    Attributes
+    ----------
+    delivery: Delivery
+        What came out of the list.
+    job, queue
+        None until the objects are made.
+    token: str
+        The name of the claim; empty once it is ended, or if there is none.
+    outcome: str
+        Empty until an end is recorded; then what `transitions.Ending` says, or ``released``. After ``held`` the claim
+        is not ended.
+    is_lost: bool
+        Whether somebody else holds it, or the job was deleted, as it turned out.
+    began: float
+        When the job came out of its list, by the clock of `monotonic`.
+    """
+
+    __slots__ = ("began", "delivery", "is_lost", "job", "outcome", "queue", "token")
+
+    def __init__(self, delivery: Delivery = NOTHING, job: Any = None, queue: Any = None) -> None:
+        self.job: Any = job
+        self.queue: Any = queue
+        self.outcome = ""
+        self.is_lost = False
+        self.delivery = delivery
+        self.token = delivery.token
+        self.began = monotonic()
+
+    def taken(self, delivery: Delivery) -> None:
+        """The job came out of its list, and maybe is claimed."""
+        self.delivery, self.token, self.began = delivery, delivery.token, monotonic()
+
+    def remember(self, **known: Any) -> None:
+        """Keep on the object of the job what is known of it, to be read without asking Redis."""
+        delivery = self.delivery
+        known["_cached_identifier"], known["_held_token"] = delivery.identifier, self.token
+        self.job.__dict__.update(known)  # at once, as an assignment asks whether it is one to a field
+        know_arguments(self.job, delivery.arguments)
+
+    @property
+    def is_in_hand(self) -> bool:
+        """Whether the job is out of its list for the application to look at, and not claimed to be run yet."""
+        return self.token.startswith(IN_HAND)
+
+    # -- How it ends
+
+    def succeed(self, next_claim: ClaimRequest | None = None) -> Ending:
+        """The job is a success. If it was canceled or delayed meanwhile, the outcome says so, and nothing changes."""
+        return self.ended_by(transitions.succeed(self.job, self.queue, self.token, next_claim))
+
+    def cancel(self, next_claim: ClaimRequest | None = None) -> Ending:
+        """The job was canceled."""
+        return self.ended_by(transitions.finish_canceled(self.job, self.queue, self.token, next_claim))
+
+    def delay(self, until: datetime | None, next_claim: ClaimRequest | None = None) -> Ending:
+        """The job was delayed meanwhile: put it in its queue for that time, see `stored_delay`."""
+        delay = delay_argument(delayed_until=until) if until else delay_argument(delayed_for=DEFAULT_DELAY)
+        return self.ended_by(
+            transitions.delay(self.job, self.queue, self.token, queue_name(self.queue), delay, next_claim)
+        )
+
+    def stored_delay(self) -> datetime | None:
+        """Read until when the job was delayed meanwhile."""
+        return parse_datetime(self.job.delayed_until.hget())
+
+    def requeue(self, request: Requeue, least_delay: str = "", next_claim: ClaimRequest | None = None) -> Ending:
+        """Put the job back as its code asked for. If it was canceled, the outcome says so, and nothing changes.
+
+        `least_delay` is for one that asked for none.
+        """
+        ending = transitions.delay(
+            self.job,
+            self.queue,
+            self.token,
+            queue_name(self.queue),
+            delay_argument(request.delayed_for, request.delayed_until) or least_delay,
+            next_claim,
+            priority=request.priority,
+            uncounted=True,
+        )
+        return self.ended_by(ending)
+
+    def fail(self, back: Return = NEVER, *, hold: bool = False, next_claim: ClaimRequest | None = None) -> Ending:
+        """The job failed. With `hold`, one that is to be put back is only held, see `transitions.fail`."""
+        where: tuple[str, ...] = ()
+        if back.times != 0 and not hold:
+            where = queue_name(self.queue), self.priority_after(back), delay_argument(delayed_for=back.delay)
+        ending = transitions.fail(
+            self.job,
+            self.queue,
+            self.token,
+            back.times,
+            *where,
+            hold=hold,
+            heed_field=not (hold and self._decides_itself),
+            began=self.began if self.delivery.is_one_of_several else None,  # it waited for the others
+            next_claim=next_claim,
+        )
+        return self.ended_by(ending)
+
+    def release(self, delay: str = "") -> None:
+        """Give the job back, its try not counted."""
+        transitions.release(*self.names, delay)
+        self.ended("released")
+
+    def release_unchanged(self, delay: str = "") -> Mapping[str, Any]:
+        """Give the job back, its try not counted, unless it was canceled or delayed: see `transitions.release_held`."""
+        reply = transitions.release_held(*self.names, delay)
+        if reply["outcome"] == "done":
+            self.ended("released")
+        return reply
+
+    def abandon(self, delay: str = "", keys: Sequence[str] = ()) -> bool:
+        """End the claim, and leave the job as it is. False if it is delayed, which is still to be done by `delay`."""
+        is_ended = transitions.abandon(*self.names, delay, keys)
+        if is_ended:
+            self.token = ""
+        return is_ended
+
+    def ended_by(self, ending: Ending) -> Ending:
+        """A transition gave this reply: unless that leaves the claim as it is, it is ended, or only held."""
+        if ending.outcome == "held":
+            self.outcome = "held"
+        elif ending.outcome not in ("canceled", "delayed"):
+            self.ended(ending.outcome)
+        return ending
+
+    def ended(self, outcome: str) -> None:
+        """The claim is ended."""
+        self.outcome, self.token = outcome, ""
+
+    # -- The lease
+
+    def renew(self, connection: Redis, lease: float) -> None:
+        """Let the lease begin anew, over a connection that any thread may use; for so many seconds."""
+        transitions.renew(connection, *self.names, lease)
+
+    def lose(self) -> bool:
+        """It was refused, so is lost, which the code of the job is told; return False if it was ended meanwhile."""
+        self.is_lost = bool(self.token)
+        if self.is_lost and self.is_that_of_job:
+            self.job._claim_lost = True
+        return self.is_lost
+
+    @property
+    def is_that_of_job(self) -> bool:
+        """Whether the object of the job was not claimed once more since."""
+        return self.job is not None and vars(self.job).get("_held_token") == self.delivery.token
+
+    @property
+    def names(self) -> tuple[type[JobRecord], str, str, str]:
+        """What names the claim to those transitions that need no object of the queue."""
+        delivery = self.delivery
+        job_class = job_classes.resolve(delivery.path) if self.job is None else type(self.job)
+        return job_class, delivery.ident, self.token, delivery.queue_key
+
+    # -- After a failure
+
+    def decide(self, error: BaseException, fallback: Retry | None) -> Again | GiveUp | None:
+        """Decide whether to try the job again, but for its field `cancel_on_error`, which the transition looks at.
+
+        Parameters
+        ----------
+        fallback: Retry
+            The policy of a job that has none, nor its class.
+
+        Returns
+        -------
+        Again or GiveUp
+            None if there is no policy.
+        """
+        if isinstance(error, (CodeNotRun, WorkerLost)) or self._is_never_put_back:
+            return GiveUp()
+        is_claimed = self.delivery.outcome == "claimed"
+        history = self.delivery.history if is_claimed else self._stored_history()
+        return history.decide(
+            error, monotonic() - self.began if is_claimed else 0.0, self.job.default_retry_policy, fallback
+        )
+
+    def _stored_history(self) -> History:
+        names = ("_retry_policy", "tries", "_uncounted_tries", "start", "added", "_requeued_at")
+        policy, tries, uncounted, start, added, requeued_at = self.job.hmget(*names)
+        return History(policy, tries, uncounted, start, requeued_at or added)
+
+    @property
+    def _is_never_put_back(self) -> bool:
+        job = self.job
+        return bool(job.must_be_cancelled_on_error if self._decides_itself else job.always_cancel_on_error)
+
+    @property
+    def _decides_itself(self) -> bool:
+        """Whether the class of the job has its own `must_be_cancelled_on_error`, instead of the field."""
+        return overrides(type(self.job), JobRecord, "must_be_cancelled_on_error")
+
+    def priority_after(self, back: Return) -> str:
+        """The priority that the job is put back with."""
+        queue = self.queue
+        priority = read_priority(getattr(queue, "_cached_priority", None) or queue.priority.hget()) or 0
+        return nearest_priority(priority + (back.priority_delta or 0))
