@@ -76,7 +76,7 @@ def shown(default: Any) -> str:
 
 
 def options_of(name: str, row: parameters.Row) -> str:
-    flags = [flag for make in row.options for flag in make(name, row.group)._long_opts]
+    flags = [flag for make in row.options for flag in make(name, row)._long_opts]
     return f"On the command line: {', '.join(f'``{flag}``' for flag in flags)}."
 
 

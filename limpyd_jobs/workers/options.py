@@ -151,6 +151,11 @@ def _between(low: int, number: Number, high: int) -> Number:
     raise OutOfRange(f"a number from {low} to {high}")
 
 
+def flag_of(name: str) -> str:
+    """Return the flag of an option: ``--max-loops`` of ``max_loops``."""
+    return f"--{name.replace('_', '-')}"
+
+
 class WorkerOption(Option):
     """An option whose value is checked as it is read.
 

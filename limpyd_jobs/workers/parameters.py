@@ -11,7 +11,6 @@ import logging
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from difflib import get_close_matches
 from functools import partial
@@ -24,7 +23,7 @@ from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.ordinary import REMEDY, unordinary_kind
 from limpyd_jobs.workers import checks, options
 from limpyd_jobs.workers.checks import amount, or_none, whole_number
-from limpyd_jobs.workers.options import MAX_PREFETCH, SCRIPT_OPTIONS, WorkerOption
+from limpyd_jobs.workers.options import MAX_PREFETCH, SCRIPT_OPTIONS, WorkerOption, flag_of
 from limpyd_jobs.workers.queue_selector import QUEUE_STRATEGIES
 
 NO_QUEUES = "The queue(s) to use are not defined: name them with queues=, or with --queues= on a command line"
@@ -45,11 +44,10 @@ WHAT, END, WAIT, FAILURE, KEEP, LOG = GROUPS = (
     "What to log",
 )
 
-MakeOption = Callable[[str, str], WorkerOption]  # given its name, and the title above it in the help
+MakeOption = Callable[[str, "Row"], WorkerOption]  # given the name of the parameter
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
 class Row:
     """A parameter of a worker.
 
@@ -58,7 +56,7 @@ class Row:
     default: object
         The attribute of the class.
     about: str
-        What the reference says of it, in reStructuredText.
+        What the reference says of it, in reStructuredText. The help says the first sentence.
     options: tuple
         The options of the command line that set it; in the help, below the title `group`.
     check: callable
@@ -67,34 +65,50 @@ class Row:
         For one that version 2 does not have: whether an attribute of that name could be this parameter.
     """
 
-    default: Any
-    about: str
-    options: tuple[MakeOption, ...]
-    group: str
-    check: checks.Check | None
-    could_be: Callable[[Any], bool] | None
+    def __init__(
+        self,
+        default: Any,
+        about: str,
+        *options: MakeOption,
+        group: str,
+        check: checks.Check | None = None,
+        could_be: Callable[[Any], bool] | None = None,
+    ) -> None:
+        self.default, self.about, self.options = default, about, options
+        self.group, self.check, self.could_be = group, check, could_be
 
 
-def row(
-    default: Any,
-    about: str,
-    *options: MakeOption,
-    group: str,
-    check: checks.Check | None = None,
-    could_be: Callable[[Any], bool] | None = None,
-) -> Any:
-    """Return a `Row`, to be assigned to the name of the parameter."""
-    return Row(default, about, options, group, check, could_be)
+row: Callable[..., Any] = Row  # what is assigned to the name of a parameter, whatever type that is said to have
 
 
-def option(help_text: str, *flags: str, **attributes: Any) -> MakeOption:
-    """Return a function that makes the option of a parameter, given its name, of which its flag is made by default."""
+def option(*examples: str, default: str | None = None, **attributes: Any) -> MakeOption:
+    """Return a function that makes the option of a parameter, whose flag and help are made from its name and row.
 
-    def make(name: str, group: str) -> WorkerOption:
-        flag = f"--{name.replace('_', '-')}"
-        return WorkerOption(*flags or [flag], dest=name, help=help_text, group=group, **attributes)
+    Parameters
+    ----------
+    examples: str
+        Values of the option.
+    default: str
+        What the help calls the default, if that is not the one of the row; empty for nothing.
+    attributes
+        What `WorkerOption` takes.
+    """
+
+    def make(name: str, row: Row) -> WorkerOption:
+        flag, said = flag_of(name), str(row.default) if default is None else default
+        shown = f" (default: {said})" if said else ""
+        text = row.about.partition(". ")[0].rstrip(".").replace("``", "")
+        text += f"{shown}, e.g. {' or '.join(f'{flag}={example}' for example in examples)}"
+        return WorkerOption(flag, dest=name, help=text, group=row.group, **attributes)
 
     return make
+
+
+def switch(help_text: str, *flags: str, **attributes: Any) -> MakeOption:
+    """Return a function that makes an option without a value, whose flag is made from the name of its parameter."""
+    return lambda name, row: WorkerOption(
+        *flags or [flag_of(name)], dest=name, help=help_text, group=row.group, **attributes
+    )
 
 
 number, seconds = partial(option, type="int"), partial(option, type="float")
@@ -121,84 +135,64 @@ class Parameters:
 
     queues: Any = row(
         None,
-        "The names of the queues: a list, a tuple, or a text with commas. Without any, ``ConfigurationException`` "
-        "is raised.",
-        option(
-            "The names of the queues to take jobs from, joined by commas, e.g. --queues=queue1,queue2",
-            check=options.queue_names,
-        ),
+        "The names of the queues to take jobs from, joined by commas. A list or a tuple is fine, too. Without any, "
+        "``ConfigurationException`` is raised.",
+        option("queue1,queue2", default="", check=options.queue_names),
         group=WHAT,
     )
     callback: Callable[[Any, Any], Any] | None = row(
         None,
-        "The function to call with ``(job, queue)``; by default the worker's ``execute``, which calls "
-        "``job.run(queue)``.",
-        option(
-            "The function to call for each job, with the job and its queue, e.g. --callback=my.module.callback "
-            '(default: the "run" method of the jobs)',
-        ),
+        "The function to call for each job, with the job and its queue. By default it is the worker's ``execute``, "
+        "which calls ``job.run(queue)``.",
+        option("my.module.callback", default='the "run" method of the jobs'),
         group=WHAT,
     )
     queue_model: type[Queue] = row(
         Queue,
-        "The model of all its queues: this, or a subclass.",
-        option(
-            "The model of all the queues: Queue or a subclass, e.g. --queue-model=my.module.QueueModel "
-            "(default: the one of the worker class)",
-        ),
+        "The model of all the queues: ``Queue`` or a subclass.",
+        option("my.module.QueueModel", default="the one of the worker class"),
         group=WHAT,
     )
     error_model: type[Error] = row(
         Error,
-        "The model of the errors: this, or a subclass.",
-        option(
-            "The model to save errors in: Error or a subclass, e.g. --error-model=my.module.ErrorModel "
-            "(default: the one of the worker class)",
-        ),
+        "The model to save errors in: ``Error`` or a subclass.",
+        option("my.module.ErrorModel", default="the one of the worker class"),
         group=WHAT,
     )
-    logger_name: str = row(
-        LOGGER_NAME,
-        "The name of the logger.",
-        option('The name of the logger (default: "limpyd-jobs"), e.g. --logger-name=limpyd-jobs.my-job'),
-        group=LOG,
-    )
+    logger_name: str = row(LOGGER_NAME, "The name of the logger.", option("limpyd-jobs.my-job"), group=LOG)
     logger_level: int = row(
         logging.INFO,
-        "The level set on the logger.",
-        option(
-            "The least level to log, as a name or a number (default: INFO), e.g. --logger-level=ERROR",
-            check=options.level,
-        ),
+        "The least level to log, as a name or a number. It is set on the logger.",
+        option("ERROR", default="INFO", check=options.level),
         group=LOG,
     )
     save_errors: bool = row(
         True,
         "Store an ``Error`` when a job fails.",
-        option("Save an object of the error model (the default)", action="store_true"),
-        option("Do not save an object of the error model", "--no-save-errors", action="store_false"),
+        switch("Save an object of the error model (the default)", action="store_true"),
+        switch("Do not save an object of the error model", "--no-save-errors", action="store_false"),
         group=FAILURE,
     )
     save_tracebacks: bool = row(
         True,
         "Store the traceback in it.",
-        option("Save the traceback with the error (the default)", action="store_true"),
-        option("Do not save the traceback with the error", "--no-save-tracebacks", action="store_false"),
+        switch("Save the traceback with the error (the default)", action="store_true"),
+        switch("Do not save the traceback with the error", "--no-save-tracebacks", action="store_false"),
         group=FAILURE,
     )
     max_loops: float = row(
         1000,
-        "End after this many jobs, so that leaks of memory remain small. Let something start the worker again: a "
+        "End after this number of jobs. So leaks of memory remain small. Let something start the worker again: a "
         "parent (see :ref:`Several processes`), or systemd.",
-        number("End after this number of jobs (default: 1000), e.g. --max-loops=100", check=options.count),
+        number("100", check=options.count),
         group=END,
         check=amount(most=float("inf")),
     )
     max_duration: float | timedelta | None = row(
         None,
-        "End after this long, once the running job is done. A ``timedelta`` is fine too, and is what the attribute "
-        "is. ``None`` or 0: no limit.",
-        seconds("End after this number of seconds (default: never), e.g. --max-duration=3600", check=options.seconds),
+        "End after this number of seconds, once the running job is done. A ``timedelta`` is fine too, and is what the "
+        "attribute is. ``None`` or 0: no limit.",
+        seconds("3600", default="never", check=options.seconds),
         group=END,
         check=checks.duration,
     )
@@ -206,13 +200,13 @@ class Parameters:
         True,
         "On SIGINT, SIGTERM and SIGHUP, finish the running job, then end: see :ref:`Stopping`. "
         "``terminate_gracefully`` is the same.",
-        option(
+        switch(
             "On SIGTERM, SIGINT or SIGHUP, finish the running job before ending (the default)",
             "--terminate-gracefuly",
             "--terminate-gracefully",
             action="store_true",
         ),
-        option(
+        switch(
             "Leave SIGTERM, SIGINT and SIGHUP alone: they end the worker at once, in the midst of a job",
             "--no-terminate-gracefuly",
             "--no-terminate-gracefully",
@@ -222,102 +216,73 @@ class Parameters:
     )
     timeout: float | None = row(
         30,
-        "How long one wait for a job may last at most; 0 or ``None`` is no limit.",
-        seconds(
-            "The most seconds to wait for a job before looking again at whether to end; 0 for no limit (default: 30), "
-            "e.g. --timeout=5",
-            check=options.seconds,
-        ),
+        "The most seconds to wait for a job before looking again at whether to end; 0 for no limit. ``None`` is no "
+        "limit, either.",
+        seconds("5", check=options.seconds),
         group=WAIT,
         check=or_none(amount(), 0),
     )
     fetch_priorities_delay: float = row(
         25,
-        "How often to look for queues of new priorities. It is told of them before, see :ref:`When does a job begin?`",
-        seconds(
-            "The most seconds between two looks for queues of new priorities (default: 25), e.g. "
-            "--fetch-priorities-delay=20",
-            check=options.interval,
-        ),
+        "The most seconds between two looks for queues of new priorities. The worker is told of them before, see "
+        ":ref:`When does a job begin?`",
+        seconds("20", check=options.interval),
         group=WAIT,
         check=amount(),
     )
     fetch_delayed_delay: float = row(
         25,
-        "How often a busy worker looks for delayed jobs that are due. An idle one wakes up at their time.",
-        seconds(
-            "The most seconds between two looks for delayed jobs that are due (default: 25), e.g. "
-            "--fetch-delayed-delay=20",
-            check=options.interval,
-        ),
+        "The most seconds between two looks of a busy worker for delayed jobs that are due. An idle one wakes up at "
+        "their time.",
+        seconds("20", check=options.interval),
         group=WAIT,
         check=amount(),
     )
     requeue_times: int | None = row(
         0,
-        "How many more times to run a job that fails.",
-        number(
-            "How many times to put a failed job back in its queue (default: 0), e.g. --requeue-times=5",
-            check=options.count,
-        ),
+        "How many times to put a failed job back in its queue.",
+        number("5", check=options.count),
         group=FAILURE,
         check=checks.number_or_none,
     )
     requeue_priority_delta: int | None = row(
         -1,
-        "What to add to its priority each time.",
-        number(
-            "What to add to the priority of a job that is put back (default: -1, one level lower), e.g. "
-            "--requeue-priority-delta=-2",
-            check=options.delta,
-        ),
+        "What to add to the priority of a job that is put back, each time.",
+        number("-2", default="-1, one level lower", check=options.delta),
         group=FAILURE,
         check=checks.number_or_none,
     )
     requeue_delay_delta: float | timedelta | None = row(
         30,
-        "How long to delay it each time.",
-        seconds(
-            "How many seconds to delay a job that is put back (default: 30), e.g. --requeue-delay-delta=15",
-            check=options.seconds,
-        ),
+        "How many seconds to delay a job that is put back, each time. A ``timedelta`` is fine, too.",
+        seconds("15", check=options.seconds),
         group=FAILURE,
         check=checks.number_or_none,
     )
     retry_policy: Any = row(
         None,
-        "A ``Retry``, or the text of one: when to try again a job that failed and has no policy itself, nor its "
-        "class. ``None`` leaves it to the three before. See :ref:`Retries`.",
-        option(
-            "When to try again a job that failed, instead of what the three options before say: after these seconds, "
-            "or random ones that grow up to a cap, after which exceptions, up to which age of the job (default: none), "
-            "e.g. --retry-policy=delays=1:10:60 or --retry-policy=times=5,cap=10m,max_age=1d",
-            check=options.retry_policy,
-        ),
+        "When to try again a job that failed, instead of what the three options before say: after these seconds, or "
+        "random ones that grow up to a cap, after which exceptions, up to which age of the job. It is a ``Retry``, or "
+        "the text of one, for jobs that have no policy themselves, nor their class. See :ref:`Retries`.",
+        option("delays=1:10:60", "times=5,cap=10m,max_age=1d", default="none", check=options.retry_policy),
         group=FAILURE,
         check=checks.policy,
         could_be=checks.is_policy,
     )
     lease: float = row(
         60,
-        "How long a worker may hold a running job without renewing its lease, in seconds. A thread renews it four "
-        "times during each lease. Once it lapsed, any other worker puts the job back. See :ref:`How long a lease?`",
-        seconds(
-            "How many seconds without a sign of life from its worker make a running job one to be rescued "
-            "(default: 60), e.g. --lease=300",
-            check=options.interval,
-        ),
+        "How many seconds without a sign of life from its worker make a running job one to be rescued. A thread renews "
+        "the lease four times during each. Once it lapsed, any other worker puts the job back. See "
+        ":ref:`How long a lease?`",
+        seconds("300", check=options.interval),
         group=FAILURE,
         check=amount(more_than=0),
         could_be=checks.is_number,
     )
     max_rescues: int = row(
         3,
-        "How often a job may lose its worker before it is an error of type ``WorkerLost``.",
-        number(
-            "How often a job may lose its worker before it is an error (default: 3), e.g. --max-rescues=0",
-            check=options.count,
-        ),
+        "How often a job may lose its worker before it is an error, of type ``WorkerLost``.",
+        number("0", check=options.count),
         group=FAILURE,
         check=amount(),
         could_be=checks.is_number,
@@ -326,8 +291,8 @@ class Parameters:
         False,
         'True: end as soon as no job waits in its queues, paused ones aside; ``"delayed"``: and none is delayed. '
         "See :ref:`Stopping`.",
-        option("End as soon as no job waits in the queues, paused ones aside", action="store_const", const=True),
-        option(
+        switch("End as soon as no job waits in the queues, paused ones aside", action="store_const", const=True),
+        switch(
             "The same, but wait for delayed jobs, and run them",
             "--burst-delayed",
             action="store_const",
@@ -339,40 +304,29 @@ class Parameters:
     )
     grace_period: float | None = row(
         None,
-        "How many seconds the running job has once a signal asks for the end. Then it is interrupted and put back "
-        "at the front of its list, the try not counted. ``None``: as many as it needs. See :ref:`Stopping`.",
-        seconds(
-            "How many seconds the running job has to finish on SIGTERM, SIGINT or SIGHUP, before it is interrupted "
-            "and put back at the front of its queue (default: as many as it needs), e.g. --grace-period=25",
-            check=options.seconds,
-        ),
+        "How many seconds the running job has to finish on SIGTERM, SIGINT or SIGHUP, before it is interrupted and put "
+        "back at the front of its queue. That try is not counted. ``None``: as many as it needs. See "
+        ":ref:`Stopping`.",
+        seconds("25", default="as many as it needs", check=options.seconds),
         group=END,
         check=or_none(amount()),
         could_be=checks.is_number_or_none,
     )
     job_timeout: float | None = row(
         None,
-        "After how many seconds a running job is an error, of type ``JobTimeout``, unless the job or its class says "
-        "something else. ``None`` or 0: no limit. See :ref:`Time limits`.",
-        seconds(
-            "How many seconds a job may run, unless it or its class says something else, before it is an error; 0 for "
-            "no limit (default: no limit), e.g. --job-timeout=3600",
-            check=options.seconds,
-        ),
+        "How many seconds a job may run, unless it or its class says something else, before it is an error, of type "
+        "``JobTimeout``; 0 for no limit. ``None`` is no limit, either. See :ref:`Time limits`.",
+        seconds("3600", default="no limit", check=options.seconds),
         group=FAILURE,
         check=or_none(amount()),
         could_be=checks.is_number_or_none,
     )
     keep_success: int | timedelta | None = row(
         None,
-        "How many jobs that succeeded to keep in each queue (an ``int``), or for how long (a ``timedelta``; on the "
-        "command line ``7d``, ``36h``, ``90m``, ``30s``). ``None`` leaves it to the attribute of the same name of "
-        "the queue model.",
-        option(
-            "How many jobs that succeeded to keep in each queue, or for how long: a number, or one with d, h, m or s "
-            "behind it (default: all), e.g. --keep-success=1000 or --keep-success=7d",
-            check=options.retention,
-        ),
+        "How many jobs that succeeded to keep in each queue, or for how long: a number, or one with d, h, m or s "
+        "behind it. In code, that is an ``int`` or a ``timedelta``. ``None`` leaves it to the attribute of the same "
+        "name of the queue model.",
+        option("1000", "7d", default="all", check=options.retention),
         group=KEEP,
         check=checks.number_or_other,
         could_be=checks.is_retention,
@@ -380,65 +334,44 @@ class Parameters:
     keep_errors: int | timedelta | None = row(
         None,
         "The same for jobs that failed.",
-        option(
-            "The same for jobs that failed (default: all), e.g. --keep-errors=30d",
-            check=options.retention,
-        ),
+        option("30d", default="all", check=options.retention),
         group=KEEP,
         check=checks.number_or_other,
         could_be=checks.is_retention,
     )
     job_modules: Any = row(
         None,
-        "The names of the modules and packages whose jobs may be run: a list, a tuple, or a text with commas. It "
-        "holds for the whole process; by default any module but those of the standard library. They are imported "
-        "when the worker is made; if one cannot be, ``ConfigurationException`` is raised. See :ref:`Which classes "
-        "are imported`.",
-        option(
-            "The modules and packages whose jobs may be run, joined by commas: they are imported at the start, "
-            "packages with all that is in them, and nothing else is because a job says so, e.g. "
-            "--job-modules=myapp.jobs,other (default: any but the standard library)",
-            check=options.modules,
-        ),
+        "The modules and packages whose jobs may be run, joined by commas: they are imported at the start, packages "
+        "with all that is in them, and nothing else is because a job says so. A list or a tuple is fine, too. It holds "
+        "for the whole process. If one cannot be imported, ``ConfigurationException`` is raised as the worker is made. "
+        "See :ref:`Which classes are imported`.",
+        option("myapp.jobs,other", default="any but the standard library", check=options.modules),
         group=WHAT,
         could_be=checks.is_names,
     )
     processes: int = row(
         1,
-        "In how many processes the command runs such a worker (see :ref:`Several processes`). ``run`` itself starts "
-        "none.",
-        number(
-            "In how many processes to run such a worker; with more than one, a parent starts them, and starts another "
-            "one for each that ends (default: 1), e.g. --processes=4",
-            check=options.processes,
-        ),
+        "In how many processes to run such a worker; with more than one, a parent starts them, and starts another one "
+        "for each that ends. The command does so (see :ref:`Several processes`), ``run`` itself starts none.",
+        number("4", check=options.processes),
         group=WHAT,
         check=whole_number(1),
         could_be=checks.is_number,
     )
     queue_strategy: str = row(
         QUEUE_STRATEGIES[0],
-        "Whose jobs come first among those of one priority: ``strict``, ``round_robin`` or ``weighted``. See "
-        ":ref:`Queues that share a worker`.",
-        option(
-            "Whose jobs come first among those of one priority: strict for those of the queue that is named first, "
-            "round_robin for each queue in turn, weighted for as often as the number behind its name says, as "
-            "queue1:3,queue2:1 (default: strict)",
-            check=options.queue_strategy,
-        ),
+        "Whose jobs come first among those of one priority: ``strict`` for those of the queue that is named first, "
+        "``round_robin`` for each queue in turn, ``weighted`` for as often as the number behind its name says, as "
+        "``queue1:3,queue2:1``. See :ref:`Queues that share a worker`.",
+        option("round_robin", check=options.queue_strategy),
         group=WHAT,
         check=checks.one_of(*QUEUE_STRATEGIES),
         could_be=checks.is_text,
     )
     prefetch: int = row(
         1,
-        "How many jobs to claim at once, 1,000 at the most; they are run one after the other. See :ref:`Jobs in "
-        "batches`.",
-        number(
-            "How many jobs to take from the queues at once, at most 1000, to run them one after the other "
-            "(default: 1), e.g. --prefetch=100",
-            check=options.prefetch,
-        ),
+        "How many jobs to claim at once, at most 1000, to run them one after the other. See :ref:`Jobs in batches`.",
+        number("100", check=options.prefetch),
         group=WAIT,
         check=whole_number(1, MAX_PREFETCH),
         could_be=checks.is_number,
@@ -571,7 +504,7 @@ def _is_something_else(worker: Any, name: str, could_be: Callable[[Any], bool], 
 def options_of(rows: Mapping[str, Row]) -> tuple[Option, ...]:
     """Return the options of some rows, group by group."""
     return tuple(
-        make(name, group)
+        make(name, each)
         for group in GROUPS
         for name, each in rows.items()
         if each.group == group

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from redis.exceptions import ConnectionError, RedisError, TimeoutError
 
 from limpyd_jobs.utils import import_class, is_not_found, where_to_look, why_not_imported
-from limpyd_jobs.workers.options import EARLY_OPTIONS
+from limpyd_jobs.workers.options import EARLY_OPTIONS, flag_of
 
 
 class WorkerOptionParser(OptionParser):
@@ -108,11 +108,6 @@ def require_subclass(parser: OptionParser, name: str, value: Any, base: type) ->
     """Let the parser refuse a value that is not the base class or a subclass."""
     if not (isinstance(value, type) and issubclass(value, base)):
         parser.error(f"option {flag_of(name)}: {path_of(value)} is not a subclass of {base.__name__}")
-
-
-def flag_of(name: str) -> str:
-    """Return the flag of an option: ``--max-loops`` of ``max_loops``."""
-    return f"--{name.replace('_', '-')}"
 
 
 def path_of(value: Any) -> str:
