@@ -114,6 +114,10 @@ def policy(name: str, value: Any) -> Retry | None:
 # Whether an attribute, which may be something else of an application, could be a parameter that version 2 lacks.
 
 
+def is_a(*types: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, types)
+
+
 def is_number(value: Any) -> bool:
     """Whether a value is a number, or the text of one."""
     value = as_number(value)
@@ -128,17 +132,9 @@ def is_retention(value: Any) -> bool:
     return isinstance(value, (NoneType, timedelta)) or is_number(value)
 
 
-def is_policy(value: Any) -> bool:
-    return isinstance(value, (NoneType, str, Retry))
-
-
 def is_names(value: Any) -> bool:
     is_sequence = isinstance(value, (list, tuple)) and len(value) > 0
     return isinstance(value, (NoneType, str)) or (is_sequence and all(isinstance(name, str) for name in value))
-
-
-def is_text(value: Any) -> bool:
-    return isinstance(value, str)
 
 
 def is_burst(value: Any) -> bool:

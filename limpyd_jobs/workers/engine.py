@@ -28,10 +28,10 @@ from limpyd_jobs.workers.maintenance.runner import Maintenance
 from limpyd_jobs.workers.maintenance.scheduler import Scheduler
 from limpyd_jobs.workers.outages import Outages
 from limpyd_jobs.workers.overrides import Overrides
-from limpyd_jobs.workers.placing import OwnPlacement
 from limpyd_jobs.workers.repeats import Repeats
 from limpyd_jobs.workers.start import Start
 from limpyd_jobs.workers.stopping import Stopping
+from limpyd_jobs.workers.strategies import OwnPlacement
 from limpyd_jobs.workers.unresolved import UnresolvedClasses
 
 if TYPE_CHECKING:

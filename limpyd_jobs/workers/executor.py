@@ -19,9 +19,9 @@ from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.utils import MESSAGE, described, one_line
 from limpyd_jobs.workers.execution import Execution
-from limpyd_jobs.workers.job_timer import JobTimer
 from limpyd_jobs.workers.naming import ident_of, label_of
 from limpyd_jobs.workers.outages import sleep
+from limpyd_jobs.workers.timers import JobTimer
 
 if TYPE_CHECKING:
     from limpyd_jobs.workers.engine import Engine

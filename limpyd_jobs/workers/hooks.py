@@ -13,8 +13,8 @@ from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.lazy_fields import has_method
 from limpyd_jobs.transitions import ClaimRequest, Ending
-from limpyd_jobs.workers.class_names import ClassNames
 from limpyd_jobs.workers.execution import Execution
+from limpyd_jobs.workers.naming import ClassNames
 
 if TYPE_CHECKING:
     from limpyd_jobs.workers.engine import Engine

@@ -21,7 +21,7 @@ from limpyd_jobs.workers.maintenance.runner import Task
 from limpyd_jobs.workers.naming import ident_of
 from limpyd_jobs.workers.outages import nap
 from limpyd_jobs.workers.queue_selector import QueueSelector
-from limpyd_jobs.workers.wakeup_timer import WakeupTimer
+from limpyd_jobs.workers.timers import WakeupTimer
 
 if TYPE_CHECKING:
     from limpyd_jobs.workers.engine import Engine

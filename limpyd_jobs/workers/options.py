@@ -41,26 +41,22 @@ def count(number: int) -> int:
     return number
 
 
-def processes(number: int) -> int:
-    """Return a number of 1 or more, or raise `OutOfRange`."""
-    return _between(1, number, MAX_PROCESSES)
+def between(low: int, high: int) -> Callable[[Number], Number]:
+    """Return a function that returns a number in a range, and raises `OutOfRange` for others."""
 
+    def check(number: Number) -> Number:
+        if low <= number <= high:
+            return number
+        raise OutOfRange(f"a number from {low} to {high}")
 
-def prefetch(number: int) -> int:
-    """Return a number of jobs that can be claimed at once, or raise `OutOfRange`."""
-    return _between(1, number, MAX_PREFETCH)
-
-
-def delta(number: int) -> int:
-    """Return a number, negative or not, that fits in 64 bits, or raise `OutOfRange`."""
-    return _between(-MAX_DELTA, number, MAX_DELTA)
+    return check
 
 
 def seconds(number: float) -> float:
     """Return a duration of 0 or more seconds, as an integer if it is whole, or raise `OutOfRange`."""
     if not number >= 0:
         raise OutOfRange("a positive integer (including 0), or one with a fraction")
-    duration = _between(0, number, MAX_SECONDS)
+    duration = between(0, MAX_SECONDS)(number)
     return int(duration) if duration.is_integer() else duration
 
 
@@ -143,12 +139,6 @@ def modules(text: str) -> str:
     except ConfigurationException as error:
         raise ValueError(str(error)) from None
     return text
-
-
-def _between(low: int, number: Number, high: int) -> Number:
-    if low <= number <= high:
-        return number
-    raise OutOfRange(f"a number from {low} to {high}")
 
 
 def flag_of(name: str) -> str:

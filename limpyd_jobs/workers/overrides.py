@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from limpyd_jobs.models import Error, Job, Queue, has_custom_placement
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.lazy_fields import has_method
 from limpyd_jobs.utils import overrides, takes
-from limpyd_jobs.workers.failing import FailAtOnce, FailStepByStep
-from limpyd_jobs.workers.placing import CustomPlacement, OwnPlacement
+from limpyd_jobs.workers.strategies import (
+    CustomPlacement,
+    FailAtOnce,
+    FailStepByStep,
+    OwnPlacement,
+    Strategy,
+)
 
 if TYPE_CHECKING:
     from limpyd_jobs.workers.engine import Engine
@@ -26,24 +31,6 @@ ENDS = {
 }
 
 METHODS = frozenset(ENDS.values())
-
-
-class Strategy(NamedTuple):
-    """How the jobs of one class, from queues of one model, are ended.
-
-    Attributes
-    ----------
-    chained_hooks: frozenset of str
-        Those in whose step the next job may be claimed, as no code of the application comes in between.
-    fail: FailAtOnce
-        How a failure is recorded.
-    placement: OwnPlacement
-        How a job is put back in a queue.
-    """
-
-    chained_hooks: frozenset[str]
-    fail: FailAtOnce
-    placement: OwnPlacement
 
 
 class Overrides:

@@ -15,15 +15,16 @@ from datetime import timedelta
 from difflib import get_close_matches
 from functools import partial
 from optparse import Option
-from types import SimpleNamespace
+from types import NoneType, SimpleNamespace
 from typing import Any, TypeVar
 
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.ordinary import REMEDY, unordinary_kind
+from limpyd_jobs.retrying import Retry
 from limpyd_jobs.workers import checks, options
 from limpyd_jobs.workers.checks import amount, or_none, whole_number
-from limpyd_jobs.workers.options import MAX_PREFETCH, SCRIPT_OPTIONS, WorkerOption, flag_of
+from limpyd_jobs.workers.options import MAX_DELTA, MAX_PREFETCH, MAX_PROCESSES, SCRIPT_OPTIONS, WorkerOption, flag_of
 from limpyd_jobs.workers.queue_selector import QUEUE_STRATEGIES
 
 NO_QUEUES = "The queue(s) to use are not defined: name them with queues=, or with --queues= on a command line"
@@ -248,7 +249,7 @@ class Parameters:
     requeue_priority_delta: int | None = row(
         -1,
         "What to add to the priority of a job that is put back, each time.",
-        number("-2", default="-1, one level lower", check=options.delta),
+        number("-2", default="-1, one level lower", check=options.between(-MAX_DELTA, MAX_DELTA)),
         group=FAILURE,
         check=checks.number_or_none,
     )
@@ -267,7 +268,7 @@ class Parameters:
         option("delays=1:10:60", "times=5,cap=10m,max_age=1d", default="none", check=options.retry_policy),
         group=FAILURE,
         check=checks.policy,
-        could_be=checks.is_policy,
+        could_be=checks.is_a(NoneType, str, Retry),
     )
     lease: float = row(
         60,
@@ -353,7 +354,7 @@ class Parameters:
         1,
         "In how many processes to run such a worker; with more than one, a parent starts them, and starts another one "
         "for each that ends. The command does so (see :ref:`Several processes`), ``run`` itself starts none.",
-        number("4", check=options.processes),
+        number("4", check=options.between(1, MAX_PROCESSES)),
         group=WHAT,
         check=whole_number(1),
         could_be=checks.is_number,
@@ -366,12 +367,12 @@ class Parameters:
         option("round_robin", check=options.queue_strategy),
         group=WHAT,
         check=checks.one_of(*QUEUE_STRATEGIES),
-        could_be=checks.is_text,
+        could_be=checks.is_a(str),
     )
     prefetch: int = row(
         1,
         "How many jobs to claim at once, at most 1000, to run them one after the other. See :ref:`Jobs in batches`.",
-        number("100", check=options.prefetch),
+        number("100", check=options.between(1, MAX_PREFETCH)),
         group=WAIT,
         check=whole_number(1, MAX_PREFETCH),
         could_be=checks.is_number,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from time import monotonic
 from types import FrameType
 from typing import Any
 
-from limpyd_jobs.workers.child_process import ChildProcess
+from limpyd_jobs.workers.backoff import FIRST, LONGEST, Backoff
 from limpyd_jobs.workers.signals import DUMP, HANG_UP, INTERRUPT, QUIET, TERMINATE, Handlers, has_terminal
 from limpyd_jobs.workers.systemd import VARIABLES, notify, watchdog_interval
 from limpyd_jobs.workers.worker import Worker, logger
@@ -28,6 +29,69 @@ REPORT = Struct("=qq?")
 
 # How much longer than its grace period a child may take to end before it is killed, in seconds.
 MARGIN = 10.0
+
+FORK = multiprocessing.get_context("fork")
+
+
+class ChildProcess:
+    """One of several processes, and those that follow it.
+
+    Attributes
+    ----------
+    process: ForkProcess
+        None between two.
+    was_ready: bool
+        Whether one of them ever was.
+    is_done: bool
+        Whether one of them ended as no job is left.
+    due: float
+        When to start the next one, at the earliest, by the monotonic clock.
+    """
+
+    def __init__(self) -> None:
+        self.process: ForkProcess | None = None
+        self.was_ready = False
+        self.is_done = False
+        self.due = 0.0
+        self._jobs = 0
+        self._started = 0.0
+        self._backoff = Backoff()
+
+    def start(self, live: Callable[[], None]) -> ForkProcess:
+        """Start a child, which does what it is told to; raise `OSError` if that is impossible."""
+        self._jobs, self._started = 0, monotonic()
+        process = FORK.Process(target=live)
+        process.start()
+        self.process = process
+        return process
+
+    def take_report(self, pid: int, jobs: int, is_done: bool) -> None:
+        """Remember what a child reports, if it is the one of this slot."""
+        if self.process and self.process.pid == pid:
+            self.was_ready = True
+            self._jobs = jobs
+            self.is_done = is_done
+
+    def clear(self) -> tuple[int, int, int]:
+        """Forget the child, which has ended; return its process id, its exit status, and how many jobs it ran."""
+        process, self.process = self.process, None
+        assert process is not None
+        assert process.pid is not None
+        assert process.exitcode is not None
+        ended = process.pid, process.exitcode, self._jobs
+        process.close()
+        return ended
+
+    def next_after(self, status: int) -> float:
+        """Set and return how many seconds to wait before the next start, after an end with that exit status."""
+        lived = monotonic() - self._started
+        if lived >= (LONGEST if status else FIRST) or (self._jobs and not status):
+            self._backoff.reset()
+            delay = 0.0
+        else:
+            delay = self._backoff.next()
+        self.due = monotonic() + delay
+        return delay
 
 
 class WorkerPool:

@@ -37,22 +37,12 @@ def make_title(
 
     Parameters
     ----------
-    program: str
-        The name of the command.
-    worker_id: str
-        The worker's `id`, once there is one.
     status: str
-        The worker's status; None before it runs, when no more than the queues are shown.
-    ending, quiet: bool
-        If the worker was asked to end; else, if it was asked to begin no other job.
-    queues: sequence of str
-        The names of the queues.
+        None before the worker runs, when no more than the queues are shown.
     loops: int, int or None
         How many jobs were fetched, and how many are the most.
     counts: int, int
         How many jobs are waiting, and how many delayed.
-    elapsed, max_duration: timedelta
-        How long the worker has been running, if it has, and the most it may, if there is a limit.
     """
     name = program if worker_id is None else f"{program}#{worker_id}"
     words = [name, f"[{status or 'init'}{' - ending' if ending else ' - quiet' if quiet else ''}]"]
@@ -66,19 +56,7 @@ def make_title(
 
 
 def make_parent_title(program: str, status: str, queues: Sequence[str], living: int, number: int) -> str:
-    """Return the title of a parent: ``limpyd-jobs-worker [running] queues=a,b processes=4/4``.
-
-    Parameters
-    ----------
-    program: str
-        The name of the command.
-    status: str
-        That of the `WorkerPool`.
-    queues: sequence of str
-        The names of the queues.
-    living, number: int
-        How many children there are, and how many there should be.
-    """
+    """Return the title of a parent: ``limpyd-jobs-worker [running] queues=a,b processes=4/4``."""
     return f"{program} [{status}] queues={','.join(queues)} processes={_part_of(living, number)}"
 
 
@@ -91,15 +69,7 @@ def _whole_seconds(duration: timedelta) -> timedelta:
 
 
 class WorkerTitle:
-    """The title of the process of a worker. All of it but the status and the loops is found out once a second at most.
-
-    Parameters
-    ----------
-    program: str
-        The name of the command.
-    worker: Worker
-        The one to tell of.
-    """
+    """The title of the process of a worker: but for the status and the loops, found out once a second at most."""
 
     def __init__(self, program: str, worker: Worker) -> None:
         self.worker = worker
@@ -120,9 +90,8 @@ class WorkerTitle:
 
     def _made(self, status: str | None, loops: object) -> str:
         worker = self.worker
-        if (
-            status and not worker._engine.stopping.begins_no_more
-        ):  # else a signal may have interrupted a command to Redis
+        # Once a signal came, it may have interrupted a command to Redis.
+        if status and not worker._engine.stopping.begins_no_more:
             with suppress(RedisError):
                 self._counts = records.count_jobs(worker.queue_model, worker.queues)
         return make_title(

@@ -12,7 +12,7 @@ from running import messages, work, worker_of
 
 from limpyd_jobs import Error, Job, Queue, Worker
 from limpyd_jobs.utils import utcnow
-from limpyd_jobs.workers.class_names import ClassNames
+from limpyd_jobs.workers.naming import ClassNames
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

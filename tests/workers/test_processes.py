@@ -22,7 +22,7 @@ from servers import TIMEOUT, RedisServer, wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.workers.child_process import ChildProcess
+from limpyd_jobs.workers.pool import ChildProcess
 from limpyd_jobs.workers.systemd import PATIENCE, notify, watchdog_interval
 
 pytestmark = pytest.mark.usefixtures("jobs_database")

@@ -1,9 +1,13 @@
-"""Ending the code of a job whose time is over, without its cooperation."""
+"""Ending what lasts too long: the code of a job, without its cooperation, and the wait for a job."""
 
 from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
+from contextlib import suppress
+from math import inf
+from queue import Empty, SimpleQueue
 from time import monotonic
 from types import FrameType
 
@@ -12,6 +16,9 @@ AGAIN = 1.0
 
 # No time limit is longer, in seconds: a timer, or a float, may not hold it. These are 30 years.
 LONGEST = 1e9
+
+# How many seconds the thread of a `WakeupTimer` sleeps at once.
+SLEEP = 3600.0
 
 
 class JobTimer:
@@ -64,3 +71,48 @@ class JobTimer:
             if moment <= monotonic():
                 raise exception
         self._start_timer()
+
+
+class WakeupTimer:
+    """Calls a function at a moment that may be changed, in a thread of its own, while the context is entered.
+
+    Redis itself looks only ten times a second whether the time of a wait is over.
+
+    Parameters
+    ----------
+    wake: callable
+        What to call. It must not raise.
+    """
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._moment: float | None = None
+        self._moments: SimpleQueue[float | None] = SimpleQueue()  # without a lock that a signal handler may wait for
+
+    def set(self, moment: float | None) -> None:
+        """Call the function at that moment, of the monotonic clock, instead of any other; None for never.
+
+        A signal handler may do so. A moment that has come already counts, whatever is set next.
+        """
+        if moment != self._moment:
+            self._moment = moment
+            self._moments.put(moment)
+
+    def __enter__(self) -> None:
+        threading.Thread(target=self._run, name="limpyd-jobs-waker", daemon=True).start()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._moments.put(inf)
+
+    def _run(self) -> None:
+        moment: float | None = None
+        while moment != inf:
+            with suppress(Empty):
+                moment = self._moments.get(timeout=_seconds_until(moment))
+            if moment is not None and monotonic() >= moment:
+                moment = None
+                self._wake()
+
+
+def _seconds_until(moment: float | None) -> float:
+    return SLEEP if moment is None else min(max(moment - monotonic(), 0.0), SLEEP)
