@@ -56,7 +56,7 @@ class LazyModel(RedisModel):
         AttributeError
             If it is the name of a field.
         """
-        if name in _field_names(type(self)) and not isinstance(value, RedisField):
+        if name[0] != "_" and name in _field_names(type(self)) and not isinstance(value, RedisField):
             setter = type(self).get_class_field(name).proxy_setter
             raise AttributeError(
                 f"{name!r} is a field of {type(self).__name__}, and is not set by an assignment, which would store "

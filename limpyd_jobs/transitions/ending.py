@@ -171,8 +171,11 @@ def accept_success(job: RedisModel, reply: Recorded) -> Ending:
     It has not to be ``failed``: then one of the records is broken, and nothing of the job is changed.
     """
     outcome, end, reindex = reply
-    reindexed(type(job), pk_of(job), (change for _model, _pk, *change in reindex))
-    return Ending(accept(job.ident, {"outcome": outcome})["outcome"], end)
+    if reindex:
+        reindexed(type(job), pk_of(job), (change for _model, _pk, *change in reindex))
+    if outcome != "done":
+        accept(job.ident, {"outcome": outcome})
+    return Ending(outcome, end)
 
 
 @Verb
