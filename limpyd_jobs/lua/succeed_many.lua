@@ -7,7 +7,7 @@
 --                   microseconds]…
 --   limit           how many jobs to claim at the most
 --   lists, lease    to claim them from
---   token           of the claims: '/1', '/2'… is added to it, but for one that comes alone
+--   token           of the claims: '/1', '/2'… is added to it if the limit is more than one, but for one that comes alone
 --   is_again        '1' if this is sent once more, as the reply was lost
 --   classes         of these jobs, too
 -- reply
@@ -51,7 +51,7 @@ local function claim_several(lists, limit, token, lease, classes)
   local found, reply = {}
   begin_batch()
   repeat
-    reply = claim_first(lists, token, lease, classes, #found + 1)
+    reply = claim_first(lists, token, lease, classes, limit > 1 and #found + 1 or nil)
     if not reply.err and reply.outcome ~= 'nothing' then found[#found + 1] = delivery(reply) end
   until #found >= limit or not reply.token or reply.token == token
   end_batch()

@@ -28,10 +28,13 @@ class AckBuffer:
     ----------
     record: callable
         What the thread calls to record some of them; see `record`.
+    latest: float
+        How long the end of a job waits for those of others, in seconds; `LATEST` if it is longer.
     """
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: Record, latest: float) -> None:
         self._record = record
+        self._latest = min(latest, LATEST)
         self._waiting: deque[Execution] = deque()
         self._recorded: list[tuple[Execution, Any]] = []
         self._lock = Lock()
@@ -50,7 +53,7 @@ class AckBuffer:
     @property
     def are_late(self) -> bool:
         """Whether it is time to record them: the first job began too long ago, or the thread had to step in."""
-        return bool(self._recorded) or monotonic() - self._waiting[0].claim.began > LATEST
+        return bool(self._recorded) or monotonic() - self._waiting[0].claim.began > self._latest
 
     def claims(self) -> list[Delivery]:
         """Return the claims on the jobs that are not recorded yet."""
@@ -87,9 +90,9 @@ class AckBuffer:
         self._is_any.set()
 
     def _run(self) -> None:
-        rest = LATEST
+        rest = self._latest
         while self._is_any.wait() and not self._stopped.wait(rest):
-            rest = LATEST if self._record_late_ones() else REST
+            rest = self._latest if self._record_late_ones() else REST
             self._is_any.clear()
             if self._waiting:
                 self._is_any.set()
@@ -98,7 +101,7 @@ class AckBuffer:
         """Record those that wait for too long; return False if that failed, which is for the worker to tell."""
         with self._lock:
             late = list(self._waiting.copy())
-            if not late or monotonic() - late[0].ended < LATEST:
+            if not late or monotonic() - late[0].ended < self._latest:
                 return True
             try:
                 self._keep(self._record(late)[0])

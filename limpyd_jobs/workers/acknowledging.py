@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, repeat
-from math import ceil
+from math import ceil, inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +15,19 @@ from redis.exceptions import RedisError
 from limpyd_jobs import transitions
 from limpyd_jobs.exceptions import NotRecorded
 from limpyd_jobs.transitions import ClaimRequest, Delivery
+from limpyd_jobs.utils import MESSAGE, one_line
 from limpyd_jobs.workers.ack_buffer import AckBuffer
 from limpyd_jobs.workers.backoff import is_denied, is_transient
+from limpyd_jobs.workers.batch_size import BatchSize, MeasuredBatchSize
 from limpyd_jobs.workers.execution import Execution
+from limpyd_jobs.workers.options import AUTO
+from limpyd_jobs.workers.timers import WakeupTimer
 
 if TYPE_CHECKING:
     from limpyd_jobs.workers.engine import Engine
+
+# How long to leave it to the worker itself to give jobs back after Redis failed, in seconds.
+REST = 1.0
 
 
 class AckAtOnce:
@@ -56,13 +63,20 @@ class AckAtOnce:
 class AckInBatches(AckAtOnce):
     """Records successes together, and claims as many jobs in the same step.
 
-    Those of jobs with a method of their own for it, and all other ends, are recorded at once.
+    Those of jobs with a method of their own for it, and all other ends, are recorded at once. If the size of a batch is
+    measured, long jobs are claimed one by one, and those that have waited for too long are given back: by the worker
+    when a job ends, by a thread while one runs.
     """
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
+        settings = engine.settings
+        is_auto = settings.prefetch == AUTO
+        self._size = MeasuredBatchSize(settings.prefetch_time) if is_auto else BatchSize(settings.prefetch)
+        self._batch: tuple[float, int] | None = None  # when it was claimed, and how many jobs were begun before
         self._connection = engine.worker.connection  # for the thread of the buffer
-        self._buffer = AckBuffer(self._record_late)
+        self._buffer = AckBuffer(self._record_late, self._size.bound)
+        self._late_timer = WakeupTimer(self._give_back_meanwhile)
 
     def succeed(self, execution: Execution) -> None:
         engine, claim = self._engine, execution.claim
@@ -70,11 +84,22 @@ class AckInBatches(AckAtOnce):
         if has_a_say or engine.worker.status != "running" or not execution.is_open or claim.outcome:
             super().succeed(execution)
             return
-        execution.ended, execution.is_buffered = monotonic(), True
+        ended = monotonic()
+        if not (self._buffer or engine.fetcher.prefetched):
+            self._size.observe(1, ended - claim.began)
+            if self._size.jobs == 1:
+                super().succeed(execution)
+                return
+        execution.ended, execution.is_buffered = ended, True
         self._buffer.add(execution)
 
     def job_done(self) -> None:
-        if self._buffer and (not self._engine.fetcher.prefetched or self._buffer.are_late):
+        fetcher = self._engine.fetcher
+        if fetcher.are_late:
+            self._give_back()
+        if not fetcher.prefetched:
+            self._end_batch()
+        if self._buffer and (not fetcher.prefetched or self._buffer.are_late):
             self._record(self._batch_size())
 
     def flush(self) -> None:
@@ -86,29 +111,66 @@ class AckInBatches(AckAtOnce):
 
     def is_passing(self, status: str) -> bool:
         """To set a status between the jobs of a batch would be as costly as a job."""
-        is_in_batch = self._engine.worker.status == "running"
+        is_in_batch = self._engine.worker.status == "running" and self._size.jobs > 1
         return is_in_batch and (status == "running" or bool(self._engine.fetcher.prefetched))
 
     def __enter__(self) -> None:
         self._buffer.__enter__()
+        if self._size.bound < inf:
+            self._late_timer.__enter__()
 
     def __exit__(self, *exc_info: object) -> None:
         self._buffer.__exit__(*exc_info)
+        self._late_timer.__exit__(*exc_info)
+
+    # -- Batches
+
+    def _begin_batch(self, deliveries: Sequence[Delivery]) -> None:
+        engine, now = self._engine, monotonic()
+        for delivery in deliveries:
+            engine.fetcher.keep(delivery)
+        if len(deliveries) > 1:
+            self._batch = now, engine.worker.num_loops
+            if self._size.bound < inf:
+                engine.fetcher.give_back_at = now + self._size.bound
+                self._late_timer.set(engine.fetcher.give_back_at)
+
+    def _end_batch(self) -> None:
+        """Let the next batch be as large as this one, which was run or given back, lets expect."""
+        self._engine.fetcher.give_back_at = inf
+        if self._batch:
+            (began, loops), self._batch = self._batch, None
+            self._size.observe(max(self._engine.worker.num_loops - loops, 1), monotonic() - began)
+
+    def _give_back(self) -> None:
+        """Give the jobs back that have waited for too long; if the thread does so, wait until it has."""
+        engine = self._engine
+        try:
+            engine.tell_not_given_back(engine.outages.retry(engine.fetcher.give_back_late))
+        except Exception as error:
+            engine.tell_not_given_back([error])
+
+    def _give_back_meanwhile(self) -> None:
+        """The same, once, while a job runs; called by another thread."""
+        try:
+            for failure in self._engine.fetcher.give_back_late():
+                self._engine.worker.log(f"Unable to give a job back: {one_line(failure, MESSAGE)}", "error")
+        except Exception:  # which is for the worker to tell, if it comes to that
+            self._late_timer.set(monotonic() + REST)
 
     def _batch_size(self) -> int:
         """How many jobs to claim in the step that records successes."""
         worker = self._engine.worker
         if self._engine.fetcher.prefetched or not self._engine.intake.may_claim:
             return 0
-        return ceil(min(self._engine.settings.prefetch, worker.max_loops - worker.num_loops))
+        return ceil(min(self._size.jobs, worker.max_loops - worker.num_loops))
 
     def _record(self, limit: int = 0) -> None:
         """Record all successes, claim so many jobs, and do what is to be done once a success is recorded."""
         engine = self._engine
         request = engine.fetcher.request(engine.intake.keys_in_turn)
         recorded, prefetched = self._buffer.record(partial(self._record_all, request, limit))
-        for delivery in prefetched:
-            engine.fetcher.keep(delivery)
+        self._begin_batch(prefetched)
         for execution, reply in recorded:
             execution.is_buffered = False
             engine.executor.guard(execution, partial(self._accept, execution, reply))

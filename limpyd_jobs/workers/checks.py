@@ -73,6 +73,18 @@ def one_of(*choices: Any) -> Check:
     return check
 
 
+def or_word(word: str, check: Check) -> Check:
+    """Return a check that lets a word pass, and names it if it finds another."""
+
+    def check_word(name: str, value: Any) -> Any:
+        try:
+            return value if value == word else check(name, value)
+        except ConfigurationException as error:
+            raise ConfigurationException(str(error).replace("must be", f"must be {word!r} or", 1)) from None
+
+    return check_word
+
+
 def or_none(check: Check, none: Any = None) -> Check:
     """Return a check that lets None pass, or takes something else for it."""
     return lambda name, value: none if value is None else check(name, value)
@@ -126,6 +138,10 @@ def is_number(value: Any) -> bool:
 
 def is_number_or_none(value: Any) -> bool:
     return value is None or is_number(value)
+
+
+def is_number_or_text(value: Any) -> bool:
+    return isinstance(value, str) or is_number(value)
 
 
 def is_retention(value: Any) -> bool:

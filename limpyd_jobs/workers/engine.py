@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from redis import Redis
@@ -112,7 +112,7 @@ class Engine:
         worker.set_status("starting")
         self.connection = worker.connection
         self.find_overrides()
-        if self.settings.prefetch > 1 and self.overrides.may_buffer:
+        if self.settings.prefetch != 1 and self.overrides.may_buffer:
             self.acknowledger = AckInBatches(self)
         worker.start_date = utcnow()
         if worker.max_duration:
@@ -151,13 +151,16 @@ class Engine:
         """Give the next jobs back, if some are claimed already, and no longer count as one that waits."""
         self.acknowledger.flush()
         try:
-            for failure in self.fetcher.give_back():
-                text = f"Unable to give a job back: {one_line(failure, MESSAGE)}"
-                self.repeats.say("Unable to give a job back", text)
+            self.tell_not_given_back(self.fetcher.give_back())
             self.fetcher.unregister()
         except Exception as error:
             self.worker.log(f"Unable to give a job back: {one_line(error, MESSAGE)}", "error")
         self.repeats.sum_up()
+
+    def tell_not_given_back(self, failures: Iterable[Exception]) -> None:
+        """Log why jobs could not be given back."""
+        for failure in failures:
+            self.repeats.say("Unable to give a job back", f"Unable to give a job back: {one_line(failure, MESSAGE)}")
 
     # -- The status
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from math import inf
+from threading import Lock
 from time import monotonic
 from typing import Any
 from uuid import uuid4
@@ -25,6 +26,7 @@ from limpyd_jobs.store.connections import PinnedConnection
 from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.transitions import IN_HAND, NOTHING, ClaimRequest, Delivery, NextWakeups
 from limpyd_jobs.utils import MESSAGE, host_and_pid, one_line
+from limpyd_jobs.workers.backoff import is_denied, is_transient
 
 # How long the registration of a worker that waits outlives its wait, in seconds.
 MARGIN = 5.0
@@ -71,7 +73,12 @@ class Fetcher:
     hands_over: bool
         Whether the application has a say in what becomes of a job before it runs: so it is only taken out of its list.
     prefetched: deque of Delivery
-        What came out of the lists already.
+        What came out of the lists already. Whoever takes something out of it, in whatever thread, runs it or gives it
+        back: nobody else can.
+    leaving: deque of Delivery
+        Prefetched jobs that are on their way back to their lists: no other job is to be claimed before.
+    give_back_at: float
+        When the prefetched jobs will have waited for too long, by the clock of `monotonic`.
     connection: PinnedConnection
         Over what jobs are asked for, and their ends are recorded.
     unfit: Exception
@@ -85,6 +92,9 @@ class Fetcher:
         self.lease = lease
         self._defer = defer or partial(defer_unresolved, queue_model)
         self.prefetched: deque[Delivery] = deque()
+        self.leaving: deque[Delivery] = deque()
+        self.give_back_at = inf
+        self._giving_back = Lock()
         self.connection = PinnedConnection(partial(records.redis_of, queue_model))
         self.next_wakeups = NextWakeups()
         self.queues = ""
@@ -111,10 +121,11 @@ class Fetcher:
 
     def next_at_hand(self) -> Delivery | None:
         """Return the next of those that were claimed with the end of a job; see `next`."""
-        while self.prefetched:
-            fetched = self._next_upcoming()
-            if fetched:
-                return fetched
+        with suppress(IndexError):  # there is none, or another thread gives it back
+            while True:
+                fetched = self._as_it_is_now(self.prefetched.popleft())
+                if fetched:
+                    return fetched
         return None
 
     def next(self, keys: Sequence[str], *, may_wait: bool = False) -> Delivery | None:
@@ -132,9 +143,8 @@ class Fetcher:
         """
         return self._claim(keys, may_wait=may_wait) if keys else None
 
-    def _next_upcoming(self) -> Delivery | None:
-        """The first of those at hand, as it is now: None if its claim is lost."""
-        fetched = self.prefetched.popleft()
+    def _as_it_is_now(self, fetched: Delivery) -> Delivery | None:
+        """One that was at hand; None if its claim is lost."""
         news = self._news.pop(fetched.token, "") if self._news else ""
         if news == "canceled":
             return replace(fetched, status=STATUSES.CANCELED)
@@ -209,10 +219,47 @@ class Fetcher:
             self.queues = prefetched.queues
 
     def give_back(self) -> list[Exception]:
-        """Put the prefetched jobs, if there are any, back to the front of their lists; return what failed."""
-        claims = [(job_classes.resolve(fetched.path), fetched) for fetched in self.prefetched if fetched.token]
-        self.prefetched.clear()
-        return transitions.release_all(claims) if claims else []
+        """Put the prefetched jobs, if there are any, back to the front of their lists; return what failed.
+
+        Any thread may do so.
+
+        Raises
+        ------
+        redis.exceptions.RedisError
+            If Redis may well do so later: the next call tries again.
+        """
+        with self._giving_back:
+            return self._give_back()
+
+    def give_back_late(self) -> list[Exception]:
+        """Do so if they have waited for too long, or it failed before."""
+        with self._giving_back:
+            return self._give_back() if self.are_late else []
+
+    @property
+    def are_late(self) -> bool:
+        """Whether prefetched jobs have waited for too long, or are on their way back."""
+        return monotonic() >= self.give_back_at or bool(self.leaving)
+
+    def _give_back(self) -> list[Exception]:
+        self._withdraw()
+        self.give_back_at = inf
+        claims = [(job_classes.resolve(fetched.path), fetched) for fetched in self.leaving]
+        failures = transitions.release_all(claims) if claims else []
+        for failure in failures:
+            if is_transient(failure) or is_denied(failure):
+                raise failure
+        self.leaving.clear()
+        return failures
+
+    def _withdraw(self) -> None:
+        """Take the prefetched jobs for the way back; what came out of a list and is no job to run stays, to be told."""
+        others: list[Delivery] = []
+        with suppress(IndexError):
+            while True:
+                fetched = self.prefetched.pop()
+                (self.leaving.appendleft if fetched.token else others.append)(fetched)
+        self.prefetched.extend(others)
 
     def listen(self, names: Iterable[str]) -> None:
         """Let the signals for queues of these names end a wait, and one that is for this worker alone."""

@@ -69,7 +69,8 @@ class Intake:
         """Whether to claim another job now, as nothing else is to be done before."""
         engine = self._engine
         is_time = monotonic() < engine.maintenance.next_due
-        return is_time and not engine.stopping.is_quiet and not self._worker.must_stop()
+        is_free = not (engine.stopping.is_quiet or self._fetcher.leaving)
+        return is_time and is_free and not self._worker.must_stop()
 
     # -- Getting a job
 

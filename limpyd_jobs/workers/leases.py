@@ -51,8 +51,10 @@ class Leases:
         try:
             jobs = [(job_classes.resolve(delivery.path), delivery) for delivery in claims]
             outcomes = transitions.renew_all(connection, jobs, self._lease)
+            at_hand = {delivery.token for delivery in fetcher.prefetched.copy()}  # another thread may give them back
             for delivery, outcome in zip(prefetched[::-1], outcomes, strict=False):
-                fetcher.tell(delivery, outcome)
+                if delivery.token in at_hand:
+                    fetcher.tell(delivery, outcome)
             lost = [delivery for delivery in prefetched if not fetcher.holds(delivery)]
             if lost:
                 self._tell_lost(lost[0], others=len(lost) - 1)

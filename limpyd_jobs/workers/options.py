@@ -22,6 +22,9 @@ from limpyd_jobs.workers.queue_selector import QUEUE_STRATEGIES
 # The most jobs to claim at once: longer scripts would keep others from Redis for too long.
 MAX_PREFETCH = 1000
 
+# Batches find their size.
+AUTO = "auto"
+
 MAX_SECONDS = 10**11  # some 3,000 years: today's date and this still make a date
 MAX_PROCESSES = 500  # each takes two of the 1,024 files that a process may have open by default
 MAX_DELTA = 2**63 - 1  # priorities are 64-bit integers
@@ -50,6 +53,14 @@ def between(low: int, high: int) -> Callable[[Number], Number]:
         raise OutOfRange(f"a number from {low} to {high}")
 
     return check
+
+
+def prefetch(text: str) -> int | str:
+    """Return a number of jobs that can be claimed at once, or ``auto``, or raise `OutOfRange`."""
+    try:
+        return text if text == AUTO else between(1, MAX_PREFETCH)(int(text))
+    except ValueError:
+        raise OutOfRange(f"{AUTO}, or a number from 1 to {MAX_PREFETCH}") from None
 
 
 def seconds(number: float) -> float:

@@ -23,7 +23,7 @@ from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.ordinary import REMEDY, unordinary_kind
 from limpyd_jobs.retrying import Retry
 from limpyd_jobs.workers import checks, options
-from limpyd_jobs.workers.checks import amount, or_none, whole_number
+from limpyd_jobs.workers.checks import amount, or_none, or_word, whole_number
 from limpyd_jobs.workers.options import MAX_DELTA, MAX_PREFETCH, MAX_PROCESSES, SCRIPT_OPTIONS, WorkerOption, flag_of
 from limpyd_jobs.workers.queue_selector import QUEUE_STRATEGIES
 
@@ -369,12 +369,22 @@ class Parameters:
         check=checks.one_of(*QUEUE_STRATEGIES),
         could_be=checks.is_a(str),
     )
-    prefetch: int = row(
+    prefetch: int | str = row(
         1,
-        "How many jobs to claim at once, at most 1000, to run them one after the other. See :ref:`Jobs in batches`.",
-        number("100", check=options.between(1, MAX_PREFETCH)),
+        "How many jobs to claim at once, at most 1000, to run them one after the other; ``auto`` for as many as are "
+        "run within ``prefetch_time``, and long ones one by one. See :ref:`Jobs in batches`.",
+        option("auto", check=options.prefetch),
         group=WAIT,
-        check=whole_number(1, MAX_PREFETCH),
+        check=or_word(options.AUTO, whole_number(1, MAX_PREFETCH)),
+        could_be=checks.is_number_or_text,
+    )
+    prefetch_time: float = row(
+        0.02,
+        "For how many seconds a claimed job may wait for those that are run before it, if ``prefetch`` is ``auto``, "
+        "until it is given back. Successes are recorded within this time, too.",
+        seconds("0.1", check=options.interval),
+        group=WAIT,
+        check=amount(more_than=0),
         could_be=checks.is_number,
     )
 
@@ -393,7 +403,12 @@ class Parameters:
                 setattr(self, name, given[name])
         self._warn_of_slips(given)
         self._set_graceful(given)
-        self._read_settings({name for name in self.parameters if name in given})
+        ours = {name for name in self.parameters if name in given}
+        self._read_settings(ours)
+        if "prefetch_time" in ours.difference(self._names_of_others) and self._settings.prefetch != options.AUTO:
+            raise ConfigurationException(
+                f"prefetch_time needs prefetch='auto': with prefetch={self._settings.prefetch} no job is given back"
+            )
 
     def _warn_of_slips(self, given: Iterable[str]) -> None:
         """Say so if an argument has nearly the name of a parameter. Others are of a subclass."""

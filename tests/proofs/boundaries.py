@@ -241,6 +241,12 @@ PATHS = {
     ),
     "succeed many, end with jobs in hand": Path(run(max_loops=3, prefetch=5), all_of(*map(add, "abcdef"))),
     "end with many jobs in hand": Path(lambda: end_with_a_job_in_hand(prefetch=5), all_of(*map(add, "abcdef"))),
+    "find the size of batches": Path(
+        run(max_loops=8, prefetch="auto", prefetch_time=3600), all_of(*map(add, "abcdefgh"))
+    ),
+    "give back what waits for too long": Path(
+        run(max_loops=7, prefetch="auto", prefetch_time=0.2), all_of(*map(add, [*"abc", "takes a while", *"def"]))
+    ),
     "succeed, with methods for the events": Path(run(), add(job_class=Told)),
     "wait, be handed a job, succeed": Path(wait_and_be_handed("a"), lambda: Queue.get_queue(QUEUE)),
     "fail": Path(run(), add("fails")),

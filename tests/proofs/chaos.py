@@ -41,6 +41,8 @@ from servers import RedisServer, wait_until  # noqa: E402
 from limpyd_jobs import Queue  # noqa: E402
 from limpyd_jobs.store.database import VARIABLE  # noqa: E402
 from limpyd_jobs.store.embedded import find_server  # noqa: E402
+from limpyd_jobs.workers import options as worker_options  # noqa: E402
+from limpyd_jobs.workers.batch_size import MOST  # noqa: E402
 
 NO_RESCUE = "CHAOS_NO_RESCUE"
 
@@ -152,8 +154,8 @@ class Chaos:
         False to do without the search for lost jobs, be they those of dead workers.
     faults: dict
         How often each kind of fault comes up in a row of them.
-    prefetch: int
-        How many jobs each worker claims at once.
+    prefetch: int or str
+        How many jobs each worker claims at once, as its parameter.
     binary: str
         The server program.
     tell: callable
@@ -167,7 +169,7 @@ class Chaos:
         *,
         rescue: bool = True,
         faults: Mapping[str, int] = FAULTS,
-        prefetch: int = 1,
+        prefetch: int | str = 1,
         binary: str = "",
         tell: Callable[[str], None] = lambda line: None,
     ) -> None:
@@ -183,7 +185,7 @@ class Chaos:
         self._tell, self._told = tell, monotonic()
         self._rescue = rescue
         self._prefetch = prefetch
-        self._commands = (*COMMANDS, "succeed_many") if prefetch > 1 else COMMANDS
+        self._commands = COMMANDS if prefetch == 1 else (*COMMANDS, "succeed_many", "release")
         self._server = RedisServer(binary or find_server(), "--appendonly", "yes", "--appendfsync", "always")
         self._proxy = Proxy(self._server.socket)
 
@@ -391,7 +393,7 @@ class Chaos:
                 records=dict(self._records()),
                 broken=[each for each in found if not each.startswith(LEFTOVERS)],
                 wrong=self.wrong,
-                prefetch=self._prefetch,
+                prefetch=MOST if isinstance(self._prefetch, str) else self._prefetch,
             )
         )
 
@@ -411,7 +413,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=1, help="for how long there are faults (default: 1)")
     parser.add_argument("--seed", type=int, default=None, help="what is broken when (default: any)")
-    parser.add_argument("--prefetch", type=int, default=1, metavar="N", help="let workers claim N jobs at once")
+    parser.add_argument(
+        "--prefetch",
+        type=worker_options.prefetch,
+        default=1,
+        metavar="N",
+        help="what workers get as such an option",
+    )
     parser.add_argument("--no-rescue", action="store_true", help="do not look for lost jobs: some are lost then")
     parser.add_argument("--redis-server", default="", help="the server program")
     options = parser.parse_args()

@@ -25,9 +25,9 @@ def report_of(record_property: Callable[[str, object], None]) -> Callable[[Chaos
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("prefetch", [1, 10])
+@pytest.mark.parametrize("prefetch", [1, 10, "auto"])
 def test_no_job_is_lost_under_any_faults(
-    redis_binary: str, report_of: Callable[[Chaos], Report], prefetch: int
+    redis_binary: str, report_of: Callable[[Chaos], Report], prefetch: int | str
 ) -> None:
     chaos = Chaos(SEED, seconds=30, prefetch=prefetch, binary=redis_binary)
     report = report_of(chaos)

@@ -144,6 +144,13 @@ WORK = [
     ("claim", add(), 1, {}),
     ("succeed", all_of(add("a"), add("b"), add("c")), 3, ALONE),
     ("succeed_many", all_of(*map(add, "abcdefg")), 7, {**ALONE, "prefetch": 3}),
+    ("succeed_many", all_of(*map(add, "abcdefg")), 7, {**ALONE, "prefetch": "auto", "prefetch_time": 3600}),
+    (
+        "release",
+        all_of(*map(add, [*"abc", "takes a while", *"def"])),
+        7,
+        {**ALONE, "prefetch": "auto", "prefetch_time": 0.2},
+    ),
     ("fail", add("fails"), 1, {}),
     ("fail", add("fails"), 2, {"requeue_times": 1}),
     ("fail", add("fails", Told), 2, {"requeue_times": 1}),

@@ -36,8 +36,8 @@ def burst(queues: Any = "queue", *, burst: bool | str = True, **options: Any) ->
     return worker
 
 
-@pytest.mark.parametrize("prefetch", [1, 5])
-def test_all_that_waits_is_run(log: pytest.LogCaptureFixture, collector: Collector, prefetch: int) -> None:
+@pytest.mark.parametrize("prefetch", [1, 5, "auto"])
+def test_all_that_waits_is_run(log: pytest.LogCaptureFixture, collector: Collector, prefetch: int | str) -> None:
     for number in range(12):
         Parcel.add_job(f"{number}", priority=number % 2)
     worker = burst(callback=collector, prefetch=prefetch)

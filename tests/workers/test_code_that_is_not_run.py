@@ -94,7 +94,9 @@ class TestAJobClass:
         assert redis_client.dbsize() == 0
 
     @pytest.mark.parametrize("job_class", [*REFUSED, DelegatingJob, LoopingJob, SpawningJob])
-    @pytest.mark.parametrize("options", [{}, {"prefetch": 10}, {"requeue_times": 5}, {"retry_policy": "times=3"}])
+    @pytest.mark.parametrize(
+        "options", [{}, {"prefetch": 10}, {"prefetch": "auto"}, {"requeue_times": 5}, {"retry_policy": "times=3"}]
+    )
     def test_makes_its_jobs_errors_that_are_not_tried_again(
         self, job_class: type[Job], options: dict[str, Any], log: pytest.LogCaptureFixture
     ) -> None:

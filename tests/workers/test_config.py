@@ -437,6 +437,7 @@ def test_the_options_of_script_and_worker_are_printed(capsys, redis_server):
         " - processes = 1",
         " - queue-strategy = strict",
         " - prefetch = 1",
+        " - prefetch-time = 0.02",
     ]
 
 
@@ -469,9 +470,9 @@ def test_a_database_is_shown_without_user_and_password(text, shown):
 
 
 def test_a_default_in_the_help_is_that_of_the_worker():
-    stated = {option.dest: re.search(r"\(default: (-?\d+)\b", option.help) for option in OPTIONS}
-    defaults = {name: int(found[1]) for name, found in stated.items() if found}
-    assert len(defaults) == 11
+    stated = {option.dest: re.search(r"\(default: (-?\d+(?:\.\d+)?)\b", option.help) for option in OPTIONS}
+    defaults = {name: float(found[1]) for name, found in stated.items() if found}
+    assert len(defaults) == 12
     assert defaults == {name: getattr(Worker, name) for name in defaults}
 
 

@@ -84,9 +84,9 @@ def interrupt(job: Job, queue: Queue) -> None:
         (interrupt, 0, ["JobStarted", "JobReleased"]),
     ],
 )
-@pytest.mark.parametrize("prefetch", [1, 10])
+@pytest.mark.parametrize("prefetch", [1, 10, "auto"])
 def test_an_observer_is_told_each_step_of_a_job(
-    observer: Observer, callback: Callable[..., Any], requeue_times: int, told: list[str], prefetch: int
+    observer: Observer, callback: Callable[..., Any], requeue_times: int, told: list[str], prefetch: int | str
 ) -> None:
     job = Task.add_job("a")
     worker = worker_of(callback=callback, requeue_times=requeue_times, prefetch=prefetch)

@@ -114,6 +114,7 @@ def test_a_number_of_processes_refuses_all_but_integers_from_1_to_500(parser, ca
         "--requeue-delay-delta",
         "--fetch-priorities-delay",
         "--fetch-delayed-delay",
+        "--prefetch-time",
     ],
 )
 @pytest.mark.parametrize("text", ["x", "", "-1", "-0.5", "nan", "inf", "1e12"])
@@ -121,7 +122,13 @@ def test_seconds_refuse_text_negative_and_absurd_numbers(parser, capsys, flag, t
     assert refusal(parser, capsys, f"{flag}={text}").startswith(f"option {flag}: ")
 
 
-@pytest.mark.parametrize("flag", ["--fetch-priorities-delay", "--fetch-delayed-delay"])
+@pytest.mark.parametrize("text", ["atuo", "AUTO", "", "1.5", "-1", "0", "1001", "nan"])
+def test_a_number_of_jobs_to_claim_at_once_is_auto_or_from_1_to_1000(parser, capsys, text):
+    expected = f"The prefetch argument ({text}) must be auto, or a number from 1 to 1000"
+    assert refusal(parser, capsys, f"--prefetch={text}") == f"option --prefetch: {expected}"
+
+
+@pytest.mark.parametrize("flag", ["--fetch-priorities-delay", "--fetch-delayed-delay", "--prefetch-time"])
 def test_the_delay_between_two_looks_cannot_be_0(parser, capsys, flag):
     expected = f"The {flag[2:]} argument (0) must be a positive integer, or one with a fraction"
     assert refusal(parser, capsys, f"{flag}=0") == f"option {flag}: {expected}"

@@ -55,6 +55,30 @@ def test_another_text_is_refused(name: str) -> None:
         make(**{name: "soon"})
 
 
+class TestPrefetch:
+    def test_may_be_auto(self) -> None:
+        assert make(prefetch="auto", prefetch_time="0.5")._settings.prefetch_time == 0.5
+        assert type("OwnWorker", (Worker,), {"prefetch": "auto"})("a")._settings.prefetch == "auto"
+
+    @pytest.mark.parametrize("value", ["atuo", "Auto", "", 0, -1, 1.5, 1001, True, float("nan"), None])
+    def test_is_refused_if_it_is_neither_auto_nor_a_number(self, value: Any) -> None:
+        with pytest.raises(ConfigurationException, match=r"^prefetch must be 'auto' or a number from 1 to 1000, not "):
+            make(prefetch=value)
+
+    @pytest.mark.parametrize("value", ["soon", 0, -1, True, float("nan"), float("inf"), None])
+    def test_the_time_is_refused_if_it_is_no_number_of_seconds(self, value: Any) -> None:
+        with pytest.raises(ConfigurationException, match=r"^prefetch_time must be a number, more than 0, not "):
+            make(prefetch="auto", prefetch_time=value)
+
+    def test_the_time_needs_auto(self) -> None:
+        with pytest.raises(ConfigurationException, match=r"prefetch_time needs prefetch='auto'.*prefetch=100"):
+            make(prefetch=100, prefetch_time=0.1)
+
+    def test_the_time_of_a_class_does_not(self) -> None:
+        own = type("OwnWorker", (Worker,), {"prefetch": "auto", "prefetch_time": 0.1})
+        assert own("a", prefetch=1)._settings.prefetch == 1
+
+
 @pytest.mark.parametrize("given", [90, 90.0, "90", timedelta(seconds=90)])
 def test_the_longest_duration_is_a_timedelta(given: Any) -> None:
     assert make(max_duration=given).max_duration == timedelta(minutes=1, seconds=30)

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from servers import RedisServer, free_port, wait_until
 from limpyd_jobs import STATUSES, Cancel, Error, Job, Queue, Requeue, Worker, transitions
 from limpyd_jobs.models import job_classes
 from limpyd_jobs.utils import parse_datetime
-from limpyd_jobs.workers import ack_buffer, backoff
+from limpyd_jobs.workers import ack_buffer, acknowledging, backoff
+from limpyd_jobs.workers.acknowledging import AckInBatches
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -85,7 +87,7 @@ def add(number: int, job_class: type[Task] = Task) -> list[str]:
 
 
 def prefetching(
-    number: int, prefetch: int = 10, queues: Any = "queue", worker_class: type[Worker] = Worker, **options: Any
+    number: int, prefetch: int | str = 10, queues: Any = "queue", worker_class: type[Worker] = Worker, **options: Any
 ) -> Worker:
     """A worker of some jobs."""
     return worker_of(queues, worker_class, **{"max_loops": number, "prefetch": prefetch, "callback": None, **options})
@@ -93,6 +95,10 @@ def prefetching(
 
 def queue() -> Queue:
     return Queue.get_queue("queue")
+
+
+def waiting() -> list[str]:
+    return [Job.get_from_ident(ident).identifier.hget() for ident in queue().waiting.lmembers()]
 
 
 def statuses() -> list[str]:
@@ -115,8 +121,8 @@ def sent_by(action: Callable[[], Any], commands: Recorder) -> list[str]:
 
 
 class TestWhatIsRun:
-    @pytest.mark.parametrize("prefetch", [2, 3, 10, 1000])
-    def test_are_all_jobs_once_in_their_order(self, redis_client: redis.Redis, prefetch: int) -> None:
+    @pytest.mark.parametrize("prefetch", [2, 3, 10, 1000, "auto"])
+    def test_are_all_jobs_once_in_their_order(self, redis_client: redis.Redis, prefetch: int | str) -> None:
         identifiers, collector = add(25), Collector()
         prefetching(25, prefetch, callback=collector).run()
         assert collector.identifiers == identifiers
@@ -345,6 +351,109 @@ class TestWhatIsRecorded:
         assert statuses_in_one_word() == "sssss"
 
 
+class TestAuto:
+    """Batches find their size, and what waits for too long is given back."""
+
+    @pytest.mark.usefixtures("patient")
+    def test_claims_more_and_more_short_jobs_at_once(self, commands: Recorder) -> None:
+        add(1 + 2 + 4 + 8 + 16 + 32 + 10)
+        sent = sent_by(prefetching(73, "auto", prefetch_time=3600).run, commands)
+        assert sent == ["claim", *7 * ["succeed_many"]]
+
+    def test_claims_long_jobs_one_by_one(self, commands: Recorder) -> None:
+        add(5)
+        ticks = threading.Event()
+        worker = prefetching(5, "auto", prefetch_time=0.001, callback=lambda *_: ticks.wait(0.005))
+        assert sent_by(worker.run, commands) == ["claim", *5 * ["succeed"]]
+
+    @pytest.mark.parametrize("method", ["job_success", "must_stop", "wait_for_job"])
+    def test_is_as_ever_for_a_worker_with_a_say_in_it(self, commands: Recorder, method: str) -> None:
+        def overridden(self: Worker, *args: Any) -> Any:
+            return getattr(Worker, method)(self, *args)
+
+        add(5)
+        worker_class = type("Own", (Worker,), {method: overridden})
+        assert sent_by(prefetching(5, "auto", worker_class=worker_class).run, commands).count("succeed") == 5
+
+    @pytest.mark.parametrize("is_left_to_the_worker", [False, True])
+    def test_gives_back_what_waits_for_too_long_so_that_a_higher_priority_comes_first(
+        self, monkeypatch: pytest.MonkeyPatch, commands: Recorder, is_left_to_the_worker: bool
+    ) -> None:
+        identifiers, ran = add(20), list[str]()
+        Queue.get_queue("queue", 9)
+        if is_left_to_the_worker:
+            monkeypatch.setattr(AckInBatches, "_give_back_meanwhile", lambda _: None)
+
+        def callback(job: Job, queue: Queue) -> None:
+            ran.append(job._cached_identifier)
+            if len(ran) == 10:
+                if is_left_to_the_worker:
+                    wait_until(lambda: worker._engine.fetcher.are_late, "the bound")
+                else:
+                    wait_until(lambda: statuses_in_one_word() == "s" * 9 + "r" + "w" * 10, "all others in their list")
+                    assert waiting() == identifiers[10:]
+                Task.add_job("urgent", priority=9)
+
+        worker = prefetching(21, "auto", prefetch_time=0.5, callback=callback)
+        assert "release" in sent_by(worker.run, commands)
+        assert ran == [*identifiers[:10], "urgent", *identifiers[10:]]
+        assert {job.tries.hget() for job in Task.collection().instances()} == {"1"}
+
+    def test_lets_others_run_what_it_gave_back(self) -> None:
+        add(20)
+        at_the_tenth = threading.Event()
+
+        def callback(job: Job, queue: Queue) -> None:
+            if job._cached_identifier == "009":
+                at_the_tenth.set()
+                wait_until(lambda: statuses_in_one_word() == "s" * 9 + "r" + "s" * 10, "the end of all others")
+
+        with working(prefetching(10, "auto", prefetch_time=0.2, callback=callback)):
+            at_the_tenth.wait()
+            prefetching(10, "auto").run()
+        assert statuses_in_one_word() == "s" * 20
+
+    def test_gives_back_again_and_again_until_redis_takes_it(
+        self, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(backoff, "FIRST", 0.01)
+        monkeypatch.setattr(acknowledging, "REST", 0.01)
+        add(20)
+
+        def callback(job: Job, queue: Queue) -> None:
+            if job._cached_identifier == "009":
+                redis_client.config_set("replica-serve-stale-data", "no")
+                redis_client.replicaof("127.0.0.1", str(free_port()))
+                wait_until(lambda: worker._engine.fetcher.leaving, "jobs on their way back")
+                redis_client.replicaof("NO", "ONE")
+                wait_until(lambda: statuses_in_one_word() == "s" * 9 + "r" + "w" * 10, "all others in their list")
+
+        worker = prefetching(20, "auto", prefetch_time=0.5, callback=callback)
+        worker.run()
+        assert statuses_in_one_word() == "s" * 20
+
+    @pytest.mark.usefixtures("patient")
+    def test_gives_back_at_the_end_of_the_worker(self) -> None:
+        identifiers = add(20)
+
+        def callback(job: Job, queue: Queue) -> None:
+            worker.end_forced = job._cached_identifier == "009"
+
+        worker = prefetching(100, "auto", prefetch_time=3600, callback=callback)
+        worker.run()
+        assert statuses_in_one_word() == "s" * 10 + "w" * 10
+        assert waiting() == identifiers[10:]
+
+    def test_counts_the_rescue_of_a_job_that_was_claimed_alone(self) -> None:
+        """With the size of a batch that has become one, in the step that records a batch, too."""
+        add(2)
+        request = transitions.ClaimRequest(Queue.get_waiting_keys("queue"), "token", 60, job_classes.known)
+        claimed = transitions.succeed_many(queue().get_connection(), [], request, 1)[1]
+        assert [delivery.token for delivery in claimed] == ["token"]
+        again = replace(request, is_again=True)
+        assert transitions.succeed_many(queue().get_connection(), [], again, 1)[1] == claimed
+
+
 class TestTheEndOfTheWorker:
     @pytest.mark.usefixtures("patient")
     def test_gives_back_what_was_not_run_in_its_order(self) -> None:
@@ -356,8 +465,7 @@ class TestTheEndOfTheWorker:
         worker = prefetching(100, callback=callback)
         worker.run()
         assert statuses_in_one_word() == "s" * 5 + "w" * 15
-        waiting = [Job.get_from_ident(ident).identifier.hget() for ident in queue().waiting.lmembers()]
-        assert waiting == identifiers[5:]
+        assert waiting() == identifiers[5:]
         assert {job.tries.hget() for job in Task.collection(status="w").instances()} == {None}
 
     @pytest.mark.usefixtures("patient")

@@ -1,0 +1,52 @@
+"""How many jobs a worker claims at once."""
+
+from __future__ import annotations
+
+from math import inf
+
+# The most jobs of a measured batch: with more, jobs that do nothing are run no faster, and scripts take longer.
+MOST = 200
+
+# What part of the bound a batch is to take: the others are for jobs that take longer than the last ones did.
+SHARE = 0.5
+
+# How much the last batch counts in the mean.
+WEIGHT = 0.3
+
+
+class BatchSize:
+    """Always the same number.
+
+    Attributes
+    ----------
+    jobs: int
+        How many to claim at once.
+    bound: float
+        For how long a claimed job may wait for those that are run before it, in seconds.
+    """
+
+    bound = inf
+
+    def __init__(self, jobs: int) -> None:
+        self.jobs = jobs
+
+    def observe(self, jobs: int, seconds: float) -> None:
+        """So many jobs were run in so many seconds."""
+
+
+class MeasuredBatchSize(BatchSize):
+    """As many as are run well within the bound, if they take as long as the last ones did on average.
+
+    It begins with one, and never more than doubles: the first jobs of another kind tell how long they take.
+    """
+
+    def __init__(self, bound: float) -> None:
+        super().__init__(1)
+        self.bound = bound
+        self._mean = 0.0
+
+    def observe(self, jobs: int, seconds: float) -> None:
+        each = max(seconds, 1e-6) / jobs
+        self._mean += WEIGHT * (each - self._mean) if self._mean else each
+        fitting = int(min(SHARE * self.bound / self._mean, MOST))
+        self.jobs = max(1, min(fitting, 2 * self.jobs))
