@@ -81,7 +81,8 @@ class AckInBatches(AckAtOnce):
     def succeed(self, execution: Execution) -> None:
         engine, claim = self._engine, execution.claim
         has_a_say = "job_success" not in engine.overrides.of(claim.job, claim.queue).chained_hooks
-        if has_a_say or engine.worker.status != "running" or not execution.is_open or claim.outcome:
+        is_plain = claim.token and not claim.outcome and not execution.is_buffered
+        if has_a_say or engine.worker.status != "running" or not is_plain:
             super().succeed(execution)
             return
         ended = monotonic()

@@ -32,11 +32,6 @@ class Execution:
         self.ended = 0.0
 
     @property
-    def is_open(self) -> bool:
-        """Whether there is a claim that somebody has to end."""
-        return bool(self.claim.token) and not self.is_buffered
-
-    @property
     def success(self) -> Success:
         """What is recorded of it if it is a success, with others."""
         claim = self.claim
@@ -47,7 +42,7 @@ class Execution:
         claim = self.claim
         delivery = claim.delivery
         claim.remember(_cached_status=delivery.status, _cached_start=delivery.start, _execution=self)
-        claim.queue._cached_name = delivery.queue_name
+        claim.queue.__dict__["_cached_name"] = delivery.queue_name
 
     def forget(self) -> None:
         """Let the job no longer refer to this, which refers to it: the garbage collector would have to find both."""

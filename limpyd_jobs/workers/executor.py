@@ -275,9 +275,9 @@ class Executor:
 
     def let_go(self, execution: Execution) -> None:
         """End the claim if the hooks did not: they were overridden, and took care of the state of the job."""
-        if not execution.is_open:
-            return
         claim = execution.claim
+        if execution.is_buffered or not claim.token:
+            return
         try:
             if not self._engine.outages.retry(claim.abandon):
                 self._delay(execution)
