@@ -5,7 +5,7 @@ from limpyd_jobs.models.base import BaseJobsModel
 from limpyd_jobs.models.claim import Claim
 from limpyd_jobs.models.error import Error
 from limpyd_jobs.models.job import Job, has_custom_placement
-from limpyd_jobs.models.job_claim import DEFAULT_DELAY, NEVER, JobClaim, Return
+from limpyd_jobs.models.job_claim import JobClaim
 from limpyd_jobs.models.job_record import job_classes
 from limpyd_jobs.models.queue import Queue, attached_queue, promote, promote_some, queue_name
 from limpyd_jobs.models.unresolved import defer_unresolved
@@ -13,8 +13,6 @@ from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.utils import compute_delayed_until, datetime_to_score, import_class
 
 __all__ = [
-    "DEFAULT_DELAY",
-    "NEVER",
     "STATUSES",
     "BaseJobsModel",
     "Claim",
@@ -23,7 +21,6 @@ __all__ = [
     "JobClaim",
     "LimpydJobsException",
     "Queue",
-    "Return",
     "attached_queue",
     "compute_delayed_until",
     "datetime_to_score",

@@ -16,11 +16,7 @@ from limpyd.exceptions import DoesNotExist
 from redis.exceptions import RedisError
 
 from limpyd_jobs import transitions
-from limpyd_jobs.arguments import (
-    checked_lease,
-    delay_argument,
-    stored_owner,
-)
+from limpyd_jobs.arguments import checked_lease, delay_argument, stored_owner
 from limpyd_jobs.exceptions import ClaimLost, JobGone, JobTimeout, LimpydJobsException, NotRecorded
 from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.models.error import Error

@@ -12,7 +12,8 @@ from limpyd.exceptions import DoesNotExist
 from redis.exceptions import RedisError
 
 from limpyd_jobs.arguments import delay_argument
-from limpyd_jobs.models import DEFAULT_DELAY, Job, JobClaim, Queue, job_classes
+from limpyd_jobs.models import Job, JobClaim, Queue, job_classes
+from limpyd_jobs.models.job_claim import DEFAULT_DELAY
 from limpyd_jobs.store import records
 from limpyd_jobs.transitions import NOTHING, Delivery
 from limpyd_jobs.utils import MESSAGE, one_line

@@ -14,7 +14,7 @@ from optparse import Option, OptionParser, OptionValueError, Values
 from typing import Any, TypeVar
 
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.retrying import Retry
+from limpyd_jobs.retrying import MAX_SECONDS, SECONDS_OF, Retry
 from limpyd_jobs.store.job_classes import module_names
 from limpyd_jobs.utils import import_class
 from limpyd_jobs.workers.queue_selector import QUEUE_STRATEGIES
@@ -25,10 +25,7 @@ MAX_PREFETCH = 1000
 # Batches find their size.
 AUTO = "auto"
 
-MAX_SECONDS = 10**11  # some 3,000 years: today's date and this still make a date
 MAX_PROCESSES = 500  # each takes two of the 1,024 files that a process may have open by default
-MAX_DELTA = 2**63 - 1  # priorities are 64-bit integers
-SECONDS_OF = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 
 Number = TypeVar("Number", int, float)
 

@@ -75,10 +75,7 @@ class Outages:
 
     def tell(self, what: str, error: BaseException | None) -> None:
         """Log what failed, and drop the connections if they lead to a server that is no primary any more."""
-        if is_connection_error(error):
-            self._engine.rescuer.postpone(self._engine)
-        if self.may_log:
-            self._engine.worker.log(f"{what}, trying again: {one_line(error, MESSAGE)}", "error")
+        self._tell(f"{what}, trying again", error)
         if is_of_replica(error):
             pool = self._engine.worker.connection.connection_pool
             pool.disconnect(inuse_connections=False)  # of this thread: none is
@@ -92,8 +89,10 @@ class Outages:
 
     def tell_lease_not_renewed(self, identifier: str, error: Exception) -> None:
         """Log that the lease of a job was not renewed."""
+        self._tell(f"[{one_line(identifier)}] lease not renewed", error)
+
+    def _tell(self, what: str, error: BaseException | None) -> None:
         if is_connection_error(error):
             self._engine.rescuer.postpone(self._engine)
         if self.may_log:
-            text = one_line(error, MESSAGE)
-            self._engine.worker.log(f"[{one_line(identifier)}] lease not renewed: {text}", "error")
+            self._engine.worker.log(f"{what}: {one_line(error, MESSAGE)}", "error")

@@ -9,13 +9,7 @@ from limpyd_jobs.models import Error, Job, Queue, has_custom_placement
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.lazy_fields import has_method
 from limpyd_jobs.utils import overrides, takes
-from limpyd_jobs.workers.strategies import (
-    CustomPlacement,
-    FailAtOnce,
-    FailStepByStep,
-    OwnPlacement,
-    Strategy,
-)
+from limpyd_jobs.workers.strategies import CustomPlacement, FailAtOnce, FailStepByStep, OwnPlacement, Strategy
 
 if TYPE_CHECKING:
     from limpyd_jobs.workers.engine import Engine
@@ -57,9 +51,8 @@ class Overrides:
         chained = [hook for hook in ENDS if self._are_ours("must_stop", "wait_for_job", hook)]
         self._chained_hooks = frozenset(chained)
         self.waits_as_we_do = self._are_ours("wait_for_job")
+        self._has_our_success, self._has_our_skip = self._are_ours("job_success"), self._are_ours("job_skipped")
         self.may_buffer = "job_success" in self._chained_hooks
-        self.status_after_run = self._running if self._are_ours("job_success") else self._stored_status
-        self.set_canceled = self._nothing if self._are_ours("job_skipped") else self._store_canceled
 
     def _are_ours(self, *names: str) -> bool:
         return not overrides(self._engine.worker, self._base, *names)
@@ -101,18 +94,11 @@ class Overrides:
 
     # -- What an overridden hook finds: as in version 2, the status that the job gave itself
 
-    @staticmethod
-    def _running(job: Job) -> str:
-        """Our own `job_success` finds out by itself."""
-        return STATUSES.RUNNING
+    def status_after_run(self, job: Job) -> str:
+        """Return it, or, as our own `job_success` finds out by itself, that it runs."""
+        return STATUSES.RUNNING if self._has_our_success else self._engine.outages.retry(job.status.hget)
 
-    def _stored_status(self, job: Job) -> str:
-        status: str = self._engine.outages.retry(job.status.hget)
-        return status
-
-    @staticmethod
-    def _nothing(job: Job) -> None:
-        """Our own `job_skipped` records it."""
-
-    def _store_canceled(self, job: Job) -> None:
-        self._engine.outages.retry(lambda: job.status.hset(STATUSES.CANCELED))
+    def set_canceled(self, job: Job) -> None:
+        """Store it, unless our own `job_skipped` does so."""
+        if not self._has_our_skip:
+            self._engine.outages.retry(job.status.hset, STATUSES.CANCELED)

@@ -21,10 +21,10 @@ from typing import Any, TypeVar
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.ordinary import REMEDY, unordinary_kind
-from limpyd_jobs.retrying import Retry
+from limpyd_jobs.retrying import MAX_DELTA, Retry
 from limpyd_jobs.workers import checks, options
 from limpyd_jobs.workers.checks import amount, or_none, or_word, whole_number
-from limpyd_jobs.workers.options import MAX_DELTA, MAX_PREFETCH, MAX_PROCESSES, SCRIPT_OPTIONS, WorkerOption, flag_of
+from limpyd_jobs.workers.options import MAX_PREFETCH, MAX_PROCESSES, SCRIPT_OPTIONS, WorkerOption, flag_of
 from limpyd_jobs.workers.queue_selector import QUEUE_STRATEGIES
 
 NO_QUEUES = "The queue(s) to use are not defined: name them with queues=, or with --queues= on a command line"

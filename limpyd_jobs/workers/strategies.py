@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from limpyd_jobs.arguments import delay_argument
 from limpyd_jobs.exceptions import LimpydJobsException
-from limpyd_jobs.models import DEFAULT_DELAY, NEVER, Job, JobClaim, Queue, Return, queue_name
+from limpyd_jobs.models import Job, JobClaim, Queue, queue_name
+from limpyd_jobs.models.job_claim import DEFAULT_DELAY, NEVER, Return
 from limpyd_jobs.retrying import GiveUp, Requeue
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.utils import compute_delayed_until, utcnow
