@@ -26,7 +26,7 @@ from limpyd_jobs.workers.parser import WorkerOptionParser, cannot_use_redis, imp
 from limpyd_jobs.workers.pool import WorkerPool
 from limpyd_jobs.workers.start import Start
 from limpyd_jobs.workers.systemd import notify, watchdog_interval
-from limpyd_jobs.workers.title import WorkerTitle, make_parent_title, make_title
+from limpyd_jobs.workers.title import WorkerTitle
 from limpyd_jobs.workers.worker import Worker
 
 LOG_FORMAT = "[%(process)d] %(asctime)s (%(name)s) %(levelname)-8s %(message)s"
@@ -313,13 +313,13 @@ class WorkerConfig:
 
     def _update_parent_title(self, processes: WorkerPool) -> None:
         if self.update_title:
-            queues = self._worker().queues
-            setproctitle(make_parent_title(self._program, processes.status, queues, processes.living, processes.number))
+            queues, living = ",".join(self._worker().queues), f"{processes.living}/{processes.number}"
+            setproctitle(f"{self._program} [{processes.status}] queues={queues} processes={living}")
 
     def get_proc_title(self) -> str:
         """Return the title: the program and the state of the worker."""
         if self.worker is None:
-            return make_title(self._program)
+            return f"{self._program} [init]"
         if self._title is None or self._title.worker is not self.worker:
             self._title = WorkerTitle(self._program, self.worker)
         return str(self._title)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from time import monotonic
@@ -20,46 +19,6 @@ PASSING, LASTS = ("waiting", "running"), 1.0
 GAP = "\0"
 
 
-def make_title(
-    program: str,
-    worker_id: str | None = None,
-    status: str | None = None,
-    *,
-    ending: bool = False,
-    quiet: bool = False,
-    queues: Sequence[str] = (),
-    loops: tuple[object, float | None] = (0, None),
-    counts: tuple[int, int] = (0, 0),
-    elapsed: timedelta | None = None,
-    max_duration: timedelta | None = None,
-) -> str:
-    """Return a title: ``limpyd-jobs-worker#038480 [waiting] queues=a,b loop=0/1000 waiting=2 delayed=0``.
-
-    Parameters
-    ----------
-    status: str
-        None before the worker runs, when no more than the queues are shown.
-    loops: int, int or None
-        How many jobs were fetched, and how many are the most.
-    counts: int, int
-        How many jobs are waiting, and how many delayed.
-    """
-    name = program if worker_id is None else f"{program}#{worker_id}"
-    words = [name, f"[{status or 'init'}{' - ending' if ending else ' - quiet' if quiet else ''}]"]
-    if queues:
-        words.append(f"queues={','.join(queues)}")
-    if status:
-        words += [f"loop={_part_of(*loops)}", f"waiting={counts[0]}", f"delayed={counts[1]}"]
-    if status and elapsed is not None:
-        words.append(f"duration={_part_of(_whole_seconds(elapsed), max_duration)}")
-    return " ".join(words)
-
-
-def make_parent_title(program: str, status: str, queues: Sequence[str], living: int, number: int) -> str:
-    """Return the title of a parent: ``limpyd-jobs-worker [running] queues=a,b processes=4/4``."""
-    return f"{program} [{status}] queues={','.join(queues)} processes={_part_of(living, number)}"
-
-
 def _part_of(amount: object, most: object | None) -> str:
     return f"{amount}" if most is None else f"{amount}/{most}"
 
@@ -69,7 +28,10 @@ def _whole_seconds(duration: timedelta) -> timedelta:
 
 
 class WorkerTitle:
-    """The title of the process of a worker: but for the status and the loops, found out once a second at most."""
+    """The title of the process: ``limpyd-jobs-worker#038480 [waiting] queues=a,b loop=0/1000 waiting=2 delayed=0``.
+
+    All of it but the status and the loops is found out once a second at most.
+    """
 
     def __init__(self, program: str, worker: Worker) -> None:
         self.worker = worker
@@ -90,19 +52,17 @@ class WorkerTitle:
 
     def _made(self, status: str | None, loops: object) -> str:
         worker = self.worker
+        stopping = worker._engine.stopping
         # Once a signal came, it may have interrupted a command to Redis.
-        if status and not worker._engine.stopping.begins_no_more:
+        if status and not stopping.begins_no_more:
             with suppress(RedisError):
                 self._counts = records.count_jobs(worker.queue_model, worker.queues)
-        return make_title(
-            self._program,
-            worker.id,
-            status,
-            ending=worker.end_forced,
-            quiet=worker._engine.stopping.is_quiet,
-            queues=worker.queues,
-            loops=(loops, worker.max_loops),
-            counts=self._counts,
-            elapsed=worker.elapsed,
-            max_duration=get_delta(worker.max_duration) if worker.max_duration else None,
-        )
+        asked = " - ending" if worker.end_forced else " - quiet" if stopping.is_quiet else ""
+        words = [f"{self._program}#{worker.id}", f"[{status or 'init'}{asked}]", f"queues={','.join(worker.queues)}"]
+        if status:
+            waiting, delayed = self._counts
+            words += [f"loop={_part_of(loops, worker.max_loops)}", f"waiting={waiting}", f"delayed={delayed}"]
+        if status and worker.elapsed is not None:
+            most = get_delta(worker.max_duration) if worker.max_duration else None
+            words.append(f"duration={_part_of(_whole_seconds(worker.elapsed), most)}")
+        return " ".join(words)
