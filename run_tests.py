@@ -1,9 +1,10 @@
-"""Run the checks and the tests: ``python run_tests.py``, and ``python run_tests.py --proofs`` for the rest.
+"""Run the checks and the tests: ``python run_tests.py``, and ``python run_tests.py --docs --proofs`` for the rest.
 
-There are three parts:
+There are four parts:
 
 --lint     ruff and mypy; and the manual, which Sphinx must build without a warning
---tests    all tests but the proofs
+--tests    all tests but the others
+--docs     the tests of the README and the manual, in tests/docs: each block of code in them is run
 --proofs   the proofs of what the library guarantees, in tests/proofs; and the tests of transitions with all kinds of
            models, where the tests take each case with one
 
@@ -26,7 +27,8 @@ PYTEST = ("pytest", "-q", "-n", str(PROCESSES))
 MANUAL = ("sphinx", "--quiet", "--fresh-env", "--fail-on-warning", "--nitpicky", "docs", "docs/_build")
 PARTS = {
     "--lint": (("ruff", "check", "."), ("ruff", "format", "--check", "."), ("mypy",), MANUAL),
-    "--tests": ((*PYTEST, "--ignore=tests/proofs"),),
+    "--tests": ((*PYTEST, "--ignore=tests/docs", "--ignore=tests/proofs"),),
+    "--docs": ((*PYTEST, "tests/docs"),),
     "--proofs": ((*PYTEST, "--all-worlds", "tests/proofs", "tests/transitions"),),
 }
 

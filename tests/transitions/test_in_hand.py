@@ -3,6 +3,8 @@ was."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from worlds import LATER, World, until
 
@@ -47,7 +49,7 @@ def test_it_can_be_claimed_to_be_run(any_world: World) -> None:
 def test_a_claim_whose_reply_was_lost_is_found_again(any_world: World) -> None:
     job = taken(any_world)
     request = any_world.request(token=HAND)
-    again = transitions.claim(any_world.queue_class, type(request)(**{**vars(request), "is_again": True}))[0]
+    again = transitions.claim(any_world.queue_class, replace(request, is_again=True))[0]
     assert again is not None
     assert (again.outcome, again.ident, again.token) == ("claimed", job.ident, HAND)
 
