@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any
 
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import Error, Job, Queue, job_classes
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.store.job_classes import concrete
@@ -14,14 +14,6 @@ from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.utils import printable
 
 Model = Any  # a class of jobs, queues, errors or schedules
-
-_IDENT = re.compile(r"([^:]+\.[^:.]+):([^:]+)", re.DOTALL)
-
-
-def parse_ident(ident: str) -> tuple[str, str] | None:
-    """Return the class path and the pk in an ident; None if it is none."""
-    match = _IDENT.fullmatch(ident)
-    return (match[1], match[2]) if match else None
 
 
 class Catalogue:
@@ -87,8 +79,8 @@ class Catalogue:
 
     def is_unresolved(self, ident: str) -> bool:
         """Return whether that is the ident of a job whose class cannot be had."""
-        parsed = parse_ident(ident)
-        return parsed is not None and self.job_class(parsed[0]) is None
+        parsed = Ident.parse(ident)
+        return parsed is not None and self.job_class(parsed.path) is None
 
     def _meet(self, path: str) -> Model | None:
         try:

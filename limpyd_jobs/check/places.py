@@ -11,11 +11,12 @@ from typing import Any, TypeVar
 from redis.exceptions import ResponseError
 
 from limpyd_jobs.check import scripts
-from limpyd_jobs.check.catalogue import Catalogue, Model, parse_ident
+from limpyd_jobs.check.catalogue import Catalogue, Model
 from limpyd_jobs.check.problems import LEAVE, Choices
 from limpyd_jobs.check.queues import Queues
 from limpyd_jobs.check.reader import Reader, chunks
 from limpyd_jobs.check.records import BATCH
+from limpyd_jobs.idents import Ident
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.records import attached
 from limpyd_jobs.utils import datetime_to_score, one_line, parse_datetime
@@ -77,7 +78,7 @@ class Places:
     def discover(self) -> None:
         """Find out of which classes the jobs in the queues are."""
         for _, _, idents, _ in self._walk(PLACES):
-            for path in {parsed[0] for parsed in map(parse_ident, idents) if parsed}:
+            for path in {ident.path for ident in map(Ident.parse, idents) if ident}:
                 self._catalogue.job_class(path)
 
     def look(self) -> Iterator[int]:
@@ -106,18 +107,18 @@ class Places:
     def _look_at(self, key: str, status: str, idents: list[str], scores: list[float]) -> None:
         to_compare: list[tuple[Model, str, float]] = []
         for ident, score in zip(idents, scores or [0.0] * len(idents), strict=True):
-            parsed = parse_ident(ident)
-            model = self._catalogue.job_class(parsed[0]) if parsed else None
+            parsed = Ident.parse(ident)
+            model = self._catalogue.job_class(parsed.path) if parsed else None
             if parsed is None:
                 self._garbage.add(ident)
             elif model is None:
-                self.unresolved[parsed[0]] += 1
+                self.unresolved[parsed.path] += 1
             else:
-                path, pk = model.get_model_repr(), _compact(parsed[1])
+                path, pk = model.get_model_repr(), _compact(parsed.pk)
                 if pk in self._met[path]:
                     self._suspects[f"{path}:{pk}"] = ""
                 elif status != STATUSES.WAITING or pk not in self._expected[path, status]:
-                    to_compare.append((model, parsed[1], score))
+                    to_compare.append((model, parsed.pk, score))
                 self._met[path].add(pk)
         self._compare(status, to_compare)
 
@@ -165,7 +166,7 @@ class Places:
         idents = sorted(self._suspects, key=_rank, reverse=True)
         hints = self._read(idents, ("_queue_key", "priority", "delayed_until"), list)
         for ident, (queue_key, priority, delayed_until) in zip(idents, hints, strict=True):
-            model = self._catalogue.jobs[ident.rpartition(":")[0]]
+            model = self._catalogue.jobs[Ident.of(ident).path]
             moment = parse_datetime(delayed_until)
             yield from self._repair_placement(
                 model,
@@ -186,9 +187,9 @@ class Places:
             base, _, place = key.rpartition(":")
             for batch in chunks(idents, BATCH):
                 taken = scripts.unresolved(self._reader.connection, base, place, batch, choice)
-                loose.update(map(_path_of, taken))
+                loose.update(Ident.of(ident).path for ident in taken)
                 if place == PLACES[STATUSES.RUNNING]:
-                    running.update(_path_of(ident) for ident in batch if ident not in taken)
+                    running.update(Ident.of(ident).path for ident in batch if ident not in taken)
         for kind, numbers in (("unknown class", loose), ("unknown class runs", running)):
             for path, number in numbers.items():
                 yield None, path, kind, (number, self._catalogue.unknown[path])
@@ -223,14 +224,13 @@ class Places:
         status = STATUSES.by_value(letter, repr(one_line(letter)) if letter else "unknown")
         for problem, place, is_repairable in problems:
             if problem == "unknown status" and repair and self._choices.unknown_status == "delete" and model:
-                attached(model, ident.rpartition(":")[2]).delete()
+                attached(model, Ident.of(ident).pk).delete()
             yield model, ident, problem, (place, status, is_repairable)
 
     def _read(self, idents: Iterable[str], fields: tuple[str, ...], convert: Callable[[list[str]], T]) -> Iterator[T]:
         """Yield the values of some fields of jobs, '' for none."""
         jobs = self._catalogue.jobs
-        parts = (ident.rpartition(":") for ident in idents)
-        commands = (("HMGET", f"{jobs[path]._name}:{pk}:hash", *fields) for path, _, pk in parts)
+        commands = (("HMGET", f"{jobs[path]._name}:{pk}:hash", *fields) for path, pk in map(Ident.of, idents))
         for reply in self._reader.all(commands):
             values = reply if isinstance(reply, list) else [None] * len(fields)
             yield convert([value or "" for value in values])
@@ -246,10 +246,6 @@ def _compact(pk: str) -> Pk:
     return int(pk) if pk.isascii() and pk.isdigit() and str(int(pk)) == pk else pk
 
 
-def _path_of(ident: str) -> str:
-    return ident.rpartition(":")[0]
-
-
 def _rank(ident: str) -> tuple[str, int, str]:
-    path, _, pk = ident.rpartition(":")
+    path, pk = Ident.of(ident)
     return path, len(pk), pk

@@ -13,6 +13,7 @@ from limpyd.contrib.indexes import SimpleDateTimeIndex
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import as_indexed
+from limpyd_jobs.idents import Ident
 from limpyd_jobs.models.base import BaseJobsModel
 from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.store import records
@@ -123,7 +124,7 @@ class Error(BaseJobsModel):
 
 def add_unresolved_error(error_model: type[AnError], queue_name: str, ident: str, error: BaseException) -> AnError:
     """Do what `Error.add_unresolved_error` says."""
-    path, _, pk = printable(ident).rpartition(":")
+    path, pk = Ident.of(printable(ident))
     values = {"job_model_repr": path, "job_pk": pk, "identifier": "", "queue_name": queue_name}
     described = _described(error, utcnow())
     described["message"] += (

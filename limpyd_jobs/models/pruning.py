@@ -12,6 +12,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import check_retention
+from limpyd_jobs.idents import Ident
 from limpyd_jobs.store.job_classes import JobClasses
 from limpyd_jobs.transitions import Begun, Cleared, Pruning
 from limpyd_jobs.utils import printable
@@ -89,7 +90,7 @@ def prune(
 
 def _clear(begun: Begun, classes: Any, error_model: Any, cleared: Cleared) -> Iterable[tuple[str, str]]:
     """Do limpyd's part for a job: for its errors, or, once these are gone, for itself."""
-    path, _, pk = begun.ident.rpartition(":")
+    path, pk = Ident.of(begun.ident)
     try:
         for error_pk, values in begun.errors:
             transitions.clear(error_model, error_pk, values)
@@ -108,7 +109,7 @@ def _clear(begun: Begun, classes: Any, error_model: Any, cleared: Cleared) -> It
 def _meet(idents: Sequence[str], classes: dict[str, Any], unknown: set[str], job_classes: JobClasses[Any]) -> bool:
     """Resolve the classes of some jobs, each once; return whether there is another one now."""
     met = False
-    for path in {ident.rpartition(":")[0] for ident in idents} - classes.keys() - unknown:
+    for path in {Ident.of(ident).path for ident in idents} - classes.keys() - unknown:
         try:
             classes[path] = job_classes.resolve(path)
             met = True

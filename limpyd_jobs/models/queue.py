@@ -11,6 +11,7 @@ from limpyd import fields
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import read_priority, stored_queue_name
+from limpyd_jobs.idents import Ident, QueueKey
 from limpyd_jobs.models import pruning
 from limpyd_jobs.models.base import BaseJobsModel
 from limpyd_jobs.models.error import Error
@@ -287,9 +288,9 @@ def promote_some(
     for queue_key, ident in unknown:
         more = True
         try:
-            layout_of(job_classes.resolve(ident.rpartition(":")[0]))
+            layout_of(job_classes.resolve(Ident.of(ident).path))
         except Exception as error:
-            reported = defer(f"{queue_key}:waiting", ident, error)
+            reported = defer(QueueKey(queue_key).waiting, ident, error)
             if reported:
                 failures.append((ident, printable(reported)))
     return more, failures
@@ -297,8 +298,8 @@ def promote_some(
 
 def _enqueue_customly(queue_model: type[Queue], queue_key: str, ident: str) -> None:
     """Put a delayed job that is due in its queue the way that has of its own; if that fails, in ours."""
-    path, _, pk = ident.rpartition(":")
-    queue: Queue = records.attached(queue_model, queue_key.rpartition(":")[2])
+    path, pk = Ident.of(ident)
+    queue: Queue = records.attached(queue_model, QueueKey(queue_key).pk)
     job: JobRecord = records.attached(job_classes.resolve(path), pk)
     try:
         queue.enqueue_job(job)

@@ -10,6 +10,7 @@ from redis import Redis
 from limpyd_jobs import events
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.heartbeat import Heartbeat
+from limpyd_jobs.idents import QueueKey
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.store import records
 from limpyd_jobs.utils import MESSAGE, get_delta, one_line, utcnow
@@ -86,9 +87,9 @@ class Engine:
         self.ready_callbacks: list[Callable[[], None]] = []
 
     @property
-    def queue_keys(self) -> list[str]:
+    def queue_keys(self) -> list[QueueKey]:
         """The beginnings of the keys of the queues of the worker."""
-        return [key.removesuffix(":waiting") for key in self.worker.keys]
+        return [QueueKey.of_list(key) for key in self.worker.keys]
 
     def find_overrides(self) -> None:
         """Find out what the application overrides."""

@@ -19,6 +19,7 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from limpyd_jobs import transitions
+from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import Queue, defer_unresolved, job_classes
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store import records
@@ -197,7 +198,7 @@ class Fetcher:
         if fetched.error:
             raise fetched.error
         if fetched.outcome == "gone":
-            path, _, pk = ident.rpartition(":")
+            path, pk = Ident.of(ident)
             raise self._unfit(DoesNotExist, f"No {path.rpartition('.')[2]} found with pk {pk}")
         if fetched.outcome == "garbage":
             raise self._unfit(ValueError, f"Not the ident of a job, so put in the quarantine of {queue}: {ident!r}")

@@ -12,6 +12,7 @@ from limpyd.exceptions import DoesNotExist
 from redis.exceptions import RedisError
 
 from limpyd_jobs.arguments import delay_argument
+from limpyd_jobs.idents import QueueKey
 from limpyd_jobs.models import Job, JobClaim, Queue, job_classes
 from limpyd_jobs.models.job_claim import DEFAULT_DELAY
 from limpyd_jobs.store import records
@@ -126,7 +127,7 @@ class Intake:
     def _may_be_new_queues(self) -> bool:
         """Whether Redis named another last queue than the one it named when the queues were looked for."""
         if self._known_queues is None:
-            pks = [key.rpartition(":")[2] for key in self._engine.queue_keys]
+            pks = [key.pk for key in self._engine.queue_keys]
             self._known_queues = str(max((int(pk) for pk in pks if pk.isdecimal()), default=0))
         return self._fetcher.queues not in ("", self._known_queues)
 
@@ -217,11 +218,10 @@ class Intake:
         delivery = self.handed.delivery if self.handed else NOTHING
         if delivery.key == key and delivery.queue_name:
             return queue_of(queue_model, delivery)
-        prefix, _, rest = key.rpartition(":waiting")
-        name, _, pk = prefix.rpartition(":")
-        if rest or name != queue_model._name or not pk:
+        queue_key = QueueKey.of_list(key)
+        if queue_key == key or not queue_key.pk or queue_key != f"{queue_model._name}:{queue_key.pk}":
             raise DoesNotExist(f"Unable to get the queue from the key {key}")
-        return queue_model.get(pk)
+        return queue_model.get(queue_key.pk)
 
     def get_job(self, ident: str) -> Job:
         """Return the job of an ident; what `Worker.get_job` does."""

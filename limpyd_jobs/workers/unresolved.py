@@ -10,6 +10,7 @@ from redis import Redis
 
 from limpyd_jobs import transitions
 from limpyd_jobs.exceptions import ClassUnresolved
+from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import Error, Job, Queue, defer_unresolved, job_classes
 from limpyd_jobs.store import records
 from limpyd_jobs.store.job_classes import NotAllowed
@@ -69,7 +70,7 @@ class UnresolvedClasses:
             self._tell(ident, error)
 
     def _tell(self, ident: str, error: Exception) -> None:
-        path = ident.rpartition(":")[0]
+        path = Ident.of(ident).path
         if path in self._told:
             return
         if len(self._told) == LIMIT:
@@ -114,7 +115,7 @@ class UnresolvedClasses:
     def _retry(self, queue_key: str, idents: Iterable[str], paths: set[str] | None) -> int:
         by_path: dict[str, list[str]] = {}
         for ident in idents:
-            by_path.setdefault(ident.rpartition(":")[0], []).append(ident)
+            by_path.setdefault(Ident.of(ident).path, []).append(ident)
         found = 0
         for path, group in by_path.items():
             job_class = self._resolve(path, group[0]) if paths is None or path in paths else None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from redis.exceptions import ResponseError
 
 from limpyd_jobs import transitions
+from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import Job, Queue, job_classes
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.job_classes import path_of
@@ -91,7 +92,7 @@ class Reconciler:
     def _repair(self, idents: set[str]) -> tuple[list[Repaired], list[str]]:
         repaired, unplaceable = [], []
         for job_class in self._job_classes():
-            own = (ident for ident in idents if ident.rpartition(":")[0] == path_of(job_class))
+            own = (ident for ident in idents if Ident.of(ident).path == path_of(job_class))
             while chunk := list(islice(own, transitions.RECONCILE_LIMIT)):
                 placed, without_queue = transitions.reconcile(self._queue_model, job_class, chunk, self._lease)
                 repaired += [Repaired(*row) for row in placed]

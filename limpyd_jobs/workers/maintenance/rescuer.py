@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from limpyd_jobs import transitions
 from limpyd_jobs.exceptions import WorkerLost
+from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import job_classes
 from limpyd_jobs.utils import MESSAGE, one_line
 from limpyd_jobs.workers.maintenance.reconciler import Reconciler
@@ -74,5 +75,5 @@ class Rescuer:
         known = job_classes.known
         for ident in idents:
             with suppress(Exception):
-                job_classes.resolve(ident.rpartition(":")[0])
+                job_classes.resolve(Ident.of(ident).path)
         return job_classes.known is not known

@@ -1,0 +1,57 @@
+"""How jobs and queues are named in Redis: what is in a name is read here, and nowhere else."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_IDENT = re.compile(r"([^:]+\.[^:.]+):([^:]+)", re.DOTALL)
+_WAITING = ":waiting"
+
+
+class Ident(NamedTuple):
+    """The name of a job in the lists of queues: the path of its class, and its pk.
+
+    >>> Ident.of("myapp.jobs.MyJob:12")
+    Ident(path='myapp.jobs.MyJob', pk='12')
+    """
+
+    path: str
+    pk: str
+
+    @classmethod
+    def of(cls, text: str) -> Ident:
+        """Read what is known to be an ident; of other texts, the path may be empty."""
+        path, _, pk = text.rpartition(":")
+        return cls(path, pk)
+
+    @classmethod
+    def parse(cls, text: str) -> Ident | None:
+        """Read what may be an ident; return None if it is none."""
+        match = _IDENT.fullmatch(text)
+        return cls(match[1], match[2]) if match else None
+
+
+class QueueKey(str):
+    """The beginning of the keys of a queue: the name of its model, and its pk.
+
+    >>> QueueKey.of_list("limpyd_jobs:queue:7:waiting").pk
+    '7'
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def of_list(cls, key: str) -> QueueKey:
+        """Return that of the queue of a waiting list."""
+        return cls(key.removesuffix(_WAITING))
+
+    @property
+    def pk(self) -> str:
+        """The pk of the queue."""
+        return self.rpartition(":")[2]
+
+    @property
+    def waiting(self) -> str:
+        """The key of the waiting list."""
+        return f"{self}{_WAITING}"
