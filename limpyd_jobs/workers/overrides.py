@@ -40,7 +40,7 @@ class Overrides:
     waits_as_we_do: bool
         Whether `wait_for_job` is ours.
     may_buffer: bool
-        Whether the application has no say in what becomes of a success.
+        Whether the application has no say in what becomes of a success, nor in which queue.
     """
 
     def __init__(self, engine: Engine, base: type[Worker]) -> None:
@@ -52,7 +52,7 @@ class Overrides:
         self._chained_hooks = frozenset(chained)
         self.waits_as_we_do = self._are_ours("wait_for_job")
         self._has_our_success, self._has_our_skip = self._are_ours("job_success"), self._are_ours("job_skipped")
-        self.may_buffer = "job_success" in self._chained_hooks
+        self.may_buffer = "job_success" in self._chained_hooks and self._are_ours("get_queue")
 
     def _are_ours(self, *names: str) -> bool:
         return not overrides(self._engine.worker, self._base, *names)

@@ -1451,7 +1451,10 @@ class TestFetching:
         assert job.hmget("status", "priority") == ["d", "2"]
 
     @pytest.mark.parametrize("ending", ["succeeds", "fails", "is requeued", "is canceled", "is delayed"])
-    def test_get_queue_may_return_a_queue_of_another_model(self, redis_client: redis.Redis, ending: str) -> None:
+    @pytest.mark.parametrize("prefetch", [1, 10, "auto"])
+    def test_get_queue_may_return_a_queue_of_another_model(
+        self, redis_client: redis.Redis, ending: str, prefetch: int | str
+    ) -> None:
         class Own(Worker):
             def get_queue(self, queue_redis_key: str) -> Any:
                 queue = super().get_queue(queue_redis_key)
@@ -1463,7 +1466,8 @@ class TestFetching:
             "is delayed": set_status(STATUSES.DELAYED),
         }
         job = Task.add_job("a", priority=3)
-        work(worker_class=Own, callback=callbacks.get(ending, fail), requeue_times=int(ending == "is requeued"))
+        requeue_times = int(ending == "is requeued")
+        work(worker_class=Own, callback=callbacks.get(ending, fail), requeue_times=requeue_times, prefetch=prefetch)
         queue = SpecialQueue.get_queue("queue", 3)
         assert queue.success.llen() + queue.errors.llen() + queue.delayed.zcard() + (ending == "is canceled") >= 1
         assert job.claim_token.hget() is None
