@@ -20,13 +20,13 @@ from limpyd_jobs.arguments import checked_lease, delay_argument, stored_owner
 from limpyd_jobs.exceptions import ClaimLost, JobGone, JobTimeout, LimpydJobsException, NotRecorded
 from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.models.error import Error
-from limpyd_jobs.models.job_claim import NEVER, JobClaim, Return
+from limpyd_jobs.models.job_claim import NEVER, JobClaim, Return, queue_of
 from limpyd_jobs.models.job_record import JobRecord
-from limpyd_jobs.models.queue import Queue, attached_queue
+from limpyd_jobs.models.queue import Queue
 from limpyd_jobs.retrying import Again, Cancel, Requeue, Retry, as_policy
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.records import redis_of
-from limpyd_jobs.transitions import Delivery, Ending
+from limpyd_jobs.transitions import Ending
 from limpyd_jobs.utils import MESSAGE, host_and_pid, one_line
 
 if TYPE_CHECKING:
@@ -76,24 +76,22 @@ class Claim(Generic[AJob]):
         The one that the end of the claim gave to the job, a value of `STATUSES`; None while it is not ended.
     """
 
-    def __init__(
-        self, job: AJob, queue: Queue, delivery: Delivery, owner: str, lease: float, error_model: type[Error]
-    ) -> None:
-        self.job = job
-        self.queue = queue
+    def __init__(self, claim: JobClaim, owner: str, lease: float, error_model: type[Error]) -> None:
+        self.job: AJob = claim.job
+        self.queue: Queue = claim.queue
         self.owner = owner
         self.lease = lease
         self.status: str | None = None
-        self._claim = JobClaim(delivery, job, queue)
-        self._ident = delivery.ident
+        self._claim = claim
+        self._ident = claim.delivery.ident
         self._error_model = error_model
         self._pid = os.getpid()
-        self._holds_until = self._claim.began + lease
+        self._holds_until = claim.began + lease
         self._is_decided = False
         self._lacks_error = False
         self._renewing = RLock()
         self._heartbeat = Heartbeat(_interval(lease), self._beat)
-        self._claim.remember(_claim_lost=False, _is_told_to_end=False, _next_question=0)
+        claim.remember(_claim_lost=False, _is_told_to_end=False, _next_question=0)
 
     @classmethod
     def on(
@@ -119,8 +117,7 @@ class Claim(Generic[AJob]):
         except BaseException:
             job._unsure_claim = caller, token
             raise
-        queue = attached_queue(queue_model, delivery.queue_pk, delivery.queue_name, delivery.queue_priority)
-        return cls(job, queue, delivery, owner, lease, error_model)
+        return cls(JobClaim(delivery, job, queue_of(queue_model, delivery)), owner, lease, error_model)
 
     def __repr__(self) -> str:
         return f"<Claim of {one_line(self.owner)} on {self._ident}>"

@@ -14,7 +14,7 @@ from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, nearest_priority, read_priority
 from limpyd_jobs.exceptions import CodeNotRun, WorkerLost
 from limpyd_jobs.models.job_record import JobRecord, job_classes
-from limpyd_jobs.models.queue import queue_name
+from limpyd_jobs.models.queue import Queue, attached_queue, queue_name
 from limpyd_jobs.retrying import Again, GiveUp, History, Requeue, Retry
 from limpyd_jobs.store.argument import know_arguments
 from limpyd_jobs.transitions import IN_HAND, NOTHING, ClaimRequest, Delivery, Ending
@@ -250,3 +250,8 @@ class JobClaim:
         queue = self.queue
         priority = read_priority(getattr(queue, "_cached_priority", None) or queue.priority.hget()) or 0
         return nearest_priority(priority + (back.priority_delta or 0))
+
+
+def queue_of(queue_model: type[Queue], delivery: Delivery) -> Queue:
+    """Return the object of the queue that a job came from."""
+    return attached_queue(queue_model, delivery.queue_pk, delivery.queue_name, delivery.queue_priority)

@@ -153,12 +153,9 @@ class WorkerConfig:
 
     def do_imports(self) -> None:
         """Replace, in ``options``, the paths of classes and of the callback by what they name."""
-        self.do_import("worker_class", Worker)
-        self._require_subclass("worker_class", Worker)
-        self.do_import("queue_model", self.options.worker_class.queue_model)
-        self._require_subclass("queue_model", Queue)
-        self.do_import("error_model", self.options.worker_class.error_model)
-        self._require_subclass("error_model", Error)
+        for name, base in (("worker_class", Worker), ("queue_model", Queue), ("error_model", Error)):
+            self.do_import(name, Worker if base is Worker else getattr(self.options.worker_class, name))
+            require_subclass(self.parser, name, getattr(self.options, name), base)
         self.do_import("callback", self.options.worker_class.callback)
         if self.options.callback is not None and not callable(self.options.callback):
             self.parser.error(f"option --callback: {self.options.callback!r} is not callable")
@@ -169,9 +166,6 @@ class WorkerConfig:
         if isinstance(value, str):
             value = import_for(self.parser, name, value)
         setattr(self.options, name, value)
-
-    def _require_subclass(self, name: str, base: type) -> None:
-        require_subclass(self.parser, name, getattr(self.options, name), base)
 
     # Preparing and running the worker
 

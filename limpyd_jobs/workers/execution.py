@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from limpyd_jobs.models import JobClaim, Queue, attached_queue
-from limpyd_jobs.transitions import Delivery, Success
+from limpyd_jobs.models import JobClaim, Queue
+from limpyd_jobs.models.job_claim import queue_of
+from limpyd_jobs.transitions import Success
 
 
 class Execution:
@@ -52,8 +53,3 @@ class Execution:
         """The queue, even if the job deleted it: it is where the claim is."""
         queue: Queue = self.claim.queue
         return queue if "_pk" in vars(queue) else queue_of(type(queue), self.claim.delivery)
-
-
-def queue_of(queue_model: type[Queue], delivery: Delivery) -> Queue:
-    """Return the object of the queue that a job came from."""
-    return attached_queue(queue_model, delivery.queue_pk, delivery.queue_name, delivery.queue_priority)

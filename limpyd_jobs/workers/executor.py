@@ -199,10 +199,6 @@ class Executor:
         execution.claim.job, execution.claim.queue = job, queue
         return execution
 
-    def claim_by_hand(self, job: Job, queue: Queue) -> None:
-        """Claim a job whose hooks are called outside of the loop."""
-        job._execution = Execution(JobClaim(self._engine.fetcher.take(queue.waiting.key, job.ident), job, queue))
-
     def tell(self, delivery: Delivery, hook: Callable[..., None], *details: Any) -> None:
         """Call a hook with a job that is not run, and its queue."""
         queue, job = self._engine.intake.objects_of(delivery)

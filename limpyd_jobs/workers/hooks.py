@@ -71,8 +71,9 @@ class Hooks:
     # -- The turns
 
     def job_started(self, job: Job, queue: Queue) -> None:
-        if not self._engine.executor.of(job, queue).claim.token:
-            self._engine.executor.claim_by_hand(job, queue)
+        if not self._engine.executor.of(job, queue).claim.token:  # it is called outside of the loop
+            delivery = self._engine.fetcher.take(queue.waiting.key, job.ident)
+            job._execution = Execution(JobClaim(delivery, job, queue))
         self._tell(events.JobStarted, job, queue, self._worker.job_started_message(job, queue))
         self.notify(job, "on_started", queue)
 

@@ -14,11 +14,10 @@ from redis.exceptions import RedisError
 from limpyd_jobs.arguments import delay_argument
 from limpyd_jobs.idents import QueueKey
 from limpyd_jobs.models import Job, JobClaim, Queue, job_classes
-from limpyd_jobs.models.job_claim import DEFAULT_DELAY
+from limpyd_jobs.models.job_claim import DEFAULT_DELAY, queue_of
 from limpyd_jobs.store import records
 from limpyd_jobs.transitions import NOTHING, Delivery
 from limpyd_jobs.utils import MESSAGE, one_line
-from limpyd_jobs.workers.execution import queue_of
 from limpyd_jobs.workers.maintenance.runner import Task
 from limpyd_jobs.workers.naming import ident_of
 from limpyd_jobs.workers.outages import nap

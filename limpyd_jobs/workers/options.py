@@ -17,7 +17,6 @@ from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.retrying import MAX_SECONDS, SECONDS_OF, Retry
 from limpyd_jobs.store.job_classes import module_names
 from limpyd_jobs.utils import import_class
-from limpyd_jobs.workers.queue_selector import QUEUE_STRATEGIES
 
 # The most jobs to claim at once: longer scripts would keep others from Redis for too long.
 MAX_PREFETCH = 1000
@@ -130,13 +129,6 @@ def queue_names(text: str) -> str:
     text.encode()  # bytes of the command line that are not UTF-8 raise here
     if not text.replace(",", "").strip():
         raise ValueError(f"no queue is named by {text!r}")
-    return text
-
-
-def queue_strategy(text: str) -> str:
-    """Return a text that is a strategy, or raise `ValueError`."""
-    if text not in QUEUE_STRATEGIES:
-        raise ValueError(f"{text!r} is none of {', '.join(QUEUE_STRATEGIES)}")
     return text
 
 

@@ -28,12 +28,7 @@ METHODS = frozenset(ENDS.values())
 
 
 class Overrides:
-    """What is overridden of a worker, by its class or on the object itself, and of its jobs.
-
-    Parameters
-    ----------
-    base: type of Worker
-        The class that has our own versions.
+    """What is overridden of a worker, by its class or on the object itself, and of its jobs. `base` has what is ours.
 
     Attributes
     ----------

@@ -364,7 +364,7 @@ class Parameters:
         "Whose jobs come first among those of one priority: ``strict`` for those of the queue that is named first, "
         "``round_robin`` for each queue in turn, ``weighted`` for as often as the number behind its name says, as "
         "``queue1:3,queue2:1``. See :ref:`Queues that share a worker`.",
-        option("round_robin", check=options.queue_strategy),
+        option("round_robin", type="choice", choices=QUEUE_STRATEGIES),
         group=WHAT,
         check=checks.one_of(*QUEUE_STRATEGIES),
         could_be=checks.is_a(str),

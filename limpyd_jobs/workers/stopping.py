@@ -11,7 +11,7 @@ from limpyd_jobs.exceptions import GracePeriodOver
 from limpyd_jobs.store import records
 from limpyd_jobs.utils import utcnow
 from limpyd_jobs.workers.report import report_of
-from limpyd_jobs.workers.signals import DUMP, HANG_UP, INTERRUPT, QUIET, TERMINATE, Handlers, has_terminal
+from limpyd_jobs.workers.signals import DUMP, HANG_UP, INTERRUPT, QUIET, Handlers, has_terminal
 
 if TYPE_CHECKING:
     from limpyd_jobs.workers.engine import Engine
@@ -33,7 +33,7 @@ class Stopping:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._worker = engine.worker
-        self._handlers = Handlers()
+        self.handlers = Handlers()
         self._interrupts = 0
         self.why = ""
         self.is_quiet = False
@@ -41,20 +41,12 @@ class Stopping:
 
     # -- Signals
 
-    def handle_end_signals(self) -> None:
-        """Let the signals that ask for the end call `catch_end_signal` of the worker."""
-        self._handlers.take(self._worker.catch_end_signal, INTERRUPT, TERMINATE)
-
     def handle_other_signals(self) -> None:
         """Let no other signal that people send end the running job in its midst, unless the application handles it."""
         if self._worker.terminate_gracefuly:
-            self._handlers.take_unhandled(self._worker.catch_end_signal, HANG_UP)
-        self._handlers.take_unhandled(self._log_report, DUMP)
-        self._handlers.take_unhandled(self._be_quiet, QUIET)
-
-    def give_signals_back(self) -> None:
-        """Give the signals back to whoever handled them before."""
-        self._handlers.give_back()
+            self.handlers.take_unhandled(self._worker.catch_end_signal, HANG_UP)
+        self.handlers.take_unhandled(self._log_report, DUMP)
+        self.handlers.take_unhandled(self._be_quiet, QUIET)
 
     def catch_end_signal(self, signum: int) -> None:
         """Ask for the end; what `Worker.catch_end_signal` does."""

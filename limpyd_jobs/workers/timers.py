@@ -76,12 +76,7 @@ class JobTimer:
 class WakeupTimer:
     """Calls a function at a moment that may be changed, in a thread of its own, while the context is entered.
 
-    Redis itself looks only ten times a second whether the time of a wait is over.
-
-    Parameters
-    ----------
-    wake: callable
-        What to call. It must not raise.
+    The function must not raise. Redis itself looks only ten times a second whether the time of a wait is over.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:

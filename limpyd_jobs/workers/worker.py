@@ -21,6 +21,7 @@ from limpyd_jobs.workers.engine import Engine
 from limpyd_jobs.workers.naming import duration_of, name_of
 from limpyd_jobs.workers.parameters import LOGGER_NAME, Parameters
 from limpyd_jobs.workers.queue_selector import Place
+from limpyd_jobs.workers.signals import INTERRUPT, TERMINATE
 
 logger = logging.getLogger(LOGGER_NAME)
 
@@ -139,11 +140,11 @@ class Worker(Parameters):
 
     def handle_end_signal(self) -> None:
         """Let SIGINT and SIGTERM call `catch_end_signal`. Python allows it in the main thread only."""
-        self._engine.stopping.handle_end_signals()
+        self._engine.stopping.handlers.take(self.catch_end_signal, INTERRUPT, TERMINATE)
 
     def stop_handling_end_signal(self) -> None:
         """Give the signals back to whoever handled them before. Python allows it in the main thread only."""
-        self._engine.stopping.give_signals_back()
+        self._engine.stopping.handlers.give_back()
 
     def catch_end_signal(self, signum: int, frame: FrameType | None) -> None:
         """Ask the worker to end once the running job is finished.

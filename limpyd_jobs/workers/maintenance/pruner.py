@@ -39,11 +39,6 @@ class Pruner:
     keep_success, keep_errors: int or timedelta
         How many jobs of each queue to keep, or for how long. None for what the queue model says.
 
-    Attributes
-    ----------
-    interval: float
-        How many seconds to let pass until the next run.
-
     Raises
     ------
     ConfigurationException

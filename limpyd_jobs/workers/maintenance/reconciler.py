@@ -36,15 +36,7 @@ class Repaired(NamedTuple):
 
 
 class Reconciler:
-    """Puts live jobs that stand nowhere back in their queues.
-
-    Parameters
-    ----------
-    queue_model: type of Queue
-        The model of the queues to look at, all of them.
-    lease: float
-        In seconds.
-    """
+    """Puts live jobs that stand nowhere back in their queues: those of all queues of a model."""
 
     name = "reconcile_jobs"
 

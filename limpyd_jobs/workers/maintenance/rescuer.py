@@ -21,14 +21,7 @@ if TYPE_CHECKING:
 class Rescuer:
     """Puts jobs whose lease lapsed back in their waiting lists; one that was rescued too often ends in error.
 
-    Parameters
-    ----------
-    lease: float
-        In seconds.
-    max_rescues: int
-        How often a job is rescued at the most.
-    reconciler: Reconciler
-        Told when it is this worker's turn to reconcile.
+    The reconciler is told when it is this worker's turn.
     """
 
     name = "rescue_jobs"

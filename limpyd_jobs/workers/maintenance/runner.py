@@ -35,15 +35,7 @@ class Task(Protocol):
 
 
 class Maintenance:
-    """Knows when each task is due. At first, all are.
-
-    Parameters
-    ----------
-    context: Engine
-        What each task is given.
-    tasks: sequence of Task
-        In the order in which those that are due are run.
-    """
+    """Knows when each task is due; at first, all are. Those that are due are run in the order they are given in."""
 
     def __init__(self, context: Engine, tasks: Sequence[Task]) -> None:
         self._context = context

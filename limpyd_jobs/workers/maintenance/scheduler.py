@@ -61,11 +61,6 @@ class Scheduler:
         Schedules on another database than these queues are not looked at.
     longest: float
         How many seconds to let pass until the next run, at the most.
-
-    Attributes
-    ----------
-    interval: float
-        How many seconds to let pass until the next run.
     """
 
     name = "enqueue_due_schedules"
