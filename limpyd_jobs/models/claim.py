@@ -20,10 +20,10 @@ from limpyd_jobs.arguments import checked_lease, delay_argument, stored_owner
 from limpyd_jobs.exceptions import ClaimLost, JobGone, JobTimeout, LimpydJobsException, NotRecorded
 from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.models.error import Error
-from limpyd_jobs.models.job_claim import NEVER, JobClaim, Return, queue_of
+from limpyd_jobs.models.job_claim import NEVER, JobClaim, queue_of
 from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.queue import Queue
-from limpyd_jobs.retrying import Again, Cancel, Requeue, Retry, as_policy
+from limpyd_jobs.retrying import Cancel, Requeue, Retry, as_policy
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.records import redis_of
 from limpyd_jobs.transitions import Ending
@@ -166,9 +166,7 @@ class Claim(Generic[AJob]):
         # in between leaves a failed job that does not say why, which is better than an error of a job that still runs.
         if not self._lacks_error:
             self._decide()
-            again = self._ask(self._claim.decide, error, policy)
-            back = Return(None, again.priority_delta, again.delay) if isinstance(again, Again) else NEVER
-            self._end(self._claim.fail, back)
+            self._end(self._claim.fail, self._ask(self._claim.decide, error, policy) or NEVER)
             self._lacks_error = True
         self._ask(self._error_model.add_error, self._claim.delivery.queue_name, self.job, error, trace=trace)
         self._lacks_error = False

@@ -15,7 +15,7 @@ from limpyd_jobs.arguments import delay_argument, nearest_priority, read_priorit
 from limpyd_jobs.exceptions import CodeNotRun, WorkerLost
 from limpyd_jobs.models.job_record import JobRecord, job_classes
 from limpyd_jobs.models.queue import Queue, attached_queue, queue_name
-from limpyd_jobs.retrying import Again, GiveUp, History, Requeue, Retry
+from limpyd_jobs.retrying import Again, History, Requeue, Retry
 from limpyd_jobs.store.argument import know_arguments
 from limpyd_jobs.transitions import IN_HAND, NOTHING, ClaimRequest, Delivery, Ending
 from limpyd_jobs.utils import overrides, parse_datetime
@@ -209,26 +209,26 @@ class JobClaim:
 
     # -- After a failure
 
-    def decide(self, error: BaseException, fallback: Retry | None) -> Again | GiveUp | None:
-        """Decide whether to try the job again, but for its field `cancel_on_error`, which the transition looks at.
+    def decide(self, error: BaseException, fallback: Retry | None, otherwise: Return = NEVER) -> Return:
+        """Decide how the job is put back, its field `cancel_on_error` aside, which the transition looks at.
 
         Parameters
         ----------
         fallback: Retry
             The policy of a job that has none, nor its class.
-
-        Returns
-        -------
-        Again or GiveUp
-            None if there is no policy.
+        otherwise: Return
+            How it is put back if there is no policy. Its `priority_delta` is for policies that say none.
         """
         if isinstance(error, (CodeNotRun, WorkerLost)) or self._is_never_put_back:
-            return GiveUp()
+            return NEVER
         is_claimed = self.delivery.outcome == "claimed"
         history = self.delivery.history if is_claimed else self._stored_history()
-        return history.decide(
-            error, monotonic() - self.began if is_claimed else 0.0, self.job.default_retry_policy, fallback
-        )
+        ran = monotonic() - self.began if is_claimed else 0.0
+        decision = history.decide(error, ran, self.job.default_retry_policy, fallback)
+        if not isinstance(decision, Again):
+            return otherwise if decision is None else NEVER
+        delta = otherwise.priority_delta if decision.priority_delta is None else decision.priority_delta
+        return Return(None, delta, decision.delay)
 
     def _stored_history(self) -> History:
         names = ("_retry_policy", "tries", "_uncounted_tries", "start", "added", "_requeued_at")

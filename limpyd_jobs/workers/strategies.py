@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from limpyd_jobs.arguments import delay_argument
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.models import Job, JobClaim, Queue, queue_name
-from limpyd_jobs.models.job_claim import DEFAULT_DELAY, NEVER, Return
-from limpyd_jobs.retrying import GiveUp, Requeue
+from limpyd_jobs.models.job_claim import DEFAULT_DELAY, Return
+from limpyd_jobs.retrying import Requeue
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.utils import compute_delayed_until, utcnow
 from limpyd_jobs.workers.execution import Execution
@@ -49,15 +49,10 @@ class FailAtOnce:
             self._engine.outages.retry(add_error)
 
     def _return_of(self, claim: JobClaim, exception: BaseException) -> Return:
-        """How a job is put back, its `cancel_on_error` field aside, which the transition looks at."""
         worker = self._worker
-        decision = claim.decide(exception, self._engine.settings.retry_policy)
-        if decision is None:
-            return Return(int(worker.requeue_times or 0), worker.requeue_priority_delta, worker.requeue_delay_delta)
-        if isinstance(decision, GiveUp):
-            return NEVER
-        delta = worker.requeue_priority_delta if decision.priority_delta is None else decision.priority_delta
-        return Return(None, delta, decision.delay)
+        times = int(worker.requeue_times or 0)
+        otherwise = Return(times, worker.requeue_priority_delta, worker.requeue_delay_delta)
+        return claim.decide(exception, self._engine.settings.retry_policy, otherwise)
 
 
 class FailStepByStep(FailAtOnce):
