@@ -432,6 +432,28 @@ class TestAuto:
         worker.run()
         assert statuses_in_one_word() == "s" * 20
 
+    def test_does_not_take_what_it_gives_back_for_lost(
+        self, monkeypatch: pytest.MonkeyPatch, log: Log, redis_client: redis.Redis
+    ) -> None:
+        add(20)
+        renew_all = transitions.renew_all
+
+        def callback(job: Job, queue: Queue) -> None:
+            if job._cached_identifier == "009":
+                worker._engine.leases.renew(redis_client)
+
+        def renew_once_another_has_one(*args: Any) -> list[str]:
+            assert worker._engine.fetcher.give_back() == []
+            with Task.get(identifier="010").claim(owner="another"):
+                return renew_all(*args)
+
+        monkeypatch.setattr(transitions, "renew_all", renew_once_another_has_one)
+        worker = prefetching(19, "auto", prefetch_time=3600, callback=callback)
+        worker.run()
+        assert statuses_in_one_word() == "s" * 20
+        assert worker._engine.fetcher._news == {}
+        assert "lost" not in log.text
+
     @pytest.mark.usefixtures("patient")
     def test_gives_back_at_the_end_of_the_worker(self) -> None:
         identifiers = add(20)
