@@ -73,12 +73,13 @@ class Claim(Generic[AJob]):
     lease: float
         For how long it holds, in seconds, each time that it is renewed.
     status: str
-        The one that the end of the claim gave to the job, a value of `STATUSES`; None while it is not ended.
+        The one that the end of the claim gave to the job, a value of `STATUSES`; None while it is not ended. If the
+        reply to a verb was lost, and another verb is called, it is the status by the first one.
     """
 
     def __init__(self, claim: JobClaim, owner: str, lease: float, error_model: type[Error]) -> None:
         self.job: AJob = claim.job
-        self.queue: Queue = claim.queue
+        self.queue = queue_of(type(claim.queue), claim.delivery)  # which the application may delete
         self.owner = owner
         self.lease = lease
         self.status: str | None = None
@@ -146,8 +147,9 @@ class Claim(Generic[AJob]):
     def succeed(self) -> None:
         """The job is a success, unless it was canceled, or delayed, by `Job.cancel` or `Job.enqueue_or_delay`."""
         self._decide()
-        if not self._ends_otherwise(self._do(self._claim.succeed).outcome):
-            self._ended(STATUSES.SUCCESS)
+        ending = self._do(self._claim.succeed)
+        if not self._ends_otherwise(ending.outcome):
+            self._ended(ending.status or STATUSES.SUCCESS)
 
     def fail(self, error: BaseException, trace: str | None = None, retry_policy: Retry | str | None = None) -> None:
         """The job is an error, recorded as such, and is put back in its queue if its retry policy says so.
@@ -167,8 +169,9 @@ class Claim(Generic[AJob]):
         if not self._lacks_error:
             self._decide()
             self._end(self._claim.fail, self._ask(self._claim.decide, error, policy) or NEVER)
-            self._lacks_error = True
-        self._ask(self._error_model.add_error, self._claim.delivery.queue_name, self.job, error, trace=trace)
+            self._lacks_error = self.status not in (STATUSES.SUCCESS, STATUSES.CANCELED)
+        if self._lacks_error:
+            self._ask(self._error_model.add_error, self._claim.delivery.queue_name, self.job, error, trace=trace)
         self._lacks_error = False
 
     def release(self, delayed_for: float | timedelta | None = None) -> None:
@@ -189,8 +192,7 @@ class Claim(Generic[AJob]):
     def cancel(self) -> None:
         """The job is canceled, and not run again."""
         self._decide()
-        self._do(self._claim.cancel)
-        self._ended(STATUSES.CANCELED)
+        self._ended(self._do(self._claim.cancel).status or STATUSES.CANCELED)
 
     def __enter__(self) -> Self:
         self._check_is_held()
@@ -233,7 +235,7 @@ class Claim(Generic[AJob]):
         ending = self._do(verb, *args)
         if not self._ends_otherwise(ending.outcome):
             back = STATUSES.DELAYED if ending.delayed_until else STATUSES.WAITING
-            self._ended(STATUSES.ERROR if ending.outcome == "error" else back)
+            self._ended(ending.status or (STATUSES.ERROR if ending.outcome == "error" else back))
 
     def _ends_otherwise(self, outcome: str) -> bool:
         """End a job that was canceled or delayed meanwhile as that asks for; return whether it was."""

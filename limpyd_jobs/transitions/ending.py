@@ -70,12 +70,15 @@ class Ending(NamedTuple):
         When it ended, and until when it is delayed: dates as text, empty for none.
     prefetched: Delivery
         What the next claim, made in the same step, took out of a waiting list.
+    status: str
+        The one that the job has, if the caller had ended this claim before, maybe otherwise; empty if not.
     """
 
     outcome: str
     end: str = ""
     delayed_until: str = ""
     prefetched: Delivery | None = None
+    status: str = ""
 
 
 @Verb
@@ -353,7 +356,7 @@ def _ending(
 def _as_ending(ident: str, reply: dict[str, Any]) -> Ending:
     outcome, prefetched = accept(ident, reply)["outcome"], reply.get("prefetched")
     delivery = Delivery(*prefetched) if prefetched else None
-    return Ending(outcome, reply.get("end", ""), reply.get("delayed_until", ""), delivery)
+    return Ending(outcome, reply.get("end", ""), reply.get("delayed_until", ""), delivery, reply.get("status", ""))
 
 
 def status_and_claim(job: RedisModel) -> tuple[str | None, str | None]:

@@ -35,6 +35,7 @@ from limpyd_jobs import (
     Queue,
     Requeue,
     Retry,
+    transitions,
 )
 from limpyd_jobs.exceptions import GracePeriodOver, JobTimeout, NotRecorded
 from limpyd_jobs.store.database import JobsDatabase
@@ -361,6 +362,20 @@ class TestFailing:
         with pytest.raises(ClaimLost, match="ended before"):
             claim.fail(ValueError("no"))
         assert len(errors()) == 1
+
+    @pytest.mark.parametrize(
+        ("first", "status"),
+        [(transitions.succeed, STATUSES.SUCCESS), (transitions.finish_canceled, STATUSES.CANCELED)],
+        ids=["succeed", "cancel"],
+    )
+    def test_after_another_verb_whose_reply_was_lost_tells_what_became_of_the_job(
+        self, job: Posting, first: Any, status: str
+    ) -> None:
+        claim = job.claim()
+        first(job, claim.queue, claim._claim.token)
+        claim.fail(ValueError("no"))
+        assert claim.status == job.status.hget() == status
+        assert errors() == []
 
     def test_whose_error_the_application_cannot_record_ends_all_the_same(
         self, job: Posting, caplog: pytest.LogCaptureFixture
@@ -703,6 +718,28 @@ class TestWhatCanBeClaimed:
             job.claim("me")
         jobs_database.connect(unix_socket_path=redis_server.socket)
         job.claim("me").succeed()
+
+
+class TestInAQueueThatIsDeleted:
+    @pytest.mark.parametrize(
+        ("end", "status"),
+        [
+            (lambda claim: claim.succeed(), STATUSES.SUCCESS),
+            (lambda claim: claim.fail(ValueError("no")), STATUSES.ERROR),
+            (lambda claim: claim.cancel(), STATUSES.CANCELED),
+        ],
+        ids=["succeed", "fail", "cancel"],
+    )
+    def test_the_claim_is_ended_all_the_same(
+        self, redis_client: redis.Redis, end: Callable[[Claim[Any]], None], status: str
+    ) -> None:
+        job = Posting.add_job("a")
+        claim = job.claim()
+        lists = claim.queue.success.key, claim.queue.errors.key
+        claim.queue.delete()
+        end(claim)
+        assert claim.status == job.status.hget() == status
+        redis_client.delete(*lists)  # which belong to no queue now
 
 
 class TestTheHeartbeat:

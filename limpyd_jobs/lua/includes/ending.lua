@@ -25,6 +25,7 @@ local function ended_before(job, token, outcome)
   local is_back, is_failed = hash[2] == 'w' or hash[2] == 'd' or is_next, hash[2] == 'e'
   return answer(is_back and outcome or is_failed and 'error' or 'done', {
     ['end'] = hash[3] or nil, delayed_until = is_back and hash[4] or nil, prefetched = claim_next(true),
+    status = hash[2] or nil,
   })
 end
 
