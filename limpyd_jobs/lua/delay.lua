@@ -18,12 +18,13 @@
 --@include ending
 --@include places
 
+local given = 'wd'  -- the status that the job gets here is one of these
 local job, token, queue = job_of(request.job_model, request.ident), request.token, request.queue_key
 local due = due_at(request.delay)
 
 local refused = refusal(job, token)
 if refused then
-  return ended_before(job, token, 'done') or answer(refused)
+  return ended_before(job, token, 'done', given) or answer(refused)
 end
 
 local hash = redis.call('HMGET', job.key, 'priority', '_uncounted_tries')

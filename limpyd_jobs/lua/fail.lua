@@ -21,12 +21,13 @@
 --@include ending
 --@include places
 
+local given = 'wde'  -- the status that the job gets here is one of these
 local job, token, queue = job_of(request.job_model, request.ident), request.token, request.queue_key
 local requeue_times = tonumber(request.requeue_times) or math.huge
 
 local refused = refusal(job, token)
 if refused then
-  return ended_before(job, token, 'requeued') or answer(refused)
+  return ended_before(job, token, 'requeued', given) or answer(refused)
 end
 
 local hash = redis.call('HMGET', job.key, 'tries', 'cancel_on_error', 'priority', '_first_priority')

@@ -13,11 +13,12 @@
 
 --@include ending
 
+local given = 'c'  -- the status that the job gets here is one of these
 local job, token, queue = job_of(request.job_model, request.ident), request.token, request.queue_key
 
 local refused = refusal(job, token)
 if refused then
-  return ended_before(job, token, 'done') or answer(refused)
+  return ended_before(job, token, 'done', given) or answer(refused)
 end
 
 end_claim(queue, job, {status = 'c', queued = false}, token)

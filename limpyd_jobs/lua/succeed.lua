@@ -16,10 +16,11 @@
 --@include ending
 --@include successes
 
+local given = 's'  -- the status that the job gets here is one of these
 local job, token, finish = job_of(request.job_model, request.ident), request.token, now_text()
 
 local obstacle = end_in_success(job, token, request.queue_key, {['end'] = finish})
 if not obstacle then
   return ended('done', finish)
 end
-return obstacle == 'refused' and ended_before(job, token, 'done') or answer(obstacle)
+return obstacle == 'refused' and ended_before(job, token, 'done', given) or answer(obstacle)

@@ -71,7 +71,7 @@ class Ending(NamedTuple):
     prefetched: Delivery
         What the next claim, made in the same step, took out of a waiting list.
     status: str
-        The one that the job has, if the caller had ended this claim before, maybe otherwise; empty if not.
+        The one that the job has, if the caller had ended this claim before, and otherwise; empty if not.
     """
 
     outcome: str

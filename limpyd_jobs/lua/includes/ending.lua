@@ -15,8 +15,9 @@ local function claim_next(is_repeated)
 end
 
 -- The reply to a caller who ended its claim already, and asks again, as the first reply was lost; nil to others. The
--- next claim may be on the same job, once more. `outcome` is the one of a job that was put back in a queue.
-local function ended_before(job, token, outcome)
+-- next claim may be on the same job, once more. `outcome` is the one of a job that was put back in a queue;
+-- `statuses` are those of which the caller gives the job one: another one comes with the reply.
+local function ended_before(job, token, outcome, statuses)
   local hash = redis.call('HMGET', job.key, '_last_claim', 'status', 'end', 'delayed_until', '_claim_token')
   local is_next = request.next_token and hash[5] == request.next_token
   if not token or hash[1] ~= token and not is_next then
@@ -25,7 +26,7 @@ local function ended_before(job, token, outcome)
   local is_back, is_failed = hash[2] == 'w' or hash[2] == 'd' or is_next, hash[2] == 'e'
   return answer(is_back and outcome or is_failed and 'error' or 'done', {
     ['end'] = hash[3] or nil, delayed_until = is_back and hash[4] or nil, prefetched = claim_next(true),
-    status = hash[2] or nil,
+    status = not is_next and not string.find(statuses, hash[2] or '', 1, true) and hash[2] or nil,
   })
 end
 
