@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from ipaddress import IPv6Address
 from typing import Any
-from urllib.parse import SplitResult, parse_qsl, unquote, unquote_to_bytes, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, unquote_to_bytes, urlsplit
 
 import redis
 from limpyd.contrib.database import PipelineDatabase
@@ -176,20 +176,27 @@ def default_settings() -> Settings:
 
 def database_name(settings: dict[str, Any]) -> str:
     """Return the name of a database, as ``--database`` takes it, without user, password and options."""
+    settings = {name: value for name, value in settings.items() if value is not None}
     db = settings.get("db", 0)
     scheme = "rediss" if settings.get("ssl") else "redis"
     if "embedded" in settings:
-        return f"embedded://{'' if settings['embedded'] is True else settings['embedded']}"
+        directory = "" if settings["embedded"] is True else _shown_path(settings["embedded"])
+        return f"embedded://{directory}{f'?db={db}' if db else ''}"
     if "sentinels" in settings:
         hosts = ",".join(_shown_address(*address) for address in settings["sentinels"])
-        return f"{scheme}+sentinel://{hosts}/{settings['service_name']}/{db}"
+        return f"{scheme}+sentinel://{hosts}/{quote(settings['service_name'], safe='')}/{db}"
     if "unix_socket_path" in settings:
-        return f"unix://{settings['unix_socket_path']}?db={db}"
+        return f"unix://{_shown_path(settings['unix_socket_path'])}?db={db}"
     address = _shown_address(settings.get("host", "localhost"), settings.get("port", 6379))
     return f"{scheme}://{address}/{db}" if settings.get("ssl") else f"{address}:{db}"
 
 
+def _shown_path(path: str | os.PathLike[str]) -> str:
+    return quote(os.fsencode(os.path.abspath(path)))
+
+
 def _shown_address(host: str, port: int) -> str:
+    host = host.rpartition("@")[2]  # with a user and a password it is none, but they are not to be shown
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

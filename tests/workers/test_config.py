@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from optparse import make_option
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -462,11 +463,30 @@ def test_options_of_the_class_are_printed_too_and_the_run_method_of_jobs_is_name
         ),
         ("embedded://", "embedded://"),
         ("embedded:///var/tmp/try", "embedded:///var/tmp/try"),
+        ("embedded:///var/tmp/try?db=2", "embedded:///var/tmp/try?db=2"),
+        ("unix:///run/my%20redis%3F.sock", "unix:///run/my%20redis%3F.sock?db=0"),
+        ("redis+sentinel://one/main%2Fold", "redis+sentinel://one:26379/main%2Fold/0"),
     ],
 )
 def test_a_database_is_shown_without_user_and_password(text, shown):
     assert database_name(parse_database(text)) == shown
     assert parse_database(shown).items() <= parse_database(text).items()
+
+
+@pytest.mark.parametrize(
+    ("settings", "shown"),
+    [
+        ({}, "localhost:6379:0"),
+        ({"host": "example.com", "db": None, "unix_socket_path": None}, "example.com:6379:0"),
+        ({"host": "example.com", "username": "user", "password": "secret"}, "example.com:6379:0"),
+        ({"host": "user:secret@example.com"}, "example.com:6379:0"),
+        ({"unix_socket_path": Path("/run/redis.sock"), "host": "ignored"}, "unix:///run/redis.sock?db=0"),
+        ({"embedded": Path("/var/tmp/try")}, "embedded:///var/tmp/try"),
+    ],
+)
+def test_a_database_is_shown_whatever_its_settings_are(settings, shown):
+    assert database_name(settings) == shown
+    parse_database(shown)
 
 
 def test_a_default_in_the_help_is_that_of_the_worker():
