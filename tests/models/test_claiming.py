@@ -38,6 +38,7 @@ from limpyd_jobs import (
     transitions,
 )
 from limpyd_jobs.exceptions import GracePeriodOver, JobTimeout, NotRecorded
+from limpyd_jobs.models.job_claim import JobClaim
 from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.utils import datetime_to_score, utcnow
 
@@ -589,6 +590,33 @@ class TestEachVerb:
             claim.succeed()
 
 
+ENDS: dict[str, Callable[[Claim[Any]], None]] = {
+    **{name: verb for name, verb in VERBS.items() if name != "renew"},
+    "fail and retry": lambda claim: claim.fail(ValueError("no"), retry_policy=Retry(times=3, delay=1000)),
+    "release for later": lambda claim: claim.release(delayed_for=1000),
+}
+
+
+@pytest.mark.parametrize("second", ENDS.values(), ids=ENDS)
+@pytest.mark.parametrize("first", ENDS.values(), ids=ENDS)
+def test_a_verb_after_another_one_whose_reply_was_lost_tells_what_the_job_became(
+    first: Callable[[Claim[Any]], None], second: Callable[[Claim[Any]], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose(*_: Any) -> Any:
+        raise redis.ConnectionError("lost")
+
+    job = Posting.add_job("a")
+    claim = job.claim()
+    with monkeypatch.context() as patch:
+        patch.setattr(JobClaim, "ended", lose)  # once Redis has done it
+        with pytest.raises(NotRecorded, match=job.ident):
+            first(claim)
+    before = job.hgetall()
+    second(claim)
+    assert (claim.status, job.hgetall()) == (before["status"], before)
+    assert not (errors() and claim.status in (STATUSES.SUCCESS, STATUSES.CANCELED))
+
+
 def names(sent: Any) -> list[str]:
     """The names of the scripts among some commands."""
     return [SCRIPTS[words[1]] for words in (each.split() for each in sent) if words[0] == "EVALSHA"]
@@ -806,6 +834,25 @@ class TestTheHeartbeat:
             claim.release()
             thread.join(10)
             assert not thread.is_alive()
+
+    def test_lets_a_program_end_that_holds_a_claim(self, redis_server: RedisServer) -> None:
+        program = """
+import sys
+
+from limpyd_jobs import Job
+from limpyd_jobs.models import BaseJobsModel
+
+BaseJobsModel.database.connect(unix_socket_path=sys.argv[1])
+job = Job.get(identifier="a")
+job.claim(lease=0.04).__enter__()
+until = job.database.connection.zscore("jobs:queue:1:_running", job.ident)
+while job.database.connection.zscore("jobs:queue:1:_running", job.ident) == until:
+    pass
+"""
+        Job.add_job("a", "board")
+        command = [sys.executable, "-c", program, redis_server.socket]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert (ended.returncode, ended.stderr) == (0, "")
 
     def test_notices_that_somebody_else_has_the_job(self, caplog: pytest.LogCaptureFixture) -> None:
         job = Posting.add_job("a")
