@@ -122,12 +122,13 @@ class Fetcher:
 
     def next_at_hand(self) -> Delivery | None:
         """Return the next of those that were claimed with the end of a job; see `next`."""
-        with suppress(IndexError):  # there is none, or another thread gives it back
-            while True:
+        fetched = None
+        try:
+            while fetched is None:
                 fetched = self._as_it_is_now(self.prefetched.popleft())
-                if fetched:
-                    return fetched
-        return None
+        except IndexError:  # there is none, or another thread gives it back
+            return None
+        return fetched
 
     def next(self, keys: Sequence[str], *, may_wait: bool = False) -> Delivery | None:
         """Claim the next job; None if there is none. What is no job that can be run is for `check` to tell.
