@@ -16,6 +16,7 @@ ADDING = "`add_job` with an identifier and an argument; many: `add_jobs`, 1,000 
 WORKERS = {
     "default": "`limpyd-jobs-worker` as it comes: all guarantees, finished jobs kept, log level INFO",
     "prefetch 100": "`--prefetch=100`; the rest as above",
+    "prefetch auto": "`--prefetch=auto`; the rest as above",
     "processes 2": "`--processes=2`, instead of two commands; the rest as above",
 }
 STARTS_BOTH = ["processes 2"]
