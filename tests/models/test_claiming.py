@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -730,6 +731,19 @@ class TestWhatCanBeClaimed:
         claim.succeed()
         assert claim.queue.success.lmembers() == [job.ident]
         Elsewhere.get_connection().delete(*Elsewhere.get_connection().keys("claiming-elsewhere:*"))
+
+    def test_what_waits_under_the_old_path_of_a_class_that_was_moved(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        old_home = ModuleType("old_home")
+        vars(old_home)["Posting"] = Posting
+        monkeypatch.setitem(sys.modules, "old_home", old_home)
+        job = Posting.add_job("a")
+        board().waiting.delete()
+        board().waiting.rpush(f"old_home.Posting:{job.pk.get()}")
+        with job.claim():
+            work("board")
+            assert job.status.hget() == STATUSES.RUNNING
+        assert job.status.hget() == STATUSES.SUCCESS
+        assert (board().waiting.lmembers(), board().success.lmembers()) == ([], [job.ident])
 
     def test_what_somebody_let_lapse(self) -> None:
         job = Posting.add_job("a")
