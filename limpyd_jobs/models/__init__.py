@@ -3,12 +3,11 @@
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.models.base import BaseJobsModel
 from limpyd_jobs.models.claim import Claim
-from limpyd_jobs.models.error import Error
+from limpyd_jobs.models.error import Error, defer_unresolved
 from limpyd_jobs.models.job import Job, has_custom_placement
 from limpyd_jobs.models.job_claim import JobClaim
 from limpyd_jobs.models.job_record import job_classes
 from limpyd_jobs.models.queue import Queue, attached_queue, promote, promote_some, queue_name
-from limpyd_jobs.models.unresolved import defer_unresolved
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.utils import compute_delayed_until, datetime_to_score, import_class
 

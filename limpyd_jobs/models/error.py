@@ -1,4 +1,4 @@
-"""The errors of jobs."""
+"""The errors of jobs, and jobs whose class cannot be resolved: deferred, and after too often dead-lettered."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from limpyd import fields
 from limpyd.contrib.indexes import SimpleDateTimeIndex
+from limpyd.model import RedisModel
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import as_indexed
+from limpyd_jobs.exceptions import ClassUnresolved
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models.base import BaseJobsModel
 from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.store import records
 from limpyd_jobs.store.lazy_fields import pk_of
 from limpyd_jobs.store.new_fields import check_fields
-from limpyd_jobs.utils import as_naive_utc, parse_datetime, printable, utcnow
+from limpyd_jobs.utils import as_naive_utc, one_line, parse_datetime, printable, utcnow
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -120,6 +122,35 @@ class Error(BaseJobsModel):
     def collection_for_job(cls, job: JobRecord) -> Any:
         """Return the collection of the errors of all jobs with the class and the identifier of this one."""
         return cls.collection(job_model_repr=job.get_model_repr(), identifier=as_indexed(job.identifier.hget() or ""))
+
+
+def defer_unresolved(
+    queue_model: type[RedisModel], key: str, ident: str, error: Exception, error_model: type[Error] | None = Error
+) -> Exception:
+    """Send a job whose class cannot be resolved back to its queue for a while, or, after too often, give it up.
+
+    Parameters
+    ----------
+    key: str
+        The waiting list of the queue.
+    error: exception
+        Why the class cannot be resolved.
+    error_model: type of Error
+        Where to record that the job is dead-lettered; None not to.
+
+    Returns
+    -------
+    exception
+        What to report: the given one, or a `ClassUnresolved` if the job is dead-lettered.
+    """
+    outcome, queue_name = transitions.defer_unresolved(queue_model, key, ident)
+    if outcome == "deferred":
+        return error
+    if error_model:
+        add_unresolved_error(error_model, queue_name, ident, error)
+    return ClassUnresolved(
+        f"{one_line(ident)} is dead-lettered, after {transitions.MAX_DEFERRALS} tries: {printable(error)}"
+    )
 
 
 def add_unresolved_error(error_model: type[AnError], queue_name: str, ident: str, error: BaseException) -> AnError:

@@ -14,10 +14,9 @@ from limpyd_jobs.arguments import read_priority, stored_queue_name
 from limpyd_jobs.idents import Ident, QueueKey
 from limpyd_jobs.models import pruning
 from limpyd_jobs.models.base import BaseJobsModel
-from limpyd_jobs.models.error import Error
+from limpyd_jobs.models.error import Error, defer_unresolved
 from limpyd_jobs.models.job_record import JobRecord, job_classes
 from limpyd_jobs.models.pruning import Retention
-from limpyd_jobs.models.unresolved import defer_unresolved
 from limpyd_jobs.store import records
 from limpyd_jobs.store.layout import found_by, layout_of
 from limpyd_jobs.store.new_fields import check_fields, default_priority
