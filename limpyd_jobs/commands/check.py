@@ -6,7 +6,7 @@ import sys
 import time
 from functools import partial
 
-from limpyd_jobs.check import Report, check
+from limpyd_jobs.check import check
 from limpyd_jobs.check.checking import LEASE, PAUSE
 from limpyd_jobs.check.problems import LEAVE, WORDS
 from limpyd_jobs.commands.command import COMMON_OPTIONS, Command
@@ -82,11 +82,8 @@ class Check(Command):
         )
         if progress:
             progress.end()
-        self._print(report)
-        return 1 if report.left else 0
-
-    def _print(self, report: Report) -> None:
         print(report.as_json() if self.options.json else report.as_table())
+        return 1 if report.left else 0
 
 
 class _Progress:

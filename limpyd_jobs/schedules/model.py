@@ -129,10 +129,12 @@ class Schedule(BaseJobsModel):
         UniquenessError
             If there is another schedule of that name.
         """
-        given = {"cron": cron, "interval": interval, "date": date, "trigger": trigger}
         values = cls._values(
             {
-                **{kind: value for kind, value in given.items() if value is not None},
+                "cron": cron,
+                "interval": interval,
+                "date": date,
+                "trigger": trigger,
                 "name": name,
                 "job_class": job_class,
                 "timezone": timezone,
@@ -144,11 +146,11 @@ class Schedule(BaseJobsModel):
                 "job_fields": job_fields,
             }
         )
-        values.update(cls._start(values["trigger"], values["timezone"], paused))
-        return cls._made(values, job_class)
+        return cls._made(values, job_class, paused)
 
     @classmethod
-    def _made(cls, values: Mapping[str, str], job_class: type[Job] | str) -> Schedule:
+    def _made(cls, values: dict[str, str], job_class: type[Job] | str, paused: bool = False) -> Schedule:
+        values.update(cls._start(values["trigger"], values["timezone"], paused))
         # for the workers of the queue to know it before its first job
         queue_model = _job_class(job_class).queue_model
         queue_model.get_queue(values["queue_name"], values["priority"])
@@ -244,9 +246,8 @@ class Schedule(BaseJobsModel):
             schedule.edit(**{**defaults, **options, "declaration": text})
             return "changed"
         values = cls._values({"identifier": None, "queue_name": None, "priority": None, **options, "name": name})
-        values.update(cls._start(values["trigger"], values["timezone"], paused=False), declaration=text)
         try:
-            cls._made(values, job_class)
+            cls._made(values | {"declaration": text}, job_class)
         except UniquenessError:
             if not cls.collection(name=name):
                 raise
