@@ -60,7 +60,7 @@ class NotClaimable(LimpydJobsException):
     def __init__(self, ident: str, status: str, delayed_until: str = "") -> None:
         name = STATUSES.by_value(status, status or "none")
         super().__init__(
-            f"{ident} cannot be claimed: its status is {name}{delayed_until and f', until {delayed_until}'}"
+            f"{ident} cannot be claimed: its status is {name}{delayed_until and f', until {delayed_until} (UTC)'}"
         )
         self.ident = ident
         self.status = status

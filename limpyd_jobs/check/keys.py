@@ -171,9 +171,9 @@ class Keys:
                 self._reader.connection, model, [(key, pk, "")], repair and not is_kept
             ):
                 yield model, key, "jobs of no queue" if is_kept else problem, (kind,)
-        still = self._reader.all(("EXISTS", key) for key in self._meaningless)
-        for (key, model), exists in zip(self._meaningless.items(), still, strict=True):
-            if exists:
+        lifetimes = self._reader.all(("TTL", key) for key in self._meaningless)
+        for (key, model), lifetime in zip(self._meaningless.items(), lifetimes, strict=True):
+            if lifetime == -1:  # others are gone, or go by themselves, as what limpyd keeps for a collection
                 yield model, key, "no meaning", ()
 
 

@@ -62,7 +62,7 @@ class Check(Command):
             action="store_true",
             help="Tell on standard error how far it is (default: if that is a terminal)",
         ),
-        WorkerOption("--no-progress", action="store_false", dest="progress", help="Do not"),
+        WorkerOption("--no-progress", action="store_false", dest="progress", help="Do not tell how far the check is"),
     )
 
     def run(self) -> int:

@@ -74,7 +74,9 @@ class Schedules(Command):
         }
         verb, *words = self.given or [""]
         if verb not in actions:
-            self.parser.error(f"{verb!r} is none of {', '.join(actions)}" if verb else "list, add… which one?")
+            self.parser.error(
+                f"{verb!r} is none of {', '.join(actions)}" if verb else f"say what to do: {', '.join(actions)}"
+            )
         number, action = actions[verb]
         if len(words) != number:
             wanted = " ".join(("NAME", "JOB_CLASS")[:number]) or "nothing"

@@ -159,10 +159,19 @@ class Claim(Generic[AJob]):
         error: Exception
             Why it failed.
         trace: str
-            The traceback.
+            The traceback; by default that of the error, if it was raised.
         retry_policy: Retry or str
             The policy of a job that has none, nor its class, or its text. Without one it is not put back.
+
+        Raises
+        ------
+        TypeError
+            If the error is no exception.
         """
+        if not isinstance(error, BaseException):
+            raise TypeError(f"A claim fails with an exception, not with {error!r}")
+        if trace is None and error.__traceback__:
+            trace = "".join(traceback.format_exception(error))
         policy = as_policy(retry_policy)
         # The job first, then its error: who lost the claim leaves no error of a job that somebody else runs. Who dies
         # in between leaves a failed job that does not say why, which is better than an error of a job that still runs.
@@ -224,7 +233,7 @@ class Claim(Generic[AJob]):
         """Let the job fail, or release it, and let the exception not be hidden by another one."""
         try:
             if isinstance(error, (Exception, JobTimeout, SystemExit)):
-                self.fail(error, "".join(traceback.format_exception(error)))
+                self.fail(error)
             else:
                 self.release()
         except Exception as another:

@@ -91,11 +91,14 @@ class Arguments:
     Raises
     ------
     AttributeError
-        If the class has no such argument.
+        If the class has no such argument, or if one is set.
     """
 
     def __init__(self, job: RedisModel) -> None:
-        self._job = job
+        vars(self)["_job"] = job
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(why_fixed(type(self._job), name), name=name, obj=self)
 
     def __getattr__(self, name: str) -> Any:
         fields = arguments_of(type(self._job))

@@ -381,7 +381,8 @@ class Parameters:
     prefetch_time: float = row(
         0.02,
         "For how many seconds a claimed job may wait for those that are run before it, if ``prefetch`` is ``auto``, "
-        "until it is given back. Successes are recorded within this time, too.",
+        "until it is given back. Successes are recorded within this time, too, or within 0.02 seconds if that is "
+        "shorter.",
         seconds("0.1", check=options.interval),
         group=WAIT,
         check=amount(more_than=0),

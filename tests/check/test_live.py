@@ -283,6 +283,13 @@ def test_many_problems_are_all_repaired(look: redis.Redis) -> None:
     assert violations(look, Stone, Queue, Error) == []
 
 
+def test_what_limpyd_keeps_of_a_collection_for_a_while_is_no_wrong(look: redis.Redis) -> None:
+    Stone.add_job("a")
+    assert len(Stone.collection(identifier="a", status="w")) == 1
+    assert look.keys("*__collection__*")
+    assert check(pause=0).findings == []
+
+
 def test_what_a_worker_holds_for_a_moment_is_no_wrong(look: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     job = Stone.add_job("a")
     look.lpop("jobs:queue:1:waiting")

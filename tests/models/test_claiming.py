@@ -379,6 +379,20 @@ class TestFailing:
         assert claim.status == job.status.hget() == status
         assert errors() == []
 
+    def test_keeps_the_traceback_of_the_error(self, job: Posting) -> None:
+        claim = job.claim()
+        try:
+            raise ValueError("no")
+        except ValueError as error:
+            claim.fail(error)
+        (error,) = errors()
+        assert "in test_keeps_the_traceback_of_the_error" in error.traceback.hget()
+
+    def test_with_what_is_no_exception_is_refused(self, job: Posting) -> None:
+        with job.claim() as claim, pytest.raises(TypeError, match="not with 'the van broke down'"):
+            claim.fail("the van broke down")  # type: ignore[arg-type]
+        assert claim.status == STATUSES.SUCCESS
+
     def test_whose_error_the_application_cannot_record_ends_all_the_same(
         self, job: Posting, caplog: pytest.LogCaptureFixture
     ) -> None:
