@@ -96,11 +96,13 @@ class AckInBatches(AckAtOnce):
 
     def job_done(self) -> None:
         fetcher = self._engine.fetcher
+        is_at_its_end = not fetcher.prefetched  # asked before the time: meanwhile the thread may give them back
         if fetcher.are_late:
             self._give_back()
-        if not fetcher.prefetched:
+            is_at_its_end = not fetcher.prefetched
+        if is_at_its_end:
             self._end_batch()
-        if self._buffer and (not fetcher.prefetched or self._buffer.are_late):
+        if self._buffer and (is_at_its_end or self._buffer.are_late):
             self._record(self._batch_size())
 
     def flush(self) -> None:

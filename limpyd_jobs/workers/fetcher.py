@@ -126,8 +126,9 @@ class Fetcher:
         try:
             while fetched is None:
                 fetched = self._as_it_is_now(self.prefetched.popleft())
-        except IndexError:  # there is none, or another thread gives it back
-            return None
+        except IndexError:
+            with self._giving_back:  # others are not to overtake those that the thread gives back
+                return None
         return fetched
 
     def next(self, keys: Sequence[str], *, may_wait: bool = False) -> Delivery | None:
@@ -245,7 +246,8 @@ class Fetcher:
 
     def _give_back(self) -> list[Exception]:
         self._withdraw()
-        self.give_back_at = inf
+        if monotonic() >= self.give_back_at:  # else there is a new batch by now
+            self.give_back_at = inf
         claims = [(job_classes.resolve(fetched.path), fetched) for fetched in self.leaving]
         failures = transitions.release_all(claims) if claims else []
         for failure in failures:

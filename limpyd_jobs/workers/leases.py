@@ -41,11 +41,11 @@ class Leases:
             self._engine.outages.tell_lease_not_renewed(claim.delivery.identifier, error)
 
     def _renew_others(self, connection: Redis) -> None:
-        """Renew the leases of the jobs that are to be run next, and of those whose end is not recorded yet."""
+        """Renew the leases of the jobs that are to be run next, or given back, or whose end is not recorded yet."""
         fetcher = self._engine.fetcher
         prefetched = [delivery for delivery in fetcher.prefetched.copy() if fetcher.holds(delivery)]
-        unrecorded = self._engine.acknowledger.unrecorded()
-        claims = [*prefetched[::-1], *unrecorded[::-1]]  # so that they would be rescued in their order
+        others = [*fetcher.leaving.copy(), *self._engine.acknowledger.unrecorded()]
+        claims = [*prefetched[::-1], *others[::-1]]  # so that they would be rescued in their order
         if not claims:
             return
         try:
