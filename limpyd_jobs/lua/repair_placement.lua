@@ -250,7 +250,7 @@ local function settle_unknown(hash)
   if choice == 'delete' then
     changes.status = 'c'
   elseif choice == 'requeue' and not is_homeless then
-    changes.status, changes.queued, changes.queue_key = 'w', '1', home
+    changes.status, changes.queued, changes._queue_key = 'w', '1', home
     changes.start, changes['end'], changes.delayed_until = false, false, false
     probe_to_repair('LLEN', home .. ':waiting')
     later('RPUSH', home .. ':waiting', ident)

@@ -124,6 +124,8 @@ def test_a_job_of_an_unknown_status_is_requeued(any_world: World, unknown: Any) 
     repair_placement(any_world, unknown, unknown_status="requeue")
     assert any_world.client.lrange(f"{any_world.queue_key()}:waiting", 0, -1) == [other.ident, unknown.ident]
     assert unknown.hmget("status", "queued", "start", "end") == ["w", "1", None, None]
+    stored = any_world.client.hgetall(f"{any_world.jobs}:{pk_of(unknown)}:hash")
+    assert (stored["_queue_key"], "queue_key" in stored) == (any_world.queue_key(), False)
 
 
 @pytest.mark.leaves("I3")
