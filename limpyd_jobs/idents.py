@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-_IDENT = re.compile(r"([^:]+\.[^:.]+):([^:]+)", re.DOTALL)
+_IDENT = re.compile(r"([^:]+\.[^:.]+):([^:]+)")
 _WAITING = ":waiting"
 
 

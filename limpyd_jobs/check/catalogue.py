@@ -14,14 +14,11 @@ from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.utils import printable
 
 Model = Any  # a class of jobs, queues, errors or schedules
+Found = tuple[Model, str, str, tuple[Any, ...]]  # the model, pk or key, kind of problem, details
 
 
 class Catalogue:
     """The models whose records are checked, all of one database.
-
-    Parameters
-    ----------
-    jobs, queues, errors, schedules: iterables of model classes
 
     Attributes
     ----------
@@ -102,24 +99,14 @@ def catalogues(queue_models: Iterable[Model] | None, error_models: Iterable[Mode
     """
     queues = list(concrete(Queue)) if queue_models is None else list(queue_models)
     errors = list(concrete(Error)) if error_models is None else list(error_models)
-    jobs = list(concrete(Job))
-    groups: list[list[Model]] = []
+    all_models = (list(concrete(Job)), queues, errors, [Schedule])
+    firsts: list[Model] = []  # one of each database
     for queue in queues:
-        for group in groups:
-            if _is_same(group[0], queue):
-                group.append(queue)
-                break
-        else:
-            groups.append([queue])
+        if not any(_is_same(first, queue) for first in firsts):
+            firsts.append(queue)
     return [
-        Catalogue(_beside(group[0], jobs), group, _beside(group[0], errors), _beside(group[0], [Schedule]))
-        for group in groups
+        Catalogue(*([each for each in models if _is_same(first, each)] for models in all_models)) for first in firsts
     ]
-
-
-def _beside(model: Model, others: Iterable[Model]) -> list[Model]:
-    """Return the models that are on the same database."""
-    return [other for other in others if _is_same(model, other)]
 
 
 def _is_same(one: Model, other: Model) -> bool:

@@ -135,8 +135,7 @@ class _Session:
     def _look(self) -> None:
         self._follow("keys", self._keys.look())
         for model in self._catalogue.all:
-            on_live = self._places.expect if model in self._catalogue.jobs.values() else _ignore
-            self._follow(f"records of {path_of_model(model)}", self._records.look(model, on_live))
+            self._follow(f"records of {path_of_model(model)}", self._records.look(model, self._places.expect))
         self._follow("places in queues", self._places.look())
         self._follow("schedules", self._schedules.look())
 
@@ -178,7 +177,3 @@ def finding(
         repaired=repaired and bool(repair),
         option="" if repair else problem.option,
     )
-
-
-def _ignore(model: Model, live: list[list[str]]) -> None:
-    """Records that are no jobs stand nowhere."""

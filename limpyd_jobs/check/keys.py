@@ -10,7 +10,7 @@ from typing import Any
 from limpyd import fields
 
 from limpyd_jobs.check import scripts
-from limpyd_jobs.check.catalogue import Catalogue, Model
+from limpyd_jobs.check.catalogue import Catalogue, Found, Model
 from limpyd_jobs.check.queues import Queues
 from limpyd_jobs.check.reader import Reader, chunks
 from limpyd_jobs.check.records import BATCH, Records
@@ -34,7 +34,6 @@ TYPES = (
 OWN_PLACES = {name for name in Queue._fields if not isinstance(Queue.get_field(name), fields.InstanceHashField)}
 
 Index = tuple[Model, str, str]  # the model, the field, the beginning of the keys
-Found = tuple[Model, str, str, tuple[Any, ...]]
 
 
 class Keys:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from redis.exceptions import ResponseError
 
 from limpyd_jobs.check import scripts
-from limpyd_jobs.check.catalogue import Catalogue, Model
+from limpyd_jobs.check.catalogue import Catalogue, Found, Model
 from limpyd_jobs.check.problems import LEAVE, Choices
 from limpyd_jobs.check.queues import Queues
 from limpyd_jobs.check.reader import Reader, chunks
@@ -28,7 +28,6 @@ SEEN = ("status", "queued", "_claim_token", "start", "end", "_last_claim", "_res
 
 T = TypeVar("T")
 Pk = int | str  # numbers take less room
-Found = tuple[Model, str, str, tuple[Any, ...]]
 
 
 class Places:
@@ -61,8 +60,8 @@ class Places:
 
     def expect(self, model: Model, live: list[list[str]]) -> None:
         """Note where jobs should be found: pks, statuses, identifiers, and whether something is wrong already."""
-        path = model.get_model_repr()
         for pk, status, identifier, is_odd in live:
+            path = model.get_model_repr()
             if status in PLACES:
                 self._expected[path, status].add(_compact(pk))
                 self._note_identifier(path, identifier)

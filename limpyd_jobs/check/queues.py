@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from limpyd_jobs.arguments import read_priority
 from limpyd_jobs.check import scripts
-from limpyd_jobs.check.catalogue import Catalogue, Model
+from limpyd_jobs.check.catalogue import Catalogue, Found, Model
 from limpyd_jobs.check.problems import Choices
 from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.store import records
 
 # How many jobs move at once from a queue to its twin, so that it takes a few milliseconds.
 MERGE_LIMIT = 200
-
-Found = tuple[Model, str, str, tuple[Any, ...]]
 
 
 class StoredQueue(NamedTuple):
@@ -135,9 +133,8 @@ class Queues:
 
     def is_kept(self, key: str) -> bool:
         """Whether a queue that jobs cannot stand in must not be deleted: there are some whose classes cannot be had."""
-        return self._choices.unresolved != "delete" and self._holds_strangers(key)
-
-    def _holds_strangers(self, key: str) -> bool:
+        if self._choices.unresolved == "delete":
+            return False
         in_lists = (ident for chunk in self._reader.entries(f"{key}:waiting") for ident in chunk)
         in_sets = (ident for chunk in self._reader.scores(f"{key}:delayed") for ident, _ in chunk)
         return any(map(self._catalogue.is_unresolved, in_lists)) or any(map(self._catalogue.is_unresolved, in_sets))

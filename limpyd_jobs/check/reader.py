@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -32,25 +32,22 @@ class Reader:
             yield from pipeline.execute(raise_on_error=False)
 
     def all_keys(self) -> Iterator[list[str]]:
-        """Yield the keys of the database."""
-        cursor = None
-        while cursor != 0:
-            cursor, keys = self.connection.scan(cursor or 0, count=CHUNK)
-            yield keys
+        """Return the keys of the database."""
+        return self._scan(self.connection.scan)
 
     def members(self, key: str) -> Iterator[list[str]]:
-        """Yield the members of a set."""
-        cursor = None
-        while cursor != 0:
-            cursor, members = self.connection.sscan(key, cursor or 0, count=CHUNK)
-            yield list(members)
+        """Return the members of a set."""
+        return self._scan(self.connection.sscan, key)
 
     def scores(self, key: str) -> Iterator[list[tuple[str, float]]]:
-        """Yield the members of a sorted set with their scores."""
+        """Return the members of a sorted set with their scores."""
+        return self._scan(self.connection.zscan, key)
+
+    def _scan(self, command: Callable[..., Any], *key: str) -> Iterator[list[Any]]:
         cursor = None
         while cursor != 0:
-            cursor, members = self.connection.zscan(key, cursor or 0, count=CHUNK)
-            yield list(members)
+            cursor, found = command(*key, cursor or 0, count=CHUNK)
+            yield list(found)
 
     def entries(self, key: str) -> Iterator[list[str]]:
         """Yield the entries of a list, from its end: what leaves at its beginning moves none of the others.

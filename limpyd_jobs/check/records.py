@@ -11,7 +11,7 @@ from typing import Any
 from limpyd.fields import InstanceHashField
 
 from limpyd_jobs.check import scripts
-from limpyd_jobs.check.catalogue import Model
+from limpyd_jobs.check.catalogue import Found, Model
 from limpyd_jobs.check.reader import Reader, chunks
 from limpyd_jobs.store.layout import layout_of, special_indexes
 
@@ -19,7 +19,6 @@ from limpyd_jobs.store.layout import layout_of, special_indexes
 BATCH = 50
 
 Live = Callable[[Model, list[list[str]]], None]
-Found = tuple[Model, str, str, tuple[Any, ...]]  # the model, pk or key, kind of problem, details
 
 
 class Records:
@@ -44,7 +43,7 @@ class Records:
                 problems, live = self._check_records(model, batch)
                 self._suspects[model].update(pk for pk, *_ in problems)
                 on_live(model, live)
-            highest = max((int(pk) for pk in pks if _is_number(pk)), default=0)
+            highest = max((int(pk) for pk in pks if pk.isascii() and pk.isdigit()), default=0)
             if highest:
                 self._highest[model] = max(highest, self._highest.get(model, 0))
             self.counts[model] += len(pks)
@@ -92,14 +91,7 @@ def unchecked_indexes(model: Model) -> Iterator[str]:
     """Yield the indexed fields of a model that are not, or not all, checked."""
     for name in model._fields:
         field = model.get_field(name)
-        if getattr(field, "indexable", False) and (special_indexes(field) or name not in _plain(model)):
+        if getattr(field, "indexable", False) and (
+            special_indexes(field) or name not in layout_of(model).description["indexes"]
+        ):
             yield name
-
-
-def _plain(model: Model) -> dict[str, list[str]]:
-    plain: dict[str, list[str]] = layout_of(model).description["indexes"]
-    return plain
-
-
-def _is_number(pk: str) -> bool:
-    return pk.isascii() and pk.isdigit()

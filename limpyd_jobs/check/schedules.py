@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
-from typing import Any
 
 from redis.exceptions import ResponseError
 
 from limpyd_jobs.check import scripts
-from limpyd_jobs.check.catalogue import Catalogue, Model
+from limpyd_jobs.check.catalogue import Catalogue, Found, Model
 from limpyd_jobs.check.reader import Reader, chunks
 from limpyd_jobs.check.records import BATCH
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.schedules.plan import Plan
 from limpyd_jobs.store.records import due_key
 from limpyd_jobs.utils import printable
-
-Found = tuple[Model, str, str, tuple[Any, ...]]
 
 
 class Schedules:

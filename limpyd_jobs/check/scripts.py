@@ -1,9 +1,11 @@
-"""What the check asks Redis for: to look at some records, atomically, or to put them right."""
+"""What the check asks Redis for: to look at some records, atomically, or to put them right.
+
+What the values of each request mean, and the rows of the lists that come back, is in the headers of ``lua/``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter, methodcaller
 from typing import Any
 
@@ -24,26 +26,15 @@ _stale_index_entries = Script("stale_index_entries")
 _orphan_keys = Script("orphan_keys")
 _unresolved = Script("unresolved")
 
+Rows = list[list[str]]
+
 
 def check_records(
     connection: Redis, model: type[RedisModel], pks: Sequence[str], names: str, integers: str, repair: bool = False
-) -> tuple[list[list[str]], list[list[str]]]:
-    """Look at some records: hash, collection, plain indexes, values; or put them right.
-
-    Parameters
-    ----------
-    names, integers: str
-        As JSON: the names of the hash fields, and those of integers with what to set them to if they hold none.
-
-    Returns
-    -------
-    tuple of list
-        The (pk, problem, field, value) of what is wrong; the (pk, status, identifier) of jobs that are not at rest.
-    """
+) -> tuple[Rows, Rows]:
+    """Look at some records: hash, collection, plain indexes, values; return the problems, and the jobs not at rest."""
     request = {**_looking(model, repair), "pks": listed(pks), "names": names, "integers": integers}
-    read = partial(_lists, "problems", "live")
-    problems, live = send(Call(connection, _check_records, request, read, [model]))
-    return problems, live
+    return send(Call(connection, _check_records, request, _lists("problems", "live"), [model]))
 
 
 def stale_index_entries(
@@ -54,44 +45,20 @@ def stale_index_entries(
     members: Iterable[tuple[str, str]],
     largest: int,
     repair: bool = False,
-) -> tuple[list[list[str]], list[str], list[list[str]]]:
-    """Look for pks in the index of a field whose hashes have another value; or remove them.
-
-    Parameters
-    ----------
-    members: iterable of tuple of str
-        The (value, pk) to look at; an empty pk is for all of the value, if there are not more than `largest`.
-
-    Returns
-    -------
-    tuple of list
-        The (value, pk) of the stale entries; the values of too many pks; the (value, type) of keys that are no sets.
-    """
+) -> tuple[Rows, list[str], Rows]:
+    """Look for pks in the index of a field whose hashes have another value; return them, what is too large to be looked
+    at as a whole, and the keys that are no sets."""
     index = {"field": field, "prefix": prefix, "largest": largest, "members": listed(members)}
     request = {**_looking(model, repair), **index}
-    read = partial(_lists, "stale", "large", "wrong")
-    stale, large, wrong = send(Call(connection, _stale_index_entries, request, read))
-    return stale, large, wrong
+    return send(Call(connection, _stale_index_entries, request, _lists("stale", "large", "wrong")))
 
 
 def orphan_keys(
     connection: Redis, model: type[RedisModel], keys: Iterable[tuple[str, str, str]], repair: bool = False
-) -> list[list[str]]:
-    """Look for keys of records that do not exist, or keys of a wrong type; or delete them.
-
-    Parameters
-    ----------
-    keys: iterable of tuple of str
-        The key, the pk it is of, and its type if that matters.
-
-    Returns
-    -------
-    list
-        Of (key, problem, type).
-    """
+) -> Rows:
+    """Look for keys of records that do not exist, or keys of a wrong type; or delete them."""
     request = {**_looking(model, repair), "keys": listed(keys)}
-    (found,) = send(Call(connection, _orphan_keys, request, partial(_lists, "found")))
-    return found
+    return send(Call(connection, _orphan_keys, request, _lists("found")))
 
 
 def repair_placement(
@@ -103,63 +70,27 @@ def repair_placement(
     in_no_list: bool = False,
     repair: bool = False,
     **details: Any,
-) -> list[list[str]]:
+) -> Rows:
     """Look whether a job stands where its hash says and nowhere else; or put that right.
 
-    Parameters
-    ----------
-    job_class: RedisModel
-        None for what is no ident.
-    queue_keys: sequence of str
-        All queues it may stand in.
-    in_no_list, details
-        See ``lua/repair_placement.lua``.
-
-    Returns
-    -------
-    list
-        Of (problem, place, "1" if it can be repaired).
+    The class is None for what is no ident; the queues are all those it may stand in.
     """
     model = layout_of(job_class).json if job_class else ""
     request = {"job_model": model, "ident": ident, "repair": flag(repair), "in_no_list": flag(in_no_list), **details}
     models = [job_class] if job_class else []
-    (problems,) = send(Call(connection, _repair_placement, request, partial(_lists, "problems"), models, queue_keys))
-    return problems
+    return send(Call(connection, _repair_placement, request, _lists("problems"), models, queue_keys))
 
 
 def unresolved(connection: Redis, queue_key: str, place: str, idents: Iterable[str], choice: str) -> list[str]:
-    """Tell which jobs of classes that cannot be had may be taken out of a place, or take them out.
-
-    Parameters
-    ----------
-    place: str
-        ``waiting``, ``delayed`` or ``_running``.
-    choice: str
-        ``leave`` only to tell; ``quarantine``; ``delete``.
-
-    Returns
-    -------
-    list of str
-        The idents, without those that somebody runs.
-    """
+    """Return which jobs of classes that cannot be had nobody runs, and do with them what was chosen."""
     request = {"idents": listed(idents), "kind": place, "choice": choice}
-    (found,) = send(Call(connection, _unresolved, request, partial(_lists, "idents"), keys=[queue_key]))
-    return found
+    return send(Call(connection, _unresolved, request, _lists("idents"), keys=[queue_key]))
 
 
-def repair_schedules(
-    connection: Redis, model: type[RedisModel], pks: Iterable[str], repair: bool = False
-) -> list[list[str]]:
-    """Look whether schedules stand among those that are due as their hashes say; or put that right.
-
-    Returns
-    -------
-    list
-        Of (pk, problem, detail); the pk is empty for what is wrong with the sorted set.
-    """
+def repair_schedules(connection: Redis, model: type[RedisModel], pks: Iterable[str], repair: bool = False) -> Rows:
+    """Look whether schedules stand among those that are due as their hashes say; or put that right."""
     request = {**_looking(model, repair), "pks": listed(pks)}
-    (found,) = send(Call(connection, _repair_schedules, request, partial(_lists, "found"), keys=[due_key(model)]))
-    return found
+    return send(Call(connection, _repair_schedules, request, _lists("found"), keys=[due_key(model)]))
 
 
 def merge_queues(
@@ -180,7 +111,11 @@ def _looking(model: type[RedisModel], repair: bool) -> dict[str, Any]:
     return {"model": layout_of(model).json, "repair": flag(repair)}
 
 
-def _lists(*args: Any) -> list[Any]:
-    """Read some lists of a reply."""
-    *names, reply = args
-    return [list(reply[name]) for name in names]
+def _lists(*names: str) -> Callable[[dict[str, Any]], Any]:
+    """Return what reads some lists of a reply, or the only one: those that are empty come as objects."""
+
+    def read(reply: dict[str, Any]) -> Any:
+        lists = tuple(list(reply[name]) for name in names)
+        return lists if len(names) > 1 else lists[0]
+
+    return read

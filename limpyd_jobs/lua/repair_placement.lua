@@ -232,9 +232,7 @@ local function cancel_second(hash, is_held)
   changes.status, changes.queued = 'c', false
   if not is_held then
     changes._claim_token = false
-    remove('waiting')
-    remove('delayed')
-    remove('_running')
+    for name in pairs(standing) do remove(name) end
   end
 end
 
