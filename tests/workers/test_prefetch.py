@@ -182,14 +182,17 @@ class TestRoundTrips:
         assert sent == ["claim", "succeed_many", "fail", "succeed_many", "succeed_many"]
         assert statuses_in_one_word() == "s" * 10 + "e" + "s" * 30
 
+    @pytest.mark.parametrize("prefetch", [10, "auto"])
     @pytest.mark.parametrize("method", ["job_success", "must_stop", "wait_for_job"])
-    def test_are_as_ever_for_a_worker_with_a_say_in_it(self, commands: Recorder, method: str) -> None:
+    def test_are_as_ever_for_a_worker_with_a_say_in_it(
+        self, commands: Recorder, method: str, prefetch: int | str
+    ) -> None:
         def overridden(self: Worker, *args: Any) -> Any:
             return getattr(Worker, method)(self, *args)
 
         add(5)
         worker_class = type("Own", (Worker,), {method: overridden})
-        sent = sent_by(prefetching(5, worker_class=worker_class).run, commands)
+        sent = sent_by(prefetching(5, prefetch, worker_class=worker_class).run, commands)
         assert "succeed_many" not in sent
         assert sent.count("succeed") == 5
 
@@ -365,15 +368,6 @@ class TestAuto:
         ticks = threading.Event()
         worker = prefetching(5, "auto", prefetch_time=0.001, callback=lambda *_: ticks.wait(0.005))
         assert sent_by(worker.run, commands) == ["claim", *5 * ["succeed"]]
-
-    @pytest.mark.parametrize("method", ["job_success", "must_stop", "wait_for_job"])
-    def test_is_as_ever_for_a_worker_with_a_say_in_it(self, commands: Recorder, method: str) -> None:
-        def overridden(self: Worker, *args: Any) -> Any:
-            return getattr(Worker, method)(self, *args)
-
-        add(5)
-        worker_class = type("Own", (Worker,), {method: overridden})
-        assert sent_by(prefetching(5, "auto", worker_class=worker_class).run, commands).count("succeed") == 5
 
     @pytest.mark.parametrize("is_left_to_the_worker", [False, True])
     def test_gives_back_what_waits_for_too_long_so_that_a_higher_priority_comes_first(
