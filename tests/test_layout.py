@@ -29,7 +29,12 @@ class Ticket(Job):
     ratio = fields.InstanceHashField(default=1.5)
     note = fields.InstanceHashField(default=HARD_TEXT)
     code = fields.InstanceHashField(indexable=True, unique=True)
-    rank = fields.InstanceHashField(indexable=True, indexes=[NumberRangeIndex], default=1)
+    rank = fields.InstanceHashField(indexable=True, indexes=[TextRangeIndex], default=1)
+    weight = fields.InstanceHashField(indexable=True, indexes=[EqualIndex, NumberRangeIndex])
+    heaviest = fields.InstanceHashField(unique=True, indexes=[EqualIndex, NumberRangeIndex])
+    graded = fields.InstanceHashField(
+        indexable=True, indexes=[NumberRangeIndex.configure(transform=lambda value: len(value))]
+    )
     only = fields.InstanceHashField(indexable=True, unique=True, indexes=[TextRangeIndex])
     when = fields.InstanceHashField(indexable=True, indexes=[EqualIndex, SimpleDateTimeIndex])
     side = fields.InstanceHashField(indexable=True)
@@ -62,6 +67,7 @@ class TestTheDescription:
                 "priority": ["jobs:job:priority:"],
                 "queued": ["jobs:job:queued:"],
             },
+            "ranges": {},
             "special": {},
             "unique": {},
             "defaults": {"priority": "0"},
@@ -74,6 +80,7 @@ class TestTheDescription:
             "name": "jobs:queue",
             "path": "",
             "indexes": {"name": ["jobs:queue:name:"], "priority": ["jobs:queue:priority:"]},
+            "ranges": {},
             "special": {},
             "unique": {},
             "defaults": {"priority": "0"},
@@ -110,9 +117,14 @@ class TestTheDescription:
         assert indexes["keyed"] == ["layout:ticket:keyed:p:k:"]
         assert indexes["rank"] == indexes["only"] == indexes["pair"] == indexes["lower"] == []
 
+    def test_has_every_range_of_numbers_under_its_key(self) -> None:
+        assert described(Ticket)["ranges"] == {"weight": ["layout:ticket:weight:number-range"]}
+        assert described(Ticket)["indexes"]["weight"] == ["layout:ticket:weight:"]
+
     def test_has_what_limpyd_must_index(self) -> None:
-        assert described(Ticket)["special"].keys() >= {"rank", "only", "when", "pair", "side", "lower"}
-        assert "keyed" not in described(Ticket)["special"]
+        special = described(Ticket)["special"].keys()
+        assert special >= {"rank", "only", "when", "pair", "side", "lower", "heaviest", "graded"}
+        assert not special & {"keyed", "weight"}
 
     def test_has_the_unique_fields_a_script_can_check(self) -> None:
         assert described(Ticket)["unique"] == {"code": "layout:ticket:code:"}
@@ -128,7 +140,7 @@ class TestTheDescription:
 class TestTheFieldsAScriptWrites:
     def test_are_the_plain_ones(self) -> None:
         layout = layout_of(Ticket)
-        assert layout.plain >= {"identifier", "start", "colour", "size", "note", "code", "keyed", "_claim_token"}
+        assert layout.plain >= {"identifier", "start", "colour", "size", "note", "code", "keyed", "weight"}
         assert not layout.plain & {"rank", "only", "when", "lower", "own", "parent", "label", "lines", "tags", "pk"}
 
     def test_of_a_queue_or_an_error_are_also_those_that_limpyd_indexes_afterwards(self) -> None:

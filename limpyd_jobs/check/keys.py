@@ -33,7 +33,7 @@ TYPES = (
 )
 OWN_PLACES = {name for name in Queue._fields if not isinstance(Queue.get_field(name), fields.InstanceHashField)}
 
-Index = tuple[Model, str, str]  # the model, the field, the beginning of the keys
+Index = tuple[Model, str, str]  # the model, the field, the beginning of the keys, or the only key
 
 
 class Keys:
@@ -94,6 +94,8 @@ class Keys:
             self._meaningless[key] = model
 
     def _prefix(self, model: Model, field: str, key: str) -> str:
+        if scripts.is_range(model, field, key):
+            return key
         prefixes = self._indexes[model]["indexes"].get(field, ())
         return max((prefix for prefix in prefixes if key.startswith(prefix)), key=len, default="")
 
@@ -123,8 +125,14 @@ class Keys:
             if field not in self._indexes[model]["special"]:  # which has sets of its own kind
                 self._no_sets.update({prefix + value: index for value, _ in wrong})
             for value in large:
-                for pks in self._reader.members(prefix + value):
+                for pks in self._members(index, value):
                     self._look_at_index(index, [(value, pk) for pk in pks])
+
+    def _members(self, index: Index, value: str) -> Iterator[list[str]]:
+        """Yield the pks that stand in an index key."""
+        if scripts.is_range(*index):
+            return ([pk for pk, _ in chunk] for chunk in self._reader.scores(index[2]))
+        return self._reader.members(index[2] + value)
 
     @property
     def is_suspicious(self) -> bool:
@@ -152,7 +160,8 @@ class Keys:
         model, field, _ = index
         for pks in self._reader.members(f"{model._name}:collection"):
             replies = self._reader.all(("HGET", f"{model._name}:{pk}:hash", field) for pk in pks)
-            yield from (pk for pk, reply in zip(pks, replies, strict=True) if reply == value)
+            is_range = scripts.is_range(*index)
+            yield from (pk for pk, reply in zip(pks, replies, strict=True) if reply == value or (is_range and reply))
 
     def look_at_indexes_again(self, repair: bool) -> Iterator[Found]:
         """Yield the pks that are still in the index of a value they do not have, and remove them if asked to."""

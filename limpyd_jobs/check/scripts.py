@@ -49,8 +49,13 @@ def stale_index_entries(
     """Look for pks in the index of a field whose hashes have another value; return them, what is too large to be looked
     at as a whole, and the keys that are no sets."""
     index = {"field": field, "prefix": prefix, "largest": largest, "members": listed(members)}
-    request = {**_looking(model, repair), **index}
+    request = {**_looking(model, repair), **index, "range": flag(is_range(model, field, prefix))}
     return send(Call(connection, _stale_index_entries, request, _lists("stale", "large", "wrong")))
+
+
+def is_range(model: type[RedisModel], field: str, key: str) -> bool:
+    """Whether a key is that of a range index of a field, which scripts maintain."""
+    return key in layout_of(model).description["ranges"].get(field, ())
 
 
 def orphan_keys(

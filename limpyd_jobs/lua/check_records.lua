@@ -54,6 +54,13 @@ local function look_at_value(pk, field, value)
       if repairs then redis.call('SADD', prefix .. proper, pk) end
     end
   end
+  for _, key in ipairs(model.ranges[field] or {}) do
+    local wanted, found = score_of(repairs and proper or value), redis.pcall('ZSCORE', key, pk)
+    if type(found) ~= 'string' or tonumber(found) ~= tonumber(wanted) then
+      report(pk, 'not indexed', field, value)
+      if repairs then redis.call('ZADD', key, wanted, pk) end
+    end
+  end
 end
 
 local function look_at_state(pk, key)

@@ -9,12 +9,9 @@
 
 --@include records
 
-local model, pk, changes = model_of(request.model), request.pk, {}
+local model, pk = model_of(request.model), request.pk
 
-for field in pairs(model.indexes) do
-  changes[field] = false
-end
 probe('SCARD', model.name .. ':collection')
-update(model, pk, changes)
+remove_from_indexes(model, pk)
 redis.call('UNLINK', hash_key(model, pk))
 return redis.call('SREM', model.name .. ':collection', pk)

@@ -98,12 +98,8 @@ local function take_out(model, pk)
 end
 
 local function erase(model, pk)
-  local changes = {}
-  for field in pairs(model.indexes) do
-    changes[field] = false
-  end
   probe('SCARD', model.name .. ':collection')
-  update(model, pk, changes)
+  remove_from_indexes(model, pk)
   reindex = {}  -- limpyd did that before
   redis.call('UNLINK', hash_key(model, pk))
   for _, key in ipairs(model.keys) do

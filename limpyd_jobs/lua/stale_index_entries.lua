@@ -2,26 +2,38 @@
 -- what: looks for pks in the plain indexes of a field whose hashes have another value, or removes them
 -- request
 --   model, field, repair
---   prefix    beginning of the keys of the index
+--   prefix    beginning of the keys of the index; of a range index, its key
+--   range     '1' for a range index: the values of the members are empty, and nothing is said of the scores
 --   largest   set to look at as a whole
 --   members   what to look at, as JSON: [value, pk or '' for the whole set]…
 -- reply
 --   done   {stale, large, wrong}
 --     stale   {value, pk}…
 --     large   the values whose sets are too large
---     wrong   {value, type}… of the keys that are no sets: deleted to repair
+--     wrong   {value, type}… of the keys that are no sets, or no sorted sets: deleted to repair
 
 --@include records
 
 local model, field, prefix, repairs = model_of(request.model), request.field, request.prefix, request.repair
 local stale, large, wrong = {}, {}, {}
 
+local set = {kind = 'set', size = 'SCARD', remove = 'SREM'}
+function set.has(key, pk) return redis.call('SISMEMBER', key, pk) == 1 end
+function set.members(key) return redis.call('SMEMBERS', key) end
+function set.fits(found, value) return found == value end
+
+local range = {kind = 'zset', size = 'ZCARD', remove = 'ZREM'}
+function range.has(key, pk) return redis.call('ZSCORE', key, pk) end
+function range.members(key) return redis.call('ZRANGE', key, 0, -1) end
+function range.fits(found) return type(found) == 'string' end
+
+local index = request.range and range or set
+
 local function look_at(value, pk)
-  local key = hash_key(model, pk)
-  local found = redis.pcall('HGET', key, field)
-  if found ~= value and redis.call('SISMEMBER', prefix .. value, pk) == 1 then
+  local found = redis.pcall('HGET', hash_key(model, pk), field)
+  if not index.fits(found, value) and index.has(prefix .. value, pk) then
     stale[#stale + 1] = {value, pk}
-    if repairs then redis.call('SREM', prefix .. value, pk) end
+    if repairs then redis.call(index.remove, prefix .. value, pk) end
   end
 end
 
@@ -29,13 +41,13 @@ local function look_at_all(value)
   local kind = redis.call('TYPE', prefix .. value).ok
   if kind == 'none' then
     return
-  elseif kind ~= 'set' then
+  elseif kind ~= index.kind then
     wrong[#wrong + 1] = {value, kind}
     if repairs then redis.call('UNLINK', prefix .. value) end
-  elseif redis.call('SCARD', prefix .. value) > tonumber(request.largest) then
+  elseif redis.call(index.size, prefix .. value) > tonumber(request.largest) then
     large[#large + 1] = value
   else
-    for _, pk in ipairs(redis.call('SMEMBERS', prefix .. value)) do
+    for _, pk in ipairs(index.members(prefix .. value)) do
       look_at(value, pk)
     end
   end

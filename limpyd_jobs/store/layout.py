@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from limpyd.contrib.related import RelatedModel
 from limpyd.fields import InstanceHashField, RedisField
-from limpyd.indexes import EqualIndex
+from limpyd.indexes import BaseIndex, EqualIndex, NumberRangeIndex
 from limpyd.model import RedisModel
 
 from limpyd_jobs.arguments import stored_value
@@ -34,7 +34,8 @@ class Layout:
     json: str
         The same as the scripts take it, without what is empty.
     plain: frozenset of str
-        The fields that a script can write with all their indexes: hash fields with no index but `EqualIndex`.
+        The fields that a script can write with all their indexes: hash fields with no index but `EqualIndex` and
+        `NumberRangeIndex`.
     special: frozenset of str
         The hash fields that a script can write, but with indexes that only limpyd can maintain, afterwards.
     other_defaults: dict
@@ -85,6 +86,7 @@ def layout_of(model: type[RedisModel]) -> Layout:
         "name": model._name,
         "path": model.get_model_repr() if hasattr(model, "get_model_repr") else "",
         "indexes": {name: _prefixes(field) for name, field in hash_fields.items() if field.indexable},
+        "ranges": {name: keys for name, field in hash_fields.items() if (keys := _range_keys(field))},
         "special": dict.fromkeys(special, True),
         "unique": {name: _prefixes(hash_fields[name])[0] for name in plain if hash_fields[name].unique},
         "defaults": {name: stored_value(name, defaults[name]) for name in defaults.keys() & plain},
@@ -159,15 +161,28 @@ def _is_of_no_other_kind(field: Any) -> bool:
 
 
 def special_indexes(field: Any) -> list[Any]:
-    """Return the indexes of a field that only limpyd can maintain: all but plain `EqualIndex` ones."""
-    return [index for index in field._indexes if not _is_plain(index)]
+    """Return the indexes of a field that only limpyd can maintain: all but plain ones of `EqualIndex`, and of
+    `NumberRangeIndex` if the field is not unique."""
+    return [index for index in field._indexes if not _is_plain(index) and (field.unique or not _is_plain_range(index))]
 
 
 def _prefixes(field: Any) -> list[str]:
     return [index.get_storage_key("") for index in field._indexes if _is_plain(index)]
 
 
-def _is_plain(index: Any) -> bool:
+def _range_keys(field: Any) -> list[str]:
+    return [index.get_storage_key("") for index in field._indexes if _is_plain_range(index) and not field.unique]
+
+
+_OF_INDEXES = ("add", "remove", "store", "unstore", "get_storage_key", "normalize_value", "transform")
+
+
+def _is_plain(index: BaseIndex) -> bool:
     """Whether an index keeps the pks of a value in a set whose key ends with that value, whatever begins it."""
-    names = ("add", "remove", "store", "unstore", "get_storage_key", "normalize_value", "transform")
-    return isinstance(index, EqualIndex) and not overrides(type(index), EqualIndex, *names)
+    return isinstance(index, EqualIndex) and not overrides(type(index), EqualIndex, *_OF_INDEXES)
+
+
+def _is_plain_range(index: BaseIndex) -> bool:
+    """Whether an index keeps all pks in one sorted set, by the value as a number."""
+    names = (*_OF_INDEXES, "prepare_data_to_store", "raise_if_not_float")
+    return isinstance(index, NumberRangeIndex) and not overrides(type(index), NumberRangeIndex, *names)

@@ -86,7 +86,7 @@ class Complaint(Error):
 
 
 class Probe(Job):
-    """With indexes that a script cannot maintain, and unique fields."""
+    """With range indexes, indexes that a script cannot maintain, and unique fields."""
 
     namespace = "lab"
     identifier = fields.InstanceHashField(indexable=True, indexes=[EqualIndex, TextRangeIndex])

@@ -1,7 +1,8 @@
 -- Records: the hash of a limpyd model, its index sets and its collection, always changed together.
--- A model is given as JSON: {name, path: that of the class of a job, indexes: {field: [key prefix]}, special:
--- {field: true}, unique: {field: key prefix}, defaults: {field: value}, keys: [field], arguments: [field]}. `special`
--- are the fields that have an index which only limpyd can maintain; `keys` those that are stored outside of the hash.
+-- A model is given as JSON: {name, path: that of the class of a job, indexes: {field: [key prefix]}, ranges: {field:
+-- [key]}, special: {field: true}, unique: {field: key prefix}, defaults: {field: value}, keys: [field], arguments:
+-- [field]}. `indexes` keep a set for each value, `ranges` one sorted set for all, by the value as a number. `special` are
+-- the fields that have an index which only limpyd can maintain; `keys` those that are stored outside of the hash.
 
 --@include envelope
 --@include batches
@@ -31,7 +32,8 @@ local function model_of(json)
   local model = known_models[json]
   if not model then
     model = cjson.decode(json)
-    model.indexes, model.special = model.indexes or NOTHING, model.special or NOTHING
+    model.indexes, model.ranges = model.indexes or NOTHING, model.ranges or NOTHING
+    model.special = model.special or NOTHING
     model.unique, model.defaults = model.unique or NOTHING, model.defaults or NOTHING
     model.keys = model.keys or NOTHING
     known_models[json] = model
@@ -67,13 +69,34 @@ local function write_index(undo, prefix, old, value, pk)
   if value then write(undo, 'SADD', 'SREM', prefix .. value, pk) end
 end
 
+-- A value as a score, as limpyd has it: that of what is no number is 0. Redis takes no number too large, or too small.
+local function score_of(value)
+  local text = string.lower(string.gsub(string.match(value, '^%s*(.-)%s*$'), '(%d)_%f[%d]', '%1'))
+  local sign, word = string.match(text, '^([+-]?)(%a+)$')
+  if word == 'inf' or word == 'infinity' then
+    return sign .. 'inf'
+  end
+  local number = string.find(text, '^[+-]?[%d.]+e?[+-]?%d*$') and tonumber(text) or 0
+  return math.abs(number) == math.huge and (number > 0 and 'inf' or '-inf') or number == 0 and '0' or text
+end
+
+-- Changes range indexes: it cannot fail, as their types were probed.
+local function write_ranges(model, pk, changes, values)
+  for field, keys in pairs(model.ranges) do
+    local value = changes[field]
+    for _, key in ipairs(value ~= nil and value ~= values[field] and keys or NOTHING) do
+      if value then send('ZADD', key, score_of(value), pk) else send('ZREM', key, pk) end
+    end
+  end
+end
+
 -- The values that fields have before some changes: those that the caller has read already, and, of the others, those of
 -- indexed fields. The value false is that of a field that has none.
 local function values_before(model, pk, changes, known)
   local values, names = {}, {}
   for field in pairs(changes) do
     values[field] = known[field]
-    if known[field] == nil and (model.indexes[field] or model.special[field]) then
+    if known[field] == nil and (model.indexes[field] or model.ranges[field] or model.special[field]) then
       names[#names + 1] = field
     end
   end
@@ -87,6 +110,7 @@ end
 -- is in no index yet.
 local function write_fields(model, pk, changes, values)
   local undo, set, unset, special = {}, {}, {}, {}
+  for _, keys in pairs(model.ranges) do probe('ZCARD', unpack(keys)) end
   for field, value in pairs(changes) do
     local old = values[field]
     if old ~= value then
@@ -104,6 +128,7 @@ local function write_fields(model, pk, changes, values)
       end
     end
   end
+  write_ranges(model, pk, changes, values)
   local key = hash_key(model, pk)
   if #set > 0 then redis.call('HSET', key, unpack(set)) end
   if #unset > 0 then redis.call('HDEL', key, unpack(unset)) end
@@ -113,6 +138,15 @@ end
 -- Changes fields of a record; the value false unsets one. `known` are values that the caller has read already, if any.
 local function update(model, pk, changes, known)
   write_fields(model, pk, changes, values_before(model, pk, changes, known or NOTHING))
+end
+
+-- Takes a record out of all its indexes.
+local function remove_from_indexes(model, pk)
+  local changes = {}
+  for _, indexes in ipairs({model.indexes, model.ranges}) do
+    for field in pairs(indexes) do changes[field] = false end
+  end
+  update(model, pk, changes)
 end
 
 -- The pk of a job of that identifier that is queued, another one than the given, or nil.

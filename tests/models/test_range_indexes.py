@@ -1,0 +1,147 @@
+"""Range indexes of numbers: kept by the scripts, in the same step, as limpyd would keep them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import redis
+from limpyd import fields
+from limpyd.indexes import EqualIndex, NumberRangeIndex
+from limpyd.model import RedisModel
+
+from limpyd_jobs import Argument, Error, Job, Queue
+from limpyd_jobs import check as checking
+from limpyd_jobs.models import BaseJobsModel
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+RANGE = [NumberRangeIndex]
+check = partial(checking.check, queue_models=[Queue], error_models=[Error])
+VALUES = [
+    *("0", "-0", "1", "-7", "+3", "1.5", ".5", "5.", "1e3", "1E-3", "-1.25e+2", " 4 ", "\t5\n", "1_000", "1_2_3"),
+    *("1790000000.123456", "9007199254740993", "inf", "-inf", "Infinity", "+INF", "1e400", "-1e400", "1e-400"),
+    *("", "x", "0x10", "1e", "e5", "1.2.3", "5-3", "--1", ".", "infinite", "né", "1 2", "12_", "a_1"),
+]
+
+
+class Sized(BaseJobsModel):
+    namespace = "ranges"
+    size = fields.InstanceHashField(indexable=True, indexes=RANGE)
+    both = fields.InstanceHashField(indexable=True, indexes=[EqualIndex, NumberRangeIndex], default=5)
+    other = fields.InstanceHashField(indexable=True, indexes=[NumberRangeIndex.configure(key="n", prefix="p")])
+
+
+class OfLimpyd(RedisModel):
+    """The same, without us."""
+
+    database = BaseJobsModel.database
+    namespace = "ranges_of_limpyd"
+    cacheable = False
+    size = fields.InstanceHashField(indexable=True, indexes=RANGE)
+
+
+class Parcel(Job):
+    namespace = "ranges"
+    queue_name = "parcels"
+    weight = Argument(float, indexable=True, indexes=RANGE)
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_any_value_stands_where_limpyd_puts_it(redis_client: redis.Redis, value: str) -> None:
+    Sized(size=value)
+    OfLimpyd(size=value)
+    found = redis_client.zrange("ranges:sized:size:number-range", 0, -1, withscores=True)
+    assert found == redis_client.zrange("ranges_of_limpyd:oflimpyd:size:number-range", 0, -1, withscores=True)
+    assert len(found) == 1
+
+
+def test_records_are_found_by_what_their_numbers_are_now(redis_client: redis.Redis) -> None:
+    small, large = Sized(size=3, other=1), Sized(size=30, other=2)
+    assert list(Sized.collection(size__lt=10)) == [small.pk.get()]
+    assert list(Sized.collection(other__p__gte=2)) == [large.pk.get()]
+    small.size.hset(300)
+    large.size.hincrby(-25)
+    assert list(Sized.collection(size__lte=5)) == [large.pk.get()]
+    small.hmset(size=1, other=9)
+    assert sorted(Sized.collection(size__gt=0, both__gte=5, both=5)) == [small.pk.get(), large.pk.get()]
+    large.hdel("size", "both")
+    assert list(Sized.collection(size__gt=-1)) == list(Sized.collection(both__gt=0)) == [small.pk.get()]
+    small.delete()
+    large.delete()
+    assert [key for key in redis_client.keys("ranges:*") if not key.endswith("max_pk")] == []
+
+
+def test_a_change_is_one_round_trip(commands: Any) -> None:
+    record = Sized(size=3)
+    record.size.hset(4)
+    with commands() as sent:
+        record.size.hset(5)
+    assert len(sent.names) == 1
+
+
+def test_a_job_with_a_range_is_added_and_deleted_in_one_round_trip(commands: Any) -> None:
+    Parcel.add_job("a", weight=1.5).delete()
+    with commands() as sent:
+        job = Parcel.add_job("b", weight=2.5)
+    assert len(sent.names) == 1
+    assert list(Parcel.collection(weight__gt=2)) == [job.pk.get()]
+    jobs = Parcel.add_jobs([{"identifier": "c", "weight": 7.0}, {"identifier": "d", "weight": 8.0}])
+    assert sorted(Parcel.collection(weight__gte=7)) == [each.pk.get() for each in jobs]
+
+
+def test_jobs_that_are_pruned_leave_the_index(redis_client: redis.Redis) -> None:
+    with Parcel.add_job("a", weight=1.5).claim():
+        pass
+    assert Queue.get_queue("parcels").prune(keep_success=0) == 1
+    assert redis_client.keys("ranges:parcel:weight*") == []
+
+
+def test_a_key_of_a_wrong_type_refuses_the_change_and_nothing_is_half_done(redis_client: redis.Redis) -> None:
+    record = Sized(size=3, other=1)
+    redis_client.delete("ranges:sized:size:number-range")
+    redis_client.set("ranges:sized:size:number-range", "foreign")
+    with pytest.raises(redis.ResponseError):
+        record.hmset(size=4, both=6, other=7)
+    assert record.hmget("size", "both", "other") == ["3", "5", "1"]
+    assert list(Sized.collection(both=5)) == list(Sized.collection(other__p=1)) == [record.pk.get()]
+
+
+class TestTheCheck:
+    def test_finds_nothing_wrong_where_nothing_is(self) -> None:
+        Parcel.add_job("a", weight=1.5)
+        report = check(pause=0)
+        assert report.findings == []
+        assert not any("weight" in each for each in report.unchecked)
+
+    def test_puts_right_what_is_not_indexed_or_wrongly(self, redis_client: redis.Redis) -> None:
+        for number in range(3):
+            Parcel.add_job(str(number), weight=float(number))
+        key = "ranges:parcel:weight:number-range"
+        redis_client.zrem(key, "1")
+        redis_client.zadd(key, {"2": 99, "77": 1})
+        assert {(found.invariant, found.subject) for found in check(pause=0, repair=True).findings} == {
+            ("I2", "1"),
+            ("I2", "2"),
+            ("I2", "77"),
+        }
+        assert redis_client.zrange(key, 0, -1, withscores=True) == [("1", 0), ("2", 1), ("3", 2)]
+        assert check(pause=0).findings == []
+
+    def test_looks_into_large_indexes_in_steps(self, redis_client: redis.Redis) -> None:
+        Parcel.add_jobs({"identifier": str(number), "weight": 1.0} for number in range(60))
+        key = "ranges:parcel:weight:number-range"
+        redis_client.zadd(key, {"700": 1})
+        assert [found.subject for found in check(pause=0, repair=True).findings] == ["700"]
+        assert redis_client.zcard(key) == 60
+
+    def test_makes_an_index_of_a_wrong_type_anew(self, redis_client: redis.Redis) -> None:
+        Parcel.add_job("a", weight=1.5)
+        key = "ranges:parcel:weight:number-range"
+        redis_client.delete(key)
+        redis_client.sadd(key, "foreign")
+        for _ in range(2):
+            check(pause=0, repair=True)
+        assert redis_client.zrange(key, 0, -1, withscores=True) == [("1", 1.5)]
+        assert check(pause=0).findings == []
