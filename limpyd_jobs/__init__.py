@@ -17,7 +17,7 @@ from limpyd_jobs.exceptions import (
     NotClaimable,
     NotRecorded,
 )
-from limpyd_jobs.models import Claim, Error, Job, Queue
+from limpyd_jobs.models import Claim, Error, Job, Queue, TimedRecord
 from limpyd_jobs.retrying import Cancel, Exponential, Requeue, Retry
 from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.statuses import STATUSES
@@ -46,5 +46,6 @@ __all__ = [
     "Requeue",
     "Retry",
     "Schedule",
+    "TimedRecord",
     "Worker",
 ]

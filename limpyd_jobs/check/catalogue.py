@@ -7,7 +7,7 @@ from typing import Any
 
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.idents import Ident
-from limpyd_jobs.models import Error, Job, Queue, job_classes
+from limpyd_jobs.models import Error, Job, Queue, TimedRecord, job_classes
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.store.job_classes import concrete
 from limpyd_jobs.store.layout import layout_of
@@ -24,7 +24,7 @@ class Catalogue:
     ----------
     jobs: dict
         The job classes by their path.
-    queues, errors, schedules: list
+    queues, errors, schedules, timed: list
         The other models.
     unknown: dict of str to str
         The class paths that could not be resolved, and why.
@@ -38,6 +38,7 @@ class Catalogue:
         queues: Iterable[Model],
         errors: Iterable[Model],
         schedules: Iterable[Model] = (),
+        timed: Iterable[Model] = (),
     ) -> None:
         self.refused: list[str] = []
         self.unknown: dict[str, str] = {}
@@ -45,6 +46,7 @@ class Catalogue:
         self.queues = self._sound(queues)
         self.errors = self._sound(errors)
         self.schedules = self._sound(schedules)
+        self.timed = self._sound(timed)
         self._paths: dict[str, Model | None] = dict(self.jobs)
 
     def _sound(self, models: Iterable[Model]) -> list[Model]:
@@ -61,7 +63,7 @@ class Catalogue:
     @property
     def all(self) -> list[Model]:
         """All the models."""
-        return [*self.jobs.values(), *self.queues, *self.errors, *self.schedules]
+        return [*self.jobs.values(), *self.queues, *self.errors, *self.schedules, *self.timed]
 
     @property
     def database(self) -> Any:
@@ -99,7 +101,7 @@ def catalogues(queue_models: Iterable[Model] | None, error_models: Iterable[Mode
     """
     queues = list(concrete(Queue)) if queue_models is None else list(queue_models)
     errors = list(concrete(Error)) if error_models is None else list(error_models)
-    all_models = (list(concrete(Job)), queues, errors, [Schedule])
+    all_models = (list(concrete(Job)), queues, errors, [Schedule], list(concrete(TimedRecord)))
     firsts: list[Model] = []  # one of each database
     for queue in queues:
         if not any(_is_same(first, queue) for first in firsts):

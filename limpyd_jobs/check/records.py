@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
-from limpyd.fields import InstanceHashField
+from limpyd.fields import AutoPKField, InstanceHashField
 
 from limpyd_jobs.check import scripts
 from limpyd_jobs.check.catalogue import Found, Model
@@ -44,7 +44,7 @@ class Records:
                 self._suspects[model].update(pk for pk, *_ in problems)
                 on_live(model, live)
             highest = max((int(pk) for pk in pks if pk.isascii() and pk.isdigit()), default=0)
-            if highest:
+            if highest and isinstance(model.get_field("pk"), AutoPKField):
                 self._highest[model] = max(highest, self._highest.get(model, 0))
             self.counts[model] += len(pks)
             yield self.counts[model]

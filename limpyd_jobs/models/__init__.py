@@ -8,6 +8,7 @@ from limpyd_jobs.models.job import Job, has_custom_placement
 from limpyd_jobs.models.job_claim import JobClaim
 from limpyd_jobs.models.job_record import job_classes
 from limpyd_jobs.models.queue import Queue, attached_queue, promote, promote_some, queue_name
+from limpyd_jobs.models.timed import TimedRecord
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.utils import compute_delayed_until, datetime_to_score, import_class
 
@@ -20,6 +21,7 @@ __all__ = [
     "JobClaim",
     "LimpydJobsException",
     "Queue",
+    "TimedRecord",
     "attached_queue",
     "compute_delayed_until",
     "datetime_to_score",

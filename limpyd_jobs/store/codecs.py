@@ -71,7 +71,8 @@ def _is_same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _dump_json(value: Any) -> str:
+def dump_compact(value: Any) -> str:
+    """Return what JSON can hold, bytes included, as text without spaces."""
     return json.dumps(value, default=_tagged, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -92,7 +93,7 @@ CODECS: dict[Any, Codec] = {
     bool: Codec("True or False", (bool,), lambda flag: "1" if flag else "0", lambda text: text == "1"),
     bytes: Codec("bytes", (bytes,), lambda raw: b64encode(raw).decode(), lambda text: b64decode(text, validate=True)),
     datetime: Codec("a datetime", (datetime,), datetime.isoformat, datetime.fromisoformat),
-    json: Codec("JSON", (), _dump_json, lambda text: json.loads(text, object_hook=_untagged)),
+    json: Codec("JSON", (), dump_compact, lambda text: json.loads(text, object_hook=_untagged)),
 }
 
 

@@ -1,0 +1,43 @@
+-- Leases: of timed records, which somebody looks after once they are due. A sorted set has the pks, by when each lease
+-- ends; a record says whose it is.
+
+--@include clock
+--@include records
+
+local function is_leased(key, pk)
+  local ends = redis.call('ZSCORE', key, pk)
+  return ends and tonumber(ends) > now() / 1000000
+end
+
+-- Ends the lease of a record, if it is that of the owner, and makes other changes to its fields.
+local function end_lease(key, model, pk, owner, changes)
+  changes = changes or {}
+  if key and owner and redis.call('HGET', hash_key(model, pk), 'leased_by') == owner then
+    redis.call('ZREM', key, pk)
+    changes.leased_by = false
+  end
+  if next(changes) then update(model, pk, changes) end
+end
+
+-- The records that are due at some time, the earliest first, are looked at one by one, until a function of their pk and
+-- score returns something, which is returned. Those to be passed over are given as JSON, a list, or none.
+local function first_of_due(key, moment, skipped, look)
+  local offset, size, passed_over = 0, 100, {}
+  for _, pk in ipairs(cjson.decode(skipped or '[]')) do passed_over[pk] = true end
+  repeat
+    local found = redis.call('ZRANGEBYSCORE', key, '-inf', moment, 'WITHSCORES', 'LIMIT', offset, size)
+    for i = 1, #found, 2 do
+      local result = not passed_over[found[i]] and look(found[i], found[i + 1])
+      if result then return result end
+    end
+    offset = offset + size
+  until #found < 2 * size
+end
+
+-- Whether a record is as the caller read it.
+local function is_as_expected(model, pk, expected)
+  for field, value in pairs(cjson.decode(expected or '{}')) do
+    if (redis.call('HGET', hash_key(model, pk), field) or '') ~= value then return false end
+  end
+  return true
+end

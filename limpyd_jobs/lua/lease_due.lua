@@ -1,0 +1,46 @@
+-- verb: lease due
+-- what: gives the timed records that are due to one owner, for a while
+-- KEYS[1]  range index of the field that says when a record is due
+-- KEYS[2]  sorted set of the leases
+-- request
+--   model
+--   owner     who gets them, and those that are leased to it already
+--   lease
+--   moment    what is due at that time is due: seconds since the epoch
+--   limit     how many to give at most
+--   skipped   JSON, a list: the pks to pass over, or none
+-- reply
+--   done   {records: [pk, [field, value…]]…, the earliest first}
+--
+-- A lease that has ended is nobody's.
+
+--@include leases
+
+local model, owner, limit = model_of(request.model), request.owner, tonumber(request.limit)
+local due, leases = KEYS[1], KEYS[2]
+local records, ends = {}, score(now() + tonumber(request.lease) * 1000000)
+
+for _, pk in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', score(now()), 'LIMIT', 0, 1000)) do
+  redis.call('ZREM', leases, pk)
+  if not is_gone(model, pk) then update(model, pk, {leased_by = false}) end
+end
+
+-- What is found in the index, and is no record, is left to the check.
+local function lease(pk)
+  local fields = redis.pcall('HGETALL', hash_key(model, pk))
+  if fields.err or #fields == 0 then
+    return
+  end
+  local holder = redis.call('HGET', hash_key(model, pk), 'leased_by')
+  if is_leased(leases, pk) and holder ~= owner then
+    return
+  end
+  redis.call('ZADD', leases, ends, pk)
+  update(model, pk, {leased_by = owner}, {leased_by = holder})
+  records[#records + 1] = {pk, fields}
+  return #records == limit
+end
+
+probe('ZCARD', due, leases)
+first_of_due(due, request.moment, request.skipped, lease)
+return answer('done', {records = records})

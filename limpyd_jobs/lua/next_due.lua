@@ -1,0 +1,26 @@
+-- verb: next due
+-- what: tells when the next timed record is due, once the leases of an owner are given back
+-- KEYS[1]  range index of the field that says when a record is due
+-- KEYS[2]  sorted set of the leases
+-- request
+--   model
+--   owner      whose leases are given back
+--   returned   JSON, a list: the pks of these, or none
+--   skipped    JSON, a list: the pks to pass over, or none
+-- reply
+--   done   {due: when the first one is due that nobody leases, if any: seconds since the epoch; lapse: in how many
+--          seconds the first lease ends, if there is one}
+
+--@include leases
+
+local model = model_of(request.model)
+
+for _, pk in ipairs(cjson.decode(request.returned or '[]')) do
+  end_lease(KEYS[2], model, pk, request.owner)
+end
+-- What is found in the index, and is no record, is never due.
+local due = first_of_due(KEYS[1], '+inf', request.skipped, function(pk, at)
+  return not is_leased(KEYS[2], pk) and redis.call('TYPE', hash_key(model, pk)).ok == 'hash' and at
+end)
+local lease = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. score(now()), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+return answer('done', {due = due, lapse = lease and score(tonumber(lease) * 1000000 - now())})

@@ -1,0 +1,41 @@
+-- verb: put record
+-- what: a record is made, or changed if it still is as it was read
+-- KEYS[1]  the leases of timed records: that of this one ends, if it is the owner's; or none
+-- request
+--   model, fields   '' for no value
+--   pk              of the record
+--   is_new          '1' to make it
+--   expected        JSON: {field: value, or '' for none}, or none
+--   owner           of the lease, or none
+-- reply
+--   done
+--   existing     there is one of that pk: nothing is changed
+--   gone         there is none
+--   changed      one of the expected fields has another value: of all this, only the lease is ended
+--   not unique   {field, value, pk of its owner}: nothing is changed
+
+--@include leases
+
+local model, pk, fields = model_of(request.model), request.pk, request.fields
+
+for field, value in pairs(fields) do
+  fields[field] = value ~= '' and value
+end
+if request.is_new and redis.call('EXISTS', hash_key(model, pk)) == 1 then
+  return answer('existing')
+elseif not request.is_new and is_gone(model, pk) then
+  return answer('gone')
+elseif not is_as_expected(model, pk, request.expected) then
+  end_lease(KEYS[1], model, pk, request.owner)
+  return answer('changed')
+end
+local conflict = not_unique(model, fields, pk)
+if conflict then
+  return answer('not unique', conflict)
+end
+if request.is_new then
+  create(model, pk, fields)
+else
+  end_lease(KEYS[1], model, pk, request.owner, fields)
+end
+return answer('done')

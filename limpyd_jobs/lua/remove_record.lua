@@ -1,0 +1,28 @@
+-- verb: remove record
+-- what: a timed record is deleted, if it still is as it was read
+-- KEYS[1]  the leases of timed records
+-- request
+--   model, pk
+--   expected   JSON: {field: value, or '' for none}, or none
+--   owner      of the lease, or none
+-- reply
+--   done
+--   gone      there is none
+--   changed   one of the expected fields has another value: of all this, only the lease is ended
+
+--@include leases
+
+local model, pk = model_of(request.model), request.pk
+
+if is_gone(model, pk) then
+  return answer('gone')
+elseif not is_as_expected(model, pk, request.expected) then
+  end_lease(KEYS[1], model, pk, request.owner)
+  return answer('changed')
+end
+probe('ZCARD', KEYS[1])
+redis.call('ZREM', KEYS[1], pk)
+remove_from_indexes(model, pk)
+redis.call('UNLINK', hash_key(model, pk))
+redis.call('SREM', model.name .. ':collection', pk)
+return answer('done')

@@ -1,0 +1,153 @@
+"""Records that are due at a time, and that several processes look after together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from limpyd import fields
+
+from limpyd_jobs.arguments import checked_lease, stored_owner
+from limpyd_jobs.models.base import BaseJobsModel
+from limpyd_jobs.store import records, timed
+from limpyd_jobs.store.lazy_fields import pk_of
+from limpyd_jobs.store.timed import NextDue
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class TimedRecord(BaseJobsModel):
+    """A record that is due at a time. Whoever looks after what is due leases it, so that nobody else does.
+
+    A subclass has a field of the moment, in seconds since the epoch, with a `NumberRangeIndex`. A record without a
+    value of it is never due. All fields must be hash fields with no index but that and `EqualIndex`.
+
+    >>> class Reminder(TimedRecord):
+    ...     due_field = "at"
+    ...     at = fields.InstanceHashField(indexable=True, indexes=[NumberRangeIndex])
+    ...     text = fields.InstanceHashField()
+    >>> Reminder.make("tea", {"at": time.time() + 180, "text": "Take the bag out"})
+    >>> for pk, stored in Reminder.lease_due(owner="kitchen 1"):
+    ...     print(stored["text"])
+    ...     Reminder.remove(pk, expected={"at": stored["at"]})
+
+    A lease ends when its owner changes the record with its name, or removes it, or gives it back by `next_due`; or by
+    itself, so that what is due is not lost with a process. Leases are counted by the clock of Redis, and renewed by who
+    calls `lease_due` once more.
+
+    Attributes
+    ----------
+    due_field: str
+        The name of the field that says when a record is due.
+    """
+
+    abstract = True
+    due_field = ""
+
+    leased_by = fields.InstanceHashField(indexable=True)
+
+    @classmethod
+    def make(cls, pk: str, values: Mapping[str, Any]) -> Self:
+        """Make a record, in one step.
+
+        Raises
+        ------
+        UniquenessError
+            If there is one of that pk already.
+        ConfigurationException
+            If the class is not as it should be.
+        """
+        timed.put(cls, pk, values, is_new=True)
+        made: Self = records.attached(cls, pk)
+        return made
+
+    @classmethod
+    def change(
+        cls, pk: str, values: Mapping[str, Any], expected: Mapping[str, Any] | None = None, owner: str = ""
+    ) -> bool:
+        """Change some fields of a record, in one step, if it still is as it was read.
+
+        Parameters
+        ----------
+        values: mapping
+            None unsets a field.
+        expected: mapping
+            The values that fields must have, None for those that must have none.
+        owner: str
+            Who leases the record: that lease ends, whatever is returned.
+
+        Returns
+        -------
+        bool
+            False if one of the fields has another value: then nothing is changed.
+
+        Raises
+        ------
+        DoesNotExist
+            If there is no such record.
+        """
+        return timed.put(cls, pk, values, expected, owner)
+
+    @classmethod
+    def remove(cls, pk: str, expected: Mapping[str, Any] | None = None, owner: str = "") -> bool:
+        """Delete a record, in one step, if it still is as it was read: see `change`."""
+        return timed.remove(cls, pk, expected, owner)
+
+    def delete(self) -> None:
+        """Delete the record, in one step."""
+        self.remove(pk_of(self))
+        del self._pk
+
+    @classmethod
+    def lease_due(
+        cls,
+        owner: str,
+        lease: float = 30,
+        moment: float | None = None,
+        limit: int = 1000,
+        skipped: Iterable[str] = (),
+    ) -> list[tuple[str, dict[str, str]]]:
+        """Lease the records that are due, the earliest first, those that are leased to the owner already included.
+
+        Parameters
+        ----------
+        owner: str
+            Who looks after them, up to 1 kB.
+        lease: float
+            For how long, in seconds.
+        moment: float
+            What is due then is due, in seconds since the epoch; by default now, by the clock of this machine.
+        limit: int
+            How many at most.
+        skipped: iterable of str
+            The pks of those to pass over.
+
+        Returns
+        -------
+        list of tuple
+            The pk, and the stored texts by the names of the fields, of each.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is invalid.
+        """
+        moment = time.time() if moment is None else moment
+        return timed.lease_due(cls, stored_owner(owner), checked_lease(lease), moment, limit, skipped)
+
+    @classmethod
+    def next_due(cls, owner: str = "", returned: Iterable[str] = (), skipped: Iterable[str] = ()) -> NextDue:
+        """Return when to look again.
+
+        Parameters
+        ----------
+        owner: str
+            Whose leases are given back.
+        returned: iterable of str
+            The pks of these.
+        skipped: iterable of str
+            The pks of records that do not count.
+        """
+        return timed.next_due(cls, owner, returned, skipped)

@@ -1,0 +1,157 @@
+"""Timed records: made, changed, leased once they are due, and removed, in one step each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from limpyd.exceptions import DoesNotExist, UniquenessError
+from limpyd.model import RedisModel
+
+from limpyd_jobs.arguments import stored_value
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.store.calls import Call, flag, given, listed, send
+from limpyd_jobs.store.codecs import dump_compact
+from limpyd_jobs.store.layout import layout_of
+from limpyd_jobs.store.new_fields import check_fields
+from limpyd_jobs.store.records import Reply, sender_of, unique
+from limpyd_jobs.store.scripting import Script
+from limpyd_jobs.utils import memoized
+
+_lease_due = Script("lease_due")
+_next_due = Script("next_due")
+_put_record = Script("put_record")
+_remove_record = Script("remove_record")
+
+Model = type[RedisModel]
+Fields = Mapping[str, Any]
+
+
+class NextDue(NamedTuple):
+    """When to look again for timed records that are due.
+
+    Attributes
+    ----------
+    due: float
+        When the first one is due that nobody leases, in seconds since the epoch; None if there is none.
+    lapse: float
+        In how many seconds the first lease ends; None if there is none.
+    """
+
+    due: float | None
+    lapse: float | None
+
+
+@memoized
+def due_key(model: Model) -> str:
+    """Return the key of the range index of the field that says when a record is due.
+
+    Raises
+    ------
+    ConfigurationException
+        If the model names no field that has one, or has fields that a script cannot write.
+    """
+    layout, name = layout_of(model), getattr(model, "due_field", "")
+    ranges: list[str] = layout.description["ranges"].get(name, [])
+    if not ranges:
+        raise ConfigurationException(
+            f"{model.__name__}.due_field must name a field with a NumberRangeIndex, which {name!r} is not"
+        )
+    others = {*model._fields} - layout.plain - {model.get_field("pk").name}
+    if others:
+        raise ConfigurationException(
+            f"The fields of {model.__name__}, a TimedRecord, must be hash fields with no index but EqualIndex and "
+            f"NumberRangeIndex, unlike {', '.join(sorted(others))}"
+        )
+    return ranges[0]
+
+
+def leases_key(model: Model) -> str:
+    """Return the key of the sorted set of the leases."""
+    return f"{model._name}:leases"
+
+
+def put(
+    model: Model, pk: str, fields: Fields, expected: Fields | None = None, owner: str = "", *, is_new: bool = False
+) -> bool:
+    """Make a record, or change it, unless a field has another value than is expected; return whether it was done.
+
+    Parameters
+    ----------
+    fields, expected: mapping
+        None for no value.
+    owner: str
+        Whose lease ends with it, be it done or not.
+
+    Raises
+    ------
+    DoesNotExist
+        If there is no record to change.
+    UniquenessError
+        If there is one of that pk already, or with the value of a unique field.
+    """
+
+    def read(reply: Reply) -> bool:
+        if reply["outcome"] == "existing":
+            raise UniquenessError(f"There is a {model.__name__} with pk {pk} already")
+        return _is_done(model, pk, unique(model, reply))
+
+    due_key(model)
+    check_fields(model, fields)
+    request = {"model": layout_of(model).json, "pk": pk, "is_new": flag(is_new), **_condition(expected, owner)}
+    stored = {name: _stored(name, value) for name, value in fields.items()}
+    return send(Call(sender_of(model), _put_record, request, read, keys=[leases_key(model)], fields=stored))
+
+
+def remove(model: Model, pk: str, expected: Fields | None = None, owner: str = "") -> bool:
+    """Delete a record: see `put`."""
+    due_key(model)
+    request = {"model": layout_of(model).json, "pk": pk, **_condition(expected, owner)}
+    keys = [leases_key(model)]
+    return send(Call(sender_of(model), _remove_record, request, lambda reply: _is_done(model, pk, reply), keys=keys))
+
+
+def lease_due(
+    model: Model, owner: str, lease: float, moment: float, limit: int, skipped: Iterable[str] = ()
+) -> list[tuple[str, dict[str, str]]]:
+    """Give the records that are due at a moment to an owner; return the pk and the fields of each."""
+
+    def read(reply: Reply) -> list[tuple[str, dict[str, str]]]:
+        rows = [(pk, iter(flat)) for pk, flat in reply["records"]]
+        return [(pk, dict(zip(flat, flat, strict=True))) for pk, flat in rows]
+
+    request = {
+        **given(model=layout_of(model).json, owner=owner, lease=lease, limit=limit),
+        **_pks(skipped=skipped),
+        "moment": f"{moment:.6f}",
+    }
+    return send(Call(sender_of(model), _lease_due, request, read, keys=[due_key(model), leases_key(model)]))
+
+
+def next_due(model: Model, owner: str = "", returned: Iterable[str] = (), skipped: Iterable[str] = ()) -> NextDue:
+    """Give leases of an owner back, and return when to look again."""
+
+    def read(reply: Reply) -> NextDue:
+        return NextDue(*(float(reply[name]) if name in reply else None for name in NextDue._fields))
+
+    request = {**given(model=layout_of(model).json, owner=owner), **_pks(returned=returned, skipped=skipped)}
+    return send(Call(sender_of(model), _next_due, request, read, keys=[due_key(model), leases_key(model)]))
+
+
+def _stored(name: str, value: Any) -> str:
+    return "" if value is None else stored_value(name, value)
+
+
+def _condition(expected: Fields | None, owner: str) -> dict[str, str]:
+    texts = {name: _stored(name, value) for name, value in (expected or {}).items()}
+    return given(expected=texts and dump_compact(texts), owner=owner)
+
+
+def _pks(**lists: Iterable[str]) -> dict[str, str]:
+    return {name: listed(pks) for name, pks in lists.items() if pks}
+
+
+def _is_done(model: Model, pk: str, reply: Reply) -> bool:
+    if reply["outcome"] == "gone":
+        raise DoesNotExist(f"No {model.__name__} found with pk {pk}")
+    return bool(reply["outcome"] != "changed")

@@ -1,0 +1,109 @@
+"""lease_due: what is due is given to one owner, for a while."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+import redis
+from reminders import DUE, LEASES, Reminder, stored
+from worlds import World
+
+
+def make(**dues: Any) -> None:
+    for pk, at in dues.items():
+        Reminder.make(pk, {"at": at})
+
+
+def pks(owner: str, **options: Any) -> list[str]:
+    return [pk for pk, _ in Reminder.lease_due(owner, **options)]
+
+
+def let_lapse(world: World, *pks: str) -> None:
+    world.client.zadd(LEASES, dict.fromkeys(pks, time.time() - 1))
+
+
+def test_the_whole_effect(world: World) -> None:
+    make(tea=20, egg=10, never=None, later=4e9)
+    began = time.time()
+    assert Reminder.lease_due("ann", lease=60) == [
+        ("egg", {"at": "10", "colour": "blue"}),
+        ("tea", {"at": "20", "colour": "blue"}),
+    ]
+    ends = world.client.zrange(LEASES, 0, -1, withscores=True)
+    assert [pk for pk, _ in ends] == ["egg", "tea"]
+    assert all(began + 59 < end < time.time() + 61 for _, end in ends)
+    assert sorted(Reminder.collection(leased_by="ann")) == ["egg", "tea"]
+    assert world.client.zrange(DUE, 0, -1) == ["egg", "tea", "later"]
+
+
+def test_what_is_due_is_for_the_caller_to_say(world: World) -> None:
+    make(tea=20, egg=10)
+    assert pks("ann", moment=15) == ["egg"]
+    assert pks("ann", moment=9.999999) == []
+
+
+def test_others_get_the_rest_and_its_owner_the_same_once_more(world: World) -> None:
+    make(a=1, b=2, c=3)
+    assert pks("ann", limit=2) == ["a", "b"]
+    assert pks("bob") == ["c"]
+    assert pks("ann") == ["a", "b"]
+    assert pks("bob", limit=1) == ["c"]
+    assert pks("eve") == []
+
+
+def test_a_lease_that_has_ended_is_nobodys(world: World) -> None:
+    make(a=1, b=2)
+    pks("ann")
+    let_lapse(world, "a")
+    assert pks("bob") == ["a"]
+    assert stored("a")["leased_by"] == "bob"
+    assert list(Reminder.collection(leased_by="ann")) == ["b"]
+    let_lapse(world, "b")
+    assert pks("bob", moment=0) == []
+    assert list(Reminder.collection(leased_by="ann")) == []
+
+
+def test_some_may_be_passed_over(world: World) -> None:
+    make(a=1, b=2, c=3)
+    assert pks("ann", limit=1, skipped=["a", "x"]) == ["b"]
+
+
+def test_many_that_are_leased_by_others_are_passed(world: World) -> None:
+    make(**{f"n{number}": number for number in range(250)})
+    assert len(pks("ann", limit=240)) == 240
+    assert len(pks("bob")) == 10
+
+
+def test_what_is_no_record_is_passed(world: World) -> None:
+    make(a=1, b=2)
+    world.client.zadd(DUE, {"gone": 0})
+    world.client.delete("lab:reminder:a:hash")
+    world.client.set("lab:reminder:a:hash", "x")
+    assert pks("ann") == ["b"]
+
+
+def test_leases_of_records_that_are_gone_end(world: World) -> None:
+    let_lapse(world, "gone")
+    assert pks("ann") == []
+    assert not world.client.exists("lab:reminder:gone:hash", LEASES)
+
+
+def test_leases_of_a_wrong_type_are_told_and_nothing_is_given(world: World) -> None:
+    make(a=1)
+    world.client.set(LEASES, "foreign")
+    with world.unchanged(), pytest.raises(redis.ResponseError):
+        pks("ann")
+
+
+@pytest.mark.parametrize("lease", [0, -1, float("nan"), True, "5"])
+def test_a_lease_is_a_number_of_seconds(lease: Any) -> None:
+    with pytest.raises(ValueError, match="lease"):
+        Reminder.lease_due("ann", lease=lease)
+
+
+@pytest.mark.parametrize(("owner", "error"), [("", ValueError), (None, TypeError)])
+def test_an_owner_is_a_text(owner: Any, error: Any) -> None:
+    with pytest.raises(error, match="owner"):
+        Reminder.lease_due(owner)
