@@ -11,6 +11,7 @@ from limpyd import fields
 from limpyd_jobs.arguments import checked_lease, stored_owner
 from limpyd_jobs.models.base import BaseJobsModel
 from limpyd_jobs.store import records, timed
+from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.store.lazy_fields import pk_of
 from limpyd_jobs.store.timed import NextDue
 
@@ -54,11 +55,15 @@ class TimedRecord(BaseJobsModel):
 
         Raises
         ------
+        ValueError
+            If no field has a value, as there is no record without.
         UniquenessError
             If there is one of that pk already.
         ConfigurationException
             If the class is not as it should be.
         """
+        if not any(value is not None for value in [*values.values(), *layout_of(cls).description["defaults"].values()]):
+            raise ValueError(f"A {cls.__name__} needs a field with a value")
         timed.put(cls, pk, values, is_new=True)
         made: Self = records.attached(cls, pk)
         return made

@@ -23,12 +23,13 @@ class Chore(TimedRecord):
     namespace = "checked"
     due_field = "at"
     at = fields.InstanceHashField(indexable=True, indexes=[NumberRangeIndex])
+    what = fields.InstanceHashField()
 
 
 @pytest.fixture(autouse=True)
 def _one_is_leased(redis_client: redis.Redis) -> None:
     Chore.make("7", {"at": 12})
-    Chore.make("never", {})
+    Chore.make("never", {"what": "nothing"})
     Chore.lease_due("ann")
 
 
@@ -43,3 +44,8 @@ def test_what_is_wrong_is_found_and_repaired(redis_client: redis.Redis, case: st
     assert [found.kind for found in check(pause=0, repair=True).findings] == [kind]
     assert check(pause=0).findings == []
     assert redis_client.zrange(DUE, 0, -1, withscores=True) == [("7", 12)]
+
+
+def test_one_without_any_value_is_refused() -> None:
+    with pytest.raises(ValueError, match="needs a field with a value"):
+        Chore.make("empty", {"at": None})
