@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
-from limpyd.fields import AutoPKField, InstanceHashField
+from limpyd.fields import InstanceHashField
 
 from limpyd_jobs.check import scripts
 from limpyd_jobs.check.catalogue import Found, Model
 from limpyd_jobs.check.reader import Reader, chunks
+from limpyd_jobs.models import TimedRecord
 from limpyd_jobs.store.layout import layout_of, special_indexes
 
 # How many records one call of the script looks at, so that it takes about a millisecond.
@@ -44,7 +45,7 @@ class Records:
                 self._suspects[model].update(pk for pk, *_ in problems)
                 on_live(model, live)
             highest = max((int(pk) for pk in pks if pk.isascii() and pk.isdigit()), default=0)
-            if highest and isinstance(model.get_field("pk"), AutoPKField):
+            if highest and not issubclass(model, TimedRecord):  # whose pks are given
                 self._highest[model] = max(highest, self._highest.get(model, 0))
             self.counts[model] += len(pks)
             yield self.counts[model]

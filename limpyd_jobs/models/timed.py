@@ -62,6 +62,7 @@ class TimedRecord(BaseJobsModel):
         ConfigurationException
             If the class is not as it should be.
         """
+        timed.due_key(cls)
         if not any(value is not None for value in [*values.values(), *layout_of(cls).description["defaults"].values()]):
             raise ValueError(f"A {cls.__name__} needs a field with a value")
         timed.put(cls, pk, values, is_new=True)
