@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Callable
 from functools import partial
@@ -19,6 +20,7 @@ from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.utils import MESSAGE, described, one_line
 from limpyd_jobs.workers.execution import Execution
+from limpyd_jobs.workers.forks import end_child_of
 from limpyd_jobs.workers.naming import ident_of, label_of
 from limpyd_jobs.workers.outages import sleep
 from limpyd_jobs.workers.timers import JobTimer
@@ -47,6 +49,7 @@ class Executor:
         self._worker = engine.worker
         self.running: dict[str, Execution] = {}
         self.timer = JobTimer()
+        self._pid = 0
 
     # -- The steps
 
@@ -57,7 +60,11 @@ class Executor:
             self._engine.intake.put_back_unseen()
             return
         execution = Execution(self._engine.intake.hand_over(job, queue))
-        self.guard(execution, partial(self._run, execution))
+        self._pid = os.getpid()
+        try:
+            self.guard(execution, partial(self._run, execution))
+        finally:
+            end_child_of(self._pid)  # if a hook forked it
         self._engine.acknowledger.job_done()
 
     def _run(self, execution: Execution) -> None:
@@ -134,6 +141,7 @@ class Executor:
         try:
             result = function(job, execution.claim.queue)
         finally:
+            end_child_of(self._pid)
             self.timer.disarm()
             self.timer.clear("job")
         if result is not None and is_unrun(result):

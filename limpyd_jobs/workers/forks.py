@@ -1,0 +1,33 @@
+"""Processes that the code of a job forks."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+
+def end_child_of(parent: int) -> None:
+    """End this process, unless it has that id: it was forked by code that has come to its end, or raises an exception.
+
+    The child has what the worker has: the jobs, its claims, its connections. What follows is for the parent to do. The
+    exit status is that of a program which ends like the code did.
+    """
+    if os.getpid() == parent:
+        return
+    status = 1
+    try:
+        status = _status_of(sys.exc_info()[1])
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    finally:
+        os._exit(status)  # so that no ``finally`` of the worker, or exit handler of the application, is run twice
+
+
+def _status_of(error: BaseException | None) -> int:
+    if error is None:
+        return 0
+    if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
+        return error.code or 0
+    traceback.print_exception(error)
+    return 1
