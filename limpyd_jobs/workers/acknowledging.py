@@ -97,7 +97,7 @@ class AckInBatches(AckAtOnce):
     def job_done(self) -> None:
         fetcher = self._engine.fetcher
         is_at_its_end = not fetcher.prefetched  # asked before the time: meanwhile the thread may give them back
-        if fetcher.are_late:
+        if fetcher.are_late and not self._engine.worker.must_stop():  # else all are given back at its end
             self._give_back()
             is_at_its_end = not fetcher.prefetched
         if is_at_its_end:

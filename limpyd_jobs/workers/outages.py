@@ -55,11 +55,12 @@ class Outages:
         self._engine = engine
         self.may_log = OncePerSecond()
         self.backoff = Backoff()
+        self._has_given_up = False
 
     def retry(self, record: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Record something in Redis; while that fails for a reason that may pass, or is denied, again and again.
 
-        Once the worker has to end, it gives up after one lease.
+        Once the worker has to end, it gives up after one lease; all else is tried once then.
         """
         backoff, began = Backoff(), monotonic()
         while True:
@@ -67,11 +68,15 @@ class Outages:
                 return record(*args, **kwargs)
             except (RedisError, NotRecorded) as error:
                 reason = error.__cause__ if isinstance(error, NotRecorded) else error
-                is_over = self._engine.worker.end_forced and monotonic() - began > self._engine.settings.lease
-                if is_over or not (is_transient(reason) or is_denied(reason)):
+                if not (is_transient(reason) or is_denied(reason)) or self._gives_up(began):
                     raise
                 self.tell("Unable to record how a job went", reason)
                 sleep(backoff.next())
+
+    def _gives_up(self, began: float) -> bool:
+        is_over = self._has_given_up or monotonic() - began > self._engine.settings.lease
+        self._has_given_up = self._engine.worker.end_forced and is_over
+        return self._has_given_up
 
     def tell(self, what: str, error: BaseException | None) -> None:
         """Log what failed, and drop the connections if they lead to a server that is no primary any more."""

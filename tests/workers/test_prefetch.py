@@ -426,6 +426,41 @@ class TestAuto:
         worker.run()
         assert statuses_in_one_word() == "s" * 20
 
+    @pytest.mark.usefixtures("patient")
+    def test_gives_up_after_one_lease_all_in_all_if_it_has_to_end_while_redis_refuses(
+        self, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(backoff, "FIRST", 0.01)
+        add(20)
+        asked: list[str] = []
+
+        def counted(name: str) -> Callable[..., Any]:
+            function = getattr(transitions, name)
+
+            def count(*args: Any) -> Any:
+                if asked and not threading.current_thread().name.startswith("limpyd-jobs"):
+                    worker.end_forced = len(asked) > 2
+                    asked.append(name)
+                return function(*args)
+
+            return count
+
+        def callback(job: Job, queue: Queue) -> None:
+            if job._cached_identifier == "009":
+                redis_client.config_set("replica-serve-stale-data", "no")
+                redis_client.replicaof("127.0.0.1", str(free_port()))
+                wait_until(lambda: worker._engine.fetcher.leaving, "jobs on their way back")
+                asked.append("refusals")
+
+        for name in ("succeed_many", "release_all"):
+            monkeypatch.setattr(transitions, name, counted(name))
+        worker = prefetching(20, "auto", prefetch_time=0.5, lease=0.5, callback=callback)
+        with working(worker):
+            wait_until(lambda: worker.status == "terminated", "the end")
+            redis_client.replicaof("NO", "ONE")
+        assert [name for name in asked if name != "release_all"] == ["refusals", "succeed_many"]
+        assert asked[-1] == "release_all"
+
     def test_does_not_take_what_it_gives_back_for_lost(
         self, monkeypatch: pytest.MonkeyPatch, log: Log, redis_client: redis.Redis
     ) -> None:
