@@ -9,9 +9,4 @@
 
 --@include records
 
-local model, pk = model_of(request.model), request.pk
-
-probe('SCARD', model.name .. ':collection')
-remove_from_indexes(model, pk)
-redis.call('UNLINK', hash_key(model, pk))
-return redis.call('SREM', model.name .. ':collection', pk)
+return delete_record(model_of(request.model), request.pk)

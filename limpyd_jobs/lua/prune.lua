@@ -98,14 +98,12 @@ local function take_out(model, pk)
 end
 
 local function erase(model, pk)
-  probe('SCARD', model.name .. ':collection')
-  remove_from_indexes(model, pk)
-  reindex = {}  -- limpyd did that before
-  redis.call('UNLINK', hash_key(model, pk))
   for _, key in ipairs(model.keys) do
     redis.call('UNLINK', model.name .. ':' .. pk .. ':' .. key)
   end
-  return take_out(model, pk)
+  local number = delete_record(model, pk)
+  reindex = {}  -- limpyd did that before
+  return number
 end
 
 -- Errors name their job by the path its class has now, or had when it was listed.

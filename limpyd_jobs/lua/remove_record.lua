@@ -22,7 +22,5 @@ elseif not is_as_expected(model, pk, request.expected) then
 end
 probe('ZCARD', KEYS[1])
 redis.call('ZREM', KEYS[1], pk)
-remove_from_indexes(model, pk)
-redis.call('UNLINK', hash_key(model, pk))
-redis.call('SREM', model.name .. ':collection', pk)
+delete_record(model, pk)
 return answer('done')

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Iterator
+from threading import RLock
+from typing import TYPE_CHECKING, Any
 
 from limpyd.contrib.collection import ExtendedCollectionManager
 from limpyd.contrib.database import PipelineDatabase
 from limpyd_extensions import related
 
+from limpyd_jobs.store import records
 from limpyd_jobs.store.atomic_fields import AtomicModel
 from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.store.lazy_fields import LazyModel
 from limpyd_jobs.store.new_fields import check_fields
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_binding = RLock()
 
 
 class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
@@ -34,12 +42,66 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
         relations = getattr(cls.database, "_relations", {})
         moved: list[type[BaseJobsModel]] = super(related.RelatedModel, cls).use_database(database)
         names = {model._name for model in moved if not model.abstract}
-        target = vars(database).setdefault("_relations", {})
+        target = database.__dict__.setdefault("_relations", {})
         for related_name, entries in relations.items():
             for relation in [entry for entry in entries if entry[0] in names]:
                 entries.remove(relation)
                 target.setdefault(related_name, []).append(relation)
         return moved
+
+    @classmethod
+    def bound_to(cls, database: JobsDatabase, namespace: str | None = None) -> type[Self]:
+        """Return this model on another database, without moving it: the class of its records there.
+
+        It is a subclass with the same path, so its jobs are those of this class to whoever reads their idents. A bound
+        job class has the bound `queue_model`, if both were on the same database. The same arguments give the same
+        class.
+        A worker runs jobs of the class itself: its process moves that to the database, by `use_database`.
+
+        Parameters
+        ----------
+        database: JobsDatabase
+        namespace: str
+            The beginning of its keys there; None for its own.
+
+        Raises
+        ------
+        TypeError
+            If the database is none.
+        ValueError
+            If the namespace is empty.
+        """
+        if not isinstance(database, JobsDatabase):
+            raise TypeError(f"A model is bound to a JobsDatabase, not to {database!r}")
+        if namespace is not None and (not isinstance(namespace, str) or not namespace):
+            raise ValueError(f"A namespace must be a text that is not empty, not {namespace!r}")
+        namespace = cls.namespace if namespace is None else namespace
+        original: type[Self] = vars(cls).get("_bound_from", cls)
+        if (database, namespace) == (original.database, original.namespace):
+            return original
+        with _binding:
+            bound: dict[Any, type[Self]] = database.__dict__.setdefault("_bound", {})
+            if (original, namespace) not in bound:
+                bound[original, namespace] = _bind(original, database, namespace)
+            return bound[original, namespace]
+
+    @classmethod
+    def read_many(cls, pks: Iterable[str], *names: str) -> Iterator[tuple[str, dict[str, str]]]:
+        """Yield the pk and the hash fields of records, 200 in one round trip; those that are gone are left out.
+
+        Parameters
+        ----------
+        pks: iterable of str
+            Such as a collection, whose order is kept.
+        *names: str
+            The fields to read; none for all.
+        """
+        return records.read_many(cls, pks, names)
+
+    @classmethod
+    def delete_many(cls, pks: Iterable[str]) -> int:
+        """Delete records, 200 in one round trip if all their fields are plain hash fields; return their number."""
+        return records.delete_many(cls, pks)
 
     def set_fields(self, **fields: Any) -> None:
         """Set several fields, each through its own ``proxy_set``.
@@ -54,3 +116,21 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
         check_fields(type(self), fields)
         for name, value in fields.items():
             self.get_field(name).proxy_set(value)
+
+
+def _bind(model: Any, database: JobsDatabase, namespace: str) -> Any:
+    """Make the class of a model on another database."""
+    attributes = {
+        "__module__": model.__module__,
+        "__qualname__": model.__qualname__,
+        "__doc__": model.__doc__,
+        "_bound_from": model,
+        "database": database,
+        "namespace": namespace,
+    }
+    queue_model = getattr(model, "queue_model", None)
+    if isinstance(queue_model, type) and issubclass(queue_model, BaseJobsModel):
+        attributes["queue_model"] = (
+            queue_model.bound_to(database, namespace) if queue_model.database is model.database else queue_model
+        )
+    return type(model)(model.__name__, (model,), attributes)

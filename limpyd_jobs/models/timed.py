@@ -12,7 +12,6 @@ from limpyd_jobs.arguments import checked_lease, stored_owner
 from limpyd_jobs.models.base import BaseJobsModel
 from limpyd_jobs.store import records, timed
 from limpyd_jobs.store.layout import layout_of
-from limpyd_jobs.store.lazy_fields import pk_of
 from limpyd_jobs.store.timed import NextDue
 
 if TYPE_CHECKING:
@@ -100,11 +99,6 @@ class TimedRecord(BaseJobsModel):
     def remove(cls, pk: str, expected: Mapping[str, Any] | None = None, owner: str = "") -> bool:
         """Delete a record, in one step, if it still is as it was read: see `change`."""
         return timed.remove(cls, pk, expected, owner)
-
-    def delete(self) -> None:
-        """Delete the record, in one step."""
-        self.remove(pk_of(self))
-        del self._pk
 
     @classmethod
     def lease_due(

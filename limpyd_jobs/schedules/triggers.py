@@ -51,6 +51,7 @@ MAX_ATTEMPTS = 10_000
 # What is added to a moment to ask for the time after it. Numbers of seconds since the epoch are not exact.
 _STEPS = (timedelta(microseconds=1), timedelta(milliseconds=1), timedelta(seconds=1))
 
+_OFFSET = re.compile(r"UTC([+-])(\d\d):(\d\d)", re.ASCII)  # as the text of a timezone has it
 _WEEKDAY = re.compile(r"(?:\*|([a-z]{3}|\d)(?:-([a-z]{3}|\d))?)(?:/(\d{1,2}))?", re.ASCII)
 
 
@@ -78,7 +79,7 @@ class Times:
 
     def __init__(self, description: Description, timezone: str = "UTC") -> None:
         self.zone = zone_of(timezone)
-        self._trigger = _build(description, self.zone, depth=1)
+        self._trigger = _build(description, self.zone, strictly=True)
 
     def after(self, moment: datetime) -> datetime | None:
         """Return the first time after a moment, an aware datetime, in UTC; None if there is none."""
@@ -118,10 +119,41 @@ def zone_of(name: str) -> tzinfo:
         raise TypeError(f"A time zone must be named by a string, as 'Europe/Paris', not {name!r}")
     if name == "UTC":
         return timezone.utc
+    offset = _OFFSET.fullmatch(name)
+    if offset:
+        hours, minutes = int(offset[2]), int(offset[3])
+        return timezone((1 if offset[1] == "+" else -1) * timedelta(hours=hours, minutes=minutes))
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
         raise ValueError(f"There is no time zone {name!r} here (if its name is right, install tzdata)") from error
+
+
+def describe_trigger(trigger: Any) -> Description:
+    """Return the description of a trigger of APScheduler, of which `trigger_of` makes one that fires at the same times.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is of a class, or has a time zone or a jitter, that cannot be described.
+    """
+    return _described(trigger)
+
+
+def trigger_of(description: Description, timezone: str = "UTC") -> Any:
+    """Return a trigger of APScheduler by its description: see the module.
+
+    Parameters
+    ----------
+    timezone: str
+        The name of the zone for what has none of its own.
+
+    Raises
+    ------
+    ValueError, TypeError, ConfigurationException
+        As `Times` does, but that any trigger is fine that APScheduler makes, even if it would hardly ever fire.
+    """
+    return _build(description, zone_of(timezone), strictly=False)
 
 
 def describe(
@@ -176,7 +208,9 @@ def _text(value: Any) -> Any:
 
 
 def _zone_name(zone: Any) -> str:
-    name = "UTC" if zone is timezone.utc else getattr(zone, "key", None)
+    if zone is timezone.utc or (isinstance(zone, timezone) and _OFFSET.fullmatch(str(zone))):
+        return str(zone)
+    name = getattr(zone, "key", None) or getattr(zone, "zone", None)  # as zoneinfo has it, or pytz
     if not name:
         raise ValueError(f"The time zone must be one with a name, as 'Europe/Paris', not {zone!r}")
     return str(name)
@@ -228,7 +262,8 @@ def _classes() -> dict[str, Any]:
     }
 
 
-def _build(description: Any, zone: tzinfo, depth: int) -> Any:
+def _build(description: Any, zone: tzinfo, strictly: bool, depth: int = 1) -> Any:
+    """Return the trigger of a description; strictly, of one that is of use for a schedule."""
     if not isinstance(description, Mapping) or len(description) != 1:
         raise ValueError(f"A trigger must be a mapping with one key, as {{'cron': '0 3 * * *'}}, not {description!r}")
     ((kind, what),) = description.items()
@@ -236,25 +271,25 @@ def _build(description: Any, zone: tzinfo, depth: int) -> Any:
     if kind not in classes:
         raise ValueError(f"There is no trigger of the kind {kind!r}, but of {', '.join(classes)}")
     if kind in ("and", "or"):
-        return _combined(kind, what, zone, depth)
+        return _combined(kind, what, zone, strictly, depth)
     if kind == "cron" and isinstance(what, str):
         return _crontab(what, zone)
     if kind == "date":
         if not isinstance(what, str):
             raise TypeError(f"A date must be a datetime, or its text in ISO 8601, not {what!r}")
         return _made("date", what, lambda: classes["date"](_moment(what, zone)))
-    return _of_arguments(kind, what, zone)
+    return _of_arguments(kind, what, zone, strictly)
 
 
-def _combined(kind: str, parts: Any, zone: tzinfo, depth: int) -> Any:
+def _combined(kind: str, parts: Any, zone: tzinfo, strictly: bool, depth: int) -> Any:
     if not isinstance(parts, (list, tuple)) or not 1 <= len(parts) <= MAX_PARTS or depth >= MAX_DEPTH:
         raise ValueError(f"{kind!r} needs a list of 1 to {MAX_PARTS} triggers, {MAX_DEPTH} deep at most")
-    if kind == "and" and any(isinstance(part, Mapping) and "interval" in part for part in parts):
+    if strictly and kind == "and" and any(isinstance(part, Mapping) and "interval" in part for part in parts):
         raise ValueError("'and' cannot have an interval, which almost never meets the time of another trigger")
-    return _classes()[kind]([_build(part, zone, depth + 1) for part in parts])
+    return _classes()[kind]([_build(part, zone, strictly, depth + 1) for part in parts])
 
 
-def _of_arguments(kind: str, arguments: Any, zone: tzinfo) -> Any:
+def _of_arguments(kind: str, arguments: Any, zone: tzinfo, strictly: bool) -> Any:
     if not isinstance(arguments, Mapping):
         raise TypeError(f"The trigger {kind!r} needs a mapping of arguments, not {arguments!r}")
     for name, value in arguments.items():
@@ -270,20 +305,21 @@ def _of_arguments(kind: str, arguments: Any, zone: tzinfo) -> Any:
     if not 0 <= _number(given.get("jitter", 0), "jitter") <= 86400:
         raise ValueError(f"The jitter must be between 0 and 86400 seconds, not {given['jitter']!r}")
     if kind == "interval":
-        _check_interval(given)
+        _check_interval(given, SHORTEST_INTERVAL if strictly else timedelta.resolution)
     if kind == "calendar" and "start_date" not in given:
         raise ValueError("The trigger 'calendar' needs a start_date, to count from")
     return _made(kind, arguments, lambda: _classes()[kind](**given, timezone=zone))
 
 
-def _check_interval(given: Mapping[str, Any]) -> None:
+def _check_interval(given: Mapping[str, Any], shortest: timedelta) -> None:
     names = [name for name in ARGUMENTS["interval"] if name not in _COMMON]
     try:
         interval = timedelta(**{name: _number(given[name], name) for name in names if name in given})
     except OverflowError as error:
         raise ValueError("An interval must be shorter than the years 1 to 9999") from error
-    if interval < SHORTEST_INTERVAL:
-        raise ValueError(f"An interval must be a second or more, not {interval.total_seconds():g} seconds")
+    if interval < shortest:
+        length = "a second or more" if shortest == SHORTEST_INTERVAL else "more than 0 seconds"
+        raise ValueError(f"An interval must be {length}, not {interval.total_seconds():g} seconds")
     if "start_date" not in given:
         raise ValueError("The trigger 'interval' needs a start_date, to count from")
 

@@ -4,6 +4,7 @@ the same value."""
 from __future__ import annotations
 
 import json
+import pickle
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from datetime import datetime
@@ -31,12 +32,15 @@ class Codec(NamedTuple):
         What a value has to be, exactly; empty for anything that comes back as the same.
     dump, load: callable
         From a value to text, and back.
+    is_exact: bool
+        Whether each value comes back as an equal one, which can be said beforehand.
     """
 
     name: str
     types: tuple[type, ...]
     dump: Callable[[Any], str]
     load: Callable[[str], Any]
+    is_exact: bool = True
 
     def stored(self, what: str, value: Any) -> Stored:
         """Return the text of a value; one that is stored already as it is.
@@ -52,8 +56,8 @@ class Codec(NamedTuple):
             raise TypeError(f"{what} must be {self.name}, not {value!r}")
         try:
             text = self.dump(value)
-            is_same = _is_same(self.load(text), value)
-        except (TypeError, ValueError, RecursionError) as error:
+            is_same = not self.is_exact or _is_same(self.load(text), value)
+        except (TypeError, ValueError, RecursionError, AttributeError, pickle.PicklingError) as error:
             raise TypeError(f"{what} cannot be stored as {self.name}: {error}") from None
         if not is_same:
             raise TypeError(f"{what} cannot be stored as {self.name}: it would come back as {self.load(text)!r}")
@@ -94,11 +98,19 @@ CODECS: dict[Any, Codec] = {
     bytes: Codec("bytes", (bytes,), lambda raw: b64encode(raw).decode(), lambda text: b64decode(text, validate=True)),
     datetime: Codec("a datetime", (datetime,), datetime.isoformat, datetime.fromisoformat),
     json: Codec("JSON", (), dump_compact, lambda text: json.loads(text, object_hook=_untagged)),
+    # Reading one runs any code that stands in it.
+    pickle: Codec(
+        "a pickle",
+        (),
+        lambda value: b64encode(pickle.dumps(value)).decode(),
+        lambda text: pickle.loads(b64decode(text, validate=True)),
+        is_exact=False,
+    ),
 }
 
 
 def codec_of(kind: type | ModuleType) -> Codec:
-    """Return the codec of a type, or of the module ``json``.
+    """Return the codec of a type, or of the module ``json``, or ``pickle``.
 
     Raises
     ------

@@ -26,7 +26,7 @@ from limpyd.contrib.database import PipelineDatabase
 from redis.backoff import NoBackoff
 from redis.client import Pipeline
 from redis.retry import Retry
-from redis.sentinel import SentinelManagedConnection
+from redis.sentinel import SentinelConnectionPool, SentinelManagedConnection
 
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.store.connections import SharedConnection
@@ -108,6 +108,22 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
             self._shared = None if settings.keys() & set(ABOUT_CONNECTIONS) else SharedConnection(client)
             return client
 
+    @classmethod
+    def of_client(cls, client: redis.Redis) -> JobsDatabase:
+        """Return the database that an existing client of redis-py uses, with connections of its own.
+
+        Host, port, user, password, TLS, unix socket, timeouts and sentinels are those of the client. How it reads
+        replies, and repeats commands, does not matter.
+
+        Raises
+        ------
+        TypeError
+            If it is no client, or one of asyncio, of a cluster, or a pipeline.
+        """
+        if not isinstance(client, redis.Redis) or isinstance(client, Pipeline):
+            raise TypeError(f"A database is that of a redis.Redis, not of {client!r}")
+        return cls(**settings_of(client))
+
     def from_url(self, url: str) -> redis.Redis:
         """Move this database, and all models that use it, to a URL; return the client.
 
@@ -155,6 +171,34 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
         self._threads.pipeline = None if is_shared else pipeline
         if is_shared or pipeline is None:
             self._pipelined_connection = pipeline
+
+
+# What of the settings of a client's connections is of any database.
+_OF_CONNECTIONS = re.compile(
+    r"host|port|db|username|password|credential_provider|client_name|health_check_interval|ssl_.+"
+    r"|socket_(?:connect_)?timeout|socket_keepalive(?:_options)?"
+)
+
+
+def settings_of(client: redis.Redis) -> Settings:
+    """Return the settings of a client, as `JobsDatabase` takes them."""
+    pool: Any = client.connection_pool
+    found = {
+        name: value
+        for name, value in pool.connection_kwargs.items()
+        if _OF_CONNECTIONS.fullmatch(name) and value is not None
+    }
+    if issubclass(pool.connection_class, redis.UnixDomainSocketConnection):
+        found["unix_socket_path"] = pool.connection_kwargs["path"]
+    if issubclass(pool.connection_class, redis.SSLConnection):
+        found["ssl"] = True
+    if isinstance(pool, SentinelConnectionPool):
+        sentinels = pool.sentinel_manager.sentinels
+        addresses = [each.connection_pool.connection_kwargs for each in sentinels]
+        found["sentinels"] = [(each["host"], each["port"]) for each in addresses]
+        found["service_name"] = pool.service_name
+        found["sentinel_kwargs"] = dict(pool.sentinel_manager.sentinel_kwargs)
+    return found
 
 
 def default_settings() -> Settings:

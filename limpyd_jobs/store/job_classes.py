@@ -267,7 +267,9 @@ def path_of(cls: type) -> str:
 
 
 def concrete(base: type[T]) -> Any:
-    """The class and its subclasses, all that are imported, without the abstract ones."""
+    """The class and its subclasses, all that are imported, without the abstract ones, and those bound to a database."""
+    if "_bound_from" in vars(base):
+        return
     if not getattr(base, "abstract", False):
         yield base
     for cls in base.__subclasses__():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from itertools import islice, pairwise
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -17,7 +17,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.schedules import triggers
-from limpyd_jobs.schedules.triggers import Times, describe
+from limpyd_jobs.schedules.triggers import Times, describe, describe_trigger, trigger_of
 
 PARIS = ZoneInfo("Europe/Paris")
 NEVER = datetime.max.replace(tzinfo=timezone.utc)
@@ -251,7 +251,7 @@ def test_what_is_no_time_zone_is_refused(zone: Any) -> None:
         ({"cron": "@daily", "interval": 5}, "cron and interval"),
         ({"trigger": object()}, "must be one of CronTrigger"),
         ({"trigger": type("Mine", (CronTrigger,), {})(hour=3, timezone="UTC")}, "must be one of CronTrigger"),
-        ({"trigger": CronTrigger(hour=3, timezone=timezone(timedelta(hours=1)))}, "name"),
+        ({"trigger": CronTrigger(hour=3, timezone=timezone(timedelta(hours=1), "mine"))}, "name"),
         ({"trigger": OrTrigger([CronTrigger(hour=3, timezone="UTC")], jitter=5)}, "jitter"),
         ({"interval": "5"}, "mapping"),
     ],
@@ -312,3 +312,58 @@ def test_without_apscheduler_it_is_told_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.setitem(__import__("sys").modules, "apscheduler.triggers.cron", None)
     with pytest.raises(ConfigurationException, match=r"redis-limpyd-jobs\[schedules\]"):
         Times({"cron": "@daily"})
+
+
+PARIS, FIVE = ZoneInfo("Europe/Paris"), timezone(timedelta(hours=-5, minutes=-30))
+START = datetime(2026, 10, 24, 1, 30, 0, 250000, tzinfo=PARIS)
+ANY_TRIGGERS = {
+    "date": DateTrigger(START),
+    "date in a zone without a name": DateTrigger(datetime(2026, 1, 1, tzinfo=FIVE)),
+    "interval": IntervalTrigger(minutes=37, start_date=START, end_date=datetime(2026, 10, 26, tzinfo=PARIS)),
+    "interval of less than a second": IntervalTrigger(seconds=0.2, start_date=START, timezone=FIVE),
+    "cron": CronTrigger(day="last", hour="*/5", minute="3,9-12", second=30, timezone=PARIS),
+    "cron of a crontab": CronTrigger.from_crontab("*/7 2,3 * oct-nov sun", timezone=PARIS),
+    "cron that begins and ends": CronTrigger(
+        minute=5, start_date=START, end_date=datetime(2026, 10, 25), timezone=PARIS
+    ),
+    "calendar": CalendarIntervalTrigger(
+        months=1, days=3, hour=2, minute=30, start_date=date(2026, 1, 31), end_date=date(2027, 1, 1), timezone=PARIS
+    ),
+    "or": OrTrigger([CronTrigger(hour=3, timezone=PARIS), IntervalTrigger(hours=7, start_date=START)]),
+    "and with an interval": AndTrigger(
+        [
+            IntervalTrigger(minutes=15, start_date=datetime(2026, 10, 24), timezone=PARIS),
+            IntervalTrigger(minutes=15, start_date=datetime(2026, 10, 24), timezone=PARIS),
+        ]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ANY_TRIGGERS)
+def test_a_trigger_fires_at_the_same_times_once_it_is_made_of_its_description(name: str) -> None:
+    trigger = ANY_TRIGGERS[name]
+    description = json.loads(json.dumps(describe_trigger(trigger)))
+    again = trigger_of(description)
+    assert describe_trigger(again) == description
+    for now in (START - timedelta(hours=1), START, START + timedelta(days=40)):
+        assert fire_times(again, now) == fire_times(trigger, now)
+
+
+def fire_times(trigger: Any, now: datetime) -> list[datetime]:
+    found = [trigger.get_next_fire_time(None, now)]
+    while found[-1] and len(found) < 50:
+        found.append(trigger.get_next_fire_time(found[-1], found[-1]))
+    return found
+
+
+def test_a_zone_of_pytz_is_described_by_its_name() -> None:
+    pytz = pytest.importorskip("pytz")
+    assert describe_trigger(CronTrigger(hour=3, timezone=pytz.timezone("Europe/Paris"))) == {
+        "cron": {"hour": "3", "timezone": "Europe/Paris"}
+    }
+
+
+@pytest.mark.parametrize("seconds", [0, -1])
+def test_an_interval_takes_time(seconds: int) -> None:
+    with pytest.raises(ValueError, match="more than 0 seconds"):
+        trigger_of({"interval": {"seconds": seconds, "start_date": "2026-01-01T00:00:00Z"}})

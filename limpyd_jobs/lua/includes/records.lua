@@ -149,6 +149,14 @@ local function remove_from_indexes(model, pk)
   update(model, pk, changes)
 end
 
+-- Deletes the hash of a record, and what stands of it in indexes and its collection; 1, or 0 if it was not there.
+local function delete_record(model, pk)
+  probe('SCARD', model.name .. ':collection')
+  remove_from_indexes(model, pk)
+  redis.call('UNLINK', hash_key(model, pk))
+  return redis.call('SREM', model.name .. ':collection', pk)
+end
+
 -- The pk of a job of that identifier that is queued, another one than the given, or nil.
 local function other_queued(job, identifier)
   local indexes = job.model.indexes
