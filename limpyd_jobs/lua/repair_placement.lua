@@ -255,6 +255,13 @@ local function settle_unknown(hash)
   end
 end
 
+-- Whether it rests in the delayed set, whatever its hash says, as a worker could not resolve its class.
+local function is_deferred()
+  local base = next(standing.delayed)
+  local is_there_only = total.delayed == 1 and total.waiting == 0 and total._running == 0
+  return is_there_only and redis.pcall('HEXISTS', base .. ':_deferrals', ident) == 1
+end
+
 local function repair_placement(hash)
   local is_held = hash._claim_token and total._running > 0
   local is_live = LIVE[hash.status] or (not FINAL[hash.status] and hash.queued == '1')
@@ -264,6 +271,9 @@ local function repair_placement(hash)
     settle_running(hash)
   elseif FINAL[hash.status] then
     settle_ended(hash)
+  elseif LIVE[hash.status] and is_deferred() then
+    must_be_queued(hash)
+    must_not_be_claimed(hash)
   elseif hash.status == 'd' or not is_live and total.delayed > 0 then
     if hash.status ~= 'd' then
       report('no status')

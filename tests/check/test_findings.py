@@ -13,6 +13,7 @@ from looking import check
 
 from limpyd_jobs import Error, Job, Queue, Worker
 from limpyd_jobs.check import Report
+from limpyd_jobs.transitions import defer_unresolved
 
 LATER = datetime(2099, 1, 1)
 GOOD = range(1, 5)
@@ -168,6 +169,17 @@ def test_nothing_is_wrong_with_a_sound_database(look: redis.Redis) -> None:
     report = check(pause=0)
     assert report.findings == []
     assert report.records["test_findings.Parcel"] == 9
+
+
+@pytest.mark.parametrize("job", ["5", "6"], ids=["waiting", "delayed"])
+def test_nothing_is_wrong_with_a_job_that_a_worker_of_other_classes_deferred(look: redis.Redis, job: str) -> None:
+    look.zrem("jobs:queue:1:delayed", f"{IDENT}{job}")
+    look.lrem("jobs:queue:1:waiting", 0, f"{IDENT}{job}")
+    look.lpush("jobs:queue:1:waiting", f"{IDENT}{job}")
+    defer_unresolved(Queue, "jobs:queue:1:waiting", f"{IDENT}{job}")
+    before = contents(look)
+    assert check(repair=True, pause=0).findings == []
+    assert contents(look) == before
 
 
 @pytest.mark.parametrize(("name", "commands"), [(row[0], row[1:]) for row in BROKEN.values()], ids=BROKEN)
