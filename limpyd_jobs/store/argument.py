@@ -9,9 +9,10 @@ from typing import Any
 from limpyd.model import RedisModel
 
 from limpyd_jobs.arguments import check_size
-from limpyd_jobs.store.atomic_fields import AtomicHashField, why_fixed
+from limpyd_jobs.store.atomic_fields import AtomicHashField
 from limpyd_jobs.store.codecs import Stored, codec_of
 from limpyd_jobs.store.layout import layout_of
+from limpyd_jobs.store.lazy_fields import why_fixed
 from limpyd_jobs.utils import memoized
 
 # The text of one argument. It travels with the claim of the job, so a script has to hold it.

@@ -16,6 +16,7 @@ from redis.client import Pipeline
 from limpyd_jobs.arguments import check_indexed
 from limpyd_jobs.store import records
 from limpyd_jobs.store.layout import layout_of
+from limpyd_jobs.store.lazy_fields import why_fixed
 
 
 class AtomicHashField(InstanceHashField):
@@ -109,11 +110,6 @@ def _refuse_fixed(model: type[RedisModel], names: Iterable[str]) -> None:
     for name in names:
         if model.has_field(name) and getattr(model.get_class_field(name), "is_fixed", False):
             raise AttributeError(why_fixed(model, name))
-
-
-def why_fixed(model: type[RedisModel], name: str) -> str:
-    """Return the message for a field that is not to be changed."""
-    return f"{name!r} is an argument of {model.__name__}, given when a job is added: it never changes"
 
 
 def are_plain(record: RedisModel, names: Iterable[str]) -> bool:

@@ -57,13 +57,7 @@ class LazyModel(RedisModel):
             If it is the name of a field.
         """
         if name[0] != "_" and name in _field_names(type(self)) and not isinstance(value, RedisField):
-            setter = type(self).get_class_field(name).proxy_setter
-            raise AttributeError(
-                f"{name!r} is a field of {type(self).__name__}, and is not set by an assignment, which would store "
-                f"nothing: use .{name}.{setter}(…)",
-                name=name,
-                obj=self,
-            )
+            raise AttributeError(_why_not_assigned(type(self), name), name=name, obj=self)
         object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
@@ -80,6 +74,21 @@ class LazyModel(RedisModel):
 
 
 _GETATTR = LazyModel.__getattr__
+
+
+def _why_not_assigned(model: type[LazyModel], name: str) -> str:
+    field = model.get_class_field(name)
+    if getattr(field, "is_fixed", False):
+        return why_fixed(model, name)
+    return (
+        f"{name!r} is a field of {model.__name__}, and is not set by an assignment, which would store nothing: "
+        f"use .{name}.{field.proxy_setter}(…)"
+    )
+
+
+def why_fixed(model: type[RedisModel], name: str) -> str:
+    """Return the message for a field that is not to be changed."""
+    return f"{name!r} is an argument of {model.__name__}, given when a job is added: it never changes"
 
 
 @memoized

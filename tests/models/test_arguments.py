@@ -117,6 +117,7 @@ def test_jobs_are_found_by_one_that_is_indexed() -> None:
         lambda job: job.hdel("to"),
         lambda job: job.set_fields(to="bob"),
         lambda job: setattr(job.arguments, "to", "bob"),
+        lambda job: setattr(job, "to", "bob"),
     ],
 )
 def test_it_never_changes(change: Any) -> None:
