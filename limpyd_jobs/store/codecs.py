@@ -90,6 +90,16 @@ def _untagged(found: dict[str, Any]) -> Any:
     return b64decode(found[_BYTES], validate=True) if found.keys() == {_BYTES} else found
 
 
+def _load_json(text: str) -> Any:
+    return json.loads(text, object_hook=_untagged, parse_constant=_infinity)
+
+
+def _infinity(name: str) -> float:
+    if name == "NaN":
+        raise ValueError("JSON has no NaN")
+    return float(name)
+
+
 CODECS: dict[Any, Codec] = {
     str: Codec("a text", (str,), lambda text: text.encode().decode(), str),
     int: Codec("an integer", (int,), str, int),
@@ -97,7 +107,7 @@ CODECS: dict[Any, Codec] = {
     bool: Codec("True or False", (bool,), lambda flag: "1" if flag else "0", lambda text: text == "1"),
     bytes: Codec("bytes", (bytes,), lambda raw: b64encode(raw).decode(), lambda text: b64decode(text, validate=True)),
     datetime: Codec("a datetime", (datetime,), datetime.isoformat, datetime.fromisoformat),
-    json: Codec("JSON", (), dump_compact, lambda text: json.loads(text, object_hook=_untagged)),
+    json: Codec("JSON", (), dump_compact, _load_json),
     # Reading one runs any code that stands in it.
     pickle: Codec(
         "a pickle",

@@ -6,6 +6,7 @@ These are functions, not methods of the models, as an application may have metho
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from limpyd.model import RedisModel
@@ -32,11 +33,20 @@ def check_fields(model: type[RedisModel], fields: Mapping[str, Any], reserved: I
     """
     for name, value in fields.items():
         if not model.has_field(name) or name.startswith("_"):
-            raise AttributeError(f"{model.__name__!r} object has no attribute {name!r}")
+            raise AttributeError(_why_unknown(model, name, reserved))
         if name in reserved or model._field_is_pk(name):
             raise ValueError(f"The field {name!r} of {model.__name__!r} cannot be given a value here")
         if getattr(model.get_field(name), "indexable", False):
             check_indexed(name, value)
+
+
+def _why_unknown(model: type[RedisModel], name: str, reserved: Iterable[str]) -> str:
+    public = [field for field in model._fields if not field.startswith("_")]
+    own = [field for field in _OWN if f"_{field}" in model._fields]
+    known = [field for field in (*public, *own) if field not in reserved and not model._field_is_pk(field)]
+    near = get_close_matches(name, known, n=1)
+    hint = f"is {near[0]!r} meant?" if near else f"the fields to be given are {', '.join(map(repr, known))}"
+    return f"{model.__name__!r} object has no attribute {name!r}: {hint}"
 
 
 def checked_fields(job_class: type[RedisModel], fields: dict[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,29 @@ class Noted(Job):
         self._title = value
 
 
+class TestAFieldThatThereIsNot:
+    @pytest.mark.parametrize(
+        ("name", "hint"),
+        [
+            ("notes", "is 'note' meant?"),
+            ("job_timout", "is 'job_timeout' meant?"),
+            (
+                "x",
+                "the fields to be given are 'tries', 'cancel_on_error', 'note', 'lines', 'job_timeout', 'retry_policy'",
+            ),
+        ],
+    )
+    def test_is_refused_and_says_which_there_are(self, name: str, hint: str) -> None:
+        for add in (
+            lambda: Noted.add_job("a", **{name: "x"}),
+            lambda: Noted.add_jobs([{"identifier": "a", name: "x"}]),
+        ):
+            with pytest.raises(AttributeError) as caught:
+                add()
+            assert str(caught.value) == f"'Noted' object has no attribute {name!r}: {hint}"
+        assert len(Noted.collection()) == 0
+
+
 class TestAnAssignmentToAField:
     @pytest.mark.parametrize(
         ("name", "remedy"),
