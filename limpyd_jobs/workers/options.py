@@ -74,6 +74,13 @@ def interval(number: float) -> float:
     return seconds(number)
 
 
+def prefetch_time(number: float) -> float:
+    """Return a duration as `interval` does; the message for 0 says what to write instead."""
+    if number == 0:
+        raise OutOfRange("more than 0; to claim jobs one by one, use --prefetch=1")
+    return interval(number)
+
+
 def retention(text: str) -> int | timedelta:
     """Return how many jobs to keep, or, of a text as ``7d``, ``36h``, ``90m`` or ``30s``, for how long.
 

@@ -383,7 +383,7 @@ class Parameters:
         "For how many seconds a claimed job may wait for those that are run before it, if ``prefetch`` is ``auto``, "
         "until it is given back. Successes are recorded within this time, too, or within 0.02 seconds if that is "
         "shorter.",
-        seconds("0.1", check=options.interval),
+        seconds("0.1", check=options.prefetch_time),
         group=WAIT,
         check=amount(more_than=0),
         could_be=checks.is_number,

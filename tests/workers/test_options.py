@@ -128,10 +128,15 @@ def test_a_number_of_jobs_to_claim_at_once_is_auto_or_from_1_to_1000(parser, cap
     assert refusal(parser, capsys, f"--prefetch={text}") == f"option --prefetch: {expected}"
 
 
-@pytest.mark.parametrize("flag", ["--fetch-priorities-delay", "--fetch-delayed-delay", "--prefetch-time"])
+@pytest.mark.parametrize("flag", ["--fetch-priorities-delay", "--fetch-delayed-delay"])
 def test_the_delay_between_two_looks_cannot_be_0(parser, capsys, flag):
     expected = f"The {flag[2:]} argument (0) must be a positive integer, or one with a fraction"
     assert refusal(parser, capsys, f"{flag}=0") == f"option {flag}: {expected}"
+
+
+def test_a_time_of_0_for_jobs_that_are_claimed_at_once_says_what_to_use_instead(parser, capsys):
+    expected = "The prefetch-time argument (0) must be more than 0; to claim jobs one by one, use --prefetch=1"
+    assert refusal(parser, capsys, "--prefetch-time=0") == f"option --prefetch-time: {expected}"
 
 
 @pytest.mark.parametrize("text", ["x", "", "1.5", str(2**63), str(-(2**64))])
