@@ -225,6 +225,15 @@ def test_models_can_use_a_plain_database_of_limpyd(jobs_database: JobsDatabase, 
         assert client.exists("jobs:queue:collection")
 
 
+@pytest.mark.parametrize("settings", [{}, {"service_name": ""}, {"service_name": None}])
+def test_sentinels_without_the_name_of_a_service_are_refused(database: JobsDatabase, settings: dict[str, Any]) -> None:
+    before = database.connection
+    for use in (database.connect, database.reset, JobsDatabase):
+        with pytest.raises(ConfigurationException, match="sentinels need a service_name"):
+            use(sentinels=[("localhost", 26379)], **settings)
+    assert database.connection is before
+
+
 def test_connect_that_fails_changes_nothing(database: JobsDatabase) -> None:
     before = database.connection
     with pytest.raises(TypeError):

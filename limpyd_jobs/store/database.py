@@ -94,7 +94,8 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
         Raises
         ------
         ConfigurationException
-            If the `url` cannot be parsed, or the embedded server does not start.
+            If the `url` cannot be parsed, there are `sentinels` without a `service_name`, or the embedded server does
+            not start.
         TypeError
             If there is no such setting.
         """
@@ -248,10 +249,12 @@ def _shown_address(host: str, port: int) -> str:
 
 
 def _expand(settings: Settings) -> Settings:
-    if "url" not in settings:
-        return settings
-    others = {name: value for name, value in settings.items() if name != "url"}
-    return {**parse_database(settings["url"]), **others}
+    if "url" in settings:
+        others = {name: value for name, value in settings.items() if name != "url"}
+        settings = {**parse_database(settings["url"]), **others}
+    if "sentinels" in settings and not settings.get("service_name"):
+        raise ConfigurationException("sentinels need a service_name: what they call the primary")
+    return settings
 
 
 def _open(settings: Settings) -> tuple[EmbeddedServer | None, redis.Redis]:
