@@ -18,7 +18,7 @@ from limpyd_jobs.workers.options import WorkerOption, seconds
 # What a name, a class or an option that cannot be used is answered with.
 REFUSALS = (AttributeError, DoesNotExist, ImportError, LimpydJobsException, TypeError, UniquenessError, ValueError)
 
-COLUMNS = ("name", "state", "next run (UTC)", "last run (UTC)", "job", "queue", "priority", "trigger")
+COLUMNS = ("name", "state", "next run (UTC)", "last run (UTC)", "job", "queue", "priority", "time zone", "trigger")
 
 
 class Schedules(Command):
@@ -119,7 +119,7 @@ def _rows() -> Iterator[tuple[str, ...]]:
     for schedule in Schedule.collection().instances():
         stored = schedule.hgetall()
         state = "paused" if stored.get("paused") else "active" if stored.get("next_run") else "over"
-        names = ("next_run", "last_run", "job_model_repr", "queue_name", "priority", "trigger")
+        names = ("next_run", "last_run", "job_model_repr", "queue_name", "priority", "timezone", "trigger")
         yield tuple(one_line(text) for text in (stored.get("name", ""), state, *(stored.get(it, "") for it in names)))
 
 

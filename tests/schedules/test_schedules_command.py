@@ -60,6 +60,7 @@ def test_a_schedule_is_added_listed_paused_resumed_run_and_removed(run: Run, red
     head, row = run("list").stdout.splitlines()
     assert head.split()[:3] == ["name", "state", "next"]
     assert row.split()[:2] == ["nightly", "active"]
+    assert row[head.index("time zone") :].startswith("Europe/Paris ")
     assert len(run("next", "nightly").stdout.splitlines()) == 10
 
     assert run("pause", "nightly").returncode == 0
