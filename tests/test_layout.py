@@ -72,6 +72,7 @@ class TestTheDescription:
             "unique": {},
             "defaults": {"priority": "0"},
             "keys": [],
+            "leases": "",
             "arguments": [],
         }
 
@@ -85,6 +86,7 @@ class TestTheDescription:
             "unique": {},
             "defaults": {"priority": "0"},
             "keys": ["waiting", "success", "errors", "delayed", "_running", "_quarantine", "_deferrals"],
+            "leases": "",
             "arguments": [],
         }
 

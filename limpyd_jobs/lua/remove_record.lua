@@ -20,7 +20,5 @@ elseif not is_as_expected(model, pk, request.expected) then
   end_lease(KEYS[1], model, pk, request.owner)
   return answer('changed')
 end
-probe('ZCARD', KEYS[1])
-redis.call('ZREM', KEYS[1], pk)
 delete_record(model, pk)
 return answer('done')

@@ -91,6 +91,7 @@ def layout_of(model: type[RedisModel]) -> Layout:
         "unique": {name: _prefixes(hash_fields[name])[0] for name in plain if hash_fields[name].unique},
         "defaults": {name: stored_value(name, defaults[name]) for name in defaults.keys() & plain},
         "keys": [name for name in fields if name not in hash_fields],
+        "leases": f"{model._name}:leases" if getattr(model, "due_field", "") else "",
         "arguments": [name for name, field in hash_fields.items() if getattr(field, "is_fixed", False)],
     }
     return Layout(

@@ -68,7 +68,8 @@ def due_key(model: Model) -> str:
 
 def leases_key(model: Model) -> str:
     """Return the key of the sorted set of the leases."""
-    return f"{model._name}:leases"
+    key: str = layout_of(model).description["leases"]
+    return key
 
 
 def put(

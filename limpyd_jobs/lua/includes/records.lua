@@ -1,8 +1,9 @@
 -- Records: the hash of a limpyd model, its index sets and its collection, always changed together.
 -- A model is given as JSON: {name, path: that of the class of a job, indexes: {field: [key prefix]}, ranges: {field:
 -- [key]}, special: {field: true}, unique: {field: key prefix}, defaults: {field: value}, keys: [field], arguments:
--- [field]}. `indexes` keep a set for each value, `ranges` one sorted set for all, by the value as a number. `special` are
--- the fields that have an index which only limpyd can maintain; `keys` those that are stored outside of the hash.
+-- [field], leases: key}. `indexes` keep a set for each value, `ranges` one sorted set for all, by the value as a number.
+-- `special` are the fields that have an index which only limpyd can maintain; `keys` those that are stored outside of the
+-- hash; `leases` is the key of those of timed records.
 
 --@include envelope
 --@include batches
@@ -153,6 +154,7 @@ end
 local function delete_record(model, pk)
   probe('SCARD', model.name .. ':collection')
   remove_from_indexes(model, pk)
+  if model.leases then redis.call('ZREM', model.leases, pk) end
   redis.call('UNLINK', hash_key(model, pk))
   return redis.call('SREM', model.name .. ':collection', pk)
 end

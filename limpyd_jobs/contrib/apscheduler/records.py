@@ -1,0 +1,177 @@
+"""What is stored of a job of APScheduler, and how it is read."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta, timezone, tzinfo
+from typing import Any
+
+from apscheduler.job import Job
+from limpyd import fields
+from limpyd.indexes import NumberRangeIndex
+
+from limpyd_jobs import TimedRecord
+from limpyd_jobs.schedules.triggers import describe_trigger, trigger_of
+from limpyd_jobs.store.codecs import codec_of
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+MICROSECOND = timedelta(microseconds=1)
+
+# What of a job's state is stored together; the arguments beside.
+OPTIONS = ("misfire_grace_time", "coalesce", "max_instances")
+
+
+class ScheduledJob(TimedRecord):
+    """A job of APScheduler. Its pk is the job's id.
+
+    `next_run_time` is in seconds since the epoch, and absent if the job is paused, or parked. `parked` is ``1`` if the
+    job could not be restored by a scheduler, for the `reason`.
+    """
+
+    namespace = "apscheduler"
+    due_field = "next_run_time"
+
+    id = fields.PKField()
+    name = fields.InstanceHashField(indexable=True)
+    func = fields.InstanceHashField(indexable=True)
+    executor = fields.InstanceHashField(indexable=True)
+    next_run_time = fields.InstanceHashField(indexable=True, indexes=[NumberRangeIndex])
+    trigger = fields.InstanceHashField()
+    state = fields.InstanceHashField()
+    position = fields.InstanceHashField()
+    parked = fields.InstanceHashField(indexable=True)
+    parked_run_time = fields.InstanceHashField()
+    reason = fields.InstanceHashField()
+
+
+class StoredJob(Job):
+    """A job as it was read, with the fields it was read from."""
+
+    __slots__ = ("as_read",)
+    as_read: Mapping[str, str]
+
+
+class Serializer:
+    """From jobs to fields, and back.
+
+    Parameters
+    ----------
+    kind: str
+        ``json``, or ``pickle``, which can store more, and runs any code that stands in Redis: for a database that
+        nobody else can write to. Whoever writes pickles reads JSON as well.
+    protocol: int
+        That of pickles.
+    allowed: iterable of str
+        The modules, with what is in them, whose functions may be scheduled; None for any.
+
+    Raises
+    ------
+    ValueError
+        If there is no such kind.
+    """
+
+    def __init__(self, kind: str, protocol: int, allowed: Iterable[str] | None) -> None:
+        if kind not in ("json", "pickle"):
+            raise ValueError(f"The serializer must be 'json' or 'pickle', not {kind!r}")
+        self.is_pickle = kind == "pickle"
+        self._protocol = protocol
+        self._allowed = None if allowed is None else tuple(allowed)
+
+    def dump(self, job: Job) -> dict[str, str]:
+        """Return the fields of a job.
+
+        Raises
+        ------
+        TypeError
+            If an argument, or the trigger, cannot be stored; with which.
+        ValueError
+            If the function has no name by which it could be found again, or is not allowed.
+        """
+        state = job.__getstate__()
+        self._check_is_allowed(state["func"])
+        options = {name: state[name] for name in OPTIONS}
+        return {
+            **{name: state[name] for name in ("name", "func", "executor")},
+            "next_run_time": text_of(job.next_run_time),
+            "trigger": self._dumped_trigger(job),
+            "state": self._dumped_state(job, options, list(state["args"]), dict(state["kwargs"])),
+        }
+
+    def load(self, pk: str, stored: Mapping[str, str], zone: tzinfo) -> StoredJob:
+        """Return a job by its fields. The zone is for a time whose trigger has none.
+
+        Raises
+        ------
+        Exception
+            Whatever is wrong with it.
+        """
+        self._check_is_allowed(stored["func"])
+        trigger, state = self._loaded(stored["trigger"]), self._loaded(stored["state"])
+        trigger = trigger_of(trigger) if isinstance(trigger, dict) else trigger
+        moment = moment_of(stored.get("next_run_time") or stored.get("parked_run_time"))
+        job = StoredJob.__new__(StoredJob)
+        job.__setstate__(
+            {
+                **{name: stored[name] for name in ("name", "func", "executor")},
+                **state,
+                "id": pk,
+                "args": tuple(state["args"]),
+                "trigger": trigger,
+                "next_run_time": moment and moment.astimezone(getattr(trigger, "timezone", zone)),
+            }
+        )
+        job.as_read = stored
+        return job
+
+    def _check_is_allowed(self, func: str) -> None:
+        if self._allowed is not None:
+            module = func.partition(":")[0]
+            if not any(module == each or module.startswith(f"{each}.") for each in self._allowed):
+                raise ValueError(f"The function {func!r} is in none of the modules that are allowed")
+
+    def _dumped_trigger(self, job: Job) -> str:
+        if self.is_pickle:
+            return self._pickled(job.trigger)
+        try:
+            return json.dumps(describe_trigger(job.trigger), separators=(",", ":"))
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"The trigger of the job {job.id!r} cannot be stored as JSON (serializer='pickle' may): {error}"
+            ) from error
+
+    def _dumped_state(self, job: Job, options: dict[str, Any], args: list[Any], kwargs: dict[str, Any]) -> str:
+        if self.is_pickle:
+            return self._pickled({**options, "args": args, "kwargs": kwargs})
+        codec = codec_of(json)
+        for name, value in [*enumerate(args), *kwargs.items()]:
+            codec.stored(f"The argument {name!r} of the job {job.id!r}", value)
+        return codec.dump({**options, "args": args, "kwargs": kwargs})
+
+    def _pickled(self, value: Any) -> str:
+        return b64encode(pickle.dumps(value, self._protocol)).decode()
+
+    def _loaded(self, text: str) -> Any:
+        if text.startswith("{"):
+            return codec_of(json).load(text)
+        if not self.is_pickle:
+            raise ValueError("it is stored as a pickle, which this store does not read")
+        return codec_of(pickle).load(text)
+
+
+def text_of(moment: datetime | None) -> str:
+    """Return the seconds since the epoch of an aware datetime, to the microsecond; empty for None."""
+    if moment is None:
+        return ""
+    seconds, rest = divmod((moment - EPOCH) // MICROSECOND, 1_000_000)
+    return f"{seconds}.{rest:06d}"
+
+
+def moment_of(text: str | None) -> datetime | None:
+    """Return the datetime of such a text, in UTC; None if it is empty."""
+    if not text:
+        return None
+    seconds, _, rest = text.partition(".")
+    return EPOCH + timedelta(seconds=int(seconds), microseconds=int(rest.ljust(6, "0")[:6] or 0))

@@ -1,0 +1,362 @@
+"""A job store of APScheduler, for any number of schedulers."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta, timezone
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+from apscheduler.job import Job
+from apscheduler.jobstores.base import BaseJobStore, ConflictingIdError, JobLookupError
+from apscheduler.schedulers.base import STATE_RUNNING
+from limpyd.exceptions import DoesNotExist, UniquenessError
+from redis.exceptions import RedisError
+
+from limpyd_jobs.contrib.apscheduler.records import ScheduledJob, Serializer, StoredJob
+from limpyd_jobs.store.database import JobsDatabase
+
+Stored = Mapping[str, str]
+
+# The fields by which a scheduler sees whether somebody changed a job since it was handed out.
+WATCHED = ("next_run_time", "trigger")
+
+# Those by which it can be restored, or not.
+CONTENT = ("func", "trigger", "state")
+
+UNPARKED = {"parked": None, "reason": None, "parked_run_time": None}
+
+# The last moment of the year 9999, which is the last one of a datetime, in seconds since the epoch.
+LAST = 253402300799
+
+# After how many seconds a job that is parked is tried again.
+RETRY = 30
+
+
+class LimpydJobStore(BaseJobStore):
+    """Stores jobs in Redis, as records of `ScheduledJob`. Any number of schedulers may have it in common.
+
+    Parameters
+    ----------
+    url: str
+        Where Redis is, as ``--database`` takes it. Without this, a database and a client, it is the database of
+        `limpyd_jobs`.
+    database: JobsDatabase
+    client: redis.Redis
+        Whose settings to take.
+    namespace: str
+        The beginning of the keys. Schedulers with the same one share their jobs.
+    serializer: str
+        ``json``, or ``pickle`` for what JSON cannot hold: see `Serializer`.
+    pickle_protocol: int
+    allowed: iterable of str
+        The modules whose functions may be scheduled; None for any.
+    lease: float
+        For how many seconds the jobs that are due belong to the scheduler that looked first. If it dies before it has
+        submitted them, another one runs them after that time.
+    **settings
+        Others of the database: ``host``, ``port``, ``db``, ``password``…
+
+    Raises
+    ------
+    ValueError
+        If an argument is invalid.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        database: JobsDatabase | None = None,
+        client: Any = None,
+        namespace: str = "apscheduler",
+        serializer: str = "json",
+        pickle_protocol: int = pickle.HIGHEST_PROTOCOL,
+        allowed: Iterable[str] | None = None,
+        lease: float = 30,
+        **settings: Any,
+    ) -> None:
+        super().__init__()
+        if not namespace:
+            raise ValueError("The namespace must not be empty")
+        if isinstance(lease, bool) or not isinstance(lease, (int, float)) or not 0 < lease < 1e9:
+            raise ValueError(f"The lease must be a number of seconds, more than 0, not {lease!r}")
+        self.model = ScheduledJob.bound_to(database_of(url, database, client, settings), namespace)
+        self.lease = lease
+        self._serializer = Serializer(serializer, pickle_protocol, allowed)
+        self._start_anew()
+
+    def _start_anew(self) -> None:
+        """Begin as a process that holds no leases."""
+        self._pid = os.getpid()
+        self.owner = f"{socket.gethostname()}:{self._pid} {uuid4().hex[:8]}"
+        self._round: dict[str, StoredJob] = {}
+        self._unsettled: list[Callable[[], object]] = []
+        self._unloadable: dict[str, Stored] = {}
+        self._tried = time.monotonic()
+        self._planned: datetime | None = None
+
+    @property
+    def jobs(self) -> Any:
+        """The jobs, as a collection of limpyd: ``store.jobs.filter(next_run_time__lt=time.time())``."""
+        return self.model.collection()
+
+    # -- What schedulers call
+
+    def shutdown(self) -> None:
+        """Give the leases back. May be called twice."""
+        with suppress(RedisError):
+            self._settle_all()
+            self.model.next_due(self.owner, [*self._round])
+        self._round = {}
+
+    def lookup_job(self, job_id: str) -> Job | None:
+        """Return a job; None if there is none, or if it cannot be restored here."""
+        return next(self._restored(self.model.read_many([job_id])), None)
+
+    def get_due_jobs(self, now: datetime) -> list[Job]:
+        """Lease the jobs that are due, those apart that another scheduler has, and return them, the earliest first."""
+        if self._scheduler is not None and self._scheduler.state != STATE_RUNNING:
+            return []
+        if self._pid != os.getpid():
+            self._start_anew()
+        self._settle_all()
+        self._try_again()
+        rows = self.model.lease_due(self.owner, self.lease, now.timestamp(), skipped=self._unloadable)
+        jobs = list(self._restored(rows))
+        self._round = {job.id: job for job in jobs}
+        return sorted(jobs, key=_place)
+
+    def get_next_run_time(self) -> datetime | None:
+        """Give back the leases of jobs that were handed out and not run, and return when to look again."""
+        returned, self._round = [*self._round], {}
+        now = datetime.now(timezone.utc)
+        try:
+            due, lapse = self.model.next_due(self.owner, returned, self._unloadable)
+        except RedisError as error:  # it would end the thread of the scheduler
+            self._logger.warning("The next run time is not known, and asked for again: %s", error)
+            return now + timedelta(seconds=self._scheduler.jobstore_retry_interval if self._scheduler else 1)
+        moments = [datetime.fromtimestamp(due, timezone.utc)] if due is not None and due < LAST else []
+        if lapse is not None:
+            moments.append(now + timedelta(seconds=lapse))
+        if self._unsettled:
+            moments.append(now + timedelta(seconds=1))
+        self._planned = min(moments, default=None)
+        return self._planned
+
+    def get_all_jobs(self) -> list[Job]:
+        """Return all jobs, by their next run time, those that are paused last."""
+        return sorted(self._restored(self.model.read_many(self.model.collection())), key=_place)
+
+    def add_job(self, job: Job) -> None:
+        """Add a job.
+
+        Raises
+        ------
+        ConflictingIdError
+            If there is one of its id.
+        TypeError, ValueError
+            If it cannot be stored.
+        """
+        try:
+            self.model.make(job.id, self._dumped(job) | {"position": time.time_ns()})
+        except UniquenessError:
+            raise ConflictingIdError(job.id) from None
+
+    def update_job(self, job: Job) -> None:
+        """Store what was changed of a job since it was read.
+
+        What a scheduler does to a job that it ran changes nothing if somebody else has changed or removed it meanwhile.
+
+        Raises
+        ------
+        JobLookupError
+            If it was removed.
+        TypeError, ValueError
+            If it cannot be stored.
+        """
+        handed_out = self._round.get(job.id)
+        if handed_out is not None and handed_out is job:
+            del self._round[job.id]
+            changes = self._dumped(job, handed_out.as_read)
+            self._settle(partial(self.model.change, job.id, changes, _watched(handed_out), self.owner))
+            return
+        changes = self._dumped(job, getattr(job, "as_read", None))
+        with self._lookup_error(job.id):
+            self.model.change(job.id, changes | UNPARKED)
+
+    def remove_job(self, job_id: str) -> None:
+        """Remove a job.
+
+        Raises
+        ------
+        JobLookupError
+            If there is none.
+        """
+        handed_out = self._round.pop(job_id, None)
+        if handed_out is not None:
+            self._settle(partial(self.model.remove, job_id, _watched(handed_out), self.owner))
+            return
+        with self._lookup_error(job_id):
+            self.model.remove(job_id)
+
+    def remove_all_jobs(self) -> None:
+        """Remove all jobs."""
+        self.model.delete_many(self.model.collection())
+
+    def import_jobs(self, jobs_key: str = "apscheduler.jobs", run_times_key: str = "apscheduler.run_times") -> int:
+        """Take over the jobs of APScheduler's own store of the same database, which are pickles; return how many.
+
+        Each is deleted there once it is here. One whose id is known here already is deleted there only. What cannot be
+        restored stays.
+        """
+        client, number = self.model.get_connection(), 0
+        for job_id, pickled in client.hgetall(jobs_key).items():
+            try:
+                job = Job.__new__(Job)
+                job.__setstate__(pickle.loads(pickled.encode(errors="surrogateescape")))
+                with suppress(ConflictingIdError):
+                    self.add_job(job)
+                    number += 1
+            except RedisError:
+                raise
+            except Exception as error:
+                self._logger.error("The job %r of %s is not taken over: %s", job_id, jobs_key, error)
+            else:
+                client.zrem(run_times_key, job_id)
+                client.hdel(jobs_key, job_id)
+        return number
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.model._name}>"
+
+    # -- Records
+
+    def _dumped(self, job: Job, as_read: Stored | None = None) -> dict[str, str | None]:
+        """Return the fields of a job, without those that are as it was read."""
+        fields = self._serializer.dump(job).items()
+        return {name: value or None for name, value in fields if as_read is None or value != as_read.get(name, "")}
+
+    def _restored(self, rows: Iterable[tuple[str, Stored]]) -> Iterator[StoredJob]:
+        """Yield the jobs of some records. What cannot be restored is parked."""
+        zone = getattr(self._scheduler, "timezone", None) or timezone.utc
+        for pk, stored in rows:
+            try:
+                job = self._serializer.load(pk, stored, zone)
+            except Exception as error:
+                self._park(pk, stored, f"{type(error).__name__}: {error}")
+            else:
+                job._scheduler, job._jobstore_alias = self._scheduler, self._alias
+                yield job
+
+    def _park(self, pk: str, stored: Stored, reason: str) -> None:
+        """Set a job aside that cannot be restored here, until it is changed, or another process can."""
+        if pk not in self._unloadable:
+            self._logger.error("The job %r cannot be restored, and is parked: %s", pk, reason)
+        self._unloadable[pk] = stored
+        moment = stored.get("next_run_time")
+        if moment:
+            changes = {"parked": "1", "reason": reason, "parked_run_time": moment, "next_run_time": None}
+            with suppress(DoesNotExist):
+                self.model.change(pk, changes, {**_content(stored), "next_run_time": moment}, self.owner)
+
+    def _try_again(self) -> None:
+        """Now and then, look at what is parked by others, and at what could not be restored here."""
+        if time.monotonic() < self._tried + RETRY:
+            return
+        self._tried = time.monotonic()
+        known, self._unloadable = self._unloadable, {}
+        for pk, stored in self.model.read_many({*known, *self.model.collection(parked="1")}):
+            if pk in known and _content(known[pk]) == _content(stored):
+                self._unloadable[pk] = stored
+            elif any(self._restored([(pk, stored)])) and stored.get("parked"):
+                changes = {**UNPARKED, "next_run_time": stored.get("parked_run_time")}
+                with suppress(DoesNotExist):
+                    self.model.change(pk, changes, {**_content(stored), "parked": "1"})
+
+    @contextmanager
+    def _lookup_error(self, job_id: str) -> Iterator[None]:
+        try:
+            yield
+        except DoesNotExist:
+            raise JobLookupError(job_id) from None
+
+    # -- What a scheduler did to the jobs it was handed out
+
+    def _settle(self, action: Callable[[], object]) -> None:
+        """Record what became of a job that is due. If Redis fails, which would end the scheduler, do it later."""
+        try:
+            with suppress(DoesNotExist):  # then somebody removed it, which is as well
+                action()
+        except RedisError as error:
+            self._logger.error("What became of a job is not recorded yet: %s", error)
+            self._unsettled.append(action)
+
+    def _settle_all(self) -> None:
+        """Record what could not be recorded before."""
+        while self._unsettled:
+            with suppress(DoesNotExist):
+                self._unsettled[0]()
+            del self._unsettled[0]
+
+
+class RedisJobStore(LimpydJobStore):
+    """The same, with the arguments of APScheduler's own `RedisJobStore`, whose jobs it takes over when it starts."""
+
+    def __init__(
+        self,
+        db: int = 0,
+        jobs_key: str = "apscheduler.jobs",
+        run_times_key: str = "apscheduler.run_times",
+        pickle_protocol: int = pickle.HIGHEST_PROTOCOL,
+        **connect_args: Any,
+    ) -> None:
+        if db is None:
+            raise ValueError('The "db" parameter must not be empty')
+        if not jobs_key:
+            raise ValueError('The "jobs_key" parameter must not be empty')
+        if not run_times_key:
+            raise ValueError('The "run_times_key" parameter must not be empty')
+        ours = {name: connect_args.pop(name) for name in ("allowed", "lease") if name in connect_args}
+        super().__init__(
+            namespace=jobs_key, serializer="pickle", pickle_protocol=pickle_protocol, db=int(db), **ours, **connect_args
+        )
+        self.jobs_key, self.run_times_key = jobs_key, run_times_key
+
+    def start(self, scheduler: Any, alias: str) -> None:
+        """Take over the jobs of APScheduler's own store, then begin."""
+        super().start(scheduler, alias)
+        self.import_jobs(self.jobs_key, self.run_times_key)
+
+
+def database_of(
+    url: str | None, database: JobsDatabase | None, client: Any, settings: Mapping[str, Any]
+) -> JobsDatabase:
+    """Return the database that is named; without a name, that of `limpyd_jobs`."""
+    if client is not None:
+        return JobsDatabase.of_client(client)
+    if url or settings:
+        return JobsDatabase(**({"url": url} if url else {}), **settings)
+    return database or ScheduledJob.database
+
+
+def _place(job: StoredJob) -> tuple[float, int]:
+    """Where a job stands among others: by its next run time, then by when it was added."""
+    moment = job.next_run_time.timestamp() if job.next_run_time else float("inf")
+    position = job.as_read.get("position", "")
+    return moment, int(position) if position.isdecimal() else 0
+
+
+def _watched(job: StoredJob) -> dict[str, str | None]:
+    return {name: job.as_read.get(name) for name in WATCHED}
+
+
+def _content(stored: Stored) -> dict[str, str | None]:
+    """What of a record decides whether it can be restored."""
+    return {name: stored.get(name) for name in CONTENT}

@@ -1,0 +1,417 @@
+"""The job store of APScheduler: what is promised beyond the tests of APScheduler itself."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from threading import Event
+from typing import Any
+
+import pytest
+import redis
+from servers import RedisServer, wait_until
+
+pytest.importorskip("apscheduler")
+
+from apscheduler.executors.debug import DebugExecutor
+from apscheduler.jobstores.base import ConflictingIdError, JobLookupError
+from apscheduler.jobstores.redis import RedisJobStore as TheirStore
+from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.schedulers.base import STATE_PAUSED, STATE_RUNNING
+
+from limpyd_jobs import Error, Queue
+from limpyd_jobs import check as checking
+from limpyd_jobs.contrib.apscheduler import LimpydJobStore, RedisJobStore, ScheduledJob
+from limpyd_jobs.store.database import JobsDatabase
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+NOW = datetime.now(timezone.utc)
+PAST, FUTURE = NOW - timedelta(minutes=1), NOW + timedelta(hours=1)
+ran: list[Any] = []
+
+
+def note(*args: Any, **kwargs: Any) -> None:
+    ran.append((args, kwargs))
+
+
+def other_note() -> None:
+    ran.append("other")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_ran() -> None:
+    ran.clear()
+
+
+@pytest.fixture
+def scheduler() -> Iterator[Callable[..., BackgroundScheduler]]:
+    """Make a scheduler with a store of ours, whose rounds are made by the test."""
+    made: list[BackgroundScheduler] = []
+
+    def make(store: Any = None, **options: Any) -> BackgroundScheduler:
+        found = BackgroundScheduler(timezone="UTC", job_defaults={"misfire_grace_time": None, **options})
+        found.add_jobstore(store or LimpydJobStore())
+        found.add_executor(DebugExecutor())
+        found.state, found._event = STATE_RUNNING, Event()  # without the thread
+        for each in found._jobstores.values():
+            each.start(found, "default")
+        for each in found._executors.values():
+            each.start(found, "default")
+        made.append(found)
+        return found
+
+    yield make
+    for each in made:
+        for store in each._jobstores.values():
+            store.shutdown()
+
+
+def round_of(scheduler: BackgroundScheduler) -> float | None:
+    """Let a scheduler look once; return in how many seconds it would look again."""
+    return scheduler._process_jobs()
+
+
+def store_of(scheduler: BackgroundScheduler) -> LimpydJobStore:
+    return scheduler._jobstores["default"]
+
+
+def stored(job_id: str) -> dict[str, str]:
+    found: dict[str, str] = ScheduledJob.get_connection().hgetall(f"apscheduler:scheduledjob:{job_id}:hash")
+    return found
+
+
+class TestTheJobs:
+    def test_are_a_collection_of_limpyd(self, scheduler: Any) -> None:
+        made = scheduler()
+        made.add_job(note, "interval", hours=1, id="a", name="hourly")
+        made.add_job(other_note, "date", run_date=FUTURE + timedelta(days=1), id="b")
+        store = store_of(made)
+        assert sorted(store.jobs) == ["a", "b"]
+        assert list(store.jobs.filter(name="hourly")) == ["a"]
+        assert list(store.model.collection(next_run_time__lt=time.time() + 7200)) == ["a"]
+        assert stored("a")["func"] == f"{__name__}:note"
+
+    def test_come_back_as_they_were(self, scheduler: Any) -> None:
+        made = scheduler()
+        options = {"args": [1, "x", b"\xff"], "kwargs": {"deep": {"a": [1.5, None, True]}}, "max_instances": 3}
+        made.add_job(note, "cron", hour=3, timezone="Europe/Paris", id="é:1", coalesce=True, **options)
+        job = scheduler().get_job("é:1")
+        assert job.args == (1, "x", b"\xff")
+        assert job.kwargs == options["kwargs"]
+        assert (job.max_instances, job.coalesce, job.misfire_grace_time) == (3, True, None)
+        assert job.next_run_time == made.get_job("é:1").next_run_time
+        assert str(job.trigger) == "cron[hour='3']"
+
+    def test_of_one_time_come_in_the_order_they_were_added(self, scheduler: Any) -> None:
+        made = scheduler()
+        names = [str(number) for number in (9, 10, 1, 11)]
+        for name in names:
+            made.add_job(note, "date", run_date=FUTURE, id=name)
+        assert [job.id for job in made.get_jobs()] == names
+
+    def test_can_be_added_once(self, scheduler: Any) -> None:
+        scheduler().add_job(note, "date", run_date=FUTURE, id="a")
+        with pytest.raises(ConflictingIdError):
+            scheduler().add_job(note, "date", run_date=FUTURE, id="a")
+
+    def test_are_checked(self, scheduler: Any) -> None:
+        made = scheduler()
+        made.add_job(note, "interval", hours=1, id="7")
+        made.add_job(note, "date", run_date=PAST, id="b")
+        round_of(made)
+        assert checking.check(pause=0, queue_models=[Queue], error_models=[Error]).findings == []
+
+
+class TestSeveralSchedulers:
+    def test_run_a_job_that_is_due_once(self, scheduler: Any) -> None:
+        first, second = scheduler(), scheduler()
+        first.add_job(note, "date", run_date=PAST, args=[1], id="a")
+        due = store_of(first).get_due_jobs(NOW)
+        assert [job.id for job in due] == ["a"]
+        assert store_of(second).get_due_jobs(NOW) == []
+        assert [job.id for job in store_of(first).get_due_jobs(NOW)] == ["a"]
+        round_of(first)
+        round_of(second)
+        assert ran == [((1,), {})]
+
+    def test_look_again_when_a_lease_ends_instead_of_at_once(self, scheduler: Any) -> None:
+        first, second = scheduler(LimpydJobStore(lease=20)), scheduler()
+        first.add_job(note, "date", run_date=PAST, id="a")
+        store_of(first).get_due_jobs(NOW)
+        assert 15 < (round_of(second) or 0) <= 20
+
+    def test_take_over_from_one_that_died(self, scheduler: Any) -> None:
+        first, second = scheduler(LimpydJobStore(lease=0.001)), scheduler()
+        first.add_job(note, "date", run_date=PAST, id="a")
+        store_of(first).get_due_jobs(NOW)
+        wait_until(lambda: round_of(second) is None and ran)
+        assert len(ran) == 1
+
+    def test_give_back_what_they_did_not_run(self, scheduler: Any) -> None:
+        first, second = scheduler(), scheduler()
+        first.add_job(note, "date", run_date=PAST, id="a")
+        store_of(first).get_due_jobs(NOW)
+        assert store_of(first).get_next_run_time() == PAST
+        assert [job.id for job in store_of(second).get_due_jobs(NOW)] == ["a"]
+        store_of(second).shutdown()
+        assert [job.id for job in store_of(first).get_due_jobs(NOW)] == ["a"]
+
+    def test_hand_out_nothing_while_they_are_paused(self, scheduler: Any) -> None:
+        made = scheduler()
+        made.add_job(note, "date", run_date=PAST, id="a")
+        made.state = STATE_PAUSED
+        assert store_of(made).get_due_jobs(NOW) == []
+
+
+CHANGES: dict[str, Callable[[BackgroundScheduler], Any]] = {
+    "paused": lambda other: other.pause_job("a"),
+    "removed": lambda other: other.remove_job("a"),
+    "rescheduled": lambda other: other.reschedule_job("a", trigger="date", run_date=FUTURE),
+    "modified": lambda other: other.modify_job("a", args=[2], name="new"),
+    "replaced": lambda other: other.add_job(note, "date", run_date=FUTURE, id="a", args=[3], replace_existing=True),
+}
+
+
+class TestAChangeOfSomebodyElse:
+    """Between the moment when a job is handed out, and that when the scheduler records that it ran."""
+
+    @pytest.mark.parametrize("change", CHANGES)
+    @pytest.mark.parametrize("trigger", ["interval", "date"])
+    def test_wins(self, scheduler: Any, change: str, trigger: str) -> None:
+        first, second = scheduler(), scheduler()
+        options = {"start_date": PAST, "hours": 1} if trigger == "interval" else {"run_date": PAST}
+        first.add_job(note, trigger, id="a", args=[1], next_run_time=PAST, **options)
+
+        class Executor(DebugExecutor):
+            def submit_job(self, job: Any, run_times: Any) -> None:
+                CHANGES[change](second)
+                super().submit_job(job, run_times)
+
+        first._executors["default"] = executor = Executor()
+        executor.start(first, "default")
+        round_of(first)
+        assert ran == [((1,), {})]
+        job = second.get_job("a")
+        if change == "removed" or (change == "modified" and trigger == "date"):
+            assert job is None
+        elif change == "paused":
+            assert job.next_run_time is None
+        elif change == "modified":
+            assert (job.args, job.name) == ((2,), "new")
+            assert job.next_run_time == PAST + timedelta(hours=1)
+        else:
+            assert job.next_run_time == FUTURE
+        assert not stored("a").get("leased_by")
+
+    def test_is_not_undone_by_a_change_of_something_else(self, scheduler: Any) -> None:
+        first, second = scheduler(), scheduler()
+        first.add_job(note, "interval", hours=1, id="a", args=[1])
+        job = first.get_job("a")
+        second.modify_job("a", args=[2])
+        job._modify(name="new")
+        store_of(first).update_job(job)
+        found = second.get_job("a")
+        assert (found.args, found.name) == ((2,), "new")
+
+    def test_to_what_is_gone_is_told(self, scheduler: Any) -> None:
+        made = scheduler()
+        for call in (made.remove_job, made.pause_job, made.resume_job):
+            with pytest.raises(JobLookupError):
+                call("a")
+
+
+class TestAJobThatCannotBeRestored:
+    @pytest.fixture(autouse=True)
+    def _one_is_broken(self, scheduler: Any) -> None:
+        self.old = scheduler()
+        self.old.add_job(other_note, "date", run_date=PAST, id="a")
+        ScheduledJob.change("a", {"func": f"{__name__}:gone"})
+
+    def test_is_parked_with_the_reason_and_the_others_run(self, scheduler: Any, caplog: Any) -> None:
+        self.old.add_job(note, "date", run_date=PAST, id="b")
+        assert round_of(self.old) is None
+        assert round_of(self.old) is None
+        assert len(ran) == 1
+        found = stored("a")
+        assert found["parked"] == "1"
+        assert "gone" in found["reason"]
+        assert "next_run_time" not in found
+        assert list(ScheduledJob.collection(parked="1")) == ["a"]
+        assert [record.levelname for record in caplog.records].count("ERROR") == 1
+        assert self.old.get_jobs() == []
+        assert self.old.get_job("a") is None
+
+    def test_is_run_by_a_scheduler_that_can_restore_it(self, scheduler: Any, monkeypatch: Any) -> None:
+        round_of(self.old)
+        monkeypatch.setitem(globals(), "gone", other_note)
+        new = scheduler()
+        store_of(new)._tried = -1e9
+        round_of(new)
+        assert ran == ["other"]
+        assert stored("a") == {}
+
+    def test_is_unparked_by_a_change(self, scheduler: Any) -> None:
+        round_of(self.old)
+        scheduler().add_job(note, "date", run_date=PAST, id="a", replace_existing=True)
+        assert not {"parked", "reason", "parked_run_time"} & stored("a").keys()
+        store_of(self.old)._tried = -1e9
+        round_of(self.old)
+        assert len(ran) == 1
+
+    def test_can_be_removed(self) -> None:
+        round_of(self.old)
+        self.old.remove_job("a")
+        assert stored("a") == {}
+
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [
+            ("trigger", "{"),
+            ("trigger", '{"cron":{"hour":"99"}}'),
+            ("state", "[]"),
+            ("state", "{}"),
+            ("state", "gASVCQAAAAAAAACMBWhlbGxvlC4="),
+            ("next_run_time", "soon"),
+            ("next_run_time", "1e30"),
+            ("func", "no colon"),
+            ("func", None),
+            ("executor", None),
+        ],
+    )
+    def test_may_be_broken_in_any_way(self, field: str, value: Any) -> None:
+        ScheduledJob.change("a", {"func": f"{__name__}:note", field: value})
+        made = BackgroundScheduler()
+        store = LimpydJobStore()
+        store.start(None, "x")
+        for _ in range(2):
+            assert store.get_due_jobs(NOW) == []
+            assert store.get_next_run_time() is None or store.get_next_run_time() > NOW
+        assert store.get_all_jobs() == []
+        assert made.state == 0
+
+
+class TestWhatCanBeStored:
+    @pytest.mark.parametrize(
+        ("options", "wrong"),
+        [
+            ({"args": [1, object()]}, "argument 1 of the job 'a'"),
+            ({"args": [(1, 2)]}, "argument 0 of the job 'a'"),
+            ({"kwargs": {"when": NOW}}, "argument 'when' of the job 'a'"),
+            ({"kwargs": {"what": {1: 2}}}, "argument 'what' of the job 'a'"),
+        ],
+    )
+    def test_as_json_is_what_comes_back_the_same(self, scheduler: Any, options: Any, wrong: str) -> None:
+        with pytest.raises(TypeError, match=wrong):
+            scheduler().add_job(note, "date", run_date=FUTURE, id="a", **options)
+        assert stored("a") == {}
+
+    def test_as_a_pickle_is_more(self, scheduler: Any) -> None:
+        made = scheduler(LimpydJobStore(serializer="pickle"))
+        made.add_job(note, "date", run_date=PAST, id="a", args=[(1, 2), NOW])
+        round_of(made)
+        assert ran == [(((1, 2), NOW), {})]
+
+    def test_a_pickle_is_not_read_by_who_reads_json(self, scheduler: Any, redis_client: redis.Redis) -> None:
+        scheduler(LimpydJobStore(serializer="pickle")).add_job(note, "date", run_date=PAST, id="a", args=[Bomb()])
+        assert scheduler().get_job("a") is None
+        assert "pickle" in stored("a")["reason"]
+        assert ran == []
+
+    def test_functions_may_be_limited_to_some_modules(self, scheduler: Any) -> None:
+        with pytest.raises(ValueError, match="none of the modules that are allowed"):
+            scheduler(LimpydJobStore(allowed=["shop"])).add_job(note, "date", run_date=PAST, id="a")
+        scheduler().add_job(note, "date", run_date=PAST, id="a")
+        assert scheduler(LimpydJobStore(allowed=["shop"])).get_job("a") is None
+        assert "none of the modules" in stored("a")["reason"]
+        assert scheduler(LimpydJobStore(allowed=[__name__])).get_job("a").id == "a"
+
+
+class Bomb:
+    def __reduce__(self) -> Any:
+        return note, ("boom",)
+
+
+class TestBadArguments:
+    @pytest.mark.parametrize(
+        "arguments",
+        [{"db": None}, {"jobs_key": ""}, {"run_times_key": ""}, {"lease": 0}, {"lease": -1}, {"lease": float("nan")}],
+    )
+    def test_of_the_store_that_takes_over_are_refused(self, arguments: Any) -> None:
+        with pytest.raises(ValueError, match="must"):
+            RedisJobStore(**arguments)
+
+    @pytest.mark.parametrize(
+        "arguments", [{"lease": True}, {"lease": "5"}, {"namespace": ""}, {"serializer": "yaml"}, {"lease": None}]
+    )
+    def test_are_refused(self, arguments: Any) -> None:
+        with pytest.raises(ValueError, match="must"):
+            LimpydJobStore(**arguments)
+
+
+class TestWhereItIs:
+    def test_is_for_the_user_to_say(self, redis_server: RedisServer) -> None:
+        socket = redis_server.socket
+        stores = [
+            LimpydJobStore(f"unix://{socket}?db=7"),
+            LimpydJobStore(unix_socket_path=socket, db=7),
+            LimpydJobStore(client=redis.Redis(unix_socket_path=socket, db=7)),
+            LimpydJobStore(database=JobsDatabase(unix_socket_path=socket, db=7)),
+        ]
+        assert all(store.model.database.connection_settings["db"] == 7 for store in stores)
+        assert LimpydJobStore().model is ScheduledJob
+
+    def test_may_be_named_by_its_entry_point(self, redis_server: RedisServer) -> None:
+        made = BackgroundScheduler(timezone="UTC")
+        made.add_jobstore("limpyd", url=f"unix://{redis_server.socket}", namespace="shop")
+        assert made._jobstores["default"].model._name == "shop:scheduledjob"
+
+
+class TestTheirJobs:
+    def test_are_taken_over(self, scheduler: Any, redis_server: RedisServer, redis_client: redis.Redis) -> None:
+        where = {"unix_socket_path": redis_server.socket, "db": 0}
+        theirs = scheduler(TheirStore(**where))
+        theirs.add_job(note, "interval", hours=1, id="a", args=[(1, NOW)])
+        theirs.add_job(note, "date", run_date=FUTURE, id="b")
+        redis_client.hset("apscheduler.jobs", "c", pickle.dumps({"version": 9}))
+        ours = scheduler(RedisJobStore(**where))
+        assert sorted(job.id for job in ours.get_jobs()) == ["a", "b"]
+        assert ours.get_job("a").args == ((1, NOW),)
+        assert redis_client.hkeys("apscheduler.jobs") == ["c"]
+        assert redis_client.zcard("apscheduler.run_times") == 0
+
+
+class TestWhenRedisFails:
+    def test_the_scheduler_goes_on_and_records_later_what_it_did(self, scheduler: Any, redis_binary: str) -> None:
+        with RedisServer(redis_binary, "--appendonly", "yes") as server:
+            made = scheduler(LimpydJobStore(server.url))
+            made.add_job(note, "date", run_date=PAST, id="a")
+            made.add_job(note, "interval", hours=1, next_run_time=PAST, id="b")
+
+            class Executor(DebugExecutor):
+                def submit_job(self, job: Any, run_times: Any) -> None:
+                    super().submit_job(job, run_times)
+                    server.stop()
+
+            made._executors["default"] = Executor()
+            made._executors["default"].start(made, "default")
+            assert round_of(made) is not None
+            assert round_of(made) is not None
+            server.start()
+            assert (round_of(made) or 0) > 3000
+            assert len(ran) == 2
+            assert [job.id for job in made.get_jobs()] == ["b"]
+
+
+def test_a_forked_process_holds_no_leases(scheduler: Any) -> None:
+    made = scheduler()
+    made.add_job(note, "date", run_date=PAST, id="a")
+    store = store_of(made)
+    assert len(store.get_due_jobs(NOW)) == 1
+    pid = os.fork()
+    if pid == 0:
+        os._exit(len(store.get_due_jobs(NOW)))
+    assert os.waitpid(pid, 0)[1] == 0
