@@ -194,7 +194,7 @@ class Claim(Generic[AJob]):
         """
         delay = delay_argument(delayed_for=delayed_for)
         self._decide()
-        reply = self._do(self._claim.release_unchanged, delay)
+        reply = self._do(self._claim.release, delay, heeds_status=True)
         if not self._ends_otherwise(reply["outcome"]):
             self._ended(reply["status"])
 

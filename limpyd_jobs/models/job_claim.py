@@ -151,15 +151,10 @@ class JobClaim:
         )
         return self.ended_by(ending)
 
-    def release(self, delay: str = "") -> None:
-        """Give the job back, its try not counted."""
-        transitions.release(*self.names, delay)
-        self.ended("released")
-
-    def release_unchanged(self, delay: str = "") -> Mapping[str, Any]:
-        """Give the job back, its try not counted, unless it was canceled or delayed: see `transitions.release_held`."""
-        reply = transitions.release_held(*self.names, delay)
-        if reply["outcome"] == "done":
+    def release(self, delay: str = "", *, heeds_status: bool = False) -> Mapping[str, Any]:
+        """Give the job back, its try not counted; if its status is heeded, not one that was canceled or delayed."""
+        reply = transitions.release(*self.names, delay, heeds_status=heeds_status)
+        if reply["outcome"] not in ("canceled", "delayed"):
             self.ended("released")
         return reply
 

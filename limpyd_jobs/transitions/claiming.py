@@ -16,7 +16,6 @@ from redis import Redis
 
 from limpyd_jobs.exceptions import (
     AlreadyClaimed,
-    ClaimLost,
     ConfigurationException,
     JobGone,
     LimpydJobsException,
@@ -450,48 +449,40 @@ def held(job_class: type[RedisModel], ident: str, token: str, queue_key: str) ->
 
 
 @Verb
-def release(job_class: type[RedisModel], ident: str, token: str, queue_key: str, delay: str = "") -> Call[None]:
+def release(
+    job_class: type[RedisModel], ident: str, token: str, queue_key: str, delay: str = "", *, heeds_status: bool = False
+) -> Call[Mapping[str, Any]]:
     """Give a claimed job back, unharmed, to the front of its waiting list; or for later, with a delay.
 
-    One that was deleted is no more to be given back.
+    Parameters
+    ----------
+    heeds_status: bool
+        Whether the caller himself sees to a job that was canceled, delayed or deleted meanwhile. Else the next worker
+        does so, and nothing is to be done for one that was deleted.
+
+    Returns
+    -------
+    mapping
+        ``outcome``: ``done``, and ``status`` is the one that the job has now; ``gone``; or, if its status is heeded,
+        ``canceled`` or ``delayed``, and nothing was changed.
 
     Raises
     ------
     ClaimLost
         If the claim is not (or no longer) the one on the job.
+    JobGone
+        If the job was deleted, and its status is heeded.
     """
 
-    def read(reply: dict[str, Any]) -> None:
-        if reply["outcome"] == "refused":
-            raise ClaimLost(f"The claim on {ident} is lost: it was not released")
+    def read(reply: dict[str, Any]) -> Mapping[str, Any]:
+        return accept(ident, reply) if heeds_status or reply["outcome"] != "gone" else reply
 
-    request = {**held(job_class, ident, token, queue_key), "delay": delay}
+    request = {**held(job_class, ident, token, queue_key), "delay": delay, "heeds_status": flag(heeds_status)}
     return Call(redis_of(job_class), _release, request, read, [job_class])
-
-
-@Verb
-def release_held(
-    job_class: type[RedisModel], ident: str, token: str, queue_key: str, delay: str = ""
-) -> Call[Mapping[str, Any]]:
-    """Give a claimed job back as `release` does, for who has no hooks, so sees to its status himself.
-
-    Returns
-    -------
-    mapping
-        ``outcome``: ``canceled`` or ``delayed`` if that was done meanwhile, so that nothing was changed; else ``done``,
-        and ``status`` is the one that the job has now.
-
-    Raises
-    ------
-    ClaimLost, JobGone
-        If the claim is not (or no longer) the one on the job; if the job was deleted.
-    """
-    request = {**held(job_class, ident, token, queue_key), "delay": delay, "heeds_status": "1"}
-    return Call(redis_of(job_class), _release, request, partial(accept, ident), [job_class])
 
 
 def release_all(claims: Sequence[tuple[type[RedisModel], Delivery]]) -> list[Exception]:
     """Give claimed jobs back as `release` does, in one round trip, so that they are run in this order; return what
     failed."""
     calls = [release.call(cls, job.ident, job.token, job.queue_key) for cls, job in reversed(claims)]
-    return [outcome for outcome in send_all(redis_of(claims[0][0]), calls) if outcome is not None]
+    return [outcome for outcome in send_all(redis_of(claims[0][0]), calls) if isinstance(outcome, Exception)]

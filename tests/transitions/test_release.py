@@ -78,7 +78,7 @@ def test_one_that_was_canceled_or_delayed_is_for_the_next_worker_to_see_to(any_w
 def test_one_that_was_canceled_or_delayed_is_left_to_a_caller_who_heeds_that(any_world: World, state: str) -> None:
     job = any_world.job_that_is(state)
     with any_world.unchanged():
-        reply = transitions.release_held(any_world.job_class, job.ident, TOKEN, any_world.queue_key())
+        reply = transitions.release(any_world.job_class, job.ident, TOKEN, any_world.queue_key(), heeds_status=True)
     assert reply["outcome"] == state.split()[-1]
 
 
@@ -86,7 +86,7 @@ def test_one_that_was_canceled_or_delayed_is_left_to_a_caller_who_heeds_that(any
 def test_a_repeat_of_the_call_is_told_the_same_status(any_world: World, delay: str, status: str) -> None:
     job = any_world.job_that_is("running")
     for _ in range(2):
-        reply = transitions.release_held(any_world.job_class, job.ident, TOKEN, any_world.queue_key(), delay)
+        reply = transitions.release(any_world.job_class, job.ident, TOKEN, any_world.queue_key(), delay)
         assert (reply["outcome"], reply["status"]) == ("done", status)
 
 
