@@ -135,9 +135,10 @@ class JobClaim:
 
     def fail(self, back: Return = NEVER, *, hold: bool = False, next_claim: ClaimRequest | None = None) -> Ending:
         """The job failed. With `hold`, one that is to be put back is only held, see `transitions.fail`."""
-        where: tuple[str, ...] = ()
+        priority, where = "", tuple[str, ...]()
         if back.times != 0 and not hold:
-            where = queue_name(self.queue), self.priority_after(back), delay_argument(delayed_for=back.delay)
+            priority = self.priority_after(back)
+            where = queue_name(self.queue), priority, delay_argument(delayed_for=back.delay)
         ending = transitions.fail(
             self.job,
             self.queue,
@@ -149,7 +150,7 @@ class JobClaim:
             began=self.began if self.delivery.is_one_of_several else None,  # it waited for the others
             next_claim=next_claim,
         )
-        return self.ended_by(ending)
+        return self.ended_by(ending._replace(priority=priority))
 
     def release(self, delay: str = "", *, heeds_status: bool = False) -> Mapping[str, Any]:
         """Give the job back, its try not counted; if its status is heeded, not one that was canceled or delayed."""

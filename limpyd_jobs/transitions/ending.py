@@ -72,6 +72,8 @@ class Ending(NamedTuple):
         What the next claim, made in the same step, took out of a waiting list.
     status: str
         The one that the job has, if the caller had ended this claim before, and otherwise; empty if not.
+    priority: str
+        The one that a job that failed was put back with; empty if nobody asked for that.
     """
 
     outcome: str
@@ -79,6 +81,7 @@ class Ending(NamedTuple):
     delayed_until: str = ""
     prefetched: Delivery | None = None
     status: str = ""
+    priority: str = ""
 
 
 @Verb

@@ -36,7 +36,7 @@ class FailAtOnce:
         is_requeued = ending.outcome == "requeued"
         hooks.tell_failed(job, queue, exception, trace, is_requeued)
         if is_requeued:
-            job._cached_priority, job._cached_delayed_until = claim.priority_after(back), ending.delayed_until
+            job._cached_priority, job._cached_delayed_until = ending.priority, ending.delayed_until
             hooks.tell_requeued(job, queue)
 
     def _save_error(self, job: Job, queue: Queue, exception: BaseException, trace: str | None) -> None:

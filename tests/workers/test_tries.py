@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -111,6 +112,19 @@ class TestAPolicy:
         work(callback=fail, retry_policy=Retry(delay=[100, 1000], priority_delta=-2))
         assert job.hmget("status", "priority", "tries") == ["d", "3", "1"]
         assert 90 < delay_of(job) < 101
+
+    def test_asks_once_for_the_priority_of_the_queue_of_an_application(
+        self, commands: Callable[[], AbstractContextManager[list[str]]]
+    ) -> None:
+        class OwnQueues(Worker):
+            def get_queue(self, queue_redis_key: str) -> Queue:
+                return Queue.get(name="queue", priority=3)
+
+        Patient.add_job("a", priority=3)
+        with commands() as sent:
+            work(worker_class=OwnQueues, callback=fail, requeue_priority_delta=-1)
+        assert len([command for command in sent if command.endswith(":hash priority")]) == 1
+        assert Patient.get(identifier="a").priority.hget() == "2"
 
     def test_without_a_priority_leaves_it_to_the_worker(self, job_class: type[Job]) -> None:
         job = job_class.add_job("a", priority=5)
