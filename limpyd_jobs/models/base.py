@@ -54,8 +54,8 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
         """Return this model on another database, without moving it: the class of its records there.
 
         It is a subclass with the same path, so its jobs are those of this class to whoever reads their idents. A bound
-        job class has the bound `queue_model`, if both were on the same database. The same arguments give the same
-        class.
+        job class has the bound `queue_model`, if both were on the same database: in its own namespace, or in the other
+        one that is given. The same arguments give the same class.
         A worker runs jobs of the class itself: its process moves that to the database, by `use_database`.
 
         Parameters
@@ -130,7 +130,7 @@ def _bind(model: Any, database: JobsDatabase, namespace: str) -> Any:
     }
     queue_model = getattr(model, "queue_model", None)
     if isinstance(queue_model, type) and issubclass(queue_model, BaseJobsModel):
-        attributes["queue_model"] = (
-            queue_model.bound_to(database, namespace) if queue_model.database is model.database else queue_model
-        )
+        its_namespace = None if namespace == model.namespace else namespace
+        is_beside = queue_model.database is model.database
+        attributes["queue_model"] = queue_model.bound_to(database, its_namespace) if is_beside else queue_model
     return type(model)(model.__name__, (model,), attributes)

@@ -81,8 +81,9 @@ class TestABoundModel:
     def test_has_the_queues_of_its_database_and_namespace(self, other: JobsDatabase) -> None:
         bound = Crate.bound_to(other)
         bound.add_job("a", size=5)
-        assert bound.queue_model is Queue.bound_to(other, "harbour")
+        assert bound.queue_model is Queue.bound_to(other)
         assert bound.queue_model.count_waiting_jobs("crates") == 1
+        assert Crate.bound_to(other, "x").queue_model is Queue.bound_to(other, "x")
         assert Queue.count_waiting_jobs("crates") == 0
 
     @pytest.mark.parametrize("model", [Queue, Error, Schedule])

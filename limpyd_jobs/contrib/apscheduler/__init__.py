@@ -1,10 +1,12 @@
-"""A job store for APScheduler 3, which any number of schedulers may have in common.
+"""For APScheduler 3: a job store, which any number of schedulers may have in common, and an executor.
 
 >>> scheduler = BackgroundScheduler()
 >>> scheduler.add_jobstore("limpyd", url="redis://localhost/0")
+>>> scheduler.add_executor("limpyd", url="redis://localhost/0")
 """
 
+from limpyd_jobs.contrib.apscheduler.executor import LimpydExecutor, PickledRun, ScheduledRun
 from limpyd_jobs.contrib.apscheduler.records import ScheduledJob
 from limpyd_jobs.contrib.apscheduler.store import LimpydJobStore, RedisJobStore
 
-__all__ = ["LimpydJobStore", "RedisJobStore", "ScheduledJob"]
+__all__ = ["LimpydExecutor", "LimpydJobStore", "PickledRun", "RedisJobStore", "ScheduledJob", "ScheduledRun"]

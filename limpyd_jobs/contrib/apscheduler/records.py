@@ -91,14 +91,25 @@ class Serializer:
             If the function has no name by which it could be found again, or is not allowed.
         """
         state = job.__getstate__()
-        self._check_is_allowed(state["func"])
+        self.check_is_allowed(state["func"])
         options = {name: state[name] for name in OPTIONS}
         return {
             **{name: state[name] for name in ("name", "func", "executor")},
             "next_run_time": text_of(job.next_run_time),
             "trigger": self._dumped_trigger(job),
-            "state": self._dumped_state(job, options, list(state["args"]), dict(state["kwargs"])),
+            "state": self.dump_call(job, **options),
         }
+
+    def dump_call(self, job: Job, **options: Any) -> str:
+        """Return the text of the arguments of a job, and of some options. Exceptions: see `dump`."""
+        state = job.__getstate__()
+        args, kwargs = list(state["args"]), dict(state["kwargs"])
+        if self.is_pickle:
+            return self._pickled({**options, "args": args, "kwargs": kwargs})
+        codec = codec_of(json)
+        for name, value in [*enumerate(args), *kwargs.items()]:
+            codec.stored(f"The argument {name!r} of the job {job.id!r}", value)
+        return codec.dump({**options, "args": args, "kwargs": kwargs})
 
     def load(self, pk: str, stored: Mapping[str, str], zone: tzinfo) -> StoredJob:
         """Return a job by its fields. The zone is for a time whose trigger has none.
@@ -108,8 +119,8 @@ class Serializer:
         Exception
             Whatever is wrong with it.
         """
-        self._check_is_allowed(stored["func"])
-        trigger, state = self._loaded(stored["trigger"]), self._loaded(stored["state"])
+        self.check_is_allowed(stored["func"])
+        trigger, state = self.load_value(stored["trigger"]), self.load_value(stored["state"])
         trigger = trigger_of(trigger) if isinstance(trigger, dict) else trigger
         moment = moment_of(stored.get("next_run_time") or stored.get("parked_run_time"))
         job = StoredJob.__new__(StoredJob)
@@ -126,7 +137,8 @@ class Serializer:
         job.as_read = stored
         return job
 
-    def _check_is_allowed(self, func: str) -> None:
+    def check_is_allowed(self, func: str) -> None:
+        """Raise `ValueError` if a function, given as ``module:name``, may not be scheduled."""
         if self._allowed is not None:
             module = func.partition(":")[0]
             if not any(module == each or module.startswith(f"{each}.") for each in self._allowed):
@@ -142,22 +154,15 @@ class Serializer:
                 f"The trigger of the job {job.id!r} cannot be stored as JSON (serializer='pickle' may): {error}"
             ) from error
 
-    def _dumped_state(self, job: Job, options: dict[str, Any], args: list[Any], kwargs: dict[str, Any]) -> str:
-        if self.is_pickle:
-            return self._pickled({**options, "args": args, "kwargs": kwargs})
-        codec = codec_of(json)
-        for name, value in [*enumerate(args), *kwargs.items()]:
-            codec.stored(f"The argument {name!r} of the job {job.id!r}", value)
-        return codec.dump({**options, "args": args, "kwargs": kwargs})
-
     def _pickled(self, value: Any) -> str:
         return b64encode(pickle.dumps(value, self._protocol)).decode()
 
-    def _loaded(self, text: str) -> Any:
+    def load_value(self, text: str) -> Any:
+        """Return the value of a text, be it JSON or, if this is allowed, a pickle."""
         if text.startswith("{"):
             return codec_of(json).load(text)
         if not self.is_pickle:
-            raise ValueError("it is stored as a pickle, which this store does not read")
+            raise ValueError("it is stored as a pickle, but only JSON is read here")
         return codec_of(pickle).load(text)
 
 

@@ -1,0 +1,117 @@
+"""An executor of APScheduler that adds what is due to a queue, for workers to run it."""
+
+from __future__ import annotations
+
+import pickle
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from apscheduler.executors.base import BaseExecutor, MaxInstancesReachedError
+from apscheduler.job import Job as TheirJob
+from apscheduler.util import ref_to_obj
+from limpyd import fields
+from limpyd.exceptions import UniquenessError
+
+from limpyd_jobs import Argument, Cancel, Job, Queue
+from limpyd_jobs.contrib.apscheduler.records import Serializer
+from limpyd_jobs.contrib.apscheduler.store import database_of
+from limpyd_jobs.store.database import JobsDatabase
+
+
+class ScheduledRun(Job):
+    """One run of a job of APScheduler. Its identifier is the id of that job and the time it was due.
+
+    Attributes
+    ----------
+    serializer: Serializer
+        What reads the arguments: JSON only. A subclass may allow pickles, or only some modules.
+    """
+
+    namespace = "apscheduler"
+    queue_name = "apscheduler"
+    serializer = Serializer("json", pickle.HIGHEST_PROTOCOL, None)
+
+    scheduled = Argument(indexable=True)
+    slot = fields.InstanceHashField(unique=True)
+    run_time = Argument(datetime)
+    func = Argument()
+    call = Argument()
+
+    def run(self, queue: Queue) -> Any:
+        """Call the function, unless it is too late for the `misfire_grace_time` of its job: then end as canceled."""
+        self.serializer.check_is_allowed(self.arguments.func)
+        call = self.serializer.load_value(self.arguments.call)
+        late, grace = datetime.now(timezone.utc) - self.arguments.run_time, call["misfire_grace_time"]
+        if grace is not None and late > timedelta(seconds=grace):
+            raise Cancel(f"its run time was missed by {late}")
+        return ref_to_obj(self.arguments.func)(*call["args"], **call["kwargs"])
+
+
+class PickledRun(ScheduledRun):
+    """The same, with arguments that may be pickles: for a Redis that nobody else can write to."""
+
+    serializer = Serializer("pickle", pickle.HIGHEST_PROTOCOL, None)
+
+
+class LimpydExecutor(BaseExecutor):
+    """Lets workers run what is due: each run is a job of a queue, and is added once, whatever scheduler dies.
+
+    The workers are those of any queue: ``limpyd-jobs-worker --queues=apscheduler --pythonpath=…``. `max_instances` is
+    counted in Redis, so for all schedulers together. Keep what ended for longer than the lease of the job store, so
+    that a run that was added before is known: ``--keep-success=1d``. Events of APScheduler tell that a job was
+    submitted, not how it ended: that is in the queue, as that of any job.
+
+    Parameters
+    ----------
+    url, database, client, **settings
+        Where Redis is: see `LimpydJobStore`.
+    job_class: type of ScheduledRun
+        `PickledRun`, or one of your own.
+    queue_name: str
+        By default the one of the class.
+    priority: int
+        By default the one of the class.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        database: JobsDatabase | None = None,
+        client: Any = None,
+        job_class: type[ScheduledRun] = ScheduledRun,
+        queue_name: str | None = None,
+        priority: int | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__()
+        self.job_class = job_class.bound_to(database_of(url, database, client, settings))
+        self._place: dict[str, Any] = {"queue_name": queue_name, "priority": priority}
+
+    def submit_job(self, job: TheirJob, run_times: list[datetime]) -> None:
+        """Add a job for each of some run times, unless it was added before.
+
+        Raises
+        ------
+        MaxInstancesReachedError
+            If as many of its runs are queued as may run at once.
+        TypeError, ValueError
+            If it cannot be stored.
+        """
+        if len(self.job_class.collection(scheduled=job.id, queued="1")) >= job.max_instances:
+            raise MaxInstancesReachedError(job)
+        self._do_submit_job(job, run_times)
+
+    def _do_submit_job(self, job: TheirJob, run_times: list[datetime]) -> None:
+        serializer = self.job_class.serializer
+        state = job.__getstate__()
+        serializer.check_is_allowed(state["func"])
+        call = serializer.dump_call(job, misfire_grace_time=state["misfire_grace_time"])
+        for run_time in run_times:
+            moment = run_time.astimezone(timezone.utc)
+            slot = f"{job.id}:{moment:%Y-%m-%dT%H:%M:%S.%fZ}"
+            values = {"scheduled": job.id, "slot": slot, "run_time": moment, "func": state["func"], "call": call}
+            try:
+                self.job_class.add_job(slot, **self._place, **values)
+            except UniquenessError:  # a scheduler that died before it could say so has added it
+                self._logger.info("The run %s was added before", slot)

@@ -1,0 +1,154 @@
+"""The executor of APScheduler: what is due becomes a job of a queue, once, and is run by our workers."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from threading import Event
+from typing import Any
+
+import pytest
+from servers import RedisServer
+
+pytest.importorskip("apscheduler")
+
+from apscheduler.events import EVENT_JOB_MAX_INSTANCES
+from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.schedulers.base import STATE_RUNNING
+
+from limpyd_jobs import STATUSES, Error, Queue, Worker
+from limpyd_jobs.contrib.apscheduler import LimpydExecutor, LimpydJobStore, PickledRun, ScheduledRun
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+PAST = datetime.now(timezone.utc).replace(microsecond=5) - timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+ran: list[Any] = []
+
+
+def note(*args: Any, **kwargs: Any) -> None:
+    ran.append((args, kwargs))
+
+
+def fail() -> None:
+    raise LookupError("no such thing")
+
+
+class Thing:
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Thing)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_ran() -> None:
+    ran.clear()
+
+
+def make(executor: LimpydExecutor | None = None, **options: Any) -> BackgroundScheduler:
+    """A scheduler whose rounds are made by the test."""
+    made = BackgroundScheduler(timezone="UTC", job_defaults={"misfire_grace_time": None, **options})
+    made.add_jobstore(LimpydJobStore(serializer="pickle"))
+    made.add_executor(executor or LimpydExecutor())
+    made.state, made._event = STATE_RUNNING, Event()
+    made._jobstores["default"].start(made, "default")
+    made._executors["default"].start(made, "default")
+    return made
+
+
+def work() -> None:
+    Worker(queues="apscheduler", burst=True).run()
+
+
+def test_what_is_due_is_run_by_a_worker() -> None:
+    scheduler = make()
+    scheduler.add_job(note, "date", run_date=PAST, id="a", args=[1, b"\xff"], kwargs={"x": None})
+    scheduler._process_jobs()
+    assert ran == []
+    assert Queue.count_waiting_jobs("apscheduler") == 1
+    work()
+    assert ran == [((1, b"\xff"), {"x": None})]
+    (job,) = ScheduledRun.collection(scheduled="a").instances()
+    assert job.identifier.hget() == f"a:{PAST:%Y-%m-%dT%H:%M:%S.%fZ}"
+    assert job.status.hget() == STATUSES.SUCCESS
+
+
+def test_each_run_that_was_missed_is_one_job_unless_they_coalesce() -> None:
+    for coalesce in (False, True):
+        scheduler = make(coalesce=coalesce, max_instances=5)
+        job_id = f"coalesce {coalesce}"
+        scheduler.add_job(note, "interval", seconds=20, next_run_time=PAST, id=job_id)
+        scheduler._process_jobs()
+        assert len(ScheduledRun.collection(scheduled=job_id)) == (1 if coalesce else 4)
+
+
+def test_a_run_is_added_once_even_after_it_ended() -> None:
+    scheduler = make()
+    job = scheduler.add_job(note, "interval", hours=1, next_run_time=PAST, id="a")
+    executor = scheduler._executors["default"]
+    for _ in range(3):
+        executor.submit_job(job, [PAST])
+        work()
+    assert len(ran) == 1
+    executor.submit_job(job, [PAST + HOUR])
+    work()
+    assert len(ran) == 2
+
+
+def test_so_many_are_queued_at_once_whatever_scheduler_added_them() -> None:
+    told: list[Any] = []
+    first, second = make(max_instances=2), make(max_instances=2)
+    second.add_listener(told.append, EVENT_JOB_MAX_INSTANCES)
+    job = first.add_job(note, "interval", seconds=1, next_run_time=PAST, id="a")
+    first._executors["default"].submit_job(job, [PAST, PAST + HOUR])
+    second._process_jobs()
+    assert [event.job_id for event in told] == ["a"]
+    work()
+    assert len(ran) == 2
+
+
+def test_what_is_too_late_is_canceled() -> None:
+    scheduler = make(misfire_grace_time=5)
+    scheduler.add_job(note, "date", run_date=PAST, id="a")
+    scheduler._process_jobs()
+    work()
+    assert ran == []
+    (job,) = ScheduledRun.collection(scheduled="a").instances()
+    assert job.status.hget() == STATUSES.CANCELED
+
+
+def test_what_fails_is_an_error_like_any_other() -> None:
+    scheduler = make()
+    scheduler.add_job(fail, "date", run_date=PAST, id="a")
+    scheduler._process_jobs()
+    work()
+    assert [error.message.hget() for error in Error.collection().instances()] == ["no such thing"]
+
+
+def test_json_takes_what_comes_back_the_same_and_a_pickle_more() -> None:
+    scheduler = make()
+    job = scheduler.add_job(note, "interval", hours=1, next_run_time=PAST, id="a", args=[Thing()])
+    with pytest.raises(TypeError, match="argument 0 of the job 'a'"):
+        scheduler._executors["default"].submit_job(job, [PAST])
+    LimpydExecutor(job_class=PickledRun).submit_job(job, [PAST])
+    work()
+    assert ran == [((Thing(),), {})]
+
+
+def test_a_pickle_is_not_read_by_a_class_that_does_not_say_so() -> None:
+    scheduler = make()
+    job = scheduler.add_job(note, "interval", hours=1, id="a", args=[Thing()])
+    text = PickledRun.serializer.dump_call(job, misfire_grace_time=None)
+    values = {"scheduled": "a", "slot": "a", "run_time": PAST, "func": f"{__name__}:note", "call": text}
+    ScheduledRun.add_job("a", **values)
+    work()
+    assert ran == []
+    assert "pickle" in next(iter(Error.collection().instances())).message.hget()
+
+
+def test_it_may_be_named_by_its_entry_point(redis_server: RedisServer) -> None:
+    scheduler = BackgroundScheduler(timezone="UTC")
+    scheduler.add_executor("limpyd", url=f"unix://{redis_server.socket}?db=3", queue_name="nightly", priority=5)
+    executor = scheduler._executors["default"]
+    assert executor.job_class.database.connection_settings["db"] == 3
+    assert executor._place == {"queue_name": "nightly", "priority": 5}
