@@ -207,7 +207,11 @@ class Claim(Generic[AJob]):
         self._check_is_held()
         if self._holds_until - monotonic() < self.lease * 3 / 4:  # the first beat would come late
             self.renew()
-        self._heartbeat.__enter__()
+        try:
+            self._heartbeat.__enter__()
+        except RuntimeError as error:  # Python shuts down, or there are too many threads
+            self._end_quietly(self.release)
+            raise LimpydJobsException(f"No thread can renew the lease of {self._ident}: {error}") from error
         return self
 
     def __exit__(
@@ -230,12 +234,16 @@ class Claim(Generic[AJob]):
     # -- How it ends
 
     def _end_by(self, error: BaseException) -> None:
-        """Let the job fail, or release it, and let the exception not be hidden by another one."""
+        """Let the job fail, or release it."""
+        if isinstance(error, (Exception, JobTimeout, SystemExit)):
+            self._end_quietly(self.fail, error)
+        else:
+            self._end_quietly(self.release)
+
+    def _end_quietly(self, verb: Callable[..., None], *args: Any) -> None:
+        """Call a verb, and let the exception that is on its way not be hidden by another one."""
         try:
-            if isinstance(error, (Exception, JobTimeout, SystemExit)):
-                self.fail(error)
-            else:
-                self.release()
+            verb(*args)
         except Exception as another:
             logger.error(f"[{self._ident}] its end is not recorded: {one_line(another, MESSAGE)}")
 

@@ -907,6 +907,29 @@ while job.database.connection.zscore("jobs:queue:1:_running", job.ident) == unti
         assert "lease not renewed" in caplog.text
         assert claim.status == STATUSES.SUCCESS
 
+    @pytest.mark.skipif(sys.version_info < (3, 12), reason="Python starts threads until its very end")
+    def test_that_cannot_begin_as_python_shuts_down_leaves_nobody_with_the_job(self, redis_server: RedisServer) -> None:
+        program = """
+import atexit, sys
+
+from limpyd_jobs import Job
+from limpyd_jobs.models import BaseJobsModel
+
+BaseJobsModel.database.connect(unix_socket_path=sys.argv[1])
+
+@atexit.register
+def run_late():
+    with Job.get(identifier="a").claim():
+        print("the code of the block")
+"""
+        job = Job.add_job("a", "board")
+        command = [sys.executable, "-c", program, redis_server.socket]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert ended.stdout == ""
+        assert f"LimpydJobsException: No thread can renew the lease of {job.ident}: " in ended.stderr
+        assert job.hmget("status", "tries") == [STATUSES.WAITING, None]
+        assert job.claim_owner() is None
+
 
 DYING = """
 import os, signal, sys
