@@ -73,6 +73,7 @@ class TestTheDescription:
             "defaults": {"priority": "0"},
             "keys": [],
             "leases": "",
+            "tells": False,
             "arguments": [],
         }
 
@@ -87,6 +88,7 @@ class TestTheDescription:
             "defaults": {"priority": "0"},
             "keys": ["waiting", "success", "errors", "delayed", "_running", "_quarantine", "_deferrals"],
             "leases": "",
+            "tells": False,
             "arguments": [],
         }
 

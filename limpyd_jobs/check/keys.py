@@ -21,7 +21,7 @@ from limpyd_jobs.store.layout import layout_of
 SMALL_SET = 50
 
 # Keys of a model that are no fields of a record, those of version 2 included.
-OF_MODEL = {"collection", "max_pk", "idle_workers", "reconcile_lock", "paused", "_signal", "due", "leases"}
+OF_MODEL = {"collection", "max_pk", "idle_workers", "reconcile_lock", "paused", "_signal", "due", "leases", "changes"}
 OF_RECORD = {"hash", "requeue_all_delayed_ready_jobs"}
 
 TYPES = (

@@ -2,6 +2,7 @@
 
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.models.base import BaseJobsModel
+from limpyd_jobs.models.changes import Change, Changes, JobChange
 from limpyd_jobs.models.claim import Claim
 from limpyd_jobs.models.error import Error, defer_unresolved
 from limpyd_jobs.models.job import Job, has_custom_placement
@@ -15,9 +16,12 @@ from limpyd_jobs.utils import compute_delayed_until, datetime_to_score, import_c
 __all__ = [
     "STATUSES",
     "BaseJobsModel",
+    "Change",
+    "Changes",
     "Claim",
     "Error",
     "Job",
+    "JobChange",
     "JobClaim",
     "LimpydJobsException",
     "Queue",

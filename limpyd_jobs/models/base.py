@@ -10,6 +10,7 @@ from limpyd.contrib.collection import ExtendedCollectionManager
 from limpyd.contrib.database import PipelineDatabase
 from limpyd_extensions import related
 
+from limpyd_jobs.models.changes import Changes
 from limpyd_jobs.store import records
 from limpyd_jobs.store.atomic_fields import AtomicModel
 from limpyd_jobs.store.database import JobsDatabase
@@ -23,7 +24,13 @@ _binding = RLock()
 
 
 class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
-    """The base of all models of this library. Its database is that of all its subclasses, unless they have another."""
+    """The base of all models of this library. Its database is that of all its subclasses, unless they have another.
+
+    Attributes
+    ----------
+    tells_changes: bool
+        Whether other processes are told what changes of its records: see `changes`.
+    """
 
     __module__ = "limpyd_jobs.models"  # what is stored of a class is its path
 
@@ -32,6 +39,7 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
     namespace = "jobs"
     cacheable = False
     abstract = True
+    tells_changes = False
 
     @classmethod
     def use_database(cls, database: PipelineDatabase) -> list[type[BaseJobsModel]]:
@@ -84,6 +92,33 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
             if (original, namespace) not in bound:
                 bound[original, namespace] = _bind(original, database, namespace)
             return bound[original, namespace]
+
+    @classmethod
+    def changes(cls, timeout: float | None = None, since: str | None = None) -> Changes:
+        """Return an iterator over what changes from now on: `JobChange` of jobs, `Change` of other records.
+
+        A job changes if its status does; another record if a field of its hash does. The class has to say
+        `tells_changes = True`, in all processes. Each change is told in the step that makes it, in the order of the
+        steps. The last 10,000 or so are kept for who lost the connection to Redis. Processes of version 2 tell nothing.
+
+        >>> for change in Photo.changes():
+        ...     print(change.pk, change.status_before, change.status)
+
+        Parameters
+        ----------
+        timeout: float
+            After how many seconds without a change the iteration ends; None for never.
+        since: str
+            The `id` of a change, to go on after that one; ``"0"`` for all that are kept.
+
+        Raises
+        ------
+        ConfigurationException
+            If the class does not tell its changes.
+        TypeError, ValueError
+            If an argument is none of the above.
+        """
+        return Changes([cls], timeout, since)
 
     @classmethod
     def read_many(cls, pks: Iterable[str], *names: str) -> Iterator[tuple[str, dict[str, str]]]:

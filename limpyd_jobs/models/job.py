@@ -14,6 +14,7 @@ from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, stored_identifier, stored_priority, stored_queue_name
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.models import adding
+from limpyd_jobs.models.changes import wait_for_end
 from limpyd_jobs.models.claim import Claim
 from limpyd_jobs.models.error import Error
 from limpyd_jobs.models.job_record import JobRecord, job_classes
@@ -365,6 +366,32 @@ class Job(JobRecord):
         return Claim.on(
             self, queue_model or self.queue_model, self.queue_name or "", owner, lease, error_model or Error
         )
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the job has ended: its status is SUCCESS, ERROR or CANCELED, or it was deleted.
+
+        A job that failed and is tried again has not ended. One that was canceled while it runs has, even if its code
+        goes on. The class has to say `tells_changes = True`, in the processes that run it as well. While Redis does not
+        answer, it waits on.
+
+        Parameters
+        ----------
+        timeout: float
+            For how many seconds; None for no limit.
+
+        Returns
+        -------
+        bool
+            False if it has not ended by then.
+
+        Raises
+        ------
+        ConfigurationException
+            If the class does not tell its changes.
+        TypeError, ValueError
+            If the timeout is none.
+        """
+        return wait_for_end(self, timeout)
 
     def is_cancelled(self) -> bool:
         """Return whether the code that runs the job should end, as it is canceled, or no longer that of its worker.

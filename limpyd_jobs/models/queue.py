@@ -11,9 +11,11 @@ from limpyd import fields
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import read_priority, stored_queue_name
+from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.idents import Ident, QueueKey
 from limpyd_jobs.models import pruning
 from limpyd_jobs.models.base import BaseJobsModel
+from limpyd_jobs.models.changes import Changes, ChangesOf, does_tell
 from limpyd_jobs.models.error import Error, defer_unresolved
 from limpyd_jobs.models.job_record import JobRecord, job_classes
 from limpyd_jobs.models.pruning import Retention
@@ -148,6 +150,34 @@ class Queue(BaseJobsModel):
         """Return the names that are paused."""
         return records.paused_names(cls)
 
+    @classmethod
+    def changes(  # type: ignore[override]
+        cls, names: str | Iterable[str] | None = None, timeout: float | None = None, since: str | None = None
+    ) -> Changes:
+        """Return an iterator over the changes of the jobs in the queues of some names, each a `JobChange`.
+
+        These are the jobs of the classes that are imported, or known, when this is called, and tell their changes.
+
+        Parameters
+        ----------
+        names: str, or iterable of str
+            None for all.
+
+        The other parameters and exceptions: see `BaseJobsModel.changes`.
+
+        Raises
+        ------
+        ConfigurationException
+            If no class that is known tells its changes.
+        """
+        wanted = names if names is None else {stored_queue_name(name) for name in cls._get_iterable_for_names(names)}
+        telling = [each for each in job_classes.all() if does_tell(each)]
+        original = vars(cls).get("_bound_from", cls)
+        models = [_beside(each, cls) for each in telling if each.database is original.database]
+        if not models:
+            raise ConfigurationException("No job class tells its changes: set tells_changes = True on one")
+        return Changes(models, timeout, since, ChangesOf(cls, wanted))
+
     @property
     def first_delayed(self) -> tuple[str, float] | None:
         """The ident of the first job to be ready, with the epoch of that moment in seconds; None if none is delayed."""
@@ -225,6 +255,15 @@ class Queue(BaseJobsModel):
             for step in pruning.prune(type(self), error_model or Error, key, keep, job_classes)
         )
         return sum(step.deleted for step in steps)
+
+
+def _beside(job_class: type[JobRecord], queue_model: type[Queue]) -> type[JobRecord]:
+    """Return the class of jobs in queues of a model, which may be bound to a database."""
+    original = vars(queue_model).get("_bound_from", queue_model)
+    if original is queue_model:
+        return job_class
+    is_elsewhere = queue_model.namespace != original.namespace
+    return job_class.bound_to(queue_model.database, queue_model.namespace if is_elsewhere else None)
 
 
 def attached_queue(queue_model: type[AQueue], pk: str, name: str, priority: str) -> AQueue:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import select
+import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from inspect import Parameter, signature
 from math import inf
 from time import monotonic
@@ -86,6 +88,13 @@ class PinnedConnection:
             self._pool.release(self._connection)
             self._connection = None
 
+    def interrupt(self) -> None:
+        """Let the command fail that another thread waits for."""
+        used = getattr(self._connection, "_sock", None)
+        if used is not None:
+            with suppress(OSError):
+                used.shutdown(socket.SHUT_RDWR)
+
     def _ready_connection(self) -> Any:
         if self._connection is not None and not self._is_good():
             self.close()
@@ -146,11 +155,11 @@ class SharedConnection:
 
 def _can_read(connection: Any) -> bool:
     """Whether there is something to read, or the end: as the connection itself tells, in less than half of the time."""
-    socket = connection._sock
-    if socket is None or not hasattr(select, "poll"):
+    used = connection._sock
+    if used is None or not hasattr(select, "poll"):
         return bool(connection.can_read())
     poll = select.poll()
-    poll.register(socket, select.POLLIN)
+    poll.register(used, select.POLLIN)
     return bool(poll.poll(0))
 
 

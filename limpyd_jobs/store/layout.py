@@ -92,6 +92,7 @@ def layout_of(model: type[RedisModel]) -> Layout:
         "defaults": {name: stored_value(name, defaults[name]) for name in defaults.keys() & plain},
         "keys": [name for name in fields if name not in hash_fields],
         "leases": f"{model._name}:leases" if getattr(model, "due_field", "") else "",
+        "tells": _tells(model, special),
         "arguments": [name for name, field in hash_fields.items() if getattr(field, "is_fixed", False)],
     }
     return Layout(
@@ -128,6 +129,20 @@ def _line_of(named: tuple[str, type[RedisModel]]) -> str:
         return f"{path} {layout_of(job_class).json}\n"
     except ConfigurationException:  # a class that no script can work with is as good as unknown
         return ""
+
+
+def _tells(model: type[RedisModel], special: set[str]) -> bool:
+    """Whether a model tells its changes.
+
+    Raises
+    ------
+    ConfigurationException
+        If it does, and is one of jobs whose status has an index that only limpyd can maintain.
+    """
+    tells = getattr(model, "tells_changes", False) is True
+    if tells and "status" in special and hasattr(model, "get_model_repr"):
+        raise ConfigurationException(f"{model.__name__} cannot tell its changes: its 'status' needs a plain EqualIndex")
+    return tells
 
 
 def _is_erasable(field: Any) -> bool:

@@ -3,7 +3,7 @@
 -- [key]}, special: {field: true}, unique: {field: key prefix}, defaults: {field: value}, keys: [field], arguments:
 -- [field], leases: key}. `indexes` keep a set for each value, `ranges` one sorted set for all, by the value as a number.
 -- `special` are the fields that have an index which only limpyd can maintain; `keys` those that are stored outside of the
--- hash; `leases` is the key of those of timed records.
+-- hash; `leases` is the key of those of timed records, `tells` whether its changes are told.
 
 --@include envelope
 --@include batches
@@ -136,9 +136,34 @@ local function write_fields(model, pk, changes, values)
   for _, change in ipairs(special) do reindex[#reindex + 1] = change end
 end
 
+-- Tells those who listen that a record was made, changed or deleted; of a job, with its status, the one before, and its
+-- queue. Nothing depends on it: that it fails is no failure of the step.
+local function tell(model, pk, what, status, before, queue_key)
+  local of_job = model.path and {'status', status or '', 'before', before or '', 'queue', queue_key or ''} or NOTHING
+  redis.pcall('XADD', model.name .. ':changes', 'MAXLEN', '~', 10000, '*', 'pk', pk, 'what', what, unpack(of_job))
+end
+
+-- Tells what was written to a record: of a job, another status; of others, anything but a lease.
+local function tell_written(model, pk, what, changes, values)
+  if model.path then
+    local status, before = changes.status, values.status or false
+    if status ~= nil and status ~= before then
+      tell(model, pk, what, status, before, redis.call('HGET', hash_key(model, pk), '_queue_key'))
+    end
+    return
+  end
+  for field, value in pairs(changes) do
+    local is_lease = model.leases and field == 'leased_by'
+    if not is_lease and value ~= values[field] then return tell(model, pk, what) end
+  end
+end
+
 -- Changes fields of a record; the value false unsets one. `known` are values that the caller has read already, if any.
 local function update(model, pk, changes, known)
-  write_fields(model, pk, changes, values_before(model, pk, changes, known or NOTHING))
+  local values = values_before(model, pk, changes, known or NOTHING)
+  local what = model.tells and redis.call('EXISTS', hash_key(model, pk)) == 0 and 'made' or 'changed'
+  write_fields(model, pk, changes, values)
+  if model.tells then tell_written(model, pk, what, changes, values) end
 end
 
 -- Takes a record out of all its indexes.
@@ -147,16 +172,19 @@ local function remove_from_indexes(model, pk)
   for _, indexes in ipairs({model.indexes, model.ranges}) do
     for field in pairs(indexes) do changes[field] = false end
   end
-  update(model, pk, changes)
+  write_fields(model, pk, changes, values_before(model, pk, changes, NOTHING))
 end
 
 -- Deletes the hash of a record, and what stands of it in indexes and its collection; 1, or 0 if it was not there.
 local function delete_record(model, pk)
-  probe('SCARD', model.name .. ':collection')
+  local key, collection, before = hash_key(model, pk), model.name .. ':collection', nil
+  probe('SCARD', collection)
+  if model.tells and redis.call('EXISTS', key) == 1 then before = redis.call('HMGET', key, 'status', '_queue_key') end
   remove_from_indexes(model, pk)
   if model.leases then redis.call('ZREM', model.leases, pk) end
-  redis.call('UNLINK', hash_key(model, pk))
-  return redis.call('SREM', model.name .. ':collection', pk)
+  redis.call('UNLINK', key)
+  if before then tell(model, pk, 'deleted', '', before[1], before[2]) end
+  return redis.call('SREM', collection, pk)
 end
 
 -- The pk of a job of that identifier that is queued, another one than the given, or nil.
@@ -212,6 +240,7 @@ local function create(model, pk, fields, is_reserved)
   end
   write_fields(model, pk, fields, is_reserved and values_before(model, pk, fields, NOTHING) or NOTHING)
   redis.call('SADD', model.name .. ':collection', pk)
+  if model.tells then tell_written(model, pk, 'made', fields, NOTHING) end
 end
 
 -- Whether a record does not exist (any more), or is being deleted: it leaves its collection first.

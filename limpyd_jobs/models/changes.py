@@ -1,0 +1,324 @@
+"""What changed in Redis, as it is told to other processes: see `BaseJobsModel.changes`."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from math import inf, isnan
+from threading import Event, Lock
+from time import monotonic
+from typing import Any
+
+from limpyd.model import RedisModel
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.store.connections import PinnedConnection
+from limpyd_jobs.store.layout import layout_of
+from limpyd_jobs.store.lazy_fields import pk_of
+from limpyd_jobs.store.records import redis_of
+
+log = logging.getLogger("limpyd-jobs.changes")
+
+# What a job that ended has as its status.
+FINAL = (STATUSES.SUCCESS, STATUSES.ERROR, STATUSES.CANCELED)
+
+# How many entries to read at once.
+COUNT = 500
+
+# For how long one command waits at the most, in seconds: less than a connection may be silent.
+SLICE = 5.0
+
+# After how many seconds to try again if Redis fails: the first time, and at the most.
+FIRST, LONGEST = 0.1, 5.0
+
+
+@dataclass(frozen=True)
+class Change:
+    """A record was made, changed or deleted.
+
+    Attributes
+    ----------
+    id: str
+        Where it stands in the order of all changes of the model: `since` takes it.
+    model: type
+        The model of the record.
+    pk: str
+    what: str
+        ``made``, ``changed`` or ``deleted``.
+    """
+
+    id: str
+    model: Any
+    pk: str
+    what: str
+
+
+@dataclass(frozen=True)
+class JobChange(Change):
+    """A job was made with a status, or has another one, or was deleted.
+
+    Attributes
+    ----------
+    status: str
+        As in `STATUSES`; empty if it has none any more.
+    status_before: str
+        Empty if it had none.
+    queue_key: str
+        The beginning of the keys of the queue that it is, or was, in; empty if that is not known.
+    """
+
+    status: str
+    status_before: str
+    queue_key: str
+
+    @property
+    def ident(self) -> str:
+        """The class path and pk of the job."""
+        return f"{self.model.get_model_repr()}:{self.pk}"
+
+
+class Changes:
+    """An iterator over what changes, from the moment on that it is made.
+
+    It ends if nothing comes for some time. It may be iterated over again then: it goes on where it was, as it does when
+    Redis failed meanwhile. Only one thread may do so at a time; `close` may be called by any.
+
+    Parameters
+    ----------
+    models: iterable of type
+        Those whose changes to wait for, on one database.
+    timeout: float
+        After how many seconds without a change it ends; None for never.
+    since: str
+        The id of the last change that is known, to go on from there, as far as changes are kept; ``"0"`` for all.
+    wants: callable
+        Takes a change, and returns whether it is one to be told.
+
+    Raises
+    ------
+    ConfigurationException
+        If a model does not tell its changes.
+    TypeError, ValueError
+        If an argument is none of the above.
+    """
+
+    def __init__(
+        self,
+        models: Iterable[type[RedisModel]],
+        timeout: float | None = None,
+        since: str | None = None,
+        wants: Callable[[Any], bool] = lambda change: True,
+    ) -> None:
+        self._models = {f"{model._name}:changes": model for model in models}
+        for model in self._models.values():
+            check_tells(model)
+        self._timeout = checked_timeout(timeout)
+        self._wants = wants
+        first = next(iter(self._models.values()))
+        self._line = PinnedConnection(lambda: redis_of(first))
+        self._slice = _slice_of(redis_of(first))
+        self._waiting: deque[Change] = deque()
+        self._closed, self._lock, self._is_reading = Event(), Lock(), False
+        self._delay = FIRST
+        self._ids = dict.fromkeys(self._models, _checked_id(since)) if since is not None else self._last_ids()
+
+    def __iter__(self) -> Changes:
+        return self
+
+    def __next__(self) -> Any:
+        if not self._waiting:
+            self._waiting.extend(self.read(self._timeout))
+        if not self._waiting:
+            raise StopIteration
+        return self._waiting.popleft()
+
+    def __enter__(self) -> Changes:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def read(self, timeout: float | None = None) -> list[Any]:
+        """Wait for changes; return them, or none if nothing came in that many seconds, or after `close`."""
+        end = monotonic() + (inf if timeout is None else timeout)
+        while not self._closed.is_set():
+            left = end - monotonic()
+            found = self._read_once(left)
+            if found or left <= 0:
+                return found
+        return []
+
+    def close(self) -> None:
+        """End the iteration, also in another thread, and give the connection back."""
+        self._closed.set()
+        with self._lock:
+            if self._is_reading:
+                self._line.interrupt()
+            else:
+                self._line.close()
+
+    def _read_once(self, seconds: float) -> list[Change]:
+        """Wait for one slice; if Redis fails, wait before the next one."""
+        try:
+            reply = self._ask(max(1, int(1000 * min(self._slice, seconds))))
+            found = self._changes(reply)
+        except RedisError as error:
+            if self._closed.is_set():
+                return []
+            if not _is_transient(error):
+                raise
+            log.warning("Changes cannot be read, trying again: %s", error)
+            self._closed.wait(max(0, min(self._delay * random.uniform(0.5, 1), seconds)))
+            self._delay = min(2 * self._delay, LONGEST)
+            return []
+        self._delay = FIRST
+        self._ids.update((key, entries[-1][0]) for key, entries in reply)
+        return found
+
+    def _ask(self, milliseconds: int) -> list[Any]:
+        with self._lock:
+            self._is_reading = not self._closed.is_set()
+        if not self._is_reading:
+            return []
+        try:
+            reply = self._line.execute_command(
+                *("XREAD", "COUNT", COUNT, "BLOCK", milliseconds, "STREAMS", *self._ids, *self._ids.values())
+            )
+        finally:
+            with self._lock:
+                self._is_reading = False
+                if self._closed.is_set():
+                    self._line.close()
+        return list(reply.items() if isinstance(reply, Mapping) else reply or ())
+
+    def _changes(self, reply: Iterable[Any]) -> list[Change]:
+        found = [_change(name, self._models[key], fields) for key, entries in reply for name, fields in entries]
+        return sorted(filter(self._wants, found), key=lambda change: _order(change.id))
+
+    def _last_ids(self) -> dict[str, str]:
+        ids = {}
+        for key in self._models:
+            last = self._line.execute_command("XREVRANGE", key, "+", "-", "COUNT", 1)
+            ids[key] = last[0][0] if last else "0-0"
+        return ids
+
+
+class ChangesOf:
+    """Whether a change is one of a job in the queues of some names.
+
+    Parameters
+    ----------
+    queue_model: type
+    names: set of str
+        None for all.
+    """
+
+    def __init__(self, queue_model: type[RedisModel], names: Collection[str] | None) -> None:
+        self._model = queue_model
+        self._names = names
+        self._known: dict[str, Any] = {}
+
+    def __call__(self, change: JobChange) -> bool:
+        key = change.queue_key
+        if not key.startswith(f"{self._model._name}:"):
+            return False
+        if self._names is not None and key not in self._known:
+            self._known[key] = redis_of(self._model).hget(f"{key}:hash", "name")
+        return self._names is None or self._known[key] in self._names
+
+
+def does_tell(model: type[RedisModel]) -> bool:
+    """Whether a model tells its changes: one that no script can work with does not."""
+    with suppress(ConfigurationException):
+        return bool(layout_of(model).description["tells"])
+    return False
+
+
+def check_tells(model: type[RedisModel]) -> None:
+    """Raise `ConfigurationException` if a model does not tell its changes."""
+    if not layout_of(model).description["tells"]:
+        raise ConfigurationException(
+            f"{model.__name__} does not tell its changes: set tells_changes = True on the class"
+        )
+
+
+def checked_timeout(timeout: Any) -> float | None:
+    """Return a time to wait, in seconds, None for no limit.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is neither None nor a number, 0 or more.
+    """
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        raise TypeError(f"The timeout must be a number of seconds, or None, not {timeout!r}")
+    if isnan(timeout) or timeout < 0:
+        raise ValueError(f"The timeout must be 0 seconds or more, not {timeout!r}")
+    return timeout
+
+
+def _checked_id(since: Any) -> str:
+    if not isinstance(since, str):
+        raise TypeError(f"The since of changes must be the id of one, or '0', not {since!r}")
+    if not all(part.isdecimal() for part in since.split("-", 1)):
+        raise ValueError(f"The since of changes must be the id of one, or '0', not {since!r}")
+    return since
+
+
+def _slice_of(client: Any) -> float:
+    """Return how long one command may wait, so that the connection does not time out."""
+    timeout: float | None = client.connection_pool.connection_kwargs.get("socket_timeout")
+    return min(SLICE, timeout / 2) if timeout else SLICE
+
+
+def _is_transient(error: RedisError) -> bool:
+    lost = (RedisConnectionError, RedisTimeoutError)
+    return isinstance(error, lost) or (
+        isinstance(error, ResponseError) and str(error).startswith(("UNBLOCKED", "BUSY "))
+    )
+
+
+def wait_for_end(job: RedisModel, timeout: float | None = None) -> bool:
+    """Do what `Job.wait` says."""
+    model, pk, timeout = type(job), pk_of(job), checked_timeout(timeout)
+    end = monotonic() + (inf if timeout is None else timeout)
+    with Changes([model], wants=lambda change: change.pk == pk) as changes:
+        if _has_ended(model, pk):
+            return True
+        while (left := end - monotonic()) > 0:
+            found = changes.read(min(left, SLICE))
+            if any(change.what == "deleted" or change.status in FINAL for change in found):
+                return True
+            with suppress(RedisConnectionError, RedisTimeoutError):
+                if not found and _has_ended(model, pk):  # by a worker of version 2, which tells nothing
+                    return True
+    return False
+
+
+def _has_ended(model: type[RedisModel], pk: str) -> bool:
+    """Whether a job has ended, or is gone."""
+    client, key = redis_of(model), f"{model._name}:{pk}:hash"
+    status = client.hget(key, "status")
+    return status in FINAL or (status is None and not client.exists(key))
+
+
+def _change(name: str, model: Any, flat: Any) -> Change:
+    fields = flat if isinstance(flat, Mapping) else dict(zip(flat[::2], flat[1::2], strict=True))
+    pk, what = fields["pk"], fields["what"]
+    if "status" not in fields:
+        return Change(name, model, pk, what)
+    return JobChange(name, model, pk, what, fields["status"], fields["before"], fields["queue"])
+
+
+def _order(name: str) -> tuple[int, ...]:
+    return tuple(map(int, name.split("-")))
