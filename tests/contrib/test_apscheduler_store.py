@@ -148,7 +148,7 @@ class TestSeveralSchedulers:
         first, second = scheduler(LimpydJobStore(lease=0.001)), scheduler()
         first.add_job(note, "date", run_date=PAST, id="a")
         store_of(first).get_due_jobs(NOW)
-        wait_until(lambda: round_of(second) is None and ran)
+        wait_until(lambda: round_of(second) and ran)
         assert len(ran) == 1
 
     def test_give_back_what_they_did_not_run(self, scheduler: Any) -> None:
@@ -233,8 +233,8 @@ class TestAJobThatCannotBeRestored:
 
     def test_is_parked_with_the_reason_and_the_others_run(self, scheduler: Any, caplog: Any) -> None:
         self.old.add_job(note, "date", run_date=PAST, id="b")
-        assert round_of(self.old) is None
-        assert round_of(self.old) is None
+        assert 25 < (round_of(self.old) or 0) <= 30
+        assert 25 < (round_of(self.old) or 0) <= 30
         assert len(ran) == 1
         found = stored("a")
         assert found["parked"] == "1"
@@ -249,7 +249,6 @@ class TestAJobThatCannotBeRestored:
         round_of(self.old)
         monkeypatch.setitem(globals(), "gone", other_note)
         new = scheduler()
-        store_of(new)._tried = -1e9
         round_of(new)
         assert ran == ["other"]
         assert stored("a") == {}
@@ -338,7 +337,15 @@ class Bomb:
 class TestBadArguments:
     @pytest.mark.parametrize(
         "arguments",
-        [{"db": None}, {"jobs_key": ""}, {"run_times_key": ""}, {"lease": 0}, {"lease": -1}, {"lease": float("nan")}],
+        [
+            {"db": None},
+            {"jobs_key": ""},
+            {"run_times_key": ""},
+            {"lease": 0},
+            {"lease": -1},
+            {"lease": float("nan")},
+            {"look_again": 0},
+        ],
     )
     def test_of_the_store_that_takes_over_are_refused(self, arguments: Any) -> None:
         with pytest.raises(ValueError, match="must"):
@@ -387,7 +394,7 @@ class TestTheirJobs:
 class TestWhenRedisFails:
     def test_the_scheduler_goes_on_and_records_later_what_it_did(self, scheduler: Any, redis_binary: str) -> None:
         with RedisServer(redis_binary, "--appendonly", "yes") as server:
-            made = scheduler(LimpydJobStore(server.url))
+            made = scheduler(LimpydJobStore(server.url, look_again=1e6))
             made.add_job(note, "date", run_date=PAST, id="a")
             made.add_job(note, "interval", hours=1, next_run_time=PAST, id="b")
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from functools import partial
+from math import inf
 from typing import Any
 from uuid import uuid4
 
@@ -35,9 +36,6 @@ UNPARKED = {"parked": None, "reason": None, "parked_run_time": None}
 # The last moment of the year 9999, which is the last one of a datetime, in seconds since the epoch.
 LAST = 253402300799
 
-# After how many seconds a job that is parked is tried again.
-RETRY = 30
-
 
 class LimpydJobStore(BaseJobStore):
     """Stores jobs in Redis, as records of `ScheduledJob`. Any number of schedulers may have it in common.
@@ -60,6 +58,9 @@ class LimpydJobStore(BaseJobStore):
     lease: float
         For how many seconds the jobs that are due belong to the scheduler that looked first. If it dies before it has
         submitted them, another one runs them after that time.
+    look_again: float
+        After how many seconds a scheduler that waits looks again, for what others have added, and for jobs that are
+        parked and that it can restore.
     **settings
         Others of the database: ``host``, ``port``, ``db``, ``password``…
 
@@ -80,15 +81,17 @@ class LimpydJobStore(BaseJobStore):
         pickle_protocol: int = pickle.HIGHEST_PROTOCOL,
         allowed: Iterable[str] | None = None,
         lease: float = 30,
+        look_again: float = 30,
         **settings: Any,
     ) -> None:
         super().__init__()
         if not namespace:
             raise ValueError("The namespace must not be empty")
-        if isinstance(lease, bool) or not isinstance(lease, (int, float)) or not 0 < lease < 1e9:
-            raise ValueError(f"The lease must be a number of seconds, more than 0, not {lease!r}")
+        for name, seconds in (("lease", lease), ("look_again", look_again)):
+            if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < 1e9:
+                raise ValueError(f"{name} must be a number of seconds, more than 0, not {seconds!r}")
         self.model = ScheduledJob.bound_to(database_of(url, database, client, settings), namespace)
-        self.lease = lease
+        self.lease, self.look_again = lease, look_again
         self._serializer = Serializer(serializer, pickle_protocol, allowed)
         self._start_anew()
 
@@ -99,8 +102,7 @@ class LimpydJobStore(BaseJobStore):
         self._round: dict[str, StoredJob] = {}
         self._unsettled: list[Callable[[], object]] = []
         self._unloadable: dict[str, Stored] = {}
-        self._tried = time.monotonic()
-        self._planned: datetime | None = None
+        self._tried = -inf
 
     @property
     def jobs(self) -> Any:
@@ -147,8 +149,9 @@ class LimpydJobStore(BaseJobStore):
             moments.append(now + timedelta(seconds=lapse))
         if self._unsettled:
             moments.append(now + timedelta(seconds=1))
-        self._planned = min(moments, default=None)
-        return self._planned
+        if self._scheduler is not None:
+            moments.append(now + timedelta(seconds=self.look_again))
+        return min(moments, default=None)
 
     def get_all_jobs(self) -> list[Job]:
         """Return all jobs, by their next run time, those that are paused last."""
@@ -268,7 +271,7 @@ class LimpydJobStore(BaseJobStore):
 
     def _try_again(self) -> None:
         """Now and then, look at what is parked by others, and at what could not be restored here."""
-        if time.monotonic() < self._tried + RETRY:
+        if time.monotonic() < self._tried + self.look_again:
             return
         self._tried = time.monotonic()
         known, self._unloadable = self._unloadable, {}
@@ -323,7 +326,7 @@ class RedisJobStore(LimpydJobStore):
             raise ValueError('The "jobs_key" parameter must not be empty')
         if not run_times_key:
             raise ValueError('The "run_times_key" parameter must not be empty')
-        ours = {name: connect_args.pop(name) for name in ("allowed", "lease") if name in connect_args}
+        ours = {name: connect_args.pop(name) for name in ("allowed", "lease", "look_again") if name in connect_args}
         super().__init__(
             namespace=jobs_key, serializer="pickle", pickle_protocol=pickle_protocol, db=int(db), **ours, **connect_args
         )
