@@ -15,12 +15,12 @@ from redis.exceptions import RedisError
 from limpyd_jobs import transitions
 from limpyd_jobs.exceptions import NotRecorded
 from limpyd_jobs.transitions import ClaimRequest, Delivery
-from limpyd_jobs.utils import MESSAGE, one_line
 from limpyd_jobs.workers.ack_buffer import AckBuffer
 from limpyd_jobs.workers.backoff import is_denied, is_transient
 from limpyd_jobs.workers.batch_size import BatchSize, MeasuredBatchSize
 from limpyd_jobs.workers.execution import Execution
 from limpyd_jobs.workers.options import AUTO
+from limpyd_jobs.workers.repeats import Repeats
 from limpyd_jobs.workers.timers import WakeupTimer
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ class AckInBatches(AckAtOnce):
         self._connection = engine.worker.connection  # for the thread of the buffer
         self._buffer = AckBuffer(self._record_late, self._size.bound)
         self._late_timer = WakeupTimer(self._give_back_meanwhile)
+        self._late_repeats = Repeats(engine.worker.log)
 
     def succeed(self, execution: Execution) -> None:
         engine, claim = self._engine, execution.claim
@@ -156,8 +157,8 @@ class AckInBatches(AckAtOnce):
     def _give_back_meanwhile(self) -> None:
         """The same, once, while a job runs; called by another thread."""
         try:
-            for failure in self._engine.fetcher.give_back_late():
-                self._engine.worker.log(f"Unable to give a job back: {one_line(failure, MESSAGE)}", "error")
+            self._engine.tell_not_given_back(self._engine.fetcher.give_back_late(), self._late_repeats)
+            self._late_repeats.sum_up()
         except Exception:  # which is for the worker to tell, if it comes to that
             self._late_timer.set(monotonic() + REST)
 

@@ -158,10 +158,11 @@ class Engine:
             self.worker.log(f"Unable to give a job back: {one_line(error, MESSAGE)}", "error")
         self.repeats.sum_up()
 
-    def tell_not_given_back(self, failures: Iterable[Exception]) -> None:
-        """Log why jobs could not be given back."""
+    def tell_not_given_back(self, failures: Iterable[Exception], repeats: Repeats | None = None) -> None:
+        """Log why jobs could not be given back. Another thread has `repeats` of its own."""
+        repeats, what = repeats or self.repeats, "Unable to give a job back"
         for failure in failures:
-            self.repeats.say("Unable to give a job back", f"Unable to give a job back: {one_line(failure, MESSAGE)}")
+            repeats.say(what, f"{what}: {one_line(failure, MESSAGE)}")
 
     # -- The status
 
