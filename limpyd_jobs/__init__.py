@@ -17,7 +17,7 @@ from limpyd_jobs.exceptions import (
     NotClaimable,
     NotRecorded,
 )
-from limpyd_jobs.models import Claim, Error, Job, Queue, TimedRecord
+from limpyd_jobs.models import Claim, Error, Job, Presence, Queue, TimedRecord
 from limpyd_jobs.retrying import Cancel, Exponential, Requeue, Retry
 from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.statuses import STATUSES
@@ -42,6 +42,7 @@ __all__ = [
     "LimpydJobsException",
     "NotClaimable",
     "NotRecorded",
+    "Presence",
     "Queue",
     "Requeue",
     "Retry",

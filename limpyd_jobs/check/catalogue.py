@@ -7,7 +7,7 @@ from typing import Any
 
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.idents import Ident
-from limpyd_jobs.models import Error, Job, Queue, TimedRecord, job_classes
+from limpyd_jobs.models import Error, Job, Presence, Queue, TimedRecord, job_classes
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.store.job_classes import concrete
 from limpyd_jobs.store.layout import layout_of
@@ -101,7 +101,7 @@ def catalogues(queue_models: Iterable[Model] | None, error_models: Iterable[Mode
     """
     queues = list(concrete(Queue)) if queue_models is None else list(queue_models)
     errors = list(concrete(Error)) if error_models is None else list(error_models)
-    all_models = (list(concrete(Job)), queues, errors, [Schedule], list(concrete(TimedRecord)))
+    all_models = (list(concrete(Job)), queues, errors, [Schedule], [*concrete(TimedRecord), *concrete(Presence)])
     firsts: list[Model] = []  # one of each database
     for queue in queues:
         if not any(_is_same(first, queue) for first in firsts):

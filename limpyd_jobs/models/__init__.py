@@ -8,6 +8,7 @@ from limpyd_jobs.models.error import Error, defer_unresolved
 from limpyd_jobs.models.job import Job, has_custom_placement
 from limpyd_jobs.models.job_claim import JobClaim
 from limpyd_jobs.models.job_record import job_classes
+from limpyd_jobs.models.presence import Living, Presence, Registration
 from limpyd_jobs.models.queue import Queue, attached_queue, promote, promote_some, queue_name
 from limpyd_jobs.models.timed import TimedRecord
 from limpyd_jobs.statuses import STATUSES
@@ -24,7 +25,10 @@ __all__ = [
     "JobChange",
     "JobClaim",
     "LimpydJobsException",
+    "Living",
+    "Presence",
     "Queue",
+    "Registration",
     "TimedRecord",
     "attached_queue",
     "compute_delayed_until",

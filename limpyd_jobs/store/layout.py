@@ -91,7 +91,7 @@ def layout_of(model: type[RedisModel]) -> Layout:
         "unique": {name: _prefixes(hash_fields[name])[0] for name in plain if hash_fields[name].unique},
         "defaults": {name: stored_value(name, defaults[name]) for name in defaults.keys() & plain},
         "keys": [name for name in fields if name not in hash_fields],
-        "leases": f"{model._name}:leases" if getattr(model, "due_field", "") else "",
+        "leases": f"{model._name}:leases" if _has_leases(model) else "",
         "tells": _tells(model, special),
         "arguments": [name for name, field in hash_fields.items() if getattr(field, "is_fixed", False)],
     }
@@ -129,6 +129,10 @@ def _line_of(named: tuple[str, type[RedisModel]]) -> str:
         return f"{path} {layout_of(job_class).json}\n"
     except ConfigurationException:  # a class that no script can work with is as good as unknown
         return ""
+
+
+def _has_leases(model: type[RedisModel]) -> bool:
+    return bool(getattr(model, "due_field", "")) or getattr(model, "_lapses", False)
 
 
 def _tells(model: type[RedisModel], special: set[str]) -> bool:

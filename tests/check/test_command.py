@@ -138,6 +138,7 @@ def test_the_report_as_json(run: Run, orphan: str, redis_server: RedisServer) ->
             "limpyd_jobs.models.Queue": 1,
             "limpyd_jobs.models.Error": 0,
             "limpyd_jobs.schedules.model.Schedule": 0,
+            "limpyd_jobs.models.Presence": 0,
         },
         "unchecked": [],
         "databases": [f"{redis_server.url}?db=0"],

@@ -1,0 +1,192 @@
+"""Who is there: workers, schedulers, and whatever else an application wants to know of."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from threading import Lock
+from typing import Any
+
+from limpyd import fields
+from redis.exceptions import RedisError
+
+from limpyd_jobs.arguments import MAX_OWNER_BYTES, check_size, checked_lease, stored_value
+from limpyd_jobs.heartbeat import Heartbeat
+from limpyd_jobs.models.base import BaseJobsModel
+from limpyd_jobs.store import presences, records
+from limpyd_jobs.store.codecs import codec_of
+from limpyd_jobs.utils import host_and_pid
+
+log = logging.getLogger("limpyd-jobs.presence")
+
+
+@dataclass(frozen=True)
+class Living:
+    """Somebody who is there.
+
+    Attributes
+    ----------
+    pk: str
+        Of its record.
+    name, kind: str
+        As given to `Presence.register`.
+    host: str
+        The name of its machine.
+    pid: int
+        The number of its process there.
+    since: datetime
+        When it was registered, naive UTC.
+    until: datetime
+        Until when it counts as being there without another sign of life, naive UTC.
+    details: dict
+        What else it told of itself.
+    """
+
+    pk: str
+    name: str
+    kind: str
+    host: str
+    pid: int
+    since: datetime
+    until: datetime
+    details: dict[str, Any]
+
+
+class Presence(BaseJobsModel):
+    """That somebody is there, as long as it gives signs of life.
+
+    >>> with Presence.register("importer", feed="news"):
+    ...     print([living.name for living in Presence.alive("importer")])
+    """
+
+    __module__ = "limpyd_jobs.models"  # the check shows its path
+
+    _lapses = True  # read by layout.py
+
+    name = fields.InstanceHashField(indexable=True)
+    kind = fields.InstanceHashField(indexable=True)
+    host = fields.InstanceHashField(indexable=True)
+    pid = fields.InstanceHashField()
+    since = fields.InstanceHashField()
+    details = fields.InstanceHashField()
+
+    @classmethod
+    def register(cls, kind: str, name: str | None = None, lease: float = 60, **details: Any) -> Registration:
+        """Let others know that this process, or something in it, is there, until the end of the registration.
+
+        A thread says so again each third of the lease. If the process dies, the presence ends with the lease.
+
+        Parameters
+        ----------
+        kind: str
+            Such as ``worker``, up to 1 kB.
+        name: str
+            Up to 1 kB; several may have the same. By default the name of the host and the number of the process.
+        lease: float
+            For how long it counts as being there without a sign of life, in seconds. At most 1,000,000,000.
+        **details
+            What else others may want to know: all that JSON can hold.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is none of the above.
+        """
+        values = {
+            "kind": _checked("kind", kind),
+            "name": _checked("name", host_and_pid() if name is None else name),
+            "host": socket.gethostname(),
+            "pid": str(os.getpid()),
+            "details": codec_of(json).stored("The details of a presence", details),
+        }
+        return Registration(cls, values, checked_lease(lease))
+
+    @classmethod
+    def alive(cls, kind: str | None = None) -> list[Living]:
+        """Return those who are there, in the order in which they came; the records of others are deleted.
+
+        Parameters
+        ----------
+        kind: str
+            None for all.
+        """
+        rows = presences.living(cls, "" if kind is None else _checked("kind", kind))
+        found = [living for row in rows if (living := _living(*row))]
+        return sorted(found, key=lambda each: (each.since, each.pk))
+
+
+class Registration:
+    """A presence that is kept up until `close`, or the end of the context. A forked process has no part in it.
+
+    Attributes
+    ----------
+    pk: str
+        Of the record.
+    """
+
+    def __init__(self, model: type[Presence], values: dict[str, str], lease: float) -> None:
+        self._model = model
+        self._values = values
+        self._lease = lease
+        self._pid = os.getpid()
+        self._lock = Lock()
+        self._is_closed = False
+        self.pk, self._values["since"] = presences.keep(model, "", values, lease)
+        self._heartbeat = Heartbeat(lease / 3, self._beat)
+        self._heartbeat.__enter__()
+
+    def __enter__(self) -> Registration:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the presence; if Redis fails, it ends with its lease. Later calls do nothing."""
+        if self._pid != os.getpid():
+            return
+        self._heartbeat.stop()
+        with self._lock:
+            if not self._is_closed:
+                self._is_closed = True
+                with suppress(RedisError):
+                    records.delete_many(self._model, [self.pk])
+
+    def _beat(self) -> None:
+        with self._lock:
+            if self._is_closed:
+                return
+            try:
+                presences.keep(self._model, self.pk, self._values, self._lease)
+            except RedisError as error:
+                log.warning("The presence of %s could not be told: %s", self._values["name"], error)
+
+
+def _checked(what: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"The {what} of a presence must be a string, not {value!r}")
+    if not value:
+        raise ValueError(f"The {what} of a presence must not be empty")
+    check_size(f"The {what} of a presence", value, MAX_OWNER_BYTES)
+    return stored_value(what, value)
+
+
+def _living(pk: str, until: float, stored: dict[str, str]) -> Living | None:
+    """Return what a record stands for; None if somebody broke it."""
+    with suppress(KeyError, TypeError, ValueError):
+        return Living(
+            pk=pk,
+            name=stored["name"],
+            kind=stored["kind"],
+            host=stored["host"],
+            pid=int(stored["pid"]),
+            since=datetime.fromisoformat(stored["since"]),
+            until=datetime.fromtimestamp(until, timezone.utc).replace(tzinfo=None),
+            details=codec_of(json).load(stored["details"]),
+        )
+    return None
