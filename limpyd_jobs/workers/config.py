@@ -243,13 +243,16 @@ class WorkerConfig:
             print(f" - {name.replace('_', '-')} = {_printable(getattr(self.worker, name, None))}")
 
     def _check_connection(self) -> None:
-        """Raise `redis.RedisError` if the worker's database does not answer. One that is still loading does.
+        """Raise `redis.RedisError` if the worker's database does not answer. One that is still loading does. Raise
+        `ConfigurationException` if there may be too few connections.
 
         If there is a connection, but it is cut, it is tried again a few times.
         """
         worker = self._worker()
+        start = Start(worker._engine)
+        start.check_connections()
         with suppress(BusyLoadingError):
-            Start(worker._engine).ask(worker.connection.ping)
+            start.ask(worker.connection.ping)
 
     def run(self) -> None:
         """Run the worker."""

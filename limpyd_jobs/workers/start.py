@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis.exceptions import RedisError, ResponseError
 
+from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.store import records
 from limpyd_jobs.store.database import database_name, default_settings
 from limpyd_jobs.utils import one_line
@@ -31,6 +33,11 @@ class Start:
         self._engine = engine
         self._worker = engine.worker
 
+    def check_connections(self) -> None:
+        """Raise `ConfigurationException` if there may be one connection only: the threads of a worker need others."""
+        if getattr(self._worker.connection.connection_pool, "max_connections", inf) < 2:
+            raise ConfigurationException("max_connections=1 is too few for a worker, whose threads use up to five")
+
     def ask(self, question: Callable[[], T]) -> T:
         """Ask Redis something: again, a few times, if there is a connection that is cut."""
         for _ in range(START_TRIES - 1):
@@ -44,6 +51,7 @@ class Start:
 
     def find_queues(self) -> None:
         """Wait until Redis is ready, and there is a queue. Once it answered, Redis may fail."""
+        self.check_connections()
         self._warn_of_names()
         self._warn_of_eviction()
         worker, stopping = self._worker, self._engine.stopping

@@ -117,6 +117,8 @@ class Worker(Parameters):
         ------
         LimpydJobsException
             If it was called before.
+        ConfigurationException
+            If ``max_connections`` is 1: the threads of a worker need connections, too.
         redis.exceptions.RedisError
             If Redis cannot be reached at the start.
         """

@@ -18,9 +18,9 @@ from invariants import violations
 from running import Collector, delayed_and_due, fail, messages, waiting_idly, work, worker_of, working
 from servers import RedisServer, wait_until
 
-from limpyd_jobs import STATUSES, Error, Job, LimpydJobsException, Queue, Worker
+from limpyd_jobs import STATUSES, ConfigurationException, Error, Job, LimpydJobsException, Queue, Worker
 from limpyd_jobs.models import BaseJobsModel
-from limpyd_jobs.store.database import database_name, parse_database
+from limpyd_jobs.store.database import JobsDatabase, database_name, parse_database
 from limpyd_jobs.utils import utcnow
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -161,6 +161,13 @@ class TestOrder:
         with pytest.raises(LimpydJobsException):
             worker.run()
         assert Queue.get_queue("queue").waiting.llen() == 1
+
+    def test_a_worker_that_may_have_one_connection_only_is_refused(
+        self, jobs_database: JobsDatabase, redis_server: RedisServer
+    ) -> None:
+        jobs_database.connect(unix_socket_path=redis_server.socket, max_connections=1)
+        with pytest.raises(ConfigurationException, match="max_connections=1 is too few for a worker"):
+            worker_of().run()
 
     def test_a_running_worker_cannot_be_run_again(self) -> None:
         refusals = []
