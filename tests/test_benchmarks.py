@@ -209,3 +209,12 @@ class TestTheCostOfAJob:
         assert many["add_commands"] == one["add_commands"]
         # the first 4 lists are looked into, the others asked about in 4 stretches, and one of these by halves
         assert many["run_commands"] <= one["run_commands"] + 4 + 4 + 6
+
+
+def test_hosts_are_measured_beside_their_own_stores(redis_binary: str) -> None:
+    pytest.importorskip("apscheduler")
+    command = [sys.executable, str(BENCHMARKS / "hosts.py"), "--redis-server", redis_binary]
+    done = subprocess.run([*command, "--jobs=3", "--many=5", "--rounds=1"], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("x") >= 16
+    publish_doctree(done.stdout, settings_overrides={"report_level": 2, "halt_level": 2})

@@ -1,0 +1,220 @@
+"""Measure what hosts do with this library beside what they do with their own Redis store: on one Redis, in turns.
+
+For APScheduler, that is the job store. Each figure is the best one of some rounds, in which all take turns. Beside it
+stands its ratio to the store of the host itself, and the goal: such a ratio, or a limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from apscheduler.job import Job
+from apscheduler.jobstores.redis import RedisJobStore as TheirStore
+from apscheduler.schedulers.background import BackgroundScheduler
+from report import table
+from server import Server
+
+from limpyd_jobs.contrib.apscheduler import LimpydJobStore, RedisJobStore
+
+if __name__ == "__main__":
+    # functions are stored with their module: "__main__" is something else in each process, "hosts" is not
+    sys.exit(import_module("hosts").main(sys.argv[1:]))
+
+
+class Measure(NamedTuple):
+    """What is measured, and what is to be reached.
+
+    Attributes
+    ----------
+    title: str
+    unit: str
+        ``/s``, of which more is better; else less is.
+    ratio: float
+        To the figure of the host's own: at least, or at most.
+    limit: float
+        The most that is allowed, if there is no ratio to be reached.
+    """
+
+    title: str
+    unit: str
+    ratio: float | None = None
+    limit: float | None = None
+
+    @property
+    def is_rate(self) -> bool:
+        return self.unit == "/s"
+
+    @property
+    def goal(self) -> str:
+        sign = "≥" if self.is_rate else "≤"
+        return f"{sign} {self.limit:,} {self.unit}" if self.ratio is None else f"{sign} {self.ratio}x"
+
+    def is_reached(self, theirs: float, ours: float) -> bool:
+        goal = self.limit if self.ratio is None else self.ratio * theirs
+        assert goal is not None
+        return ours >= goal if self.is_rate else ours <= goal
+
+    def best(self, values: list[float]) -> float:
+        return max(values) if self.is_rate else min(values)
+
+
+Values = dict[str, float]  # by the names of measures
+
+
+class Host(NamedTuple):
+    """What is measured of a host: its own store first."""
+
+    measures: dict[str, Measure]
+    stores: dict[str, Callable[[int], Any]]
+    measure: Callable[[Server, Any, int, int], Values]
+
+
+# -- APScheduler
+
+NOW = datetime.now(timezone.utc)
+
+
+def work(number: int, text: str) -> None:
+    """What is scheduled."""
+
+
+def some_jobs(number: int, first: datetime, name: str = "job") -> list[Job]:
+    """Return jobs, one second apart, as a scheduler makes them that has not begun."""
+    scheduler = BackgroundScheduler(timezone="UTC")
+    return [
+        scheduler.add_job(
+            work,
+            "interval",
+            hours=1,
+            id=f"{name}-{position}",
+            args=[position, "some text"],
+            start_date=first,
+            next_run_time=first + timedelta(seconds=position),
+            misfire_grace_time=60,
+            coalesce=True,
+            max_instances=1,
+        )
+        for position in range(number)
+    ]
+
+
+def measure_store(server: Server, store: Any, jobs: int, many: int) -> Values:
+    """Return the figures of a job store of APScheduler."""
+    store.start(None, "default")
+    store.add_job(some_jobs(1, NOW, "first")[0])  # connected, and scripts are loaded
+    store.remove_all_jobs()
+    later, before, found = some_jobs(many, NOW + timedelta(days=1)), server.memory(), Values()
+    found["add"] = many / seconds(store.add_job, later)
+    found["bytes"] = (server.memory() - before) / many
+    found["all"] = 1000 * seconds(lambda _: store.get_all_jobs())
+    found["one"] = jobs / due_one(store, jobs)
+    found["remove"] = jobs / seconds(store.remove_job, [job.id for job in later[:jobs]])
+    for job in later[:jobs]:
+        store.add_job(job)
+    found["remove_all"] = 1000 * seconds(lambda _: store.remove_all_jobs())
+    for job in some_jobs(1_000, NOW - timedelta(days=1)):
+        store.add_job(job)
+    found["thousand"] = 1000 * min(seconds(lambda _: store.get_due_jobs(NOW)) for _ in range(3))
+    due = store.get_due_jobs(NOW)
+    found["update"] = len(due) / seconds(store.update_job, [*moved(due)])
+    store.shutdown()
+    return found
+
+
+def seconds(action: Callable[[Any], Any], arguments: list[Any] | None = None) -> float:
+    """Return how long it takes to do something with each argument."""
+    arguments = [None] if arguments is None else arguments
+    began = time.perf_counter()
+    for argument in arguments:
+        action(argument)
+    return time.perf_counter() - began
+
+
+def moved(jobs: list[Job]) -> Iterator[Job]:
+    """Yield jobs with the next run time that a scheduler gives them."""
+    scheduler = BackgroundScheduler(timezone="UTC")
+    for job in jobs:
+        job._scheduler = scheduler
+        job._modify(next_run_time=job.next_run_time + timedelta(hours=1))
+        yield job
+
+
+def due_one(store: Any, times: int) -> float:
+    """Return how long it takes to look so many times for what is due, of which there is one."""
+    (job,) = some_jobs(1, NOW - timedelta(days=1), "due")
+    store.add_job(job)
+    passed = seconds(lambda _: store.get_due_jobs(NOW), [None] * times)
+    store.remove_job(job.id)
+    return passed
+
+
+APSCHEDULER = Host(
+    {
+        "add": Measure("add_job", "/s", 1.5),
+        "one": Measure("get_due_jobs, 1 due", "/s", 1.3),
+        "thousand": Measure("get_due_jobs, 1,000 due", "ms", 1.3),
+        "update": Measure("update_job", "/s", 1.5),
+        "remove": Measure("remove_job", "/s", 1.5),
+        "all": Measure("get_all_jobs, 10,000", "ms", limit=250),
+        "remove_all": Measure("remove_all_jobs, 10,000", "ms", limit=350),
+        "bytes": Measure("a job", "bytes", limit=1_200),
+    },
+    {
+        "APScheduler's own": lambda port: TheirStore(port=port),
+        "LimpydJobStore": lambda port: LimpydJobStore(port=port),
+        "RedisJobStore": lambda port: RedisJobStore(port=port),
+    },
+    measure_store,
+)
+
+# -- The program
+
+HOSTS = {"APScheduler": APSCHEDULER}  # one for TaskFlow, whose boards are measured in the same way, belongs here
+
+
+def measured(server: Server, host: Host, jobs: int, many: int) -> dict[str, Values]:
+    """Measure each store of a host once."""
+    found = {}
+    for name, make in host.stores.items():
+        server.empty()
+        found[name] = host.measure(server, make(server.port), jobs, many)
+    return found
+
+
+def rows_of(host: Host, rounds: list[dict[str, Values]]) -> Iterator[list[str]]:
+    """Yield a line of the table for each measure."""
+    for name, measure in host.measures.items():
+        theirs, *others = (measure.best([each[store][name] for each in rounds]) for store in host.stores)
+        cells = [_cell(measure, theirs, ours) for ours in others]
+        yield [measure.title, measure.unit, f"{theirs:,.0f}", *cells, measure.goal]
+
+
+def _cell(measure: Measure, theirs: float, ours: float) -> str:
+    missed = "" if measure.is_reached(theirs, ours) else " (missed)"
+    return f"{ours:,.0f}, {ours / theirs:.2f}x{missed}"
+
+
+def main(arguments: list[str]) -> int:
+    """Measure, and print a table for each host."""
+    parser = argparse.ArgumentParser(
+        prog="benchmarks/hosts.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--jobs", type=int, default=2_000, metavar="N", help="how many are done of each thing (default: 2,000)")
+    add("--many", type=int, default=10_000, metavar="N", help="how many there are (default: 10,000)")
+    add("--rounds", type=int, default=3, metavar="N", help="how many times each is measured (default: 3)")
+    add("--only", choices=HOSTS, nargs="+", default=[*HOSTS], metavar="HOST", help=f"of: {', '.join(HOSTS)}")
+    add("--redis-server", default="redis-server", metavar="PATH", help="the server program")
+    options = parser.parse_args(arguments)
+    with Server(options.redis_server) as server:
+        for name in options.only:
+            host = HOSTS[name]
+            rounds = [measured(server, host, options.jobs, options.many) for _ in range(options.rounds)]
+            print(table([name, "in", *host.stores, "goal"], [*rows_of(host, rounds)]))
+    return 0
