@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from limpyd.contrib.collection import ExtendedCollectionManager
@@ -13,14 +12,13 @@ from limpyd_extensions import related
 from limpyd_jobs.models.changes import Changes
 from limpyd_jobs.store import records
 from limpyd_jobs.store.atomic_fields import AtomicModel
+from limpyd_jobs.store.binding import bound
 from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.store.lazy_fields import LazyModel
 from limpyd_jobs.store.new_fields import check_fields
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-_binding = RLock()
 
 
 class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
@@ -70,7 +68,7 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
         ----------
         database: JobsDatabase
         namespace: str
-            The beginning of its keys there; None for its own.
+            The beginning of its keys there, and of those of its queues; None for those that they have.
 
         Raises
         ------
@@ -78,20 +76,10 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
             If the database is none.
         ValueError
             If the namespace is empty.
+        ConfigurationException
+            If the class is abstract, has relations to other models, or another one has its name on that database.
         """
-        if not isinstance(database, JobsDatabase):
-            raise TypeError(f"A model is bound to a JobsDatabase, not to {database!r}")
-        if namespace is not None and (not isinstance(namespace, str) or not namespace):
-            raise ValueError(f"A namespace must be a text that is not empty, not {namespace!r}")
-        namespace = cls.namespace if namespace is None else namespace
-        original: type[Self] = vars(cls).get("_bound_from", cls)
-        if (database, namespace) == (original.database, original.namespace):
-            return original
-        with _binding:
-            bound: dict[Any, type[Self]] = database.__dict__.setdefault("_bound", {})
-            if (original, namespace) not in bound:
-                bound[original, namespace] = _bind(original, database, namespace)
-            return bound[original, namespace]
+        return bound(cls, database, namespace)
 
     @classmethod
     def changes(cls, timeout: float | None = None, since: str | None = None) -> Changes:
@@ -151,21 +139,3 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
         check_fields(type(self), fields)
         for name, value in fields.items():
             self.get_field(name).proxy_set(value)
-
-
-def _bind(model: Any, database: JobsDatabase, namespace: str) -> Any:
-    """Make the class of a model on another database."""
-    attributes = {
-        "__module__": model.__module__,
-        "__qualname__": model.__qualname__,
-        "__doc__": model.__doc__,
-        "_bound_from": model,
-        "database": database,
-        "namespace": namespace,
-    }
-    queue_model = getattr(model, "queue_model", None)
-    if isinstance(queue_model, type) and issubclass(queue_model, BaseJobsModel):
-        its_namespace = None if namespace == model.namespace else namespace
-        is_beside = queue_model.database is model.database
-        attributes["queue_model"] = queue_model.bound_to(database, its_namespace) if is_beside else queue_model
-    return type(model)(model.__name__, (model,), attributes)

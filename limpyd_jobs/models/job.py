@@ -22,6 +22,7 @@ from limpyd_jobs.models.queue import Queue, has_custom_queues
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store import records
 from limpyd_jobs.store.argument import ArgumentsOfJob
+from limpyd_jobs.store.binding import bound_like
 from limpyd_jobs.store.new_fields import checked_fields, default_priority, stored_names
 from limpyd_jobs.utils import compute_delayed_until, overrides, parse_datetime
 
@@ -77,7 +78,7 @@ class Job(JobRecord):
             If the job was deleted.
         """
         path, pk = ident.split(":")
-        job: Job = job_classes.resolve(path).get(pk)
+        job: Job = job_classes.like(cls).resolve(path).get(pk)
         return job
 
     @classmethod
@@ -364,7 +365,12 @@ class Job(JobRecord):
             If an argument is invalid.
         """
         return Claim.on(
-            self, queue_model or self.queue_model, self.queue_name or "", owner, lease, error_model or Error
+            self,
+            queue_model or self.queue_model,
+            self.queue_name or "",
+            owner,
+            lease,
+            error_model or bound_like(Error, type(self)),
         )
 
     def wait(self, timeout: float | None = None) -> bool:

@@ -13,7 +13,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import check_retention
 from limpyd_jobs.idents import Ident
-from limpyd_jobs.store.job_classes import JobClasses
+from limpyd_jobs.store.job_classes import BoundJobClasses, JobClasses
 from limpyd_jobs.transitions import Begun, Cleared, Pruning
 from limpyd_jobs.utils import printable
 
@@ -61,7 +61,7 @@ def prune(
     error_model: type[RedisModel],
     list_key: str,
     keep: Keep,
-    job_classes: JobClasses[Any],
+    job_classes: JobClasses[Any] | BoundJobClasses,
     start: int = 0,
 ) -> Iterator[Pruning]:
     """Delete the oldest jobs of a list; yield what each step did, for the caller to go on or not.
@@ -106,7 +106,9 @@ def _clear(begun: Begun, classes: Any, error_model: Any, cleared: Cleared) -> It
     return []
 
 
-def _meet(idents: Sequence[str], classes: dict[str, Any], unknown: set[str], job_classes: JobClasses[Any]) -> bool:
+def _meet(
+    idents: Sequence[str], classes: dict[str, Any], unknown: set[str], job_classes: JobClasses[Any] | BoundJobClasses
+) -> bool:
     """Resolve the classes of some jobs, each once; return whether there is another one now."""
     met = False
     for path in {Ident.of(ident).path for ident in idents} - classes.keys() - unknown:

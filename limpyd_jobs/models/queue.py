@@ -20,6 +20,7 @@ from limpyd_jobs.models.error import Error, defer_unresolved
 from limpyd_jobs.models.job_record import JobRecord, job_classes
 from limpyd_jobs.models.pruning import Retention
 from limpyd_jobs.store import records
+from limpyd_jobs.store.binding import bound_like, origin_of
 from limpyd_jobs.store.layout import found_by, layout_of
 from limpyd_jobs.store.new_fields import check_fields, default_priority
 from limpyd_jobs.store.own_fields import Alias, OwnField, with_own_fields
@@ -172,8 +173,7 @@ class Queue(BaseJobsModel):
         """
         wanted = names if names is None else {stored_queue_name(name) for name in cls._get_iterable_for_names(names)}
         telling = [each for each in job_classes.all() if does_tell(each)]
-        original = vars(cls).get("_bound_from", cls)
-        models = [_beside(each, cls) for each in telling if each.database is original.database]
+        models = [bound_like(each, cls) for each in telling if each.database is origin_of(cls).database]
         if not models:
             raise ConfigurationException("No job class tells its changes: set tells_changes = True on one")
         return Changes(models, timeout, since, ChangesOf(cls, wanted))
@@ -217,7 +217,7 @@ class Queue(BaseJobsModel):
         list of tuple of str
             The ident of each job that could not be moved, and why.
         """
-        return promote(type(self), [records.queue_key_of(self)])
+        return promote(type(self), [records.queue_key_of(self)], bound_like(Error, type(self)))
 
     def prune(
         self,
@@ -247,23 +247,15 @@ class Queue(BaseJobsModel):
         ConfigurationException
             If what is to be kept is none of the above, or the errors of a job cannot be found.
         """
+        error_model = error_model or bound_like(Error, type(self))
         retention = Retention.of(type(self), keep_success, keep_errors)
         lists = retention.lists([records.queue_key_of(self)])
         steps = (
             step
             for key, keep in lists.items()
-            for step in pruning.prune(type(self), error_model or Error, key, keep, job_classes)
+            for step in pruning.prune(type(self), error_model, key, keep, job_classes.like(type(self)))
         )
         return sum(step.deleted for step in steps)
-
-
-def _beside(job_class: type[JobRecord], queue_model: type[Queue]) -> type[JobRecord]:
-    """Return the class of jobs in queues of a model, which may be bound to a database."""
-    original = vars(queue_model).get("_bound_from", queue_model)
-    if original is queue_model:
-        return job_class
-    is_elsewhere = queue_model.namespace != original.namespace
-    return job_class.bound_to(queue_model.database, queue_model.namespace if is_elsewhere else None)
 
 
 def attached_queue(queue_model: type[AQueue], pk: str, name: str, priority: str) -> AQueue:
@@ -322,11 +314,12 @@ def promote_some(
     """
     is_custom = overrides(queue_model, Queue, "enqueue_job")
     place = partial(_enqueue_customly, queue_model) if is_custom else None
-    more, failures, unknown = transitions.promote(queue_model, queue_keys, job_classes.known, place=place)
+    classes = job_classes.like(queue_model)
+    more, failures, unknown = transitions.promote(queue_model, queue_keys, classes.known, place=place)
     for queue_key, ident in unknown:
         more = True
         try:
-            layout_of(job_classes.resolve(Ident.of(ident).path))
+            layout_of(classes.resolve(Ident.of(ident).path))
         except Exception as error:
             reported = defer(QueueKey(queue_key).waiting, ident, error)
             if reported:
@@ -338,7 +331,7 @@ def _enqueue_customly(queue_model: type[Queue], queue_key: str, ident: str) -> N
     """Put a delayed job that is due in its queue the way that has of its own; if that fails, in ours."""
     path, pk = Ident.of(ident)
     queue: Queue = records.attached(queue_model, QueueKey(queue_key).pk)
-    job: JobRecord = records.attached(job_classes.resolve(path), pk)
+    job: JobRecord = records.attached(job_classes.like(queue_model).resolve(path), pk)
     try:
         queue.enqueue_job(job)
     except Exception:

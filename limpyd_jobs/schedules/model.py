@@ -20,6 +20,7 @@ from limpyd_jobs.schedules.misfires import MISFIRE_POLICIES
 from limpyd_jobs.schedules.triggers import Times, describe
 from limpyd_jobs.store import records
 from limpyd_jobs.store.argument import as_stored
+from limpyd_jobs.store.binding import bound_like
 from limpyd_jobs.store.job_classes import path_of
 from limpyd_jobs.store.layout import found_by, layout_of, layout_to_add
 from limpyd_jobs.store.lazy_fields import pk_of
@@ -152,7 +153,7 @@ class Schedule(BaseJobsModel):
     def _made(cls, values: dict[str, str], job_class: type[Job] | str, paused: bool = False) -> Schedule:
         values.update(cls._start(values["trigger"], values["timezone"], paused))
         # for the workers of the queue to know it before its first job
-        queue_model = _job_class(job_class).queue_model
+        queue_model = _job_class(cls, job_class).queue_model
         queue_model.get_queue(values["queue_name"], values["priority"])
         present = {name: value for name, value in values.items() if value != ""}
         heard_by = records.signal_key(queue_model, values["queue_name"])
@@ -190,7 +191,7 @@ class Schedule(BaseJobsModel):
             trigger, zone = values.get("trigger", stored["trigger"]), values.get("timezone", stored["timezone"])
             values.update(self._start(trigger, zone, bool(stored.get("paused"))))
             due = score_of(values["next_run"])
-        records.set_schedule(type(self), pk_of(self), due, values, _heard_by({**stored, **values}))
+        records.set_schedule(type(self), pk_of(self), due, values, _heard_by(type(self), {**stored, **values}))
 
     def pause(self) -> None:
         """Run it no more, until `resume`. What is queued already stays."""
@@ -202,12 +203,12 @@ class Schedule(BaseJobsModel):
         if stored.get("paused"):
             values = self._start(stored["trigger"], stored["timezone"], paused=False, may_be_over=True)
             due = score_of(values["next_run"])
-            records.set_schedule(type(self), pk_of(self), due, values, _heard_by(stored))
+            records.set_schedule(type(self), pk_of(self), due, values, _heard_by(type(self), stored))
 
     def run_now(self) -> Job:
         """Add its job now, beside its times, even if it is paused; return the job. For the exceptions see `add_job`."""
         stored = self.hgetall()
-        job_class: type[Job] = job_classes.resolve(stored["job_model_repr"])
+        job_class: type[Job] = job_classes.like(type(self)).resolve(stored["job_model_repr"])
         identifier = identifier_of(stored, now_of_redis(type(self)))
         values = as_stored(job_class, json.loads(stored.get("job_fields") or "{}"))
         return job_class.add_job(identifier, stored["queue_name"], stored["priority"], **values)
@@ -262,7 +263,7 @@ class Schedule(BaseJobsModel):
         if given.keys() - _KNOWN:
             raise AttributeError(f"A schedule has no {', '.join(sorted(given.keys() - _KNOWN))}")
         stored = stored or {}
-        job_class = _job_class(given.get("job_class", stored.get("job_model_repr")))
+        job_class = _job_class(cls, given.get("job_class", stored.get("job_model_repr")))
         values = {"job_model_repr": path_of(job_class)}
         if "name" in given:
             values["name"] = _stored_name(given["name"])
@@ -336,22 +337,23 @@ def _with_job_fields(declared: Mapping[str, Any]) -> dict[str, Any]:
     return {**own, "job_fields": {name: value for name, value in declared.items() if name not in own}}
 
 
-def _job_class(job_class: Any) -> type[Job]:
-    found = job_classes.resolve(job_class) if isinstance(job_class, str) else job_class
+def _job_class(schedule_model: type[Schedule], job_class: Any) -> type[Job]:
+    found: Any = job_classes.resolve(job_class) if isinstance(job_class, str) else job_class
     if not (isinstance(found, type) and issubclass(found, Job)):
         raise TypeError(f"What a schedule adds must be a subclass of Job, or its path, not {job_class!r}")
     if has_custom_placement(found, found.queue_model):
         raise ConfigurationException(
             f"{path_of(found)} cannot be scheduled: it, or its queue model, has its own way to put a job in a queue"
         )
+    found = bound_like(found, schedule_model)
     layout_to_add(found)
-    return found
+    return found  # type: ignore[no-any-return]
 
 
-def _heard_by(stored: Mapping[str, str]) -> str:
+def _heard_by(schedule_model: type[Schedule], stored: Mapping[str, str]) -> str:
     """Return the key of the signal that the workers of its queue hear; empty if its class is not to be had here."""
     with suppress(Exception):  # whatever its module raises
-        job_class: type[Job] = job_classes.resolve(stored["job_model_repr"])
+        job_class: type[Job] = job_classes.like(schedule_model).resolve(stored["job_model_repr"])
         return records.signal_key(job_class.queue_model, stored["queue_name"])
     return ""
 

@@ -120,6 +120,8 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
         ------
         TypeError
             If it is no client, or one of asyncio, of a cluster, or a pipeline.
+        ConfigurationException
+            If its connections are of a class of its own, as those of fakeredis, or lead to replicas.
         """
         if not isinstance(client, redis.Redis) or isinstance(client, Pipeline):
             raise TypeError(f"A database is that of a redis.Redis, not of {client!r}")
@@ -182,8 +184,19 @@ _OF_CONNECTIONS = re.compile(
 
 
 def settings_of(client: redis.Redis) -> Settings:
-    """Return the settings of a client, as `JobsDatabase` takes them."""
+    """Return the settings of a client, as `JobsDatabase` takes them.
+
+    Raises
+    ------
+    ConfigurationException
+        If they do not say all of how it reaches the primary.
+    """
     pool: Any = client.connection_pool
+    of_redis_py = next(each for each in pool.connection_class.__mro__ if each.__module__ != __name__)
+    if not of_redis_py.__module__.startswith("redis."):
+        raise ConfigurationException(f"Connections of its own kind cannot be made anew: {pool.connection_class!r}")
+    if not getattr(pool, "is_master", True):
+        raise ConfigurationException("The client reads from replicas: that of the primary is needed")
     found = {
         name: value
         for name, value in pool.connection_kwargs.items()

@@ -5,14 +5,18 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from itertools import islice
 from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
+from limpyd.model import RedisModel
+
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.ordinary import REMEDY, unordinary_kind
+from limpyd_jobs.store.binding import bound_like, origin_of
 from limpyd_jobs.store.sources import defines_subclass, is_standard
 from limpyd_jobs.utils import is_not_found, where_to_look, why_not_imported
 
@@ -206,6 +210,10 @@ class JobClasses(Generic[T]):
             self._met = {**dict(others[len(paths) - self.limit :]), **paths}
         return cls
 
+    def like(self, model: type[RedisModel]) -> JobClasses[T] | BoundJobClasses:
+        """Return the classes of the jobs that go with a model, such as that of a queue: bound as it is, if it is."""
+        return self if origin_of(model) is model else BoundJobClasses(self, model)
+
     def _check(self, path: str) -> None:
         if not self._allows(path):
             allowed = ", ".join(self._allowed or ())
@@ -214,6 +222,33 @@ class JobClasses(Generic[T]):
     def _allows(self, path: str) -> bool:
         module = path.rpartition(".")[0]
         return self._allowed is None or any(f"{module}.".startswith(f"{name}.") for name in self._allowed)
+
+
+class BoundJobClasses:
+    """The job classes of this process, bound as a model is."""
+
+    def __init__(self, classes: JobClasses[Any], model: type[RedisModel]) -> None:
+        self._classes = classes
+        self._model = model
+
+    @property
+    def known(self) -> Mapping[str, Any]:
+        """As `JobClasses.known`, but for those that cannot be bound."""
+        known = {}
+        for path, cls in self._classes.known.items():
+            with suppress(ConfigurationException):
+                known[path] = bound_like(cls, self._model)
+        return known
+
+    def resolve(self, path: str) -> Any:
+        """As `JobClasses.resolve`.
+
+        Raises
+        ------
+        ConfigurationException
+            If the class cannot be bound.
+        """
+        return bound_like(self._classes.resolve(path), self._model)
 
 
 def check_addable(job_class: Any) -> None:
@@ -241,7 +276,7 @@ def _place_out_of_reach(cls: type) -> str:
     if cls.__module__ == "__main__":
         return "is defined in the program itself"
     is_inside = "." in cls.__qualname__
-    if is_inside and getattr(sys.modules.get(cls.__module__), cls.__name__, None) is not cls:
+    if is_inside and getattr(sys.modules.get(cls.__module__), cls.__name__, None) is not origin_of(cls):
         inside = "a function" if "<locals>" in cls.__qualname__ else "another class"
         return f"is defined inside {inside}"
     return ""
@@ -268,7 +303,7 @@ def path_of(cls: type) -> str:
 
 def concrete(base: type[T]) -> Any:
     """The class and its subclasses, all that are imported, without the abstract ones, and those bound to a database."""
-    if "_bound_from" in vars(base):
+    if origin_of(base) is not base:
         return
     if not getattr(base, "abstract", False):
         yield base

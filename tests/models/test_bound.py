@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 import redis
 import redis.asyncio
 from limpyd import fields
+from limpyd_extensions.related import FKInstanceHashField
 from servers import RedisServer
 
-from limpyd_jobs import Argument, Error, Job, Queue, Schedule, Worker
-from limpyd_jobs.models import job_classes
+from limpyd_jobs import Argument, ConfigurationException, Error, Job, Queue, Schedule, Worker
+from limpyd_jobs.models import BaseJobsModel, job_classes
+from limpyd_jobs.store import binding
 from limpyd_jobs.store.database import JobsDatabase
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -26,6 +28,24 @@ class Crate(Job):
     queue_name = "crates"
     size = Argument(int)
     colour = fields.InstanceHashField(indexable=True)
+
+
+class Barrel(BaseJobsModel):
+    namespace = "harbour"
+
+
+class OtherHarbour:
+    class Barrel(BaseJobsModel):
+        namespace = "another_harbour"
+
+
+class Harbour(BaseJobsModel):
+    namespace = "harbour"
+
+
+class Ship(BaseJobsModel):
+    namespace = "harbour"
+    home = FKInstanceHashField("Harbour", related_name="ships")
 
 
 @pytest.fixture
@@ -85,6 +105,74 @@ class TestABoundModel:
         assert bound.queue_model.count_waiting_jobs("crates") == 1
         assert Crate.bound_to(other, "x").queue_model is Queue.bound_to(other, "x")
         assert Queue.count_waiting_jobs("crates") == 0
+
+    def test_leaves_its_jobs_to_the_workers_of_a_process_whose_classes_are_moved_there(
+        self, other: JobsDatabase, jobs_database: JobsDatabase
+    ) -> None:
+        Crate.bound_to(other).add_job("there", size=1)
+        done: list[str] = []
+        jobs_database.connect(**other.connection_settings)
+        Worker(queues="crates", callback=lambda job, queue: done.append(job.identifier.hget()), burst=True).run()
+        assert done == ["there"]
+
+    @pytest.mark.parametrize("namespace", [None, "x"])
+    def test_has_queues_that_promote_and_prune_its_jobs(self, other: JobsDatabase, namespace: str | None) -> None:
+        bound = Crate.bound_to(other, namespace)
+        job = bound.add_job("a", size=5, delayed_for=60)
+        queue = bound.queue_model.get_queue("crates")
+        queue.delayed.zadd({job.ident: 1})
+        assert queue.requeue_delayed_jobs() == []
+        job.claim().succeed()
+        failed = bound.add_job("b", size=5)
+        with pytest.raises(LookupError), failed.claim():
+            raise LookupError("no such crate")
+        errors = Error.bound_to(other, namespace)
+        assert [error.message.hget() for error in errors.collection().instances()] == ["no such crate"]
+        assert queue.prune(keep_success=0, keep_errors=0) == 2
+        assert list(bound.collection()) == list(errors.collection()) == []
+
+    def test_is_found_by_its_ident(self, other: JobsDatabase) -> None:
+        ident = Crate.bound_to(other).add_job("a", size=5).ident
+        assert type(Job.bound_to(other).get_from_ident(ident)) is Crate.bound_to(other)
+
+    def test_is_what_a_schedule_of_its_database_adds(self, other: JobsDatabase) -> None:
+        pytest.importorskip("apscheduler")
+        for job_class in (Crate, f"{__name__}.Crate"):
+            schedule = Schedule.bound_to(other).add(f"{job_class}", job_class, interval=60, size=5)
+            assert type(schedule.run_now()) is Crate.bound_to(other)
+        assert not Crate.database.connection.keys("*")
+
+    def test_is_made_in_a_forked_process_while_another_thread_makes_one(self, other: JobsDatabase) -> None:
+        held, release = Event(), Event()
+
+        def hold() -> None:
+            with binding._lock:
+                held.set()
+                release.wait(60)
+
+        thread = Thread(target=hold)
+        thread.start()
+        held.wait(60)
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0 if issubclass(Crate.bound_to(other, "forked"), Crate) else 1)
+        assert os.waitpid(pid, 0)[1] == 0
+        release.set()
+        thread.join()
+
+    def test_is_refused_where_another_class_has_its_name(self, other: JobsDatabase) -> None:
+        Barrel.bound_to(other, "x")
+        with pytest.raises(ConfigurationException, match=r"'x:barrel' is .*Barrel"):
+            OtherHarbour.Barrel.bound_to(other, "x")
+
+    @pytest.mark.parametrize("model", [Harbour, Ship])
+    def test_has_no_relations(self, other: JobsDatabase, model: type[BaseJobsModel]) -> None:
+        with pytest.raises(ConfigurationException, match="relations"):
+            model.bound_to(other)
+
+    def test_is_not_abstract(self, other: JobsDatabase) -> None:
+        with pytest.raises(ConfigurationException, match="abstract"):
+            BaseJobsModel.bound_to(other)
 
     @pytest.mark.parametrize("model", [Queue, Error, Schedule])
     def test_may_be_any_model(self, other: JobsDatabase, model: Any) -> None:
@@ -167,6 +255,16 @@ class TestTheDatabaseOfAClient:
         if pid == 0:
             os._exit(0 if database.connection.ping() else 1)
         assert os.waitpid(pid, 0)[1] == 0
+
+    def test_cannot_be_that_of_connections_of_another_kind_or_to_replicas(self) -> None:
+        class Tunnel(redis.Connection):
+            pass
+
+        client = redis.Redis(connection_pool=redis.ConnectionPool(connection_class=Tunnel))
+        replicas = redis.Sentinel([("127.0.0.1", 1)]).slave_for("shop")
+        for wrong, message in ((client, "Tunnel"), (replicas, "replicas")):
+            with pytest.raises(ConfigurationException, match=message):
+                JobsDatabase.of_client(wrong)
 
     def test_needs_a_client(self, redis_server: RedisServer) -> None:
         ours = redis.Redis(unix_socket_path=redis_server.socket)
