@@ -98,9 +98,6 @@ local function take_out(model, pk)
 end
 
 local function erase(model, pk)
-  for _, key in ipairs(model.keys) do
-    redis.call('UNLINK', model.name .. ':' .. pk .. ':' .. key)
-  end
   local number = delete_record(model, pk)
   reindex = {}  -- limpyd did that before
   return number

@@ -1,10 +1,11 @@
 -- verb: succeed
 -- from: running
--- to: success
--- what: unless its code canceled or delayed it; may claim the next job
+-- to: success or deleted
+-- what: unless its code canceled or delayed it; may delete it at once; may claim the next job
 -- request
 --   job_model, ident, queue_key
 --   token      none for a job that nobody claimed
+--   erase      '1' to keep nothing of it
 --   lists, next_token, lease, classes   the next claim, if any
 -- reply
 --   done       {end, prefetched}
@@ -19,7 +20,7 @@
 local given = 's'  -- the status that the job gets here is one of these
 local job, token, finish = job_of(request.job_model, request.ident), request.token, now_text()
 
-local obstacle = end_in_success(job, token, request.queue_key, {['end'] = finish})
+local obstacle = end_in_success(job, token, request.queue_key, {['end'] = finish}, request.erase)
 if not obstacle then
   return ended('done', finish)
 end

@@ -22,9 +22,11 @@ from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.models.error import Error
 from limpyd_jobs.models.job_claim import NEVER, JobClaim, queue_of
 from limpyd_jobs.models.job_record import JobRecord
+from limpyd_jobs.models.pruning import keeps_no_success
 from limpyd_jobs.models.queue import Queue
 from limpyd_jobs.retrying import Cancel, Requeue, Retry, as_policy
 from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.store.lazy_fields import pk_of
 from limpyd_jobs.store.records import redis_of
 from limpyd_jobs.transitions import Ending
 from limpyd_jobs.utils import MESSAGE, host_and_pid, one_line
@@ -90,6 +92,8 @@ class Claim(Generic[AJob]):
         self._holds_until = claim.began + lease
         self._is_decided = False
         self._lacks_error = False
+        self._is_erased = keeps_no_success(type(claim.queue)) and transitions.is_erased_at_once(type(claim.job))
+        self._may_be_erased = False
         self._renewing = RLock()
         self._heartbeat = Heartbeat(_interval(lease), self._beat)
         claim.remember(_claim_lost=False, _is_told_to_end=False, _next_question=0)
@@ -145,11 +149,27 @@ class Claim(Generic[AJob]):
             self._set_lease(lease, until)
 
     def succeed(self) -> None:
-        """The job is a success, unless it was canceled, or delayed, by `Job.cancel` or `Job.enqueue_or_delay`."""
+        """The job is a success, unless it was canceled, or delayed, by `Job.cancel` or `Job.enqueue_or_delay`.
+
+        If the class of its queue says ``keep_success = 0``, it is deleted in the same step, unless the class of the job
+        has fields or indexes that a script cannot delete: then it is pruned later, as all others are. Errors of earlier
+        tries are deleted with it.
+        """
         self._decide()
-        ending = self._do(self._claim.succeed)
-        if not self._ends_otherwise(ending.outcome):
-            self._ended(ending.status or STATUSES.SUCCESS)
+        try:
+            ending = self._do(self._claim.succeed, erase=self._is_erased)
+        except JobGone:
+            if not self._may_be_erased:
+                raise
+            self._ended(STATUSES.SUCCESS)  # by the call before, whose reply was lost
+        except NotRecorded:
+            self._may_be_erased = self._is_erased
+            raise
+        else:
+            if not self._ends_otherwise(ending.outcome):
+                self._ended(ending.status or STATUSES.SUCCESS)
+        if self._is_erased and self.status == STATUSES.SUCCESS and self._claim.delivery.tries != "1":
+            self._ask(self._delete_errors)
 
     def fail(self, error: BaseException, trace: str | None = None, retry_policy: Retry | str | None = None) -> None:
         """The job is an error, recorded as such, and is put back in its queue if its retry policy says so.
@@ -287,6 +307,11 @@ class Claim(Generic[AJob]):
 
     def _not_recorded(self, error: RedisError) -> NotRecorded:
         return NotRecorded(f"What became of {self._ident} is not recorded: {error}")
+
+    def _delete_errors(self) -> None:
+        """Delete the errors of a job that is erased."""
+        of_job = {"job_model_repr": self.job.get_model_repr(), "job_pk": pk_of(self.job)}
+        self._error_model.delete_many(self._error_model.collection(**of_job))
 
     def _decide(self) -> None:
         self._check_is_held()

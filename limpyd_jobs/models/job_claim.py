@@ -97,9 +97,9 @@ class JobClaim:
 
     # -- How it ends
 
-    def succeed(self, next_claim: ClaimRequest | None = None) -> Ending:
+    def succeed(self, next_claim: ClaimRequest | None = None, erase: bool = False) -> Ending:
         """The job is a success. If it was canceled or delayed meanwhile, the outcome says so, and nothing changes."""
-        return self.ended_by(transitions.succeed(self.job, self.queue, self.token, next_claim))
+        return self.ended_by(transitions.succeed(self.job, self.queue, self.token, next_claim, erase))
 
     def cancel(self, next_claim: ClaimRequest | None = None) -> Ending:
         """The job was canceled."""

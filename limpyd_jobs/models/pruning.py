@@ -56,6 +56,12 @@ def _own(value: Any) -> Keep | None:
     return value if isinstance(value, (int, timedelta)) and not isinstance(value, bool) else None
 
 
+def keeps_no_success(queue_model: Any) -> bool:
+    """Whether the class of a queue says that jobs that succeeded are not kept at all."""
+    keep = _own(getattr(queue_model, "keep_success", None))
+    return keep is not None and not keep
+
+
 def prune(
     queue_model: type[RedisModel],
     error_model: type[RedisModel],

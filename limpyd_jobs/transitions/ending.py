@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 from limpyd.model import RedisModel
 from redis import Redis
 
-from limpyd_jobs.store.calls import Call, Verb, flag, listed, reindexed, send
+from limpyd_jobs.store.calls import Call, Verb, flag, given, listed, reindexed, send
 from limpyd_jobs.store.connections import PinnedConnection
 from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.store.lazy_fields import pk_of
@@ -85,7 +85,9 @@ class Ending(NamedTuple):
 
 
 @Verb
-def succeed(job: RedisModel, queue: RedisModel, token: str, next_claim: ClaimRequest | None = None) -> Call[Ending]:
+def succeed(
+    job: RedisModel, queue: RedisModel, token: str, next_claim: ClaimRequest | None = None, erase: bool = False
+) -> Call[Ending]:
     """Record the success of a job, unless its status was set to canceled or delayed while it ran.
 
     Parameters
@@ -94,13 +96,21 @@ def succeed(job: RedisModel, queue: RedisModel, token: str, next_claim: ClaimReq
         The claim on the job; empty if nobody claimed it.
     next_claim: ClaimRequest
         The next job to claim in the same step, if any.
+    erase: bool
+        Whether to keep nothing of the job, whose class has to be one that `is_erased_at_once`.
 
     Raises
     ------
     ClaimLost, DoesNotExist, NotRecorded
         If the claim is not (or no longer) the one on the job; if the job was deleted; if Redis fails.
     """
-    return _ending(_succeed, job, queue, token, {}, next_claim)
+    return _ending(_succeed, job, queue, token, given(erase=flag(erase)), next_claim)
+
+
+def is_erased_at_once(job_class: type[RedisModel]) -> bool:
+    """Whether a script can delete a job with all its fields and indexes."""
+    layout = layout_of(job_class)
+    return layout.erasable and not layout.special and not layout.outside
 
 
 class Recorded(NamedTuple):

@@ -175,7 +175,7 @@ local function remove_from_indexes(model, pk)
   write_fields(model, pk, changes, values_before(model, pk, changes, NOTHING))
 end
 
--- Deletes the hash of a record, and what stands of it in indexes and its collection; 1, or 0 if it was not there.
+-- Deletes the hash of a record, its other fields, and what stands of it in indexes and its collection; 1, or 0 if it was not there.
 local function delete_record(model, pk)
   local key, collection, before = hash_key(model, pk), model.name .. ':collection', nil
   probe('SCARD', collection)
@@ -183,6 +183,7 @@ local function delete_record(model, pk)
   remove_from_indexes(model, pk)
   if model.leases then redis.call('ZREM', model.leases, pk) end
   redis.call('UNLINK', key)
+  for _, field in ipairs(model.keys) do redis.call('UNLINK', model.name .. ':' .. pk .. ':' .. field) end
   if before then tell(model, pk, 'deleted', '', before[1], before[2]) end
   return redis.call('SREM', collection, pk)
 end

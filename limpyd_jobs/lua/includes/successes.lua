@@ -2,9 +2,9 @@
 
 --@include claims
 
--- Ends the claim on a job that succeeded, with more changes to its hash. What is returned, if anything, says why not:
+-- Ends the claim on a job that succeeded, with more changes to its hash, or deletes it. What is returned, if anything, says why not:
 -- then nothing is changed. So it is for a caller who did that already, whose first reply was lost.
-local function end_in_success(job, token, queue, changes)
+local function end_in_success(job, token, queue, changes, is_erased)
   local status = claim_of(job).status
   if status == 'c' then
     return 'canceled'
@@ -18,5 +18,9 @@ local function end_in_success(job, token, queue, changes)
   probe('LLEN', queue .. ':success')
   changes.status, changes.queued = 's', false
   end_claim(queue, job, changes, token)
-  send('RPUSH', queue .. ':success', job.ident)
+  if is_erased then
+    delete_record(job.model, job.pk)
+  else
+    send('RPUSH', queue .. ':success', job.ident)
+  end
 end

@@ -1,0 +1,572 @@
+"""A jobboard of TaskFlow: each posting is a job of a queue, of one of five priorities.
+
+>>> board = taskflow.jobs.backends.fetch("flows", {"board": "limpyd", "url": "redis://localhost/0"})
+>>> board.connect()
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import datetime, timezone
+from threading import Event, RLock, Thread
+from time import monotonic
+from typing import Any
+
+from oslo_utils import uuidutils
+from redis.exceptions import RedisError
+from taskflow import exceptions, states
+from taskflow.conductors.base import Conductor
+from taskflow.jobs import base
+from taskflow.types.timing import Timeout
+
+from limpyd_jobs import (
+    STATUSES,
+    AlreadyClaimed,
+    Argument,
+    Claim,
+    ClaimLost,
+    Error,
+    Job,
+    JobGone,
+    LimpydJobsException,
+    NotRecorded,
+    Queue,
+)
+from limpyd_jobs.heartbeat import Heartbeat
+from limpyd_jobs.store.database import JobsDatabase
+
+LOG = logging.getLogger(__name__)
+
+# The priorities of the queues, the highest first, as they are served.
+PRIORITIES = dict(zip(base.JobPriority, range(2, -3, -1), strict=True))
+
+# How many postings are read at once.
+PAGE = 200
+
+# For how long, in seconds, a claim without an expiry outlives its process.
+SESSION = 30.0
+
+# What of the configuration is of the database, and what it is, as it may come as text.
+SETTINGS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("url", "host", "username", "password", "unix_socket_path", "client_name"), str),
+    **dict.fromkeys(("port", "db"), int),
+    **dict.fromkeys(("socket_timeout", "socket_connect_timeout"), float),
+}
+
+
+class Board(Queue):
+    """The postings of a board, of one priority. One that is consumed is gone; what was trashed is in `errors`."""
+
+    namespace = "taskflow"
+    keep_success = 0
+
+
+class Posting(Job):
+    """What is posted on a board. Its identifier is the uuid of TaskFlow's job, its queue the board."""
+
+    namespace = "taskflow"
+    queue_model = Board
+    tells_changes = True
+
+    title = Argument()
+    details = Argument(json, default={})
+    book = Argument(json, default=None)
+
+
+FIELDS = ("identifier", "title", "details", "book", "added", "status")
+
+
+class LimpydJob(base.Job):
+    """A posting, as TaskFlow sees it."""
+
+    def __init__(self, board: LimpydJobBoard, posting: Posting, priority: base.JobPriority, **known: Any) -> None:
+        self.created: datetime | None = known.pop("created", None)
+        super().__init__(board, **known)
+        self.posting = posting
+        self._priority = priority
+
+    @property
+    def priority(self) -> base.JobPriority:
+        """Its priority."""
+        return self._priority
+
+    @property
+    def state(self) -> str:
+        """UNCLAIMED, CLAIMED, or COMPLETE if it is gone."""
+        found: str = self.board.look(self)[0]
+        return found
+
+    @property
+    def created_on(self) -> datetime | None:
+        """When it was posted, in UTC."""
+        if self.created is None:
+            with self.board.failures():
+                self.created = _date(self.posting.added.hget())
+        return self.created
+
+    @property
+    def last_modified(self) -> datetime | None:
+        """When it was claimed last, in UTC; None if it was not."""
+        with self.board.failures():
+            return _date(self.posting.start.hget())
+
+    def expires_in(self) -> float | None:
+        """Return in how many seconds the claim lapses; None if there is none."""
+        left: float | None = self.board.look(self)[1]
+        return left
+
+    def extend_expiry(self, expiry: float) -> bool:
+        """Let the claim, which this board holds, last for so many seconds from now; return whether it does."""
+        return bool(self.board.extend(self, expiry))
+
+    def wait(self, timeout: float | None = None, *args: Any, **kwargs: Any) -> bool:
+        """Wait until it is complete; return False if that takes longer than so many seconds."""
+        with self.board.failures():
+            return bool(self.posting.wait(timeout))
+
+    def __lt__(self, other: Any) -> Any:
+        if not isinstance(other, LimpydJob):
+            return NotImplemented
+        return _rank(self) < _rank(other)
+
+
+class Postings(Iterator[LimpydJob]):
+    """The postings of a board, by priority, then the oldest first. They are read a page at a time."""
+
+    def __init__(self, board: LimpydJobBoard, only_unclaimed: bool, ensure_fresh: bool) -> None:
+        self.board, self.only_unclaimed, self.ensure_fresh = board, only_unclaimed, ensure_fresh
+        self._found: Iterator[LimpydJob] | None = None
+
+    def __next__(self) -> LimpydJob:
+        if self._found is None:
+            self._found = self.board._fetch_jobs(self.only_unclaimed)
+        return next(self._found)
+
+
+class BoardTimeout(Timeout):
+    """How long a conductor waits when it found nothing: until something is posted."""
+
+    def __init__(self, board: LimpydJobBoard, value: float) -> None:
+        super().__init__(value)
+        self._news = Event()  # also what came before the wait began
+        board.wakes.append(self._news.set)
+
+    def wait(self) -> None:
+        """Wait until something is posted, or the conductor is stopped."""
+        if not self.is_stopped():
+            self._news.wait(self.value)
+            self._news.clear()
+
+    def interrupt(self) -> None:
+        """Stop the conductor."""
+        super().interrupt()
+        self._news.set()
+
+
+class LimpydJobBoard(base.NotifyingJobBoard):
+    """Postings in Redis, as jobs of a queue.
+
+    A claim without an expiry is renewed as long as the board is open, and lapses with its process. One with an expiry
+    lapses then. Who was silent for longer can end nothing any more, even under the same name.
+
+    Parameters
+    ----------
+    name: str
+        What conductors of the same board call it.
+    conf: mapping
+        ``url``, or ``host``, ``port``, ``db``, ``username``, ``password``, ``unix_socket_path``; ``namespace``, the
+        name of the queue, by default the one of the board; ``lease``, for how many seconds a claim without an expiry
+        outlives its process, 30 by default.
+    client: redis.Redis
+        Whose settings to take, instead of those of `conf`.
+    persistence: object
+        The backend of TaskFlow that keeps the books.
+
+    Raises
+    ------
+    ValueError
+        If something in `conf` is wrong.
+    """
+
+    def __init__(self, name: str, conf: Mapping[str, Any], client: Any = None, persistence: Any = None) -> None:
+        super().__init__(name, conf)
+        self._persistence = persistence
+        queue_name = conf.get("namespace", name)
+        self.queue_name = queue_name.decode() if isinstance(queue_name, bytes) else str(queue_name)
+        self._session = _seconds("lease", conf.get("lease", SESSION))
+        settings = {key: convert(conf[key]) for key, convert in SETTINGS.items() if key in conf}
+        database = JobsDatabase.of_client(client) if client is not None else JobsDatabase(**settings)
+        self.model = Posting.bound_to(database)
+        self.errors = Error.bound_to(database, "taskflow")
+        self.wakes: list[Callable[[], None]] = []
+        self._lock = RLock()
+        self._opened = 0
+        self._changes: Any = None
+        self._start_anew()
+
+    def _start_anew(self) -> None:
+        self._pid = os.getpid()
+        self._claims: dict[str, Claim[Posting]] = {}
+        self._sessions: set[str] = set()
+        self._entities: list[Any] = []
+        self._posted: dict[str, LimpydJob] = {}
+
+    # -- Connecting
+
+    @property
+    def connected(self) -> bool:
+        """Whether it is open."""
+        return self._opened > 0
+
+    def connect(self) -> None:
+        """Open it."""
+        with self._lock:
+            if self.connected:
+                return
+            self._opened = 1
+            with self.failures():
+                get_queue = self.model.queue_model.get_queue
+                self._queues = {each: get_queue(self.queue_name, number) for each, number in PRIORITIES.items()}
+                self._changes = self.model.changes()
+            self._heartbeat = Heartbeat(self._session / 4, self._renew_sessions)
+            self._heartbeat.__enter__()
+            Thread(target=self._listen, args=(self._changes,), name=f"board {self.name}", daemon=True).start()
+
+    def close(self) -> None:
+        """Close it, and give back what is claimed without an expiry. May be called twice."""
+        with self._lock:
+            if not self.connected:
+                return
+            self._opened = 0
+            self._heartbeat.stop()
+            self._changes.close()
+            for entity in self._entities:
+                entity.close()
+            for uuid in self._sessions:
+                with suppress(LimpydJobsException, RedisError):
+                    self._claims[uuid].release()
+            self._start_anew()
+
+    @contextmanager
+    def failures(self) -> Iterator[None]:
+        """Raise what TaskFlow expects if Redis fails, or the board is closed."""
+        if not self.connected:
+            raise exceptions.JobFailure(f"The board {self.name!r} is not connected: call connect() before")
+        try:
+            yield
+        except (RedisError, NotRecorded) as error:
+            raise exceptions.JobFailure(f"Redis failed: {error}") from error
+
+    # -- Reading
+
+    def iterjobs(self, only_unclaimed: bool = False, ensure_fresh: bool = False) -> Postings:
+        """Return an iterator over the postings, by priority, then the oldest first. It is always fresh."""
+        return Postings(self, only_unclaimed, ensure_fresh)
+
+    def _fetch_jobs(self, only_unclaimed: bool) -> Iterator[LimpydJob]:
+        """Yield the postings of all priorities."""
+        prefix = f"{self.model.get_model_repr()}:"
+        with self.failures():
+            running = self._running(only_unclaimed)
+            for priority, queue in self._queues.items():
+                pks = [ident.removeprefix(prefix) for ident in running[priority] if ident.startswith(prefix)]
+                yield from self._read(sorted(pks, key=_number), priority)
+                position = 0
+                while idents := queue.waiting.lrange(position, position + PAGE - 1):
+                    pks = [ident.removeprefix(prefix) for ident in idents if ident.startswith(prefix)]
+                    yield from self._read(pks, priority)
+                    position += PAGE
+
+    def _running(self, only_lapsed: bool) -> dict[base.JobPriority, list[str]]:
+        """Return the idents of what is claimed, or whose claim has lapsed, by priority, in one round trip."""
+        client = self.model.get_connection()
+        pipeline = client.pipeline(transaction=False)
+        now = client.time() if only_lapsed else None
+        last = "+inf" if now is None else f"{now[0]}.{now[1]:06d}"
+        for queue in self._queues.values():
+            pipeline.zrangebyscore(queue.running.key, "-inf", last)
+        return dict(zip(self._queues, pipeline.execute(), strict=True))
+
+    def _read(self, pks: list[str], priority: base.JobPriority) -> Iterator[LimpydJob]:
+        for pk, stored in self.model.read_many(pks, *FIELDS):
+            try:
+                yield self._job(self.model.lazy_connect(pk), stored, priority)
+            except (KeyError, TypeError, ValueError) as error:
+                self._set_aside(pk, priority, error)
+
+    def _job(self, posting: Posting, stored: Mapping[str, str], priority: base.JobPriority) -> LimpydJob:
+        details, book = (json.loads(stored[name]) for name in ("details", "book"))
+        if not isinstance(details, dict) or not isinstance(book, (dict, type(None))):
+            raise TypeError("its details, or its book, are no mapping")
+        return LimpydJob(
+            self,
+            posting,
+            priority,
+            created=_date(stored["added"]),
+            name=stored["title"],
+            uuid=stored["identifier"],
+            details=details,
+            book_data=book,
+            backend=self._persistence,
+        )
+
+    def _set_aside(self, pk: str, priority: base.JobPriority, error: Exception) -> None:
+        """Take a posting that is broken off the board, so that it is told once, and its neighbours are served."""
+        queue, ident = self._queues[priority], f"{self.model.get_model_repr()}:{pk}"
+        if queue.waiting.lrem(0, ident):
+            queue.quarantine.rpush(ident)
+            LOG.error("The posting %s is broken, and set aside in the quarantine of its queue: %r", ident, error)
+
+    def look(self, job: LimpydJob) -> tuple[str, float | None]:
+        """Return the state of a posting, and in how many seconds its claim lapses, if it is claimed."""
+        queue = self._queues[job.priority] if self.connected else None
+        with self.failures():
+            pipeline = self.model.get_connection().pipeline()
+            pipeline.hget(f"{self.model._name}:{job.posting.pk.get()}:hash", "status")
+            pipeline.zscore(queue.running.key, job.posting.ident)  # type: ignore[union-attr]
+            pipeline.time()
+            status, ends, (seconds, rest) = pipeline.execute()
+        left = (ends or 0) - seconds - rest / 1e6
+        if status == STATUSES.RUNNING and left > 0:
+            return states.CLAIMED, left
+        is_open = status in (STATUSES.WAITING, STATUSES.DELAYED, STATUSES.RUNNING)
+        return states.UNCLAIMED if is_open else states.COMPLETE, None
+
+    @property
+    def job_count(self) -> int:
+        """How many postings there are, claimed or not."""
+        with self.failures():
+            pipeline = self.model.get_connection().pipeline()
+            for queue in self._queues.values():
+                pipeline.llen(queue.waiting.key)
+                pipeline.zcard(queue.running.key)
+            return sum(pipeline.execute())
+
+    def find_owner(self, job: LimpydJob) -> str | None:
+        """Return who holds the claim; None if nobody does."""
+        if self.look(job)[0] != states.CLAIMED:
+            return None
+        with self.failures():
+            return job.posting.claim_owner()
+
+    def wait(self, timeout: float | None = None) -> Postings:
+        """Wait for postings; return an iterator over them.
+
+        Raises
+        ------
+        NotFound
+            If there is none within so many seconds.
+        """
+        posted = Event()
+        end = None if timeout is None else monotonic() + timeout
+        self.wakes.append(posted.set)
+        try:
+            while not self.job_count:
+                left = None if end is None else end - monotonic()
+                if left is not None and left <= 0:
+                    raise exceptions.NotFound(f"Nothing was posted on {self.name!r} within {timeout} seconds")
+                posted.wait(left)
+                posted.clear()
+        finally:
+            self.wakes.remove(posted.set)
+        return self.iterjobs()
+
+    def timeout(self, seconds: float = 30) -> BoardTimeout:
+        """Return what a conductor takes as its `wait_timeout`, so that a posting reaches it at once."""
+        return BoardTimeout(self, seconds)
+
+    # -- Changing
+
+    def post(
+        self, name: str, book: Any = None, details: Any = None, priority: Any = base.JobPriority.NORMAL
+    ) -> LimpydJob:
+        """Post a job: see TaskFlow.
+
+        Raises
+        ------
+        ValueError
+            If the priority is none.
+        JobFailure
+            If the details cannot be stored as JSON, or Redis fails.
+        """
+        priority = base.JobPriority.convert(priority)
+        book_data = None if book is None else {"name": book.name, "uuid": book.uuid}
+        values: dict[str, Any] = {"title": name, "details": details or {}, "book": book_data}
+        uuid = uuidutils.generate_uuid()
+        with self.failures():
+            try:
+                posting = self.model.add_job(uuid, self.queue_name, PRIORITIES[priority], **values)
+            except (TypeError, ValueError) as error:
+                raise exceptions.JobFailure(f"{name!r} cannot be posted: {error}") from error
+        known = {"name": name, "uuid": uuid, "details": details, "book": book, "book_data": book_data}
+        return LimpydJob(self, posting, priority, backend=self._persistence, **known)
+
+    def claim(self, job: LimpydJob, who: str, expiry: float | None = None) -> None:
+        """Claim a posting.
+
+        Raises
+        ------
+        UnclaimableJob
+            If it is claimed already, by whom.
+        NotFound
+            If it is gone.
+        """
+        _check_who(who)
+        lease = self._session if expiry is None else _seconds("expiry", expiry)
+        self._forget_of_another_process()
+        with self.failures():
+            try:
+                claim = job.posting.claim(who, lease, error_model=self.errors)
+            except AlreadyClaimed as error:
+                if error.owner == who:
+                    self.extend(job, lease)
+                raise exceptions.UnclaimableJob(f"Job {job.uuid} is claimed already by {error.owner!r}") from error
+            except (JobGone, LimpydJobsException) as error:
+                raise exceptions.NotFound(f"Job {job.uuid} is gone: {error}") from error
+        with self._lock:
+            self._claims[job.uuid] = claim
+            (self._sessions.discard if expiry else self._sessions.add)(job.uuid)
+
+    def extend(self, job: LimpydJob, expiry: float) -> bool:
+        """Let a claim of this board last for so many seconds from now; return whether it does."""
+        claim = self._claims.get(job.uuid)
+        with suppress(ClaimLost, JobGone), self.failures():
+            if claim is not None and not claim.is_lost:
+                claim.renew(_seconds("expiry", expiry))
+                return True
+        return False
+
+    def consume(self, job: LimpydJob, who: str) -> None:
+        """Remove a posting that is done.
+
+        Raises
+        ------
+        JobFailure
+            If somebody else holds the claim.
+        NotFound
+            If nobody does, or it is gone.
+        """
+        self._end(job, who, "consume", lambda claim: claim.succeed())
+
+    def abandon(self, job: LimpydJob, who: str) -> None:
+        """Let others claim a posting. Exceptions: see `consume`."""
+        self._end(job, who, "abandon", lambda claim: claim.release())
+
+    def trash(self, job: LimpydJob, who: str) -> None:
+        """Put a posting in the `errors` of its queue, from where it may be requeued. Exceptions: see `consume`."""
+        self._end(job, who, "trash", lambda claim: claim.fail(exceptions.JobFailure(f"trashed by {who}")))
+
+    def _end(self, job: LimpydJob, who: str, what: str, verb: Callable[[Claim[Posting]], None]) -> None:
+        _check_who(who)
+        self._forget_of_another_process()
+        claim = self._claims.get(job.uuid)
+        if claim is None or claim.owner != who or claim.is_lost:
+            raise self._refusal(job, who, what)
+        with self.failures():
+            try:
+                verb(claim)
+            except (ClaimLost, JobGone):
+                raise self._refusal(job, who, what) from None
+        self._forget(job.uuid)
+
+    def _refusal(self, job: LimpydJob, who: str, what: str) -> Exception:
+        owner = self.find_owner(job)
+        if owner is None:
+            self._forget(job.uuid)
+            return exceptions.NotFound(f"Cannot {what} job {job.uuid}: nobody holds a claim on it, or it is gone")
+        held = "by another claim of that name" if owner == who else f"by {owner!r}"
+        return exceptions.JobFailure(f"Cannot {what} job {job.uuid}: it is not owned by {who!r}, but {held}")
+
+    def _forget(self, uuid: str) -> None:
+        with self._lock:
+            self._claims.pop(uuid, None)
+            self._sessions.discard(uuid)
+
+    def _forget_of_another_process(self) -> None:
+        """A process that was forked holds no claims of its parent."""
+        if self._pid != os.getpid():
+            self._start_anew()
+
+    def register_entity(self, entity: Any) -> None:
+        """Register a conductor, as long as this board is open.
+
+        Raises
+        ------
+        NotImplementedError
+            If it is something else.
+        """
+        if entity.kind != Conductor.ENTITY_KIND:
+            raise exceptions.NotImplementedError(f"Only conductors can be registered, not a {entity.kind!r}")
+
+    # -- Beside
+
+    def _renew_sessions(self) -> None:
+        """Renew the claims without an expiry. Called by a thread."""
+        for uuid in [*self._sessions]:
+            claim = self._claims.get(uuid)
+            try:
+                if claim is not None:
+                    claim.renew()
+            except (ClaimLost, JobGone):
+                self._forget(uuid)
+            except Exception as error:
+                LOG.warning("The claim on the job %s is not renewed yet: %s", uuid, error)
+
+    def _listen(self, changes: Any) -> None:
+        """Tell what is posted and removed. Called by a thread."""
+        keys = {f"{queue._name}:{queue.pk.get()}": priority for priority, queue in self._queues.items()}
+        for change in changes:
+            if change.queue_key not in keys:
+                continue
+            if change.status == STATUSES.WAITING:
+                for wake in [*self.wakes]:
+                    wake()
+            if len(self.notifier):
+                with suppress(exceptions.JobFailure):
+                    self._notify(change, keys[change.queue_key])
+
+    def _notify(self, change: Any, priority: base.JobPriority) -> None:
+        """Give what was posted, or removed, to those who are registered with the notifier."""
+        if change.what == "made":
+            for job in self._read([change.pk], priority):
+                self._posted[change.pk] = job
+                self.notifier.notify(base.POSTED, {"job": job})
+        elif _is_removal(change) and change.pk in self._posted:
+            self.notifier.notify(base.REMOVAL, {"job": self._posted.pop(change.pk)})
+
+
+def _check_who(who: Any) -> None:
+    if not isinstance(who, str):
+        raise TypeError(f"Who claims a job must be a string, not {who!r}")
+    if not who:
+        raise ValueError("Who claims a job must not be empty")
+
+
+def _is_removal(change: Any) -> bool:
+    return change.what == "deleted" or change.status in (STATUSES.SUCCESS, STATUSES.ERROR, STATUSES.CANCELED)
+
+
+def _rank(job: LimpydJob) -> tuple[int, int]:
+    return -PRIORITIES[job.priority], _number(job.posting.pk.get())
+
+
+def _number(pk: str) -> int:
+    return int(pk) if pk.isascii() and pk.isdigit() else 0
+
+
+def _date(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text).replace(tzinfo=timezone.utc) if text else None
+
+
+def _seconds(what: str, value: Any) -> float:
+    try:
+        seconds = float("nan") if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        seconds = float("nan")
+    if not 0 < seconds < 1e9:
+        raise ValueError(f"The {what} must be a number of seconds, more than 0, not {value!r}")
+    return seconds

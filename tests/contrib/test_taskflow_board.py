@@ -1,0 +1,400 @@
+"""The jobboard of TaskFlow: what is promised beyond the tests of TaskFlow itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from threading import Thread
+from typing import Any
+
+import pytest
+import redis
+from servers import RedisServer, wait_until
+
+pytest.importorskip("taskflow")
+
+from taskflow import exceptions, states
+from taskflow.jobs import backends, base
+from taskflow.types.entity import Entity
+
+from limpyd_jobs import Error, Queue
+from limpyd_jobs import check as checking
+from limpyd_jobs.contrib.taskflow import Board, LimpydJobBoard, Posting
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+HIGH, LOW = base.JobPriority.HIGH, base.JobPriority.LOW
+
+Make = Callable[..., LimpydJobBoard]
+
+
+@pytest.fixture
+def make(redis_server: RedisServer) -> Iterator[Make]:
+    made: list[LimpydJobBoard] = []
+
+    def board(name: str = "flows", **conf: Any) -> LimpydJobBoard:
+        made.append(LimpydJobBoard(name, {"unix_socket_path": redis_server.socket, **conf}))
+        made[-1].connect()
+        return made[-1]
+
+    yield board
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def board(make: Make) -> LimpydJobBoard:
+    return make()
+
+
+def names(jobs: Any) -> list[str]:
+    return [job.name for job in jobs]
+
+
+class TestPosting:
+    def test_is_a_job_of_a_queue(self, board: LimpydJobBoard) -> None:
+        job = board.post("resize", details={"size": 5, "raw": [1, None, "é"]}, priority=HIGH)
+        (posting,) = Posting.bound_to(board.model.database).collection().instances()
+        assert posting.identifier.hget() == job.uuid
+        assert (posting.arguments.title, posting.arguments.details) == ("resize", {"size": 5, "raw": [1, None, "é"]})
+        assert (job.board, job.priority, job.book, job.state) == (board, HIGH, None, states.UNCLAIMED)
+        assert job.created_on is not None
+        assert job.last_modified is None
+        (found,) = board.iterjobs()
+        assert (found.uuid, found.name, found.details) == (job.uuid, "resize", job.details)
+        assert found.created_on == job.created_on
+
+    def test_is_listed_by_priority_then_the_oldest_first(self, board: LimpydJobBoard) -> None:
+        for number in range(3):
+            board.post(f"low {number}", priority="low")
+            board.post(f"high {number}", priority="HIGH")
+            board.post(f"normal {number}")
+        expected = [f"{priority} {number}" for priority in ("high", "normal", "low") for number in range(3)]
+        assert names(board.iterjobs()) == expected
+        assert names(sorted(board.iterjobs(), reverse=True)) == expected[::-1]
+        assert board.job_count == 9
+
+    def test_is_read_a_page_at_a_time(self, board: LimpydJobBoard, commands: Any) -> None:
+        for number in range(450):
+            board.post(str(number))
+        with commands() as sent:
+            first = next(board.iterjobs())
+        assert (first.name, len(sent.names) < 12) == ("0", True)
+        with commands() as sent:
+            assert names(board.iterjobs()) == [str(number) for number in range(450)]
+        assert len(sent.names) < 25
+
+    @pytest.mark.parametrize("priority", ["urgent", None, 5])
+    def test_needs_a_priority(self, board: LimpydJobBoard, priority: Any) -> None:
+        with pytest.raises(ValueError, match="priority"):
+            board.post("x", priority=priority)
+
+    @pytest.mark.parametrize("details", [{"x": object()}, {1: 2}, {"x": (1,)}])
+    def test_needs_details_that_can_be_stored(self, board: LimpydJobBoard, details: Any) -> None:
+        with pytest.raises(exceptions.JobFailure, match="details"):
+            board.post("x", details=details)
+        assert board.job_count == 0
+
+    def test_of_one_board_is_not_seen_on_another(self, board: LimpydJobBoard, make: Make) -> None:
+        board.post("x")
+        assert list(make("others").iterjobs()) == []
+        assert names(make("other name", namespace="flows").iterjobs()) == ["x"]
+
+    def test_that_is_broken_is_set_aside_and_the_others_are_served(
+        self, board: LimpydJobBoard, redis_client: redis.Redis, caplog: Any
+    ) -> None:
+        jobs = [board.post(str(number)) for number in range(3)]
+        redis_client.hset(f"taskflow:posting:{jobs[1].posting.pk.get()}:hash", "details", "{")
+        redis_client.rpush(f"{jobs[0].posting.queue_key.hget()}:waiting", "foreign", "a:b")
+        for _ in range(2):
+            assert names(board.iterjobs()) == ["0", "2"]
+        assert [record.levelname for record in caplog.records].count("ERROR") == 1
+        assert board._queues[base.JobPriority.NORMAL].quarantine.lmembers() == [jobs[1].posting.ident]
+
+
+class TestClaiming:
+    def test_is_for_one(self, board: LimpydJobBoard, make: Make) -> None:
+        job = board.post("x")
+        board.claim(job, "ann")
+        with pytest.raises(exceptions.UnclaimableJob, match="'ann'"):
+            make().claim(job, "bob")
+        assert (board.find_owner(job), job.state) == ("ann", states.CLAIMED)
+        assert job.last_modified is not None
+        assert names(board.iterjobs()) == ["x"]
+        assert names(board.iterjobs(only_unclaimed=True)) == []
+        assert board.job_count == 1
+
+    def test_again_by_the_same_renews_it_and_is_refused(self, board: LimpydJobBoard) -> None:
+        job = board.post("x")
+        board.claim(job, "ann", expiry=20)
+        with pytest.raises(exceptions.UnclaimableJob):
+            board.claim(job, "ann", expiry=500)
+        assert 400 < (job.expires_in() or 0) <= 500
+
+    def test_with_an_expiry_lapses(self, board: LimpydJobBoard, make: Make) -> None:
+        job = board.post("x")
+        board.claim(job, "ann", expiry=0.2)
+        wait_until(lambda: job.state == states.UNCLAIMED)
+        assert names(board.iterjobs(only_unclaimed=True)) == ["x"]
+        assert board.find_owner(job) is job.expires_in() is None
+        with pytest.raises(exceptions.NotFound):
+            board.consume(job, "ann")
+        other = make()
+        other.claim(job, "ann")
+        with pytest.raises(exceptions.JobFailure, match="another claim"):
+            board.consume(job, "ann")
+        other.consume(job, "ann")
+        assert job.state == states.COMPLETE
+
+    def test_can_be_extended_by_who_holds_it(self, board: LimpydJobBoard, make: Make) -> None:
+        job = board.post("x")
+        assert not job.extend_expiry(5)
+        board.claim(job, "ann", expiry=5)
+        assert job.extend_expiry(500)
+        assert (job.expires_in() or 0) > 400
+        (same,) = make().iterjobs()
+        assert not same.extend_expiry(5)
+
+    def test_without_an_expiry_is_renewed_while_the_board_is_open(self, make: Make) -> None:
+        board = make(lease=0.3)
+        job = board.post("x")
+        board.claim(job, "ann")
+        end = time.monotonic() + 1
+        while time.monotonic() < end:
+            assert job.state == states.CLAIMED
+        other = make()
+        board.close()
+        assert names(other.iterjobs(only_unclaimed=True)) == ["x"]
+
+    @pytest.mark.parametrize(
+        ("who", "expiry", "error"),
+        [(5, None, TypeError), ("", None, ValueError), *(("ann", each, ValueError) for each in (0, -1, True, "x"))],
+    )
+    def test_needs_a_name_and_a_time(self, board: LimpydJobBoard, who: Any, expiry: Any, error: Any) -> None:
+        with pytest.raises(error):
+            board.claim(board.post("x"), who, expiry=expiry)
+
+    def test_has_one_winner(self, make: Make) -> None:
+        boards = [make() for _ in range(8)]
+        jobs = [boards[0].post(str(number)) for number in range(50)]
+        won: list[str] = []
+
+        def run(board: LimpydJobBoard, who: str) -> None:
+            for job in jobs:
+                try:
+                    board.claim(job, who)
+                except exceptions.UnclaimableJob:
+                    continue
+                won.append(job.uuid)
+
+        threads = [Thread(target=run, args=(board, str(number))) for number, board in enumerate(boards)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(won) == sorted(job.uuid for job in jobs)
+
+    def test_what_is_gone_is_told(self, board: LimpydJobBoard) -> None:
+        job = board.post("x")
+        board.claim(job, "ann")
+        board.consume(job, "ann")
+        with pytest.raises(exceptions.NotFound):
+            board.claim(job, "ann")
+
+
+class TestTheEnd:
+    def test_nothing_is_left_of_what_is_consumed(self, board: LimpydJobBoard, redis_client: redis.Redis) -> None:
+        job = board.post("x")
+        board.claim(job, "ann")
+        board.consume(job, "ann")
+        assert job.state == states.COMPLETE
+        assert board.job_count == 0
+        assert redis_client.keys("taskflow:posting:[0-9]*") == []
+        assert redis_client.keys("taskflow:board:*:success") == []
+
+    def test_what_is_abandoned_is_claimed_again_first(self, board: LimpydJobBoard) -> None:
+        first, _ = board.post("x"), board.post("y")
+        board.claim(first, "ann")
+        board.abandon(first, "ann")
+        assert names(board.iterjobs(only_unclaimed=True)) == ["x", "y"]
+
+    def test_what_is_trashed_can_be_posted_again(self, board: LimpydJobBoard) -> None:
+        job = board.post("x")
+        board.claim(job, "ann")
+        board.trash(job, "ann")
+        assert job.state == states.COMPLETE
+        assert list(board.iterjobs()) == []
+        assert board._queues[base.JobPriority.NORMAL].errors.lmembers() == [job.posting.ident]
+        job.posting.requeue(board.queue_name)
+        assert names(board.iterjobs()) == ["x"]
+
+    @pytest.mark.parametrize("verb", ["consume", "abandon", "trash"])
+    def test_is_for_the_owner(self, board: LimpydJobBoard, verb: str) -> None:
+        job = board.post("x")
+        with pytest.raises(exceptions.NotFound):
+            getattr(board, verb)(job, "ann")
+        board.claim(job, "ann")
+        with pytest.raises(exceptions.JobFailure, match="'ann'"):
+            getattr(board, verb)(job, "bob")
+        with pytest.raises(TypeError):
+            getattr(board, verb)(job, None)
+        getattr(board, verb)(job, "ann")
+
+    def test_leaves_the_database_whole(self, board: LimpydJobBoard) -> None:
+        jobs = [board.post(str(number)) for number in range(5)]
+        for job, verb in zip(jobs, (board.consume, board.abandon, board.trash), strict=False):
+            board.claim(job, "ann")
+            verb(job, "ann")
+        board.claim(jobs[3], "ann")
+        assert checking.check(pause=0, queue_models=[Queue, Board], error_models=[Error]).findings == []
+
+
+class TestWaiting:
+    def test_for_a_posting_ends_with_it(self, board: LimpydJobBoard, make: Make) -> None:
+        other = make()
+        thread = Thread(target=lambda: board.post("x"))
+        with pytest.raises(exceptions.NotFound):
+            other.wait(0.05)
+        thread.start()
+        assert names(other.wait(30)) == ["x"]
+        thread.join()
+
+    def test_for_the_end_of_a_job(self, board: LimpydJobBoard, make: Make) -> None:
+        job = board.post("x")
+        assert not job.wait(0.05)
+        board.claim(job, "ann")
+        thread = Thread(target=lambda: board.consume(job, "ann"))
+        thread.start()
+        assert job.wait(30)
+        thread.join()
+
+    def test_of_a_conductor_ends_with_a_posting_or_a_stop(self, board: LimpydJobBoard, make: Make) -> None:
+        timeout = make().timeout(60)
+        for end in (lambda: board.post("x"), timeout.interrupt):
+            thread = Thread(target=timeout.wait)
+            thread.start()
+            end()
+            thread.join(20)
+            assert not thread.is_alive()
+
+    def test_who_is_registered_is_told(self, board: LimpydJobBoard, make: Make) -> None:
+        told: list[Any] = []
+        listener = make()
+        for event in (base.POSTED, base.REMOVAL):
+            listener.notifier.register(event, lambda event, details: told.append((event, details["job"].name)))
+        job = board.post("x")
+        wait_until(lambda: told == [("POSTED", "x")])
+        board.claim(job, "ann")
+        board.consume(job, "ann")
+        wait_until(lambda: told == [("POSTED", "x"), ("REMOVAL", "x")])
+
+
+class TestTheBoard:
+    def test_may_be_named_by_its_entry_point(self, redis_server: RedisServer) -> None:
+        board = backends.fetch("flows", {"board": "limpyd", "url": redis_server.url, "namespace": "n", "db": "2"})
+        assert isinstance(board, LimpydJobBoard)
+        assert board.queue_name == "n"
+        assert board.model.database.connection_settings["db"] == 2
+
+    def test_that_is_closed_is_of_no_use(self, board: LimpydJobBoard) -> None:
+        job = board.post("x")
+        board.close()
+        board.close()
+        for call in (
+            lambda: board.post("y"),
+            lambda: board.claim(job, "ann"),
+            lambda: list(board.iterjobs()),
+            lambda: board.wait(0),
+            lambda: board.job_count,
+            lambda: job.state,
+            lambda: job.wait(0),
+            lambda: board.find_owner(job),
+        ):
+            with pytest.raises(exceptions.JobFailure, match="not connected"):
+                call()
+        board.connect()
+        assert names(board.iterjobs()) == ["x"]
+
+    def test_tells_as_taskflow_does_that_redis_fails(self, redis_binary: str) -> None:
+        with RedisServer(redis_binary) as server:
+            board = LimpydJobBoard("flows", {"unix_socket_path": server.socket})
+            board.connect()
+            job = board.post("x")
+            server.stop()
+            for call in (lambda: board.post("y"), lambda: board.claim(job, "ann"), lambda: list(board.iterjobs())):
+                with pytest.raises(exceptions.JobFailure, match="Redis failed"):
+                    call()
+            board.close()
+
+    def test_registers_conductors_only(self, board: LimpydJobBoard) -> None:
+        board.register_entity(Entity("conductor", "c", {"x": 1}))
+        with pytest.raises(NotImplementedError):
+            board.register_entity(Entity("worker", "c", {}))
+
+    @pytest.mark.parametrize("conf", [{"lease": 0}, {"lease": "x"}, {"lease": True}, {"port": "x"}])
+    def test_needs_a_configuration(self, conf: Any) -> None:
+        with pytest.raises(ValueError, match=r"lease|invalid literal"):
+            LimpydJobBoard("flows", conf)
+
+    def test_holds_no_claims_after_a_fork(self, board: LimpydJobBoard) -> None:
+        job = board.post("x")
+        board.claim(job, "ann")
+        pid = os.fork()
+        if pid == 0:
+            try:
+                board.consume(job, "ann")
+            except exceptions.JobFailure:
+                os._exit(0)
+            os._exit(1)
+        assert os.waitpid(pid, 0)[1] == 0
+        board.consume(job, "ann")
+
+
+CONDUCTOR = """
+import sys
+from limpyd_jobs.contrib.taskflow import LimpydJobBoard
+
+board = LimpydJobBoard("flows", {"unix_socket_path": sys.argv[1], "lease": 1})
+board.connect()
+(job,) = board.iterjobs()
+board.claim(job, "conductor")
+print("claimed", flush=True)
+sys.stdin.readline()
+try:
+    board.consume(job, "conductor")
+except Exception as error:
+    print(type(error).__name__, flush=True)
+"""
+
+
+class TestAConductorThatDies:
+    @pytest.fixture
+    def conductor(self, board: LimpydJobBoard, redis_server: RedisServer) -> Iterator[subprocess.Popen[str]]:
+        board.post("x")
+        command = [sys.executable, "-c", CONDUCTOR, redis_server.socket]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "claimed\n"
+            yield process
+            process.kill()
+
+    def test_loses_its_claim(self, board: LimpydJobBoard, conductor: subprocess.Popen[str]) -> None:
+        conductor.kill()
+        (job,) = board.iterjobs()
+        wait_until(lambda: job.state == states.UNCLAIMED)
+        board.claim(job, "conductor")
+        board.consume(job, "conductor")
+
+    def test_or_was_silent_is_refused(self, board: LimpydJobBoard, conductor: subprocess.Popen[str]) -> None:
+        conductor.send_signal(signal.SIGSTOP)
+        (job,) = board.iterjobs()
+        wait_until(lambda: job.state == states.UNCLAIMED)
+        board.claim(job, "conductor")
+        conductor.send_signal(signal.SIGCONT)
+        told, _ = conductor.communicate("go on\n", timeout=30)
+        assert told == "JobFailure\n"
+        board.consume(job, "conductor")
