@@ -75,11 +75,6 @@ def _is_same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def dump_compact(value: Any) -> str:
-    """Return what JSON can hold, bytes included, as text without spaces."""
-    return json.dumps(value, default=_tagged, ensure_ascii=False, separators=(",", ":"))
-
-
 def _tagged(value: Any) -> Any:
     if isinstance(value, bytes):
         return {_BYTES: b64encode(value).decode()}
@@ -90,14 +85,20 @@ def _untagged(found: dict[str, Any]) -> Any:
     return b64decode(found[_BYTES], validate=True) if found.keys() == {_BYTES} else found
 
 
-def _load_json(text: str) -> Any:
-    return json.loads(text, object_hook=_untagged, parse_constant=_infinity)
-
-
 def _infinity(name: str) -> float:
     if name == "NaN":
         raise ValueError("JSON has no NaN")
     return float(name)
+
+
+# Made once, as they take longer to make than to use.
+_encoder = json.JSONEncoder(default=_tagged, ensure_ascii=False, separators=(",", ":"))
+_decoder = json.JSONDecoder(object_hook=_untagged, parse_constant=_infinity)
+
+
+def dump_compact(value: Any) -> str:
+    """Return what JSON can hold, bytes included, as text without spaces."""
+    return _encoder.encode(value)
 
 
 CODECS: dict[Any, Codec] = {
@@ -107,7 +108,7 @@ CODECS: dict[Any, Codec] = {
     bool: Codec("True or False", (bool,), lambda flag: "1" if flag else "0", lambda text: text == "1"),
     bytes: Codec("bytes", (bytes,), lambda raw: b64encode(raw).decode(), lambda text: b64decode(text, validate=True)),
     datetime: Codec("a datetime", (datetime,), datetime.isoformat, datetime.fromisoformat),
-    json: Codec("JSON", (), dump_compact, _load_json),
+    json: Codec("JSON", (), dump_compact, _decoder.decode),
     # Reading one runs any code that stands in it.
     pickle: Codec(
         "a pickle",

@@ -15,6 +15,7 @@ from limpyd_jobs.arguments import check_indexed, stored_priority, stored_timeout
 from limpyd_jobs.retrying import stored_policy
 from limpyd_jobs.store.argument import arguments_of, stored_arguments
 from limpyd_jobs.store.own_fields import is_own
+from limpyd_jobs.utils import memoized
 
 # The fields of a job that a transition decides.
 _RESERVED = ("identifier", "status", "priority", "added", "start", "end", "delayed_until", "queued")
@@ -31,13 +32,26 @@ def check_fields(model: type[RedisModel], fields: Mapping[str, Any], reserved: I
     AttributeError, ValueError
         If that is not so.
     """
+    usual = _usual_fields(model)
     for name, value in fields.items():
-        if not model.has_field(name) or name.startswith("_"):
-            raise AttributeError(_why_unknown(model, name, reserved))
-        if name in reserved or model._field_is_pk(name):
-            raise ValueError(f"The field {name!r} of {model.__name__!r} cannot be given a value here")
-        if getattr(model.get_field(name), "indexable", False):
+        is_indexed = usual[name] if name in usual and name not in reserved else _check_unusual(model, name, reserved)
+        if is_indexed:
             check_indexed(name, value)
+
+
+@memoized
+def _usual_fields(model: type[RedisModel]) -> dict[str, bool]:
+    """Return whether each of the public fields of a model, but the pk, is indexed; dynamic ones are not among them."""
+    names = [name for name in model._fields if not name.startswith("_") and not model._field_is_pk(name)]
+    return {name: bool(getattr(model.get_field(name), "indexable", False)) for name in names}
+
+
+def _check_unusual(model: type[RedisModel], name: str, reserved: Iterable[str]) -> bool:
+    if not model.has_field(name) or name.startswith("_"):
+        raise AttributeError(_why_unknown(model, name, reserved))
+    if name in reserved or model._field_is_pk(name):
+        raise ValueError(f"The field {name!r} of {model.__name__!r} cannot be given a value here")
+    return bool(getattr(model.get_field(name), "indexable", False))
 
 
 def _why_unknown(model: type[RedisModel], name: str, reserved: Iterable[str]) -> str:
