@@ -6,7 +6,9 @@ import json
 import pickle
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
+from copy import copy
 from datetime import datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
 from typing import Any
 
 from apscheduler.job import Job
@@ -22,6 +24,14 @@ MICROSECOND = timedelta(microseconds=1)
 
 # What of a job's state is stored together; the arguments beside.
 OPTIONS = ("misfire_grace_time", "coalesce", "max_instances")
+
+
+# What JSON holds as it is.
+PLAIN = (str, int, bool, type(None))
+
+
+# How many triggers that were read are remembered. A job that comes again has the same one each time.
+TRIGGERS = 10_000
 
 
 class ScheduledJob(TimedRecord):
@@ -92,24 +102,32 @@ class Serializer:
         """
         state = job.__getstate__()
         self.check_is_allowed(state["func"])
-        options = {name: state[name] for name in OPTIONS}
         return {
-            **{name: state[name] for name in ("name", "func", "executor")},
+            "name": state["name"],
+            "func": state["func"],
+            "executor": state["executor"],
             "next_run_time": text_of(job.next_run_time),
             "trigger": self._dumped_trigger(job),
-            "state": self.dump_call(job, **options),
+            "state": self.dump_call(job, **{name: state[name] for name in OPTIONS}),
         }
+
+    def dump_advance(self, job: Job) -> dict[str, str]:
+        """Return those of the fields of a job that change when it is due: a trigger that is a pickle may count."""
+        fields = {"next_run_time": text_of(job.next_run_time)}
+        return {**fields, "trigger": self._dumped_trigger(job)} if self.is_pickle else fields
 
     def dump_call(self, job: Job, **options: Any) -> str:
         """Return the text of the arguments of a job, and of some options. Exceptions: see `dump`."""
         state = job.__getstate__()
         args, kwargs = list(state["args"]), dict(state["kwargs"])
+        call = {**options, "args": args, "kwargs": kwargs}
         if self.is_pickle:
-            return self._pickled({**options, "args": args, "kwargs": kwargs})
+            return self._pickled(call)
         codec = codec_of(json)
         for name, value in [*enumerate(args), *kwargs.items()]:
-            codec.stored(f"The argument {name!r} of the job {job.id!r}", value)
-        return codec.dump({**options, "args": args, "kwargs": kwargs})
+            if type(value) not in PLAIN:
+                codec.stored(f"The argument {name!r} of the job {job.id!r}", value)
+        return codec.dump(call)
 
     def load(self, pk: str, stored: Mapping[str, str], zone: tzinfo) -> StoredJob:
         """Return a job by its fields. The zone is for a time whose trigger has none.
@@ -120,15 +138,16 @@ class Serializer:
             Whatever is wrong with it.
         """
         self.check_is_allowed(stored["func"])
-        trigger, state = self.load_value(stored["trigger"]), self.load_value(stored["state"])
-        trigger = trigger_of(trigger) if isinstance(trigger, dict) else trigger
+        trigger, state = self._loaded_trigger(stored["trigger"]), self.load_value(stored["state"])
         moment = moment_of(stored.get("next_run_time") or stored.get("parked_run_time"))
         job = StoredJob.__new__(StoredJob)
         job.__setstate__(
             {
-                **{name: stored[name] for name in ("name", "func", "executor")},
                 **state,
                 "id": pk,
+                "name": stored["name"],
+                "func": stored["func"],
+                "executor": stored["executor"],
                 "args": tuple(state["args"]),
                 "trigger": trigger,
                 "next_run_time": moment and moment.astimezone(getattr(trigger, "timezone", zone)),
@@ -148,11 +167,14 @@ class Serializer:
         if self.is_pickle:
             return self._pickled(job.trigger)
         try:
-            return json.dumps(describe_trigger(job.trigger), separators=(",", ":"))
+            return codec_of(json).dump(describe_trigger(job.trigger))
         except (TypeError, ValueError) as error:
             raise TypeError(
                 f"The trigger of the job {job.id!r} cannot be stored as JSON (serializer='pickle' may): {error}"
             ) from error
+
+    def _loaded_trigger(self, text: str) -> Any:
+        return copy(_described_trigger(text)) if text.startswith("{") else self.load_value(text)
 
     def _pickled(self, value: Any) -> str:
         return b64encode(pickle.dumps(value, self._protocol)).decode()
@@ -164,6 +186,11 @@ class Serializer:
         if not self.is_pickle:
             raise ValueError("it is stored as a pickle, but only JSON is read here")
         return codec_of(pickle).load(text)
+
+
+@lru_cache(TRIGGERS)
+def _described_trigger(text: str) -> Any:
+    return trigger_of(codec_of(json).load(text))
 
 
 def text_of(moment: datetime | None) -> str:

@@ -187,8 +187,8 @@ class LimpydJobStore(BaseJobStore):
         handed_out = self._round.get(job.id)
         if handed_out is not None and handed_out is job:
             del self._round[job.id]
-            changes = self._dumped(job, handed_out.as_read)
-            self._settle(partial(self.model.change, job.id, changes, _watched(handed_out), self.owner))
+            advance = self._serializer.dump_advance(job)
+            self._settle(partial(self.model.change, job.id, advance, _watched(handed_out), self.owner))
             return
         changes = self._dumped(job, getattr(job, "as_read", None))
         with self._lookup_error(job.id):
