@@ -28,16 +28,6 @@ local limit, classes, is_custom = tonumber(request.limit), classes_from(request.
 local moment = score(now())
 local done, failures, unknown, ready = 0, {}, {}, {}
 
--- Whether a write failed for no fault of the record, but as Redis accepts none for now, or none of this user.
-local function is_refused_by_redis(failure)
-  local text = text_of_error(failure)
-  for _, reason in ipairs({'MISCONF', 'NOREPLICAS', 'READONLY', 'OOM', 'NOPERM', 'ACL failure', "can't run this"}) do
-    if string.find(text, reason, 1, true) then
-      return true
-    end
-  end
-end
-
 local refusal_of_redis
 
 local function drop(queue, ident, reason)

@@ -16,7 +16,7 @@
 --               broken, {outcome: 'failed'; error}: nothing is changed
 --     claimed   what came out of the waiting lists, as in claim.lua…
 --
--- Each is recorded, or not, whatever becomes of the others. Nothing is claimed behind what is no job to run, and a job
+-- Each is recorded, or not, whatever becomes of the others; if Redis accepts no write at all, the reply is its error. Nothing is claimed behind what is no job to run, and a job
 -- that was rescued is claimed alone.
 
 --@include successes
@@ -35,14 +35,18 @@ local function record(row)
   return {outcome = obstacle or 'done', ['end'] = not obstacle and finish or '', reindex = reindex}
 end
 
+local is_any_recorded, refusal_of_redis = false, nil
+
 local function record_safely(row)
   reindex = {}
   local ok, reply = pcall(record, row)
   if ok then
+    is_any_recorded = true
     keep_pending()
     return reply
   end
   drop_pending()
+  refusal_of_redis = is_refused_by_redis(reply) and text_of_error(reply) or refusal_of_redis
   return {outcome = 'failed', error = text_of_error(reply)}
 end
 
@@ -62,6 +66,9 @@ local endings, limit, lists, token = {}, tonumber(request.limit), lists_from(req
 begin_batch()
 for i, row in ipairs(cjson.decode(request.successes)) do
   endings[i] = record_safely(row)
+end
+if refusal_of_redis and not is_any_recorded then
+  return {err = refusal_of_redis}  -- to be sent again as it is: it knows how long each job ran
 end
 end_batch()
 reindex = {}

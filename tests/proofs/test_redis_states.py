@@ -106,8 +106,8 @@ class Scene:
         wait_until(is_added, "a connection that is whole")
 
     @contextmanager
-    def working(self, number: int = 3) -> Iterator[None]:
-        options = {"timeout": 30, "max_loops": 1000, "max_duration": 2 * END, "callback": self.callback}
+    def working(self, number: int = 3, **given: Any) -> Iterator[None]:
+        options = {**given, "timeout": 30, "max_loops": 1000, "max_duration": 2 * END, "callback": self.callback}
         self.workers = [worker_of(lease=self.lease, **options) for _ in range(number)]
         threads = [threading.Thread(target=worker.run) for worker in self.workers]
         try:
@@ -387,6 +387,26 @@ def test_workers_live_through_it_and_lose_nothing(
         scene.wait_for_ends()
     scene.check()
     assert scene.runs["during"] == 0
+    scene.check_log()
+
+
+@pytest.mark.parametrize("name", ["OOM", "READONLY", "NOPERM for what scripts call", "gone"])
+def test_jobs_in_the_hand_of_a_worker_live_through_it(play: Callable[..., Scene], name: str) -> None:
+    """They are given back while it lasts, or once it is over."""
+    state, arguments, _ = STATES[name]
+    scene = play(*arguments)
+    names = [f"{number:02d}" for number in range(30)]
+    names[9] = "held"  # with six more behind it, as batches double
+    scene.acknowledged += Task.add_jobs(names)
+    with scene.working(1, prefetch="auto", prefetch_time=0.5):
+        wait_until(lambda: scene.runs["held"], "the job that takes long")
+        with state(scene):
+            wait_until(lambda: not scene.workers[0]._engine.fetcher.prefetched, "the time to give the others back")
+            scene.gate.set()
+            scene.wait_for_failures(1)
+        scene.wait_for_ends()
+    scene.check()
+    assert list(scene.runs) == names
     scene.check_log()
 
 

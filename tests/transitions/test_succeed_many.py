@@ -145,6 +145,16 @@ class TestEachIsRecordedWhateverBecomesOfTheOthers:
             transitions.accept_success(any_world.job(claims[1].pk), endings[1])
         assert any_world.hash(any_world.job(claims[1].pk))["_claim_token"] == "other"
 
+    def test_all_while_redis_accepts_no_writes_which_are_to_be_sent_again_as_they_are(self, any_world: World) -> None:
+        claims = claims_on(any_world, *"abc")
+        any_world.client.config_set("maxmemory", 1)
+        try:
+            with any_world.unchanged(), pytest.raises(NotRecorded, match="maxmemory"):
+                succeed_many(any_world, claims)
+        finally:
+            any_world.client.config_set("maxmemory", 0)
+        assert outcomes(succeed_many(any_world, claims)[0]) == ["done", "done", "done"]
+
     def test_one_that_was_deleted(self, any_world: World) -> None:
         claims = claims_on(any_world, *"abc")
         any_world.job_class(claims[1].pk).delete()

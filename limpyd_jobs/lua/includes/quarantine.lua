@@ -10,6 +10,16 @@ local function text_of_error(failure)
   return type(failure) == 'table' and failure.err or tostring(failure)
 end
 
+-- Whether a write failed for no fault of the record, but as Redis accepts none for now, or none of this user.
+local function is_refused_by_redis(failure)
+  local text = text_of_error(failure)
+  for _, reason in ipairs({'MISCONF', 'NOREPLICAS', 'READONLY', 'OOM', 'NOPERM', 'ACL failure', "can't run this"}) do
+    if string.find(text, reason, 1, true) then
+      return true
+    end
+  end
+end
+
 local function is_broken(key)
   return redis.call('TYPE', key).ok ~= 'hash' and redis.call('EXISTS', key) == 1
 end
