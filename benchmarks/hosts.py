@@ -120,7 +120,7 @@ def measure_store(server: Server, store: Any, jobs: int, many: int) -> Values:
     found["remove_all"] = 1000 * seconds(lambda _: store.remove_all_jobs())
     for job in some_jobs(1_000, NOW - timedelta(days=1)):
         store.add_job(job)
-    found["thousand"] = 1000 * min(seconds(lambda _: store.get_due_jobs(NOW)) for _ in range(3))
+    found["thousand"] = 1000 * min(due_many(store) for _ in range(3))
     due = store.get_due_jobs(NOW)
     found["update"] = len(due) / seconds(store.update_job, [*moved(due)])
     store.shutdown()
@@ -151,6 +151,13 @@ def due_one(store: Any, times: int) -> float:
     store.add_job(job)
     passed = seconds(lambda _: store.get_due_jobs(NOW), [None] * times)
     store.remove_job(job.id)
+    return passed
+
+
+def due_many(store: Any) -> float:
+    """Return how long it takes to look for what is due, and then end the round, as schedulers do."""
+    passed = seconds(lambda _: store.get_due_jobs(NOW))
+    store.get_next_run_time()
     return passed
 
 

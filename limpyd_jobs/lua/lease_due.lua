@@ -25,22 +25,32 @@ for _, pk in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', score(now()), 'L
   if not is_gone(model, pk) then update(model, pk, {leased_by = false}) end
 end
 
+local function holder_in(fields)
+  for i = 1, #fields, 2 do
+    if fields[i] == 'leased_by' then return fields[i + 1] end
+  end
+  return false
+end
+
 -- What is found in the index, and is no record, is left to the check.
 local function lease(pk)
   local fields = redis.pcall('HGETALL', hash_key(model, pk))
   if fields.err or #fields == 0 then
     return
   end
-  local holder = redis.call('HGET', hash_key(model, pk), 'leased_by')
-  if is_leased(leases, pk) and holder ~= owner then
-    return
+  local holder = holder_in(fields)
+  if holder ~= owner then
+    if is_leased(leases, pk) then return end
+    update(model, pk, {leased_by = owner}, {leased_by = holder})
   end
-  redis.call('ZADD', leases, ends, pk)
-  update(model, pk, {leased_by = owner}, {leased_by = holder})
+  send('ZADD', leases, ends, pk)
   records[#records + 1] = {pk, fields}
+  if #records % 500 == 0 then end_batch() else keep_pending() end
   return #records == limit
 end
 
 probe('ZCARD', due, leases)
+begin_batch()
 first_of_due(due, request.moment, request.skipped, lease)
+end_batch()
 return answer('done', {records = records})
