@@ -170,10 +170,10 @@ class Changes:
         try:
             reply = self._ask(max(1, int(1000 * min(self._slice, seconds))))
             found = self._changes(reply)
-        except RedisError as error:
+        except Exception as error:  # what a connection raises that another thread closes is not only of Redis
             if self._closed.is_set():
                 return []
-            if not _is_transient(error):
+            if not isinstance(error, RedisError) or not _is_transient(error):
                 raise
             log.warning("Changes cannot be read, trying again: %s", error)
             self._closed.wait(max(0, min(self._delay * random.uniform(0.5, 1), seconds)))

@@ -422,3 +422,26 @@ def test_a_forked_process_holds_no_leases(scheduler: Any) -> None:
     if pid == 0:
         os._exit(len(store.get_due_jobs(NOW)))
     assert os.waitpid(pid, 0)[1] == 0
+
+
+class TestAJobOfAnotherProcess:
+    @pytest.fixture
+    def running(self) -> Iterator[BackgroundScheduler]:
+        """A scheduler that plans to look again in ten seconds at the earliest."""
+        store = LimpydJobStore()
+        made = BackgroundScheduler(timezone="UTC", job_defaults={"misfire_grace_time": None})
+        made.add_jobstore(store)
+        made.add_executor(DebugExecutor())
+        made.start()
+        wait_until(lambda: store._planned)
+        yield made
+        made.shutdown()
+
+    def test_that_is_added_or_brought_forward_is_run_in_time(self, running: Any, scheduler: Any) -> None:
+        other = scheduler()
+        other.add_job(note, "date", run_date=FUTURE, id="later")
+        other.add_job(note, "date", run_date=PAST, id="now", args=["now"])
+        wait_until(lambda: ran == [(("now",), {})])
+        other.modify_job("later", next_run_time=PAST, args=["later"])
+        wait_until(lambda: len(ran) == 2)
+        assert other.get_jobs() == []

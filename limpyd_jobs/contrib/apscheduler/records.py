@@ -43,6 +43,7 @@ class ScheduledJob(TimedRecord):
 
     namespace = "apscheduler"
     due_field = "next_run_time"
+    tells_changes = True
 
     id = fields.PKField()
     name = fields.InstanceHashField(indexable=True)

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from math import inf
+from threading import Thread
 from typing import Any
 from uuid import uuid4
 
@@ -93,6 +94,7 @@ class LimpydJobStore(BaseJobStore):
         self.model = ScheduledJob.bound_to(database_of(url, database, client, settings), namespace)
         self.lease, self.look_again = lease, look_again
         self._serializer = Serializer(serializer, pickle_protocol, allowed)
+        self._changes: Any = None
         self._start_anew()
 
     def _start_anew(self) -> None:
@@ -102,6 +104,7 @@ class LimpydJobStore(BaseJobStore):
         self._round: dict[str, StoredJob] = {}
         self._unsettled: list[Callable[[], object]] = []
         self._unloadable: dict[str, Stored] = {}
+        self._planned: datetime | None = None
         self._tried = -inf
 
     @property
@@ -111,8 +114,18 @@ class LimpydJobStore(BaseJobStore):
 
     # -- What schedulers call
 
+    def start(self, scheduler: Any, alias: str) -> None:
+        """Begin to listen to what other processes change, so that a job that is added there is run in time."""
+        super().start(scheduler, alias)
+        if scheduler is not None and self._changes is None:
+            self._changes = self.model.changes()
+            Thread(target=self._listen, args=(self._changes,), name=f"jobstore {alias}", daemon=True).start()
+
     def shutdown(self) -> None:
         """Give the leases back. May be called twice."""
+        if self._changes is not None:
+            self._changes.close()
+            self._changes = None
         with suppress(RedisError):
             self._settle_all()
             self.model.next_due(self.owner, [*self._round])
@@ -151,7 +164,8 @@ class LimpydJobStore(BaseJobStore):
             moments.append(now + timedelta(seconds=1))
         if self._scheduler is not None:
             moments.append(now + timedelta(seconds=self.look_again))
-        return min(moments, default=None)
+        self._planned = min(moments, default=None)
+        return self._planned
 
     def get_all_jobs(self) -> list[Job]:
         """Return all jobs, by their next run time, those that are paused last."""
@@ -307,6 +321,18 @@ class LimpydJobStore(BaseJobStore):
             with suppress(DoesNotExist):
                 self._unsettled[0]()
             del self._unsettled[0]
+
+    def _listen(self, changes: Any) -> None:
+        """Wake the scheduler up if a job is to be run before it would look again. Called by a thread."""
+        for change in changes:
+            self._unloadable.pop(change.pk, None)  # it may be another one now
+            try:
+                due = self.model.next_due(skipped=[*self._unloadable]).due
+            except Exception as error:  # as that of a connection that is closed as the process ends
+                self._logger.debug("A change is not heard of, so the scheduler looks as planned: %s", error)
+            else:
+                if due is not None and (self._planned is None or due < self._planned.timestamp()):
+                    self._scheduler.wakeup()
 
 
 class RedisJobStore(LimpydJobStore):
