@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -12,13 +13,28 @@ from typing import Any
 import pytest
 import redis
 from limpyd import fields
+from limpyd.exceptions import DoesNotExist
 from limpyd.indexes import NumberRangeIndex, TextRangeIndex
 from running import work
 from servers import RedisServer, wait_until
 
-from limpyd_jobs import STATUSES, ConfigurationException, Error, Job, Queue, Requeue, Schedule, TimedRecord
+from limpyd_jobs import (
+    STATUSES,
+    ConfigurationException,
+    Error,
+    Job,
+    LimpydJobsException,
+    Queue,
+    Requeue,
+    Retry,
+    Schedule,
+    TimedRecord,
+)
+from limpyd_jobs.check import check
 from limpyd_jobs.models import BaseJobsModel, Change, JobChange
+from limpyd_jobs.store import records
 from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.utils import utcnow
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -142,12 +158,46 @@ class TestEachChangeOfAStatusIsTold:
     def test_being_added_by_a_schedule(self, told: Any) -> None:
         pytest.importorskip("apscheduler")
         Schedule.add("nightly", Photo, interval=3600)
-        for schedule in Schedule.collection().instances():
-            schedule.run_now()
-            schedule.next_run.hset("2020-01-01 00:00:00")
-            schedule.get_connection().zadd("jobs:schedule:due", {schedule.pk.get(): 1})
+        records.set_schedule(Schedule, "1", "1577836800", {"next_run": "2020-01-01 00:00:00"})
         work("photos")
-        assert told()[0] == "-w"
+        assert told() == ["-w", "wr", "rs"]
+
+
+def any_step(choose: random.Random) -> None:
+    """Do something with one of some jobs, or with all of them, that may change their status or be refused."""
+    job = Photo.get(choose.choice(sorted(Photo.collection()))) if Photo.collection() else Photo.add_job("first")
+    queue = Queue.get_queue("photos")
+    steps: list[Callable[[], object]] = [
+        lambda: Photo.add_job(str(choose.randrange(5)), priority=choose.randrange(2)),
+        lambda: Photo.add_jobs([str(choose.randrange(5)) for _ in range(3)], delayed_for=choose.choice([None, 60])),
+        job.cancel,
+        job.requeue,
+        job.delete,
+        lambda: job.enqueue_or_delay(delayed_until=choose.choice([None, utcnow() + timedelta(seconds=60)])),
+        lambda: job.status.hset(choose.choice([*STATUSES.values()])),
+        lambda: getattr(job.claim(), choose.choice(["succeed", "release", "cancel"]))(),
+        lambda: job.claim().fail(ValueError("no"), retry_policy=choose.choice([None, Retry(times=9, delay=60)])),
+        lambda: queue.running.zadd({job.ident: 1}) if job.claim() else None,
+        lambda: (queue.delayed.zadd({job.ident: 1}), queue.requeue_delayed_jobs()),
+        lambda: work("photos", max_loops=3, burst=True, prefetch=choose.choice([1, 5])),
+        lambda: queue.prune(keep_success=1, keep_errors=1),
+        lambda: check(pause=0, repair=True),
+    ]
+    with suppress(LimpydJobsException, DoesNotExist):
+        choose.choice(steps)()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_who_listens_knows_the_status_of_each_job_after_any_story(seed: int) -> None:
+    choose, known = random.Random(seed), dict[str, str]()
+    with Photo.changes(timeout=0) as changes:
+        for _ in range(50):
+            any_step(choose)
+            for change in changes:
+                assert change.status_before == known.get(change.pk, ""), change
+                known[change.pk] = change.status
+            stored = {pk: Photo.get(pk).status.hget() or "" for pk in Photo.collection()}
+            assert {pk: status for pk, status in known.items() if status} == stored
 
 
 class TestAChange:
