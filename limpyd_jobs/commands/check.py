@@ -10,6 +10,7 @@ from limpyd_jobs.check import check
 from limpyd_jobs.check.checking import LEASE, PAUSE
 from limpyd_jobs.check.problems import LEAVE, WORDS
 from limpyd_jobs.commands.command import COMMON_OPTIONS, Command
+from limpyd_jobs.commands.hosts import import_used_guests
 from limpyd_jobs.workers.options import WorkerOption, seconds
 
 
@@ -70,6 +71,8 @@ class Check(Command):
         model, error_model = self.options.queue_model, self.options.error_model
         shows = sys.stderr.isatty() if self.options.progress is None else self.options.progress
         progress = _Progress() if shows else None
+        if not self.options.job_modules:
+            import_used_guests()
         report = check(
             repair=bool(self.options.repair),
             queue_models=[model] if model else None,

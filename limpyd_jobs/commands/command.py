@@ -107,7 +107,7 @@ class Command:
 
     def _import(self) -> None:
         """Import what the options name."""
-        if self.options.job_modules:
+        if getattr(self.options, "job_modules", None):
             try:
                 job_classes.load(self.options.job_modules)
             except ConfigurationException as error:

@@ -8,6 +8,7 @@ from optparse import OptionParser
 
 from limpyd_jobs.commands.check import Check
 from limpyd_jobs.commands.command import Command
+from limpyd_jobs.commands.hosts import Hosts
 from limpyd_jobs.commands.pause import Pause, Resume
 from limpyd_jobs.commands.schedules import Schedules
 from limpyd_jobs.version import EXACT_VERSION
@@ -16,6 +17,7 @@ from limpyd_jobs.workers.parser import WorkerOptionParser
 # A new one is a file in limpyd_jobs/commands and a row here.
 COMMANDS: dict[str, type[Command]] = {
     "check": Check,
+    "hosts": Hosts,
     "pause": Pause,
     "resume": Resume,
     "schedules": Schedules,

@@ -1,0 +1,96 @@
+"""``limpyd-jobs hosts``: what the hosts of guests have in Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta, timezone
+from importlib import import_module
+from typing import Any
+
+from limpyd_jobs.commands.command import COMMON_OPTIONS, Command
+from limpyd_jobs.models import BaseJobsModel
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.utils import one_line
+from limpyd_jobs.workers.options import WorkerOption
+
+# By the host: the module of the guest, its model, and a key that is there if the guest was used.
+GUESTS = {
+    "apscheduler": ("limpyd_jobs.contrib.apscheduler", "ScheduledJob", "apscheduler:scheduledjob:collection"),
+    "taskflow": ("limpyd_jobs.contrib.taskflow", "Posting", "taskflow:posting:max_pk"),
+}
+
+
+class Hosts(Command):
+    """Exit status: 0; 2 if the command line is wrong, or the host is not installed."""
+
+    summary = "List the jobs that APScheduler has in its job store, or TaskFlow on its boards"
+    words = "apscheduler|taskflow [options]"
+    option_list = (
+        *(option for option in COMMON_OPTIONS if option.dest in ("database", "pythonpath")),
+        WorkerOption("--namespace", help="apscheduler: that of the job store (default: apscheduler)"),
+    )
+
+    def run(self) -> int:
+        """Print the table of a host."""
+        if len(self.given) != 1 or self.given[0] not in GUESTS:
+            self.parser.error(f"say which host: {' or '.join(GUESTS)}")
+        host = self.given[0]
+        module, name, _ = GUESTS[host]
+        try:
+            model = getattr(import_module(module), name)
+        except ImportError as error:
+            self.parser.error(f"{host} is not installed: pip install 'redis-limpyd-jobs[{host}]' ({error})")
+        if self.options.namespace:
+            model = model.bound_to(model.database, self.options.namespace)
+        columns, rows = _scheduled(model) if host == "apscheduler" else _postings(model)
+        _print_table([columns, *sorted(rows, key=tuple)])
+        return 0
+
+
+def import_used_guests() -> None:
+    """Import the models of those guests whose records are in the database, as far as their hosts are installed."""
+    client: Any = BaseJobsModel.get_connection()
+    for module, _, key in GUESTS.values():
+        if client.exists(key):
+            try:
+                import_module(module)
+            except ImportError:
+                continue
+
+
+def _scheduled(model: Any) -> tuple[Sequence[str], Iterator[Sequence[str]]]:
+    def rows() -> Iterator[Sequence[str]]:
+        for pk, job in model.read_many(model.collection()):
+            state = "parked" if job.get("parked") else "active" if job.get("next_run_time") else "paused"
+            moment = _date(job.get("next_run_time") or job.get("parked_run_time"))
+            told = (job.get(name, "") for name in ("func", "executor", "leased_by", "reason"))
+            yield (moment or "-", pk, state, *told)
+
+    return ("next run (UTC)", "id", "state", "function", "executor", "leased by", "reason"), rows()
+
+
+def _postings(model: Any) -> tuple[Sequence[str], Iterator[Sequence[str]]]:
+    def rows() -> Iterator[Sequence[str]]:
+        for posting in model.collection().instances():
+            found = posting.hgetall()
+            status = STATUSES.by_value(found.get("status"), "?")
+            owner = posting.claim_owner() or ""
+            told = (found.get(name, "") for name in ("added", "identifier", "title"))
+            yield (*told, status.lower(), found.get("priority", ""), owner)
+
+    return ("posted (UTC)", "uuid", "name", "status", "priority", "claimed by"), rows()
+
+
+def _date(text: str | None) -> str:
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(seconds=float(text or "nan"))
+    except (ValueError, OverflowError):
+        return text or ""
+    return str(moment.replace(tzinfo=None))
+
+
+def _print_table(rows: Iterable[Sequence[str]]) -> None:
+    shown = [[one_line(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    for row in shown:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -1,0 +1,79 @@
+"""``limpyd-jobs hosts``, and ``limpyd-jobs check`` where guests have records, as a user runs them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import preloaded
+import pytest
+import redis
+from servers import RedisServer
+
+pytest.importorskip("apscheduler")
+
+from limpyd_jobs.contrib.apscheduler import ScheduledJob
+
+COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+
+def run(server: RedisServer, *arguments: str) -> tuple[int, str]:
+    done = preloaded.run([COMMAND, *arguments], env={**os.environ, "LIMPYD_JOBS_DATABASE": server.url})
+    return done.returncode, done.stdout + done.stderr
+
+
+def add(job_id: str, model: Any = ScheduledJob, **fields: Any) -> None:
+    model.make(job_id, {"name": job_id, "func": "shop:tell", "executor": "default", **fields})
+
+
+def test_jobs_of_apscheduler_are_listed(redis_server: RedisServer) -> None:
+    add("a", next_run_time=f"{datetime(2030, 1, 2, tzinfo=timezone.utc).timestamp():.6f}", leased_by="ann")
+    add("b")
+    add("c", parked="1", parked_run_time="12.5", reason="gone\nfor good")
+    status, told = run(redis_server, "hosts", "apscheduler")
+    assert status == 0
+    assert [line.split() for line in told.splitlines()[1:]] == [
+        ["-", "b", "paused", "shop:tell", "default"],
+        ["1970-01-01", "00:00:12.500000", "c", "parked", "shop:tell", "default", "gone\\nfor", "good"],
+        ["2030-01-02", "00:00:00", "a", "active", "shop:tell", "default", "ann"],
+    ]
+    add("x", ScheduledJob.bound_to(ScheduledJob.database, "shop"))
+    assert "x" in run(redis_server, "hosts", "apscheduler", "--namespace=shop")[1]
+
+
+def test_postings_of_taskflow_are_listed(redis_server: RedisServer) -> None:
+    pytest.importorskip("taskflow")
+    from limpyd_jobs.contrib.taskflow import LimpydJobBoard
+
+    board = LimpydJobBoard("flows", {"unix_socket_path": redis_server.socket})
+    board.connect()
+    job = board.post("resize", priority="high")
+    board.post("crop")
+    board.claim(job, "ann")
+    status, told = run(redis_server, "hosts", "taskflow")
+    assert status == 0
+    assert f"{job.uuid}  resize  running  1         ann" in told
+    assert "crop    waiting  0" in told
+    assert run(redis_server, "check", "--pause=0")[0] == 0
+    board.close()
+
+
+def test_what_is_wrong_with_them_is_found_by_the_check(redis_server: RedisServer, redis_client: redis.Redis) -> None:
+    add("a", next_run_time="12.5")
+    assert run(redis_server, "check", "--pause=0")[0] == 0
+    redis_client.zrem("apscheduler:scheduledjob:next_run_time:number-range", "a")
+    status, told = run(redis_server, "check", "--pause=0")
+    assert status == 1
+    assert "is not in the index of its next_run_time" in told
+
+
+@pytest.mark.parametrize("words", [(), ("celery",), ("apscheduler", "taskflow")])
+def test_other_words_are_refused(redis_server: RedisServer, words: tuple[str, ...]) -> None:
+    status, told = run(redis_server, "hosts", *words)
+    assert status == 2
+    assert "say which host: apscheduler or taskflow" in told
