@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from threading import Event
 from typing import Any
@@ -40,9 +41,15 @@ class Thing:
     __hash__ = None  # type: ignore[assignment]
 
 
+made_here: list[BackgroundScheduler] = []
+
+
 @pytest.fixture(autouse=True)
-def _nothing_ran() -> None:
+def _nothing_ran() -> Iterator[None]:
     ran.clear()
+    yield
+    while made_here:
+        made_here.pop()._jobstores["default"].shutdown()
 
 
 def make(executor: LimpydExecutor | None = None, **options: Any) -> BackgroundScheduler:
@@ -53,6 +60,7 @@ def make(executor: LimpydExecutor | None = None, **options: Any) -> BackgroundSc
     made.state, made._event = STATE_RUNNING, Event()
     made._jobstores["default"].start(made, "default")
     made._executors["default"].start(made, "default")
+    made_here.append(made)
     return made
 
 

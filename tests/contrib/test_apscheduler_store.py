@@ -245,6 +245,13 @@ class TestAJobThatCannotBeRestored:
         assert self.old.get_jobs() == []
         assert self.old.get_job("a") is None
 
+    def test_is_told_of_once(self, caplog: Any) -> None:
+        store = store_of(self.old)
+        for _ in range(3):
+            store._tried = -1e9
+            round_of(self.old)
+        assert [record.levelname for record in caplog.records].count("ERROR") == 1
+
     def test_is_run_by_a_scheduler_that_can_restore_it(self, scheduler: Any, monkeypatch: Any) -> None:
         round_of(self.old)
         monkeypatch.setitem(globals(), "gone", other_note)
@@ -291,6 +298,19 @@ class TestAJobThatCannotBeRestored:
             assert store.get_next_run_time() is None or store.get_next_run_time() > NOW
         assert store.get_all_jobs() == []
         assert made.state == 0
+
+
+class TestAJobWhoseExecutorIsElsewhere:
+    def test_is_left_to_a_scheduler_that_has_it(self, scheduler: Any, caplog: Any) -> None:
+        here, there = scheduler(), scheduler()
+        there.add_executor(DebugExecutor(), "other")
+        there.add_job(note, "date", run_date=PAST, id="a", executor="other")
+        for _ in range(2):
+            assert 25 < (round_of(here) or 0) <= 30
+        assert [record.levelname for record in caplog.records].count("ERROR") == 1
+        round_of(there)
+        assert ran == [((), {})]
+        assert stored("a") == {}
 
 
 class TestWhatCanBeStored:

@@ -144,7 +144,7 @@ class LimpydJobStore(BaseJobStore):
         self._settle_all()
         self._try_again()
         rows = self.model.lease_due(self.owner, self.lease, now.timestamp(), skipped=self._unloadable)
-        jobs = list(self._restored(rows))
+        jobs = [job for job in self._restored(rows) if self._has_executor(job)]
         self._round = {job.id: job for job in jobs}
         return sorted(jobs, key=_place)
 
@@ -283,6 +283,15 @@ class LimpydJobStore(BaseJobStore):
             with suppress(DoesNotExist):
                 self.model.change(pk, changes, {**_content(stored), "next_run_time": moment}, self.owner)
 
+    def _has_executor(self, job: StoredJob) -> bool:
+        """Whether a job that is due can be run here. If not, leave it to others: APScheduler would delete it."""
+        if self._scheduler is None or job.executor in self._scheduler._executors:
+            return True
+        self._logger.error("The job %r is left to others, as there is no executor %r here", job.id, job.executor)
+        self._unloadable[job.id] = job.as_read
+        self.model.next_due(self.owner, [job.id])
+        return False
+
     def _try_again(self) -> None:
         """Now and then, look at what is parked by others, and at what could not be restored here."""
         if time.monotonic() < self._tried + self.look_again:
@@ -324,15 +333,24 @@ class LimpydJobStore(BaseJobStore):
 
     def _listen(self, changes: Any) -> None:
         """Wake the scheduler up if a job is to be run before it would look again. Called by a thread."""
-        for change in changes:
-            self._unloadable.pop(change.pk, None)  # it may be another one now
-            try:
-                due = self.model.next_due(skipped=[*self._unloadable]).due
-            except Exception as error:  # as that of a connection that is closed as the process ends
-                self._logger.debug("A change is not heard of, so the scheduler looks as planned: %s", error)
-            else:
-                if due is not None and (self._planned is None or due < self._planned.timestamp()):
+        try:
+            while found := changes.read():
+                if self._is_early({change.pk for change in found}):
                     self._scheduler.wakeup()
+        except Exception as error:  # as that of a connection that is closed as the process ends
+            self._logger.debug("Changes are not heard of any more, so the scheduler looks as planned: %s", error)
+
+    def _is_early(self, changed: set[str]) -> bool:
+        """Whether to look earlier than is planned, as some jobs were changed."""
+        if not changed.isdisjoint([*self._unloadable]):  # they may be others now
+            self._tried = -inf
+            return True
+        try:
+            due = self.model.next_due(skipped=[*self._unloadable]).due
+        except RedisError as error:
+            self._logger.debug("A change is not heard of, so the scheduler looks as planned: %s", error)
+            return False
+        return due is not None and (self._planned is None or due < self._planned.timestamp())
 
 
 class RedisJobStore(LimpydJobStore):
