@@ -34,6 +34,7 @@ from limpyd_jobs import (
     JobGone,
     LimpydJobsException,
     NotRecorded,
+    Presence,
     Queue,
 )
 from limpyd_jobs.heartbeat import Heartbeat
@@ -202,6 +203,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         database = JobsDatabase.of_client(client) if client is not None else JobsDatabase(**settings)
         self.model = Posting.bound_to(database)
         self.errors = Error.bound_to(database, "taskflow")
+        self.presences = Presence.bound_to(database, "taskflow")
         self.wakes: list[Callable[[], None]] = []
         self._lock = RLock()
         self._opened = 0
@@ -492,7 +494,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
             self._start_anew()
 
     def register_entity(self, entity: Any) -> None:
-        """Register a conductor, as long as this board is open.
+        """Register a conductor, as long as this board is open: it is among ``board.presences.alive("conductor")``.
 
         Raises
         ------
@@ -501,6 +503,9 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         """
         if entity.kind != Conductor.ENTITY_KIND:
             raise exceptions.NotImplementedError(f"Only conductors can be registered, not a {entity.kind!r}")
+        about = {"board": self.queue_name, "metadata": entity.metadata}
+        with self.failures():
+            self._entities.append(self.presences.register(entity.kind, entity.name, self._session, **about))
 
     # -- Beside
 

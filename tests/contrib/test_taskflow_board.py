@@ -330,10 +330,14 @@ class TestTheBoard:
                     call()
             board.close()
 
-    def test_registers_conductors_only(self, board: LimpydJobBoard) -> None:
+    def test_registers_conductors_as_long_as_it_is_open(self, board: LimpydJobBoard, make: Make) -> None:
         board.register_entity(Entity("conductor", "c", {"x": 1}))
+        (living,) = make().presences.alive("conductor")
+        assert (living.name, living.details) == ("c", {"board": "flows", "metadata": {"x": 1}})
         with pytest.raises(NotImplementedError):
             board.register_entity(Entity("worker", "c", {}))
+        board.close()
+        assert make().presences.alive() == []
 
     @pytest.mark.parametrize("conf", [{"lease": 0}, {"lease": "x"}, {"lease": True}, {"port": "x"}])
     def test_needs_a_configuration(self, conf: Any) -> None:
