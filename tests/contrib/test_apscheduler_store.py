@@ -412,6 +412,16 @@ class TestTheirJobs:
 
 
 class TestWhenRedisFails:
+    def test_the_scheduler_begins_and_works_later(self, scheduler: Any, redis_binary: str) -> None:
+        with RedisServer(redis_binary) as server:
+            server.stop()
+            made = scheduler(LimpydJobStore(server.url, look_again=1e6))
+            assert round_of(made) is not None
+            server.start()
+            made.add_job(note, "date", run_date=PAST, id="a")
+            round_of(made)
+            assert len(ran) == 1
+
     def test_the_scheduler_goes_on_and_records_later_what_it_did(self, scheduler: Any, redis_binary: str) -> None:
         with RedisServer(redis_binary, "--appendonly", "yes") as server:
             made = scheduler(LimpydJobStore(server.url, look_again=1e6))

@@ -118,7 +118,11 @@ class LimpydJobStore(BaseJobStore):
         """Begin to listen to what other processes change, so that a job that is added there is run in time."""
         super().start(scheduler, alias)
         if scheduler is not None and self._changes is None:
-            self._changes = self.model.changes()
+            try:
+                self._changes = self.model.changes()
+            except RedisError as error:
+                self._logger.warning("Redis fails, so changes are not heard of, but looked for: %s", error)
+                return
             Thread(target=self._listen, args=(self._changes,), name=f"jobstore {alias}", daemon=True).start()
 
     def shutdown(self) -> None:
