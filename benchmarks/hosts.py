@@ -12,6 +12,9 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from importlib import import_module
+from queue import Queue
+from statistics import median
+from threading import Thread
 from typing import Any, NamedTuple
 
 from apscheduler.job import Job
@@ -180,9 +183,89 @@ APSCHEDULER = Host(
     measure_store,
 )
 
+# -- TaskFlow
+
+
+def measure_board(server: Server, board: Any, jobs: int, many: int) -> Values:
+    """Return the figures of a jobboard of TaskFlow."""
+    board.connect()
+    first = board.post("first")
+    board.claim(first, "ann")
+    board.consume(first, "ann")
+    before, found, posted = server.memory(), Values(), list[Any]()
+    found["post"] = many / seconds(
+        lambda number: posted.append(board.post("resize", details={"n": number})), [*range(many)]
+    )
+    found["bytes"] = (server.memory() - before) / many
+    found["first"] = 1000 * seconds(lambda _: next(iter(board.iterjobs())))
+    found["all"] = 1000 * seconds(lambda _: list(board.iterjobs()))
+    found["claim"] = jobs / seconds(lambda job: board.claim(job, "ann"), posted[:jobs])
+    found["consume"] = jobs / seconds(lambda job: board.consume(job, "ann"), posted[:jobs])
+    for job in posted[jobs : many - 1_000]:
+        board.claim(job, "ann")
+        board.consume(job, "ann")
+    found["thousand"] = 1000 * seconds(lambda _: list(board.iterjobs()))
+    for job in posted[max(jobs, many - 1_000) :]:
+        board.claim(job, "ann")
+        board.consume(job, "ann")
+    found["late"] = 1000 * lateness(board)
+    board.close()
+    return found
+
+
+def lateness(board: Any) -> float:
+    """Return how long, at the median, it takes from a post to the end of the wait of another one for it."""
+    found, times = list[float](), Queue[float]()
+
+    def wait() -> None:
+        job = next(iter(board.wait(30)))
+        times.put(time.perf_counter())
+        board.claim(job, "ann")
+        board.consume(job, "ann")
+
+    for _ in range(20):
+        waiter = Thread(target=wait)
+        waiter.start()
+        time.sleep(0.3)  # it waits
+        began = time.perf_counter()
+        board.post("wanted")
+        found.append(times.get(timeout=30) - began)
+        waiter.join()
+    return median(found)
+
+
+def their_board(port: int) -> Any:
+    """Return TaskFlow's own board over Redis."""
+    from taskflow.jobs.backends.impl_redis import RedisJobBoard
+
+    return RedisJobBoard("flows", {"host": "localhost", "port": port, "namespace": "flows"})
+
+
+def our_board(port: int) -> Any:
+    """Return ours."""
+    from limpyd_jobs.contrib.taskflow import LimpydJobBoard
+
+    return LimpydJobBoard("flows", {"host": "localhost", "port": port})
+
+
+TASKFLOW = Host(
+    {
+        "post": Measure("post", "/s", 1.0),
+        "claim": Measure("claim", "/s", 1.2),
+        "consume": Measure("consume", "/s", 0.7),
+        "thousand": Measure("iterjobs, 1,000", "ms", limit=20),
+        "all": Measure("iterjobs, 10,000", "ms", limit=250),
+        "first": Measure("the first of 10,000", "ms", limit=25),
+        "late": Measure("wait(), lateness at the median", "ms", limit=20),
+        "bytes": Measure("a posting", "bytes", limit=900),
+    },
+    {"TaskFlow's own": their_board, "LimpydJobBoard": our_board},
+    measure_board,
+)
+
 # -- The program
 
-HOSTS = {"APScheduler": APSCHEDULER}  # one for TaskFlow, whose boards are measured in the same way, belongs here
+HOSTS = {"APScheduler": APSCHEDULER, "TaskFlow": TASKFLOW}
 
 
 def measured(server: Server, host: Host, jobs: int, many: int) -> dict[str, Values]:

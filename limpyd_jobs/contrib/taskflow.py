@@ -21,6 +21,7 @@ from redis.exceptions import RedisError
 from taskflow import exceptions, states
 from taskflow.conductors.base import Conductor
 from taskflow.jobs import base
+from taskflow.types.notifier import Notifier
 from taskflow.types.timing import Timeout
 
 from limpyd_jobs import (
@@ -148,17 +149,33 @@ class Postings(Iterator[LimpydJob]):
         return next(self._found)
 
 
+class BoardNotifier(Notifier):
+    """Tells who registers what is posted and removed."""
+
+    def __init__(self, board: LimpydJobBoard) -> None:
+        super().__init__()
+        self._board = board
+
+    def register(self, *args: Any, **kwargs: Any) -> None:
+        """Register a callback: see TaskFlow."""
+        super().register(*args, **kwargs)
+        if self._board.connected:
+            self._board.listen()
+
+
 class BoardTimeout(Timeout):
     """How long a conductor waits when it found nothing: until something is posted."""
 
     def __init__(self, board: LimpydJobBoard, value: float) -> None:
         super().__init__(value)
+        self._board = board
         self._news = Event()  # also what came before the wait began
         board.wakes.append(self._news.set)
 
     def wait(self) -> None:
         """Wait until something is posted, or the conductor is stopped."""
-        if not self.is_stopped():
+        has_begun = self._board.connected and self._board.listen()
+        if not (has_begun or self.is_stopped()):  # of what was posted before it began, only another look tells
             self._news.wait(self.value)
             self._news.clear()
 
@@ -195,6 +212,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
 
     def __init__(self, name: str, conf: Mapping[str, Any], client: Any = None, persistence: Any = None) -> None:
         super().__init__(name, conf)
+        self.notifier = BoardNotifier(self)
         self._persistence = persistence
         queue_name = conf.get("namespace", name)
         self.queue_name = queue_name.decode() if isinstance(queue_name, bytes) else str(queue_name)
@@ -233,10 +251,10 @@ class LimpydJobBoard(base.NotifyingJobBoard):
             with self.failures():
                 get_queue = self.model.queue_model.get_queue
                 self._queues = {each: get_queue(self.queue_name, number) for each, number in PRIORITIES.items()}
-                self._changes = self.model.changes()
             self._heartbeat = Heartbeat(self._session / 4, self._renew_sessions)
             self._heartbeat.__enter__()
-            Thread(target=self._listen, args=(self._changes,), name=f"board {self.name}", daemon=True).start()
+            if len(self.notifier):
+                self.listen()
 
     def close(self) -> None:
         """Close it, and give back what is claimed without an expiry. May be called twice."""
@@ -245,7 +263,9 @@ class LimpydJobBoard(base.NotifyingJobBoard):
                 return
             self._opened = 0
             self._heartbeat.stop()
-            self._changes.close()
+            if self._changes is not None:
+                self._changes.close()
+                self._changes = None
             for entity in self._entities:
                 entity.close()
             for uuid in self._sessions:
@@ -365,6 +385,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         """
         posted = Event()
         end = None if timeout is None else monotonic() + timeout
+        self.listen()
         self.wakes.append(posted.set)
         try:
             while not self.job_count:
@@ -520,6 +541,15 @@ class LimpydJobBoard(base.NotifyingJobBoard):
                 self._forget(uuid)
             except Exception as error:
                 LOG.warning("The claim on the job %s is not renewed yet: %s", uuid, error)
+
+    def listen(self) -> bool:
+        """Begin to hear of what others do, by a thread; return False if that was done before."""
+        with self._lock, self.failures():
+            has_begun = self._changes is None
+            if has_begun:
+                self._changes = self.model.changes()
+                Thread(target=self._listen, args=(self._changes,), name=f"board {self.name}", daemon=True).start()
+            return has_begun
 
     def _listen(self, changes: Any) -> None:
         """Tell what is posted and removed. Called by a thread."""

@@ -274,6 +274,7 @@ class TestWaiting:
 
     def test_of_a_conductor_ends_with_a_posting_or_a_stop(self, board: LimpydJobBoard, make: Make) -> None:
         timeout = make().timeout(60)
+        timeout.wait()  # the first one only begins to listen
         for end in (lambda: board.post("x"), timeout.interrupt):
             thread = Thread(target=timeout.wait)
             thread.start()
