@@ -85,7 +85,8 @@ def test_each_run_that_was_missed_is_one_job_unless_they_coalesce() -> None:
     for coalesce in (False, True):
         scheduler = make(coalesce=coalesce, max_instances=5)
         job_id = f"coalesce {coalesce}"
-        scheduler.add_job(note, "interval", seconds=20, next_run_time=PAST, id=job_id)
+        begun = datetime.now(timezone.utc) - 3.5 * HOUR
+        scheduler.add_job(note, "interval", hours=1, next_run_time=begun, id=job_id)
         scheduler._process_jobs()
         assert len(ScheduledRun.collection(scheduled=job_id)) == (1 if coalesce else 4)
 

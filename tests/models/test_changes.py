@@ -181,7 +181,7 @@ def any_step(choose: random.Random) -> None:
         lambda: (queue.delayed.zadd({job.ident: 1}), queue.requeue_delayed_jobs()),
         lambda: work("photos", max_loops=3, burst=True, prefetch=choose.choice([1, 5])),
         lambda: queue.prune(keep_success=1, keep_errors=1),
-        lambda: check(pause=0, repair=True),
+        lambda: check(pause=0, repair=True, queue_models=[Queue], error_models=[Error]),
     ]
     with suppress(LimpydJobsException, DoesNotExist):
         choose.choice(steps)()
