@@ -348,7 +348,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         queue = self._queues[job.priority] if self.connected else None
         with self.failures():
             pipeline = self.model.get_connection().pipeline()
-            pipeline.hget(f"{self.model._name}:{job.posting.pk.get()}:hash", "status")
+            pipeline.hget(job.posting.key, "status")
             pipeline.zscore(queue.running.key, job.posting.ident)  # type: ignore[union-attr]
             pipeline.time()
             status, ends, (seconds, rest) = pipeline.execute()
@@ -553,7 +553,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
 
     def _listen(self, changes: Any) -> None:
         """Tell what is posted and removed. Called by a thread."""
-        keys = {f"{queue._name}:{queue.pk.get()}": priority for priority, queue in self._queues.items()}
+        keys = {queue.waiting.key.removesuffix(":waiting"): priority for priority, queue in self._queues.items()}
         for change in changes:
             if change.queue_key not in keys:
                 continue

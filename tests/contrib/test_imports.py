@@ -1,0 +1,41 @@
+"""Guests stand on what is documented for everybody."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import limpyd_jobs
+
+ROOT = Path(limpyd_jobs.__file__).parent
+FILES = sorted((ROOT / "contrib").rglob("*.py"))
+REFERENCE = "".join(path.read_text() for path in (ROOT.parent / "docs" / "reference").glob("*.rst"))
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """The paths of the names of this library that a module imports, those of other guests apart."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names if each.name.startswith("limpyd_jobs"))
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("limpyd_jobs"):
+            yield from (f"{node.module}.{each.name}" for each in node.names if ".contrib" not in (node.module or ""))
+
+
+def is_documented(path: str) -> bool:
+    module, _, name = path.rpartition(".")
+    if module == "limpyd_jobs":
+        return name in limpyd_jobs.__all__
+    return re.search(rf"^\.\. auto\w+:: {re.escape(path)}$", REFERENCE, re.MULTILINE) is not None
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_guest_imports_nothing_but_what_the_reference_documents(path: Path) -> None:
+    assert [name for name in imports_of(path) if not is_documented(name)] == []
+
+
+def test_there_are_guests() -> None:
+    assert sum(len([*imports_of(path)]) for path in FILES) > 15
