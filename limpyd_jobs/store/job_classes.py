@@ -120,7 +120,7 @@ def import_with_submodules(name: str) -> None:
     except Exception as error:  # whatever the module raises
         hint = f". {where_to_look()}" if is_not_found(error, name.partition(".")[0]) else ""
         raise ConfigurationException(f"cannot import {name!r}: {why_not_imported(error)}{hint}") from error
-    if name == __package__:  # its job class is imported
+    if name == __name__.partition(".")[0]:  # its job class is imported, and not all guests may be
         return
     for info in iter_modules(getattr(module, "__path__", ()), f"{name}."):
         last = info.name.rpartition(".")[2]
