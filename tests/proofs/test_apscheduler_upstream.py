@@ -13,6 +13,8 @@ pytest.importorskip("pytz")
 
 from upstream import run_tests, source_of
 
+pytestmark = pytest.mark.long
+
 FIXTURE = """
 import os
 

@@ -15,6 +15,8 @@ pytest.importorskip("oslotest")
 
 from upstream import run_tests
 
+pytestmark = pytest.mark.long
+
 BOARDS = """
 import os
 
