@@ -190,7 +190,7 @@ def checked_lease(lease: Any) -> float:
     """Return a lease, or raise `ValueError` if it is no number of seconds, more than 0 and no more than `MAX_LEASE`."""
     is_number = isinstance(lease, (int, float)) and not isinstance(lease, bool)
     if not (is_number and 0 < lease <= MAX_LEASE):
-        text = f"The lease of a claim must be a number of seconds, more than 0 and at most {MAX_LEASE:,}, not {lease!r}"
+        text = f"The lease must be a number of seconds, more than 0 and at most {MAX_LEASE:,}, not {lease!r}"
         raise ValueError(text)
     return float(lease)
 

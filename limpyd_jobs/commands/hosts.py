@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from importlib import import_module
+from itertools import chain
 from typing import Any
 
 from limpyd_jobs.commands.command import COMMON_OPTIONS, Command
@@ -19,6 +20,9 @@ GUESTS = {
     "taskflow": ("limpyd_jobs.contrib.taskflow", "Posting", "taskflow:posting:max_pk"),
 }
 
+# The namespaces of LimpydJobStore and of RedisJobStore, unless they are given others.
+JOB_STORES = ("apscheduler", "apscheduler.jobs")
+
 
 class Hosts(Command):
     """Exit status: 0; 2 if the command line is wrong, or the host is not installed."""
@@ -27,7 +31,7 @@ class Hosts(Command):
     words = "apscheduler|taskflow [options]"
     option_list = (
         *(option for option in COMMON_OPTIONS if option.dest in ("database", "pythonpath")),
-        WorkerOption("--namespace", help="apscheduler: that of the job store (default: apscheduler)"),
+        WorkerOption("--namespace", help=f"apscheduler: that of the job store (default: {' and '.join(JOB_STORES)})"),
     )
 
     def run(self) -> int:
@@ -40,9 +44,11 @@ class Hosts(Command):
             model = getattr(import_module(module), name)
         except ImportError as error:
             self.parser.error(f"{host} is not installed: pip install 'redis-limpyd-jobs[{host}]' ({error})")
-        if self.options.namespace:
-            model = model.bound_to(model.database, self.options.namespace)
-        columns, rows = _scheduled(model) if host == "apscheduler" else _postings(model)
+        if host == "apscheduler":
+            namespaces = [self.options.namespace] if self.options.namespace else JOB_STORES
+            columns, rows = _scheduled([model.bound_to(model.database, namespace) for namespace in namespaces])
+        else:
+            columns, rows = _postings(model)
         _print_table([columns, *sorted(rows, key=tuple)])
         return 0
 
@@ -58,9 +64,9 @@ def import_used_guests() -> None:
                 continue
 
 
-def _scheduled(model: Any) -> tuple[Sequence[str], Iterator[Sequence[str]]]:
+def _scheduled(models: Sequence[Any]) -> tuple[Sequence[str], Iterator[Sequence[str]]]:
     def rows() -> Iterator[Sequence[str]]:
-        for pk, job in model.read_many(model.collection()):
+        for pk, job in chain.from_iterable(model.read_many(model.collection()) for model in models):
             state = "parked" if job.get("parked") else "active" if job.get("next_run_time") else "paused"
             moment = _date(job.get("next_run_time") or job.get("parked_run_time"))
             told = (job.get(name, "") for name in ("func", "executor", "leased_by", "reason"))

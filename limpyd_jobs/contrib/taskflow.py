@@ -16,7 +16,7 @@ from threading import Event, RLock, Thread
 from time import monotonic
 from typing import Any
 
-from oslo_utils import uuidutils
+from oslo_utils import strutils, uuidutils
 from redis.exceptions import RedisError
 from taskflow import exceptions, states
 from taskflow.conductors.base import Conductor
@@ -55,8 +55,10 @@ SESSION = 30.0
 # What of the configuration is of the database, and what it is, as it may come as text.
 SETTINGS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("url", "host", "username", "password", "unix_socket_path", "client_name"), str),
+    **dict.fromkeys(("ssl_keyfile", "ssl_certfile", "ssl_cert_reqs", "ssl_ca_certs"), str),
     **dict.fromkeys(("port", "db"), int),
     **dict.fromkeys(("socket_timeout", "socket_connect_timeout"), float),
+    "ssl": strutils.bool_from_string,
 }
 
 
@@ -196,13 +198,22 @@ class LimpydJobBoard(base.NotifyingJobBoard):
     name: str
         What conductors of the same board call it.
     conf: mapping
-        ``url``, or ``host``, ``port``, ``db``, ``username``, ``password``, ``unix_socket_path``; ``namespace``, the
-        name of the queue, by default the one of the board; ``lease``, for how many seconds a claim without an expiry
-        outlives its process, 30 by default.
+        ``url``, or ``host``, ``port``, ``db``, ``username``, ``password``, ``unix_socket_path``, ``ssl`` and the
+        ``ssl_…`` of TaskFlow's own board for Redis; ``namespace``, the name of the queue, by default the one of the
+        board; ``lease``, for how many seconds a claim without an expiry outlives its process, 30 by default.
     client: redis.Redis
         Whose settings to take, instead of those of `conf`.
     persistence: object
         The backend of TaskFlow that keeps the books.
+
+    Attributes
+    ----------
+    model: type of Posting
+        The postings, in the database of this board: ``board.model.collection(status=STATUSES.ERROR)`` are the trashed.
+    errors: type of Error
+        Why they were trashed.
+    presences: type of Presence
+        ``board.presences.alive("conductor")`` are the conductors of all boards there.
 
     Raises
     ------
@@ -216,6 +227,8 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         self._persistence = persistence
         queue_name = conf.get("namespace", name)
         self.queue_name = queue_name.decode() if isinstance(queue_name, bytes) else str(queue_name)
+        if conf.get("sentinel") is not None:
+            raise ValueError("Name Sentinels by a url: redis+sentinel://host1:26379,host2:26379/name/0")
         self._session = _seconds("lease", conf.get("lease", SESSION))
         settings = {key: convert(conf[key]) for key, convert in SETTINGS.items() if key in conf}
         database = JobsDatabase.of_client(client) if client is not None else JobsDatabase(**settings)
@@ -414,8 +427,10 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         ValueError
             If the priority is none.
         JobFailure
-            If the details cannot be stored as JSON, or Redis fails.
+            If the details are no mapping, or cannot be stored as JSON, or Redis fails.
         """
+        if details and not isinstance(details, Mapping):
+            raise exceptions.JobFailure(f"{name!r} cannot be posted: its details must be a mapping, not {details!r}")
         priority = base.JobPriority.convert(priority)
         book_data = None if book is None else {"name": book.name, "uuid": book.uuid}
         values: dict[str, Any] = {"title": name, "details": details or {}, "book": book_data}

@@ -86,7 +86,7 @@ class Job(JobRecord):
         if queue_name is None:
             queue_name = cls.queue_name
         if queue_name is None:
-            raise LimpydJobsException("Queue's name not defined")
+            raise LimpydJobsException(f"Queue's name not defined: give a queue_name, or let {cls.__name__} have one")
         return stored_queue_name(queue_name)
 
     @classmethod

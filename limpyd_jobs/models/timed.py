@@ -55,7 +55,7 @@ class TimedRecord(BaseJobsModel):
         Raises
         ------
         ValueError
-            If no field has a value, as there is no record without.
+            If no field has a value, as there is no record without, or the moment when it is due is no number.
         UniquenessError
             If there is one of that pk already.
         ConfigurationException
@@ -92,6 +92,8 @@ class TimedRecord(BaseJobsModel):
         ------
         DoesNotExist
             If there is no such record.
+        ValueError
+            If the moment when it is due is no number.
         """
         return timed.put(cls, pk, values, expected, owner)
 

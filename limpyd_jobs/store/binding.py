@@ -35,7 +35,10 @@ def origin_of(model: Model) -> Model:
 def bound(model: Model, database: JobsDatabase, namespace: str | None = None) -> Model:
     """Return a model on another database: see `BaseJobsModel.bound_to`."""
     if not isinstance(database, JobsDatabase):
-        raise TypeError(f"A model is bound to a JobsDatabase, not to {database!r}")
+        raise TypeError(
+            f"A model is bound to a JobsDatabase, as JobsDatabase(url=…) or JobsDatabase.of_client(client), not to "
+            f"{database!r}"
+        )
     if namespace is not None and (not isinstance(namespace, str) or not namespace):
         raise ValueError(f"A namespace must be a text that is not empty, not {namespace!r}")
     origin, namespace = origin_of(model), model.namespace if namespace is None else namespace

@@ -90,6 +90,8 @@ def put(
         If there is no record to change.
     UniquenessError
         If there is one of that pk already, or with the value of a unique field.
+    ValueError
+        If the moment when it is due is no number: limpyd's index takes such a one for 0, so it would be due at once.
     """
 
     def read(reply: Reply) -> bool:
@@ -99,9 +101,21 @@ def put(
 
     due_key(model)
     check_fields(model, fields)
+    _check_moment(model, fields)
     request = {"model": layout_of(model).json, "pk": pk, "is_new": flag(is_new), **_condition(expected, owner)}
     stored = {name: _stored(name, value) for name, value in fields.items()}
     return send(Call(sender_of(model), _put_record, request, read, keys=[leases_key(model)], fields=stored))
+
+
+def _check_moment(model: Any, fields: Fields) -> None:
+    """Raise `ValueError` if a field that says when a record is due is given something that is no number."""
+    moment = fields.get(model.due_field)
+    if not isinstance(moment, (str, bytes)) or not moment:
+        return  # what is neither text nor number is refused as any value of a field is
+    try:
+        float(moment)
+    except ValueError:
+        raise ValueError(f"{model.due_field} must be in seconds since the epoch, not {moment!r}") from None
 
 
 def remove(model: Model, pk: str, expected: Fields | None = None, owner: str = "") -> bool:

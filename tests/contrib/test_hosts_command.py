@@ -46,6 +46,13 @@ def test_jobs_of_apscheduler_are_listed(redis_server: RedisServer) -> None:
     assert "x" in run(redis_server, "hosts", "apscheduler", "--namespace=shop")[1]
 
 
+def test_jobs_of_those_who_came_from_redis_job_store_are_listed(redis_server: RedisServer) -> None:
+    add("here")
+    add("there", ScheduledJob.bound_to(ScheduledJob.database, "apscheduler.jobs"))
+    told = run(redis_server, "hosts", "apscheduler")[1]
+    assert [line.split()[1] for line in told.splitlines()[1:]] == ["here", "there"]
+
+
 def test_postings_of_taskflow_are_listed(redis_server: RedisServer) -> None:
     pytest.importorskip("taskflow")
     from limpyd_jobs.contrib.taskflow import LimpydJobBoard

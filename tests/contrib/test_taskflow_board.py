@@ -345,6 +345,18 @@ class TestTheBoard:
         with pytest.raises(ValueError, match=r"lease|invalid literal"):
             LimpydJobBoard("flows", conf)
 
+    def test_takes_the_settings_of_the_redis_board(self) -> None:
+        board = LimpydJobBoard("flows", {"host": "localhost", "ssl": "true", "ssl_ca_certs": "/etc/redis.pem"})
+        settings = board.model.database.connection_settings
+        assert (settings["ssl"], settings["ssl_ca_certs"]) == (True, "/etc/redis.pem")
+        with pytest.raises(ValueError, match=r"redis\+sentinel://"):
+            LimpydJobBoard("flows", {"host": "localhost", "port": 26379, "sentinel": "mymaster"})
+
+    def test_posts_no_details_that_it_could_not_read(self, board: LimpydJobBoard) -> None:
+        with pytest.raises(exceptions.JobFailure, match=r"its details must be a mapping, not \[1\]"):
+            board.post("x", details=[1])
+        assert board.job_count == 0
+
     def test_holds_no_claims_after_a_fork(self, board: LimpydJobBoard) -> None:
         job = board.post("x")
         board.claim(job, "ann")

@@ -211,7 +211,7 @@ def test_a_wrong_argument_is_refused_and_nothing_is_written(
 @pytest.mark.parametrize("prepare", [adding, requeuing, enqueuing])
 def test_a_queue_named_nowhere_is_refused(refused: Refusal, prepare: Preparation) -> None:
     call = prepare()
-    with refused(LimpydJobsException, word="queue's name not defined"):
+    with refused(LimpydJobsException, word="queue's name not defined: give a queue_name"):
         call(queue_name=None)
 
 

@@ -32,6 +32,14 @@ def test_there_is_but_one_of_a_pk(world: World) -> None:
         Reminder.make("tea", {"at": 13})
 
 
+@pytest.mark.parametrize("moment", ["tomorrow", "2030-01-01", b"soon"])
+def test_a_moment_that_is_no_number_is_refused_as_it_would_be_due_at_once(world: World, moment: Any) -> None:
+    Reminder.make("tea", {"at": 12.5})
+    for wrong in (lambda: Reminder.make("cake", {"at": moment}), lambda: Reminder.change("tea", {"at": moment})):
+        with world.unchanged(), pytest.raises(ValueError, match="at must be in seconds since the epoch"):
+            wrong()
+
+
 def test_a_change_sets_and_unsets_fields_with_their_indexes(world: World) -> None:
     Reminder.make("tea", {"at": 12.5, "text": "now", "code": "x"})
     assert Reminder.change("tea", {"at": None, "text": "then", "colour": "red"})

@@ -80,13 +80,15 @@ class Serializer:
 
     Raises
     ------
-    ValueError
-        If there is no such kind.
+    TypeError, ValueError
+        If an argument is invalid.
     """
 
     def __init__(self, kind: str, protocol: int, allowed: Iterable[str] | None) -> None:
         if kind not in ("json", "pickle"):
             raise ValueError(f"The serializer must be 'json' or 'pickle', not {kind!r}")
+        if isinstance(allowed, str):  # each of its letters would be a module
+            raise TypeError(f"allowed must be a list of modules, as [{allowed!r}], not {allowed!r}")
         self.is_pickle = kind == "pickle"
         self._protocol = protocol
         self._allowed = None if allowed is None else tuple(allowed)

@@ -67,7 +67,7 @@ class LimpydJobStore(BaseJobStore):
 
     Raises
     ------
-    ValueError
+    TypeError, ValueError
         If an argument is invalid.
     """
 
@@ -81,18 +81,15 @@ class LimpydJobStore(BaseJobStore):
         serializer: str = "json",
         pickle_protocol: int = pickle.HIGHEST_PROTOCOL,
         allowed: Iterable[str] | None = None,
-        lease: float = 30,
-        look_again: float = 30,
+        lease: float | str = 30,
+        look_again: float | str = 30,
         **settings: Any,
     ) -> None:
         super().__init__()
         if not namespace:
             raise ValueError("The namespace must not be empty")
-        for name, seconds in (("lease", lease), ("look_again", look_again)):
-            if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < 1e9:
-                raise ValueError(f"{name} must be a number of seconds, more than 0, not {seconds!r}")
         self.model = ScheduledJob.bound_to(database_of(url, database, client, settings), namespace)
-        self.lease, self.look_again = lease, look_again
+        self.lease, self.look_again = _seconds("lease", lease), _seconds("look_again", look_again)
         self._serializer = Serializer(serializer, pickle_protocol, allowed)
         self._changes: Any = None
         self._start_anew()
@@ -395,6 +392,17 @@ def database_of(
     if url or settings:
         return JobsDatabase(**({"url": url} if url else {}), **settings)
     return database or ScheduledJob.database
+
+
+def _seconds(name: str, value: Any) -> float:
+    """Return a number of seconds, which a file of settings gives as text."""
+    try:
+        seconds = float("nan") if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        seconds = float("nan")
+    if not 0 < seconds < 1e9:
+        raise ValueError(f"{name} must be a number of seconds, more than 0, not {value!r}")
+    return seconds
 
 
 def _place(job: StoredJob) -> tuple[float, int]:
