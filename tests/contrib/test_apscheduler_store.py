@@ -380,6 +380,10 @@ class TestBadArguments:
         with pytest.raises(ValueError, match="must"):
             LimpydJobStore(**arguments)
 
+    def test_another_serializer_is_that_of_another_store(self) -> None:
+        with pytest.raises(TypeError, match=r"take LimpydJobStore, and its import_jobs\(\)"):
+            RedisJobStore(serializer="json")
+
     def test_one_module_for_a_list_of_them_is_refused(self) -> None:
         with pytest.raises(TypeError, match=r"as \['shop'\]"):
             LimpydJobStore(allowed="shop")

@@ -371,6 +371,8 @@ class RedisJobStore(LimpydJobStore):
             raise ValueError('The "jobs_key" parameter must not be empty')
         if not run_times_key:
             raise ValueError('The "run_times_key" parameter must not be empty')
+        if "serializer" in connect_args:
+            raise TypeError("RedisJobStore stores pickles: for JSON, take LimpydJobStore, and its import_jobs()")
         ours = {name: connect_args.pop(name) for name in ("allowed", "lease", "look_again") if name in connect_args}
         super().__init__(
             namespace=jobs_key, serializer="pickle", pickle_protocol=pickle_protocol, db=int(db), **ours, **connect_args
