@@ -46,9 +46,6 @@ LOG = logging.getLogger(__name__)
 # The priorities of the queues, the highest first, as they are served.
 PRIORITIES = dict(zip(base.JobPriority, range(2, -3, -1), strict=True))
 
-# How many postings are read at once.
-PAGE = 200
-
 # For how long, in seconds, a claim without an expiry outlives its process.
 SESSION = 30.0
 
@@ -304,30 +301,34 @@ class LimpydJobBoard(base.NotifyingJobBoard):
 
     def _fetch_jobs(self, only_unclaimed: bool) -> Iterator[LimpydJob]:
         """Yield the postings of all priorities."""
-        prefix = f"{self.model.get_model_repr()}:"
         with self.failures():
-            running = self._running(only_unclaimed)
-            for priority, queue in self._queues.items():
-                pks = [ident.removeprefix(prefix) for ident in running[priority] if ident.startswith(prefix)]
-                yield from self._read(sorted(pks, key=_number), priority)
-                position = 0
-                while idents := queue.waiting.lrange(position, position + PAGE - 1):
-                    pks = [ident.removeprefix(prefix) for ident in idents if ident.startswith(prefix)]
-                    yield from self._read(pks, priority)
-                    position += PAGE
+            for priority, (claimed, waiting) in self._pks(only_unclaimed).items():
+                yield from self._read(sorted(claimed, key=_number), priority)
+                yield from self._read(waiting, priority, only_unclaimed)
 
-    def _running(self, only_lapsed: bool) -> dict[base.JobPriority, list[str]]:
-        """Return the idents of what is claimed, or whose claim has lapsed, by priority, in one round trip."""
+    def _pks(self, only_lapsed: bool) -> dict[base.JobPriority, list[list[str]]]:
+        """Return what is claimed, or whose claim has lapsed, and what waits, by priority, all of one moment.
+
+        What waits is not asked for by the page: as others claim the first ones, the next page would begin too late.
+        """
         client = self.model.get_connection()
-        pipeline = client.pipeline(transaction=False)
         now = client.time() if only_lapsed else None
         last = "+inf" if now is None else f"{now[0]}.{now[1]:06d}"
+        pipeline = client.pipeline(transaction=True)
         for queue in self._queues.values():
             pipeline.zrangebyscore(queue.running.key, "-inf", last)
-        return dict(zip(self._queues, pipeline.execute(), strict=True))
+            pipeline.lrange(queue.waiting.key, 0, -1)
+        prefix = f"{self.model.get_model_repr()}:"
+        found = [
+            [ident.removeprefix(prefix) for ident in idents if ident.startswith(prefix)]
+            for idents in pipeline.execute()
+        ]
+        return {each: found[2 * number : 2 * number + 2] for number, each in enumerate(self._queues)}
 
-    def _read(self, pks: list[str], priority: base.JobPriority) -> Iterator[LimpydJob]:
+    def _read(self, pks: list[str], priority: base.JobPriority, without_claimed: bool = False) -> Iterator[LimpydJob]:
         for pk, stored in self.model.read_many(pks, *FIELDS):
+            if without_claimed and stored.get("status") == STATUSES.RUNNING:
+                continue  # since its pk was read
             try:
                 yield self._job(self.model.lazy_connect(pk), stored, priority)
             except (KeyError, TypeError, ValueError) as error:

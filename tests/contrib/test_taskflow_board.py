@@ -83,10 +83,29 @@ class TestPosting:
             board.post(str(number))
         with commands() as sent:
             first = next(board.iterjobs())
-        assert (first.name, len(sent.names) < 12) == ("0", True)
+        assert (first.name, len(sent.names) < 16) == ("0", True)
         with commands() as sent:
             assert names(board.iterjobs()) == [str(number) for number in range(450)]
         assert len(sent.names) < 25
+
+    def test_is_found_although_those_before_it_are_claimed_meanwhile(self, board: LimpydJobBoard) -> None:
+        for number in range(450):
+            board.post(str(number))
+        found = []
+        for job in board.iterjobs(only_unclaimed=True):
+            board.claim(job, "ann")
+            board.consume(job, "ann")
+            found.append(job.name)
+        assert found == [str(number) for number in range(450)]
+
+    def test_that_is_claimed_while_others_are_read_is_not_told_as_unclaimed(
+        self, board: LimpydJobBoard, make: Make
+    ) -> None:
+        jobs = [board.post(str(number)) for number in range(250)]
+        found = board.iterjobs(only_unclaimed=True)
+        next(found)
+        make().claim(jobs[-1], "bob")
+        assert names(found) == [str(number) for number in range(1, 249)]
 
     @pytest.mark.parametrize("priority", ["urgent", None, 5])
     def test_needs_a_priority(self, board: LimpydJobBoard, priority: Any) -> None:
