@@ -21,7 +21,7 @@ from limpyd_jobs.models import Claim, Error, Job, Presence, Queue, TimedRecord
 from limpyd_jobs.retrying import Cancel, Exponential, Requeue, Retry
 from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.store.argument import Argument
+from limpyd_jobs.store.argument import Argument, ValueField
 from limpyd_jobs.version import EXACT_VERSION, VERSION
 from limpyd_jobs.workers import Worker
 
@@ -48,5 +48,6 @@ __all__ = [
     "Retry",
     "Schedule",
     "TimedRecord",
+    "ValueField",
     "Worker",
 ]

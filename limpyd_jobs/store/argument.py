@@ -1,7 +1,8 @@
-"""Arguments: the fields of a job that are given when it is added, and never change."""
+"""Fields that hold values of Python; and arguments, which are given when a job is added, and never change."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
@@ -21,33 +22,32 @@ MAX_BYTES = 512 * 1024
 _MISSING: Any = object()
 
 
-class Argument(AtomicHashField):
-    """A field of a job class that is given when a job is added, and never changes: ``size = Argument(int)``.
-
-    Its value comes along when a worker claims the job: inside `run`, ``job.size.hget()``, the text that is stored, and
-    ``job.arguments.size``, the value, cost no round trip.
+class ValueField(AtomicHashField):
+    """A field that holds a value of Python, stored as text that people and other programs can read: ``options =
+    ValueField(json)``. It is set as any field, ``record.options.hset({"size": 5})``, and read by ``options.value()``.
 
     Parameters
     ----------
-    kind: type, or the module json
+    kind: type, or the module json or pickle
         What a value has to be: ``str``, ``int``, ``float``, ``bool``, ``bytes`` or ``datetime``; with ``json``,
-        anything that JSON can hold, and bytes in it.
+        anything that JSON can hold, and bytes in it; with ``pickle``, anything, but reading it runs any code in it.
     default: object
-        The value if none is given; without one, `add_job` wants the argument.
+        The value of a new record, if none is given.
     **attributes
-        What limpyd's fields take: ``indexable``, ``unique``, ``indexes``.
+        What limpyd's fields take: ``indexable``, ``unique``, ``indexes``. An index holds texts, as they are stored.
     """
 
-    stores_the_same = is_fixed = True
+    stores_the_same = True
 
     # limpyd makes the field of an instance with these
     _copy_conf = {**AtomicHashField._copy_conf, "kwargs": [*AtomicHashField._copy_conf["kwargs"], "kind"]}
 
-    def __init__(self, kind: type | ModuleType = str, *, default: Any = _MISSING, **attributes: Any) -> None:
+    _word = "field"
+
+    def __init__(self, kind: type | ModuleType = json, *, default: Any = _MISSING, **attributes: Any) -> None:
         self.kind, self.codec = kind, codec_of(kind)
-        self.is_needed = default is _MISSING
-        if not self.is_needed:
-            attributes["default"] = self.codec.stored("The default of an argument", default)
+        if default is not _MISSING:
+            attributes["default"] = self.codec.stored(f"The default of {self._word}", default)
         super().__init__(**attributes)
 
     def stored(self, value: Any) -> Stored:
@@ -60,10 +60,47 @@ class Argument(AtomicHashField):
         ValueError
             If it is too long.
         """
-        what = f"The argument {self.name!r} of {self._model.__name__}"
+        what = f"The {self._word.split()[-1]} {self.name!r} of {self._model.__name__}"
         text = self.codec.stored(what, value)
         check_size(what, text, MAX_BYTES)
         return text
+
+    def value(self) -> Any:
+        """Return the value that is stored now; None if there is none.
+
+        Raises
+        ------
+        ValueError
+            If the text is none of a value.
+        """
+        text = self.hget()
+        return None if text is None else self.codec.load(text)
+
+    def proxy_set(self, value: Any) -> Any:
+        """Set it; limpyd would take a list or a dictionary for several arguments."""
+        return self.hset(value)
+
+    def _call_command(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        if name in ("hset", "hsetnx"):
+            args = tuple(map(self.stored, args))
+        return super()._call_command(name, *args, **kwargs)
+
+
+class Argument(ValueField):
+    """A field of a job class that is given when a job is added, and never changes: ``size = Argument(int)``.
+
+    Its value comes along when a worker claims the job: inside `run`, ``job.size.hget()``, the text that is stored, and
+    ``job.arguments.size``, the value, cost no round trip. Without a default, `add_job` wants the argument. For the
+    parameters see `ValueField`; the kind is ``str`` by default.
+    """
+
+    stores_the_same = is_fixed = True
+
+    _word = "an argument"
+
+    def __init__(self, kind: type | ModuleType = str, *, default: Any = _MISSING, **attributes: Any) -> None:
+        self.is_needed = default is _MISSING
+        super().__init__(kind, default=default, **attributes)
 
     def _call_command(self, name: str, *args: Any, **kwargs: Any) -> Any:
         known = vars(self._instance).get("_arguments", {})
@@ -77,7 +114,7 @@ class Argument(AtomicHashField):
 
     def _set_once(self, value: Any) -> Any:
         """Set it as a record is made; it has no value then."""
-        if not super()._call_command("hsetnx", self.stored(value)):
+        if not super()._call_command("hsetnx", value):
             raise AttributeError(why_fixed(self._model, self.name))
         return 1
 
@@ -162,3 +199,22 @@ def arguments_of(model: type[RedisModel]) -> dict[str, Argument]:
     """Return the arguments of a model by their names."""
     fields = {name: model.get_class_field(name) for name in model._fields}
     return {name: field for name, field in fields.items() if isinstance(field, Argument)}
+
+
+@memoized
+def value_fields_of(model: type[RedisModel]) -> dict[str, ValueField]:
+    """Return the fields of a model that hold values, but for the arguments, by their names."""
+    fields = {name: model.get_class_field(name) for name in model._fields}
+    return {name: each for name, each in fields.items() if isinstance(each, ValueField) and not each.is_fixed}
+
+
+def with_stored_values(model: type[RedisModel], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields with the texts that are stored for values; None stays.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a value cannot be stored.
+    """
+    given = {name: field for name, field in value_fields_of(model).items() if fields.get(name) is not None}
+    return {**fields, **{name: field.stored(fields[name]) for name, field in given.items()}}

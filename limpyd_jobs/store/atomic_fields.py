@@ -76,6 +76,7 @@ class AtomicModel(RedisModel):
     def hmset(self, **fields: Any) -> Any:
         """Set several fields of the hash, with their indexes, in one step."""
         _refuse_fixed(type(self), fields)
+        fields = {name: _stored(type(self), name, value) for name, value in fields.items()}
         for name, value in fields.items():
             if self.has_field(name) and getattr(self.get_field(name), "indexable", False):
                 check_indexed(name, value)
@@ -104,6 +105,12 @@ class AtomicModel(RedisModel):
                 field.delete()
         records.delete_record(self)
         del self._pk
+
+
+def _stored(model: type[RedisModel], name: str, value: Any) -> Any:
+    """Return what is stored for a value, by a field that holds values of Python."""
+    field: Any = model.get_class_field(name) if model.has_field(name) else None
+    return field.stored(value) if hasattr(field, "stored") else value
 
 
 def _refuse_fixed(model: type[RedisModel], names: Iterable[str]) -> None:

@@ -13,7 +13,7 @@ from limpyd.model import RedisModel
 
 from limpyd_jobs.arguments import check_indexed, stored_priority, stored_timeout
 from limpyd_jobs.retrying import stored_policy
-from limpyd_jobs.store.argument import arguments_of, stored_arguments
+from limpyd_jobs.store.argument import arguments_of, stored_arguments, value_fields_of, with_stored_values
 from limpyd_jobs.store.own_fields import is_own
 from limpyd_jobs.utils import memoized
 
@@ -67,6 +67,8 @@ def checked_fields(job_class: type[RedisModel], fields: dict[str, Any]) -> dict[
     """Check the fields given for a new job, and return them."""
     if arguments_of(job_class):
         fields.update(stored_arguments(job_class, fields))
+    if value_fields_of(job_class):
+        fields.update(with_stored_values(job_class, fields))
     if fields:
         own = {name for name in _OWN if name in fields and is_own(job_class, name)}
         theirs = {name: value for name, value in fields.items() if name not in own} if own else fields

@@ -10,6 +10,7 @@ from limpyd.model import RedisModel
 
 from limpyd_jobs.arguments import stored_value
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.store.argument import with_stored_values
 from limpyd_jobs.store.calls import Call, flag, given, listed, send
 from limpyd_jobs.store.codecs import dump_compact
 from limpyd_jobs.store.layout import layout_of
@@ -100,9 +101,10 @@ def put(
         return _is_done(model, pk, unique(model, reply))
 
     due_key(model)
+    fields = with_stored_values(model, fields)
     check_fields(model, fields)
     _check_moment(model, fields)
-    request = {"model": layout_of(model).json, "pk": pk, "is_new": flag(is_new), **_condition(expected, owner)}
+    request = {"model": layout_of(model).json, "pk": pk, "is_new": flag(is_new), **_condition(model, expected, owner)}
     stored = {name: _stored(name, value) for name, value in fields.items()}
     return send(Call(sender_of(model), _put_record, request, read, keys=[leases_key(model)], fields=stored))
 
@@ -121,7 +123,7 @@ def _check_moment(model: Any, fields: Fields) -> None:
 def remove(model: Model, pk: str, expected: Fields | None = None, owner: str = "") -> bool:
     """Delete a record: see `put`."""
     due_key(model)
-    request = {"model": layout_of(model).json, "pk": pk, **_condition(expected, owner)}
+    request = {"model": layout_of(model).json, "pk": pk, **_condition(model, expected, owner)}
     keys = [leases_key(model)]
     return send(Call(sender_of(model), _remove_record, request, lambda reply: _is_done(model, pk, reply), keys=keys))
 
@@ -157,8 +159,8 @@ def _stored(name: str, value: Any) -> str:
     return "" if value is None else stored_value(name, value)
 
 
-def _condition(expected: Fields | None, owner: str) -> dict[str, str]:
-    texts = {name: _stored(name, value) for name, value in (expected or {}).items()}
+def _condition(model: Model, expected: Fields | None, owner: str) -> dict[str, str]:
+    texts = {name: _stored(name, value) for name, value in with_stored_values(model, expected or {}).items()}
     return given(expected=texts and dump_compact(texts), owner=owner)
 
 

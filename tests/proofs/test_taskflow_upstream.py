@@ -84,6 +84,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_theirs_pass_with_our_board(folder: Path, redis_server: RedisServer) -> None:
+    pytest.importorskip("redis.maint_notifications", reason="the tests of their redis board need redis-py 8")
     failed, passed = run_tests(folder, "test_boards.py", REDIS_SOCKET=redis_server.socket)
     assert failed == []
     assert passed >= 15
