@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from importlib import import_module
 from itertools import chain
@@ -14,14 +15,14 @@ from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.utils import one_line
 from limpyd_jobs.workers.options import WorkerOption
 
-# By the host: the module of the guest, its model, and a key that is there if the guest was used.
-GUESTS = {
-    "apscheduler": ("limpyd_jobs.contrib.apscheduler", "ScheduledJob", "apscheduler:scheduledjob:collection"),
-    "taskflow": ("limpyd_jobs.contrib.taskflow", "Posting", "taskflow:posting:max_pk"),
-}
-
 # The namespaces of LimpydJobStore and of RedisJobStore, unless they are given others.
 JOB_STORES = ("apscheduler", "apscheduler.jobs")
+
+# By the host: the module of the guest, its model, the namespaces that it is in, and a key that is there if it was used.
+GUESTS = {
+    "apscheduler": ("limpyd_jobs.contrib.apscheduler", "ScheduledJob", JOB_STORES, "scheduledjob:collection"),
+    "taskflow": ("limpyd_jobs.contrib.taskflow", "Posting", ("taskflow",), "posting:max_pk"),
+}
 
 
 class Hosts(Command):
@@ -39,7 +40,7 @@ class Hosts(Command):
         if len(self.given) != 1 or self.given[0] not in GUESTS:
             self.parser.error(f"say which host: {' or '.join(GUESTS)}")
         host = self.given[0]
-        module, name, _ = GUESTS[host]
+        module, name, *_ = GUESTS[host]
         try:
             model = getattr(import_module(module), name)
         except ImportError as error:
@@ -56,12 +57,12 @@ class Hosts(Command):
 def import_used_guests() -> None:
     """Import the models of those guests whose records are in the database, as far as their hosts are installed."""
     client: Any = BaseJobsModel.get_connection()
-    for module, _, key in GUESTS.values():
-        if client.exists(key):
-            try:
-                import_module(module)
-            except ImportError:
-                continue
+    for module, name, namespaces, key in GUESTS.values():
+        used = [namespace for namespace in namespaces if client.exists(f"{namespace}:{key}")]
+        with suppress(ImportError):
+            for namespace in used:
+                model = getattr(import_module(module), name)
+                model.bound_to(model.database, namespace)
 
 
 def _scheduled(models: Sequence[Any]) -> tuple[Sequence[str], Iterator[Sequence[str]]]:

@@ -59,6 +59,11 @@ def bound_like(model: Model, other: type[RedisModel]) -> Model:
     return bound(model, other.database, _new_namespace(origin_of(other), other.namespace))
 
 
+def bound_models(database: Any, base: Model) -> list[Model]:
+    """Return the models that are bound to a database, of those that inherit from a class."""
+    return [model for model in vars(database).get("_bound", {}).values() if issubclass(model, base)]
+
+
 def _new_namespace(origin: type[RedisModel], namespace: str) -> str | None:
     """Return a namespace; None if it is the one that the class has anyway, so that others keep theirs."""
     return None if namespace == origin.namespace else namespace

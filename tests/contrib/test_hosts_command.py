@@ -73,6 +73,9 @@ def test_postings_of_taskflow_are_listed(redis_server: RedisServer) -> None:
 def test_what_is_wrong_with_them_is_found_by_the_check(redis_server: RedisServer, redis_client: redis.Redis) -> None:
     add("a", next_run_time="12.5")
     assert run(redis_server, "check", "--pause=0")[0] == 0
+    add("b", ScheduledJob.bound_to(ScheduledJob.database, "apscheduler.jobs"), next_run_time="12.5")
+    redis_client.zrem("apscheduler.jobs:scheduledjob:next_run_time:number-range", "b")
+    assert "1 found" in run(redis_server, "check", "--pause=0")[1]
     redis_client.zrem("apscheduler:scheduledjob:next_run_time:number-range", "a")
     status, told = run(redis_server, "check", "--pause=0")
     assert status == 1
