@@ -211,7 +211,7 @@ def add_intervals(seconds: float) -> set[Slot]:
 def _add_intervals(start: datetime, end: datetime) -> None:
     scheduler = make_scheduler(paused=True)
     for name, interval in INTERVALS.items():
-        options = {"seconds": interval, "start_date": start, "end_date": end}
+        options = {"seconds": interval, "start_date": start, "end_date": end, "next_run_time": start}
         scheduler.add_job(note_run, "interval", id=name, args=[name], **options)
 
 
