@@ -701,10 +701,10 @@ class TestWhatCannotBeClaimed:
     )
     def test_for_no_time(self, lease: Any) -> None:
         job = Posting.add_job("a")
-        with pytest.raises(ValueError, match="lease of a claim"):
+        with pytest.raises(ValueError, match="lease must be a number of seconds"):
             job.claim(lease=lease)
         claim = job.claim()
-        with pytest.raises(ValueError, match="lease of a claim"):
+        with pytest.raises(ValueError, match="lease must be a number of seconds"):
             claim.renew(lease or 0)
         claim.succeed()
 
