@@ -305,6 +305,10 @@ def main(arguments: list[str]) -> int:
     with Server(options.redis_server) as server:
         for name in options.only:
             host = HOSTS[name]
-            rounds = [measured(server, host, options.jobs, options.many) for _ in range(options.rounds)]
+            try:
+                rounds = [measured(server, host, options.jobs, options.many) for _ in range(options.rounds)]
+            except ImportError as error:
+                print(f"{name} is not measured, as not all of it can be imported: {error}.", end="\n\n")
+                continue
             print(table([name, "in", *host.stores, "goal"], [*rows_of(host, rounds)]))
     return 0

@@ -32,7 +32,7 @@ TABLE: list[tuple[str, int, Counter[str]]] = []
 MOST_COMMANDS = 40
 
 # How long a healthy worker goes on at the most, in seconds: it is done at once, unless a job is lost.
-PATIENCE = 3
+PATIENCE = 60
 
 # What holds even with a job in the hands of a dead process.
 ALWAYS = {"I1", "I2", "I4", "I9", "I10"}
