@@ -17,6 +17,7 @@ from limpyd.model import RedisModel
 
 from limpyd_jobs import STATUSES, Job, Queue
 from limpyd_jobs.schedules import Schedule
+from limpyd_jobs.store.known_classes import KEY as CLASSES
 from limpyd_jobs.utils import datetime_to_score, parse_datetime
 
 LIVE = {STATUSES.WAITING, STATUSES.DELAYED, STATUSES.RUNNING}
@@ -63,7 +64,10 @@ def violations_in(stored: Contents, *models: type[RedisModel]) -> list[str]:
 
 
 def contents(client: redis.Redis) -> Contents:
-    """Return all that is in a database, as Python values: sorted sets are dicts of members and scores."""
+    """Return all that is in a database, as Python values: sorted sets are dicts of members and scores.
+
+    Which job classes are known to be there is left out: it is no part of any record.
+    """
     values = {
         "string": lambda text: text,
         "hash": _pairs,
@@ -71,7 +75,7 @@ def contents(client: redis.Redis) -> Contents:
         "set": set,
         "zset": lambda members: {member: float(score) for member, score in _pairs(members).items()},
     }
-    return {key: values[kind](value) for key, kind, value in client.eval(_READ_ALL, 0)}
+    return {key: values[kind](value) for key, kind, value in client.eval(_READ_ALL, 0) if key != CLASSES}
 
 
 _READ_ALL = """

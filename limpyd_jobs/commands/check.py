@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from functools import partial
 
 from limpyd_jobs.check import check
@@ -11,6 +10,7 @@ from limpyd_jobs.check.checking import LEASE, PAUSE
 from limpyd_jobs.check.problems import LEAVE, WORDS
 from limpyd_jobs.commands.command import COMMON_OPTIONS, Command
 from limpyd_jobs.commands.hosts import import_used_guests
+from limpyd_jobs.commands.progress import Progress
 from limpyd_jobs.workers.options import WorkerOption, seconds
 
 
@@ -70,7 +70,7 @@ class Check(Command):
         """Check, print the report, and return the exit status."""
         model, error_model = self.options.queue_model, self.options.error_model
         shows = sys.stderr.isatty() if self.options.progress is None else self.options.progress
-        progress = _Progress() if shows else None
+        progress = Progress() if shows else None
         if not self.options.job_modules:
             import_used_guests()
         report = check(
@@ -87,22 +87,3 @@ class Check(Command):
             progress.end()
         print(report.as_json() if self.options.json else report.as_table())
         return 1 if report.left else 0
-
-
-class _Progress:
-    """A line on standard error that is written again and again; a new one now and then if that is no terminal."""
-
-    def __init__(self) -> None:
-        self._is_terminal = sys.stderr.isatty()
-        self._pause = 0.1 if self._is_terminal else 5
-        self._last = float("-inf")
-
-    def __call__(self, line: str) -> None:
-        if time.monotonic() - self._last >= self._pause:
-            self._last = time.monotonic()
-            sys.stderr.write(f"\r\x1b[K{line}" if self._is_terminal else f"{line}\n")
-            sys.stderr.flush()
-
-    def end(self) -> None:
-        if self._is_terminal:
-            sys.stderr.write("\r\x1b[K")

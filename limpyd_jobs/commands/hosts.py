@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from importlib import import_module
@@ -10,9 +10,9 @@ from itertools import chain
 from typing import Any
 
 from limpyd_jobs.commands.command import COMMON_OPTIONS, Command
+from limpyd_jobs.commands.tables import print_table
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.utils import one_line
 from limpyd_jobs.workers.options import WorkerOption
 
 # The namespaces of LimpydJobStore and of RedisJobStore, unless they are given others.
@@ -50,7 +50,7 @@ class Hosts(Command):
             columns, rows = _scheduled([model.bound_to(model.database, namespace) for namespace in namespaces])
         else:
             columns, rows = _postings(model)
-        _print_table([columns, *sorted(rows, key=tuple)])
+        print_table([columns, *sorted(rows, key=tuple)])
         return 0
 
 
@@ -94,10 +94,3 @@ def _date(text: str | None) -> str:
     except (ValueError, OverflowError):
         return text or ""
     return str(moment.replace(tzinfo=None))
-
-
-def _print_table(rows: Iterable[Sequence[str]]) -> None:
-    shown = [[one_line(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    for row in shown:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -9,6 +9,7 @@ from typing import Any
 from limpyd.exceptions import DoesNotExist, UniquenessError
 
 from limpyd_jobs.commands.command import COMMON_OPTIONS, Command
+from limpyd_jobs.commands.tables import print_table
 from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
 from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.schedules.misfires import MISFIRE_POLICIES
@@ -109,10 +110,7 @@ class Schedules(Command):
             print(time.isoformat())
 
     def _list(self) -> None:
-        rows = [COLUMNS, *sorted(_rows())]
-        widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
-        for row in rows:
-            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        print_table([COLUMNS, *sorted(_rows())])
 
 
 def _rows() -> Iterator[tuple[str, ...]]:
@@ -120,7 +118,7 @@ def _rows() -> Iterator[tuple[str, ...]]:
         stored = schedule.hgetall()
         state = "paused" if stored.get("paused") else "active" if stored.get("next_run") else "over"
         names = ("next_run", "last_run", "job_model_repr", "queue_name", "priority", "timezone", "trigger")
-        yield tuple(one_line(text) for text in (stored.get("name", ""), state, *(stored.get(it, "") for it in names)))
+        yield stored.get("name", ""), state, *(stored.get(it, "") for it in names)
 
 
 def _parsed(option: str, text: str) -> Any:

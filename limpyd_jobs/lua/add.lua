@@ -8,6 +8,7 @@
 --   custom        '1' to leave the placing to the caller
 --   reserve       '1' to make nothing new, but give a pk
 --   reserved_pk   that was given before
+--   known_class   JSON, to be written, as known_classes.py says: what is to be known of the class
 -- reply
 --   added, existing, moved   {pk}
 --   reserved      {pk}
@@ -20,5 +21,6 @@ local where = {
   model = model_of(request.queue_model), name = request.queue_name, priority = request.priority,
   due = due_at(request.delay), prepend = request.prepend, custom = request.custom,
 }
+if request.known_class then write_class(model_of(request.job_model), request.known_class) end
 return answer(add(
   model_of(request.job_model), request.identifier, where, request.fields, request.reserve, request.reserved_pk))

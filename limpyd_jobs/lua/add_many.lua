@@ -7,6 +7,7 @@
 --   jobs          JSON: [[identifier, {field: value} of a new job]…]
 --   queue_model, queue_name, priority, delay
 --   prepend       '1' to put them first
+--   known_class   as in add.lua
 -- reply
 --   done   {pks}: of each job, whatever became of it, as in add.lua
 
@@ -17,6 +18,7 @@ local where = {
   model = model_of(request.queue_model), name = request.queue_name, priority = request.priority,
   due = due_at(request.delay), prepend = request.prepend,
 }
+if request.known_class then write_class(model_of(request.job_model), request.known_class) end
 for i, job in ipairs(cjson.decode(request.jobs)) do
   local _, added = add(job_model, job[1], where, job[2])
   pks[i] = added.pk

@@ -198,7 +198,7 @@ class Job(JobRecord):
         Returns
         -------
         list of Job
-            In the order of `jobs`.
+            In the order of the given ones.
         """
         common: dict[str, Any] = {
             "queue_name": queue_name,

@@ -9,6 +9,7 @@ from optparse import OptionParser
 from limpyd_jobs.commands.check import Check
 from limpyd_jobs.commands.command import Command
 from limpyd_jobs.commands.hosts import Hosts
+from limpyd_jobs.commands.jobs import Jobs
 from limpyd_jobs.commands.pause import Pause, Resume
 from limpyd_jobs.commands.schedules import Schedules
 from limpyd_jobs.version import EXACT_VERSION
@@ -18,6 +19,7 @@ from limpyd_jobs.workers.parser import WorkerOptionParser
 COMMANDS: dict[str, type[Command]] = {
     "check": Check,
     "hosts": Hosts,
+    "jobs": Jobs,
     "pause": Pause,
     "resume": Resume,
     "schedules": Schedules,

@@ -139,7 +139,8 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
         with _lock:
             self.connection_settings: Settings = _expand(connection_settings)
             self._direct_connection = self._shared = None
-            self.__dict__.pop("_redis_version", None)
+            for name in ("_redis_version", "_written_classes"):
+                self.__dict__.pop(name, None)
             if self._embedded is not None:
                 self._embedded.leave()
                 self._embedded = None

@@ -10,6 +10,7 @@ from limpyd.model import RedisModel
 
 from limpyd_jobs.exceptions import ClaimLost, JobGone, LimpydJobsException
 from limpyd_jobs.store.calls import Call, Verb, flag, given, listed
+from limpyd_jobs.store.known_classes import unwritten, was_written
 from limpyd_jobs.store.layout import layout_of, layout_to_add
 from limpyd_jobs.store.records import check_database, create, creating, due_key, get_queue, redis_of, sender_of
 from limpyd_jobs.store.scripting import Script
@@ -83,11 +84,14 @@ def add(
     layout = layout_to_add(job_class)
 
     where = place_named(queue_model, queue_name, priority, delay, prepend=flag(prepend), custom=flag(not place))
-    request = {"job_model": layout.json, "identifier": identifier, **where}
+    known_class = unwritten(job_class)
+    request = {"job_model": layout.json, "identifier": identifier, **where, **given(known_class=known_class)}
     # A job must be found by all its fields before a worker can see it.
     before = preparing(queue_model, queue_name, priority)
     call = creating(job_class, _add, request, sender=sender_of(job_class), before=before)
     reply = create(job_class, fields or {}, layout.plain, call)
+    if known_class:
+        was_written(job_class)
     return reply["outcome"], reply["pk"]
 
 
@@ -114,9 +118,16 @@ def add_many(
     """
     check_database(job_class, queue_model)
     where = place_named(queue_model, queue_name, priority, delay, prepend=flag(prepend))
-    request = {"job_model": layout_to_add(job_class).json, "jobs": listed(jobs), **where}
+    job_model, known_class = layout_to_add(job_class).json, unwritten(job_class)
+    request = {"job_model": job_model, "jobs": listed(jobs), **where, **given(known_class=known_class)}
     before = preparing(queue_model, queue_name, priority)
-    return Call(redis_of(job_class), _add_many, request, lambda reply: list(reply["pks"]), [job_class], before=before)
+
+    def read(reply: dict[str, Any]) -> list[str]:
+        if known_class:
+            was_written(job_class)
+        return list(reply["pks"])
+
+    return Call(redis_of(job_class), _add_many, request, read, [job_class], before=before)
 
 
 def enqueue_due(

@@ -21,6 +21,7 @@ OURS = {
     "*:idle_workers*": "the workers that wait for a job, and when their registration lapses",
     "*:reconcile_lock": "that somebody looked for lost jobs lately",
     "*:_signal:*": "what ends the wait of a worker",
+    "*limpyd-jobs:classes*": "which job classes there are",
     "*:paused": "the names of the queues that are paused",
     "*/_queue_key": "the queue that takes care of the job, or did last",
     "*/_job_timeout": "how long a job may run",

@@ -192,6 +192,8 @@ def test_the_command_lines_of_workers_start_a_worker(
 @commands_with("limpyd-jobs")
 def test_the_commands_run(command: list[str], application: Path, run_python: Callable[..., str]):
     arguments = [argument.replace("/srv/myapp", str(application)) for argument in command[1:]]
+    if command[1] == "jobs":
+        run_python("-c", "from myapp.jobs import SendMail; SendMail.add_job('welcome:42', to='ann@example.com')")
     assert run_python("-c", RUN_JOBS, *arguments)
 
 

@@ -19,6 +19,7 @@ from limpyd_jobs import Argument, ConfigurationException, Error, Job, Queue, Sch
 from limpyd_jobs.models import BaseJobsModel, job_classes
 from limpyd_jobs.store import binding
 from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.store.known_classes import KEY as CLASSES
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -57,7 +58,7 @@ def other(redis_server: RedisServer) -> Iterator[JobsDatabase]:
 
 
 def keys_of(database: Any) -> list[str]:
-    return sorted(key for key in database.connection.keys("*") if not key.endswith("max_pk"))
+    return sorted(key for key in database.connection.keys("*") if not key.endswith("max_pk") and key != CLASSES)
 
 
 class TestABoundModel:

@@ -2,6 +2,11 @@
 
 --@include places
 
+-- Lets the jobs of a class be found by those who cannot import it: see known_classes.py.
+local function write_class(model, known)
+  redis.pcall('HSET', 'limpyd-jobs:classes', model.path, known)
+end
+
 -- Whether a priority is above another one, as text. Numbers of Lua tell integers apart up to 2^53 only.
 local function is_above(one, other)
   local difference = tonumber(one) - (tonumber(other) or -math.huge)

@@ -1,0 +1,27 @@
+"""The models and the job classes of the database that is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from limpyd_jobs.models import Job
+from limpyd_jobs.store.binding import bound, bound_models
+from limpyd_jobs.store.job_classes import concrete
+from limpyd_jobs.store.known_classes import KnownClass, known_classes
+from limpyd_jobs.store.records import redis_of
+
+
+def on(model: Any, database: Any) -> Any:
+    """Return a model of ours on a database."""
+    return model if model.database is database else bound(model, database)
+
+
+def connection_to(database: Any) -> Any:
+    """Return what sends commands to a database, whatever pipeline is open."""
+    return redis_of(on(Job, database))
+
+
+def classes_of(database: Any) -> dict[str, KnownClass]:
+    """Return the job classes of a database, by path: those that are written there, and those that are imported here."""
+    imported = [*concrete(Job), *bound_models(database, Job)]
+    return known_classes(connection_to(database), [each for each in imported if each.database is database])

@@ -1,0 +1,200 @@
+"""What is asked of jobs: a field, a comparison and a value. Written as a word, ``added>-1h``, or as in Python,
+``added__gt="-1h"``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from limpyd_jobs.arguments import PRIORITY_RANGE, read_priority
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.transitions import mark_of
+from limpyd_jobs.utils import as_naive_utc, one_line, parse_datetime, utcnow
+
+# The comparisons, by what ends the name of a field: in Python, and on a command line where nothing is to be quoted.
+SUFFIXES = {"": "=", "eq": "=", "ne": "!=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+COMPARISONS = (">", ">=", "<", "<=")
+
+TIMES = ("added", "start", "end", "delayed_until")
+NUMBERS = ("priority", "tries")
+EQUAL_ONLY = ("class", "error", "identifier", "owner", "queue", "status")
+
+_WORD = re.compile(r"(?P<field>[A-Za-z]\w*?)(?:__(?P<suffix>[a-z]+))?(?P<sign>!=|>=|<=|=|>|<)(?P<value>.*)", re.DOTALL)
+_AGO = re.compile(r"([+-])(\d{1,9}(?:\.\d{1,9})?)([smhdw])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+HOW = "write it as field=value, field!=value, field>value or field__gt=value"
+
+
+class Condition(NamedTuple):
+    """What is asked of a job.
+
+    Attributes
+    ----------
+    field: str
+        ``class``, ``queue``, ``error`` (the type of one that is recorded of the job), ``owner`` (who holds the claim on
+        it), or any field of a job.
+    comparison: str
+        One of ``= != > >= < <=``.
+    value: str
+        As it is stored: of a status its letter, of a time the date in UTC.
+    """
+
+    field: str
+    comparison: str
+    value: str
+
+    @classmethod
+    def parse(cls, word: str) -> Condition:
+        """Read a condition that is written as a word.
+
+        Raises
+        ------
+        ValueError
+            If it is none.
+        """
+        match = _WORD.fullmatch(word)
+        if not match:
+            raise ValueError(f"{one_line(word)!r} is no condition: {HOW}")
+        field, suffix, sign = match["field"], match["suffix"], match["sign"]
+        if suffix and suffix not in SUFFIXES:
+            field, suffix = f"{field}__{suffix}", ""
+        if suffix and sign != "=":
+            raise ValueError(f"{one_line(word)!r} compares twice: {HOW}")
+        return cls.of(field, SUFFIXES[suffix] if suffix else sign, match["value"])
+
+    @classmethod
+    def named(cls, name: str, value: Any) -> Condition:
+        """Read a condition as it is written in Python: ``added__gt="-1h"``; exceptions as `of`."""
+        field, _, suffix = name.rpartition("__")
+        if not field or suffix not in SUFFIXES:
+            field, suffix = name, ""
+        return cls.of(field, SUFFIXES[suffix], value)
+
+    @classmethod
+    def of(cls, field: str, comparison: str, value: Any) -> Condition:
+        """Return a condition, its value checked, and as it is stored.
+
+        Raises
+        ------
+        TypeError
+            If the value is neither a text, a number, a moment nor a time span.
+        ValueError
+            If the field cannot have that value, or cannot be compared that way.
+        """
+        if comparison in COMPARISONS and field in EQUAL_ONLY:
+            raise ValueError(f"{field} cannot be compared by {comparison}: only by = and !=")
+        return cls(field, comparison, _STORED.get(field, _text_of)(field, value))
+
+    @property
+    def is_negated(self) -> bool:
+        return self.comparison == "!="
+
+    @property
+    def is_equality(self) -> bool:
+        """Whether it asks for one value, which is not nothing."""
+        return self.comparison == "=" and self.value != ""
+
+    def is_met_by_class(self, path: str) -> bool:
+        """Whether jobs of a class can meet it; whatever it asks but for the class, they can."""
+        if self.field != "class":
+            return True
+        name = path if "." in self.value else path.rpartition(".")[2]
+        return fnmatchcase(name, self.value) != self.is_negated
+
+    def as_test(self) -> dict[str, Any]:
+        """Return it as ``search.lua`` takes it."""
+        return {**self._test(), **({"is_negated": True} if self.is_negated else {})}
+
+    def _test(self) -> dict[str, Any]:
+        if self.field == "queue":
+            return {"test": "queue", "field": "queue", "value": self.value}
+        if self.field == "owner":
+            return {"test": "owner", "field": "_claim_token", "value": mark_of(self.value)[1:]}
+        number = self._number()
+        if self.comparison in COMPARISONS:
+            test = "more" if self.comparison[0] == ">" else "less"
+            value = self.value if number is None else number
+            compared = {"test": test, "field": self.field, "value": value, "is_number": number is not None}
+            return {**compared, "or_equal": self.comparison.endswith("=")}
+        if number is not None and self.field in NUMBERS:
+            return {"test": "equal", "field": self.field, "value": number, "is_number": True}
+        return {"test": "is", "field": self.field, "value": self.value}
+
+    def _number(self) -> float | None:
+        try:
+            return None if self.field in TIMES else float(self.value)
+        except ValueError:
+            return None
+
+
+def _text_of(field: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "1" if value else "0"  # as an argument is stored
+    if isinstance(value, (int, float)):
+        return str(value)
+    if isinstance(value, (datetime, timedelta)):
+        return _time_of(field, value)
+    if not isinstance(value, str):
+        raise TypeError(f"{field} is compared with a text, a number or a time, not with {value!r}")
+    return value
+
+
+def _status_of(field: str, value: Any) -> str:
+    text = _text_of(field, value)
+    if text in STATUSES.values():
+        return text
+    try:
+        return STATUSES[text.upper()]
+    except KeyError:
+        names = ", ".join(name.lower() for name in STATUSES)
+        raise ValueError(f"{one_line(text)!r} is no status: {names}") from None
+
+
+def _integer_of(field: str, value: Any) -> str:
+    text = _text_of(field, value)
+    if text == "":
+        return text
+    number = read_priority(text)
+    if number is None or number not in PRIORITY_RANGE:
+        raise ValueError(f"{field} is an integer, not {one_line(text)!r}")
+    return str(number)
+
+
+def _time_of(field: str, value: Any) -> str:
+    """Return a moment as it is stored: a datetime, naive in UTC or aware; a time span from now; or the text of one."""
+    if isinstance(value, timedelta):
+        return str(utcnow() + value)
+    if isinstance(value, datetime):
+        return str(as_naive_utc(value))
+    text = _text_of(field, value)
+    ago = _AGO.fullmatch(text)
+    try:
+        if text == "now":
+            return str(utcnow())
+        if ago:
+            span = timedelta(**{_UNITS[ago[3]]: float(ago[2])})
+            return str(utcnow() + span if ago[1] == "+" else utcnow() - span)
+    except OverflowError:
+        text = "that"
+    moment = parse_datetime(text)
+    if moment is None and text:
+        raise ValueError(
+            f"{field}: {one_line(text)!r} is no time: write 2026-11-20, 2026-11-20T10:30 (UTC), -1h, -30m or +2d"
+        )
+    return str(moment) if moment else ""
+
+
+def _class_of(field: str, value: Any) -> str:
+    return _text_of(field, value.get_model_repr() if hasattr(value, "get_model_repr") else value)
+
+
+_STORED: Mapping[str, Callable[[str, Any], str]] = {
+    "class": _class_of,
+    "status": _status_of,
+    **dict.fromkeys(NUMBERS, _integer_of),
+    **dict.fromkeys(TIMES, _time_of),
+}

@@ -1,0 +1,282 @@
+"""A filter of jobs: which are meant, by what is in them; counted, listed, counted by a field."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from time import monotonic
+from typing import Any
+
+from limpyd_jobs.models import BaseJobsModel, Error, Job
+from limpyd_jobs.query.classes import classes_of, connection_to, on
+from limpyd_jobs.query.conditions import Condition
+from limpyd_jobs.query.found import FIELDS, Count, Facets, FoundJob, Page, cursor_of, name_of_status, positions_of
+from limpyd_jobs.query.walk import Source, Step
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.store.calls import listed
+from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.store.known_classes import KnownClass
+from limpyd_jobs.store.layout import layout_of
+
+# What is no field of a job, but can be asked for.
+OTHERS = frozenset({"class", "queue", "error", "owner"})
+
+# How many different values facets keep at the most.
+MOST_VALUES = 10_000
+
+Progress = Callable[[int, int], object]
+
+
+class JobFilter:
+    """The jobs that meet some conditions, of all classes of a database, whether this process can import them or not.
+
+    A class is known once a process of version 3 added a job of it, or if it is imported here.
+
+    >>> failed = JobFilter("class=shop.jobs.*", status="error", to="ann@example.com", added__gt="-1h")
+    >>> print(failed.count())
+    17
+
+    Parameters
+    ----------
+    *words: str or type of Job
+        Conditions as they stand on the command line: ``status=error``, ``status!=error``, ``added>-1h`` or, the same,
+        ``added__gt=-1h``. All of them must be met. Of a class, its jobs are meant, not those of its subclasses.
+    database: JobsDatabase
+        That of `BaseJobsModel` by default.
+    **conditions
+        The same as in Python: ``status="error"``, ``status__ne="error"``, ``added__gt=timedelta(hours=-1)``, with
+        ``gt, gte, lt, lte, ne``.
+
+    Raises
+    ------
+    ValueError
+        If a word is no condition, or a field cannot have a value or be compared so.
+    TypeError
+        If a value is neither a text, a number, a datetime nor a timedelta.
+    """
+
+    def __init__(self, *words: str | type[Job], database: JobsDatabase | None = None, **conditions: Any) -> None:
+        self._database = database or BaseJobsModel.database
+        given = [Condition.parse(word) if isinstance(word, str) else Condition.of("class", "=", word) for word in words]
+        self.conditions = (*given, *(Condition.named(name, value) for name, value in conditions.items()))
+
+    def __repr__(self) -> str:
+        return f"JobFilter({', '.join(repr(''.join(each)) for each in self.conditions)})"
+
+    def count(self, timeout: float | None = None, progress: Progress | None = None) -> Count:
+        """Count the jobs: at once if one indexed field is asked for, or none; else by looking at them, in steps.
+
+        Parameters
+        ----------
+        timeout: float
+            After how many seconds to return what was counted by then; None to look at all.
+        progress: callable
+            Is called after each step with how many jobs were looked at, and how many there are to look at, at the most.
+
+        Raises
+        ------
+        ValueError
+            If no class of the database has a field that is asked for.
+        """
+        number, is_exact = 0, True
+        search = _Search(self, timeout, progress)
+        for source in search.sources:
+            if source.is_exact:
+                number += source.size
+            else:
+                number += sum(step.number for step in search.steps(source))
+        return Count(number, is_exact and not search.is_cut)
+
+    def facets(
+        self, field: str, most: int = 50, timeout: float | None = None, progress: Progress | None = None
+    ) -> Facets:
+        """Count the jobs by the values of a field: ``class``, ``queue``, ``status``, or any other.
+
+        Parameters
+        ----------
+        field: str
+        most: int
+            How many values to tell, those with the most jobs.
+
+        The other parameters and exceptions: see `count`.
+        """
+        if field in ("error", "owner"):
+            raise ValueError(f"{field} is no field of a job, so jobs are not counted by it")
+        search = _Search(self, timeout, progress, field)
+        if field == "status" and all(source.is_whole for source in search.sources):
+            return Facets(*self._statuses(), is_exact=True)
+        counts: Counter[str] = Counter()
+        beyond = 0
+        for source in search.sources:
+            if field == "class":
+                counts[source.known.path] += (
+                    source.size if source.is_exact else sum(step.number for step in search.steps(source))
+                )
+                continue
+            for step in search.steps(source, by=field):
+                for value, number in step.counts.items():
+                    if value in counts or len(counts) < MOST_VALUES:
+                        counts[name_of_status(value) if field == "status" else value] += number
+                    else:
+                        beyond += number
+        told = {value: number for value, number in counts.most_common(most) if number}
+        return Facets(told, beyond + counts.total() - sum(told.values()), not search.is_cut)
+
+    def _statuses(self) -> tuple[Mapping[str, int], int]:
+        """Count the jobs of some classes by their status: each is the size of a set."""
+        known = {name.lower(): self._and(Condition("status", "=", letter)) for name, letter in STATUSES.items()}
+        counts = Counter({name: each.count().number for name, each in known.items()})
+        return {name: number for name, number in counts.most_common() if number}, self.count().number - counts.total()
+
+    def _and(self, condition: Condition) -> JobFilter:
+        narrower = JobFilter(database=self._database)
+        narrower.conditions = (*self.conditions, condition)
+        return narrower
+
+    def page(
+        self, limit: int = 50, after: str | None = None, *, newest_first: bool = True, timeout: float | None = None
+    ) -> Page:
+        """Return some jobs, the newest first, or the oldest; of several classes by the date when they were added.
+
+        Parameters
+        ----------
+        limit: int
+            How many at the most.
+        after: str
+            The `following` of the page before.
+        timeout: float
+            After how many seconds to return what was found by then; None to look at all if need be.
+
+        Raises
+        ------
+        ValueError
+            If no class of the database has a field that is asked for, or `after` is none.
+        """
+        search = _Search(self, timeout)
+        positions = positions_of(after) if after else {}
+        shown = [
+            _Shown(search, source, positions.get(source.known.path), newest_first, limit) for source in search.sources
+        ]
+        jobs: list[FoundJob] = []
+        while len(jobs) < limit:
+            rest = [each for each in shown if each.fill()]
+            if not rest:
+                break
+            best = max if newest_first else min
+            jobs.append(best(rest, key=lambda each: each.pending[0][1].added or "").take())
+        is_over = not any(each.fill() for each in shown) and not search.is_cut
+        here = {each.path: each.position for each in shown if each.position is not None}
+        return Page(jobs, None if is_over else cursor_of(here), not search.is_cut)
+
+    def __iter__(self) -> Iterator[FoundJob]:
+        """Yield all the jobs, class by class, the newest of each first; some hundreds are read in a round trip."""
+        search = _Search(self)
+        for source in search.sources:
+            for step in search.steps(source, names=listed(FIELDS)):
+                for pk, values in step.found:
+                    yield FoundJob.of(source.known.path, pk, values)
+
+
+class _Search:
+    """One look at the jobs of a filter.
+
+    Attributes
+    ----------
+    sources: list of Source
+        One for each class that may have some.
+    is_cut: bool
+        Whether there was no time to look at all of them.
+    """
+
+    def __init__(
+        self,
+        asked: JobFilter,
+        timeout: float | None = None,
+        progress: Progress | None = None,
+        by: str | None = None,
+    ) -> None:
+        self.is_cut = False
+        self._until = float("inf") if timeout is None else monotonic() + timeout
+        self._progress = progress
+        self._looked = 0
+        self._database = asked._database
+        self._connection = connection_to(self._database)
+        self.sources = self._sources(asked.conditions, by)
+
+    def _sources(self, conditions: Sequence[Condition], by: str | None) -> list[Source]:
+        known = [
+            known
+            for path, known in classes_of(self._database).items()
+            if all(condition.is_met_by_class(path) for condition in conditions)
+        ]
+        asked = [condition for condition in conditions if condition.field != "class"]
+        names = {*(condition.field for condition in asked), *([by] if by else [])} - OTHERS
+        self._check_fields(known, names)
+        able = [each for each in known if names <= each.fields]
+        sources = [Source(self._connection, each, asked, self._tests(each, asked)) for each in able]
+        pipeline = self._connection.pipeline(transaction=False)
+        for source in sources:
+            source.measure(pipeline)
+        sizes = iter(pipeline.execute(raise_on_error=False))
+        for source in sources:
+            source.choose(sizes)
+        return [source for source in sources if source.size]
+
+    def _check_fields(self, known: Sequence[KnownClass], names: set[str]) -> None:
+        fields = frozenset[str]().union(*(each.fields for each in known))
+        if known and names - fields:
+            own = ", ".join(sorted(name for name in fields | OTHERS if not name.startswith("_")))
+            raise ValueError(f"No job class that is meant has a field {min(names - fields)!r}; there are: {own}")
+
+    def _tests(self, known: KnownClass, conditions: Sequence[Condition]) -> list[Mapping[str, Any]]:
+        return [self._error_test(known, each) if each.field == "error" else each.as_test() for each in conditions]
+
+    def _error_test(self, known: KnownClass, condition: Condition) -> Mapping[str, Any]:
+        indexes = layout_of(on(Error, self._database)).description["indexes"]
+        return {
+            "test": "error",
+            "of_job": indexes["job_pk"][0],
+            "of_class": f"{indexes['job_model_repr'][0]}{known.path}",
+            "of_type": f"{indexes['type'][0]}{condition.value}",
+            "is_negated": condition.is_negated,
+        }
+
+    def steps(self, source: Source, start: int | None = None, **options: Any) -> Iterator[Step]:
+        """Do the steps of a source until there is no time left."""
+        size = sum(each.size for each in self.sources)
+        for step in source.steps(start, **options):
+            yield step
+            self._looked += step.looked
+            if self._progress:
+                self._progress(self._looked, size)
+            if monotonic() >= self._until:
+                self.is_cut = True
+                return
+
+
+class _Shown:
+    """The jobs of a class that are not yet on a page."""
+
+    def __init__(self, search: _Search, source: Source, start: int | None, newest_first: bool, limit: int) -> None:
+        self.path = source.known.path
+        self.position = start
+        self.pending: deque[tuple[int, FoundJob]] = deque()
+        self._steps = search.steps(
+            source, start, is_upwards=not newest_first, names=listed(FIELDS), most=min(limit + 1, 200)
+        )
+
+    def fill(self) -> bool:
+        """Find the next job, if there is one; return whether there is."""
+        while not self.pending:
+            step = next(self._steps, None)
+            if step is None:
+                return False
+            self.pending += [(pk, FoundJob.of(self.path, pk, values)) for pk, values in step.found]
+            if not self.pending:
+                self.position = step.seen
+        return True
+
+    def take(self) -> FoundJob:
+        """Return the next job."""
+        self.position, job = self.pending.popleft()
+        return job

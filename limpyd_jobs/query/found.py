@@ -1,0 +1,122 @@
+"""What a search returns: values, which need nothing of the classes of the jobs."""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from limpyd_jobs.statuses import STATUSES
+
+# What is read of each job that is found.
+FIELDS = ("identifier", "status", "queue", "priority", "tries", "added", "start", "end")
+
+
+class FoundJob(NamedTuple):
+    """A job, as it was when it was found.
+
+    Attributes
+    ----------
+    ident: str
+        As `Job.get_from_ident` takes it.
+    identifier: str
+    status: str
+        The name of the status, as ``error``; of one that is none, what is stored.
+    queue: str
+        The name of the queue; None if the job does not say.
+    priority, tries: int
+    added, start, end: str
+        Dates in UTC; None for those that are not there.
+    """
+
+    ident: str
+    identifier: str | None
+    status: str
+    queue: str | None
+    priority: int | str
+    tries: int | str
+    added: str | None
+    start: str | None
+    end: str | None
+
+    @classmethod
+    def of(cls, path: str, pk: int, values: Sequence[str | None]) -> FoundJob:
+        """Make one of the values of `FIELDS`."""
+        identifier, status, queue, priority, tries, *times = values
+        return cls(f"{path}:{pk}", identifier, name_of_status(status), queue, _number(priority), _number(tries), *times)
+
+
+def name_of_status(letter: str | None) -> str:
+    """Return the name of a stored status in small letters; of another text, that text."""
+    return STATUSES.by_value(letter, letter or "").lower()
+
+
+def _number(text: str | None) -> int | str:
+    """Return a stored number; what is none as it is."""
+    text = text or "0"
+    return int(text) if len(text) <= 20 and text.lstrip("+-").isdecimal() else text
+
+
+class Count(NamedTuple):
+    """How many jobs there are; at least so many if there was no time to look at all."""
+
+    number: int
+    is_exact: bool
+
+    def __str__(self) -> str:
+        return f"{'' if self.is_exact else '≥ '}{self.number:,}"
+
+
+class Facets(NamedTuple):
+    """How many jobs there are of each value of a field, the most frequent value first.
+
+    Attributes
+    ----------
+    counts: mapping of str to int
+        At most some; the others are counted as `others`.
+    others: int
+    is_exact: bool
+        False if there was no time to look at all jobs.
+    """
+
+    counts: Mapping[str, int]
+    others: int
+    is_exact: bool
+
+
+class Page(NamedTuple):
+    """Some jobs, in order.
+
+    Attributes
+    ----------
+    jobs: list of FoundJob
+    following: str
+        What to give as `after` for the next page; None if there is none.
+    is_complete: bool
+        False if there was no time to find as many as were asked for: go on with `following`.
+    """
+
+    jobs: list[FoundJob]
+    following: str | None
+    is_complete: bool
+
+
+def cursor_of(positions: Mapping[str, int]) -> str:
+    """Return where to go on, as a word: behind which pk in each class."""
+    return urlsafe_b64encode(json.dumps(positions, separators=(",", ":")).encode()).decode().rstrip("=")
+
+
+def positions_of(cursor: str) -> dict[str, int]:
+    """Read what `cursor_of` made.
+
+    Raises
+    ------
+    ValueError
+        If it is something else.
+    """
+    try:
+        found: Any = json.loads(urlsafe_b64decode(cursor.encode() + b"=" * (-len(cursor) % 4)))
+        return {str(path): int(pk) for path, pk in found.items()}
+    except (AttributeError, RecursionError, TypeError, ValueError):
+        raise ValueError(f"{cursor[:40]!r} is not where a page ended: give the `following` of one") from None

@@ -1,0 +1,132 @@
+"""Looking at the jobs of a class in steps, in the order in which they were added."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from limpyd_jobs.query.conditions import Condition
+from limpyd_jobs.store.calls import Call, given, listed, send
+from limpyd_jobs.store.known_classes import KnownClass
+from limpyd_jobs.store.scripting import Script
+
+_search = Script("search")
+
+# How many jobs one step looks at: it takes Redis about a millisecond.
+STEP = 500
+
+# A set of up to `SMALL` pks is read, and sorted; one of up to `MEDIUM`, too, if it has few of all pks that there are.
+# Any other is asked which it has of one range after another.
+SMALL, MEDIUM, FEW = 10_000, 200_000, 0.05
+
+Page = Sequence[int]  # pks, or a range of them
+
+
+class Step(NamedTuple):
+    """What was found among some jobs.
+
+    Attributes
+    ----------
+    number: int
+        How many meet the conditions.
+    found: sequence of (int, sequence of (str or None))
+        The pk of each, and the values that were asked for.
+    counts: mapping of str to int
+        How many there are of each value of the field that was asked for.
+    looked: int
+        How many jobs were looked at.
+    seen: int
+        The pk that was looked at last.
+    """
+
+    number: int
+    found: Sequence[tuple[int, Sequence[str | None]]]
+    counts: Mapping[str, int]
+    looked: int
+    seen: int
+
+    @classmethod
+    def of(cls, reply: Mapping[str, Any]) -> Step:
+        found = [(int(pk), [value or None for value in values]) for pk, values in reply["found"]]
+        return cls(reply["number"], found, reply["counts"], reply["looked"], int(reply["seen"]))
+
+
+class Source:
+    """The smallest set that is known to have all the jobs of a class that meet some conditions.
+
+    Attributes
+    ----------
+    known: KnownClass
+    size: int
+        How many jobs are in it.
+    is_exact: bool
+        Whether all of these meet the conditions.
+    is_whole: bool
+        Whether there is no condition.
+    """
+
+    def __init__(
+        self, connection: Any, known: KnownClass, conditions: Sequence[Condition], tests: Sequence[Mapping[str, Any]]
+    ) -> None:
+        self.known = known
+        self._connection = connection
+        self._tests = listed(tests)
+        indexed = [each for each in conditions if each.is_equality and each.field in known.indexes]
+        self._keys = [f"{known.name}:collection", *(f"{known.indexes[it.field]}{it.value}" for it in indexed)]
+        self.is_whole = not conditions
+        self.is_exact = len(conditions) == len(indexed) <= 1
+        self._key, self.size, self._highest = "", 0, 0
+
+    def measure(self, pipeline: Any) -> None:
+        """Ask for the sizes of the sets, and for the highest pk."""
+        pipeline.get(f"{self.known.name}:max_pk")
+        for key in self._keys:
+            pipeline.scard(key)
+
+    def choose(self, replies: Iterator[Any]) -> None:
+        """Take the smallest of the sets, given the replies to `measure`; a key that is no set counts as empty."""
+        last = next(replies)
+        self._highest = int(last) if isinstance(last, str) and last.isdecimal() else 0
+        measured = [size if isinstance(size, int) else 0 for size in islice(replies, len(self._keys))]
+        self._key, self.size = min(zip(self._keys, measured, strict=True), key=itemgetter(1))
+
+    def steps(self, start: int | None = None, *, is_upwards: bool = False, **options: Any) -> Iterator[Step]:
+        """Look at all jobs, from the newest to the oldest, or upwards; beyond the pk `start`, if that is given.
+
+        Parameters
+        ----------
+        **options
+            Of ``search.lua``: `names`, `most`, `by`.
+        """
+        for page in self._pages(start, is_upwards) if self.size else ():
+            rest = page
+            while rest:
+                step = self._look(rest, options)
+                yield step
+                rest = rest[rest.index(step.seen) + 1 :]
+
+    def _pages(self, start: int | None, is_upwards: bool) -> Iterator[Page]:
+        pks: Page
+        if self.size <= SMALL or self.size <= min(MEDIUM, self._highest * FEW):
+            found = {int(pk) for pk in self._connection.sscan_iter(self._key, count=STEP) if pk.isdecimal()}
+            if start is not None:
+                found = {pk for pk in found if (pk > start if is_upwards else pk < start)}
+            pks = sorted(found, reverse=not is_upwards)
+        else:
+            first = (1 if is_upwards else self._highest) if start is None else start + (1 if is_upwards else -1)
+            pks = range(first, self._highest + 1) if is_upwards else range(min(first, self._highest), 0, -1)
+        return (pks[first : first + STEP] for first in range(0, len(pks), STEP))
+
+    def _look(self, page: Page, options: Mapping[str, Any]) -> Step:
+        which = {"first": page[0], "last": page[-1]} if isinstance(page, range) else {"pks": listed(map(str, page))}
+        request = {
+            "model": json.dumps({"name": self.known.name}),
+            "conditions": self._tests,
+            "within": self._key,
+            **which,
+            **given(**options),
+        }
+        return send(Call(self._connection, _search, request, Step.of))

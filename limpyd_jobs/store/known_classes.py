@@ -1,0 +1,104 @@
+"""The job classes of a database: what is to be known of each to read its jobs without importing it.
+
+They are written with the first job that a process adds of a class, in the same step.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from limpyd.model import RedisModel
+
+from limpyd_jobs.store.layout import layout_of
+
+# A hash: the JSON of a `KnownClass` by its path.
+KEY = "limpyd-jobs:classes"
+
+UNREADABLE = (AttributeError, KeyError, RecursionError, TypeError, ValueError)
+
+
+class KnownClass(NamedTuple):
+    """A job class, as others have to know it.
+
+    Attributes
+    ----------
+    path: str
+        As in idents.
+    name: str
+        What its keys begin with.
+    fields: frozenset of str
+        Those of its hash.
+    indexes: mapping of str to str
+        Of a field with an index of equality: what its keys begin with; a value follows.
+    ranges: mapping of str to str
+        Of a field that is indexed as a number: the key of the sorted set.
+    """
+
+    path: str
+    name: str
+    fields: frozenset[str]
+    indexes: Mapping[str, str]
+    ranges: Mapping[str, str]
+
+    @classmethod
+    def of(cls, job_class: type[RedisModel]) -> KnownClass:
+        """Return what is to be known of a class.
+
+        Raises
+        ------
+        ConfigurationException
+            If no script can work with it.
+        """
+        layout = layout_of(job_class)
+        indexes, ranges = (layout.description[name] for name in ("indexes", "ranges"))
+        return cls(
+            layout.description["path"],
+            layout.description["name"],
+            layout.plain | layout.special,
+            {name: keys[0] for name, keys in indexes.items() if keys},
+            {name: keys[0] for name, keys in ranges.items()},
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> KnownClass:
+        """Read what `as_json` makes; of other texts, raise one of `UNREADABLE`."""
+        path, name, names, indexes, ranges = json.loads(text)
+        if not all(isinstance(each, str) for each in (path, name, *names, *indexes.values(), *ranges.values())):
+            raise TypeError("no texts")
+        return cls(path, name, frozenset(names), indexes, ranges)
+
+    def as_json(self) -> str:
+        """Return it as it is stored."""
+        return json.dumps([self.path, self.name, sorted(self.fields), self.indexes, self.ranges], separators=(",", ":"))
+
+
+def unwritten(job_class: type[RedisModel]) -> str:
+    """Return the JSON of a class that is to be written by this process; nothing if it did so."""
+    is_written = job_class in vars(job_class.database).get("_written_classes", ())
+    return "" if is_written else KnownClass.of(job_class).as_json()
+
+
+def was_written(job_class: type[RedisModel]) -> None:
+    """Note that the class is in its database now."""
+    vars(job_class.database).setdefault("_written_classes", set()).add(job_class)
+
+
+def known_classes(connection: Any, imported: Iterable[type[RedisModel]] = ()) -> dict[str, KnownClass]:
+    """Return the classes of a database, by path: those that are written there, if they can be read, and others.
+
+    Parameters
+    ----------
+    imported: iterable of job classes
+        Which this process knows better.
+    """
+    found = {}
+    for path, text in connection.hgetall(KEY).items():
+        try:
+            known = KnownClass.parse(text)
+        except UNREADABLE:
+            continue
+        if known.path == path:
+            found[path] = known
+    return {**found, **{known.path: known for known in map(KnownClass.of, imported)}}

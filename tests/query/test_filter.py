@@ -1,0 +1,251 @@
+"""A filter of jobs: what it counts, lists and counts by a field, over all classes of a database."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from limpyd import fields
+from limpyd.indexes import NumberRangeIndex
+from servers import RedisServer
+
+from limpyd_jobs import Argument, Error, Job, Worker
+from limpyd_jobs.models import BaseJobsModel
+from limpyd_jobs.query import Count, Facets, FoundJob, JobFilter, job_details, walk
+from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.store.known_classes import KEY
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+
+class Letter(Job):
+    namespace = "query"
+    queue_name = "letters"
+
+    to = Argument(indexable=True)
+    pages = Argument(int)
+    weight = fields.InstanceHashField(indexable=True, indexes=[NumberRangeIndex])
+
+    def run(self, queue: Any) -> None:
+        if int(self.arguments.pages) % 2:
+            raise KeyError(f"page {self.arguments.pages}")
+
+
+class Parcel(Job):
+    namespace = "query"
+    queue_name = "parcels"
+
+
+@pytest.fixture(autouse=True)
+def _jobs() -> None:
+    for number in range(8):
+        Letter.add_job(f"letter {number}", to="ann" if number < 5 else "bob", pages=number, weight=number)
+    Worker("letters", max_loops=4, logger_level=50).run()
+    Parcel.add_jobs([f"parcel {number}" for number in range(3)], priority=2)
+
+
+def identifiers(jobs: Any) -> list[str]:
+    return [job.identifier for job in jobs]
+
+
+def test_jobs_of_all_classes_are_counted() -> None:
+    assert JobFilter().count() == Count(11, True)
+    assert JobFilter("class=Letter").count() == (8, True)
+    assert JobFilter(Parcel).count() == (3, True)
+    assert JobFilter("status=error").count() == (2, True)
+    assert JobFilter(status="success", to="ann").count() == (2, True)
+    assert JobFilter("to=eve").count() == (0, True)
+    assert str(JobFilter().count()) == "11"
+
+
+def test_one_indexed_field_is_counted_without_looking_at_the_jobs(
+    commands: Callable[[], AbstractContextManager[Any]],
+) -> None:
+    with commands() as sent:
+        JobFilter("status=error").count()
+    assert set(sent.names) == {"HGETALL", "GET", "SCARD"}
+
+
+def test_a_count_that_has_no_time_is_a_lower_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walk, "STEP", 2)
+    found = JobFilter("pages>=0").count(timeout=0)
+    assert found == (2, False)
+    assert str(found) == "≥ 2"
+
+
+def test_progress_is_told_after_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walk, "STEP", 3)
+    told: list[tuple[int, int]] = []
+    JobFilter("pages>=0").count(progress=lambda *numbers: told.append(numbers))
+    assert told == [(3, 8), (6, 8), (8, 8)]
+
+
+@pytest.mark.parametrize("newest_first", [True, False])
+def test_pages_together_have_each_job_once_in_the_order_of_adding(newest_first: bool) -> None:
+    seen: list[FoundJob] = []
+    after = None
+    while True:
+        page = JobFilter().page(4, after, newest_first=newest_first)
+        seen += page.jobs
+        if page.following is None:
+            break
+        assert len(page.jobs) == 4
+        after = page.following
+    assert len({job.ident for job in seen}) == len(seen) == 11
+    added = [job.added or "" for job in seen]
+    assert added == sorted(added, reverse=newest_first)
+
+
+def test_a_page_that_had_no_time_tells_where_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walk, "STEP", 2)
+    asked = JobFilter("to=ann", "pages=0")
+    page = asked.page(timeout=0)
+    assert (page.jobs, page.is_complete) == ([], False)
+    for _ in range(10):
+        page = asked.page(after=page.following, timeout=0)
+        if page.jobs or not page.following:
+            break
+    assert identifiers(page.jobs) == ["letter 0"]
+
+
+def test_a_job_is_told_with_what_it_is() -> None:
+    (job,) = JobFilter("identifier=letter 1").page().jobs
+    assert job.ident == f"{Letter.get_model_repr()}:2"
+    assert (job.status, job.queue, job.priority, job.tries) == ("error", "letters", 0, 1)
+    assert (job.added or "") < (job.start or "") <= (job.end or "")
+    assert Job.get_from_ident(job.ident).identifier.hget() == "letter 1"
+
+
+def test_all_jobs_can_be_iterated_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walk, "STEP", 3)
+    assert identifiers(JobFilter(Letter, "pages__lt=4")) == ["letter 3", "letter 2", "letter 1", "letter 0"]
+
+
+def test_jobs_are_counted_by_a_field() -> None:
+    assert JobFilter().facets("status") == Facets({"waiting": 7, "success": 2, "error": 2}, 0, True)
+    assert JobFilter("to=ann").facets("status").counts == {"success": 2, "error": 2, "waiting": 1}
+    assert JobFilter().facets("class").counts == {Letter.get_model_repr(): 8, Parcel.get_model_repr(): 3}
+    assert JobFilter().facets("queue").counts == {"letters": 8, "parcels": 3}
+    assert JobFilter().facets("to") == Facets({"ann": 5, "bob": 3}, 0, True)
+    assert JobFilter().facets("to", most=1) == Facets({"ann": 5}, 3, True)
+    for field in ("error", "owner"):
+        with pytest.raises(ValueError, match=f"{field} is no field of a job"):
+            JobFilter().facets(field)
+
+
+def test_jobs_are_found_by_the_type_of_an_error() -> None:
+    assert identifiers(JobFilter("error=KeyError").page().jobs) == ["letter 3", "letter 1"]
+    assert JobFilter("error!=KeyError").count().number == 9
+    assert JobFilter("error=ValueError").count().number == 0
+
+
+def test_times_are_compared_with_now() -> None:
+    assert JobFilter(added__gt=timedelta(hours=-1)).count().number == 11
+    assert JobFilter("end<now", "end__gt=-1h").count().number == 4
+    assert JobFilter("end=").count().number == 7
+
+
+def test_a_field_that_no_class_has_is_refused_with_those_there_are() -> None:
+    for ask in (lambda: JobFilter("too=ann").count(), lambda: JobFilter().facets("too")):
+        with pytest.raises(ValueError, match=r"has a field 'too'; there are: .*to, tries"):
+            ask()
+    with pytest.raises(ValueError, match="has a field 'to'"):
+        JobFilter("class=Parcel", "to=ann").count()
+    assert JobFilter("class=None", "too=ann").count() == (0, True)
+
+
+def test_what_is_no_end_of_a_page_is_refused() -> None:
+    for after in ("x", "e30x", "W10", "é"):
+        with pytest.raises(ValueError, match="is not where a page ended"):
+            JobFilter().page(after=after)
+
+
+def test_a_class_that_cannot_be_imported_here_is_found(redis_server: RedisServer, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere.py").write_text(
+        """
+from limpyd_jobs import Argument, Job
+from limpyd_jobs.models import BaseJobsModel
+
+class Task(Job):
+    namespace = "far"
+    colour = Argument(indexable=True)
+"""
+    )
+    program = f"""
+import elsewhere
+elsewhere.BaseJobsModel.database.connect(unix_socket_path={redis_server.socket!r})
+elsewhere.Task.add_job("a", "q", colour="red")
+elsewhere.Task.add_jobs([dict(identifier="b", colour="blue")], queue_name="q")
+"""
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, timeout=60)
+    assert identifiers(JobFilter("class=elsewhere.*", "colour=red").page().jobs) == ["a"]
+    details = job_details("elsewhere.Task:1")
+    assert (details.status, details.queue, details.fields["colour"]) == ("waiting", "q", "red")
+
+
+def test_each_process_writes_a_class_once_with_a_job(commands: Callable[[], AbstractContextManager[Any]]) -> None:
+    BaseJobsModel.database.connection.delete(KEY)
+    Parcel.add_job("more")
+    assert BaseJobsModel.database.connection.hlen(KEY) == 0
+    BaseJobsModel.database.connect(**BaseJobsModel.database.connection_settings)
+    with commands() as sent:
+        Parcel.add_job("still more")
+    assert sent.names == ["EVALSHA"]
+    assert BaseJobsModel.database.connection.hkeys(KEY) == [Parcel.get_model_repr()]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "[]", "{}", "[" * 100_000, '["a","b",[1],{},{}]', '["a","b",[],{"x":[]},{}]', "null"]
+)
+def test_a_class_that_is_written_wrongly_is_passed_over(redis_client: redis.Redis, text: str) -> None:
+    redis_client.hset(KEY, "a", text)
+    assert JobFilter().count().number == 11
+
+
+def test_a_database_of_its_own_can_be_asked(redis_server: RedisServer) -> None:
+    other = JobsDatabase(unix_socket_path=redis_server.socket, db=3)
+    Letter.bound_to(other).add_job("far", to="ann", pages=1)
+    assert identifiers(JobFilter("to=ann", database=other).page().jobs) == ["far"]
+    other.connection.flushdb()
+
+
+class TestDetails:
+    def test_are_all_fields_and_the_errors(self) -> None:
+        (job,) = JobFilter("identifier=letter 1").page().jobs
+        details = job_details(job.ident)
+        assert (details.ident, details.status, details.queue, details.owner) == (job.ident, "error", "letters", None)
+        assert details.fields.items() >= {"identifier": "letter 1", "to": "ann", "pages": "1"}.items()
+        assert not [name for name in details.fields if name.startswith("_")]
+        (error,) = details.errors
+        assert (error["type"], error["message"]) == ("KeyError", "'page 1'")
+
+    def test_tell_who_holds_the_claim(self) -> None:
+        job = Parcel.get(identifier="parcel 0")
+        with job.claim("me"):
+            assert job_details(job.ident).owner == "me"
+
+    def test_the_last_errors_come_first(self) -> None:
+        job = Parcel.get(identifier="parcel 0")
+        for number in range(25):
+            Error.add_error("parcels", job, ValueError(f"{number}"))
+        found = [error["message"] for error in job_details(job.ident).errors]
+        assert found == [f"{number}" for number in range(24, 4, -1)]
+
+    @pytest.mark.parametrize(
+        ("ident", "error", "told"),
+        [
+            ("x", ValueError, "'x' is not the ident of a job"),
+            ("no.such.Class:1", LookupError, "no.such.Class is no job class of this database"),
+            (f"{Parcel.get_model_repr()}:99", LookupError, "There is no job"),
+        ],
+    )
+    def test_are_refused_for_what_is_none(self, ident: str, error: type[Exception], told: str) -> None:
+        with pytest.raises(error, match=told):
+            job_details(ident)

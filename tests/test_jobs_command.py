@@ -1,0 +1,115 @@
+"""``limpyd-jobs jobs``, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import preloaded
+import pytest
+from servers import RedisServer
+
+from limpyd_jobs import Argument, Job, Worker
+
+COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+
+class Letter(Job):
+    namespace = "command"
+    queue_name = "letters"
+
+    to = Argument(indexable=True)
+
+    def run(self, queue: Any) -> None:
+        raise KeyError(f"no address of {self.arguments.to}")
+
+
+@pytest.fixture(autouse=True)
+def _jobs() -> None:
+    for number in range(6):
+        Letter.add_job(f"letter {number}", to="ann" if number % 2 else "bob")
+    Worker("letters", max_loops=2, logger_level=60).run()
+
+
+def run(server: RedisServer, *arguments: str) -> tuple[int, str, str]:
+    done = preloaded.run([COMMAND, "jobs", *arguments], env={**os.environ, "LIMPYD_JOBS_DATABASE": server.url})
+    return done.returncode, done.stdout, done.stderr
+
+
+def output(server: RedisServer, *arguments: str) -> str:
+    status, out, err = run(server, *arguments)
+    assert (status, err) == (0, "")
+    return out
+
+
+def test_jobs_are_counted(redis_server: RedisServer) -> None:
+    assert output(redis_server, "count") == "6\n"
+    assert output(redis_server, "count", "to=ann", "status!=error") == "2\n"
+    assert json.loads(output(redis_server, "count", "status=error", "--json")) == {"count": 2}
+    assert json.loads(output(redis_server, "count", "added>-1h", "added__lt=now", "--json")) == {"count": 6}
+
+
+def test_they_are_counted_by_a_field(redis_server: RedisServer) -> None:
+    assert output(redis_server, "count", "--by=status") == "jobs  status\n4     waiting\n2     error\n"
+    found = json.loads(output(redis_server, "count", "--by=to", "status=error", "--json"))
+    assert sorted(found, key=str) == [{"to": "ann", "count": 1}, {"to": "bob", "count": 1}]
+
+
+def test_they_are_listed_the_newest_first(redis_server: RedisServer) -> None:
+    lines = output(redis_server, "list", "to=ann").splitlines()
+    assert lines[0].split() == ["ident", "identifier", "status", "queue", "priority", "tries", "added", "start", "end"]
+    assert [line.split()[2] for line in lines[1:]] == ["5", "3", "1"]
+    rows = json.loads(output(redis_server, "list", "--json", "--oldest-first", "status=error"))
+    assert [row["identifier"] for row in rows] == ["letter 0", "letter 1"]
+    assert rows[0].keys() == {"ident", "identifier", "status", "queue", "priority", "tries", "added", "start", "end"}
+    assert (rows[0]["status"], rows[0]["queue"], rows[0]["priority"], rows[0]["tries"]) == ("error", "letters", 0, 1)
+    assert len([json.loads(line) for line in output(redis_server, "list", "--jsonl").splitlines()]) == 6
+
+
+def test_a_page_tells_how_to_go_on(redis_server: RedisServer) -> None:
+    status, out, err = run(redis_server, "list", "--limit=4", "--jsonl")
+    assert (status, len(out.splitlines())) == (0, 4)
+    told, _, after = err.strip().rpartition("--after=")
+    assert told == "limpyd-jobs jobs: there are more jobs: "
+    rest = [json.loads(line) for line in output(redis_server, "list", "--jsonl", f"--after={after}").splitlines()]
+    assert [row["identifier"] for row in rest] == ["letter 1", "letter 0"]
+
+
+def test_a_job_is_shown_with_its_errors(redis_server: RedisServer) -> None:
+    ident = f"{Letter.get_model_repr()}:2"
+    shown = output(redis_server, "show", ident)
+    assert shown.splitlines()[0].split() == ["job", ident]
+    assert ["status", "error"] in [line.split() for line in shown.splitlines()]
+    assert "KeyError: 'no address of ann'" in shown
+    assert "Traceback (most recent call last)" in shown
+    (details,) = json.loads(output(redis_server, "show", ident, "--json"))
+    assert details["fields"]["to"] == "ann"
+    assert details["errors"][0]["type"] == "KeyError"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "say what to do: list, count, show"),
+        (["lists"], "'lists' is none of list, count, show"),
+        (["list", "letters"], "'letters' is no condition: write it as field=value"),
+        (["count", "too=ann"], "No job class that is meant has a field 'too'; there are: "),
+        (["count", "--by=too"], "has a field 'too'"),
+        (["count", "status=fine"], "'fine' is no status: waiting, delayed, running, success, error, canceled"),
+        (["list", "--limit=0"], "must be a number from 1 to 10000"),
+        (["list", "--after=x"], "'x' is not where a page ended"),
+        (["show"], "show needs the ident of a job after it"),
+        (["show", "x"], "'x' is not the ident of a job"),
+        (["show", "no.such.Class:1"], "no.such.Class is no job class of this database"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(redis_server: RedisServer, arguments: list[str], told: str) -> None:
+    status, out, err = run(redis_server, *arguments)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("limpyd-jobs jobs: error: ")
+    assert told in err
