@@ -17,7 +17,6 @@ from limpyd.model import RedisModel
 
 from limpyd_jobs import STATUSES, Job, Queue
 from limpyd_jobs.schedules import Schedule
-from limpyd_jobs.store.known_classes import KEY as CLASSES
 from limpyd_jobs.utils import datetime_to_score, parse_datetime
 
 LIVE = {STATUSES.WAITING, STATUSES.DELAYED, STATUSES.RUNNING}
@@ -66,7 +65,7 @@ def violations_in(stored: Contents, *models: type[RedisModel]) -> list[str]:
 def contents(client: redis.Redis) -> Contents:
     """Return all that is in a database, as Python values: sorted sets are dicts of members and scores.
 
-    Which job classes are known to be there is left out: it is no part of any record.
+    Which job classes are known to be there, and what was done to many jobs, is left out: it is no part of any record.
     """
     values = {
         "string": lambda text: text,
@@ -75,7 +74,7 @@ def contents(client: redis.Redis) -> Contents:
         "set": set,
         "zset": lambda members: {member: float(score) for member, score in _pairs(members).items()},
     }
-    return {key: values[kind](value) for key, kind, value in client.eval(_READ_ALL, 0) if key != CLASSES}
+    return {key: values[kind](value) for key, kind, value in client.eval(_READ_ALL, 0)}
 
 
 _READ_ALL = """
@@ -85,9 +84,11 @@ local read = {
 }
 local keys, found = redis.call('KEYS', '*'), {}
 table.sort(keys)
-for i, key in ipairs(keys) do
-  local kind = redis.call('TYPE', key).ok
-  found[i] = {key, kind, redis.call(read[kind][1], key, unpack(read[kind], 2))}
+for _, key in ipairs(keys) do
+  if string.sub(key, 1, 12) ~= 'limpyd-jobs:' then
+    local kind = redis.call('TYPE', key).ok
+    found[#found + 1] = {key, kind, redis.call(read[kind][1], key, unpack(read[kind], 2))}
+  end
 end
 return found
 """

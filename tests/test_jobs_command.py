@@ -95,8 +95,16 @@ def test_a_job_is_shown_with_its_errors(redis_server: RedisServer) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "say what to do: list, count, show"),
-        (["lists"], "'lists' is none of list, count, show"),
+        ([], "say what to do: list, count, show, requeue"),
+        (["lists"], "'lists' is none of list, count, show, requeue"),
+        (["cancel"], "say which jobs to cancel: give a filter, idents, or --all for all jobs"),
+        (["cancel", "--all", "to=ann"], "say which jobs to cancel: "),
+        (["cancel", "ann"], "'ann' is no condition"),
+        (["cancel", "to=ann", "--queue=x"], "--queue means nothing to cancel"),
+        (["promote", "to=ann", "--for=3"], "--for means nothing to promote"),
+        (["move", "to=ann"], "say where to move the jobs"),
+        (["delay", "to=ann"], "say until when to delay the jobs"),
+        (["delay", "to=ann", "--until=soon"], "--until: 'soon' is no time: write "),
         (["list", "letters"], "'letters' is no condition: write it as field=value"),
         (["count", "too=ann"], "No job class that is meant has a field 'too'; there are: "),
         (["count", "--by=too"], "has a field 'too'"),
@@ -113,3 +121,64 @@ def test_what_is_wrong_is_said_in_a_line(redis_server: RedisServer, arguments: l
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("limpyd-jobs jobs: error: ")
     assert told in err
+
+
+JOBS = f"--job-modules={__name__}"
+PATH = f"--pythonpath={Path(__file__).parent}"
+
+
+def act(server: RedisServer, *arguments: str) -> tuple[int, str]:
+    status, out, err = run(server, *arguments, JOBS, PATH)
+    assert err == ""
+    return status, out
+
+
+def test_what_a_verb_would_do_is_told_before(redis_server: RedisServer) -> None:
+    told = "jobs\n2     would requeue\n4     not in error\n"
+    assert act(redis_server, "requeue", "--all", "--dry-run") == (0, told)
+    assert output(redis_server, "count", "status=error") == "2\n"
+
+
+def test_where_nobody_can_be_asked_a_yes_is_needed(redis_server: RedisServer) -> None:
+    status, out, err = run(redis_server, "cancel", "to=ann", "status=waiting", JOBS, PATH)
+    assert (status, out) == (2, "")
+    assert "cancel 2 jobs? Give --yes to do so, or --dry-run for what would be done" in err
+    assert output(redis_server, "count", "status=canceled") == "0\n"
+
+
+def test_all_jobs_of_a_filter_are_requeued_moved_delayed_promoted_canceled_and_deleted(
+    redis_server: RedisServer,
+) -> None:
+    assert act(redis_server, "requeue", "status=error", "to=ann", "--yes") == (0, "jobs\n1     requeue\n")
+    assert act(redis_server, "move", "to=ann", "--queue=others", "--priority=2", "--yes")[0] == 0
+    assert output(redis_server, "count", "queue=others", "priority=2") == "3\n"
+    assert act(redis_server, "delay", "queue=others", "--until=+1h", "--yes") == (0, "jobs\n3     delay\n")
+    assert output(redis_server, "count", "delayed_until>+59m", "status=delayed") == "3\n"
+    assert act(redis_server, "promote", "status=delayed", "--yes") == (0, "jobs\n3     promote\n")
+    assert act(redis_server, "cancel", "queue=others", "--yes") == (0, "jobs\n3     cancel\n")
+    status, out = act(redis_server, "delete", "--all", "--yes", "--json")
+    assert (status, json.loads(out)) == (0, {"done": 6, "skipped": 0, "refused": 0, "reasons": {}})
+    assert output(redis_server, "count") == "0\n"
+
+
+def test_jobs_may_be_named_by_their_idents(redis_server: RedisServer) -> None:
+    idents = [f"{Letter.get_model_repr()}:{pk}" for pk in (3, 4)]
+    assert act(redis_server, "cancel", *idents, "--yes") == (0, "jobs\n2     cancel\n")
+    status, out = act(redis_server, "cancel", f"{Letter.get_model_repr()}:99", "--yes")
+    assert (status, out) == (1, f"jobs\n0     cancel\n1     there is no job class={Letter.get_model_repr()} pk=99\n")
+
+
+def test_what_is_refused_is_told_with_the_reason(redis_server: RedisServer) -> None:
+    Letter.add_job("letter 0", to="again")
+    told = "jobs\n1     requeue\n1     already queued\n"
+    assert act(redis_server, "requeue", "status=error", "--yes") == (1, told)
+
+
+def test_who_did_what_is_told(redis_server: RedisServer) -> None:
+    act(redis_server, "requeue", "status=error", "--yes")
+    done = preloaded.run([COMMAND, "audit", "--json"], env={**os.environ, "LIMPYD_JOBS_DATABASE": redis_server.url})
+    (entry,) = json.loads(done.stdout)
+    assert (entry["verb"], entry["filter"], entry["done"]) == ("requeue", "status=e", "2")
+    done = preloaded.run([COMMAND, "audit"], env={**os.environ, "LIMPYD_JOBS_DATABASE": redis_server.url})
+    assert done.stdout.splitlines()[0].split() == ["at", "(UTC)", "who", "verb", "filter", "done", "skipped", "refused"]
+    assert len(done.stdout.splitlines()) == 2

@@ -1,95 +1,23 @@
 -- verb: search
 -- what: looks at some jobs of a class, and tells which meet some conditions
 -- request
---   model          of which only the name and the path matter
---   pks            the jobs to look at; or
---   first, last    all from one pk to another, which are numbers, in that order
---   within         the key of a set: which of these
---   conditions     JSON: [{test, field, value…, is_negated}…], see TESTS
---   names          JSON: the fields to return of those that meet them; none to count them only. `queue` is a queue's name
---   most           how many to return
---   by             the field whose values to count
+--   model, pks, first, last, within, conditions
+--   names   JSON: the fields to return of those that meet them; none to count them only. `queue` is a queue's name
+--   most    how many to return
+--   by      the field whose values to count
 -- reply
 --   done   {number: how many meet them, found: [pk, [value or false…]]…, counts: {value: number},
 --          looked: at how many, seen: the last pk}
 
---@include envelope
+--@include finding
 
-local model, conditions = cjson.decode(request.model), cjson.decode(request.conditions)
 local names, most = request.names and cjson.decode(request.names), tonumber(request.most) or math.huge
-
-local function hash_key(pk)
-  return model.name .. ':' .. pk .. ':hash'
-end
-
--- The fields that are read of each job, and where each stands among them.
-local fields, positions = {'status'}, {status = 1}
-
-local function position_of(field)
-  field = field == 'queue' and '_queue_key' or field
-  if not positions[field] then
-    fields[#fields + 1] = field
-    positions[field] = #fields
-  end
-  return positions[field]
-end
-
-local queue_names = {}
-
-local function name_of_queue(key)
-  if key and queue_names[key] == nil then
-    local name = redis.pcall('HGET', key .. ':hash', 'name')
-    queue_names[key] = type(name) == 'string' and name
-  end
-  return key and queue_names[key]
-end
-
--- Texts are compared as texts, as dates are; with a number, only numbers.
-local function comparable(condition, value)
-  if not value then return nil end
-  if condition.is_number then return tonumber(value) end
-  return value
-end
-
-local TESTS = {
-  is = function(condition, value) return (value or '') == condition.value end,
-  less = function(condition, value)
-    local found = comparable(condition, value)
-    return found ~= nil and (found < condition.value or condition.or_equal and found == condition.value)
-  end,
-  more = function(condition, value)
-    local found = comparable(condition, value)
-    return found ~= nil and (found > condition.value or condition.or_equal and found == condition.value)
-  end,
-  equal = function(condition, value) return comparable(condition, value) == condition.value end,
-  queue = function(condition, value) return name_of_queue(value) == condition.value end,
-  -- a claim is named by something random, '@', and its owner
-  owner = function(condition, value)
-    local owner = value and string.match(value, '^[^@]*@([^/]*)')
-    return owner == condition.value
-  end,
-  -- an error of that type is recorded of the job
-  error = function(condition, _, pk)
-    local found = redis.pcall('SINTER', condition.of_job .. pk, condition.of_class, condition.of_type)
-    return not found.err and #found > 0
-  end,
-}
-
-for _, condition in ipairs(conditions) do condition.position = condition.field and position_of(condition.field) or 0 end
 local by, shown = request.by and position_of(request.by), {}
 for i, name in ipairs(names or {}) do shown[i] = position_of(name) end
 
-local function meets(values, pk)
-  for _, condition in ipairs(conditions) do
-    local is_met = TESTS[condition.test](condition, values[condition.position] or nil, pk) and true or false
-    if is_met == (condition.is_negated or false) then return false end
-  end
-  return true
-end
+local number, found, counts = 0, {}, {}
 
-local number, found, counts, seen = 0, {}, {}, nil
-
-local function take(values, pk)
+local looked, seen = for_each_found(function(pk, values)
   number = number + 1
   if by then
     local value = request.by == 'queue' and name_of_queue(values[by]) or values[by] or ''
@@ -103,39 +31,6 @@ local function take(values, pk)
     end
     found[#found + 1] = {pk, row}
   end
-end
-
-local function is_there(values, pk)
-  for _, value in ipairs(values) do
-    if value then return true end
-  end
-  return redis.call('EXISTS', hash_key(pk)) == 1
-end
-
-local function look_at(pk)
-  local values = redis.pcall('HMGET', hash_key(pk), unpack(fields))
-  if not values.err and meets(values, pk) and is_there(values, pk) then take(values, pk) end
-end
-
--- The pks to look at: those that are given, or those of a range that are in a set.
-local function pks_of_range()
-  local first, last, pks = tonumber(request.first), tonumber(request.last), {}
-  for pk = first, last, first <= last and 1 or -1 do pks[#pks + 1] = string.format('%.0f', pk) end
-  local is_member = redis.pcall('SMISMEMBER', request.within, unpack(pks))
-  local those = {}
-  for i, pk in ipairs(pks) do
-    if is_member[i] == 1 then those[#those + 1] = pk end
-  end
-  return those, pks[#pks]
-end
-
-local pks, last
-if request.pks then pks = cjson.decode(request.pks) else pks, last = pks_of_range() end
-local looked = 0
-for _, pk in ipairs(pks) do
-  if number >= most then break end
-  look_at(pk)
-  looked, seen = looked + 1, pk
-end
-if number < most and last then seen = last end
+  return number >= most
+end)
 return answer('done', {number = number, found = found, counts = counts, looked = looked, seen = seen})

@@ -20,7 +20,7 @@ COMPARISONS = (">", ">=", "<", "<=")
 
 TIMES = ("added", "start", "end", "delayed_until")
 NUMBERS = ("priority", "tries")
-EQUAL_ONLY = ("class", "error", "identifier", "owner", "queue", "status")
+EQUAL_ONLY = ("class", "error", "identifier", "owner", "pk", "queue", "status")
 
 _WORD = re.compile(r"(?P<field>[A-Za-z]\w*?)(?:__(?P<suffix>[a-z]+))?(?P<sign>!=|>=|<=|=|>|<)(?P<value>.*)", re.DOTALL)
 _AGO = re.compile(r"([+-])(\d{1,9}(?:\.\d{1,9})?)([smhdw])")
@@ -35,8 +35,8 @@ class Condition(NamedTuple):
     Attributes
     ----------
     field: str
-        ``class``, ``queue``, ``error`` (the type of one that is recorded of the job), ``owner`` (who holds the claim on
-        it), or any field of a job.
+        ``class``, ``pk``, ``queue``, ``error`` (the type of one that is recorded of the job), ``owner`` (who holds the
+        claim on it), or any field of a job.
     comparison: str
         One of ``= != > >= < <=``.
     value: str
@@ -112,6 +112,8 @@ class Condition(NamedTuple):
     def _test(self) -> dict[str, Any]:
         if self.field == "queue":
             return {"test": "queue", "field": "queue", "value": self.value}
+        if self.field == "pk":
+            return {"test": "pk", "value": self.value}
         if self.field == "owner":
             return {"test": "owner", "field": "_claim_token", "value": mark_of(self.value)[1:]}
         number = self._number()
@@ -164,6 +166,13 @@ def _integer_of(field: str, value: Any) -> str:
     return str(number)
 
 
+def _pk_of(field: str, value: Any) -> str:
+    text = _text_of(field, value)
+    if not re.fullmatch(r"\d{1,18}", text, re.ASCII):
+        raise ValueError(f"{field} is the number of a job, not {one_line(text)!r}")
+    return str(int(text))
+
+
 def _time_of(field: str, value: Any) -> str:
     """Return a moment as it is stored: a datetime, naive in UTC or aware; a time span from now; or the text of one."""
     if isinstance(value, timedelta):
@@ -171,21 +180,30 @@ def _time_of(field: str, value: Any) -> str:
     if isinstance(value, datetime):
         return str(as_naive_utc(value))
     text = _text_of(field, value)
+    return str(parse_moment(field, text)) if text else ""
+
+
+def parse_moment(what: str, text: str) -> datetime:
+    """Return the moment of a text, in UTC: a date, ``now``, or a time span from now, as ``-1h``.
+
+    Raises
+    ------
+    ValueError
+        If it is none; it says of what.
+    """
     ago = _AGO.fullmatch(text)
     try:
-        if text == "now":
-            return str(utcnow())
-        if ago:
-            span = timedelta(**{_UNITS[ago[3]]: float(ago[2])})
-            return str(utcnow() + span if ago[1] == "+" else utcnow() - span)
+        span = timedelta(**{_UNITS[ago[3]]: float(ago[2])}) if ago else timedelta(0)
+        if ago or text == "now":
+            return utcnow() - span if ago and ago[1] == "-" else utcnow() + span
     except OverflowError:
-        text = "that"
+        text = f"{text}, so far away,"
     moment = parse_datetime(text)
-    if moment is None and text:
+    if moment is None:
         raise ValueError(
-            f"{field}: {one_line(text)!r} is no time: write 2026-11-20, 2026-11-20T10:30 (UTC), -1h, -30m or +2d"
+            f"{what}: {one_line(text)!r} is no time: write 2026-11-20, 2026-11-20T10:30 (UTC), -1h, -30m or +2d"
         )
-    return str(moment) if moment else ""
+    return moment
 
 
 def _class_of(field: str, value: Any) -> str:
@@ -194,6 +212,7 @@ def _class_of(field: str, value: Any) -> str:
 
 _STORED: Mapping[str, Callable[[str, Any], str]] = {
     "class": _class_of,
+    "pk": _pk_of,
     "status": _status_of,
     **dict.fromkeys(NUMBERS, _integer_of),
     **dict.fromkeys(TIMES, _time_of),

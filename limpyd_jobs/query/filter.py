@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from time import monotonic
 from typing import Any
 
-from limpyd_jobs.models import BaseJobsModel, Error, Job
+from limpyd_jobs.models import BaseJobsModel, Error, Job, job_classes
+from limpyd_jobs.query.actions import Action, Cancel, Delay, DelayUntil, Delete, Move, Promote, Requeue, Tally
 from limpyd_jobs.query.classes import classes_of, connection_to, on
 from limpyd_jobs.query.conditions import Condition
 from limpyd_jobs.query.found import FIELDS, Count, Facets, FoundJob, Page, cursor_of, name_of_status, positions_of
-from limpyd_jobs.query.walk import Source, Step
+from limpyd_jobs.query.walk import AStep, Source, Step
 from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.store.audit import write_entry
 from limpyd_jobs.store.calls import listed
 from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.store.known_classes import KnownClass
 from limpyd_jobs.store.layout import layout_of
+from limpyd_jobs.utils import described
 
 # What is no field of a job, but can be asked for.
-OTHERS = frozenset({"class", "queue", "error", "owner"})
+OTHERS = frozenset({"class", "error", "owner", "pk", "queue"})
 
 # How many different values facets keep at the most.
 MOST_VALUES = 10_000
@@ -63,6 +67,9 @@ class JobFilter:
     def __repr__(self) -> str:
         return f"JobFilter({', '.join(repr(''.join(each)) for each in self.conditions)})"
 
+    def __str__(self) -> str:
+        return " ".join("".join(each) for each in self.conditions)
+
     def count(self, timeout: float | None = None, progress: Progress | None = None) -> Count:
         """Count the jobs: at once if one indexed field is asked for, or none; else by looking at them, in steps.
 
@@ -100,7 +107,7 @@ class JobFilter:
 
         The other parameters and exceptions: see `count`.
         """
-        if field in ("error", "owner"):
+        if field in ("error", "owner", "pk"):
             raise ValueError(f"{field} is no field of a job, so jobs are not counted by it")
         search = _Search(self, timeout, progress, field)
         if field == "status" and all(source.is_whole for source in search.sources):
@@ -167,6 +174,98 @@ class JobFilter:
         is_over = not any(each.fill() for each in shown) and not search.is_cut
         here = {each.path: each.position for each in shown if each.position is not None}
         return Page(jobs, None if is_over else cursor_of(here), not search.is_cut)
+
+    def requeue_all(
+        self,
+        queue_name: str | None = None,
+        priority: int | None = None,
+        delayed_for: Delay = None,
+        delayed_until: datetime | None = None,
+        *,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> Tally:
+        """Put the jobs that are in error back in a queue, as `Job.requeue` does: each in the one in which it was.
+
+        It goes in steps of 100 jobs, a round trip each. What each job must be like is looked at again in the step that
+        changes it. If it is interrupted, what was done stays: call it again for the rest. Jobs that are added meanwhile
+        are left alone. Jobs of classes with their own way to put a job in a queue are changed one by one, by it.
+
+        Parameters
+        ----------
+        queue_name: str
+            None for that of each.
+        priority: int
+            None for that of each.
+        delayed_for: int, float or timedelta
+        delayed_until: datetime
+            See `Job.add_job`.
+        dry_run: bool
+            True to change nothing, but to return what would be done.
+        progress: callable
+            Is called after each step with how many jobs were looked at, and how many there are to look at, at the most.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is none of the above, or no class of the database has a field that is asked for.
+        """
+        return self._do(Requeue(queue_name, priority, delayed_for, delayed_until), dry_run, progress)
+
+    def cancel_all(self, *, dry_run: bool = False, progress: Progress | None = None) -> Tally:
+        """Cancel the jobs, as `Job.cancel` does: those that run are told; for more see `requeue_all`."""
+        return self._do(Cancel(), dry_run, progress)
+
+    def delete_all(self, *, dry_run: bool = False, progress: Progress | None = None) -> Tally:
+        """Delete the jobs, but for those that run, and take them out of their queues; for more see `requeue_all`.
+
+        Their errors stay.
+        """
+        return self._do(Delete(), dry_run, progress)
+
+    def move_all(
+        self,
+        queue_name: str | None = None,
+        priority: int | None = None,
+        *,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> Tally:
+        """Move the jobs that wait or are delayed to another queue, or priority, or both; for more see `requeue_all`."""
+        return self._do(Move(queue_name, priority), dry_run, progress)
+
+    def delay_all(
+        self,
+        delayed_for: Delay = None,
+        delayed_until: datetime | None = None,
+        *,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> Tally:
+        """Delay the jobs that wait or are delayed; for more see `requeue_all`."""
+        return self._do(DelayUntil(delayed_for, delayed_until), dry_run, progress)
+
+    def promote_all(self, *, dry_run: bool = False, progress: Progress | None = None) -> Tally:
+        """Let the jobs that are delayed wait in their queues, to be run now; for more see `requeue_all`."""
+        return self._do(Promote(), dry_run, progress)
+
+    def _do(self, action: Action, dry_run: bool, progress: Progress | None) -> Tally:
+        search, outcomes = _Search(self, None, progress), Counter[str]()
+        try:
+            for source in search.sources:
+                try:
+                    job_class = on(job_classes.resolve(source.known.path), self._database)
+                except Exception as error:  # whatever its module raises
+                    number = sum(step.number for step in search.timed(source.steps()))
+                    outcomes[f"{source.known.path} cannot be imported: {described(error)}"] += number
+                    continue
+                for step in search.timed(action.steps(source, job_class, dry_run=dry_run)):
+                    outcomes.update(step.outcomes)
+        finally:
+            tally = Tally.of(outcomes)
+            if outcomes and not dry_run:
+                search.write_audit(action.verb, self, tally)
+        return tally
 
     def __iter__(self) -> Iterator[FoundJob]:
         """Yield all the jobs, class by class, the newest of each first; some hundreds are read in a round trip."""
@@ -242,9 +341,13 @@ class _Search:
         }
 
     def steps(self, source: Source, start: int | None = None, **options: Any) -> Iterator[Step]:
-        """Do the steps of a source until there is no time left."""
+        """Look at the jobs of a source until there is no time left."""
+        return self.timed(source.steps(start, **options))
+
+    def timed(self, steps: Iterator[AStep]) -> Iterator[AStep]:
+        """Do steps until there is no time left."""
         size = sum(each.size for each in self.sources)
-        for step in source.steps(start, **options):
+        for step in steps:
             yield step
             self._looked += step.looked
             if self._progress:
@@ -252,6 +355,11 @@ class _Search:
             if monotonic() >= self._until:
                 self.is_cut = True
                 return
+
+    def write_audit(self, verb: str, asked: JobFilter, tally: Tally) -> None:
+        """Write down what was done."""
+        numbers = {"done": tally.done, "skipped": tally.skipped, "refused": tally.refused}
+        write_entry(self._connection, verb=verb, filter=f"{asked}", **numbers)
 
 
 class _Shown:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from limpyd_jobs.query.conditions import Condition
 from limpyd_jobs.store.calls import Call, given, listed, send
@@ -23,6 +24,18 @@ STEP = 500
 SMALL, MEDIUM, FEW = 10_000, 200_000, 0.05
 
 Page = Sequence[int]  # pks, or a range of them
+
+
+class AnyStep(Protocol):
+    """What a script tells that includes ``finding.lua``: at how many jobs it looked, and the pk of the last."""
+
+    @property
+    def looked(self) -> int: ...
+    @property
+    def seen(self) -> int: ...
+
+
+AStep = TypeVar("AStep", bound=AnyStep)
 
 
 class Step(NamedTuple):
@@ -76,6 +89,8 @@ class Source:
         self._tests = listed(tests)
         indexed = [each for each in conditions if each.is_equality and each.field in known.indexes]
         self._keys = [f"{known.name}:collection", *(f"{known.indexes[it.field]}{it.value}" for it in indexed)]
+        pks = [each.value for each in conditions if each.field == "pk" and each.is_equality]
+        self._pk = int(pks[0]) if pks else None
         self.is_whole = not conditions
         self.is_exact = len(conditions) == len(indexed) <= 1
         self._key, self.size, self._highest = "", 0, 0
@@ -101,16 +116,40 @@ class Source:
         **options
             Of ``search.lua``: `names`, `most`, `by`.
         """
-        for page in self._pages(start, is_upwards) if self.size else ():
+        asked = {"model": json.dumps({"name": self.known.name}), **given(**options)}
+        return self.run(partial(Call, self._connection, _search, read=Step.of), asked, STEP, start, is_upwards)
+
+    def run(
+        self,
+        call: Callable[..., Call[AStep]],
+        asked: Mapping[str, Any],
+        size: int,
+        start: int | None = None,
+        is_upwards: bool = False,
+    ) -> Iterator[AStep]:
+        """Send the calls of a script that includes ``finding.lua``, so many jobs at a time; yield what they return.
+
+        Parameters
+        ----------
+        call: callable
+            Makes a call of a request.
+        asked: mapping
+            The request, but for what says which jobs.
+        """
+        for page in self._pages(start, is_upwards, size) if self.size else ():
             rest = page
             while rest:
-                step = self._look(rest, options)
+                is_range = isinstance(rest, range)
+                which = {"first": rest[0], "last": rest[-1]} if is_range else {"pks": listed(map(str, rest))}
+                step = send(call(request={"conditions": self._tests, "within": self._key, **which, **asked}))
                 yield step
                 rest = rest[rest.index(step.seen) + 1 :]
 
-    def _pages(self, start: int | None, is_upwards: bool) -> Iterator[Page]:
+    def _pages(self, start: int | None, is_upwards: bool, size: int) -> Iterator[Page]:
         pks: Page
-        if self.size <= SMALL or self.size <= min(MEDIUM, self._highest * FEW):
+        if self._pk is not None:
+            pks = [self._pk] if start is None else []
+        elif self.size <= SMALL or self.size <= min(MEDIUM, self._highest * FEW):
             found = {int(pk) for pk in self._connection.sscan_iter(self._key, count=STEP) if pk.isdecimal()}
             if start is not None:
                 found = {pk for pk in found if (pk > start if is_upwards else pk < start)}
@@ -118,15 +157,4 @@ class Source:
         else:
             first = (1 if is_upwards else self._highest) if start is None else start + (1 if is_upwards else -1)
             pks = range(first, self._highest + 1) if is_upwards else range(min(first, self._highest), 0, -1)
-        return (pks[first : first + STEP] for first in range(0, len(pks), STEP))
-
-    def _look(self, page: Page, options: Mapping[str, Any]) -> Step:
-        which = {"first": page[0], "last": page[-1]} if isinstance(page, range) else {"pks": listed(map(str, page))}
-        request = {
-            "model": json.dumps({"name": self.known.name}),
-            "conditions": self._tests,
-            "within": self._key,
-            **which,
-            **given(**options),
-        }
-        return send(Call(self._connection, _search, request, Step.of))
+        return (pks[first : first + size] for first in range(0, len(pks), size))

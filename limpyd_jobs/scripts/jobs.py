@@ -6,6 +6,7 @@ import sys
 from importlib.metadata import version
 from optparse import OptionParser
 
+from limpyd_jobs.commands.audit import Audit
 from limpyd_jobs.commands.check import Check
 from limpyd_jobs.commands.command import Command
 from limpyd_jobs.commands.hosts import Hosts
@@ -17,6 +18,7 @@ from limpyd_jobs.workers.parser import WorkerOptionParser
 
 # A new one is a file in limpyd_jobs/commands and a row here.
 COMMANDS: dict[str, type[Command]] = {
+    "audit": Audit,
     "check": Check,
     "hosts": Hosts,
     "jobs": Jobs,

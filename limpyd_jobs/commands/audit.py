@@ -1,0 +1,40 @@
+"""``limpyd-jobs audit``: who did what to many jobs at once."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+from limpyd_jobs.commands.command import COMMON_OPTIONS, Command
+from limpyd_jobs.commands.tables import print_json, print_table
+from limpyd_jobs.models import BaseJobsModel
+from limpyd_jobs.store.audit import last_entries
+from limpyd_jobs.workers.options import WorkerOption, between
+
+COLUMNS = ("who", "verb", "filter", "done", "skipped", "refused")
+
+
+class Audit(Command):
+    """Exit status: 0."""
+
+    summary = "Tell who requeued, canceled, moved or deleted many jobs at once: the last ones first"
+    option_list = (
+        *(option for option in COMMON_OPTIONS if option.dest in ("database", "pythonpath")),
+        WorkerOption(
+            "--limit", type="int", default=50, check=between(1, 10_000), help="How many, at the most (default: 50)"
+        ),
+        WorkerOption("--json", action="store_true", help="Print JSON (default: a table)"),
+    )
+
+    def run(self) -> int:
+        """Print the last entries."""
+        entries = last_entries(BaseJobsModel.get_connection(), self.options.limit)
+        rows = [{"at": _date(entry["at"]), **{name: entry.get(name, "") for name in COLUMNS}} for entry in entries]
+        if self.options.json:
+            print_json(rows)
+        else:
+            print_table([("at (UTC)", *COLUMNS), *([*row.values()] for row in rows)])
+        return 0
+
+
+def _date(seconds: str) -> str:
+    return str(datetime.fromtimestamp(float(seconds), timezone.utc).replace(microsecond=0, tzinfo=None))

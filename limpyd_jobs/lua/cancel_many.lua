@@ -1,0 +1,23 @@
+-- verb: cancel many
+-- from: waiting, delayed or running
+-- to: canceled
+-- what: as cancel, those of some jobs that meet some conditions
+-- request
+--   model, pks, first, last, within, conditions, dry
+--   queue_model
+--   default_name  where a job most likely stands that does not say so itself; or none
+-- reply
+--   done   {outcomes: {as in cancel.lua, or 'broken': number}, looked: at how many, seen: the last pk}
+
+--@include canceling
+--@include several
+
+local queue_model = model_of(request.queue_model)
+
+local function why_not(job, is_claimed)
+  if job.status == 'c' or not is_claimed and (job.status == 's' or job.status == 'e') then return 'ended' end
+end
+
+return do_each(why_not, function(job, own_name)
+  return cancel_job(job, {model = queue_model, name = own_name or request.default_name, unplace = take_out})
+end)

@@ -1,0 +1,24 @@
+-- verb: delete many
+-- what: deletes those of some jobs that meet some conditions, and takes them out of their queues; no job that runs
+-- request
+--   model, pks, first, last, within, conditions, dry
+--   queue_model
+--   default_name  where a job most likely stands that does not say so itself; or none
+-- reply
+--   done   {outcomes: {'done', 'claimed', 'broken': number}, looked: at how many, seen: the last pk}
+
+--@include several
+
+local queue_model = model_of(request.queue_model)
+
+local function why_not(job, is_claimed)
+  if is_claimed or job.status == 'r' then return 'claimed' end
+end
+
+return do_each(why_not, function(job, own_name)
+  if redis.call('HGET', job.key, 'queued') == '1' then
+    take_out(queue_model, own_name or request.default_name or '', job)
+  end
+  delete_record(job_model, job.pk)
+  return 'done'
+end)

@@ -1,0 +1,31 @@
+-- Canceling: a job is not to be run, or not again.
+
+--@include idents
+--@include places
+
+-- `where` is {model: that of the queue, name: where a job that does not say so itself most likely stands, unplace: what to
+-- call instead of that, if given}. The outcomes are documented in cancel.lua.
+local function cancel_job(job, where)
+  if redis.call('EXISTS', job.key) == 0 then
+    return 'gone'
+  end
+
+  local hash = redis.call('HMGET', job.key, 'status', '_claim_token', 'queued')
+  local status, is_claimed, is_queued = hash[1], hash[2], hash[3] == '1'
+
+  -- Workers of version 2 run jobs without a claim. One that is held in error by its worker may still run again. A failure
+  -- sets another status, and version 2, with all that was written for it, then puts the job back: the field prevents that.
+  if is_claimed or status == 'r' then
+    update(job.model, job.pk, {status = 'c', cancel_on_error = '1'})
+    return 'done'
+  elseif status == 's' or status == 'e' then
+    return 'ended'
+  end
+
+  -- The hash first: whatever may be left in a queue is only a hint, which workers drop.
+  update(job.model, job.pk, {status = 'c', queued = false, _rescues = false})
+  if is_queued then
+    (where.unplace or unplace)(where.model, where.name or '', job)
+  end
+  return 'done'
+end

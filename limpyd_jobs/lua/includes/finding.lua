@@ -1,0 +1,113 @@
+-- Finding: which jobs of a class meet some conditions. These mean the same everywhere:
+--   pks            the jobs to look at; or
+--   first, last    all from one pk to another, which are numbers, in that order
+--   within         the key of a set: which of these
+--   conditions     JSON: [{test, field, value…, is_negated}…], see TESTS
+
+--@include envelope
+
+local key_prefix, conditions = cjson.decode(request.model).name .. ':', cjson.decode(request.conditions)
+
+local function key_of(pk)
+  return key_prefix .. pk .. ':hash'
+end
+
+-- The fields that are read of each job, and where each stands among them.
+local fields, positions = {'status'}, {status = 1}
+
+local function position_of(field)
+  field = field == 'queue' and '_queue_key' or field
+  if not positions[field] then
+    fields[#fields + 1] = field
+    positions[field] = #fields
+  end
+  return positions[field]
+end
+
+local queue_names = {}
+
+local function name_of_queue(key)
+  if key and queue_names[key] == nil then
+    local name = redis.pcall('HGET', key .. ':hash', 'name')
+    queue_names[key] = type(name) == 'string' and name
+  end
+  return key and queue_names[key]
+end
+
+-- Texts are compared as texts, as dates are; with a number, only numbers.
+local function comparable(condition, value)
+  if not value then return nil end
+  if condition.is_number then return tonumber(value) end
+  return value
+end
+
+local TESTS = {
+  is = function(condition, value) return (value or '') == condition.value end,
+  less = function(condition, value)
+    local found = comparable(condition, value)
+    return found ~= nil and (found < condition.value or condition.or_equal and found == condition.value)
+  end,
+  more = function(condition, value)
+    local found = comparable(condition, value)
+    return found ~= nil and (found > condition.value or condition.or_equal and found == condition.value)
+  end,
+  equal = function(condition, value) return comparable(condition, value) == condition.value end,
+  queue = function(condition, value) return name_of_queue(value) == condition.value end,
+  pk = function(condition, _, pk) return pk == condition.value end,
+  -- a claim is named by something random, '@', and its owner
+  owner = function(condition, value)
+    local owner = value and string.match(value, '^[^@]*@([^/]*)')
+    return owner == condition.value
+  end,
+  -- an error of that type is recorded of the job
+  error = function(condition, _, pk)
+    local found = redis.pcall('SINTER', condition.of_job .. pk, condition.of_class, condition.of_type)
+    return not found.err and #found > 0
+  end,
+}
+
+for _, condition in ipairs(conditions) do condition.position = condition.field and position_of(condition.field) or 0 end
+
+local function meets(values, pk)
+  for _, condition in ipairs(conditions) do
+    local is_met = TESTS[condition.test](condition, values[condition.position] or nil, pk) and true or false
+    if is_met == (condition.is_negated or false) then return false end
+  end
+  return true
+end
+
+local function has_something(values, pk)
+  for _, value in ipairs(values) do
+    if value then return true end
+  end
+  return redis.call('EXISTS', key_of(pk)) == 1
+end
+
+local function look_at(pk)
+  local values = redis.pcall('HMGET', key_of(pk), unpack(fields))
+  return not values.err and meets(values, pk) and has_something(values, pk) and values
+end
+
+-- The pks to look at: those that are given, or those of a range that are in a set.
+local function pks_of_range()
+  local first, last, pks = tonumber(request.first), tonumber(request.last), {}
+  for pk = first, last, first <= last and 1 or -1 do pks[#pks + 1] = string.format('%.0f', pk) end
+  local is_member = redis.pcall('SMISMEMBER', request.within, unpack(pks))
+  local those = {}
+  for i, pk in ipairs(pks) do
+    if is_member[i] == 1 then those[#those + 1] = pk end
+  end
+  return those, pks[#pks]
+end
+
+-- Calls a function with the pk of each job that is found, and the values of its fields, until it returns true. Returns at
+-- how many jobs it looked, and the last pk.
+local function for_each_found(act)
+  local pks, last
+  if request.pks then pks = cjson.decode(request.pks) else pks, last = pks_of_range() end
+  for i, pk in ipairs(pks) do
+    local values = look_at(pk)
+    if values and act(pk, values) then return i, pk end
+  end
+  return #pks, last or pks[#pks]
+end

@@ -1,0 +1,41 @@
+-- Requeueing: a job in error is to be run again.
+
+--@include claims
+--@include places
+
+-- `where` is {model: that of the queue, name, priority: none for its own, due, custom}. The outcomes, with what is to be
+-- known of them, are documented in requeue.lua.
+local function requeue_job(job, where)
+  local hash = redis.call(
+    'HMGET', job.key, 'status', 'identifier', 'priority', '_claim_token', 'tries', '_first_priority')
+  if is_gone(job.model, job.pk) then
+    return 'gone'
+  elseif hash[1] ~= 'e' then
+    return 'not in error'
+  end
+
+  local other = hash[2] and other_queued(job, hash[2])
+  if other then
+    return 'already queued', {pk = other}
+  end
+
+  -- If it is a hook of its worker that puts the job back, the claim is still held.
+  if hash[4] then
+    unplace(where.model, where.name, job)
+  end
+  local own = hash[3] or '0'
+  local first = first_priority(hash[6], own)
+  local priority = where.priority or not hash[4] and first or own
+  local changes = {start = false, ['end'] = false, _claim_token = false, _last_claim = false}
+  if not hash[4] then
+    changes._uncounted_tries, changes._requeued_at, changes._first_priority = hash[5], now_text(), false
+  elseif first then
+    changes._first_priority = note_of_priority(first, priority)
+  end
+  if where.custom then
+    update(job.model, job.pk, placed(changes, priority, where.due))
+  else
+    place(job, where.model, where.name, priority, where.due, false, changes)
+  end
+  return 'done', {status = changes.status, priority = priority, delayed_until = changes.delayed_until or ''}
+end

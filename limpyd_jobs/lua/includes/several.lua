@@ -1,0 +1,43 @@
+-- Several: the same is done with each job that is found, by itself. These mean the same everywhere:
+--   model     that of the jobs
+--   dry       '1' to change nothing, but to tell what would become of each
+
+--@include idents
+--@include places
+--@include finding
+
+local job_model = model_of(request.model)
+local queue_position, token_position = position_of('_queue_key'), position_of('_claim_token')
+
+-- As unplace, where most jobs stand: those that wait at the beginning of their list, as the oldest come first. To look for
+-- each in a whole list would take much longer.
+local function take_out(queue_model, name, job)
+  local base = job.queue_key
+  local is_out = base and (job.status == 'd' and redis.pcall('ZREM', base .. ':delayed', job.ident)
+    or job.status == 'w' and redis.pcall('LREM', base .. ':waiting', 1, job.ident))
+  if is_out ~= 1 then unplace(queue_model, name, job) end
+end
+
+-- Calls `why_not` with each job that is found, and whether it is claimed: it returns the outcome of one that is to be left
+-- alone. Of the others, calls `act` with the job and the name of its queue, which returns an outcome. Answers
+-- how many jobs have which outcome.
+local function do_each(why_not, act)
+  local outcomes = {}
+  local looked, seen = for_each_found(function(pk, values)
+    local job = {
+      model = job_model, pk = pk, ident = job_model.path .. ':' .. pk, key = hash_key(job_model, pk),
+      status = values[1], queue_key = values[queue_position],
+    }
+    local is_fine, outcome = pcall(why_not, job, values[token_position])
+    if is_fine and not outcome then
+      if request.dry then
+        outcome = 'done'
+      else
+        is_fine, outcome = pcall(act, job, name_of_queue(values[queue_position]))
+      end
+    end
+    outcome = is_fine and outcome or 'broken'
+    outcomes[outcome] = (outcomes[outcome] or 0) + 1
+  end)
+  return answer('done', {outcomes = outcomes, looked = looked, seen = seen})
+end

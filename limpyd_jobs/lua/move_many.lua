@@ -1,0 +1,45 @@
+-- verb: move many
+-- from: waiting or delayed
+-- to: waiting or delayed
+-- what: as move, those of some jobs that meet some conditions; no job that is claimed
+-- request
+--   model, pks, first, last, within, conditions, dry
+--   queue_model
+--   queue_name    none for the queue in which each is
+--   default_name  the queue of a job that does not say in which it is
+--   priority      none for that of each
+--   delay         none to keep that of each
+--   promote       '1' for delayed jobs only, which are to wait no longer
+-- reply
+--   done   {outcomes: {'done', 'not queued', 'not delayed', 'claimed', 'no queue', 'broken': number}, looked: at how many,
+--          seen: the last pk}
+
+--@include several
+
+local queue_model, given_due = model_of(request.queue_model), due_at(request.delay)
+
+local function why_not(job, is_claimed)
+  if request.promote and job.status ~= 'd' then return 'not delayed' end
+  if is_claimed or job.status == 'r' then return 'claimed' end
+  if job.status ~= 'w' and job.status ~= 'd' then return 'not queued' end
+end
+
+-- When a job is due that is not to be delayed otherwise.
+local function own_due(job)
+  local text = not request.promote and redis.call('HGET', job.key, 'delayed_until')
+  local at = text and parse_date(text)
+  return at and {at = at, text = text}
+end
+
+return do_each(why_not, function(job, own_name)
+  local name = request.queue_name or own_name or request.default_name
+  if not name then return 'no queue' end
+  local hash = redis.call('HMGET', job.key, 'queued', 'priority')
+  if hash[1] ~= '1' then return 'not queued' end
+  local due = given_due or own_due(job)
+  local priority = request.priority or hash[2] or '0'
+  prepare_place(queue_model, name, priority, due)  -- what is wrong there has to be known before
+  take_out(queue_model, own_name or name, job)
+  place(job, queue_model, name, priority, due, false, {})
+  return 'done'
+end)

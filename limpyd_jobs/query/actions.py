@@ -1,0 +1,251 @@
+"""What can be done with all the jobs that a filter finds, and what became of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+from limpyd_jobs.arguments import delay_argument, stored_priority, stored_queue_name
+from limpyd_jobs.exceptions import LimpydJobsException
+from limpyd_jobs.models import Job, compute_delayed_until, has_custom_placement
+from limpyd_jobs.query.walk import Source
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.store import records
+from limpyd_jobs.store.calls import Call, flag, given, listed, send
+from limpyd_jobs.store.layout import layout_of
+from limpyd_jobs.store.scripting import Script
+from limpyd_jobs.utils import described, overrides
+
+_cancel_many = Script("cancel_many")
+_delete_many = Script("delete_many")
+_move_many = Script("move_many")
+_requeue_many = Script("requeue_many")
+
+# How many jobs one step changes: it takes Redis some milliseconds.
+STEP = 100
+
+# Outcomes of jobs for which there is nothing to do.
+NOTHING_TO_DO = ("ended", "gone", "not delayed", "not in error", "not queued")
+
+Delay = float | timedelta | None
+
+
+class Tally(NamedTuple):
+    """What became of the jobs that were found.
+
+    Attributes
+    ----------
+    done: int
+        How many were changed; with ``dry_run``, would be.
+    skipped: int
+        For how many there was nothing to do, as their status is another.
+    refused: int
+        How many could not be changed.
+    reasons: dict of str to int
+        Why jobs were skipped or refused: ``not in error``, ``already queued`` (another job of the identifier is),
+        ``claimed`` (somebody runs it), ``no queue``, ``broken``…
+    """
+
+    done: int
+    skipped: int
+    refused: int
+    reasons: dict[str, int]
+
+    @classmethod
+    def of(cls, outcomes: Counter[str]) -> Tally:
+        """Make one of how many jobs have which outcome."""
+        reasons = {outcome: number for outcome, number in sorted(outcomes.items()) if outcome != "done"}
+        skipped = sum(number for outcome, number in reasons.items() if outcome in NOTHING_TO_DO)
+        return cls(outcomes["done"], skipped, sum(reasons.values()) - skipped, reasons)
+
+
+class Acted(NamedTuple):
+    """What a step did: how many jobs have which outcome, at how many it looked, and the pk of the last."""
+
+    outcomes: Mapping[str, int]
+    looked: int
+    seen: int
+
+    @classmethod
+    def of(cls, reply: Mapping[str, Any]) -> Acted:
+        return cls(reply["outcomes"], reply["looked"], int(reply["seen"]))
+
+
+class Action:
+    """Something to do with each of many jobs. A subclass says what.
+
+    Attributes
+    ----------
+    verb: str
+    script: Script
+        Does it with many.
+    methods: tuple of str
+        Those of a job that do it with one: if a class has its own, they are called.
+    """
+
+    verb: ClassVar[str]
+    script: ClassVar[Script]
+    methods: ClassVar[tuple[str, ...]]
+
+    def request(self) -> Mapping[str, Any]:
+        """Return what the script is asked for, as far as it does not depend on the class."""
+        return {}
+
+    def do_one(self, job: Job, queue_name: str | None) -> None:
+        """Do it with one job, which is or was in the queue of that name."""
+        raise NotImplementedError
+
+    def needs_python(self, job_class: type[Job]) -> bool:
+        """Whether a script cannot do it, as the class, or its queues, have their own way."""
+        return overrides(job_class, Job, *self.methods)
+
+    def steps(self, source: Source, job_class: type[Job], *, dry_run: bool = False) -> Iterator[Acted]:
+        """Do it with the jobs of a source; with `dry_run`, only tell what would become of them."""
+        queue_model = job_class.queue_model
+        records.check_database(job_class, queue_model)
+        request = {
+            "model": layout_of(job_class).json,
+            "queue_model": layout_of(queue_model).json,
+            **given(default_name=job_class.queue_name),
+            **self.request(),
+        }
+        call = partial(Call, records.redis_of(job_class), self.script, read=Acted.of, models=[job_class])
+        if self.needs_python(job_class) and not dry_run:
+            return self._one_by_one(source, job_class, partial(_outcome_of, call, request))
+        return source.run(call, {**request, **given(dry=flag(dry_run))}, STEP, is_upwards=True)
+
+    def _one_by_one(self, source: Source, job_class: type[Job], look: Callable[[int], str]) -> Iterator[Acted]:
+        """Do it with the jobs of a class that has its own way; whether a job is meant is asked right before."""
+        for step in source.steps(is_upwards=True, names=listed(["queue"]), most=1):
+            outcomes: Counter[str] = Counter()
+            for pk, (queue_name,) in step.found:
+                outcome = look(pk)
+                if outcome == "done":
+                    try:
+                        self.do_one(records.attached(job_class, f"{pk}"), queue_name)
+                    except (AttributeError, LimpydJobsException, TypeError, ValueError) as error:
+                        outcome = described(error)
+                outcomes[outcome] += 1
+            yield Acted(outcomes, step.looked, step.seen)
+
+
+def _outcome_of(call: Callable[..., Call[Acted]], request: Mapping[str, Any], pk: int) -> str:
+    """Return what would become of a job."""
+    acted = send(call(request={**request, "conditions": "[]", "dry": "1", "pks": listed([f"{pk}"])}))
+    return next(iter(acted.outcomes), "gone")
+
+
+class Requeue(Action):
+    """Put those that failed back in their queues, or in another one."""
+
+    verb = "requeue"
+    script = _requeue_many
+    methods = ("requeue", "enqueue_or_delay")
+
+    def __init__(
+        self, queue_name: str | None, priority: int | None, delayed_for: Delay, delayed_until: datetime | None
+    ) -> None:
+        self._queue_name = None if queue_name is None else stored_queue_name(queue_name)
+        self._priority = "" if priority is None else stored_priority(priority)
+        self._delay = delay_argument(delayed_for, delayed_until)
+        self._delayed_for, self._delayed_until = delayed_for, delayed_until
+
+    def request(self) -> Mapping[str, Any]:
+        return given(queue_name=self._queue_name, priority=self._priority, delay=self._delay)
+
+    def do_one(self, job: Job, queue_name: str | None) -> None:
+        job.requeue(self._queue_name or queue_name, self._priority or None, self._delayed_for, self._delayed_until)
+
+    def needs_python(self, job_class: type[Job]) -> bool:
+        return super().needs_python(job_class) or _has_own_queues(job_class)
+
+
+class Cancel(Action):
+    """Cancel those that wait, are delayed or run."""
+
+    verb = "cancel"
+    script = _cancel_many
+    methods = ("cancel",)
+
+    def do_one(self, job: Job, queue_name: str | None) -> None:
+        job.cancel()
+
+
+class Delete(Action):
+    """Delete those that nobody runs."""
+
+    verb = "delete"
+    script = _delete_many
+    methods = ("delete",)
+
+    def do_one(self, job: Job, queue_name: str | None) -> None:
+        if job.queued.hget() == "1":
+            job.cancel()
+        job.delete()
+
+    def needs_python(self, job_class: type[Job]) -> bool:
+        layout = layout_of(job_class)
+        is_plain = layout.erasable and not layout.special and not layout.description["keys"]
+        return super().needs_python(job_class) or not is_plain
+
+
+class Move(Action):
+    """Move those that wait or are delayed to another queue, priority or date."""
+
+    verb = "move"
+    script = _move_many
+    methods = ("enqueue_or_delay",)
+
+    def __init__(self, queue_name: str | None = None, priority: int | None = None) -> None:
+        if queue_name is None and priority is None:
+            raise ValueError("say where to move the jobs: give a queue_name, a priority, or both")
+        self._request = given(
+            queue_name=None if queue_name is None else stored_queue_name(queue_name),
+            priority="" if priority is None else stored_priority(priority),
+        )
+
+    def request(self) -> Mapping[str, Any]:
+        return self._request
+
+    def do_one(self, job: Job, queue_name: str | None) -> None:
+        until = job.delayed_until.hget() if job.status.hget() == STATUSES.DELAYED else None
+        job.enqueue_or_delay(self._request.get("queue_name", queue_name), self._request.get("priority"), until)
+
+    def needs_python(self, job_class: type[Job]) -> bool:
+        return super().needs_python(job_class) or _has_own_queues(job_class)
+
+
+class DelayUntil(Move):
+    """Delay those that wait or are delayed."""
+
+    verb = "delay"
+
+    def __init__(self, delayed_for: Delay, delayed_until: datetime | None) -> None:
+        delay = delay_argument(delayed_for, delayed_until)
+        if not delay:
+            raise ValueError("say until when to delay the jobs: give a delayed_for, or a delayed_until")
+        self._until = compute_delayed_until(delayed_for, delayed_until)
+        self._request = {"delay": delay}
+
+    def do_one(self, job: Job, queue_name: str | None) -> None:
+        job.enqueue_or_delay(queue_name, delayed_until=self._until)
+
+
+class Promote(Move):
+    """Let those that are delayed wait no longer."""
+
+    verb = "promote"
+
+    def __init__(self) -> None:
+        self._request = {"promote": "1"}
+
+    def do_one(self, job: Job, queue_name: str | None) -> None:
+        job.enqueue_or_delay(queue_name)
+
+
+def _has_own_queues(job_class: type[Job]) -> bool:
+    """Whether the queues of a class have their own way to take a job, or need what only limpyd can write."""
+    return has_custom_placement(job_class, job_class.queue_model) or layout_of(job_class.queue_model).needs_limpyd

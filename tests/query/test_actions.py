@@ -1,0 +1,187 @@
+"""What is done with all the jobs that a filter finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redis
+
+from limpyd_jobs import Argument, Job, LimpydJobsException, Queue, Worker
+from limpyd_jobs.models import BaseJobsModel
+from limpyd_jobs.query import JobFilter, actions
+from limpyd_jobs.store.audit import last_entries
+from limpyd_jobs.store.known_classes import KnownClass
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+
+class Letter(Job):
+    namespace = "actions"
+    queue_name = "letters"
+
+    to = Argument(indexable=True)
+
+    def run(self, queue: Any) -> None:
+        raise KeyError(self.arguments.to)
+
+
+class Registered(Job):
+    """With a way of its own to be put in a queue."""
+
+    namespace = "actions"
+    queue_name = "registered"
+
+    def enqueue_or_delay(self, *arguments: Any, **options: Any) -> None:
+        if self.identifier.hget() == "bad":
+            raise LimpydJobsException("not this one")
+        super().enqueue_or_delay(*arguments, **options)
+        CALLED.append(self.identifier.hget())
+
+
+CALLED: list[str | None] = []
+
+
+def fail(queue: str, number: int) -> None:
+    worker = Worker(queue, callback=lambda job, queue: 1 / 0, max_loops=number, logger_level=60)
+    worker.run()
+
+
+@pytest.fixture
+def letters() -> list[Letter]:
+    made = [Letter.add_job(f"{number}", to="ann" if number % 2 else "bob") for number in range(6)]
+    fail("letters", 4)
+    return made
+
+
+def test_jobs_go_back_to_the_queue_in_which_they_were(letters: list[Letter]) -> None:
+    Letter.add_job("elsewhere", "parcels", to="ann")
+    fail("parcels", 1)
+    assert JobFilter("status=error", "to=ann").requeue_all() == (3, 0, 0, {})
+    assert [queue.waiting.llen() for queue in Queue.get_all(["letters", "parcels"])] == [4, 1]
+    assert JobFilter("status=error").count().number == 2
+
+
+def test_what_has_another_status_is_skipped_with_the_reason(letters: list[Letter]) -> None:
+    assert JobFilter(Letter).requeue_all() == (4, 2, 0, {"not in error": 2})
+    assert JobFilter(Letter).promote_all() == (0, 6, 0, {"not delayed": 6})
+
+
+def test_what_is_claimed_is_refused(letters: list[Letter]) -> None:
+    with letters[5].claim("me"):
+        assert JobFilter(Letter).delete_all() == (5, 0, 1, {"claimed": 1})
+        assert JobFilter(Letter).move_all("x") == (0, 0, 1, {"claimed": 1})
+    assert JobFilter(Letter).count().number == 1
+
+
+def test_a_dry_run_counts_and_changes_nothing(letters: list[Letter], redis_client: redis.Redis) -> None:
+    Letter.add_job("0", to="again")
+    before = {key: redis_client.dump(key) for key in redis_client.scan_iter()}
+    assert JobFilter(Letter).requeue_all(dry_run=True) == (3, 3, 1, {"already queued": 1, "not in error": 3})
+    assert {key: redis_client.dump(key) for key in redis_client.scan_iter()} == before
+
+
+def test_a_job_of_an_identifier_that_is_queued_is_refused(letters: list[Letter]) -> None:
+    Letter.add_job("0", to="again")
+    assert JobFilter("status=error").requeue_all() == (3, 0, 1, {"already queued": 1})
+
+
+def test_jobs_are_moved_delayed_promoted_canceled_and_deleted(letters: list[Letter]) -> None:
+    waiting = JobFilter(Letter, "status=waiting")
+    assert waiting.move_all("parcels", 7).done == 2
+    assert JobFilter("queue=parcels", "priority=7").count().number == 2
+    assert waiting.delay_all(timedelta(hours=1)).done == 2
+    assert JobFilter("status=delayed", "delayed_until>+59m", "delayed_until<+61m", "queue=parcels").count().number == 2
+    assert JobFilter("status=delayed").promote_all().done == 2
+    assert waiting.cancel_all().done == 2
+    assert Queue.get_queue("parcels", 7).waiting.llen() == 0
+    assert JobFilter(Letter).delete_all().done == 6
+    assert JobFilter().count().number == 0
+
+
+def test_the_oldest_go_first(letters: list[Letter]) -> None:
+    JobFilter("status=error").requeue_all("again")
+    waiting = [Job.get_from_ident(ident) for ident in Queue.get_queue("again").waiting.lmembers()]
+    assert [job.identifier.hget() for job in waiting] == ["0", "1", "2", "3"]
+
+
+def test_it_goes_in_steps_a_round_trip_each(
+    monkeypatch: pytest.MonkeyPatch, letters: list[Letter], commands: Callable[[], AbstractContextManager[Any]]
+) -> None:
+    monkeypatch.setattr(actions, "STEP", 2)
+    told: list[tuple[int, int]] = []
+    asked = JobFilter("status=error")
+    asked.requeue_all(dry_run=True)
+    with commands() as sent:
+        asked.requeue_all(progress=lambda *numbers: told.append(numbers))
+    assert sent.names.count("EVALSHA") == 2
+    assert told == [(2, 4), (4, 4)]
+
+
+def test_if_it_is_interrupted_what_was_done_stays(monkeypatch: pytest.MonkeyPatch, letters: list[Letter]) -> None:
+    monkeypatch.setattr(actions, "STEP", 2)
+
+    def interrupt(*numbers: int) -> None:
+        raise KeyboardInterrupt
+
+    asked = JobFilter("status=error")
+    with pytest.raises(KeyboardInterrupt):
+        asked.requeue_all(progress=interrupt)
+    assert asked.count().number == 2
+    (entry,) = last_entries(BaseJobsModel.database.connection, 10)
+    assert entry["done"] == "2"
+    assert asked.requeue_all().done == 2
+
+
+def test_the_way_of_a_class_to_queues_is_taken() -> None:
+    for identifier in ("good", "bad"):
+        Registered(identifier=identifier, status="e")
+    CALLED.clear()
+    assert JobFilter(Registered).requeue_all() == (1, 0, 1, {"LimpydJobsException: not this one": 1})
+    assert CALLED == ["good"]
+    assert JobFilter(Registered, "identifier=good").move_all(priority=3).done == 1
+    assert JobFilter(Registered, "identifier=good").delay_all(60).done == 1
+    assert JobFilter(Registered, "identifier=good").promote_all().done == 1
+    assert CALLED == ["good"] * 4
+    assert JobFilter(Registered, "status=waiting", "identifier=good").count().number == 1
+
+
+def test_jobs_of_a_class_that_cannot_be_imported_are_refused(redis_client: redis.Redis) -> None:
+    known = KnownClass("no.such.Class", "no:such", frozenset({"status"}), {"status": "no:such:status:"}, {})
+    redis_client.hset("limpyd-jobs:classes", "no.such.Class", known.as_json())
+    redis_client.sadd("no:such:collection", "1")
+    redis_client.hset("no:such:1:hash", "status", "e")
+    tally = JobFilter().cancel_all()
+    assert (tally.done, tally.skipped, tally.refused) == (0, 0, 1)
+    (reason,) = tally.reasons
+    assert reason.startswith("no.such.Class cannot be imported: ModuleNotFoundError")
+
+
+def test_who_did_what_is_written_down(letters: list[Letter]) -> None:
+    JobFilter("status=error", to="ann").requeue_all()
+    JobFilter(Letter).cancel_all(dry_run=True)
+    (entry,) = last_entries(BaseJobsModel.database.connection, 10)
+    assert entry["verb"] == "requeue"
+    assert entry["filter"] == "status=e to=ann"
+    assert (entry["done"], entry["skipped"], entry["refused"]) == ("2", "0", "0")
+    assert "@" in entry["who"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda asked: asked.move_all(),
+        lambda asked: asked.delay_all(),
+        lambda asked: asked.delay_all(-5),
+        lambda asked: asked.requeue_all(priority="high"),
+        lambda asked: asked.move_all(""),
+        lambda asked: asked.delay_all(float("nan")),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_anything_is(letters: list[Letter], call: Any) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        call(JobFilter())
+    assert JobFilter("status=waiting").count().number == 2
