@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from threading import Event, RLock, Thread
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 from oslo_utils import strutils, uuidutils
@@ -45,6 +45,11 @@ LOG = logging.getLogger(__name__)
 
 # The priorities of the queues, the highest first, as they are served.
 PRIORITIES = dict(zip(base.JobPriority, range(2, -3, -1), strict=True))
+
+BY_NUMBER = {f"{number}": priority for priority, number in PRIORITIES.items()}
+
+# How long to wait, in seconds, before changes are read again: the first time, and at the most.
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 
 # For how long, in seconds, a claim without an expiry outlives its process.
 SESSION = 30.0
@@ -117,7 +122,7 @@ class LimpydJob(base.Job):
 
     def expires_in(self) -> float | None:
         """Return in how many seconds the claim lapses; None if there is none."""
-        left: float | None = self.board.look(self)[1]
+        left: float | None = self.board.look(self)[2]
         return left
 
     def extend_expiry(self, expiry: float) -> bool:
@@ -230,68 +235,76 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         settings = {key: convert(conf[key]) for key, convert in SETTINGS.items() if key in conf}
         database = JobsDatabase.of_client(client) if client is not None else JobsDatabase(**settings)
         self.model = Posting.bound_to(database)
+        self._board = self.model.queue_model
         self.errors = Error.bound_to(database, "taskflow")
         self.presences = Presence.bound_to(database, "taskflow")
         self.wakes: list[Callable[[], None]] = []
-        self._lock = RLock()
-        self._opened = 0
-        self._changes: Any = None
+        self._is_open = False
         self._start_anew()
 
     def _start_anew(self) -> None:
         self._pid = os.getpid()
+        self._lock = RLock()
         self._claims: dict[str, Claim[Posting]] = {}
         self._sessions: set[str] = set()
         self._entities: list[Any] = []
         self._posted: dict[str, LimpydJob] = {}
+        self._changes: Any = None
+        self._heartbeat = Heartbeat(self._session / 4, self._renew_sessions)
 
     # -- Connecting
 
     @property
     def connected(self) -> bool:
         """Whether it is open."""
-        return self._opened > 0
+        return self._is_open
 
     def connect(self) -> None:
         """Open it."""
+        self._forget_of_another_process()
         with self._lock:
             if self.connected:
                 return
-            self._opened = 1
-            with self.failures():
-                get_queue = self.model.queue_model.get_queue
-                self._queues = {each: get_queue(self.queue_name, number) for each, number in PRIORITIES.items()}
-            self._heartbeat = Heartbeat(self._session / 4, self._renew_sessions)
+            with _failures():
+                self.model.get_connection().ping()
             self._heartbeat.__enter__()
+            self._is_open = True
             if len(self.notifier):
                 self.listen()
 
     def close(self) -> None:
         """Close it, and give back what is claimed without an expiry. May be called twice."""
+        self._forget_of_another_process()
         with self._lock:
             if not self.connected:
                 return
-            self._opened = 0
+            self._is_open = False
             self._heartbeat.stop()
             if self._changes is not None:
                 self._changes.close()
-                self._changes = None
             for entity in self._entities:
                 entity.close()
             for uuid in self._sessions:
                 with suppress(LimpydJobsException, RedisError):
                     self._claims[uuid].release()
             self._start_anew()
+        self.model.database.close_idle()
+
+    def _forget_of_another_process(self) -> None:
+        """A process that was forked holds no claims of its parent, and has none of its threads."""
+        if self._pid != os.getpid():
+            self._start_anew()
+            if self.connected:
+                self._heartbeat.__enter__()
 
     @contextmanager
     def failures(self) -> Iterator[None]:
         """Raise what TaskFlow expects if Redis fails, or the board is closed."""
+        self._forget_of_another_process()
         if not self.connected:
             raise exceptions.JobFailure(f"The board {self.name!r} is not connected: call connect() before")
-        try:
+        with _failures():
             yield
-        except (RedisError, NotRecorded) as error:
-            raise exceptions.JobFailure(f"Redis failed: {error}") from error
 
     # -- Reading
 
@@ -300,39 +313,29 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         return Postings(self, only_unclaimed, ensure_fresh)
 
     def _fetch_jobs(self, only_unclaimed: bool) -> Iterator[LimpydJob]:
-        """Yield the postings of all priorities."""
+        """Yield the postings of all priorities: as of one moment, as others take the first ones meanwhile."""
         with self.failures():
-            for priority, (claimed, waiting) in self._pks(only_unclaimed).items():
-                yield from self._read(sorted(claimed, key=_number), priority)
-                yield from self._read(waiting, priority, only_unclaimed)
+            found = self._board.read_all(self.queue_name, lapsed=only_unclaimed)
+            for queue, _, number, running, waiting in (each for each in found if each.priority in BY_NUMBER):
+                claimed = sorted(map(self._pk_of, running), key=_number)
+                yield from self._read(claimed, queue, number)
+                yield from self._read(map(self._pk_of, waiting), queue, number, only_unclaimed)
 
-    def _pks(self, only_lapsed: bool) -> dict[base.JobPriority, list[list[str]]]:
-        """Return what is claimed, or whose claim has lapsed, and what waits, by priority, all of one moment.
+    def _pk_of(self, ident: str) -> str:
+        """Return the pk of a posting, given its ident; nothing for what is none."""
+        path, _, pk = ident.rpartition(":")
+        return pk if path == self.model.get_model_repr() else ""
 
-        What waits is not asked for by the page: as others claim the first ones, the next page would begin too late.
-        """
-        client = self.model.get_connection()
-        now = client.time() if only_lapsed else None
-        last = "+inf" if now is None else f"{now[0]}.{now[1]:06d}"
-        pipeline = client.pipeline(transaction=True)
-        for queue in self._queues.values():
-            pipeline.zrangebyscore(queue.running.key, "-inf", last)
-            pipeline.lrange(queue.waiting.key, 0, -1)
-        prefix = f"{self.model.get_model_repr()}:"
-        found = [
-            [ident.removeprefix(prefix) for ident in idents if ident.startswith(prefix)]
-            for idents in pipeline.execute()
-        ]
-        return {each: found[2 * number : 2 * number + 2] for number, each in enumerate(self._queues)}
-
-    def _read(self, pks: list[str], priority: base.JobPriority, without_claimed: bool = False) -> Iterator[LimpydJob]:
-        for pk, stored in self.model.read_many(pks, *FIELDS):
+    def _read(
+        self, pks: Iterable[str], queue: Board, number: str, without_claimed: bool = False
+    ) -> Iterator[LimpydJob]:
+        for pk, stored in self.model.read_many(filter(None, pks), *FIELDS):
             if without_claimed and stored.get("status") == STATUSES.RUNNING:
                 continue  # since its pk was read
             try:
-                yield self._job(self.model.lazy_connect(pk), stored, priority)
-            except (KeyError, TypeError, ValueError) as error:
-                self._set_aside(pk, priority, error)
+                yield self._job(self.model.lazy_connect(pk), stored, BY_NUMBER[number])
+            except (KeyError, RecursionError, TypeError, ValueError) as error:
+                self._set_aside(pk, queue, error)
 
     def _job(self, posting: Posting, stored: Mapping[str, str], priority: base.JobPriority) -> LimpydJob:
         details, book = (json.loads(stored[name]) for name in ("details", "book"))
@@ -350,44 +353,32 @@ class LimpydJobBoard(base.NotifyingJobBoard):
             backend=self._persistence,
         )
 
-    def _set_aside(self, pk: str, priority: base.JobPriority, error: Exception) -> None:
+    def _set_aside(self, pk: str, queue: Board, error: Exception) -> None:
         """Take a posting that is broken off the board, so that it is told once, and its neighbours are served."""
-        queue, ident = self._queues[priority], f"{self.model.get_model_repr()}:{pk}"
+        ident = f"{self.model.get_model_repr()}:{pk}"
         if queue.waiting.lrem(0, ident):
             queue.quarantine.rpush(ident)
             LOG.error("The posting %s is broken, and set aside in the quarantine of its queue: %r", ident, error)
 
-    def look(self, job: LimpydJob) -> tuple[str, float | None]:
-        """Return the state of a posting, and in how many seconds its claim lapses, if it is claimed."""
-        queue = self._queues[job.priority] if self.connected else None
+    def look(self, job: LimpydJob) -> tuple[str, str | None, float | None]:
+        """Return the state of a posting; and, if it is claimed, who holds it, and in how many seconds that lapses."""
         with self.failures():
-            pipeline = self.model.get_connection().pipeline()
-            pipeline.hget(job.posting.key, "status")
-            pipeline.zscore(queue.running.key, job.posting.ident)  # type: ignore[union-attr]
-            pipeline.time()
-            status, ends, (seconds, rest) = pipeline.execute()
-        left = (ends or 0) - seconds - rest / 1e6
-        if status == STATUSES.RUNNING and left > 0:
-            return states.CLAIMED, left
-        is_open = status in (STATUSES.WAITING, STATUSES.DELAYED, STATUSES.RUNNING)
-        return states.UNCLAIMED if is_open else states.COMPLETE, None
+            found = job.posting.claim_state()
+        if found.is_held:
+            return states.CLAIMED, found.owner, found.left
+        is_open = found.status in (STATUSES.WAITING, STATUSES.DELAYED, STATUSES.RUNNING)
+        return states.UNCLAIMED if is_open else states.COMPLETE, None, None
 
     @property
     def job_count(self) -> int:
         """How many postings there are, claimed or not."""
         with self.failures():
-            pipeline = self.model.get_connection().pipeline()
-            for queue in self._queues.values():
-                pipeline.llen(queue.waiting.key)
-                pipeline.zcard(queue.running.key)
-            return sum(pipeline.execute())
+            found = self._board.read_all(self.queue_name)
+            return sum(len(each.running) + len(each.waiting) for each in found)
 
     def find_owner(self, job: LimpydJob) -> str | None:
         """Return who holds the claim; None if nobody does."""
-        if self.look(job)[0] != states.CLAIMED:
-            return None
-        with self.failures():
-            return job.posting.claim_owner()
+        return self.look(job)[1]
 
     def wait(self, timeout: float | None = None) -> Postings:
         """Wait for postings; return an iterator over them.
@@ -456,7 +447,6 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         """
         _check_who(who)
         lease = self._session if expiry is None else _seconds("expiry", expiry)
-        self._forget_of_another_process()
         with self.failures():
             try:
                 claim = job.posting.claim(who, lease, error_model=self.errors)
@@ -525,11 +515,6 @@ class LimpydJobBoard(base.NotifyingJobBoard):
             self._claims.pop(uuid, None)
             self._sessions.discard(uuid)
 
-    def _forget_of_another_process(self) -> None:
-        """A process that was forked holds no claims of its parent."""
-        if self._pid != os.getpid():
-            self._start_anew()
-
     def register_entity(self, entity: Any) -> None:
         """Register a conductor, as long as this board is open: it is among ``board.presences.alive("conductor")``.
 
@@ -568,26 +553,45 @@ class LimpydJobBoard(base.NotifyingJobBoard):
             return has_begun
 
     def _listen(self, changes: Any) -> None:
-        """Tell what is posted and removed. Called by a thread."""
-        keys = {queue.waiting.key.removesuffix(":waiting"): priority for priority, queue in self._queues.items()}
-        for change in changes:
-            if change.queue_key not in keys:
-                continue
-            if change.status == STATUSES.WAITING:
-                for wake in [*self.wakes]:
-                    wake()
-            if len(self.notifier):
-                with suppress(exceptions.JobFailure):
-                    self._notify(change, keys[change.queue_key])
+        """Tell what is posted and removed, whatever fails, until the board is closed. Called by a thread."""
+        pause = FIRST_PAUSE
+        while self._changes is changes:
+            try:
+                for change in changes:
+                    self._tell(change)
+                    pause = FIRST_PAUSE
+            except Exception as error:
+                LOG.warning("What changes on the board %s cannot be told right now, trying again: %s", self.name, error)
+                sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+        self.model.database.close_idle()
 
-    def _notify(self, change: Any, priority: base.JobPriority) -> None:
-        """Give what was posted, or removed, to those who are registered with the notifier."""
-        if change.what == "made":
-            for job in self._read([change.pk], priority):
-                self._posted[change.pk] = job
-                self.notifier.notify(base.POSTED, {"job": job})
-        elif _is_removal(change) and change.pk in self._posted:
-            self.notifier.notify(base.REMOVAL, {"job": self._posted.pop(change.pk)})
+    def _tell(self, change: Any) -> None:
+        """Tell of a change those who wait, and those who are registered, if it is one of this board."""
+        if change.status == STATUSES.WAITING:
+            for wake in [*self.wakes]:
+                wake()
+        if len(self.notifier):
+            if change.what == "made":
+                self._tell_of_posted(change)
+            elif _is_removal(change) and change.pk in self._posted:
+                self.notifier.notify(base.REMOVAL, {"job": self._posted.pop(change.pk)})
+
+    def _tell_of_posted(self, change: Any) -> None:
+        queue = self._board.lazy_connect(change.queue_key.rpartition(":")[2])
+        name, number = queue.hmget("name", "priority")
+        is_ours = name == self.queue_name and number in BY_NUMBER
+        for job in self._read([change.pk], queue, number) if is_ours else ():
+            self._posted[change.pk] = job
+            self.notifier.notify(base.POSTED, {"job": job})
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    try:
+        yield
+    except (RedisError, NotRecorded) as error:
+        raise exceptions.JobFailure(f"Redis failed: {error}") from error
 
 
 def _check_who(who: Any) -> None:

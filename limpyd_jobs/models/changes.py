@@ -201,7 +201,8 @@ class Changes:
 
     def _changes(self, reply: Iterable[Any]) -> list[Change]:
         found = [_change(name, self._models[key], fields) for key, entries in reply for name, fields in entries]
-        return sorted(filter(self._wants, found), key=lambda change: _order(change.id))
+        known = (change for change in found if change and self._wants(change))
+        return sorted(known, key=lambda change: _order(change.id))
 
     def _last_ids(self) -> dict[str, str]:
         ids = {}
@@ -312,12 +313,15 @@ def _has_ended(model: type[RedisModel], pk: str) -> bool:
     return status in FINAL or (status is None and not client.exists(key))
 
 
-def _change(name: str, model: Any, flat: Any) -> Change:
+def _change(name: str, model: Any, flat: Any) -> Change | None:
+    """Return the change that an entry tells; None if somebody else wrote it."""
     fields = flat if isinstance(flat, Mapping) else dict(zip(flat[::2], flat[1::2], strict=True))
-    pk, what = fields["pk"], fields["what"]
-    if "status" not in fields:
-        return Change(name, model, pk, what)
-    return JobChange(name, model, pk, what, fields["status"], fields["before"], fields["queue"])
+    of_job = (fields.get(each) for each in ("status", "before", "queue")) if hasattr(model, "get_model_repr") else ()
+    told = (fields.get("pk"), fields.get("what"), *of_job)
+    if None in told:
+        log.warning("The entry %s of %s:changes tells of no change, and is passed over", name, model._name)
+        return None
+    return (JobChange if of_job else Change)(name, model, *told)  # type: ignore[arg-type]
 
 
 def _order(name: str) -> tuple[int, ...]:

@@ -84,6 +84,10 @@ class JobRecord(BaseJobsModel):
         """
         return transitions.owner_of(transitions.status_and_claim(self)[1])
 
+    def claim_state(self) -> transitions.ClaimState:
+        """Return the status of the job, who holds the claim on it, and for how long: as they are at one moment."""
+        return transitions.claim_state(self)
+
     @property
     def duration(self) -> timedelta | None:
         """How long the job ran, or None if it did not begin or end yet."""

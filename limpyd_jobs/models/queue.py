@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from limpyd import fields
 
@@ -95,6 +95,23 @@ class Queue(BaseJobsModel):
     def get_waiting_keys(cls, names: str | Iterable[str]) -> list[str]:
         """Return the keys of the waiting lists of the queues of some names, in the order of `get_all_by_priority`."""
         return [queue.waiting.key for queue in cls.get_all_by_priority(names)]
+
+    @classmethod
+    def read_all(cls, names: str | Iterable[str], *, lapsed: bool = False) -> list[QueueContents]:
+        """Return what stands in the queues of some names, the highest priority first: all of one moment.
+
+        It is one round trip, in which Redis reads whole lists: those of 10,000 jobs take it some milliseconds. To read
+        the jobs themselves by the page, give their pks to `read_many` of their class.
+
+        Parameters
+        ----------
+        names: str, or iterable of str
+        lapsed: bool
+            True to leave out, of the jobs that run, those whose lease holds.
+        """
+        rows = records.read_queues(cls, cls._get_iterable_for_names(names), lapsed=lapsed)
+        found = [QueueContents(attached_queue(cls, *row[:3]), *row[1:]) for row in rows]
+        return sorted(found, key=lambda each: _rank(each.queue))
 
     @classmethod
     def count_jobs(cls, names: str | Iterable[str]) -> tuple[int, int]:
@@ -256,6 +273,26 @@ class Queue(BaseJobsModel):
             for step in pruning.prune(type(self), error_model, key, keep, job_classes.like(type(self)))
         )
         return sum(step.deleted for step in steps)
+
+
+class QueueContents(NamedTuple):
+    """What stands in a queue.
+
+    Attributes
+    ----------
+    queue: Queue
+    name, priority: str
+    running: list of str
+        The idents of the jobs that run, those first whose lease ends first.
+    waiting: list of str
+        The idents of the jobs that wait, those first that are next.
+    """
+
+    queue: Queue
+    name: str
+    priority: str
+    running: list[str]
+    waiting: list[str]
 
 
 def attached_queue(queue_model: type[AQueue], pk: str, name: str, priority: str) -> AQueue:

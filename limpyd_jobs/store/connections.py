@@ -153,6 +153,13 @@ class SharedConnection:
         finally:
             self._free.append(line)
 
+    def close_idle(self) -> None:
+        """Give the line back, unless it is in use."""
+        with suppress(IndexError):
+            line = self._free.pop()
+            line.close()
+            self._free.append(line)
+
 
 def _can_read(connection: Any) -> bool:
     """Whether there is something to read, or the end: as the connection itself tells, in less than half of the time."""

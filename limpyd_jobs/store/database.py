@@ -155,6 +155,13 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
         """What sends a command in the least time, whatever pipeline is open: the client, or what holds a connection."""
         return self._shared or self._direct_connection or self.connect()
 
+    def close_idle(self) -> None:
+        """Close the connections that nothing uses right now; the next command opens one."""
+        if self._shared is not None:
+            self._shared.close_idle()
+        if self._direct_connection is not None:
+            self._direct_connection.connection_pool.disconnect(inuse_connections=False)
+
     def pipeline(self, transaction: bool = True, share_in_threads: bool = False) -> Any:
         """Return limpyd's pipeline: while it is open, the commands of this thread (or of all) go into it."""
         self.connect()

@@ -33,6 +33,7 @@ _due_schedules = Script("due_schedules")
 _get_queue = Script("get_queue")
 _increase_field = Script("increase_field")
 _list_queues = Script("list_queues")
+_read_queues = Script("read_queues")
 _read_records = Script("read_records")
 _set_fields = Script("set_fields")
 _set_schedule = Script("set_schedule")
@@ -67,6 +68,21 @@ def list_queues(queue_model: type[RedisModel], names: Iterable[str]) -> list[tup
     request = {"queue_model": layout_of(queue_model).json, "names": listed(map(_text_of, names))}
     rows = send(Call(redis_of(queue_model), _list_queues, request, itemgetter("queues")))
     return [tuple(row) for row in rows if "\n" not in row[0]]
+
+
+def read_queues(
+    queue_model: type[RedisModel], names: Iterable[str], *, lapsed: bool
+) -> list[tuple[str, str, str, list[str], list[str]]]:
+    """Return the pk, name and priority of the queues of some names, the idents that run, and those that wait."""
+    request = {
+        "queue_model": layout_of(queue_model).json,
+        "names": listed(map(_text_of, names)),
+        **given(lapsed=flag(lapsed)),
+    }
+    rows = send(Call(sender_of(queue_model), _read_queues, request, itemgetter("queues")))
+    return [
+        (*of_queue, list(running), list(waiting)) for *of_queue, running, waiting in rows if "\n" not in of_queue[0]
+    ]
 
 
 def _text_of(name: Any) -> str:

@@ -26,6 +26,7 @@ from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.calls import Call, Verb, flag, given, outcome_of, send_after, send_all
 from limpyd_jobs.store.connections import PinnedConnection
 from limpyd_jobs.store.layout import classes_argument, layout_of
+from limpyd_jobs.store.lazy_fields import pk_of
 from limpyd_jobs.store.records import check_database, redis_of, sender_of
 from limpyd_jobs.store.scripting import Script
 from limpyd_jobs.transitions.placing import accept, place_named, preparing
@@ -42,6 +43,7 @@ _SAFE = ":@+,;=()[] "
 
 _claim = Script("claim")
 _claim_job = Script("claim_job")
+_claim_state = Script("claim_state")
 _release = Script("release")
 _renew = Script("renew")
 
@@ -349,6 +351,42 @@ def claim_token(owner: str) -> str:
 def mark_of(owner: str) -> str:
     """Return what ends the names of all claims of an owner. Scripts give a meaning to ``/``."""
     return f"@{quote(owner, safe=_SAFE)}"
+
+
+class ClaimState(NamedTuple):
+    """Whether somebody holds a claim on a job.
+
+    Attributes
+    ----------
+    status: str
+        That of the job, a value of `STATUSES`; None if the job is gone.
+    owner: str
+        Who holds the claim, or held the one that lapsed; None if nobody does, or a worker of version 2.
+    left: float
+        In how many seconds the lease ends, by the clock of Redis; less than 0 if it has lapsed. None without a lease.
+    """
+
+    status: str | None
+    owner: str | None
+    left: float | None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a claim holds."""
+        return self.status == STATUSES.RUNNING and self.left is not None and self.left > 0
+
+
+@Verb
+def claim_state(job: RedisModel) -> Call[ClaimState]:
+    """Return whether somebody holds a claim on a job, and for how long."""
+
+    def read(reply: dict[str, Any]) -> ClaimState:
+        if reply["outcome"] == "gone":
+            return ClaimState(None, None, None)
+        return ClaimState(reply["status"], owner_of(reply["token"]), reply.get("left"))
+
+    request = {"model": layout_of(type(job)).json, "pk": pk_of(job)}
+    return Call(sender_of(type(job)), _claim_state, request, read)
 
 
 def owner_of(token: str | None) -> str | None:

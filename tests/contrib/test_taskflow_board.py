@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -53,6 +53,12 @@ def board(make: Make) -> LimpydJobBoard:
 
 def names(jobs: Any) -> list[str]:
     return [job.name for job in jobs]
+
+
+def queue_of(board: LimpydJobBoard) -> Queue:
+    """The only queue that it has."""
+    (queue,) = board.model.queue_model.get_all(board.queue_name)
+    return queue
 
 
 class TestPosting:
@@ -132,7 +138,7 @@ class TestPosting:
         for _ in range(2):
             assert names(board.iterjobs()) == ["0", "2"]
         assert [record.levelname for record in caplog.records].count("ERROR") == 1
-        assert board._queues[base.JobPriority.NORMAL].quarantine.lmembers() == [jobs[1].posting.ident]
+        assert queue_of(board).quarantine.lmembers() == [jobs[1].posting.ident]
 
 
 class TestClaiming:
@@ -247,7 +253,7 @@ class TestTheEnd:
         board.trash(job, "ann")
         assert job.state == states.COMPLETE
         assert list(board.iterjobs()) == []
-        assert board._queues[base.JobPriority.NORMAL].errors.lmembers() == [job.posting.ident]
+        assert queue_of(board).errors.lmembers() == [job.posting.ident]
         job.posting.requeue(board.queue_name)
         assert names(board.iterjobs()) == ["x"]
 
@@ -350,6 +356,89 @@ class TestTheBoard:
                     call()
             board.close()
 
+    def test_that_cannot_be_opened_is_not_open(self, redis_binary: str) -> None:
+        with RedisServer(redis_binary) as server:
+            board = LimpydJobBoard("flows", {"unix_socket_path": server.socket})
+            server.stop()
+            with pytest.raises(exceptions.JobFailure, match="Redis failed"):
+                board.connect()
+            assert not board.connected
+            board.close()
+            server.start()
+            board.connect()
+            assert board.job_count == 0
+            board.close()
+
+    def test_goes_on_after_redis_lost_all_data(
+        self, board: LimpydJobBoard, make: Make, redis_client: redis.Redis
+    ) -> None:
+        other = make()
+        for priority in ("low", "high"):
+            board.post("before", priority=priority)
+        redis_client.flushall()
+        for priority in ("high", "low"):
+            other.post(priority, priority=priority)
+        assert names(board.iterjobs()) == names(other.iterjobs()) == ["high", "low"]
+        (first, _) = board.iterjobs()
+        other.claim(first, "ann")
+        assert (board.find_owner(first), first.state) == ("ann", states.CLAIMED)
+
+    def test_that_is_closed_leaves_no_connection(self, make: Make, redis_client: redis.Redis) -> None:
+        before = len(redis_client.client_list())
+        for _ in range(3):
+            board = make()
+            board.notifier.register(base.POSTED, print)
+            board.post("x")
+            board.close()
+        wait_until(lambda: len(redis_client.client_list()) == before)
+
+    def test_tells_on_whatever_stands_in_the_stream(
+        self, board: LimpydJobBoard, redis_client: redis.Redis, caplog: Any
+    ) -> None:
+        told: list[str] = []
+        board.notifier.register(base.POSTED, lambda event, details: told.append(details["job"].name))
+        redis_client.xadd("taskflow:posting:changes", {"pk": "1"})
+        redis_client.xadd(
+            "taskflow:posting:changes", {"pk": "1", "what": "made", "status": "w", "before": "", "queue": "x"}
+        )
+        board.post("x")
+        wait_until(lambda: told == ["x"])
+        assert "tells of no change, and is passed over" in caplog.text
+
+    def test_tells_on_after_redis_was_away(self, redis_binary: str) -> None:
+        told: list[str] = []
+        goes_on = Event()
+
+        def tell(event: str, details: Any) -> None:
+            told.append(details["job"].name)
+            assert goes_on.wait(60)  # when it asks what else was posted, Redis is away
+
+        with RedisServer(redis_binary) as server:
+            board = LimpydJobBoard("flows", {"unix_socket_path": server.socket})
+            board.connect()
+            board.notifier.register(base.POSTED, tell)
+            for name in ("first", "lost"):
+                board.post(name)
+            wait_until(lambda: told == ["first"])
+            server.stop()
+            goes_on.set()
+            server.start()
+            wait_until(lambda: "last" in told or board.post("last") is None)
+            board.close()
+
+    def test_serves_the_others_beside_details_that_are_too_deep(
+        self, board: LimpydJobBoard, redis_client: redis.Redis
+    ) -> None:
+        deep, _ = board.post("deep"), board.post("x")
+        redis_client.hset(f"taskflow:posting:{deep.posting.pk.get()}:hash", "details", "[" * 200_000)
+        assert names(board.iterjobs()) == ["x"]
+
+    def test_passes_over_a_queue_of_another_priority(self, board: LimpydJobBoard) -> None:
+        board.model.add_job("a", "flows", 7, title="x", details={}, book=None)
+        assert list(board.iterjobs()) == []
+        (queue,) = board.model.queue_model.get_all("flows")
+        assert (queue.waiting.llen(), queue.quarantine.llen()) == (1, 0)
+
     def test_registers_conductors_as_long_as_it_is_open(self, board: LimpydJobBoard, make: Make) -> None:
         board.register_entity(Entity("conductor", "c", {"x": 1}))
         (living,) = make().presences.alive("conductor")
@@ -388,6 +477,35 @@ class TestTheBoard:
             os._exit(1)
         assert os.waitpid(pid, 0)[1] == 0
         board.consume(job, "ann")
+
+    def test_that_a_child_closes_keeps_the_claims_of_its_parent(self, board: LimpydJobBoard) -> None:
+        job = board.post("x")
+        board.claim(job, "ann")
+        pid = os.fork()
+        if pid == 0:
+            board.close()
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert job.state == states.CLAIMED
+        board.consume(job, "ann")
+
+    def test_renews_what_a_child_claims(self, make: Make) -> None:
+        board = make(lease=0.5)
+        job = board.post("x")
+        end, signal_of_end = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            board.claim(job, "child")
+            os.read(end, 1)
+            board.consume(job, "child")
+            os._exit(0)
+        wait_until(lambda: job.state == states.CLAIMED)
+        lapses = board.look(job)[2]
+        assert lapses is not None
+        wait_until(lambda: (board.look(job)[2] or 0) > lapses)
+        os.write(signal_of_end, b"x")
+        assert os.waitpid(pid, 0)[1] == 0
+        assert job.state == states.COMPLETE
 
 
 CONDUCTOR = """
