@@ -4,6 +4,7 @@
 -- KEYS[2]  sorted set of the leases
 -- request
 --   model
+--   field     that says when a record is due
 --   owner     who gets them, and those that are leased to it already
 --   lease
 --   moment    what is due at that time is due: seconds since the epoch
@@ -25,20 +26,20 @@ for _, pk in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', score(now()), 'L
   if not is_gone(model, pk) then update(model, pk, {leased_by = false}) end
 end
 
-local function holder_in(fields)
+local function value_in(fields, name)
   for i = 1, #fields, 2 do
-    if fields[i] == 'leased_by' then return fields[i + 1] end
+    if fields[i] == name then return fields[i + 1] end
   end
   return false
 end
 
--- What is found in the index, and is no record, is left to the check.
+-- What is found in the index, and is no record that is due, is left to the check.
 local function lease(pk)
   local fields = redis.pcall('HGETALL', hash_key(model, pk))
-  if fields.err or #fields == 0 then
+  if fields.err or not value_in(fields, request.field) then
     return
   end
-  local holder = holder_in(fields)
+  local holder = value_in(fields, 'leased_by')
   if holder ~= owner then
     if is_leased(leases, pk) then return end
     update(model, pk, {leased_by = owner}, {leased_by = holder})

@@ -4,6 +4,7 @@
 -- KEYS[2]  sorted set of the leases
 -- request
 --   model
+--   field      that says when a record is due
 --   owner      whose leases are given back
 --   returned   JSON, a list: the pks of these, or none
 --   skipped    JSON, a list: the pks to pass over, or none
@@ -18,9 +19,9 @@ local model = model_of(request.model)
 for _, pk in ipairs(cjson.decode(request.returned or '[]')) do
   end_lease(KEYS[2], model, pk, request.owner)
 end
--- What is found in the index, and is no record, is never due.
+-- What is found in the index, and is no record that is due, never is.
 local due = first_of_due(KEYS[1], '+inf', request.skipped, function(pk, at)
-  return not is_leased(KEYS[2], pk) and redis.call('TYPE', hash_key(model, pk)).ok == 'hash' and at
+  return type(redis.pcall('HGET', hash_key(model, pk), request.field)) == 'string' and not is_leased(KEYS[2], pk) and at
 end)
 local lease = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. score(now()), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 return answer('done', {due = due, lapse = lease and score(tonumber(lease) * 1000000 - now())})

@@ -138,7 +138,7 @@ def lease_due(
         return [(pk, dict(zip(flat, flat, strict=True))) for pk, flat in rows]
 
     request = {
-        **given(model=layout_of(model).json, owner=owner, lease=lease, limit=limit),
+        **given(model=layout_of(model).json, field=model.due_field, owner=owner, lease=lease, limit=limit),
         **_pks(skipped=skipped),
         "moment": f"{moment:.6f}",
     }
@@ -151,7 +151,8 @@ def next_due(model: Model, owner: str = "", returned: Iterable[str] = (), skippe
     def read(reply: Reply) -> NextDue:
         return NextDue(*(float(reply[name]) if name in reply else None for name in NextDue._fields))
 
-    request = {**given(model=layout_of(model).json, owner=owner), **_pks(returned=returned, skipped=skipped)}
+    named = given(model=layout_of(model).json, field=model.due_field, owner=owner)
+    request = {**named, **_pks(returned=returned, skipped=skipped)}
     return send(Call(sender_of(model), _next_due, request, read, keys=[due_key(model), leases_key(model)]))
 
 
@@ -160,7 +161,9 @@ def _stored(name: str, value: Any) -> str:
 
 
 def _condition(model: Model, expected: Fields | None, owner: str) -> dict[str, str]:
-    texts = {name: _stored(name, value) for name, value in with_stored_values(model, expected or {}).items()}
+    known = with_stored_values(model, expected or {})
+    # a text is as it was read, be it UTF-8 or not
+    texts = {name: value if isinstance(value, str) else _stored(name, value) for name, value in known.items()}
     return given(expected=texts and dump_compact(texts), owner=owner)
 
 

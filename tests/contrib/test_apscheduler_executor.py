@@ -8,7 +8,7 @@ from threading import Event
 from typing import Any
 
 import pytest
-from servers import RedisServer
+from servers import RedisServer, wait_until
 
 pytest.importorskip("apscheduler")
 
@@ -161,3 +161,23 @@ def test_it_may_be_named_by_its_entry_point(redis_server: RedisServer) -> None:
     executor = scheduler._executors["default"]
     assert executor.job_class.database.connection_settings["db"] == 3
     assert executor._place == {"queue_name": "nightly", "priority": 5}
+
+
+@pytest.mark.parametrize("trigger", [{"trigger": "date", "run_date": PAST}, {"trigger": "interval", "hours": 1}])
+def test_a_run_that_cannot_be_added_right_now_stays_due(redis_binary: str, trigger: Any) -> None:
+    with RedisServer(redis_binary) as server:
+        scheduler = make(LimpydExecutor(server.url))
+        scheduler.jobstore_retry_interval = 0.2
+        first = PAST if trigger["trigger"] == "interval" else None
+        scheduler.add_job(note, id="a", **trigger, **({"next_run_time": first} if first else {}))
+        server.stop()
+        wait = scheduler._process_jobs()
+        assert wait is not None
+        assert 0 < wait <= 1
+        assert scheduler.get_job("a").next_run_time == PAST
+        server.start()
+        runs = LimpydExecutor(server.url).job_class
+        wait_until(lambda: scheduler._process_jobs() is None or len(runs.collection()) == 1)
+        (run,) = runs.collection().instances()
+        assert run.identifier.hget() == f"a:{PAST:%Y-%m-%dT%H:%M:%S.%fZ}"
+        assert (scheduler.get_job("a") is None) == (trigger["trigger"] == "date")

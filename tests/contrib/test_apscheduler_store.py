@@ -26,6 +26,7 @@ from limpyd_jobs import Error, Queue
 from limpyd_jobs import check as checking
 from limpyd_jobs.contrib.apscheduler import LimpydJobStore, RedisJobStore, ScheduledJob
 from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.store.timed import due_key
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -283,7 +284,11 @@ class TestAJobThatCannotBeRestored:
             ("state", "gASVCQAAAAAAAACMBWhlbGxvlC4="),
             ("next_run_time", "soon"),
             ("next_run_time", "1e30"),
+            ("next_run_time", "nan"),
+            ("next_run_time", "-inf"),
+            pytest.param("state", "[" * 200_000, id="too deep"),
             ("func", "no colon"),
+            pytest.param("func", b"\x00\xff:\xfe", id="no text"),
             ("func", None),
             ("executor", None),
         ],
@@ -300,6 +305,23 @@ class TestAJobThatCannotBeRestored:
             assert store.get_next_run_time() is None or store.get_next_run_time() > NOW
         assert store.get_all_jobs() == []
         assert made.state == 0
+
+    def test_may_have_a_place_that_is_none(self, scheduler: Any) -> None:
+        made = scheduler()
+        for name in "xy":
+            made.add_job(note, "date", run_date=PAST, id=name)
+        ScheduledJob.get("x").position.hset("9" * 5000)
+        round_of(made)
+        assert len(ran) == 2
+
+    def test_leaves_no_job_that_is_never_due_in_the_way(self, scheduler: Any) -> None:
+        made = scheduler()
+        made.add_job(note, "interval", hours=1, id="x")
+        key = due_key(ScheduledJob)
+        ScheduledJob.get_connection().hdel("apscheduler:scheduledjob:x:hash", "next_run_time")
+        for score in (5, "-inf", "inf"):
+            ScheduledJob.get_connection().zadd(key, {"x": score})
+            assert (round_of(made) or 0) > 1
 
 
 class TestAJobWhoseExecutorIsElsewhere:
@@ -455,6 +477,76 @@ class TestWhenRedisFails:
             assert (round_of(made) or 0) > 3000
             assert len(ran) == 2
             assert [job.id for job in made.get_jobs()] == ["b"]
+
+    def test_the_scheduler_goes_on_beside_a_foreign_key(self, scheduler: Any, redis_client: redis.Redis) -> None:
+        made = scheduler()
+        for name in "ab":
+            made.add_job(note, "interval", hours=1, next_run_time=PAST, id=name)
+        store = store_of(made)
+        (first, second) = store.get_due_jobs(NOW)
+        redis_client.delete("apscheduler:scheduledjob:a:hash")
+        redis_client.set("apscheduler:scheduledjob:a:hash", "foreign")
+        for job in (first, second):
+            job._modify(next_run_time=FUTURE)
+            store.update_job(job)
+        for _ in range(2):
+            assert store.get_due_jobs(NOW) == []
+            store.get_next_run_time()
+        assert [job.id for job in store.get_all_jobs()] == ["b"]
+
+    def test_the_jobs_of_the_other_store_are_taken_over_later(self, scheduler: Any, redis_binary: str) -> None:
+        with RedisServer(redis_binary) as server:
+            theirs = BackgroundScheduler(timezone="UTC")
+            theirs.add_jobstore(TheirStore(unix_socket_path=server.socket))
+            theirs.add_job(note, "date", run_date=FUTURE, id="a")
+            theirs.start(paused=True)
+            theirs.shutdown()
+            server.client().save()
+            server.stop()
+            made = scheduler(RedisJobStore(unix_socket_path=server.socket))
+            server.start()
+            round_of(made)
+            assert [job.id for job in made.get_jobs()] == ["a"]
+
+
+def test_a_job_may_remove_itself_and_the_scheduler_goes_on(scheduler: Any) -> None:
+    made = scheduler()
+    for trigger in ({"trigger": "interval", "hours": 1, "next_run_time": PAST}, {"trigger": "date", "run_date": PAST}):
+        made.add_job(lambda_of(made, "a"), id="a", **trigger)
+        made.add_job(note, "interval", hours=1, next_run_time=PAST, id="b")
+        assert (round_of(made) or 0) > 20
+        assert [job.id for job in made.get_jobs()] == ["b"]
+        made.remove_job("b")
+    assert len(ran) == 2
+    with pytest.raises(JobLookupError):
+        made.remove_job("a")
+
+
+def lambda_of(scheduler: BackgroundScheduler, job_id: str) -> Any:
+    TO_REMOVE[:] = [(scheduler, job_id)]
+    return remove_itself
+
+
+TO_REMOVE: list[tuple[BackgroundScheduler, str]] = []
+
+
+def remove_itself() -> None:
+    scheduler, job_id = TO_REMOVE[0]
+    scheduler.remove_job(job_id)
+
+
+def test_a_forked_process_that_ends_keeps_the_leases_of_its_parent(scheduler: Any) -> None:
+    made = scheduler()
+    made.add_job(note, "date", run_date=PAST, id="a")
+    store = store_of(made)
+    assert len(store.get_due_jobs(NOW)) == 1
+    pid = os.fork()
+    if pid == 0:
+        store.shutdown()
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert scheduler() is not None
+    assert LimpydJobStore().get_due_jobs(NOW) == []
 
 
 def test_a_forked_process_holds_no_leases(scheduler: Any) -> None:

@@ -11,9 +11,10 @@ from apscheduler.job import Job as TheirJob
 from apscheduler.util import ref_to_obj
 from limpyd import fields
 from limpyd.exceptions import UniquenessError
+from redis.exceptions import RedisError
 
 from limpyd_jobs import Argument, Cancel, Job, Queue
-from limpyd_jobs.contrib.apscheduler.records import Serializer
+from limpyd_jobs.contrib.apscheduler.records import Serializer, StoredJob
 from limpyd_jobs.contrib.apscheduler.store import database_of
 from limpyd_jobs.store.database import JobsDatabase
 
@@ -91,6 +92,9 @@ class LimpydExecutor(BaseExecutor):
     def submit_job(self, job: TheirJob, run_times: list[datetime]) -> None:
         """Add a job for each of some run times, unless it was added before.
 
+        If Redis fails, APScheduler goes on as if they had been. `LimpydJobStore` knows better: they stay due, and are
+        submitted again soon. With another store they are lost.
+
         Raises
         ------
         MaxInstancesReachedError
@@ -98,9 +102,14 @@ class LimpydExecutor(BaseExecutor):
         TypeError, ValueError
             If it cannot be stored.
         """
-        if len(self.job_class.collection(scheduled=job.id, queued="1")) >= job.max_instances:
-            raise MaxInstancesReachedError(job)
-        self._do_submit_job(job, run_times)
+        try:
+            if len(self.job_class.collection(scheduled=job.id, queued="1")) >= job.max_instances:
+                raise MaxInstancesReachedError(job)
+            self._do_submit_job(job, run_times)
+        except RedisError:
+            if isinstance(job, StoredJob):
+                job.is_refused = True
+            raise
 
     def _do_submit_job(self, job: TheirJob, run_times: list[datetime]) -> None:
         serializer = self.job_class.serializer

@@ -59,10 +59,11 @@ class ScheduledJob(TimedRecord):
 
 
 class StoredJob(Job):
-    """A job as it was read, with the fields it was read from."""
+    """A job as it was read, with the fields it was read from, and whether its run could not be submitted."""
 
-    __slots__ = ("as_read",)
+    __slots__ = ("as_read", "is_refused")
     as_read: Mapping[str, str]
+    is_refused: bool
 
 
 class Serializer:
@@ -156,7 +157,7 @@ class Serializer:
                 "next_run_time": moment and moment.astimezone(getattr(trigger, "timezone", zone)),
             }
         )
-        job.as_read = stored
+        job.as_read, job.is_refused = stored, False
         return job
 
     def check_is_allowed(self, func: str) -> None:

@@ -19,7 +19,7 @@ from apscheduler.job import Job
 from apscheduler.jobstores.base import BaseJobStore, ConflictingIdError, JobLookupError
 from apscheduler.schedulers.base import STATE_RUNNING
 from limpyd.exceptions import DoesNotExist, UniquenessError
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from limpyd_jobs.contrib.apscheduler.records import ScheduledJob, Serializer, StoredJob
 from limpyd_jobs.store.database import JobsDatabase
@@ -99,6 +99,8 @@ class LimpydJobStore(BaseJobStore):
         self._pid = os.getpid()
         self.owner = f"{socket.gethostname()}:{self._pid} {uuid4().hex[:8]}"
         self._round: dict[str, StoredJob] = {}
+        self._removed: set[str] = set()
+        self._refused: dict[str, float] = {}
         self._unsettled: list[Callable[[], object]] = []
         self._unloadable: dict[str, Stored] = {}
         self._planned: datetime | None = None
@@ -124,6 +126,9 @@ class LimpydJobStore(BaseJobStore):
 
     def shutdown(self) -> None:
         """Give the leases back. May be called twice."""
+        if self._pid != os.getpid():  # the leases, and the thread that listens, are those of the parent
+            self._changes = None
+            self._start_anew()
         if self._changes is not None:
             self._changes.close()
             self._changes = None
@@ -131,6 +136,7 @@ class LimpydJobStore(BaseJobStore):
             self._settle_all()
             self.model.next_due(self.owner, [*self._round])
         self._round = {}
+        self.model.database.close_idle()
 
     def lookup_job(self, job_id: str) -> Job | None:
         """Return a job; None if there is none, or if it cannot be restored here."""
@@ -144,7 +150,7 @@ class LimpydJobStore(BaseJobStore):
             self._start_anew()
         self._settle_all()
         self._try_again()
-        rows = self.model.lease_due(self.owner, self.lease, now.timestamp(), skipped=self._unloadable)
+        rows = self.model.lease_due(self.owner, self.lease, now.timestamp(), skipped=self._skipped())
         jobs = [job for job in self._restored(rows) if self._has_executor(job)]
         self._round = {job.id: job for job in jobs}
         return sorted(jobs, key=_place)
@@ -152,16 +158,17 @@ class LimpydJobStore(BaseJobStore):
     def get_next_run_time(self) -> datetime | None:
         """Give back the leases of jobs that were handed out and not run, and return when to look again."""
         returned, self._round = [*self._round], {}
+        self._removed.clear()
         now = datetime.now(timezone.utc)
         try:
-            due, lapse = self.model.next_due(self.owner, returned, self._unloadable)
+            due, lapse = self.model.next_due(self.owner, returned, self._skipped())
         except RedisError as error:  # it would end the thread of the scheduler
             self._logger.warning("The next run time is not known, and asked for again: %s", error)
             return now + timedelta(seconds=self._scheduler.jobstore_retry_interval if self._scheduler else 1)
-        moments = [datetime.fromtimestamp(due, timezone.utc)] if due is not None and due < LAST else []
+        moments = [datetime.fromtimestamp(max(due, 0), timezone.utc)] if due is not None and due < LAST else []
         if lapse is not None:
             moments.append(now + timedelta(seconds=lapse))
-        if self._unsettled:
+        if self._unsettled or self._refused:
             moments.append(now + timedelta(seconds=1))
         if self._scheduler is not None:
             moments.append(now + timedelta(seconds=self.look_again))
@@ -199,8 +206,12 @@ class LimpydJobStore(BaseJobStore):
         TypeError, ValueError
             If it cannot be stored.
         """
+        if job.id in self._removed and isinstance(job, StoredJob):
+            return
         handed_out = self._round.get(job.id)
         if handed_out is not None and handed_out is job:
+            if self._is_refused(handed_out):
+                return
             del self._round[job.id]
             advance = self._serializer.dump_advance(job)
             self._settle(partial(self.model.change, job.id, advance, _watched(handed_out), self.owner))
@@ -217,8 +228,14 @@ class LimpydJobStore(BaseJobStore):
         JobLookupError
             If there is none.
         """
-        handed_out = self._round.pop(job_id, None)
+        if job_id in self._removed:
+            return
+        handed_out = self._round.get(job_id)
         if handed_out is not None:
+            if self._is_refused(handed_out):
+                return
+            del self._round[job_id]
+            self._removed.add(job_id)
             self._settle(partial(self.model.remove, job_id, _watched(handed_out), self.owner))
             return
         with self._lookup_error(job_id):
@@ -275,6 +292,7 @@ class LimpydJobStore(BaseJobStore):
 
     def _park(self, pk: str, stored: Stored, reason: str) -> None:
         """Set a job aside that cannot be restored here, until it is changed, or another process can."""
+        reason = reason.encode(errors="backslashreplace").decode()
         if pk not in self._unloadable:
             self._logger.error("The job %r cannot be restored, and is parked: %s", pk, reason)
         self._unloadable[pk] = stored
@@ -316,6 +334,18 @@ class LimpydJobStore(BaseJobStore):
 
     # -- What a scheduler did to the jobs it was handed out
 
+    def _is_refused(self, job: StoredJob) -> bool:
+        """Whether a job could not be submitted: it stays due, and is handed out again after a pause."""
+        if job.is_refused:
+            self._refused[job.id] = time.monotonic() + self._scheduler.jobstore_retry_interval
+        return job.is_refused
+
+    def _skipped(self) -> list[str]:
+        """Return the jobs that are not to be handed out now."""
+        now = time.monotonic()
+        self._refused = {pk: until for pk, until in self._refused.items() if until > now}
+        return [*self._unloadable, *self._refused]
+
     def _settle(self, action: Callable[[], object]) -> None:
         """Record what became of a job that is due. If Redis fails, which would end the scheduler, do it later."""
         try:
@@ -328,8 +358,13 @@ class LimpydJobStore(BaseJobStore):
     def _settle_all(self) -> None:
         """Record what could not be recorded before."""
         while self._unsettled:
-            with suppress(DoesNotExist):
-                self._unsettled[0]()
+            try:
+                with suppress(DoesNotExist):
+                    self._unsettled[0]()
+            except ResponseError as error:
+                if "WRONGTYPE" not in str(error):
+                    raise
+                self._logger.error("What became of a job cannot be recorded, as a key is foreign: %s", error)
             del self._unsettled[0]
 
     def _listen(self, changes: Any) -> None:
@@ -340,6 +375,8 @@ class LimpydJobStore(BaseJobStore):
                     self._scheduler.wakeup()
         except Exception as error:  # as that of a connection that is closed as the process ends
             self._logger.debug("Changes are not heard of any more, so the scheduler looks as planned: %s", error)
+        if changes is not self._changes:
+            self.model.database.close_idle()
 
     def _is_early(self, changed: set[str]) -> bool:
         """Whether to look earlier than is planned, as some jobs were changed."""
@@ -378,11 +415,25 @@ class RedisJobStore(LimpydJobStore):
             namespace=jobs_key, serializer="pickle", pickle_protocol=pickle_protocol, db=int(db), **ours, **connect_args
         )
         self.jobs_key, self.run_times_key = jobs_key, run_times_key
+        self._has_taken_over = False
 
     def start(self, scheduler: Any, alias: str) -> None:
         """Take over the jobs of APScheduler's own store, then begin."""
         super().start(scheduler, alias)
-        self.import_jobs(self.jobs_key, self.run_times_key)
+        try:
+            self._take_over()
+        except RedisError as error:
+            self._logger.warning("The jobs of APScheduler's own store are taken over later: %s", error)
+
+    def get_due_jobs(self, now: datetime) -> list[Job]:
+        """Do as `LimpydJobStore` does, once the jobs of APScheduler's own store are taken over."""
+        self._take_over()
+        return super().get_due_jobs(now)
+
+    def _take_over(self) -> None:
+        if not self._has_taken_over:
+            self.import_jobs(self.jobs_key, self.run_times_key)
+            self._has_taken_over = True
 
 
 def database_of(
@@ -411,7 +462,7 @@ def _place(job: StoredJob) -> tuple[float, int]:
     """Where a job stands among others: by its next run time, then by when it was added."""
     moment = job.next_run_time.timestamp() if job.next_run_time else float("inf")
     position = job.as_read.get("position", "")
-    return moment, int(position) if position.isdecimal() else 0
+    return moment, int(position) if position.isdecimal() and len(position) <= 20 else 0
 
 
 def _watched(job: StoredJob) -> dict[str, str | None]:
