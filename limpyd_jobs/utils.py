@@ -19,6 +19,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 EPOCH = datetime(1970, 1, 1)
 MICROSECOND = timedelta(microseconds=1)
 
+# How far tests of an application moved the time: see `limpyd_jobs.testing.clock`.
+moved_time = timedelta()
+
 # A delay that ended before this much time is as good as any other in the past.
 LONG_AGO = timedelta(days=10_000)
 
@@ -39,7 +42,7 @@ def host_and_pid() -> str:
 
 def utcnow() -> datetime:
     """Return the current time as a naive UTC datetime, the form in which dates are stored."""
-    return datetime.now(timezone.utc).replace(tzinfo=None)
+    return datetime.now(timezone.utc).replace(tzinfo=None) + moved_time
 
 
 def as_naive_utc(moment: datetime) -> datetime:

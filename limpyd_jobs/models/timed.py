@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from limpyd_jobs.models.base import BaseJobsModel
 from limpyd_jobs.store import records, timed
 from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.store.timed import NextDue
+from limpyd_jobs.utils import datetime_to_score, utcnow
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -136,7 +136,7 @@ class TimedRecord(BaseJobsModel):
         TypeError, ValueError
             If an argument is invalid.
         """
-        moment = time.time() if moment is None else moment
+        moment = datetime_to_score(utcnow()) if moment is None else moment
         return timed.lease_due(cls, stored_owner(owner), checked_lease(lease), moment, limit, skipped)
 
     @classmethod

@@ -13,6 +13,7 @@ from typing import Any
 from limpyd import fields
 from limpyd.exceptions import DoesNotExist, UniquenessError
 
+from limpyd_jobs import utils
 from limpyd_jobs.arguments import stored_identifier, stored_queue_name, stored_value
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel, Job, has_custom_placement, job_classes
@@ -311,7 +312,7 @@ def now_of_redis(model: type[BaseJobsModel]) -> datetime:
     """Return the time by the clock of Redis, as an aware datetime."""
     time: Any = records.redis_of(model).time()
     seconds, microseconds = time
-    return datetime.fromtimestamp(seconds, timezone.utc).replace(microsecond=microseconds)
+    return datetime.fromtimestamp(seconds, timezone.utc).replace(microsecond=microseconds) + utils.moved_time
 
 
 def aware(text: str | None) -> datetime | None:

@@ -35,6 +35,7 @@ class EmbeddedServer:
     Without a path the server is a temporary one, for this process and those it starts from now on: they find
     it by the environment variable LIMPYD_JOBS_EMBEDDED. With a path, an append-only file in that directory,
     which is made if need be, keeps the data from one time to the next. ``socket`` is the path of the unix socket.
+    With ``is_private``, it is a temporary one that nobody else finds.
 
     Raises
     ------
@@ -42,11 +43,11 @@ class EmbeddedServer:
         If there is no server program, it does not start, or the directory cannot be used.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str] | None = None, is_private: bool = False) -> None:
         program = find_server()
         self._use: int | None = None
         try:
-            directory = _temporary_directory() if path is None else Path(path).absolute()
+            directory = _temporary_directory(is_private) if path is None else Path(path).absolute()
             self.socket = str(directory / "redis.sock")
             self._use = _share(directory)
             _start_once(program, directory, is_kept=path is not None)
@@ -104,7 +105,9 @@ def _reply_of(socket_path: str) -> str:
             return "too busy to say anything"
 
 
-def _temporary_directory() -> Path:
+def _temporary_directory(is_private: bool) -> Path:
+    if is_private:
+        return Path(tempfile.mkdtemp(prefix="limpyd-jobs-"))
     path = os.environ.get(VARIABLE, "")
     # once it is gone, another user may have made one of that name
     if not os.path.isdir(path) or os.stat(path).st_uid != os.geteuid():

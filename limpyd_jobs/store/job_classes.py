@@ -154,6 +154,10 @@ class JobClasses(Generic[T]):
             self._met = {path_of(cls): cls for cls in islice(imported, self.limit)} or self._met
         return self._met
 
+    def look_again(self) -> None:
+        """Find out anew which classes are imported, those that tests define inside functions among them."""
+        self._met = {}
+
     def all(self) -> list[type[T]]:
         """Return the classes this process knows of: those that are imported, and those it has met."""
         imported = (cls for cls in concrete(self.base) if self._allows(path_of(cls)))

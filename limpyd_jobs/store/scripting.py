@@ -8,10 +8,12 @@ from functools import cached_property
 from hashlib import sha1
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from redis import Redis
 from redis.exceptions import NoScriptError
 
+from limpyd_jobs import utils
 from limpyd_jobs.store.connections import PinnedConnection, SharedConnection
 
 FOLDER = Path(__file__).parent.parent / "lua"
@@ -28,8 +30,8 @@ def names_in(source: str) -> list[str]:
 
 
 def load(name: str, folder: Path = FOLDER) -> str:
-    """Return the source of ``<name>.lua``, each ``--@include <file>`` line replaced, the first time, by that file, and
-    ``--@names`` by a list of the names of its request."""
+    """Return the source of ``<name>.lua``, each ``--@include <file>`` line replaced, the first time, by that file,
+    ``--@names`` by a list of the names of its request, and ``--@moved`` by what moves the time, if tests do."""
     included: set[str] = set()
 
     def expand(source: str) -> str:
@@ -43,7 +45,19 @@ def load(name: str, folder: Path = FOLDER) -> str:
 
     source = (folder / f"{name}.lua").read_text("utf-8")
     names = ", ".join(f"'{each}'" for each in names_in(source))
-    return expand(source).replace("--@names\n", f"local names = {{{names}}}\n")
+    whole = expand(source).replace("--@names\n", f"local names = {{{names}}}\n")
+    moved = utils.moved_time // utils.MICROSECOND
+    return whole.replace("--@moved", f"moment_of_this_call = moment_of_this_call + {moved}") if moved else whole
+
+
+def reload_all() -> None:
+    """Let all scripts be loaded anew when they are called next, as the time was moved."""
+    for script in _scripts:
+        for name in ("source", "sha"):
+            vars(script).pop(name, None)
+
+
+_scripts: WeakSet[Script] = WeakSet()
 
 
 class Script:
@@ -57,6 +71,7 @@ class Script:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        _scripts.add(self)
 
     @cached_property
     def source(self) -> str:

@@ -6,6 +6,7 @@ local function now()
   if not moment_of_this_call then
     local time = redis.call('TIME')
     moment_of_this_call = tonumber(time[1]) * 1000000 + tonumber(time[2])
+    --@moved
   end
   return moment_of_this_call
 end

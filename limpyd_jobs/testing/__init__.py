@@ -1,0 +1,22 @@
+"""What tests of an application need: to run jobs, to see what was added, and to move the time.
+
+Jobs go through real scripts on a real server, and are run by a real worker, in the process of the test.
+"""
+
+from limpyd_jobs.testing.added import added_jobs, assert_added, refute_added
+from limpyd_jobs.testing.at_once import jobs_at_once
+from limpyd_jobs.testing.clock import Clock, clock
+from limpyd_jobs.testing.running import Drained, Outcome, drain, run_job
+
+__all__ = [
+    "Clock",
+    "Drained",
+    "Outcome",
+    "added_jobs",
+    "assert_added",
+    "clock",
+    "drain",
+    "jobs_at_once",
+    "refute_added",
+    "run_job",
+]

@@ -1,0 +1,174 @@
+"""Which jobs were added, as assertions that show what was added instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from limpyd_jobs.models import BaseJobsModel, Job, job_classes
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.store.argument import ValueField
+from limpyd_jobs.testing.running import queue_of, status_of
+from limpyd_jobs.utils import as_naive_utc, parse_datetime, printable
+
+# How many jobs a message shows at the most, the last ones that were added.
+SHOWN = 20
+
+# Fields that a message shows only if they are asked for.
+QUIET = ("pk", "status", "added", "start", "end", "tries", "queued", "cancel_on_error")
+
+
+def added_jobs(job_class: type[Job], **fields: Any) -> list[Any]:
+    """Return the jobs of a class that are stored, whatever became of them, the first one that was added first.
+
+    Parameters
+    ----------
+    job_class: type of Job
+        Jobs of its subclasses are not among them.
+    **fields
+        What they have to be like: `identifier`, `priority`, `queue_name`, `status` (as ``"waiting"``), `delayed_for`
+        (seconds, or a timedelta, from when they were added), `delayed_until` (a datetime, or None), and all fields of
+        the class: arguments and other fields of values by their values, others by their texts or numbers. They are
+        compared by ``==``, so that ``unittest.mock.ANY`` fits as well.
+
+    Raises
+    ------
+    AttributeError
+        If the class has no such field.
+    """
+    checked = _checked(job_class, fields)
+    return [job for job in _stored(job_class) if not _differing(job, checked)]
+
+
+def assert_added(job_class: type[Job], **fields: Any) -> Any:
+    """Assert that a job was added; return it: the last one, if there are several. For the parameters see `added_jobs`.
+
+    Raises
+    ------
+    AssertionError
+        If there is none. The message shows what was added.
+    AttributeError
+        If the class has no such field.
+    """
+    found = added_jobs(job_class, **fields)
+    if not found:
+        raise AssertionError(f"No {_wanted(job_class, fields)} was added.\n{_what_was_added(job_class, fields)}")
+    return found[-1]
+
+
+def refute_added(job_class: type[Job], **fields: Any) -> None:
+    """Assert that no such job was added. For the parameters see `added_jobs`.
+
+    Raises
+    ------
+    AssertionError
+        If there is one.
+    AttributeError
+        If the class has no such field.
+    """
+    found = added_jobs(job_class, **fields)
+    if found:
+        shown = "\n".join(f"  {_shown(job, fields)}" for job in found[-SHOWN:])
+        raise AssertionError(f"No {_wanted(job_class, fields)} should have been added, but there is:\n{shown}")
+
+
+# What a job is like
+
+OF_A_JOB: dict[str, Callable[[Job], Any]] = {
+    "queue_name": lambda job: queue_of(job).name.hget(),
+    "status": lambda job: status_of(job).lower(),
+    "priority": lambda job: int(job.priority.hget() or 0),
+    "delayed_until": lambda job: parse_datetime(job.delayed_until.hget()),
+    "delayed_for": lambda job: _delay_of(job),
+}
+
+
+def _delay_of(job: Job) -> timedelta | None:
+    until, added = map(parse_datetime, job.hmget("delayed_until", "added"))
+    return until - added if until and added else None
+
+
+def _value_of(job: Job, name: str) -> Any:
+    if name in OF_A_JOB:
+        return OF_A_JOB[name](job)
+    field = job.get_field(name)
+    return field.value() if isinstance(field, ValueField) else field.proxy_get()
+
+
+def _checked(job_class: type[Job], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what jobs have to be like in the form in which their values are compared."""
+    for name in fields:
+        if name not in OF_A_JOB and name not in job_class._fields:
+            names = ", ".join(sorted({*OF_A_JOB, *(each for each in job_class._fields if each[0] != "_")}))
+            raise AttributeError(f"{job_class.__name__} has no field {name!r}; there are: {names}")
+    return {name: _comparable(name, value) for name, value in fields.items()}
+
+
+def _comparable(name: str, value: Any) -> Any:
+    if name == "delayed_for" and type(value) in (int, float):
+        return timedelta(seconds=value)
+    if name == "delayed_until" and isinstance(value, datetime):
+        return as_naive_utc(value)
+    if name == "status" and isinstance(value, str):
+        return STATUSES.by_value(value, value).lower()
+    return value
+
+
+def _differing(job: Job, fields: Mapping[str, Any]) -> list[str]:
+    """Return the names of the fields of which a job has another value."""
+    return [name for name, value in fields.items() if not _is_equal(value, _value_of(job, name))]
+
+
+def _is_equal(wanted: Any, value: Any) -> bool:
+    """Compare a value that is wanted with one of a job; numbers are stored as texts by fields that have no kind."""
+    if isinstance(value, str) and type(wanted) in (int, float):
+        return str(wanted) == value
+    return bool(wanted == value)
+
+
+def _stored(job_class: type[Job]) -> list[Job]:
+    return [job_class.lazy_connect(pk) for pk in sorted(job_class.collection(), key=int)]
+
+
+# Messages
+
+
+def _wanted(job_class: type[Job], fields: Mapping[str, Any]) -> str:
+    return f"{job_class.__name__} with {_listed(fields)}" if fields else job_class.__name__
+
+
+def _what_was_added(job_class: type[Job], fields: Mapping[str, Any]) -> str:
+    checked, jobs = _checked(job_class, fields), _stored(job_class)
+    lines = [f"  {_shown(job, fields)}    differs in {', '.join(_differing(job, checked))}" for job in jobs[-SHOWN:]]
+    if jobs:
+        lines.insert(0, f"{len(jobs)} of that class {'was' if len(jobs) == 1 else 'were'} added:")
+    others = {other: len(other.collection()) for other in _others(job_class)}
+    told = ", ".join(f"{number} {other.__name__}" for other, number in others.items() if number)
+    return "\n".join([*lines, f"Of other classes: {told or 'none'}."])
+
+
+def _others(job_class: type[Job]) -> list[type[Job]]:
+    known = [each for each in job_classes.all() if each.database is BaseJobsModel.database]
+    return sorted({*known} - {job_class}, key=lambda each: each.__name__)
+
+
+def _shown(job: Job, asked: Collection[str]) -> str:
+    """Show what a job is like, as far as it matters."""
+    own = [name for name in job._fields if name[0] != "_" and name not in QUIET and name != job._name]
+    values = {
+        name: _value_of(job, name) for name in dict.fromkeys(["identifier", "queue_name", *own, *asked, "status"])
+    }
+    kept = {name: value for name, value in values.items() if name in asked or value not in (None, [], set(), {})}
+    return f"{type(job).__name__} {job.pk.get()}: {_listed(kept)}"
+
+
+def _listed(fields: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={_represented(value)}" for name, value in fields.items())
+
+
+def _represented(value: Any) -> str:
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds():g} s"
+    text = printable(repr(value)) if not isinstance(value, datetime) else str(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"

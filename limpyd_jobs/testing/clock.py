@@ -1,0 +1,52 @@
+"""Moving the time of this library: that of its scripts, in Redis, and of its Python, in this process."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from limpyd_jobs import utils
+from limpyd_jobs.store import scripting
+
+
+class Clock:
+    """The time by which jobs are due, leases lapse and schedules are enqueued. It goes on by itself, and can be moved.
+
+    It is the one of this process, and of those that it forks from then on: the server and other processes have theirs.
+    The ``datetime.now()`` and ``time.time()`` of the application, and of guests such as APScheduler, are not moved.
+
+    >>> clock.move(hours=1)
+    >>> clock.reset()
+    """
+
+    @property
+    def moved(self) -> timedelta:
+        """How far the time is moved."""
+        return utils.moved_time
+
+    def now(self) -> datetime:
+        """Return the time, as a naive UTC datetime, by the clock of this machine."""
+        return utils.utcnow()
+
+    def move(
+        self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0, by: timedelta | None = None
+    ) -> None:
+        """Let time pass, all of what is given together; what is negative takes it back."""
+        span = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+        self._set(self.moved + span + (by or timedelta()))
+
+    def move_to(self, moment: datetime) -> None:
+        """Let it be this moment: naive UTC, or aware. From then on, the time goes on."""
+        self.move(by=utils.as_naive_utc(moment) - self.now())
+
+    def reset(self) -> None:
+        """Let it be the real time again."""
+        if self.moved:
+            self._set(timedelta())
+
+    @staticmethod
+    def _set(moved: timedelta) -> None:
+        utils.moved_time = moved
+        scripting.reload_all()
+
+
+clock = Clock()

@@ -1,0 +1,315 @@
+"""Running jobs in the process of a test, by a worker that does all that one does in production."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from limpyd_jobs import events
+from limpyd_jobs.idents import QueueKey
+from limpyd_jobs.models import BaseJobsModel, Job, Queue, job_classes, queue_name
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.workers import Worker
+
+# How many jobs are run at the most, so that a job that adds itself again and again does not stop the tests.
+LIMIT = 1000
+
+# The queue of a job that is run for a test, if neither the test nor its class names one.
+QUEUE_NAME = "testing"
+
+_depth = 0
+
+
+@dataclass
+class Drained:
+    """What became of the jobs that were run: each run counts once.
+
+    Attributes
+    ----------
+    success, error, cancelled: int
+        How many ended so.
+    requeued: int
+        How many failed, or raised `Requeue`, and are back in a queue, now or later.
+    delayed: int
+        How many were delayed by their own code.
+    skipped: int
+        How many did not wait any more when they were fetched, so were not run.
+    exceptions: list of Exception
+        Those that jobs raised, in their order, of those that are requeued, too.
+    """
+
+    success: int = 0
+    error: int = 0
+    cancelled: int = 0
+    requeued: int = 0
+    delayed: int = 0
+    skipped: int = 0
+    exceptions: list[BaseException] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        """How many runs there were."""
+        return self.success + self.error + self.cancelled + self.requeued + self.delayed
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a job that was run.
+
+    Attributes
+    ----------
+    job: Job
+    status: str
+        The name of its status now, as ``"SUCCESS"``.
+    result: object
+        What its code returned; None if it raised.
+    exception: Exception
+        What its code raised; None if it did not.
+    """
+
+    job: Job
+    status: str
+    result: Any = None
+    exception: BaseException | None = None
+
+
+def drain(
+    *queues: str,
+    job_class: type[Job] | None = None,
+    with_delayed: bool = False,
+    raise_errors: bool = True,
+    limit: int = LIMIT,
+    worker_class: type[Worker] = Worker,
+    **options: Any,
+) -> Drained:
+    """Run all jobs that wait, and those that they add, in this process, and return how they went.
+
+    Schedules that are due are enqueued before. Paused queues are left alone.
+
+    Parameters
+    ----------
+    *queues: str
+        The names of the queues; by default that of the `job_class`, or else all that there are.
+    job_class: type of Job
+        Whose queue model it is; by default all of the known job classes. Other jobs of the queue are run, too.
+    with_delayed: bool
+        Whether those that are delayed are run as well, without waiting until they are due, and so are tries to come.
+    raise_errors: bool
+        Whether to raise what the first job raised that ends in error. The jobs after it are not run then. What a job
+        raised that will be tried again is never raised.
+    limit: int
+        How many jobs may be run.
+    worker_class: type of Worker
+    **options
+        Parameters of the worker, as ``retry_policy``.
+
+    Raises
+    ------
+    AssertionError
+        If there are more jobs than the limit.
+    Exception
+        What a job raised: see `raise_errors`.
+    """
+    run, promoted, seen = _Run(raise_errors, limit), 0, None
+    while seen != (seen := (run.loops, promoted, _targets(queues, job_class, worker_class))):
+        for queue_model, names in seen[2]:
+            run.work(worker_class, names, queue_model=queue_model, burst=True, **options)
+            run.check_limit()
+            if with_delayed:
+                promoted += _promote_all(queue_model, names)
+    return run.drained
+
+
+def run_job(
+    job_class: type[Job],
+    identifier: str | None = None,
+    queue_name: str | None = None,
+    priority: int = 0,
+    raise_errors: bool = True,
+    worker_class: type[Worker] = Worker,
+    options: dict[str, Any] | None = None,
+    **fields: Any,
+) -> Outcome:
+    """Add a job, and run it once, in this process, as a worker would; return what became of it.
+
+    Other jobs that wait are left alone, and so are those that it adds: see `drain`.
+
+    Parameters
+    ----------
+    job_class: type of Job
+    identifier: str
+        By default one that no other job has.
+    queue_name: str
+        By default the one of the class; or else ``"testing"``.
+    priority: int
+    raise_errors: bool
+        Whether to raise what the job raised, be it tried again or not.
+    worker_class: type of Worker
+    options: dict
+        Parameters of the worker, as ``{"retry_policy": "times=3"}``.
+    **fields
+        Fields of the job.
+
+    Raises
+    ------
+    AssertionError
+        If a job of the identifier is queued already.
+    Exception
+        What the job raised, if `raise_errors`; what `add_job` raises.
+    """
+    identifier = f"testing:{uuid.uuid4().hex}" if identifier is None else identifier
+    is_queued = bool(job_class.collection(identifier=identifier, queued="1"))
+    assert not is_queued, f"A {job_class.__name__} with the identifier {identifier!r} is queued already: drain it"
+    with _busy():
+        job = job_class.add_job(identifier, queue_name or job_class.queue_name or QUEUE_NAME, priority, **fields)
+    return run_added(job, raise_errors, worker_class, **(options or {}))
+
+
+def run_added(job: Job, raise_errors: bool, worker_class: type[Worker] = Worker, **options: Any) -> Outcome:
+    """Run a job that waits, once; return what became of it. For the parameters see `run_job`."""
+    queue = queue_of(job)
+    run = _Run(raise_errors=False, limit=1)
+    run.work(_worker_of(worker_class, job, queue), [queue_name(queue)], queue_model=type(queue), **options)
+    exception = run.drained.exceptions[0] if run.drained.exceptions else None
+    if exception is not None and raise_errors:
+        raise exception
+    return Outcome(job, status_of(job), run.result, exception)
+
+
+def status_of(job: Job) -> str:
+    """Return the name of the status that a job has now; ``"DELETED"`` if there is none any more."""
+    return str(STATUSES.by_value(job.status.hget(), "DELETED"))
+
+
+def queue_of(job: Job) -> Queue:
+    """Return the queue that a job is in."""
+    key = job.queue_key.hget() or ""
+    for queue_model in _queue_models(job):
+        if key.startswith(f"{queue_model._name}:"):
+            return queue_model.get(QueueKey(key).pk)
+    return job.queue_model.get_queue(job.queue_name or QUEUE_NAME, job.priority.hget())
+
+
+def _queue_models(first: type[Worker] | Job) -> list[type[Queue]]:
+    """Return the queue models of this database that are known, each once."""
+    models = [first.queue_model, *(job_class.queue_model for job_class in job_classes.all())]
+    return [model for model in dict.fromkeys(models) if model.database is BaseJobsModel.database]
+
+
+def _targets(
+    queues: tuple[str, ...], job_class: type[Job] | None, worker_class: type[Worker]
+) -> list[tuple[type[Queue], list[str]]]:
+    """Return the queue models to be drained, each with the names of its queues."""
+    if not queues and job_class is not None and job_class.queue_name:
+        queues = (job_class.queue_name,)
+    models = [job_class.queue_model] if job_class is not None else _queue_models(worker_class)
+    return [(model, [*queues] or _names_of(model) or [QUEUE_NAME]) for model in models]
+
+
+def _names_of(queue_model: type[Queue]) -> list[str]:
+    return sorted({fields["name"] for _, fields in queue_model.read_many(queue_model.collection(), "name")})
+
+
+def _promote_all(queue_model: type[Queue], names: list[str]) -> int:
+    """Let all delayed jobs of some queues wait, the first to be due first; return their number."""
+    queues = [queue for name in {*names} - queue_model.get_paused_names() for queue in queue_model.get_all(name)]
+    delayed = sorted((score, ident, queue_name(queue)) for queue in queues for ident, score in _delayed_in(queue))
+    for _, ident, name in delayed:
+        Job.get_from_ident(ident).enqueue_or_delay(name, queue_model=queue_model)
+    return len(delayed)
+
+
+def _delayed_in(queue: Queue) -> list[tuple[str, float]]:
+    delayed: list[tuple[str, float]] = queue.delayed.zrange(0, -1, withscores=True)
+    return delayed
+
+
+def _worker_of(worker_class: type[Worker], job: Job, queue: Queue) -> type[Worker]:
+    """Return a class of workers that take this job, and no other one."""
+
+    class WorkerOfOneJob(worker_class):  # type: ignore[misc, valid-type]
+        def wait_for_job(self) -> tuple[Queue, Job]:
+            queue.waiting.lrem(1, job.ident)
+            return queue, job
+
+    return WorkerOfOneJob
+
+
+class _Run:
+    """The work of one worker after the other, and what came of it."""
+
+    def __init__(self, raise_errors: bool, limit: int) -> None:
+        self.drained, self.loops, self.result = Drained(), 0, None
+        self._raise_errors, self._limit = raise_errors, limit
+        self._worker: Worker
+        self._started = ""
+        self._failure: BaseException | None = None
+
+    def work(self, worker_class: type[Worker], names: list[str], **options: Any) -> None:
+        """Let a worker run jobs; raise what one of them raised, if that is wanted."""
+        ours = {"terminate_gracefuly": False, "prefetch": 1, "max_loops": self._limit - self.loops}
+        job_classes.look_again()
+        self._worker = worker_class(names, **{**ours, **options})
+        with _busy(), _observed(self._observe):
+            self._worker.run()
+        self.loops += self._worker.num_loops
+        if self._failure is not None:
+            raise self._failure
+
+    def check_limit(self) -> None:
+        """Raise an error if jobs wait that must not be run any more."""
+        waiting = self._worker.count_waiting_jobs() if self.loops >= self._limit else 0
+        assert not waiting, (
+            f"{self.loops} jobs were run, and there are {waiting} more: if they come to an end, give a higher limit"
+        )
+
+    def _observe(self, event: events.Event) -> None:
+        if event.worker is not self._worker:
+            return
+        drained = self.drained
+        match event:
+            case events.JobStarted():
+                self._started = event.job.ident
+            case events.JobSucceeded():
+                drained.success += 1
+                self.result = event.result
+            case events.JobFailed():
+                drained.exceptions.append(event.exception)
+                drained.error += not event.requeued
+                if self._raise_errors and not event.requeued:
+                    self._failure, event.worker.end_forced = event.exception, True
+            case events.JobRequeued():
+                drained.requeued += 1
+            case events.JobDelayed():
+                drained.delayed += 1
+            case events.JobSkipped():
+                is_cancelled = event.job.ident == self._started
+                drained.cancelled += is_cancelled
+                drained.skipped += not is_cancelled
+
+
+def is_busy() -> bool:
+    """Whether a job is run here, so that what is added now is not to be run at once."""
+    return _depth > 0
+
+
+@contextmanager
+def _busy() -> Iterator[None]:
+    global _depth
+    _depth += 1
+    try:
+        yield
+    finally:
+        _depth -= 1
+
+
+@contextmanager
+def _observed(observer: events.Observer) -> Iterator[None]:
+    events.subscribe(observer)
+    try:
+        yield
+    finally:
+        events.unsubscribe(observer)

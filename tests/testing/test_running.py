@@ -1,0 +1,107 @@
+"""`drain` and `run_job`: what a test of an application learns of the jobs it runs."""
+
+from __future__ import annotations
+
+import pytest
+from shop import Chain, Mail
+
+from limpyd_jobs import STATUSES, Error, Queue, Worker
+from limpyd_jobs.testing import clock, drain, run_job
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+
+def test_drain_runs_all_that_waits_and_what_that_adds_and_tells_how_it_went() -> None:
+    for to in ("ann", "bob", "cancel", "later", "unreachable"):
+        Mail.add_job(f"to:{to}", to=to)
+    Chain.add_job("chain", "links", left=3)
+    drained = drain(raise_errors=False)
+    assert (drained.success, drained.error, drained.cancelled, drained.requeued) == (1 + 4, 1, 1, 2)
+    assert (drained.skipped, drained.delayed, drained.total) == (0, 0, 9)
+    assert [type(each) for each in drained.exceptions] == [ValueError, OSError]
+    assert drain().total == 0
+
+
+def test_drain_raises_what_the_first_job_raised_that_ends_in_error() -> None:
+    Mail.add_job("1", to="unreachable")  # which is tried again
+    failed, waiting = Mail.add_job("2", to="bob"), Mail.add_job("3", to="ann")
+    with pytest.raises(ValueError, match="bob is no address"):
+        drain()
+    assert failed.status.hget() == STATUSES.ERROR
+    assert waiting.status.hget() == STATUSES.WAITING
+    assert len(Error.collection_for_job(failed)) == 1
+
+
+def test_drain_runs_the_queues_it_is_given_or_those_of_a_class() -> None:
+    Mail.add_job("1", to="ann")
+    Mail.add_job("2", "other", to="ann")
+    assert drain("none").total == 0
+    assert drain("other").total == 1
+    Chain.add_job("chain", "links", left=0)
+    assert drain(job_class=Mail).total == 1
+    assert drain(job_class=Chain).total == 1
+
+
+def test_drain_leaves_alone_what_is_delayed_or_paused() -> None:
+    Mail.add_job("1", to="ann", delayed_for=60)
+    Mail.add_job("2", "paused", to="ann")
+    Mail.add_job("3", "paused", to="ann", delayed_for=60)
+    Queue.pause("paused")
+    assert drain().total == 0
+    assert drain(with_delayed=True).total == 1
+
+
+def test_drain_runs_what_is_delayed_and_what_is_tried_again_without_waiting() -> None:
+    Mail.add_job("1", to="ann", delayed_for=3600)
+    failed = Mail.add_job("2", to="unreachable")
+    with pytest.raises(OSError, match="no mail server"):
+        drain(with_delayed=True)
+    assert (failed.tries.hget(), failed.status.hget()) == ("2", STATUSES.ERROR)
+
+
+def test_drain_ends_even_if_jobs_do_not() -> None:
+    Chain.add_job("chain", "links", left=10)
+    with pytest.raises(AssertionError, match="5 jobs were run, and there are 1 more"):
+        drain(limit=5)
+    assert drain(limit=6).success == 6
+    Mail.add_job("1", to="later")
+    with pytest.raises(AssertionError, match="20 jobs were run"):
+        drain(limit=20, with_delayed=True)
+
+
+def test_the_worker_is_that_of_the_application() -> None:
+    class OwnWorker(Worker):
+        def execute(self, job, queue):
+            return "not sent"
+
+    assert run_job(Mail, to="bob", worker_class=OwnWorker).result == "not sent"
+    Mail.add_job("1", to="bob")
+    assert drain(worker_class=OwnWorker).success == 1
+    assert run_job(Mail, to="bob", raise_errors=False, options={"retry_policy": "times=3"}).status == "ERROR"
+
+
+def test_run_job_runs_one_job_and_tells_its_outcome() -> None:
+    other = Mail.add_job("other", to="eve", priority=5)
+    outcome = run_job(Mail, to="ann")
+    assert (outcome.status, outcome.result, outcome.exception) == ("SUCCESS", "sent to ann", None)
+    assert outcome.job.arguments.to == "ann"
+    assert outcome.job.tries.hget() == "1"
+    assert other.status.hget() == STATUSES.WAITING
+    assert run_job(Mail, to="cancel").status == "CANCELED"
+    assert run_job(Mail, to="later").status == "DELAYED"
+    assert run_job(Chain, left=0).job.queued.hget() is None
+
+
+def test_run_job_raises_what_the_job_raised_unless_told_not_to() -> None:
+    with pytest.raises(OSError, match="no mail server"):
+        run_job(Mail, to="unreachable")
+    outcome = run_job(Mail, to="unreachable", raise_errors=False)
+    assert outcome.status == "DELAYED"
+    assert isinstance(outcome.exception, OSError)
+
+
+def test_run_job_runs_no_other_job_of_its_identifier() -> None:
+    Mail.add_job("1", to="bob")
+    with pytest.raises(AssertionError, match="'1' is queued already"):
+        run_job(Mail, "1", to="ann")
+    assert not clock.moved
