@@ -7,6 +7,7 @@ import signal
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
@@ -75,6 +76,13 @@ def skip_or_fail(reason: str) -> NoReturn:
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def our_plugin() -> None:
+    """Skip what needs our plugin of pytest, if this environment is older than its entry point."""
+    if not entry_points(group="pytest11", name="limpyd_jobs"):
+        skip_or_fail('our plugin of pytest is not installed: pip install -e ".[tests]" again')
 
 
 @pytest.fixture(scope="session")

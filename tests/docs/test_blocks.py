@@ -137,6 +137,11 @@ def test_workers_in_processes_of_their_own_call_the_observer_of_a_job_module(run
     assert "JobSucceeded" in output
 
 
+@pytest.mark.usefixtures("our_plugin")
+def test_the_tests_of_the_application_pass(run_python: Callable[..., str]):
+    assert " passed" in run_python("-m", "pytest", "-p", "no:valkey", "-p", "no:cacheprovider", "myapp")
+
+
 # Commands
 
 NOT_RUN = {
