@@ -28,9 +28,9 @@ def added_jobs(job_class: type[Job], **fields: Any) -> list[Any]:
         Jobs of its subclasses are not among them.
     **fields
         What they have to be like: `identifier`, `priority`, `queue_name`, `status` (as ``"waiting"``), `delayed_for`
-        (seconds, or a timedelta, from when they were added), `delayed_until` (a datetime, or None), and all fields of
-        the class: arguments and other fields of values by their values, others by their texts or numbers. They are
-        compared by ``==``, so that ``unittest.mock.ANY`` fits as well.
+        (seconds, or a timedelta, from when they were added), `delayed_until` (a datetime, or None; both as long as the
+        job is delayed), and all fields of the class: arguments and other fields of values by their values, others by
+        their texts or numbers. They are compared by ``==``, so that ``unittest.mock.ANY`` fits as well.
 
     Raises
     ------

@@ -11,6 +11,8 @@ from limpyd_jobs.models import Job, queue_name
 from limpyd_jobs.testing.running import LIMIT, is_busy, queue_of, run_added, status_of
 from limpyd_jobs.workers import Worker
 
+ORIGINALS: dict[str, Any] = {name: vars(Job)[name] for name in ("add_job", "add_jobs")}
+
 
 @contextmanager
 def jobs_at_once(
@@ -19,7 +21,8 @@ def jobs_at_once(
     """Inside the block, let `add_job` and `add_jobs` run what they add, in this process, before they return.
 
     A job that a running job adds is run when that has ended, still before the first call returns. Each job is run once:
-    one that is put back in a queue waits there. What is delayed, or in a paused queue, is left alone.
+    one that is put back in a queue waits there. What is delayed, or in a paused queue, is left alone. Of two such
+    blocks inside each other, the inner one counts.
 
     >>> with jobs_at_once():
     ...     job = SendMail.add_job("welcome:42", to="ann@example.com")
@@ -40,16 +43,16 @@ def jobs_at_once(
         If a call leads to more jobs than the limit. It is raised by the call.
     """
     adding = _Adding(raise_errors, limit, worker_class, options)
-    originals = {name: vars(Job)[name] for name in ("add_job", "add_jobs")}
+    before = {name: vars(Job)[name] for name in ORIGINALS}
 
     def add_job(cls: type[Job], *args: Any, **kwargs: Any) -> Job:
-        job: Job = originals["add_job"].__func__(cls, *args, **kwargs)
+        job: Job = ORIGINALS["add_job"].__func__(cls, *args, **kwargs)
         adding.added([job])
         return job
 
     def add_jobs(cls: type[Job], *args: Any, **kwargs: Any) -> list[Job]:
         with adding.together():
-            jobs: list[Job] = originals["add_jobs"].__func__(cls, *args, **kwargs)
+            jobs: list[Job] = ORIGINALS["add_jobs"].__func__(cls, *args, **kwargs)
         adding.added(jobs)
         return jobs
 
@@ -57,7 +60,7 @@ def jobs_at_once(
         _replace({"add_job": classmethod(add_job), "add_jobs": classmethod(add_jobs)})
         yield
     finally:
-        _replace(originals)
+        _replace(before)
 
 
 def _replace(methods: dict[str, Any]) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
+
+from limpyd.exceptions import DoesNotExist
 
 from limpyd_jobs import events
 from limpyd_jobs.idents import QueueKey
@@ -113,13 +115,13 @@ def drain(
     Exception
         What a job raised: see `raise_errors`.
     """
-    run, promoted, seen = _Run(raise_errors, limit), 0, None
-    while seen != (seen := (run.loops, promoted, _targets(queues, job_class, worker_class))):
-        for queue_model, names in seen[2]:
+    run, seen = _Run(raise_errors, limit), None
+    while seen != (seen := (run.loops, _targets(queues, job_class, worker_class))):
+        for queue_model, names in seen[1]:
+            if with_delayed:
+                _promote_all(queue_model, names)
             run.work(worker_class, names, queue_model=queue_model, burst=True, **options)
             run.check_limit()
-            if with_delayed:
-                promoted += _promote_all(queue_model, names)
     return run.drained
 
 
@@ -156,7 +158,7 @@ def run_job(
     Raises
     ------
     AssertionError
-        If a job of the identifier is queued already.
+        If a job of the identifier is queued already, or a worker cannot run the job.
     Exception
         What the job raised, if `raise_errors`; what `add_job` raises.
     """
@@ -176,7 +178,10 @@ def run_added(job: Job, raise_errors: bool, worker_class: type[Worker] = Worker,
     exception = run.drained.exceptions[0] if run.drained.exceptions else None
     if exception is not None and raise_errors:
         raise exception
-    return Outcome(job, status_of(job), run.result, exception)
+    status = status_of(job)
+    is_run = run.drained.total or run.drained.skipped or status not in ("WAITING", "DELAYED")
+    assert is_run, f"{job.ident} was not run: what the worker logged says why"
+    return Outcome(job, status, run.result, exception)
 
 
 def status_of(job: Job) -> str:
@@ -213,13 +218,13 @@ def _names_of(queue_model: type[Queue]) -> list[str]:
     return sorted({fields["name"] for _, fields in queue_model.read_many(queue_model.collection(), "name")})
 
 
-def _promote_all(queue_model: type[Queue], names: list[str]) -> int:
-    """Let all delayed jobs of some queues wait, the first to be due first; return their number."""
+def _promote_all(queue_model: type[Queue], names: list[str]) -> None:
+    """Let all delayed jobs of some queues wait, the first to be due first."""
     queues = [queue for name in {*names} - queue_model.get_paused_names() for queue in queue_model.get_all(name)]
     delayed = sorted((score, ident, queue_name(queue)) for queue in queues for ident, score in _delayed_in(queue))
     for _, ident, name in delayed:
-        Job.get_from_ident(ident).enqueue_or_delay(name, queue_model=queue_model)
-    return len(delayed)
+        with suppress(DoesNotExist):
+            Job.get_from_ident(ident).enqueue_or_delay(name, queue_model=queue_model)
 
 
 def _delayed_in(queue: Queue) -> list[tuple[str, float]]:

@@ -54,6 +54,9 @@ def test_jobs_count_as_added_whatever_became_of_them() -> None:
     assert added_jobs(Mail, to="ann") == [first, second]
     assert added_jobs(Mail, status="waiting") == [second]
     assert assert_added(Mail) == second
+    Mail.add_job("2", "other", to="ann")
+    drain()
+    assert_added(Mail, identifier="2", queue_name="other", status="success")
 
 
 def test_a_failure_shows_what_was_added_instead() -> None:

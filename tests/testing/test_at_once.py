@@ -41,6 +41,14 @@ def test_the_call_raises_what_the_job_raised() -> None:
         assert Mail.add_job("1", to="bob").status.hget() == STATUSES.ERROR
 
 
+def test_the_inner_one_of_two_blocks_counts() -> None:
+    with jobs_at_once():
+        with jobs_at_once(raise_errors=False):
+            assert Mail.add_job("1", to="bob").tries.hget() == "1"
+        with pytest.raises(ValueError, match="bob is no address"):
+            Mail.add_job("1", to="bob")
+
+
 def test_what_is_delayed_or_paused_or_tried_again_is_left_alone() -> None:
     Queue.pause("paused")
     with jobs_at_once(raise_errors=False):

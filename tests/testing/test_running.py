@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+import redis
 from shop import Chain, Mail
 
-from limpyd_jobs import STATUSES, Error, Queue, Worker
-from limpyd_jobs.testing import clock, drain, run_job
+from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
+from limpyd_jobs.models import job_classes
+from limpyd_jobs.testing import drain, run_job
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -69,6 +71,34 @@ def test_drain_ends_even_if_jobs_do_not() -> None:
         drain(limit=20, with_delayed=True)
 
 
+def test_classes_may_be_defined_inside_a_test() -> None:
+    class Local(Job):
+        namespace = "shop_of_testing"
+
+        def run(self, queue):
+            return "done"
+
+    assert run_job(Local).result == "done"
+    Local.add_job("1", "links")
+    assert drain().success == 1
+
+
+def test_jobs_of_classes_that_no_worker_can_find_do_not_keep_it_from_ending(redis_client: redis.Redis) -> None:
+    job = Mail.add_job("1", to="ann")
+    queue = Queue.get_queue("mails")
+    queue.waiting.lrem(1, job.ident)
+    queue.waiting.rpush("shop.Missing:1")
+    assert drain().total == 0
+    with pytest.raises(AttributeError, match=r"'shop.Missing' is not there"):
+        drain(with_delayed=True)
+    job_classes.allow("other.module")
+    try:
+        with pytest.raises(AssertionError, match="was not run: what the worker logged says why"):
+            run_job(Mail, to="ann")
+    finally:
+        job_classes.allow(None)
+
+
 def test_the_worker_is_that_of_the_application() -> None:
     class OwnWorker(Worker):
         def execute(self, job, queue):
@@ -104,4 +134,3 @@ def test_run_job_runs_no_other_job_of_its_identifier() -> None:
     Mail.add_job("1", to="bob")
     with pytest.raises(AssertionError, match="'1' is queued already"):
         run_job(Mail, "1", to="ann")
-    assert not clock.moved
