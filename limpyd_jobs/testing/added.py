@@ -9,7 +9,8 @@ from typing import Any
 from limpyd_jobs.models import BaseJobsModel, Job, job_classes
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.argument import ValueField
-from limpyd_jobs.testing.running import queue_of, status_of
+from limpyd_jobs.store.new_fields import stored_names
+from limpyd_jobs.testing.running import AJob, queue_of, status_of
 from limpyd_jobs.utils import as_naive_utc, parse_datetime, printable
 
 # How many jobs a message shows at the most, the last ones that were added.
@@ -19,7 +20,7 @@ SHOWN = 20
 QUIET = ("pk", "status", "added", "start", "end", "tries", "queued", "cancel_on_error")
 
 
-def added_jobs(job_class: type[Job], **fields: Any) -> list[Any]:
+def added_jobs(job_class: type[AJob], **fields: Any) -> list[AJob]:
     """Return the jobs of a class that are stored, whatever became of them, the first one that was added first.
 
     Parameters
@@ -41,7 +42,7 @@ def added_jobs(job_class: type[Job], **fields: Any) -> list[Any]:
     return [job for job in _stored(job_class) if not _differing(job, checked)]
 
 
-def assert_added(job_class: type[Job], **fields: Any) -> Any:
+def assert_added(job_class: type[AJob], **fields: Any) -> AJob:
     """Assert that a job was added; return it: the last one, if there are several. For the parameters see `added_jobs`.
 
     Raises
@@ -92,14 +93,19 @@ def _delay_of(job: Job) -> timedelta | None:
 def _value_of(job: Job, name: str) -> Any:
     if name in OF_A_JOB:
         return OF_A_JOB[name](job)
-    field = job.get_field(name)
+    field = job.get_field(_stored_name(type(job), name))
     return field.value() if isinstance(field, ValueField) else field.proxy_get()
+
+
+def _stored_name(job_class: type[Job], name: str) -> str:
+    (stored,) = stored_names(job_class, {name: None})
+    return stored
 
 
 def _checked(job_class: type[Job], fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return what jobs have to be like in the form in which their values are compared."""
     for name in fields:
-        if name not in OF_A_JOB and name not in job_class._fields:
+        if name not in OF_A_JOB and _stored_name(job_class, name) not in job_class._fields:
             names = ", ".join(sorted({*OF_A_JOB, *(each for each in job_class._fields if each[0] != "_")}))
             raise AttributeError(f"{job_class.__name__} has no field {name!r}; there are: {names}")
     return {name: _comparable(name, value) for name, value in fields.items()}
@@ -127,7 +133,7 @@ def _is_equal(wanted: Any, value: Any) -> bool:
     return bool(wanted == value)
 
 
-def _stored(job_class: type[Job]) -> list[Job]:
+def _stored(job_class: type[AJob]) -> list[AJob]:
     return [job_class.lazy_connect(pk) for pk in sorted(job_class.collection(), key=int)]
 
 

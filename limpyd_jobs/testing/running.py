@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from limpyd.exceptions import DoesNotExist
 
@@ -15,6 +15,8 @@ from limpyd_jobs.idents import QueueKey
 from limpyd_jobs.models import BaseJobsModel, Job, Queue, job_classes, queue_name
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.workers import Worker
+
+AJob = TypeVar("AJob", bound=Job)
 
 # How many jobs are run at the most, so that a job that adds itself again and again does not stop the tests.
 LIMIT = 1000
@@ -58,7 +60,7 @@ class Drained:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(Generic[AJob]):
     """What became of a job that was run.
 
     Attributes
@@ -72,7 +74,7 @@ class Outcome:
         What its code raised; None if it did not.
     """
 
-    job: Job
+    job: AJob
     status: str
     result: Any = None
     exception: BaseException | None = None
@@ -126,7 +128,7 @@ def drain(
 
 
 def run_job(
-    job_class: type[Job],
+    job_class: type[AJob],
     identifier: str | None = None,
     queue_name: str | None = None,
     priority: int = 0,
@@ -134,7 +136,7 @@ def run_job(
     worker_class: type[Worker] = Worker,
     options: dict[str, Any] | None = None,
     **fields: Any,
-) -> Outcome:
+) -> Outcome[AJob]:
     """Add a job, and run it once, in this process, as a worker would; return what became of it.
 
     Other jobs that wait are left alone, and so are those that it adds: see `drain`.
@@ -170,7 +172,7 @@ def run_job(
     return run_added(job, raise_errors, worker_class, **(options or {}))
 
 
-def run_added(job: Job, raise_errors: bool, worker_class: type[Worker] = Worker, **options: Any) -> Outcome:
+def run_added(job: AJob, raise_errors: bool, worker_class: type[Worker] = Worker, **options: Any) -> Outcome[AJob]:
     """Run a job that waits, once; return what became of it. For the parameters see `run_job`."""
     queue = queue_of(job)
     run = _Run(raise_errors=False, limit=1)
@@ -191,7 +193,7 @@ def status_of(job: Job) -> str:
 
 def queue_of(job: Job) -> Queue:
     """Return the queue that a job is in."""
-    key = job.queue_key.hget() or ""
+    key = job.get_field("_queue_key").hget() or ""
     for queue_model in _queue_models(job):
         if key.startswith(f"{queue_model._name}:"):
             return queue_model.get(QueueKey(key).pk)

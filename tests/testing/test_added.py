@@ -39,6 +39,12 @@ def test_jobs_are_found_by_the_values_of_their_fields() -> None:
     refute_added(Chain)
 
 
+def test_our_own_fields_are_among_them() -> None:
+    job = Mail.add_job("1", to="ann", job_timeout=5)
+    assert assert_added(Mail, job_timeout=5) == job
+    refute_added(Mail, job_timeout=6)
+
+
 def test_a_delay_is_counted_from_when_the_job_was_added() -> None:
     Mail.add_job("1", to="ann", delayed_for=600)
     assert_added(Mail, delayed_for=600)
