@@ -95,8 +95,8 @@ def test_a_job_is_shown_with_its_errors(redis_server: RedisServer) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "say what to do: list, count, show, requeue"),
-        (["lists"], "'lists' is none of list, count, show, requeue"),
+        ([], "say what to do: list, count, show, explain, requeue"),
+        (["lists"], "'lists' is none of list, count, show, explain, requeue"),
         (["cancel"], "say which jobs to cancel: give a filter, idents, or --all for all jobs"),
         (["cancel", "--all", "to=ann"], "say which jobs to cancel: "),
         (["cancel", "ann"], "'ann' is no condition"),
@@ -111,6 +111,8 @@ def test_a_job_is_shown_with_its_errors(redis_server: RedisServer) -> None:
         (["count", "status=fine"], "'fine' is no status: waiting, delayed, running, success, error, canceled"),
         (["list", "--limit=0"], "must be a number from 1 to 10000"),
         (["list", "--after=x"], "'x' is not where a page ended"),
+        (["explain"], "explain needs the ident of a job after it"),
+        (["explain", "x"], "'x' is not the ident of a job"),
         (["show"], "show needs the ident of a job after it"),
         (["show", "x"], "'x' is not the ident of a job"),
         (["show", "no.such.Class:1"], "no.such.Class is no job class of this database"),
@@ -182,3 +184,14 @@ def test_who_did_what_is_told(redis_server: RedisServer) -> None:
     done = preloaded.run([COMMAND, "audit"], env={**os.environ, "LIMPYD_JOBS_DATABASE": redis_server.url})
     assert done.stdout.splitlines()[0].split() == ["at", "(UTC)", "who", "verb", "filter", "done", "skipped", "refused"]
     assert len(done.stdout.splitlines()) == 2
+
+
+def test_why_a_job_does_not_run_is_told(redis_server: RedisServer) -> None:
+    ident = f"{Letter.get_model_repr()}:4"
+    shown = output(redis_server, "explain", ident).splitlines()
+    assert shown[:2] == [f"{ident} is waiting.", "  1 jobs wait before it in the queue letters."]
+    told = json.loads(output(redis_server, "explain", ident, "--json"))
+    assert (told["ident"], told["status"], told["reasons"][0]["code"]) == (ident, "waiting", "jobs_before")
+    assert [each["ident"] for each in json.loads(output(redis_server, "explain", ident, ident, "--json"))] == [
+        ident
+    ] * 2

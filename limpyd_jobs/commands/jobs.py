@@ -12,7 +12,7 @@ from limpyd_jobs.commands.command import COMMON_OPTIONS, Command
 from limpyd_jobs.commands.progress import shown_progress
 from limpyd_jobs.commands.tables import print_json, print_json_lines, print_table
 from limpyd_jobs.idents import Ident
-from limpyd_jobs.query import Count, Facets, FoundJob, JobDetails, JobFilter, Page, Tally, job_details
+from limpyd_jobs.query import Count, Facets, FoundJob, JobDetails, JobFilter, Page, Tally, explain_job, job_details
 from limpyd_jobs.query.conditions import parse_moment
 from limpyd_jobs.utils import MESSAGE, one_line
 from limpyd_jobs.workers.options import WorkerOption, between, interval, seconds
@@ -35,11 +35,12 @@ class Jobs(Command):
     """Exit status: 0; 1 if jobs could not be changed, or somebody answered no; 2 if the command line is wrong."""
 
     summary = "Find jobs by what is in them: list them, count them, show one, and requeue, cancel, move or delete all"
-    words = """list|count|show|requeue|cancel|move|delay|promote|delete [FILTER... | IDENT...] [options]
+    words = """list|count|show|explain|requeue|cancel|move|delay|promote|delete [FILTER... | IDENT...] [options]
 
   list [FILTER...]     the newest first
   count [FILTER...]    how many there are; --by=FIELD: of each value of a field
   show IDENT...        all that is stored of a job, as myapp.jobs.SendMail:12, and its errors
+  explain IDENT...     why it does not run yet, or did not
 
   requeue FILTER...    put those that failed back in their queues, or in --queue
   cancel FILTER...     cancel those that wait, are delayed or run
@@ -95,6 +96,7 @@ A filter is made of words, all of which must be met:
             "list": self._list,
             "count": self._count,
             "show": self._show,
+            "explain": self._explain,
             **{name: partial(self._do, name) for name in VERBS},
         }
         verb, *words = self.given or [""]
@@ -163,6 +165,19 @@ A filter is made of words, all of which must be met:
             return
         for job in found:
             _print_details(job)
+
+    def _explain(self, words: Sequence[str]) -> None:
+        if not words:
+            self.parser.error("explain needs the ident of a job after it, as myapp.jobs.SendMail:12")
+        found = [explain_job(ident) for ident in words]
+        if self.options.json:
+            rows = [{**each._asdict(), "reasons": [reason._asdict() for reason in each.reasons]} for each in found]
+            print_json(rows[0] if len(rows) == 1 else rows)
+            return
+        for each in found:
+            print(f"{one_line(each.ident)} is {each.status}.")
+            for reason in each.reasons:
+                print(f"  {one_line(reason.text, MESSAGE)}")
 
     def _do(self, verb: str, words: Sequence[str]) -> int:
         """Do something with all jobs that are found: count them, ask, and tell what was done."""

@@ -52,24 +52,30 @@ def job_details(ident: str, database: JobsDatabase | None = None) -> JobDetails:
         If nothing is known of its class in the database, or there is no such job.
     """
     database = database or BaseJobsModel.database
-    parsed = Ident.parse(ident)
-    if not parsed:
-        raise ValueError(f"{ident!r} is not the ident of a job, as myapp.jobs.SendMail:12")
-    connection, known = connection_to(database), classes_of(database).get(parsed.path)
-    if not known:
-        raise LookupError(f"{parsed.path} is no job class of this database, as far as is known")
-    stored = connection.hgetall(f"{known.name}:{parsed.pk}:hash")
-    if not stored:
-        raise LookupError(f"There is no job {ident}")
+    stored, parsed = stored_job(ident, database), Ident.of(ident)
     queue_key = stored.get("_queue_key")
     return JobDetails(
         ident,
         name_of_status(stored.get("status")),
-        connection.hget(f"{queue_key}:hash", "name") if queue_key else None,
+        connection_to(database).hget(f"{queue_key}:hash", "name") if queue_key else None,
         owner_of(stored.get("_claim_token")),
         {name: value for name, value in sorted(stored.items()) if not name.startswith("_")},
         _errors_of(on(Error, database), parsed),
     )
+
+
+def stored_job(ident: str, database: JobsDatabase) -> dict[str, str]:
+    """Return the hash of a job; exceptions as `job_details`."""
+    parsed = Ident.parse(ident)
+    if not parsed:
+        raise ValueError(f"{ident!r} is not the ident of a job, as myapp.jobs.SendMail:12")
+    known = classes_of(database).get(parsed.path)
+    if not known:
+        raise LookupError(f"{parsed.path} is no job class of this database, as far as is known")
+    stored: dict[str, str] = connection_to(database).hgetall(f"{known.name}:{parsed.pk}:hash")
+    if not stored:
+        raise LookupError(f"There is no job {ident}")
+    return stored
 
 
 def _errors_of(error_model: type[Error], ident: Ident) -> list[dict[str, str]]:

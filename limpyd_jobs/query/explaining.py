@@ -1,0 +1,234 @@
+"""Why a job does not run, or did not: in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from limpyd_jobs.arguments import read_priority
+from limpyd_jobs.models import BaseJobsModel
+from limpyd_jobs.query.classes import connection_to
+from limpyd_jobs.query.details import JobDetails, job_details, stored_job
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.transitions import owner_of
+from limpyd_jobs.utils import MESSAGE, one_line
+
+
+class Reason(NamedTuple):
+    """Why a job does not run, or did not.
+
+    Attributes
+    ----------
+    code: str
+        For programs: one of those that the reference lists.
+    text: str
+        For people, a sentence.
+    """
+
+    code: str
+    text: str
+
+
+class Explanation(NamedTuple):
+    """What is to be known of a job that does not run.
+
+    Attributes
+    ----------
+    ident: str
+    status: str
+        The name of the status, as ``waiting``.
+    reasons: list of Reason
+    """
+
+    ident: str
+    status: str
+    reasons: list[Reason]
+
+
+def explain_job(ident: str, database: JobsDatabase | None = None) -> Explanation:
+    """Tell why a job does not run yet, or did not: as things are at this moment.
+
+    Raises
+    ------
+    ValueError
+        If that is no ident.
+    LookupError
+        If nothing is known of its class in the database, or there is no such job.
+    """
+    database = database or BaseJobsModel.database
+    details, stored = job_details(ident, database), stored_job(ident, database)
+    place = _Place.of(connection_to(database), ident, stored.get("_queue_key"))
+    return Explanation(ident, details.status, list(_reasons(details, stored, place)))
+
+
+class _Place(NamedTuple):
+    """Where a job stands in its queue, and what else is there."""
+
+    is_queue: bool
+    name: str
+    is_paused: bool
+    position: int | None  # in the waiting list
+    due: float | None
+    lease: float | None
+    deferrals: int
+    is_quarantined: bool
+    idle_workers: int
+    now: float
+    ahead: int  # jobs that wait in queues of the same name with a higher priority
+    running: int  # jobs of that name
+
+    @classmethod
+    def of(cls, connection: Any, ident: str, key: str | None) -> _Place:
+        key = key or ""
+        model = key.rpartition(":")[0]
+        name, priority = _hash(connection, f"{key}:hash", "name", "priority")
+        ahead, running = _others(connection, model, name, read_priority(priority) or 0)
+        commands = (
+            ("SISMEMBER", f"{model}:paused", name or ""),
+            ("LPOS", f"{key}:waiting", ident),
+            ("ZSCORE", f"{key}:delayed", ident),
+            ("ZSCORE", f"{key}:_running", ident),
+            ("HGET", f"{key}:_deferrals", ident),
+            ("LPOS", f"{key}:_quarantine", ident),
+            ("ZCARD", f"{model}:idle_workers"),
+            ("TIME",),
+        )
+        paused, position, due, lease, deferrals, quarantined, idle, now = _all(connection, commands)
+        return cls(
+            name is not None,
+            name or "",
+            bool(paused),
+            position,
+            None if due is None else float(due),
+            None if lease is None else float(lease),
+            int(deferrals or 0),
+            quarantined is not None,
+            int(idle or 0),
+            now[0] + now[1] / 1e6,
+            ahead,
+            running,
+        )
+
+
+def _all(connection: Any, commands: Any) -> list[Any]:
+    """Return the replies to some commands; None for one that Redis refuses, as a key is of a wrong type."""
+    pipeline = connection.pipeline(transaction=False)
+    for command in commands:
+        pipeline.execute_command(*command)
+    return [None if isinstance(reply, Exception) else reply for reply in pipeline.execute(raise_on_error=False)]
+
+
+def _hash(connection: Any, key: str, *names: str) -> list[str | None]:
+    found: list[str | None] = _all(connection, [("HMGET", key, *names)])[0] or [None] * len(names)
+    return found
+
+
+def _others(connection: Any, model: str, name: str | None, priority: int) -> tuple[int, int]:
+    """Return how many jobs wait in the queues of a name with a higher priority, and how many of that name run."""
+    (pks,) = _all(connection, [("SMEMBERS", f"{model}:name:{name}")])
+    ahead, running = 0, 0
+    for pk in sorted(pks or ()):
+        commands = (
+            ("HGET", f"{model}:{pk}:hash", "priority"),
+            ("LLEN", f"{model}:{pk}:waiting"),
+            ("ZCARD", f"{model}:{pk}:_running"),
+        )
+        other, waiting, runs = _all(connection, commands)
+        ahead += (waiting or 0) if (read_priority(other) or 0) > priority else 0
+        running += runs or 0
+    return ahead, running
+
+
+def _reasons(details: JobDetails, stored: Mapping[str, str], place: _Place) -> Iterator[Reason]:
+    status, end = stored.get("status"), stored.get("end", "some time")
+    if status == STATUSES.SUCCESS:
+        yield Reason("success", f"It succeeded, at {end}.")
+    elif stored.get("_claim_token") or status == STATUSES.RUNNING:
+        yield from _reasons_of_running(stored, place)
+    elif status == STATUSES.ERROR:
+        yield from _reasons_of_failed(details, stored, end)
+    elif status == STATUSES.CANCELED:
+        yield Reason("canceled", "It was canceled.")
+    elif not place.is_queue:
+        yield Reason("no_queue", "It is in no queue, and does not say in which it was: nobody will run it.")
+    elif status == STATUSES.DELAYED:
+        yield from _reasons_of_delayed(stored, place)
+    else:
+        yield from _reasons_of_waiting(place)
+    if place.is_queue and place.is_paused and status in (STATUSES.WAITING, STATUSES.DELAYED):
+        yield Reason("paused", f"The queue {place.name} is paused: limpyd-jobs resume {place.name}")
+
+
+def _reasons_of_running(stored: Mapping[str, str], place: _Place) -> Iterator[Reason]:
+    owner = owner_of(stored.get("_claim_token")) or "a worker that does not say who it is"
+    yield Reason("running", f"It runs, since {stored.get('start', 'some time')}, by {owner}.")
+    if stored.get("status") == STATUSES.CANCELED:
+        yield Reason("cancel_asked", "It was canceled: its code is told if it asks, and goes on until then.")
+    if place.lease is None:
+        yield Reason("no_lease", "It has no lease: a worker of version 2 runs it, or code of an application.")
+    elif place.lease < place.now:
+        lapsed = f"The lease of {owner} ended {_seconds(place.now - place.lease)} ago: it died, or was silent."
+        yield Reason("lease_lapsed", f"{lapsed} A worker of the queue {place.name} will put the job back.")
+
+
+def _reasons_of_failed(details: JobDetails, stored: Mapping[str, str], end: str) -> Iterator[Reason]:
+    error = details.errors[0] if details.errors else {}
+    told = f": {error.get('type', '')}: {one_line(error.get('message', ''), MESSAGE)}" if error else ""
+    tries = stored.get("tries", "0")
+    yield Reason("error", f"It failed, at {end}, in try {tries}{told}")
+    yield Reason("not_requeued", "It is not tried again by itself: limpyd-jobs jobs requeue " + details.ident)
+
+
+def _reasons_of_delayed(stored: Mapping[str, str], place: _Place) -> Iterator[Reason]:
+    until = stored.get("delayed_until", "")
+    if place.due is None:
+        yield Reason("not_listed", "It is delayed, but stands in no queue. " + _RECONCILED)
+    elif place.due > place.now:
+        yield Reason("delayed", f"It is delayed until {until} (UTC), for {_seconds(place.due - place.now)} more.")
+    else:
+        yield Reason("due", f"It is due since {until} (UTC): a worker of the queue {place.name} lets it wait there.")
+        yield from _lack_of_workers(place)
+    if stored.get("tries"):
+        yield Reason("retry", f"It was tried before: {stored['tries']} times.")
+
+
+def _reasons_of_waiting(place: _Place) -> Iterator[Reason]:
+    if place.is_quarantined:
+        yield Reason("quarantined", f"It is in the quarantine of the queue {place.name}: it cannot be run as it is.")
+    if place.deferrals:
+        yield Reason(
+            "deferred",
+            f"Workers could not import its class, {place.deferrals} times: see --pythonpath and --job-modules.",
+        )
+    if place.position is None:
+        yield Reason("not_listed", "It waits, but stands in no list. " + _RECONCILED)
+        return
+    before = place.position + place.ahead
+    if before:
+        higher = f", {place.ahead:,} of them of a higher priority" if place.ahead else ""
+        wait = "job waits" if before == 1 else "jobs wait"
+        yield Reason("jobs_before", f"{before:,} {wait} before it in the queue {place.name}{higher}.")
+    else:
+        yield Reason("next", f"It is the next one of the queue {place.name}.")
+    yield from _lack_of_workers(place)
+
+
+def _lack_of_workers(place: _Place) -> Iterator[Reason]:
+    if place.running or place.is_paused:
+        return
+    idle = (
+        f"{place.idle_workers} workers are idle, but serve other queues" if place.idle_workers else "no worker is idle"
+    )
+    yield Reason("no_worker", f"No job of the queue {place.name} runs, and {idle}: is a worker started for it?")
+
+
+_RECONCILED = "A worker of its queue finds such jobs within 15 seconds; limpyd-jobs check tells more."
+
+
+def _seconds(seconds: float) -> str:
+    """Return a time span in words."""
+    for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} seconds"

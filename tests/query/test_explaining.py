@@ -1,0 +1,144 @@
+"""Why a job does not run: each reason there is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+
+from limpyd_jobs import Error, Job, Queue, Worker
+from limpyd_jobs.query import explain_job
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+QUEUE = "jobs:queue:1"
+
+
+def add(identifier: str = "a", **options: Any) -> Job:
+    return Job.add_job(identifier, "mails", **options)
+
+
+def codes(job: Job) -> list[str]:
+    return [reason.code for reason in explain_job(job.ident).reasons]
+
+
+def text(job: Job, code: str) -> str:
+    return next(reason.text for reason in explain_job(job.ident).reasons if reason.code == code)
+
+
+def run(callback: Any) -> None:
+    Worker("mails", callback=callback, max_loops=1, logger_level=60).run()
+
+
+def test_one_that_waits_is_the_next_or_has_others_before() -> None:
+    first, second = add("a"), add("b")
+    assert codes(first) == ["next", "no_worker"]
+    assert text(second, "jobs_before") == "1 jobs wait before it in the queue mails."
+    for number in range(3):
+        add(f"high {number}", priority=5)
+    assert text(first, "jobs_before") == "3 jobs wait before it in the queue mails, 3 of them of a higher priority."
+    assert "is a worker started for it?" in text(first, "no_worker")
+
+
+def test_idle_workers_are_of_other_queues(redis_client: redis.Redis) -> None:
+    job = add()
+    redis_client.zadd("jobs:queue:idle_workers", {"somebody": 5})
+    assert "1 workers are idle, but serve other queues" in text(job, "no_worker")
+
+
+def test_while_others_run_there_is_a_worker() -> None:
+    first, second = add("a"), add("b")
+    with first.claim("me"):
+        assert codes(second) == ["next"]
+
+
+def test_the_queue_may_be_paused() -> None:
+    jobs = [add("a"), add("b", delayed_for=60)]
+    Queue.pause("mails")
+    assert [codes(job) for job in jobs] == [["next", "paused"], ["delayed", "paused"]]
+    assert text(jobs[0], "paused") == "The queue mails is paused: limpyd-jobs resume mails"
+
+
+def test_one_may_be_delayed_or_due(redis_client: redis.Redis) -> None:
+    job = add(delayed_for=7200)
+    assert text(job, "delayed").startswith(f"It is delayed until {job.delayed_until.hget()} (UTC), for 2 hours more.")
+    redis_client.zadd(f"{QUEUE}:delayed", {job.ident: 5})
+    assert codes(job) == ["due", "no_worker"]
+    redis_client.delete(f"{QUEUE}:delayed")
+    assert codes(job) == ["not_listed"]
+
+
+def test_a_retry_is_told() -> None:
+    job = add()
+    Worker("mails", callback=lambda job, queue: 1 / 0, requeue_times=1, requeue_delay_delta=60, max_loops=1).run()
+    assert codes(job) == ["delayed", "retry"]
+    assert text(job, "retry") == "It was tried before: 1 times."
+
+
+def test_one_may_be_in_no_list(redis_client: redis.Redis) -> None:
+    job = add()
+    redis_client.delete(f"{QUEUE}:waiting")
+    assert codes(job) == ["not_listed"]
+    job.queue_key.delete()
+    assert codes(job) == ["no_queue"]
+
+
+def test_its_class_may_be_unknown_to_workers(redis_client: redis.Redis) -> None:
+    job = add()
+    redis_client.hset(f"{QUEUE}:_deferrals", job.ident, 3)
+    assert codes(job)[0] == "deferred"
+    assert "could not import its class, 3 times" in text(job, "deferred")
+
+
+def test_it_may_be_in_the_quarantine(redis_client: redis.Redis) -> None:
+    job = add()
+    redis_client.lpop(f"{QUEUE}:waiting")
+    redis_client.rpush(f"{QUEUE}:_quarantine", job.ident)
+    assert codes(job) == ["quarantined", "not_listed"]
+
+
+def test_one_that_runs_tells_who_runs_it(redis_client: redis.Redis) -> None:
+    job = add()
+    claim = job.claim("web1:17", lease=100)
+    assert codes(job) == ["running"]
+    assert text(job, "running").endswith("by web1:17.")
+    redis_client.zadd(f"{QUEUE}:_running", {job.ident: 5})
+    assert codes(job) == ["running", "lease_lapsed"]
+    assert "The lease of web1:17 ended" in text(job, "lease_lapsed")
+    redis_client.delete(f"{QUEUE}:_running")
+    assert codes(job) == ["running", "no_lease"]
+    job.cancel()
+    assert codes(job) == ["running", "cancel_asked", "no_lease"]
+    assert claim.owner == "web1:17"
+
+
+def test_one_that_ended_tells_how() -> None:
+    done, failed, canceled = add("a"), add("b"), add("c")
+    canceled.cancel()
+    run(lambda job, queue: None)
+    run(lambda job, queue: {}["x"])
+    assert codes(done) == ["success"]
+    assert codes(canceled) == ["canceled"]
+    assert codes(failed) == ["error", "not_requeued"]
+    assert text(failed, "error").endswith("in try 1: KeyError: 'x'")
+    Error.collection().instances()[0].delete()
+    assert text(failed, "error").endswith("in try 1")
+
+
+def test_keys_of_a_wrong_type_are_no_obstacle(redis_client: redis.Redis) -> None:
+    job = add()
+    for key in ("waiting", "_running", "_deferrals", "_quarantine", "delayed"):
+        redis_client.delete(f"{QUEUE}:{key}")
+        redis_client.hset(f"{QUEUE}:{key}", "foreign", "x") if key != "_deferrals" else redis_client.set(
+            f"{QUEUE}:{key}", "foreign"
+        )
+    redis_client.set("jobs:queue:paused", "foreign")
+    assert codes(job) == ["not_listed"]
+
+
+def test_what_is_no_job_is_refused() -> None:
+    with pytest.raises(LookupError, match="There is no job"):
+        explain_job("limpyd_jobs.models.Job:9")
+    with pytest.raises(ValueError, match="is not the ident of a job"):
+        explain_job("mails")
