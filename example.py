@@ -335,8 +335,10 @@ def own_keys(keep: bool) -> Iterator[None]:
 
 def remove_keys() -> None:
     keys = list(LibraryQueue.database.scan_keys(f"{NAMESPACE}:*", count=1000))
+    redis = LibraryQueue.get_connection()
     if keys:
-        LibraryQueue.get_connection().unlink(*keys)
+        redis.unlink(*keys)
+    redis.hdel("limpyd-jobs:classes", *(each.get_model_repr() for each in (ReadModule, SumPackage)))
 
 
 def main() -> int | str:

@@ -189,9 +189,8 @@ def test_who_did_what_is_told(redis_server: RedisServer) -> None:
 def test_why_a_job_does_not_run_is_told(redis_server: RedisServer) -> None:
     ident = f"{Letter.get_model_repr()}:4"
     shown = output(redis_server, "explain", ident).splitlines()
-    assert shown[:2] == [f"{ident} is waiting.", "  1 jobs wait before it in the queue letters."]
+    assert shown[:2] == [f"{ident} is waiting.", "  1 job waits before it in the queue letters."]
     told = json.loads(output(redis_server, "explain", ident, "--json"))
     assert (told["ident"], told["status"], told["reasons"][0]["code"]) == (ident, "waiting", "jobs_before")
-    assert [each["ident"] for each in json.loads(output(redis_server, "explain", ident, ident, "--json"))] == [
-        ident
-    ] * 2
+    both = json.loads(output(redis_server, "explain", ident, ident, "--json"))
+    assert [each["ident"] for each in both] == [ident] * 2

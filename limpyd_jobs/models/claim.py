@@ -79,7 +79,7 @@ class Claim(Generic[AJob]):
         reply to a verb was lost, and another verb is called, it is the status by the first one.
     """
 
-    def __init__(self, claim: JobClaim, owner: str, lease: float, error_model: type[Error]) -> None:
+    def __init__(self, claim: JobClaim, owner: str, lease: float, error_model: type[Error], holds_until: float) -> None:
         self.job: AJob = claim.job
         self.queue = queue_of(type(claim.queue), claim.delivery)  # which the application may delete
         self.owner = owner
@@ -89,7 +89,7 @@ class Claim(Generic[AJob]):
         self._ident = claim.delivery.ident
         self._error_model = error_model
         self._pid = os.getpid()
-        self._holds_until = claim.began + lease
+        self._holds_until = holds_until
         self._is_decided = False
         self._lacks_error = False
         self._is_erased = keeps_no_success(type(claim.queue)) and transitions.is_erased_at_once(type(claim.job))
@@ -115,6 +115,7 @@ class Claim(Generic[AJob]):
         caller = owner, os.getpid(), id(job)
         before, token = job.__dict__.pop("_unsure_claim", (None, ""))
         token = token if before == caller else transitions.claim_token(owner)
+        asked = monotonic()
         try:
             delivery = transitions.claim_job(job, queue_model, queue_name, token, lease)
         except LimpydJobsException:
@@ -122,7 +123,7 @@ class Claim(Generic[AJob]):
         except BaseException:
             job._unsure_claim = caller, token
             raise
-        return cls(JobClaim(delivery, job, queue_of(queue_model, delivery)), owner, lease, error_model)
+        return cls(JobClaim(delivery, job, queue_of(queue_model, delivery)), owner, lease, error_model, asked + lease)
 
     def __repr__(self) -> str:
         return f"<Claim of {one_line(self.owner)} on {self._ident}>"

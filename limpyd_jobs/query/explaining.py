@@ -190,7 +190,7 @@ def _reasons_of_delayed(stored: Mapping[str, str], place: _Place) -> Iterator[Re
         yield Reason("due", f"It is due since {until} (UTC): a worker of the queue {place.name} lets it wait there.")
         yield from _lack_of_workers(place)
     if stored.get("tries"):
-        yield Reason("retry", f"It was tried before: {stored['tries']} times.")
+        yield Reason("retry", f"Tries so far: {stored['tries']}.")
 
 
 def _reasons_of_waiting(place: _Place) -> Iterator[Reason]:
@@ -217,9 +217,9 @@ def _reasons_of_waiting(place: _Place) -> Iterator[Reason]:
 def _lack_of_workers(place: _Place) -> Iterator[Reason]:
     if place.running or place.is_paused:
         return
-    idle = (
-        f"{place.idle_workers} workers are idle, but serve other queues" if place.idle_workers else "no worker is idle"
-    )
+    idle = "no worker is idle"
+    if place.idle_workers:
+        idle = f"{place.idle_workers} that are idle serve other queues"
     yield Reason("no_worker", f"No job of the queue {place.name} runs, and {idle}: is a worker started for it?")
 
 

@@ -18,8 +18,8 @@ from limpyd_jobs.workers.parser import WorkerOptionParser
 
 # A new one is a file in limpyd_jobs/commands and a row here.
 COMMANDS: dict[str, type[Command]] = {
-    "audit": Audit,
     "check": Check,
+    "audit": Audit,
     "hosts": Hosts,
     "jobs": Jobs,
     "pause": Pause,

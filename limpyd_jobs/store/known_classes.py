@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from limpyd.model import RedisModel
 
+from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.store.layout import layout_of
 
 # A hash: the JSON of a `KnownClass` by its path.
@@ -101,4 +103,8 @@ def known_classes(connection: Any, imported: Iterable[type[RedisModel]] = ()) ->
             continue
         if known.path == path:
             found[path] = known
-    return {**found, **{known.path: known for known in map(KnownClass.of, imported)}}
+    for job_class in imported:
+        with suppress(ConfigurationException):  # its jobs cannot be added, so there are none
+            known = KnownClass.of(job_class)
+            found[known.path] = known
+    return found

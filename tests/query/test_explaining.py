@@ -34,7 +34,7 @@ def run(callback: Any) -> None:
 def test_one_that_waits_is_the_next_or_has_others_before() -> None:
     first, second = add("a"), add("b")
     assert codes(first) == ["next", "no_worker"]
-    assert text(second, "jobs_before") == "1 jobs wait before it in the queue mails."
+    assert text(second, "jobs_before") == "1 job waits before it in the queue mails."
     for number in range(3):
         add(f"high {number}", priority=5)
     assert text(first, "jobs_before") == "3 jobs wait before it in the queue mails, 3 of them of a higher priority."
@@ -44,7 +44,7 @@ def test_one_that_waits_is_the_next_or_has_others_before() -> None:
 def test_idle_workers_are_of_other_queues(redis_client: redis.Redis) -> None:
     job = add()
     redis_client.zadd("jobs:queue:idle_workers", {"somebody": 5})
-    assert "1 workers are idle, but serve other queues" in text(job, "no_worker")
+    assert "and 1 that are idle serve other queues: is a worker" in text(job, "no_worker")
 
 
 def test_while_others_run_there_is_a_worker() -> None:
@@ -61,7 +61,7 @@ def test_the_queue_may_be_paused() -> None:
 
 
 def test_one_may_be_delayed_or_due(redis_client: redis.Redis) -> None:
-    job = add(delayed_for=7200)
+    job = add(delayed_for=8000)
     assert text(job, "delayed").startswith(f"It is delayed until {job.delayed_until.hget()} (UTC), for 2 hours more.")
     redis_client.zadd(f"{QUEUE}:delayed", {job.ident: 5})
     assert codes(job) == ["due", "no_worker"]
@@ -73,7 +73,7 @@ def test_a_retry_is_told() -> None:
     job = add()
     Worker("mails", callback=lambda job, queue: 1 / 0, requeue_times=1, requeue_delay_delta=60, max_loops=1).run()
     assert codes(job) == ["delayed", "retry"]
-    assert text(job, "retry") == "It was tried before: 1 times."
+    assert text(job, "retry") == "Tries so far: 1."
 
 
 def test_one_may_be_in_no_list(redis_client: redis.Redis) -> None:

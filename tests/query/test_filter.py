@@ -38,6 +38,13 @@ class Letter(Job):
             raise KeyError(f"page {self.arguments.pages}")
 
 
+class Impossible(Job):
+    """No script can work with it."""
+
+    namespace = "query"
+    status = fields.InstanceHashField(indexable=True, indexes=[NumberRangeIndex])
+
+
 class Parcel(Job):
     namespace = "query"
     queue_name = "parcels"
