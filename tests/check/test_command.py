@@ -289,8 +289,8 @@ def test_another_database(run: Run, orphan: str, redis_server: RedisServer) -> N
         (["chek"], "limpyd-jobs: error: no such command: 'chek', one of: check"),
         (
             ["worker"],
-            "limpyd-jobs: error: no such command: 'worker', one of: check, audit, hosts, jobs, pause, resume, schedules; "
-            "limpyd-jobs-worker runs a worker",
+            "limpyd-jobs: error: no such command: 'worker', one of: check, audit, hosts, jobs, pause, "
+            "resume, schedules; limpyd-jobs-worker runs a worker",
         ),
         ([], "limpyd-jobs: error: a command is needed, one of: check"),
         (["--nope"], "limpyd-jobs: error: no such option: --nope"),
