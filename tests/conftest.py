@@ -7,7 +7,6 @@ import signal
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
@@ -79,9 +78,9 @@ def skip_or_fail(reason: str) -> NoReturn:
 
 
 @pytest.fixture(scope="session")
-def our_plugin() -> None:
+def our_plugin(pytestconfig: pytest.Config) -> None:
     """Skip what needs our plugin of pytest, if this environment is older than its entry point."""
-    if not entry_points(group="pytest11", name="limpyd_jobs"):
+    if not pytestconfig.pluginmanager.has_plugin("limpyd_jobs"):
         skip_or_fail('our plugin of pytest is not installed: pip install -e ".[tests]" again')
 
 

@@ -138,7 +138,8 @@ def test_workers_in_processes_of_their_own_call_the_observer_of_a_job_module(run
 
 
 @pytest.mark.usefixtures("our_plugin")
-def test_the_tests_of_the_application_pass(run_python: Callable[..., str]):
+def test_the_tests_of_the_application_pass(run_python: Callable[..., str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)  # options of these tests
     assert " passed" in run_python("-m", "pytest", "-p", "no:valkey", "-p", "no:cacheprovider", "myapp")
 
 
