@@ -41,8 +41,8 @@ local function lease(pk)
   end
   local holder = value_in(fields, 'leased_by')
   if holder ~= owner then
-    if is_leased(leases, pk) then return end
-    update(model, pk, {leased_by = owner}, {leased_by = holder})
+    if holder and is_leased(leases, pk) then return end
+    write_fields(model, pk, {leased_by = owner}, {leased_by = holder})
   end
   send('ZADD', leases, ends, pk)
   records[#records + 1] = {pk, fields}

@@ -358,6 +358,20 @@ class TestWhatCanBeStored:
         round_of(made)
         assert ran == [(((1, 2), NOW), {})]
 
+    @pytest.mark.parametrize(
+        ("args", "is_json"),
+        [([1, "text", None], True), ([1.5, [True]], True), ([(1,)], False), (["\ud800"], False), ([{1: 2}], False)],
+    )
+    def test_as_a_pickle_only_if_json_cannot_hold_it(self, scheduler: Any, args: list[Any], is_json: bool) -> None:
+        made = scheduler(LimpydJobStore(serializer="pickle"))
+        made.add_job(note, "date", run_date=PAST, id="a", args=args, misfire_grace_time=3600, max_instances=3)
+        assert stored("a")["state"].startswith("{") is is_json
+        assert stored("a")["trigger"].startswith("{")
+        found = made.get_job("a")
+        assert (found.args, found.misfire_grace_time, found.max_instances) == (tuple(args), 3600, 3)
+        round_of(made)
+        assert ran == [(tuple(args), {})]
+
     def test_a_pickle_is_not_read_by_who_reads_json(self, scheduler: Any, redis_client: redis.Redis) -> None:
         scheduler(LimpydJobStore(serializer="pickle")).add_job(note, "date", run_date=PAST, id="a", args=[Bomb()])
         assert scheduler().get_job("a") is None

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
-from copy import copy
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from typing import Any
@@ -22,13 +21,11 @@ from limpyd_jobs.store.codecs import codec_of
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 MICROSECOND = timedelta(microseconds=1)
 
-# What of a job's state is stored together; the arguments beside.
-OPTIONS = ("misfire_grace_time", "coalesce", "max_instances")
-
+# What of a job's state is stored together, the arguments beside, unless it is this.
+OPTIONS = {"misfire_grace_time": 1, "coalesce": True, "max_instances": 1}
 
 # What JSON holds as it is.
 PLAIN = (str, int, bool, type(None))
-
 
 # How many triggers that were read are remembered. A job that comes again has the same one each time.
 TRIGGERS = 10_000
@@ -72,8 +69,8 @@ class Serializer:
     Parameters
     ----------
     kind: str
-        ``json``, or ``pickle``, which can store more, and runs any code that stands in Redis: for a database that
-        nobody else can write to. Whoever writes pickles reads JSON as well.
+        ``json``, or ``pickle``, which stores as a pickle what JSON cannot hold, and runs any code that stands in Redis:
+        for a database that nobody else can write to.
     protocol: int
         That of pickles.
     allowed: iterable of str
@@ -112,26 +109,27 @@ class Serializer:
             "executor": state["executor"],
             "next_run_time": text_of(job.next_run_time),
             "trigger": self._dumped_trigger(job),
-            "state": self.dump_call(job, **{name: state[name] for name in OPTIONS}),
+            "state": self.dump_call(job, **{name: state[name] for name in OPTIONS if state[name] != OPTIONS[name]}),
         }
 
-    def dump_advance(self, job: Job) -> dict[str, str]:
+    def dump_advance(self, job: StoredJob) -> dict[str, str]:
         """Return those of the fields of a job that change when it is due: a trigger that is a pickle may count."""
         fields = {"next_run_time": text_of(job.next_run_time)}
-        return {**fields, "trigger": self._dumped_trigger(job)} if self.is_pickle else fields
+        return fields if is_json(job.as_read["trigger"]) else {**fields, "trigger": self._dumped_trigger(job)}
 
     def dump_call(self, job: Job, **options: Any) -> str:
         """Return the text of the arguments of a job, and of some options. Exceptions: see `dump`."""
         state = job.__getstate__()
         args, kwargs = list(state["args"]), dict(state["kwargs"])
         call = {**options, "args": args, "kwargs": kwargs}
-        if self.is_pickle:
-            return self._pickled(call)
-        codec = codec_of(json)
-        for name, value in [*enumerate(args), *kwargs.items()]:
-            if type(value) not in PLAIN:
-                codec.stored(f"The argument {name!r} of the job {job.id!r}", value)
-        return codec.dump(call)
+
+        def check() -> Any:
+            for name, value in [*enumerate(args), *kwargs.items()]:
+                if type(value) not in PLAIN:
+                    codec_of(json).stored(f"The argument {name!r} of the job {job.id!r}", value)
+            return call
+
+        return self._dumped(call, check)
 
     def load(self, pk: str, stored: Mapping[str, str], zone: tzinfo) -> StoredJob:
         """Return a job by its fields. The zone is for a time whose trigger has none.
@@ -143,10 +141,11 @@ class Serializer:
         """
         self.check_is_allowed(stored["func"])
         trigger, state = self._loaded_trigger(stored["trigger"]), self.load_value(stored["state"])
-        moment = moment_of(stored.get("next_run_time") or stored.get("parked_run_time"))
+        moment = stored.get("next_run_time") or stored.get("parked_run_time")
         job = StoredJob.__new__(StoredJob)
         job.__setstate__(
             {
+                **OPTIONS,
                 **state,
                 "id": pk,
                 "name": stored["name"],
@@ -154,7 +153,7 @@ class Serializer:
                 "executor": stored["executor"],
                 "args": tuple(state["args"]),
                 "trigger": trigger,
-                "next_run_time": moment and moment.astimezone(getattr(trigger, "timezone", zone)),
+                "next_run_time": moment_of(moment, getattr(trigger, "timezone", None) or zone),
             }
         )
         job.as_read, job.is_refused = stored, False
@@ -168,24 +167,30 @@ class Serializer:
                 raise ValueError(f"The function {func!r} is in none of the modules that are allowed")
 
     def _dumped_trigger(self, job: Job) -> str:
-        if self.is_pickle:
-            return self._pickled(job.trigger)
         try:
-            return codec_of(json).dump(describe_trigger(job.trigger))
+            return self._dumped(job.trigger, lambda: describe_trigger(job.trigger))
         except (TypeError, ValueError) as error:
             raise TypeError(
                 f"The trigger of the job {job.id!r} cannot be stored as JSON (serializer='pickle' may): {error}"
             ) from error
 
-    def _loaded_trigger(self, text: str) -> Any:
-        return copy(_described_trigger(text)) if text.startswith("{") else self.load_value(text)
+    def _dumped(self, value: Any, described: Callable[[], Any]) -> str:
+        """Return a value as JSON, by what describes it; if that fails, as a pickle, should this be allowed."""
+        try:
+            text = codec_of(json).dump(described())
+            text.encode()  # JSON of ours may hold half of a character, which Redis cannot
+        except (TypeError, ValueError):
+            if not self.is_pickle:
+                raise
+            return b64encode(pickle.dumps(value, self._protocol)).decode()
+        return text
 
-    def _pickled(self, value: Any) -> str:
-        return b64encode(pickle.dumps(value, self._protocol)).decode()
+    def _loaded_trigger(self, text: str) -> Any:
+        return _twin(_described_trigger(text)) if is_json(text) else self.load_value(text)
 
     def load_value(self, text: str) -> Any:
         """Return the value of a text, be it JSON or, if this is allowed, a pickle."""
-        if text.startswith("{"):
+        if is_json(text):
             return codec_of(json).load(text)
         if not self.is_pickle:
             raise ValueError("it is stored as a pickle, but only JSON is read here")
@@ -197,6 +202,19 @@ def _described_trigger(text: str) -> Any:
     return trigger_of(codec_of(json).load(text))
 
 
+def _twin(trigger: Any) -> Any:
+    """Return a trigger of its own for each job: an application may change it."""
+    kind: Any = type(trigger)
+    twin = kind.__new__(kind)
+    twin.__setstate__(trigger.__getstate__())
+    return twin
+
+
+def is_json(text: str) -> bool:
+    """Return whether a stored text is JSON, and not a pickle."""
+    return text.startswith("{")
+
+
 def text_of(moment: datetime | None) -> str:
     """Return the seconds since the epoch of an aware datetime, to the microsecond; empty for None."""
     if moment is None:
@@ -205,9 +223,9 @@ def text_of(moment: datetime | None) -> str:
     return f"{seconds}.{rest:06d}"
 
 
-def moment_of(text: str | None) -> datetime | None:
-    """Return the datetime of such a text, in UTC; None if it is empty."""
+def moment_of(text: str | None, zone: tzinfo) -> datetime | None:
+    """Return the datetime of such a text, in a time zone; None if it is empty."""
     if not text:
         return None
     seconds, _, rest = text.partition(".")
-    return EPOCH + timedelta(seconds=int(seconds), microseconds=int(rest.ljust(6, "0")[:6] or 0))
+    return datetime.fromtimestamp(int(seconds), zone).replace(microsecond=int(rest.ljust(6, "0")[:6] or 0))
