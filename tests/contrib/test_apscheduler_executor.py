@@ -181,3 +181,43 @@ def test_a_run_that_cannot_be_added_right_now_stays_due(redis_binary: str, trigg
         (run,) = runs.collection().instances()
         assert run.identifier.hget() == f"a:{PAST:%Y-%m-%dT%H:%M:%S.%fZ}"
         assert (scheduler.get_job("a") is None) == (trigger["trigger"] == "date")
+
+
+def test_runs_of_which_some_were_added_before_redis_failed_are_all_added(
+    redis_binary: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with RedisServer(redis_binary) as server:
+        executor = LimpydExecutor(server.url)
+        scheduler = make(executor, coalesce=False, max_instances=1)
+        scheduler.jobstore_retry_interval = 0.2
+        scheduler.add_job(note, "interval", minutes=1, id="a", next_run_time=PAST - 3 * timedelta(minutes=1))
+        add = executor.job_class.add_job
+
+        def add_and_stop(*args: Any, **kwargs: Any) -> Any:
+            added = add(*args, **kwargs)
+            server.client().save()
+            server.stop()
+            return added
+
+        monkeypatch.setattr(executor.job_class, "add_job", add_and_stop)
+        scheduler._process_jobs()
+        monkeypatch.undo()
+        server.start()
+        assert len(executor.job_class.collection()) == 1
+        wait_until(lambda: scheduler._process_jobs() is None or len(executor.job_class.collection()) > 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wrong"),
+    [
+        ({"priority": "x"}, "priority must be an integer, not 'x'"),
+        ({"priority": 1.5}, "priority must be an integer"),
+        ({"job_class": dict}, "job_class must be a subclass of ScheduledRun"),
+        ({"job_class": "myapp:Run"}, "job_class must be a subclass of ScheduledRun"),
+        ({"queue_name": ""}, "queue_name must be a text that is not empty"),
+        ({"port": "abc"}, "port must be an integer, not 'abc'"),
+    ],
+)
+def test_invalid_arguments_are_refused(arguments: Any, wrong: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=wrong):
+        LimpydExecutor(**arguments)

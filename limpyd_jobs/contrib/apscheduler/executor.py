@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import re
+from collections.abc import Container, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -72,6 +74,11 @@ class LimpydExecutor(BaseExecutor):
         By default the one of the class.
     priority: int
         By default the one of the class.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is invalid.
     """
 
     def __init__(
@@ -86,6 +93,12 @@ class LimpydExecutor(BaseExecutor):
         **settings: Any,
     ) -> None:
         super().__init__()
+        if not (isinstance(job_class, type) and issubclass(job_class, ScheduledRun)):
+            raise TypeError(f"job_class must be a subclass of ScheduledRun, not {job_class!r}")
+        if queue_name is not None and (not isinstance(queue_name, str) or not queue_name):
+            raise ValueError(f"queue_name must be a text that is not empty, not {queue_name!r}")
+        if priority is not None and not re.fullmatch(r"-?[0-9]{1,18}", str(priority)):
+            raise ValueError(f"priority must be an integer, not {priority!r}")
         self.job_class = job_class.bound_to(database_of(url, database, client, settings))
         self._place: dict[str, Any] = {"queue_name": queue_name, "priority": priority}
 
@@ -102,25 +115,35 @@ class LimpydExecutor(BaseExecutor):
         TypeError, ValueError
             If it cannot be stored.
         """
+        slots = {_slot_of(job, run_time): run_time.astimezone(timezone.utc) for run_time in run_times}
         try:
-            if len(self.job_class.collection(scheduled=job.id, queued="1")) >= job.max_instances:
+            if self._is_full(job, slots):
                 raise MaxInstancesReachedError(job)
-            self._do_submit_job(job, run_times)
+            self._do_submit_job(job, slots)
         except RedisError:
             if isinstance(job, StoredJob):
                 job.is_refused = True
             raise
 
-    def _do_submit_job(self, job: TheirJob, run_times: list[datetime]) -> None:
+    def _is_full(self, job: TheirJob, slots: Container[str | None]) -> bool:
+        """Whether enough other runs are queued. Some of these may be already, if Redis failed, or a scheduler died."""
+        queued = self.job_class.collection(scheduled=job.id, queued="1")
+        if len(queued) < job.max_instances:
+            return False
+        return sum(run.slot.hget() not in slots for run in queued.instances()) >= job.max_instances
+
+    def _do_submit_job(self, job: TheirJob, slots: Mapping[str, datetime]) -> None:
         serializer = self.job_class.serializer
         state = job.__getstate__()
         serializer.check_is_allowed(state["func"])
         call = serializer.dump_call(job, misfire_grace_time=state["misfire_grace_time"])
-        for run_time in run_times:
-            moment = run_time.astimezone(timezone.utc)
-            slot = f"{job.id}:{moment:%Y-%m-%dT%H:%M:%S.%fZ}"
+        for slot, moment in slots.items():
             values = {"scheduled": job.id, "slot": slot, "run_time": moment, "func": state["func"], "call": call}
             try:
                 self.job_class.add_job(slot, **self._place, **values)
             except UniquenessError:  # a scheduler that died before it could say so has added it
                 self._logger.info("The run %s was added before", slot)
+
+
+def _slot_of(job: TheirJob, run_time: datetime) -> str:
+    return f"{job.id}:{run_time.astimezone(timezone.utc):%Y-%m-%dT%H:%M:%S.%fZ}"

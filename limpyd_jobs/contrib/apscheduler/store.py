@@ -442,6 +442,9 @@ def database_of(
     """Return the database that is named; without a name, that of `limpyd_jobs`."""
     if client is not None:
         return JobsDatabase.of_client(client)
+    port = settings.get("port", 0)
+    if not str(port).isdecimal():
+        raise ValueError(f"port must be an integer, not {port!r}")
     if url or settings:
         return JobsDatabase(**({"url": url} if url else {}), **settings)
     return database or ScheduledJob.database
