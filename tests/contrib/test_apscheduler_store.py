@@ -386,6 +386,18 @@ class TestWhatCanBeStored:
         assert "none of the modules" in stored("a")["reason"]
         assert scheduler(LimpydJobStore(allowed=[__name__])).get_job("a").id == "a"
 
+    @pytest.mark.parametrize("func", ["os:system", "posix:system", f"{__name__}:os.system", f"{__name__}:wait_until"])
+    def test_what_an_allowed_module_imports_is_not_allowed(
+        self, scheduler: Any, redis_client: redis.Redis, func: str
+    ) -> None:
+        made = scheduler(LimpydJobStore(allowed=[__name__]))
+        with pytest.raises(ValueError, match="none of the modules that are allowed"):
+            made.add_job(func, "date", run_date=PAST, id="a", args=["true"])
+        made.add_job(note, "date", run_date=PAST, id="b", args=["true"])
+        ScheduledJob.get("b").func.hset(func)
+        round_of(made)
+        assert "none of the modules" in stored("b")["reason"]
+
 
 class Bomb:
     def __reduce__(self) -> Any:

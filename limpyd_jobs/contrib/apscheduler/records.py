@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from apscheduler.job import Job
+from apscheduler.util import ref_to_obj
 from limpyd import fields
 from limpyd.indexes import NumberRangeIndex
 
@@ -74,7 +75,7 @@ class Serializer:
     protocol: int
         That of pickles.
     allowed: iterable of str
-        The modules, with what is in them, whose functions may be scheduled; None for any.
+        The modules, with what is in them, whose functions may be scheduled; None for any. A pickle runs any code.
 
     Raises
     ------
@@ -160,11 +161,19 @@ class Serializer:
         return job
 
     def check_is_allowed(self, func: str) -> None:
-        """Raise `ValueError` if a function, given as ``module:name``, may not be scheduled."""
-        if self._allowed is not None:
-            module = func.partition(":")[0]
-            if not any(module == each or module.startswith(f"{each}.") for each in self._allowed):
-                raise ValueError(f"The function {func!r} is in none of the modules that are allowed")
+        """Raise `ValueError` if a function, given as ``module:name``, may not be scheduled.
+
+        It must be found in one of the modules, and made there: what they import, as ``os.system``, is not of them.
+        """
+        if self._allowed is None:
+            return
+        if not (
+            self._is_allowed(func.partition(":")[0]) and self._is_allowed(getattr(ref_to_obj(func), "__module__", None))
+        ):
+            raise ValueError(f"The function {func!r} is in none of the modules that are allowed")
+
+    def _is_allowed(self, module: str | None) -> bool:
+        return any(module == each or str(module).startswith(f"{each}.") for each in self._allowed or ())
 
     def _dumped_trigger(self, job: Job) -> str:
         try:
