@@ -535,6 +535,19 @@ class TestWhenRedisFails:
             assert [job.id for job in made.get_jobs()] == ["a"]
 
 
+def test_a_scheduler_that_started_while_redis_was_down_hears_of_changes_later(
+    scheduler: Any, redis_binary: str
+) -> None:
+    with RedisServer(redis_binary) as server:
+        server.stop()
+        made = scheduler(LimpydJobStore(server.url, look_again=0.01))
+        server.start()
+        wait_until(lambda: round_of(made) is not None and store_of(made)._changes is not None)
+        made._event.clear()
+        scheduler(LimpydJobStore(server.url)).add_job(note, "date", run_date=PAST, id="a")
+        wait_until(made._event.is_set)
+
+
 def test_a_job_may_remove_itself_and_the_scheduler_goes_on(scheduler: Any) -> None:
     made = scheduler()
     for trigger in ({"trigger": "interval", "hours": 1, "next_run_time": PAST}, {"trigger": "date", "run_date": PAST}):

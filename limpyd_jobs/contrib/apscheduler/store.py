@@ -116,13 +116,7 @@ class LimpydJobStore(BaseJobStore):
     def start(self, scheduler: Any, alias: str) -> None:
         """Begin to listen to what other processes change, so that a job that is added there is run in time."""
         super().start(scheduler, alias)
-        if scheduler is not None and self._changes is None:
-            try:
-                self._changes = self.model.changes()
-            except RedisError as error:
-                self._logger.warning("Redis fails, so changes are not heard of, but looked for: %s", error)
-                return
-            Thread(target=self._listen, args=(self._changes,), name=f"jobstore {alias}", daemon=True).start()
+        self._begin_to_listen()
 
     def shutdown(self) -> None:
         """Give the leases back. May be called twice."""
@@ -312,10 +306,11 @@ class LimpydJobStore(BaseJobStore):
         return False
 
     def _try_again(self) -> None:
-        """Now and then, look at what is parked by others, and at what could not be restored here."""
+        """Now and then, look at what is parked by others, and at what could not be restored or listened to here."""
         if time.monotonic() < self._tried + self.look_again:
             return
         self._tried = time.monotonic()
+        self._begin_to_listen()
         known, self._unloadable = self._unloadable, {}
         for pk, stored in self.model.read_many({*known, *self.model.collection(parked="1")}):
             if pk in known and _content(known[pk]) == _content(stored):
@@ -366,6 +361,17 @@ class LimpydJobStore(BaseJobStore):
                     raise
                 self._logger.error("What became of a job cannot be recorded, as a key is foreign: %s", error)
             del self._unsettled[0]
+
+    def _begin_to_listen(self) -> None:
+        """Have a thread listen, if there is none. If Redis fails, that is tried again later."""
+        if self._scheduler is None or self._changes is not None:
+            return
+        try:
+            self._changes = self.model.changes()
+        except RedisError as error:
+            self._logger.warning("Redis fails, so changes are not heard of, but looked for: %s", error)
+            return
+        Thread(target=self._listen, args=(self._changes,), name=f"jobstore {self._alias}", daemon=True).start()
 
     def _listen(self, changes: Any) -> None:
         """Wake the scheduler up if a job is to be run before it would look again. Called by a thread."""
