@@ -23,6 +23,8 @@ STEP = 500
 # Any other is asked which it has of one range after another.
 SMALL, MEDIUM, FEW = 10_000, 200_000, 0.05
 
+LONGEST_PK = 18  # digits
+
 Page = Sequence[int]  # pks, or a range of them
 
 
@@ -104,7 +106,7 @@ class Source:
     def choose(self, replies: Iterator[Any]) -> None:
         """Take the smallest of the sets, given the replies to `measure`; a key that is no set counts as empty."""
         last = next(replies)
-        self._highest = int(last) if isinstance(last, str) and last.isdecimal() else 0
+        self._highest = int(last) if isinstance(last, str) and is_pk(last) else 0
         measured = [size if isinstance(size, int) else 0 for size in islice(replies, len(self._keys))]
         self._key, self.size = min(zip(self._keys, measured, strict=True), key=itemgetter(1))
 
@@ -149,8 +151,8 @@ class Source:
         pks: Page
         if self._pk is not None:
             pks = [self._pk] if start is None else []
-        elif self.size <= SMALL or self.size <= min(MEDIUM, self._highest * FEW):
-            found = {int(pk) for pk in self._connection.sscan_iter(self._key, count=STEP) if pk.isdecimal()}
+        elif self.size <= SMALL or self.size <= min(MEDIUM, self._highest * FEW) or not self._highest:
+            found = {int(pk) for pk in self._connection.sscan_iter(self._key, count=STEP) if is_pk(pk)}
             if start is not None:
                 found = {pk for pk in found if (pk > start if is_upwards else pk < start)}
             pks = sorted(found, reverse=not is_upwards)
@@ -158,3 +160,8 @@ class Source:
             first = (1 if is_upwards else self._highest) if start is None else start + (1 if is_upwards else -1)
             pks = range(first, self._highest + 1) if is_upwards else range(min(first, self._highest), 0, -1)
         return (pks[first : first + size] for first in range(0, len(pks), size))
+
+
+def is_pk(text: str) -> bool:
+    """Whether a text is a pk as jobs have one; others were not made by this library."""
+    return text.isascii() and text.isdecimal() and len(text) <= LONGEST_PK

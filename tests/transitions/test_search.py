@@ -93,13 +93,21 @@ def test_what_is_broken_or_foreign_is_passed_over(world: World) -> None:
     jobs = [world.add(f"{number}")[1] for number in range(4)]
     world.client.set(f"{world.jobs}:{jobs[1].pk.get()}:hash", "foreign")
     world.client.delete(f"{world.jobs}:{jobs[2].pk.get()}:hash")
-    world.client.sadd(f"{world.jobs}:collection", "x", "", "99999")
+    world.client.sadd(f"{world.jobs}:collection", "x", "", "99999", "9" * 5000, "\u0661")
     world.client.hset(f"{world.jobs}:{jobs[3].pk.get()}:hash", "_queue_key", "no:key")
     assert found(world) == [int(jobs[3].pk.get()), int(jobs[0].pk.get())]
     assert found(world, "queue=q") == [int(jobs[0].pk.get())]
     world.client.delete(f"{world.jobs}:collection")
     world.client.set(f"{world.jobs}:collection", "foreign")
     assert found(world) == []
+
+
+@pytest.mark.leaves(*EVERYTHING)
+def test_a_counter_that_is_none_does_not_matter(world: World) -> None:
+    job = world.add("a")[1]
+    for counter in ("x", "9" * 5000, None):
+        world.client.set(f"{world.jobs}:max_pk", counter) if counter else world.client.delete(f"{world.jobs}:max_pk")
+        assert found(world) == [int(job.pk.get())]
 
 
 @pytest.mark.leaves(*EVERYTHING)
