@@ -155,8 +155,8 @@ class JobClasses(Generic[T]):
         return self._met
 
     def look_again(self) -> None:
-        """Find out anew which classes are imported, those that tests define inside functions among them."""
-        self._met = {}
+        """Know all classes that are imported, those that tests define inside functions among them."""
+        self._met = {path_of(cls): cls for cls in self.all()}
 
     def all(self) -> list[type[T]]:
         """Return the classes this process knows of: those that are imported, and those it has met."""

@@ -213,7 +213,9 @@ def _targets(
     if not queues and job_class is not None and job_class.queue_name:
         queues = (job_class.queue_name,)
     models = [job_class.queue_model] if job_class is not None else _queue_models(worker_class)
-    return [(model, [*queues] or _names_of(model) or [QUEUE_NAME]) for model in models]
+    known = {model: _names_of(model) for model in models}
+    used = [model for model in models if known[model]] or models[:1]
+    return [(model, [*queues] or known[model] or [QUEUE_NAME]) for model in used]
 
 
 def _names_of(queue_model: type[Queue]) -> list[str]:
