@@ -189,7 +189,7 @@ class TestHangUp:
         wait_for_runs(redis_client)
         program.hang_up()
         redis_client.rpush("open", 1)
-        assert program.wait() == 0
+        assert program.wait() in (0, 120)  # which Python answers if the terminal took not all that was written
         assert states(job) == [["s", "1"]]
 
     def test_without_grace_it_is_left_alone(self, start: Any, redis_client: redis.Redis) -> None:
