@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from contextlib import suppress
 from time import monotonic
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -57,19 +58,19 @@ class Stopping:
             worker.end_signal_caught = worker.end_forced = True
             self.why = f"{signal.Signals(signum).name} caught"
             hint = ", which a second one releases" if is_from_terminal else ""
-            worker.log(f"{self.why}: ending, after the running job if there is one{hint}")
+            self._tell(f"{self.why}: ending, after the running job if there is one{hint}")
             if self._engine.settings.grace_period is not None:
                 timer.set("grace period", self._engine.settings.grace_period, GracePeriodOver())
             self._change_begins()
         elif is_from_terminal and self._interrupts == 2:
-            worker.log("SIGINT caught again: ending, without the running job if there is one", "warning")
+            self._tell("SIGINT caught again: ending, without the running job if there is one", "warning")
             timer.set("grace period", 0, GracePeriodOver())
 
     def _be_quiet(self, signum: int, frame: FrameType | None) -> None:
         """Begin no other job, and live on until the end is asked for."""
         if not self.is_quiet:
             self.is_quiet = True
-            self._worker.log(f"{signal.Signals(signum).name} caught: quiet, no other job is begun")
+            self._tell(f"{signal.Signals(signum).name} caught: quiet, no other job is begun")
             self._change_begins()
 
     def _change_begins(self) -> None:
@@ -79,7 +80,12 @@ class Stopping:
 
     def _log_report(self, signum: int, frame: FrameType | None) -> None:
         """Log what the worker does, and where each of its threads is."""
-        self._worker.log(f"{signal.Signals(signum).name} caught: {report_of(self._engine, frame)}", "warning")
+        self._tell(f"{signal.Signals(signum).name} caught: {report_of(self._engine, frame)}", "warning")
+
+    def _tell(self, message: str, level: str = "info") -> None:
+        """Log a message, unless the signal came in the midst of writing another one, which Python does not allow."""
+        with suppress(RuntimeError):
+            self._worker.log(message, level)
 
     # -- Limits
 

@@ -20,6 +20,7 @@ from running import Collector, work, worker_of
 from servers import TIMEOUT, RedisServer, wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
+from limpyd_jobs.workers import stopping
 
 pytestmark = pytest.mark.usefixtures("jobs_database")
 
@@ -308,6 +309,20 @@ class TestInterrupt:
         assert states(first, second) == [["w", None]] * 2
         assert Queue.get_queue(QUEUE).waiting.lmembers() == [first.ident, second.ident]
         assert "[orders|1|a] released, as its worker has to end" in program.log
+
+    def test_that_comes_while_a_line_is_written_counts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def log(message: str, level: str = "info") -> None:
+            raise RuntimeError("reentrant call inside <_io.BufferedWriter name='<stderr>'>")
+
+        set_timers: list[str] = []
+        worker = Worker(QUEUE)
+        monkeypatch.setattr(worker, "log", log)
+        monkeypatch.setattr(stopping, "has_terminal", lambda: True)
+        monkeypatch.setattr(worker._engine.executor.timer, "set", lambda name, *_: set_timers.append(name))
+        worker.catch_end_signal(signal.SIGINT, None)
+        assert (worker.end_forced, set_timers) == (True, [])
+        worker.catch_end_signal(signal.SIGINT, None)
+        assert set_timers == ["grace period"]
 
     def test_the_first_one_lets_it_finish(self, start: Any, redis_client: redis.Redis) -> None:
         (job,) = add("a")
