@@ -440,7 +440,7 @@ def _parse_host_port_db(text: str) -> Settings:
 
 def _parse_url(text: str) -> Settings:
     try:
-        url = urlsplit(text)
+        url = _split(text)
     except ValueError:
         raise ValueError("it is no valid URL") from None  # the reason might tell the password
     if url.scheme not in SCHEMES:
@@ -450,6 +450,18 @@ def _parse_url(text: str) -> Settings:
     if "#" in text:
         raise ValueError("a # must be written as %23")
     return {**SCHEMES[url.scheme](url), **_parse_options(url)}
+
+
+def _split(text: str) -> SplitResult:
+    """Divide a URL as `urlsplit` does, which takes each of several hosts, but not always all of them together."""
+    scheme, separator, rest = text.partition("://")
+    hosts = re.split("[/?#]", rest, maxsplit=1)[0]
+    if "," not in hosts:
+        return urlsplit(text)
+    credentials, at, names = hosts.rpartition("@")
+    for host in names.split(","):
+        urlsplit(f"{scheme}{separator}{credentials}{at}{host}")
+    return urlsplit(f"{scheme}{separator}{rest[len(hosts) :]}")._replace(netloc=hosts)
 
 
 def _parse_redis(url: SplitResult) -> Settings:
