@@ -17,7 +17,9 @@ from time import monotonic, sleep
 from typing import Any
 
 from oslo_utils import strutils, uuidutils
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 from taskflow import exceptions, states
 from taskflow.conductors.base import Conductor
 from taskflow.jobs import base
@@ -554,13 +556,17 @@ class LimpydJobBoard(base.NotifyingJobBoard):
 
     def _listen(self, changes: Any) -> None:
         """Tell what is posted and removed, whatever fails, until the board is closed. Called by a thread."""
-        pause = FIRST_PAUSE
+        pause, change = FIRST_PAUSE, None
         while self._changes is changes:
             try:
-                for change in changes:
-                    self._tell(change)
-                    pause = FIRST_PAUSE
+                change = change or next(changes)
+                self._tell(change)
+                change, pause = None, FIRST_PAUSE
+            except StopIteration:  # as the board is being closed
+                break
             except Exception as error:
+                if not isinstance(error, (RedisConnectionError, RedisTimeoutError)):
+                    change = None  # what fails for good must not hold up the others
                 LOG.warning("What changes on the board %s cannot be told right now, trying again: %s", self.name, error)
                 sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from threading import Event, Thread
@@ -425,6 +426,51 @@ class TestTheBoard:
             server.start()
             wait_until(lambda: "last" in told or board.post("last") is None)
             board.close()
+
+    def test_tells_what_it_could_not_tell_while_redis_was_away(self, redis_binary: str, caplog: Any) -> None:
+        told: list[str] = []
+        goes_on = {"first": Event(), "second": Event(), "third": Event()}
+
+        def tell(event: str, details: Any) -> None:
+            told.append(details["job"].name)
+            assert goes_on[told[-1]].wait(60)
+
+        with RedisServer(redis_binary, "--appendonly", "yes") as server:
+            board = LimpydJobBoard("flows", {"unix_socket_path": server.socket})
+            board.connect()
+            board.notifier.register(base.POSTED, tell)
+            board.post("first")
+            wait_until(lambda: told == ["first"])
+            for name in ("second", "third"):  # it hears of both at once
+                board.post(name)
+            goes_on["first"].set()
+            wait_until(lambda: told == ["first", "second"])
+            server.stop()
+            goes_on["second"].set()
+            wait_until(lambda: "cannot be told right now" in caplog.text)
+            server.start()
+            wait_until(lambda: told == ["first", "second", "third"])
+            goes_on["third"].set()
+            board.close()
+
+    def test_listens_no_more_as_soon_as_it_is_being_closed(self, redis_binary: str) -> None:
+        with RedisServer(redis_binary) as server:
+            board = LimpydJobBoard("closing", {"unix_socket_path": server.socket})
+            board.connect()
+            told = Event()
+            board.notifier.register(base.POSTED, lambda event, details: told.set())
+            board.claim(board.post("x"), "ann")
+            assert told.wait(60)
+            (listener,) = (each for each in threading.enumerate() if each.name == "board closing")
+            assert server.process is not None
+            server.process.send_signal(signal.SIGSTOP)  # so that closing takes long
+            closing = Thread(target=board.close)
+            closing.start()
+            listener.join(60)
+            is_closing = closing.is_alive()
+            server.process.send_signal(signal.SIGCONT)
+            closing.join(60)
+            assert is_closing
 
     def test_serves_the_others_beside_details_that_are_too_deep(
         self, board: LimpydJobBoard, redis_client: redis.Redis
