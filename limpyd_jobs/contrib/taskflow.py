@@ -65,6 +65,13 @@ SETTINGS: dict[str, Callable[[Any], Any]] = {
     "ssl": strutils.bool_from_string,
 }
 
+# What else may be in the configuration. The last ones are of TaskFlow's own board for Redis, and mean nothing here.
+OTHER_SETTINGS = {
+    *("board", "namespace", "lease", "sentinel"),
+    *("encoding", "encoding_errors", "retry_on_timeout", "health_check_interval"),
+    *("sentinel_fallbacks", "sentinel_kwargs"),
+}
+
 
 class Board(Queue):
     """The postings of a board, of one priority. One that is consumed is gone; what was trashed is in `errors`."""
@@ -233,6 +240,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         self.queue_name = queue_name.decode() if isinstance(queue_name, bytes) else str(queue_name)
         if conf.get("sentinel") is not None:
             raise ValueError("Name Sentinels by a url: redis+sentinel://host1:26379,host2:26379/name/0")
+        _warn_of_unknown(name, conf)
         self._session = _seconds("lease", conf.get("lease", SESSION))
         settings = {key: convert(conf[key]) for key, convert in SETTINGS.items() if key in conf}
         database = JobsDatabase.of_client(client) if client is not None else JobsDatabase(**settings)
@@ -598,6 +606,16 @@ def _failures() -> Iterator[None]:
         yield
     except (RedisError, NotRecorded) as error:
         raise exceptions.JobFailure(f"Redis failed: {error}") from error
+
+
+def _warn_of_unknown(name: str, conf: Mapping[str, Any]) -> None:
+    """Name what is misspelt in a configuration, or of another board, such as the `hosts` of zookeeper."""
+    unknown = [repr(key) for key in conf if key not in SETTINGS and key not in OTHER_SETTINGS]
+    if unknown:
+        LOG.warning(
+            "The board %s ignores what it does not know in its configuration: %s. It knows %s",
+            *(name, ", ".join(unknown), ", ".join([*SETTINGS, "namespace", "lease"])),
+        )
 
 
 def _check_who(who: Any) -> None:

@@ -499,6 +499,16 @@ class TestTheBoard:
         with pytest.raises(ValueError, match=r"lease|invalid literal"):
             LimpydJobBoard("flows", conf)
 
+    def test_names_what_it_does_not_know_in_its_configuration(self, caplog: Any) -> None:
+        LimpydJobBoard("flows", {"board": "limpyd", "port": "6379", "health_check_interval": 5, "sentinel_kwargs": {}})
+        assert not caplog.records
+        LimpydJobBoard("flows", {"leese": 5, "hosts": "zoo:2181"})
+        (record,) = caplog.records
+        assert "ignores what it does not know in its configuration: 'leese', 'hosts'" in record.getMessage()
+        caplog.clear()
+        backends.fetch("flows", "limpyd://redis.example:6399/?lease=5")
+        assert "'hostname'" in caplog.text
+
     def test_takes_the_settings_of_the_redis_board(self) -> None:
         board = LimpydJobBoard("flows", {"host": "localhost", "ssl": "true", "ssl_ca_certs": "/etc/redis.pem"})
         settings = board.model.database.connection_settings
