@@ -1,0 +1,346 @@
+"""A filter of errors: counted, listed, and grouped by what caused them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from limpyd_jobs.fingerprints import is_fingerprint, normalised
+from limpyd_jobs.models import Error
+from limpyd_jobs.query.conditions import Condition, time_of
+from limpyd_jobs.query.found import Count
+from limpyd_jobs.query.walk import STEP, Progress, Source, Walk, is_pk
+from limpyd_jobs.store.calls import Call, listed
+from limpyd_jobs.store.known_classes import KnownClass
+from limpyd_jobs.store.records import redis_of
+from limpyd_jobs.store.scripting import Script
+from limpyd_jobs.utils import one_line
+
+_group_errors = Script("group_errors")
+
+# How many groups are kept at the most, and of each how many classes, queues and versions.
+MOST_GROUPS, MOST_VALUES = 10_000, 50
+
+# What a filter of jobs asks for by another name than the field of an error has.
+_STORED = {
+    "app_version": "_app_version",
+    "class": "job_model_repr",
+    "error": "type",
+    "fingerprint": "_fingerprint",
+    "queue": "queue_name",
+}
+
+_FIELDS = (
+    "date_time",
+    "type",
+    "message",
+    "_fingerprint",
+    "job_model_repr",
+    "job_pk",
+    "identifier",
+    "queue_name",
+    "_app_version",
+)
+
+
+class FoundError(NamedTuple):
+    """An error, as it is stored.
+
+    Attributes
+    ----------
+    pk: str
+    date_time: str
+        When it happened, in UTC.
+    type, message: str
+    fingerprint: str
+        Of an error that has none, as those of version 2, its type.
+    ident: str
+        That of the job.
+    identifier: str
+    queue: str
+    app_version: str
+        None if the application did not say one.
+    """
+
+    pk: str
+    date_time: str
+    type: str
+    message: str
+    fingerprint: str
+    ident: str
+    identifier: str | None
+    queue: str | None
+    app_version: str | None
+
+    @classmethod
+    def of(cls, pk: int, values: Sequence[str | None]) -> FoundError:
+        """Make one of the values of `_FIELDS`."""
+        date_time, kind, message, fingerprint, path, job_pk, *others = values
+        kind = kind or ""
+        return cls(
+            f"{pk}", date_time or "", kind, message or "", fingerprint or kind, f"{path or ''}:{job_pk or ''}", *others
+        )
+
+
+class ErrorPage(NamedTuple):
+    """Some errors, in order.
+
+    Attributes
+    ----------
+    errors: list of FoundError
+    following: str
+        What to give as `after` for the next page; None if there is none.
+    is_complete: bool
+        False if there was no time to find as many as were asked for: go on with `following`.
+    """
+
+    errors: list[FoundError]
+    following: str | None
+    is_complete: bool
+
+
+class ErrorGroup(NamedTuple):
+    """The errors of one cause.
+
+    Attributes
+    ----------
+    fingerprint: str
+        That of all of them. Of errors that have none, as those of version 2, the type.
+    type: str
+    message: str
+        That of the last one, without what differs from job to job: see `limpyd_jobs.fingerprints`.
+    number: int
+        How many there are.
+    first_seen, last_seen: str
+        Dates in UTC.
+    last: str
+        The pk of the last error.
+    job_classes, queues, app_versions: dict of str to int
+        How many of them there are by the class of the job, the queue, and the version of the application if it says
+        one; at the most 50 of each.
+    """
+
+    fingerprint: str
+    type: str
+    message: str
+    number: int
+    first_seen: str
+    last_seen: str
+    last: str
+    job_classes: dict[str, int]
+    queues: dict[str, int]
+    app_versions: dict[str, int]
+
+
+class ErrorGroups(NamedTuple):
+    """Errors by their cause, the most frequent first.
+
+    Attributes
+    ----------
+    groups: list of ErrorGroup
+    others: int
+        How many errors are in none of them.
+    is_exact: bool
+        False if there was no time to look at all errors.
+    """
+
+    groups: list[ErrorGroup]
+    others: int
+    is_exact: bool
+
+
+class ErrorFilter:
+    """The errors that meet some conditions. It works as `JobFilter` does.
+
+    >>> ErrorFilter("class=shop.jobs.*", date_time__gt="-1d").groups()
+
+    Parameters
+    ----------
+    *words: str
+        Conditions, as ``type=KeyError`` or ``date_time>-1h``, of any field of an error, ``class``, ``queue`` and
+        ``fingerprint``. All of them must be met.
+    error_model: type of Error
+        The model of the errors, of any database.
+    **conditions
+        The same as in Python: ``type="KeyError"``, ``date_time__gt=timedelta(hours=-1)``.
+
+    Raises
+    ------
+    ValueError
+        If a word is no condition, the model has no such field, or it cannot have that value or be compared so.
+    TypeError
+        If a value is neither a text, a number, a datetime nor a timedelta.
+    """
+
+    def __init__(self, *words: str, error_model: type[Error] = Error, **conditions: Any) -> None:
+        self._model = error_model
+        self._known = KnownClass.of(error_model)
+        given = [Condition.parse(word) for word in words]
+        self.conditions = (*given, *(Condition.named(name, value) for name, value in conditions.items()))
+        self._stored = [stored for condition in self.conditions for stored in _stored(condition)]
+        unknown = {each.field for each in self._stored} - self._known.fields - {"class", "pk"}
+        if unknown:
+            own = sorted({*_STORED, *(name for name in self._known.fields if not name.startswith("_")), "pk"})
+            raise ValueError(f"An error has no field {min(unknown)!r}; there are: {', '.join(own)}")
+
+    def __repr__(self) -> str:
+        return f"ErrorFilter({', '.join(repr(''.join(each)) for each in self.conditions)})"
+
+    def __str__(self) -> str:
+        return " ".join("".join(each) for each in self.conditions)
+
+    def count(self, timeout: float | None = None, progress: Progress | None = None) -> Count:
+        """Count the errors: at once if one indexed field is asked for, or none; parameters as of `JobFilter.count`."""
+        walk, number = self._walk(timeout, progress), 0
+        for source in walk.sources:
+            number += source.size if source.is_exact else sum(step.number for step in walk.timed(source.steps()))
+        return Count(number, not walk.is_cut)
+
+    def page(self, limit: int = 50, after: str | None = None, timeout: float | None = None) -> ErrorPage:
+        """Return some errors, the last ones first.
+
+        Parameters
+        ----------
+        limit: int
+            How many at the most.
+        after: str
+            The `following` of the page before.
+        timeout: float
+            After how many seconds to return what was found by then; None to look at all if need be.
+
+        Raises
+        ------
+        ValueError
+            If `after` is none.
+        """
+        if after is not None and not is_pk(after):
+            raise ValueError(f"{after[:40]!r} is not where a page ended: give the `following` of one")
+        walk, seen = self._walk(timeout), after
+        found: list[FoundError] = []
+        for source in walk.sources:
+            most = min(limit + 1, 200)
+            for step in walk.timed(source.steps(int(after) if after else None, names=listed(_FIELDS), most=most)):
+                found += [FoundError.of(pk, values) for pk, values in step.found]
+                seen = f"{step.seen}"
+                if len(found) > limit:
+                    return ErrorPage(found[:limit], found[limit - 1].pk, True)
+        return ErrorPage(found, seen if walk.is_cut else None, not walk.is_cut)
+
+    def groups(self, most: int = 50, timeout: float | None = None, progress: Progress | None = None) -> ErrorGroups:
+        """Count the errors by what caused them, in steps of 500 errors; a million of them take some five seconds.
+
+        Parameters
+        ----------
+        most: int
+            How many groups to return, those with the most errors.
+        timeout: float
+            After how many seconds to return what was counted by then, the last errors first; None to look at all.
+        progress: callable
+            Is called after each step with how many errors were looked at, and how many there are to look at, at the
+            most.
+        """
+        walk = self._walk(timeout, progress)
+        groups: dict[str, _Group] = {}
+        beyond = 0
+        for source in walk.sources:
+            for step in walk.timed(self._grouped(source)):
+                for fingerprint, found in step.groups.items():
+                    if fingerprint in groups or len(groups) < MOST_GROUPS:
+                        groups.setdefault(fingerprint, _Group(fingerprint)).add(found)
+                    else:
+                        beyond += found["count"]
+        told = sorted(groups.values(), key=lambda group: (-group.number, group.fingerprint))[:most]
+        others = beyond + sum(group.number for group in groups.values()) - sum(group.number for group in told)
+        last = dict(self._model.read_many([group.last for group in told], "message", "identifier"))
+        shown = [group.shown(**last.get(group.last, {})) for group in told]
+        return ErrorGroups(shown, others, not walk.is_cut)
+
+    def jobs(self, most: int) -> dict[str, set[int]] | None:
+        """Return the pks of the jobs with these errors, by the path of the class; None if there are more errors than
+        `most`."""
+        walk = self._walk(None)
+        if sum(source.size for source in walk.sources) > most:
+            return None
+        found: dict[str, set[int]] = {}
+        for source in walk.sources:
+            for step in source.steps(names=listed(["job_model_repr", "job_pk"])):
+                for _, (path, pk) in step.found:
+                    if path and pk and is_pk(pk):
+                        found.setdefault(path, set()).add(int(pk))
+        return found
+
+    def _grouped(self, source: Source) -> Iterator[_Step]:
+        call: Callable[..., Call[_Step]] = partial(Call, redis_of(self._model), _group_errors, read=_Step.of)
+        return source.run(call, {"model": source.model}, STEP)
+
+    def _walk(self, timeout: float | None, progress: Progress | None = None) -> Walk:
+        walk, connection = Walk(timeout, progress), redis_of(self._model)
+        tests = [_test(condition) for condition in self._stored]
+        walk.measure(connection, [Source(connection, self._known, self._stored, tests)])
+        return walk
+
+
+class _Step(NamedTuple):
+    """What a step found: the groups, by their fingerprint; see ``lua/group_errors.lua``."""
+
+    groups: Mapping[str, Mapping[str, Any]]
+    looked: int
+    seen: int
+
+    @classmethod
+    def of(cls, reply: Mapping[str, Any]) -> _Step:
+        return cls(reply["groups"], reply["looked"], int(reply["seen"]))
+
+
+class _Group:
+    """A group that is being counted."""
+
+    def __init__(self, fingerprint: str) -> None:
+        self.fingerprint = fingerprint
+        self.number = 0
+        self.last = self.type = self.first_seen = self.last_seen = ""
+        self._by = {name: Counter[str]() for name in ("job_class", "queue", "app_version")}
+
+    def add(self, found: Mapping[str, Any]) -> None:
+        """Add what a step found of it."""
+        is_first = not self.number
+        self.number += found["count"]
+        if is_first or found["last_seen"] > self.last_seen:
+            self.type, self.last_seen, self.last = found["type"], found["last_seen"], found["last"]
+        if is_first or found["first_seen"] < self.first_seen:
+            self.first_seen = found["first_seen"]
+        for name, numbers in self._by.items():
+            for value, number in found[name].items():
+                if value in numbers or len(numbers) < MOST_VALUES:
+                    numbers[value] += number
+
+    def shown(self, message: str = "", identifier: str = "") -> ErrorGroup:
+        """Return it, given the message of the last error, and the identifier of its job."""
+        counts = (dict(numbers.most_common()) for numbers in self._by.values())
+        seen = (self.first_seen, self.last_seen, self.last)
+        return ErrorGroup(self.fingerprint, self.type, normalised(message, identifier), self.number, *seen, *counts)
+
+
+def _stored(condition: Condition) -> list[Condition]:
+    """Return what a condition asks of the stored fields of an error."""
+    field, _, value = condition
+    if field == "fingerprint" and not is_fingerprint(value):
+        if condition.is_negated:
+            raise ValueError(f"{one_line(value)!r} is no fingerprint: ask for a type, as type!=KeyError")
+        return [Condition("type", "=", value), Condition("_fingerprint", "=", "")]
+    if field == "class" and (set("*?") & set(value) or "." not in value):
+        return [condition]
+    if field == "date_time":
+        return [condition._replace(value=time_of(field, value))]
+    return [condition._replace(field=_STORED.get(field, field))]
+
+
+def _test(condition: Condition) -> Mapping[str, Any]:
+    if condition.field != "class":
+        return condition.as_test()
+    characters = {"*": ".*", "?": ".", "_": "_"}
+    pattern = "".join(characters.get(each, each if each.isalnum() else f"%{each}") for each in condition.value)
+    test = {"test": "class", "field": "job_model_repr", "pattern": f"^{pattern}$", "is_negated": condition.is_negated}
+    return {**test, "is_path": "." in condition.value}
