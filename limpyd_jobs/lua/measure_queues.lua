@@ -1,0 +1,46 @@
+-- verb: measure queues
+-- what: how many jobs stand where in some queues, and since when the first one waits
+-- request
+--   queue_model, pks
+--   classes   JSON: the name of the model by the path of a job class
+-- reply
+--   done   {queues: [pk, name, priority, is_paused, jobs that wait, are delayed, run, succeeded, failed, entries in
+--          quarantine, when the next delayed job is due or false, [dates of the job that waits first] or false]…, moment}
+
+--@include idents
+--@include clock
+--@include shared_key
+
+local queue_model, classes = cjson.decode(request.queue_model), cjson.decode(request.classes)
+
+-- A key of a wrong type counts as empty.
+local function count(command, key)
+  local number = redis.pcall(command, key)
+  return type(number) == 'number' and number or 0
+end
+
+-- What tells since when a job waits: when it was added, when its delay was over, when it ended before.
+local function dates_of(ident)
+  local path, pk = parse_ident(type(ident) == 'string' and ident or '')
+  local name = path and classes[path]
+  local dates = name and redis.pcall('HMGET', name .. ':' .. pk .. ':hash', 'added', 'delayed_until', 'end')
+  return dates and not dates.err and dates or false
+end
+
+local function measured(pk)
+  local base = queue_model.name .. ':' .. pk
+  local hash = redis.pcall('HMGET', base .. ':hash', 'name', 'priority')
+  if hash.err or not hash[1] then return nil end
+  local due = redis.pcall('ZRANGE', base .. ':delayed', 0, 0, 'WITHSCORES')[2]
+  return {
+    pk, hash[1], hash[2] or '0',
+    redis.pcall('SISMEMBER', shared_key(base, 'paused'), hash[1]) == 1,
+    count('LLEN', base .. ':waiting'), count('ZCARD', base .. ':delayed'), count('ZCARD', base .. ':_running'),
+    count('LLEN', base .. ':success'), count('LLEN', base .. ':errors'), count('LLEN', base .. ':_quarantine'),
+    due or false, dates_of(redis.pcall('LINDEX', base .. ':waiting', 0)),
+  }
+end
+
+local queues = {}
+for _, pk in ipairs(cjson.decode(request.pks)) do queues[#queues + 1] = measured(pk) end
+return answer('done', {queues = queues, moment = now_text()})

@@ -1,0 +1,87 @@
+-- verb: write figures
+-- what: adds to the figures of this minute, and of this day, what became of some jobs
+-- KEYS[1]  what the keys of figures begin with
+-- request
+--   rows      JSON: [name of a queue, path of a class, [numbers…]]…
+--   classes   JSON: the name of the model by the path of a class: of these, the last pk is noted
+-- reply
+--   done
+
+--@include envelope
+--@include clock
+
+-- The seconds of a period, for how long its figures are kept, and how many rows it has at the most.
+local PERIODS = {
+  minute = {size = 60, kept = 2 * 86400, most = 500},
+  day = {size = 86400, kept = 366 * 86400, most = 5000},
+}
+
+-- How many words a command has at the most.
+local STEP = 1000
+
+-- Stands for all others, once there are too many rows.
+local OTHERS = '\n'
+
+local function sum(text, numbers)
+  local i, total = 0, {}
+  for number in string.gmatch(text or '', '%S+') do
+    i = i + 1
+    total[i] = tonumber(number) or 0
+  end
+  for at, number in ipairs(numbers) do
+    total[at] = string.format('%.0f', (total[at] or 0) + number)
+  end
+  return table.concat(total, ' ')
+end
+
+-- The last pk of each class, as a field: what it is more than in the period before is how many jobs were added.
+local function last_pks(classes)
+  local found = {}
+  for path, name in pairs(classes) do
+    local pk = redis.pcall('GET', name .. ':max_pk')
+    if type(pk) == 'string' and tonumber(pk) then found['\n' .. path] = pk end
+  end
+  return found
+end
+
+-- The fields of a period once the rows are added, those beyond its room as one.
+local function summed(key, rows, most)
+  local names, found = {OTHERS}, {}
+  for i, row in ipairs(rows) do names[i + 1] = row[1] .. '\n' .. row[2] end
+  for from = 1, #names, STEP do
+    for i, text in ipairs(redis.call('HMGET', key, unpack(names, from, math.min(from + STEP - 1, #names)))) do
+      found[names[from + i - 1]] = text or nil
+    end
+  end
+  local room, changed = most - redis.call('HLEN', key), {}
+  for i, row in ipairs(rows) do
+    local name = names[i + 1]
+    if not found[name] then
+      room = room - 1
+      name = room >= 0 and name or OTHERS
+    end
+    changed[name] = sum(changed[name] or found[name], row[3])
+  end
+  return changed
+end
+
+local function write_all(key, fields)
+  local words = {}
+  for name, value in pairs(fields) do
+    words[#words + 1], words[#words + 2] = name, value
+    if #words >= STEP then
+      redis.call('HSET', key, unpack(words))
+      words = {}
+    end
+  end
+  if #words > 0 then redis.call('HSET', key, unpack(words)) end
+end
+
+local rows, pks = cjson.decode(request.rows), last_pks(cjson.decode(request.classes))
+for name, period in pairs(PERIODS) do
+  local key = KEYS[1] .. name .. ':' .. string.format('%.0f', math.floor(now() / 1000000 / period.size) * period.size)
+  write_all(key, summed(key, rows, period.most))
+  write_all(key, pks)
+  if redis.call('TTL', key) == -1 then redis.call('EXPIRE', key, period.kept) end
+end
+return answer('done')
