@@ -12,12 +12,16 @@ from limpyd_jobs.exceptions import (
     AlreadyClaimed,
     ClaimLost,
     ConfigurationException,
+    JobCanceled,
+    JobFailed,
     JobGone,
     LimpydJobsException,
+    NoResult,
     NotClaimable,
     NotRecorded,
+    ResultTimeout,
 )
-from limpyd_jobs.models import Claim, Error, Job, Presence, Queue, TimedRecord
+from limpyd_jobs.models import Claim, Error, Job, Presence, Queue, Session, TimedRecord, WorkerPresence
 from limpyd_jobs.retrying import Cancel, Exponential, Requeue, Retry
 from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.statuses import STATUSES
@@ -38,16 +42,22 @@ __all__ = [
     "Error",
     "Exponential",
     "Job",
+    "JobCanceled",
+    "JobFailed",
     "JobGone",
     "LimpydJobsException",
+    "NoResult",
     "NotClaimable",
     "NotRecorded",
     "Presence",
     "Queue",
     "Requeue",
+    "ResultTimeout",
     "Retry",
     "Schedule",
+    "Session",
     "TimedRecord",
     "ValueField",
     "Worker",
+    "WorkerPresence",
 ]

@@ -99,3 +99,33 @@ class JobGone(DoesNotExist):  # type: ignore[misc]
     def __init__(self, ident: str) -> None:
         super().__init__(f"{ident} does not exist anymore")
         self.ident = ident
+
+
+class NoResult(LimpydJobsException):
+    """A job succeeded, and there is no result of it, or no longer."""
+
+
+class ResultTimeout(LimpydJobsException, TimeoutError):
+    """A job has not ended in time, so there is no result yet."""
+
+
+class JobCanceled(LimpydJobsException):
+    """A job was canceled, so there is no result."""
+
+
+class JobFailed(LimpydJobsException):
+    """A job is in error, so there is no result.
+
+    Attributes
+    ----------
+    ident: str
+        Which one.
+    type, message, traceback: str
+        Of the last error that is recorded of it; empty if none is. The exception of the job itself is not made again,
+        as no class is looked up by a name that is stored.
+    """
+
+    def __init__(self, ident: str, type: str, message: str, traceback: str) -> None:
+        what = f"{one_line(type)}: {one_line(message)}" if type else "no error of it is recorded"
+        super().__init__(f"{ident} failed: {what}")
+        self.ident, self.type, self.message, self.traceback = ident, type, message, traceback

@@ -15,10 +15,13 @@ class Heartbeat:
         How many seconds to let pass between two calls.
     beat: callable
         What to call. It must not raise.
+    first: float
+        How many seconds to let pass before the first call, at most; by default as many as between two.
     """
 
-    def __init__(self, interval: float, beat: Callable[[], None]) -> None:
+    def __init__(self, interval: float, beat: Callable[[], None], first: float = TIMEOUT_MAX) -> None:
         self._interval = min(interval, TIMEOUT_MAX)
+        self._next = min(self._interval, first)
         self._beat = beat
         self._is_stopped = False
         self._changed = Event()
@@ -36,11 +39,12 @@ class Heartbeat:
 
     def begin_anew(self, interval: float) -> None:
         """Let so many seconds pass until the next call, and between two calls from then on."""
-        self._interval = min(interval, TIMEOUT_MAX)
+        self._interval = self._next = min(interval, TIMEOUT_MAX)
         self._changed.set()
 
     def _run(self) -> None:
         while not self._is_stopped:
-            if not self._changed.wait(self._interval):
+            seconds, self._next = self._next, self._interval
+            if not self._changed.wait(seconds):
                 self._beat()
             self._changed.clear()

@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 from limpyd_jobs.check import scripts
-from limpyd_jobs.query import actions, walk
-from limpyd_jobs.store import presences, records, timed
+from limpyd_jobs.models import progress
+from limpyd_jobs.query import actions, errors, queues, walk
+from limpyd_jobs.store import figures, presences, records, timed
 from limpyd_jobs.store.scripting import Script
 from limpyd_jobs.transitions import claiming, ending, placing, pruning, recovering
 
-MODULES = (placing, claiming, ending, recovering, pruning, presences, records, timed, walk, actions, scripts)
+MODULES = (
+    placing,
+    claiming,
+    ending,
+    recovering,
+    pruning,
+    figures,
+    presences,
+    records,
+    timed,
+    walk,
+    actions,
+    errors,
+    queues,
+    progress,
+    scripts,
+)
 ALL_SCRIPTS = [each for module in MODULES for each in vars(module).values() if isinstance(each, Script)]

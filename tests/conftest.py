@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import uuid
@@ -120,6 +121,15 @@ def _models_on_our_server(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("jobs_database")
 
 
+@pytest.fixture(autouse=True)
+def _level_of_the_log() -> Iterator[None]:
+    """A worker sets the level of its log, for good."""
+    logger = logging.getLogger("limpyd-jobs")
+    level = logger.level
+    yield
+    logger.setLevel(level)
+
+
 class Commands(list[str]):
     """Commands as clients sent them, in order: ``'LPUSH jobs:queue:1:waiting limpyd_jobs.models.Job:1'``."""
 
@@ -130,18 +140,22 @@ class Commands(list[str]):
 
 
 @pytest.fixture
-def commands(redis_server: RedisServer) -> Callable[[], AbstractContextManager[Commands]]:
+def commands(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], AbstractContextManager[Commands]]:
     """Record what all clients together send.
 
     >>> with commands() as sent:
     ...     job.succeed()
     >>> assert sent.names == ["EVALSHA"]
 
-    The list is filled at the end of the block, without what scripts call and the set-up of connections.
+    The list is filled at the end of the block, without what scripts call and the set-up of connections. A worker that
+    begins inside gives no sign of life by itself: on a slow machine it would live for long enough to give one.
     """
 
     @contextmanager
     def record() -> Iterator[Commands]:
+        monkeypatch.setattr("limpyd_jobs.workers.engine.FIRST_SIGN", 600.0)
         sent = Commands()
         end = uuid.uuid4().hex
         with redis_server.client() as client, client.monitor() as monitor:

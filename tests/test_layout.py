@@ -74,6 +74,7 @@ class TestTheDescription:
             "keys": [],
             "leases": "",
             "tells": False,
+            "history": 0,
             "arguments": [],
         }
 
@@ -89,6 +90,7 @@ class TestTheDescription:
             "keys": ["waiting", "success", "errors", "delayed", "_running", "_quarantine", "_deferrals"],
             "leases": "",
             "tells": False,
+            "history": 0,
             "arguments": [],
         }
 

@@ -15,14 +15,14 @@ from limpyd_jobs.check.queues import Queues
 from limpyd_jobs.check.reader import Reader, chunks
 from limpyd_jobs.check.records import BATCH, Records
 from limpyd_jobs.models import Queue
-from limpyd_jobs.store.layout import layout_of
+from limpyd_jobs.store.layout import HISTORY_KEY, LOG_KEY, RESULT_KEY, layout_of
 
 # Index sets up to this size are looked at as a whole.
 SMALL_SET = 50
 
 # Keys of a model that are no fields of a record, those of version 2 included.
 OF_MODEL = {"collection", "max_pk", "idle_workers", "reconcile_lock", "paused", "_signal", "due", "leases", "changes"}
-OF_RECORD = {"hash", "requeue_all_delayed_ready_jobs"}
+OF_RECORD = {"hash", "requeue_all_delayed_ready_jobs", RESULT_KEY, LOG_KEY, HISTORY_KEY}
 
 TYPES = (
     (fields.ListField, "list"),

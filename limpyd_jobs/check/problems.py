@@ -79,6 +79,7 @@ PROBLEMS = {
     "no hash": Problem("I1", "is in the collection, but does not exist", "removed from the collection"),
     "not a hash": Problem("I1", "its hash is a {1}", "deleted"),
     "not in the collection": Problem("I1", "is not in the collection", "added to the collection"),
+    "left over": Problem("I1", "is what version 2 left of a record that it deleted", "deleted"),
     "not indexed": Problem("I2", "is not in the index of its {0} {1!r}", "added to the index"),
     "not text": Problem("I2", "its {0} is not UTF-8", "each byte that is not is written as \\xNN: {1!r}"),
     "no integer": Problem("I2", "its {0} is {1!r}, no integer", "set to its default"),

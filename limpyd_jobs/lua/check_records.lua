@@ -76,6 +76,14 @@ local function look_at_state(pk, key)
   live[#live + 1] = {pk, status, hash[2] or '', is_fine and '' or '1'}
 end
 
+-- Whether a hash has no fields but those that version 2 does not know, and so leaves there when it deletes a record.
+local function is_left_over(key)
+  for _, field in ipairs(redis.call('HKEYS', key)) do
+    if string.sub(field, 1, 1) ~= '_' then return false end
+  end
+  return true
+end
+
 local function look_at(pk)
   local key = hash_key(model, pk)
   local kind, is_listed = redis.call('TYPE', key).ok, redis.call('SISMEMBER', collection, pk) == 1
@@ -86,7 +94,14 @@ local function look_at(pk)
     end
     return
   end
-  if not is_listed then
+  if not is_listed and is_left_over(key) then
+    report(pk, 'left over')
+    if repairs then
+      remove_from_indexes(model, pk)
+      redis.call('UNLINK', key)
+    end
+    return
+  elseif not is_listed then
     report(pk, 'not in the collection')
     if repairs then redis.call('SADD', collection, pk) end
   end

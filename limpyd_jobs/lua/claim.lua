@@ -17,7 +17,7 @@
 --               or none}. Without `number`, it wants a look into all lists; else only if something may have come since.
 -- reply
 --   claimed    {key, ident, token, status before, identifier, queue_name, queue_priority, start, tries, job_timeout, arguments,
---              retry: {policy, uncounted tries, since}, queues}
+--              retry: {policy, uncounted tries, since}, delayed_until, queues}
 --   found      {key, ident, status, identifier, queue_name, queue_priority}: off the list, but not waiting, so not claimed
 --   unknown    {key, ident}: of a class that is not among those given: still on the list (unless given)
 --   gone       {key, ident}: has no hash: dropped

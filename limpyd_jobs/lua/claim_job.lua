@@ -22,14 +22,13 @@
 local job, token = job_of(request.job_model, request.ident), request.token
 local queue_model, queue_name = model_of(request.queue_model), request.queue_name
 
-if is_gone(job.model, job.pk) then
-  return answer('gone')
-end
-
 local hash = redis.call(
   'HMGET', job.key, 'status', 'identifier', 'priority', 'queued', 'tries', 'delayed_until', '_queue_key',
   '_claim_token', '_rescues')
 local status, known, holder = hash[1], hash[7], hash[8]
+if is_gone(job.model, job.pk, status) then
+  return answer('gone')
+end
 local is_again, is_held = holder == token and status == 'r', holder or status == 'r'
 
 local function lease_end()
@@ -58,12 +57,13 @@ local function reason_against()
   end
 end
 
+local queue  -- the one of the list that was looked at last
+
 -- Mostly it stands where its hash says, near the front, which is quickly found. Should it stand there twice, a worker will
 -- drop the other entry.
 local function leave_known_list()
-  local is_left = status == 'w' and known and sound_queue(known)
-    and redis.call('LREM', known .. ':waiting', 1, job.ident) == 1
-  return is_left and known
+  queue = status == 'w' and known and sound_queue(known)
+  return queue and redis.call('LREM', known .. ':waiting', 1, job.ident) == 1 and known
 end
 
 -- The queue of a job that stands in none: the one it was in, or the one of the given name; nil if there is none.
@@ -108,6 +108,7 @@ if status ~= 'w' then
   let_it_wait()
 end
 forget_deferrals(base, job.ident)
-local queue = sound_queue(base) or {}
+queue = base == known and queue or sound_queue(base) or {}
+last_queues[base] = ''  -- no worker, who would look at it
 local claimed = claim(base .. ':waiting', queue, job.pk, job.model, token, tonumber(request.lease), false)
 return answer(claimed.outcome, {delivery = delivery(claimed)})

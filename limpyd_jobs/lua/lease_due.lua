@@ -11,7 +11,7 @@
 --   limit     how many to give at most
 --   skipped   JSON, a list: the pks to pass over, or none
 -- reply
---   done   {records: [pk, [field, value…]]…, the earliest first}
+--   done   {pks, records: [{field: value}]}, the earliest first
 --
 -- A lease that has ended is nobody's.
 
@@ -19,39 +19,38 @@
 
 local model, owner, limit = model_of(request.model), request.owner, tonumber(request.limit)
 local due, leases = KEYS[1], KEYS[2]
-local records, ends = {}, score(now() + tonumber(request.lease) * 1000000)
+local holders, pks, records = model.indexes.leased_by or NOTHING, {}, {}
 
 for _, pk in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', score(now()), 'LIMIT', 0, 1000)) do
   redis.call('ZREM', leases, pk)
   if not is_gone(model, pk) then update(model, pk, {leased_by = false}) end
 end
 
-local function value_in(fields, name)
-  for i = 1, #fields, 2 do
-    if fields[i] == name then return fields[i + 1] end
+-- Takes a record, unless somebody else has it; returns whether there are enough now. What is found in the index, and is no
+-- record that is due, is left to the check.
+local function take(pk)
+  local found, fields = redis.pcall('HGETALL', hash_key(model, pk)), {}
+  for i = 1, #found, 2 do fields[found[i]] = found[i + 1] end
+  if not fields[request.field] then return end
+  if fields.leased_by and fields.leased_by ~= owner then
+    if is_leased(leases, pk) then return end
+    update(model, pk, {leased_by = false})
   end
-  return false
+  pks[#pks + 1], records[#records + 1] = pk, fields
+  return #pks == limit
 end
 
--- What is found in the index, and is no record that is due, is left to the check.
-local function lease(pk)
-  local fields = redis.pcall('HGETALL', hash_key(model, pk))
-  if fields.err or not value_in(fields, request.field) then
-    return
+first_of_due(due, request.moment, request.skipped, take)
+local ends = score(now() + tonumber(request.lease) * 1000000)
+for first = 1, #pks, 500 do
+  local last, scored = math.min(first + 499, #pks), {}
+  for _, prefix in ipairs(holders) do probe('SCARD', prefix .. owner) end
+  for i = first, last do
+    redis.call('HSET', hash_key(model, pks[i]), 'leased_by', owner)
+    scored[#scored + 1] = ends
+    scored[#scored + 1] = pks[i]
   end
-  local holder = value_in(fields, 'leased_by')
-  if holder ~= owner then
-    if holder and is_leased(leases, pk) then return end
-    write_fields(model, pk, {leased_by = owner}, {leased_by = holder})
-  end
-  send('ZADD', leases, ends, pk)
-  records[#records + 1] = {pk, fields}
-  if #records % 500 == 0 then end_batch() else keep_pending() end
-  return #records == limit
+  for _, prefix in ipairs(holders) do redis.call('SADD', prefix .. owner, unpack(pks, first, last)) end
+  redis.call('ZADD', leases, unpack(scored))
 end
-
-probe('ZCARD', due, leases)
-begin_batch()
-first_of_due(due, request.moment, request.skipped, lease)
-end_batch()
-return answer('done', {records = records})
+return answer('done', {pks = pks, records = records})

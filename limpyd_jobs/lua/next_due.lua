@@ -20,8 +20,9 @@ for _, pk in ipairs(cjson.decode(request.returned or '[]')) do
   end_lease(KEYS[2], model, pk, request.owner)
 end
 -- What is found in the index, and is no record that is due, never is.
-local due = first_of_due(KEYS[1], '+inf', request.skipped, function(pk, at)
-  return type(redis.pcall('HGET', hash_key(model, pk), request.field)) == 'string' and not is_leased(KEYS[2], pk) and at
+local first = first_of_due(KEYS[1], '+inf', request.skipped, function(pk)
+  return type(redis.pcall('HGET', hash_key(model, pk), request.field)) == 'string' and not is_leased(KEYS[2], pk)
 end)
+local due = first and redis.call('ZSCORE', KEYS[1], first)
 local lease = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. score(now()), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 return answer('done', {due = due, lapse = lease and score(tonumber(lease) * 1000000 - now())})

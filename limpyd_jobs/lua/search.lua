@@ -4,7 +4,8 @@
 --   model, pks, first, last, within, conditions
 --   names   JSON: the fields to return of those that meet them; none to count them only. `queue` is a queue's name
 --   most    how many to return
---   by      the field whose values to count
+--   by      the field whose values to count; `error` and `fingerprint` are those of the last error of a job
+--   errors  JSON, for these: {of_job, of_class, errors}, as the test `error` in includes/finding.lua has them
 -- reply
 --   done   {number: how many meet them, found: [pk, [value or false…]]…, counts: {value: number},
 --          looked: at how many, seen: the last pk}
@@ -12,15 +13,32 @@
 --@include finding
 
 local names, most = request.names and cjson.decode(request.names), tonumber(request.most) or math.huge
+local errors = request.errors and cjson.decode(request.errors)
 local by, shown = request.by and position_of(request.by), {}
 for i, name in ipairs(names or {}) do shown[i] = position_of(name) end
 
 local number, found, counts = 0, {}, {}
 
+-- The value of the last error that is recorded of a job; of an error without a fingerprint, its type.
+local function of_last_error(pk)
+  local pks = redis.pcall('SINTER', errors.of_job .. pk, errors.of_class)
+  local last = nil
+  for _, error_pk in ipairs(pks) do
+    if not last or (tonumber(error_pk) or 0) > (tonumber(last) or 0) then last = error_pk end
+  end
+  local values = last and redis.pcall('HMGET', errors.errors .. ':' .. last .. ':hash', 'type', '_fingerprint') or {}
+  return request.by == 'fingerprint' and values[2] or values[1]
+end
+
+local function value_of(pk, values)
+  if errors then return of_last_error(pk) end
+  return request.by == 'queue' and name_of_queue(values[by]) or values[by]
+end
+
 local looked, seen = for_each_found(function(pk, values)
   number = number + 1
   if by then
-    local value = request.by == 'queue' and name_of_queue(values[by]) or values[by] or ''
+    local value = value_of(pk, values) or ''
     counts[value] = (counts[value] or 0) + 1
   end
   if names then

@@ -5,7 +5,8 @@
 -- request
 --   job_model, ident, queue_key
 --   token      none for a job that nobody claimed
---   erase      '1' to keep nothing of it
+--   erase      '1' to keep nothing of it; 'again' if that was asked for before: then it is no matter if it is gone
+--   result, kept_for   what its code returned, to be kept for some milliseconds; or none
 --   lists, next_token, lease, classes   the next claim, if any
 -- reply
 --   done       {end, prefetched}
@@ -20,8 +21,12 @@
 local given = 's'  -- the status that the job gets here is one of these
 local job, token, finish = job_of(request.job_model, request.ident), request.token, now_text()
 
-local obstacle = end_in_success(job, token, request.queue_key, {['end'] = finish}, request.erase)
+local obstacle = end_in_success(
+  job, token, request.queue_key, {['end'] = finish}, request.erase, request.result, request.kept_for)
 if not obstacle then
   return ended('done', finish)
+elseif obstacle == 'gone' and request.erase == 'again' then
+  forget_gone(job, request.queue_key)
+  return answer('done', {['end'] = finish, prefetched = claim_next(true)})
 end
 return obstacle == 'refused' and ended_before(job, token, 'done', given) or answer(obstacle)

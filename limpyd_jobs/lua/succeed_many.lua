@@ -1,10 +1,11 @@
 -- verb: succeed many
 -- from: running
--- to: success
+-- to: success or deleted
 -- what: as succeed, for several jobs that ran one after the other; may claim several next jobs
 -- request
 --   successes       JSON: [ident, token of the claim, queue: model name and pk, how long ago its code began, and ended:
---                   microseconds]…
+--                   microseconds; '1' to keep nothing of the job, which then may be gone already; what it returned, to
+--                   be kept, and for how many milliseconds, if at all]…
 --   limit           how many jobs to claim at the most
 --   lists, lease    to claim them from
 --   token           of the claims: '/1', '/2'… is added to it if the limit is more than one, but for one that comes alone
@@ -25,11 +26,14 @@
 local classes = classes_from(request.classes)
 
 local function record(row)
-  local ident, token, queue, began, ended_at = unpack(row)
+  local ident, token, queue, began, ended_at, erase, result, kept_for = unpack(row)
   local job = job_of(classes[parse_ident(ident)], ident)
   local start, finish = date_text(now() - began), date_text(now() - ended_at)
-  local obstacle = end_in_success(job, token, queue, {start = start, ['end'] = finish})
-  if obstacle == 'refused' and was_ended_with(job, token) then
+  local obstacle = end_in_success(job, token, queue, {start = start, ['end'] = finish}, erase == '1', result, kept_for)
+  if obstacle == 'gone' and erase == '1' then
+    forget_gone(job, queue)
+    obstacle = nil
+  elseif obstacle == 'refused' and was_ended_with(job, token) then
     return {outcome = 'done', ['end'] = redis.call('HGET', job.key, 'end') or ''}
   end
   return {outcome = obstacle or 'done', ['end'] = not obstacle and finish or '', reindex = reindex}

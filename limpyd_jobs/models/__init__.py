@@ -10,7 +10,9 @@ from limpyd_jobs.models.job_claim import JobClaim
 from limpyd_jobs.models.job_record import job_classes
 from limpyd_jobs.models.presence import Living, Presence, Registration
 from limpyd_jobs.models.queue import Queue, attached_queue, promote, promote_some, queue_name
+from limpyd_jobs.models.session import Session
 from limpyd_jobs.models.timed import TimedRecord
+from limpyd_jobs.models.worker_presence import LivingWorker, RunningJob, WorkerPresence
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.utils import compute_delayed_until, datetime_to_score, import_class
 
@@ -26,10 +28,14 @@ __all__ = [
     "JobClaim",
     "LimpydJobsException",
     "Living",
+    "LivingWorker",
     "Presence",
     "Queue",
     "Registration",
+    "RunningJob",
+    "Session",
     "TimedRecord",
+    "WorkerPresence",
     "attached_queue",
     "compute_delayed_until",
     "datetime_to_score",

@@ -9,13 +9,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf, isnan
-from threading import Event, Lock
+from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Any
 
 from limpyd.model import RedisModel
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from limpyd_jobs.exceptions import ConfigurationException
@@ -24,6 +24,7 @@ from limpyd_jobs.store.connections import PinnedConnection
 from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.store.lazy_fields import pk_of
 from limpyd_jobs.store.records import redis_of
+from limpyd_jobs.utils import described
 
 log = logging.getLogger("limpyd-jobs.changes")
 
@@ -89,7 +90,8 @@ class Changes:
     """An iterator over what changes, from the moment on that it is made.
 
     It ends if nothing comes for some time. It may be iterated over again then: it goes on where it was, as it does when
-    Redis failed meanwhile. Only one thread may do so at a time; `close` may be called by any.
+    Redis failed meanwhile. Only one thread may do so at a time; `close` may be called by any. Or `follow` lets a thread
+    of its own call a function with each.
 
     Parameters
     ----------
@@ -156,6 +158,35 @@ class Changes:
                 return found
         return []
 
+    def follow(self, hear: Callable[[Any], object], name: str = "limpyd-jobs-changes") -> None:
+        """Call a function with each change, in a thread of its own, until `close`.
+
+        What it raises is logged, and the next change is told; or, if that was because Redis fails, the same one once
+        more, after a while.
+
+        Parameters
+        ----------
+        hear: callable
+            Takes a change.
+        name: str
+            That of the thread.
+        """
+        Thread(target=self._follow, args=(hear,), name=name, daemon=True).start()
+
+    def _follow(self, hear: Callable[[Any], object]) -> None:
+        change = None
+        while not self._closed.is_set():
+            try:
+                change = change or next(self, None)
+                if change:
+                    hear(change)
+                change = None
+            except Exception as error:
+                if not _is_transient(error):
+                    change = None
+                log.warning("A change cannot be told: %s", described(error))
+                self._rest()
+
     def close(self) -> None:
         """End the iteration, also in another thread, and give the connection back."""
         self._closed.set()
@@ -173,15 +204,19 @@ class Changes:
         except Exception as error:  # what a connection raises that another thread closes is not only of Redis
             if self._closed.is_set():
                 return []
-            if not isinstance(error, RedisError) or not _is_transient(error):
+            if not _is_transient(error):
                 raise
             log.warning("Changes cannot be read, trying again: %s", error)
-            self._closed.wait(max(0, min(self._delay * random.uniform(0.5, 1), seconds)))
-            self._delay = min(2 * self._delay, LONGEST)
+            self._rest(seconds)
             return []
         self._delay = FIRST
         self._ids.update((key, entries[-1][0]) for key, entries in reply)
         return found
+
+    def _rest(self, most: float = inf) -> None:
+        """Wait before the next try, longer each time that it fails, and so many seconds at the most."""
+        self._closed.wait(max(0, min(self._delay * random.uniform(0.5, 1), most)))
+        self._delay = min(2 * self._delay, LONGEST)
 
     def _ask(self, milliseconds: int) -> list[Any]:
         with self._lock:
@@ -282,7 +317,7 @@ def _slice_of(client: Any) -> float:
     return min(SLICE, timeout / 2) if timeout else SLICE
 
 
-def _is_transient(error: RedisError) -> bool:
+def _is_transient(error: Exception) -> bool:
     lost = (RedisConnectionError, RedisTimeoutError)
     return isinstance(error, lost) or (
         isinstance(error, ResponseError) and str(error).startswith(("UNBLOCKED", "BUSY "))

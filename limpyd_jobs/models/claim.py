@@ -7,6 +7,7 @@ import os
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
+from functools import cached_property
 from threading import RLock
 from time import monotonic
 from types import TracebackType
@@ -81,7 +82,6 @@ class Claim(Generic[AJob]):
 
     def __init__(self, claim: JobClaim, owner: str, lease: float, error_model: type[Error], holds_until: float) -> None:
         self.job: AJob = claim.job
-        self.queue = queue_of(type(claim.queue), claim.delivery)  # which the application may delete
         self.owner = owner
         self.lease = lease
         self.status: str | None = None
@@ -93,7 +93,6 @@ class Claim(Generic[AJob]):
         self._is_decided = False
         self._lacks_error = False
         self._is_erased = keeps_no_success(type(claim.queue)) and transitions.is_erased_at_once(type(claim.job))
-        self._may_be_erased = False
         self._renewing = RLock()
         self._heartbeat = Heartbeat(_interval(lease), self._beat)
         claim.remember(_claim_lost=False, _is_told_to_end=False, _next_question=0)
@@ -128,6 +127,11 @@ class Claim(Generic[AJob]):
     def __repr__(self) -> str:
         return f"<Claim of {one_line(self.owner)} on {self._ident}>"
 
+    @cached_property
+    def queue(self) -> Queue:
+        """Where the job stands. It is an object of its own, as the application may delete it."""
+        return queue_of(type(self._claim.queue), self._claim.delivery)
+
     @property
     def is_lost(self) -> bool:
         """Whether somebody else may hold the job by now, as far as is known without asking Redis."""
@@ -157,18 +161,9 @@ class Claim(Generic[AJob]):
         tries are deleted with it.
         """
         self._decide()
-        try:
-            ending = self._do(self._claim.succeed, erase=self._is_erased)
-        except JobGone:
-            if not self._may_be_erased:
-                raise
-            self._ended(STATUSES.SUCCESS)  # by the call before, whose reply was lost
-        except NotRecorded:
-            self._may_be_erased = self._is_erased
-            raise
-        else:
-            if not self._ends_otherwise(ending.outcome):
-                self._ended(ending.status or STATUSES.SUCCESS)
+        ending = self._do(self._claim.succeed, erase=self._is_erased)
+        if not self._ends_otherwise(ending.outcome):
+            self._ended(ending.status or STATUSES.SUCCESS)
         if self._is_erased and self.status == STATUSES.SUCCESS and self._claim.delivery.tries != "1":
             self._ask(self._delete_errors)
 

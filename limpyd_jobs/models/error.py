@@ -2,36 +2,53 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
-from types import NoneType
+from types import NoneType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from limpyd import fields
 from limpyd.contrib.indexes import SimpleDateTimeIndex
+from limpyd.indexes import EqualIndex
 from limpyd.model import RedisModel
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import as_indexed
 from limpyd_jobs.exceptions import ClassUnresolved
+from limpyd_jobs.fingerprints import fingerprint
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models.base import BaseJobsModel
 from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.store import records
+from limpyd_jobs.store.atomic_fields import AtomicHashField
 from limpyd_jobs.store.lazy_fields import pk_of
 from limpyd_jobs.store.new_fields import check_fields
+from limpyd_jobs.store.own_fields import OwnField, with_own_fields
 from limpyd_jobs.utils import as_naive_utc, one_line, parse_datetime, printable, utcnow
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 Failure = BaseException | type[BaseException]
+# The environment variable that says which version of the application runs.
+VERSION_VARIABLE = "LIMPYD_JOBS_APP_VERSION"
+
 AnError = TypeVar("AnError", bound="Error")
 
 
+@with_own_fields
 class Error(BaseJobsModel):
-    """A failure of a job."""
+    """A failure of a job.
+
+    Attributes
+    ----------
+    fingerprint: field
+        What errors of the same cause have in common: see `limpyd_jobs.fingerprints`.
+    app_version: field
+        The version of the application that the worker ran, if the environment variable LIMPYD_JOBS_APP_VERSION says so.
+    """
 
     __module__ = "limpyd_jobs.models"  # what is stored of a class is its path
 
@@ -46,6 +63,8 @@ class Error(BaseJobsModel):
     code = fields.InstanceHashField(indexable=True)
     message = fields.InstanceHashField()
     traceback = fields.InstanceHashField()
+    fingerprint = OwnField(AtomicHashField(indexable=True, indexes=[EqualIndex]))
+    app_version = OwnField(AtomicHashField())
 
     @classmethod
     def add_error(
@@ -95,9 +114,11 @@ class Error(BaseJobsModel):
             "identifier": getattr(job, "_cached_identifier", None) or job.identifier.hget() or "",
             "queue_name": queue_name,
             **_described(error, as_naive_utc(when) if when else utcnow()),
+            **_version(),
         }
         if trace:
             values["traceback"] = printable(trace)
+        values["_fingerprint"] = _fingerprint(values, trace or getattr(error, "__traceback__", None))
         return _add_error_once(cls, {**_as_indexed(cls, values), **additional_fields}, job, when)
 
     @classmethod
@@ -163,7 +184,8 @@ def add_unresolved_error(error_model: type[AnError], queue_name: str, ident: str
         "Let a worker import that class: see --pythonpath and --job-modules. Then the job is put back in its "
         "queue.)"
     )
-    return _add_error(error_model, _as_indexed(error_model, {**values, **described}))
+    values = {**values, **described, **_version()}
+    return _add_error(error_model, _as_indexed(error_model, {**values, "_fingerprint": _fingerprint(values, None)}))
 
 
 def _as_indexed(error_model: type[Error], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -197,6 +219,16 @@ def _add_error(error_model: type[AnError], fields: Mapping[str, Any], *, again: 
 
 def _moment_of(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: fields[name] for name in ("date_time", "date", "time") if name in fields}
+
+
+def _fingerprint(values: Mapping[str, str], traceback: Any) -> str:
+    text = traceback if isinstance(traceback, (str, TracebackType)) else None  # a class has no traceback
+    return fingerprint(values["type"], values["message"], text, values["job_model_repr"], values["identifier"])
+
+
+def _version() -> dict[str, str]:
+    version = os.environ.get(VERSION_VARIABLE)
+    return {"_app_version": printable(version)} if version else {}
 
 
 def _described(error: Failure, moment: datetime) -> dict[str, Any]:

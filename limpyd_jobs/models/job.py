@@ -17,8 +17,11 @@ from limpyd_jobs.models import adding
 from limpyd_jobs.models.changes import wait_for_end
 from limpyd_jobs.models.claim import Claim
 from limpyd_jobs.models.error import Error
+from limpyd_jobs.models.history import StatusChange, read_history
 from limpyd_jobs.models.job_record import JobRecord, job_classes
+from limpyd_jobs.models.progress import Progress, append_line, read_lines, read_progress, tell_progress
 from limpyd_jobs.models.queue import Queue, has_custom_queues
+from limpyd_jobs.models.results import result_of
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store import records
 from limpyd_jobs.store.argument import ArgumentsOfJob
@@ -28,6 +31,8 @@ from limpyd_jobs.utils import compute_delayed_until, overrides, parse_datetime
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from limpyd_jobs.query import Explanation
 
 # How long `Job.is_cancelled` relies on its last answer, in seconds.
 QUESTION_INTERVAL = 1
@@ -46,6 +51,11 @@ class Job(JobRecord):
         The schedules of its jobs, each a name with the arguments of `Schedule.add`: workers make them when they start.
     always_cancel_on_error: bool
         Whether none of its jobs is put back in a queue after an error.
+    keep_result: bool, float or timedelta
+        Whether to keep what the code of its jobs returns, for `result`: True for a day, or for how long, in seconds
+        if a number.
+    keep_history: int
+        How many of the last changes of its status are kept of each job, for `read_history`; 0 for none.
     default_job_timeout: float
         After how many seconds one of its jobs that runs is an error, of type `JobTimeout`, unless its field
         `job_timeout` says something else. None to leave it to the worker, 0 for no limit.
@@ -62,6 +72,8 @@ class Job(JobRecord):
     queue_name: str | None = None
     schedules: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
     default_job_timeout: float | None = None
+    keep_result: bool | float | timedelta = False
+    keep_history: int = 0
 
     @classmethod
     def get_from_ident(cls, ident: str) -> Job:
@@ -398,6 +410,83 @@ class Job(JobRecord):
             If the timeout is none.
         """
         return wait_for_end(self, timeout)
+
+    def result(self, timeout: float | None = None, error_model: type[Error] | None = None) -> Any:
+        """Wait until the job has ended, as `wait` does, and return what its code returned, as JSON keeps it.
+
+        The class has to say ``keep_result = True``, to keep results for a day, or for how long, in seconds or as a
+        timedelta; in the processes that run it as well. It then tells its changes, too.
+
+        Parameters
+        ----------
+        timeout: float
+            For how many seconds to wait; None for no limit, 0 not to.
+        error_model: type of Error
+            Where errors are; `Error` by default.
+
+        Raises
+        ------
+        JobFailed
+            If it is in error.
+        JobCanceled, JobGone
+            If it was canceled, or deleted.
+        NoResult
+            If it succeeded, and its result expired, or could not be kept.
+        ResultTimeout
+            If it has not ended in time.
+        ConfigurationException
+            If the class keeps no results.
+        """
+        return result_of(self, timeout, error_model or bound_like(Error, type(self)))
+
+    def progress(self, fraction: float, text: str = "") -> None:
+        """Tell how far the code of the job is, for others to see: ``self.progress(0.4, "page 12 of 30")``.
+
+        Once a second at the most it is written, the first time and the end, 1, always. If Redis fails, it is not.
+
+        Parameters
+        ----------
+        fraction: float
+            From 0 to 1.
+        text: str
+            At most 1,000 characters of it are kept.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the fraction is none.
+        """
+        tell_progress(self, fraction, text)
+
+    def read_progress(self) -> Progress | None:
+        """Return how far the job said it is: `fraction`, `text`, and `at`, naive UTC; None if it said nothing."""
+        return read_progress(self._progress_state.hget())
+
+    def log(self, message: str) -> None:
+        """Write a line to the log of the job, for others to see.
+
+        The last 100 lines are kept, up to 1,000 characters of each, for a week, and no longer than the job. If Redis
+        fails, nothing is written.
+        """
+        append_line(self, message)
+
+    def read_log(self) -> list[str]:
+        """Return the lines of the log, each with its date, UTC, the oldest first."""
+        return read_lines(self)
+
+    def read_history(self) -> list[StatusChange]:
+        """Return the last changes of the status, the oldest first, if the class says how many to keep.
+
+        That is ``keep_history = 20``, say, in all processes. Each has `at`, naive UTC, the name of the `status`, and
+        the `owner` of the claim that began or ended with it.
+        """
+        return read_history(self)
+
+    def explain(self) -> Explanation:
+        """Return why the job does not run yet, or did not, in sentences: see `limpyd_jobs.query.explain_job`."""
+        from limpyd_jobs.query import explain_job  # which needs the models
+
+        return explain_job(self.ident, type(self).database)
 
     def is_cancelled(self) -> bool:
         """Return whether the code that runs the job should end, as it is canceled, or no longer that of its worker.

@@ -68,13 +68,13 @@ class JobClaim:
         When the job came out of its list, by the clock of `monotonic`.
     """
 
-    __slots__ = ("began", "delivery", "is_lost", "job", "outcome", "queue", "token")
+    __slots__ = ("_is_erasing", "began", "delivery", "is_lost", "job", "outcome", "queue", "token")
 
     def __init__(self, delivery: Delivery = NOTHING, job: Any = None, queue: Any = None) -> None:
         self.job: Any = job
         self.queue: Any = queue
         self.outcome = ""
-        self.is_lost = False
+        self.is_lost = self._is_erasing = False
         self.delivery = delivery
         self.token = delivery.token
         self.began = monotonic()
@@ -97,9 +97,16 @@ class JobClaim:
 
     # -- How it ends
 
-    def succeed(self, next_claim: ClaimRequest | None = None, erase: bool = False) -> Ending:
-        """The job is a success. If it was canceled or delayed meanwhile, the outcome says so, and nothing changes."""
-        return self.ended_by(transitions.succeed(self.job, self.queue, self.token, next_claim, erase))
+    def succeed(
+        self, next_claim: ClaimRequest | None = None, erase: bool = False, kept: transitions.KeptResult | None = None
+    ) -> Ending:
+        """The job is a success. If it was canceled or delayed meanwhile, the outcome says so, and nothing changes.
+
+        With `erase`, nothing is kept of it. If this is called once more, as the reply was lost, it may be gone.
+        """
+        how = ("again" if self._is_erasing else "1") if erase else ""
+        self._is_erasing = erase
+        return self.ended_by(transitions.succeed(self.job, self.queue, self.token, next_claim, how, kept))
 
     def cancel(self, next_claim: ClaimRequest | None = None) -> Ending:
         """The job was canceled."""

@@ -10,6 +10,7 @@ from limpyd import fields
 
 from limpyd_jobs import transitions
 from limpyd_jobs.models.base import BaseJobsModel
+from limpyd_jobs.models.collection import JobCollection
 from limpyd_jobs.retrying import Retry
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.atomic_fields import AtomicHashField
@@ -26,6 +27,7 @@ class JobRecord(BaseJobsModel):
     """The fields of a job, and what can be read from them. Subclass `Job`, not this."""
 
     abstract = True
+    collection_manager = JobCollection
 
     identifier = fields.InstanceHashField(indexable=True)
     status = fields.InstanceHashField(indexable=True)
@@ -46,6 +48,7 @@ class JobRecord(BaseJobsModel):
     uncounted_tries = OwnField(AtomicHashField())
     requeued_at = OwnField(AtomicHashField())
     first_priority = OwnField(AtomicHashField())
+    progress_state = OwnField(AtomicHashField())
 
     always_cancel_on_error = False
     default_retry_policy: Retry | None = None

@@ -20,7 +20,7 @@ from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.models.base import BaseJobsModel
 from limpyd_jobs.store import presences, records
 from limpyd_jobs.store.codecs import codec_of
-from limpyd_jobs.utils import host_and_pid
+from limpyd_jobs.utils import as_naive_utc, host_and_pid
 
 log = logging.getLogger("limpyd-jobs.presence")
 
@@ -178,14 +178,14 @@ def _checked(what: str, value: Any) -> str:
 
 def _living(pk: str, until: float, stored: dict[str, str]) -> Living | None:
     """Return what a record stands for; None if somebody broke it."""
-    with suppress(KeyError, TypeError, ValueError):
+    with suppress(KeyError, OSError, OverflowError, RecursionError, TypeError, ValueError):
         return Living(
             pk=pk,
             name=stored["name"],
             kind=stored["kind"],
             host=stored["host"],
             pid=int(stored["pid"]),
-            since=datetime.fromisoformat(stored["since"]),
+            since=as_naive_utc(datetime.fromisoformat(stored["since"])),
             until=datetime.fromtimestamp(until, timezone.utc).replace(tzinfo=None),
             details=codec_of(json).load(stored["details"]),
         )

@@ -56,9 +56,9 @@ def _own(value: Any) -> Keep | None:
     return value if isinstance(value, (int, timedelta)) and not isinstance(value, bool) else None
 
 
-def keeps_no_success(queue_model: Any) -> bool:
-    """Whether the class of a queue says that jobs that succeeded are not kept at all."""
-    keep = _own(getattr(queue_model, "keep_success", None))
+def keeps_no_success(queue_model: Any, keep_success: Any = None) -> bool:
+    """Whether jobs that succeeded are not kept at all, as is given, or else as the class of their queue says."""
+    keep = _own(getattr(queue_model, "keep_success", None)) if keep_success is None else keep_success
     return keep is not None and not keep
 
 

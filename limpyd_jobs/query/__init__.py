@@ -3,21 +3,49 @@
 from limpyd_jobs.query.actions import Tally
 from limpyd_jobs.query.conditions import Condition
 from limpyd_jobs.query.details import JobDetails, job_details
+from limpyd_jobs.query.errors import ErrorFilter, ErrorGroup, ErrorGroups, ErrorPage, FoundError
 from limpyd_jobs.query.explaining import Explanation, Reason, explain_job
+from limpyd_jobs.query.figures import Period, read_figures, summed
 from limpyd_jobs.query.filter import JobFilter
 from limpyd_jobs.query.found import Count, Facets, FoundJob, Page
+from limpyd_jobs.query.overview import Overview, Totals, overview
+from limpyd_jobs.query.queues import (
+    QuarantineEntry,
+    QueueState,
+    delete_queue,
+    leave_quarantine,
+    quarantine_entries,
+    queue_states,
+)
 
 __all__ = [
     "Condition",
     "Count",
+    "ErrorFilter",
+    "ErrorGroup",
+    "ErrorGroups",
+    "ErrorPage",
     "Explanation",
     "Facets",
+    "FoundError",
     "FoundJob",
     "JobDetails",
     "JobFilter",
+    "Overview",
     "Page",
+    "Period",
+    "QuarantineEntry",
+    "QueueState",
     "Reason",
     "Tally",
+    "Totals",
+    "delete_queue",
     "explain_job",
     "job_details",
+    "leave_quarantine",
+    "overview",
+    "quarantine_entries",
+    "queue_states",
+    "read_figures",
+    "summed",
 ]

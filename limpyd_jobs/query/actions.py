@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -60,6 +60,14 @@ class Tally(NamedTuple):
         reasons = {outcome: number for outcome, number in sorted(outcomes.items()) if outcome != "done"}
         skipped = sum(number for outcome, number in reasons.items() if outcome in NOTHING_TO_DO)
         return cls(outcomes["done"], skipped, sum(reasons.values()) - skipped, reasons)
+
+    @classmethod
+    def sum(cls, tallies: Iterable[Tally]) -> Tally:
+        """Return what several tallies tell together."""
+        outcomes: Counter[str] = Counter()
+        for tally in tallies:
+            outcomes.update(tally.reasons, done=tally.done)
+        return cls.of(outcomes)
 
 
 class Acted(NamedTuple):

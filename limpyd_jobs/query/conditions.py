@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
+from math import isnan
 from typing import Any, NamedTuple
 
 from limpyd_jobs.arguments import PRIORITY_RANGE, read_priority
@@ -20,7 +21,7 @@ COMPARISONS = (">", ">=", "<", "<=")
 
 TIMES = ("added", "start", "end", "delayed_until")
 NUMBERS = ("priority", "tries")
-EQUAL_ONLY = ("class", "error", "identifier", "owner", "pk", "queue", "status")
+EQUAL_ONLY = ("class", "error", "fingerprint", "identifier", "owner", "pk", "queue", "status")
 
 _WORD = re.compile(r"(?P<field>[A-Za-z]\w*?)(?:__(?P<suffix>[a-z]+))?(?P<sign>!=|>=|<=|=|>|<)(?P<value>.*)", re.DOTALL)
 _AGO = re.compile(r"([+-])(\d{1,9}(?:\.\d{1,9})?)([smhdw])")
@@ -35,8 +36,8 @@ class Condition(NamedTuple):
     Attributes
     ----------
     field: str
-        ``class``, ``pk``, ``queue``, ``error`` (the type of one that is recorded of the job), ``owner`` (who holds the
-        claim on it), or any field of a job.
+        ``class``, ``pk``, ``queue``, ``error`` and ``fingerprint`` (the type, or the fingerprint, of an error that is
+        recorded of the job), ``owner`` (who holds the claim on it), or any field of a job.
     comparison: str
         One of ``= != > >= < <=``.
     value: str
@@ -98,6 +99,15 @@ class Condition(NamedTuple):
         """Whether it asks for one value, which is not nothing."""
         return self.comparison == "=" and self.value != ""
 
+    @property
+    def bounds(self) -> tuple[str, str] | None:
+        """Between which scores of a sorted set those are that meet it, if it compares with a number; else None."""
+        number = self._number() if self.comparison in COMPARISONS else None
+        if number is None or isnan(number):
+            return None
+        bound = f"{number!r}" if self.comparison.endswith("=") else f"({number!r}"
+        return (bound, "+inf") if self.comparison[0] == ">" else ("-inf", bound)
+
     def is_met_by_class(self, path: str) -> bool:
         """Whether jobs of a class can meet it; whatever it asks but for the class, they can."""
         if self.field != "class":
@@ -139,7 +149,7 @@ def _text_of(field: str, value: Any) -> str:
     if isinstance(value, (int, float)):
         return str(value)
     if isinstance(value, (datetime, timedelta)):
-        return _time_of(field, value)
+        return time_of(field, value)
     if not isinstance(value, str):
         raise TypeError(f"{field} is compared with a text, a number or a time, not with {value!r}")
     return value
@@ -173,7 +183,7 @@ def _pk_of(field: str, value: Any) -> str:
     return str(int(text))
 
 
-def _time_of(field: str, value: Any) -> str:
+def time_of(field: str, value: Any) -> str:
     """Return a moment as it is stored: a datetime, naive in UTC or aware; a time span from now; or the text of one."""
     if isinstance(value, timedelta):
         return str(utcnow() + value)
@@ -215,5 +225,5 @@ _STORED: Mapping[str, Callable[[str, Any], str]] = {
     "pk": _pk_of,
     "status": _status_of,
     **dict.fromkeys(NUMBERS, _integer_of),
-    **dict.fromkeys(TIMES, _time_of),
+    **dict.fromkeys(TIMES, time_of),
 }

@@ -6,9 +6,12 @@ from typing import NamedTuple
 
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import BaseJobsModel, Error
+from limpyd_jobs.models.history import StatusChange, changes_of, history_key
+from limpyd_jobs.models.progress import Progress, log_key, read_progress
 from limpyd_jobs.query.classes import classes_of, connection_to, on
 from limpyd_jobs.query.found import name_of_status
 from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.store.layout import RESULT_KEY
 from limpyd_jobs.transitions import owner_of
 
 # How many errors are shown at the most, the last ones.
@@ -29,6 +32,14 @@ class JobDetails(NamedTuple):
         Who holds the claim on it; None if nobody does.
     fields: dict
         What is stored in its hash, without what is of the library's own.
+    progress: Progress
+        How far it said it is; None if it said nothing.
+    history: list of StatusChange
+        The last changes of its status, if its class keeps them.
+    log: list of str
+        The lines that its code logged, the oldest first.
+    result: str
+        What its code returned, as JSON; None if nothing is kept of that.
     errors: list of dict
         The fields of the last errors that are recorded of it, the newest first.
     """
@@ -38,6 +49,10 @@ class JobDetails(NamedTuple):
     queue: str | None
     owner: str | None
     fields: dict[str, str]
+    progress: Progress | None
+    history: list[StatusChange]
+    log: list[str]
+    result: str | None
     errors: list[dict[str, str]]
 
 
@@ -60,6 +75,8 @@ def job_details(ident: str, database: JobsDatabase | None = None) -> JobDetails:
         connection_to(database).hget(f"{queue_key}:hash", "name") if queue_key else None,
         owner_of(stored.get("_claim_token")),
         {name: value for name, value in sorted(stored.items()) if not name.startswith("_")},
+        read_progress(stored.get("_progress_state")),
+        *_kept_beside(database, parsed),
         _errors_of(on(Error, database), parsed),
     )
 
@@ -78,6 +95,15 @@ def stored_job(ident: str, database: JobsDatabase) -> dict[str, str]:
     return stored
 
 
+def _kept_beside(database: JobsDatabase, ident: Ident) -> tuple[list[StatusChange], list[str], str | None]:
+    """The history, the log and the result of a job."""
+    name, connection = classes_of(database)[ident.path].name, connection_to(database)
+    history = changes_of(connection.lrange(history_key(name, ident.pk), 0, -1))
+    log = connection.lrange(log_key(name, ident.pk), 0, -1)
+    return list(history), log, connection.get(f"{name}:{ident.pk}:{RESULT_KEY}")
+
+
 def _errors_of(error_model: type[Error], ident: Ident) -> list[dict[str, str]]:
     pks = error_model.collection(job_model_repr=ident.path, job_pk=ident.pk).sort()[-MOST_ERRORS:]
-    return [fields for _, fields in error_model.read_many(reversed(list(pks)))]
+    found = error_model.read_many(reversed(list(pks)))
+    return [{name.removeprefix("_"): value for name, value in fields.items()} for _, fields in found]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
+from redis.exceptions import ResponseError
+
 from limpyd_jobs.arguments import read_priority
-from limpyd_jobs.models import BaseJobsModel
-from limpyd_jobs.query.classes import connection_to
+from limpyd_jobs.idents import Ident
+from limpyd_jobs.models import BaseJobsModel, LivingWorker, WorkerPresence
+from limpyd_jobs.query.classes import connection_to, on
 from limpyd_jobs.query.details import JobDetails, job_details, stored_job
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.database import JobsDatabase
@@ -58,7 +63,7 @@ def explain_job(ident: str, database: JobsDatabase | None = None) -> Explanation
     """
     database = database or BaseJobsModel.database
     details, stored = job_details(ident, database), stored_job(ident, database)
-    place = _Place.of(connection_to(database), ident, stored.get("_queue_key"))
+    place = _Place.of(database, ident, stored.get("_queue_key"))
     return Explanation(ident, details.status, list(_reasons(details, stored, place)))
 
 
@@ -77,10 +82,11 @@ class _Place(NamedTuple):
     now: float
     ahead: int  # jobs that wait in queues of the same name with a higher priority
     running: int  # jobs of that name
+    workers: list[LivingWorker]  # of queues of that model, that of version 2 and those that just began aside
 
     @classmethod
-    def of(cls, connection: Any, ident: str, key: str | None) -> _Place:
-        key = key or ""
+    def of(cls, database: JobsDatabase, ident: str, key: str | None) -> _Place:
+        connection, key = connection_to(database), key or ""
         model = key.rpartition(":")[0]
         name, priority = _hash(connection, f"{key}:hash", "name", "priority")
         ahead, running = _others(connection, model, name, read_priority(priority) or 0)
@@ -108,7 +114,13 @@ class _Place(NamedTuple):
             now[0] + now[1] / 1e6,
             ahead,
             running,
+            _workers_of(database, model),
         )
+
+    @property
+    def servers(self) -> list[LivingWorker]:
+        """The workers of the queue."""
+        return [worker for worker in self.workers if self.name in worker.queues]
 
 
 def _all(connection: Any, commands: Any) -> list[Any]:
@@ -140,6 +152,12 @@ def _others(connection: Any, model: str, name: str | None, priority: int) -> tup
     return ahead, running
 
 
+def _workers_of(database: JobsDatabase, queue_model: str) -> list[LivingWorker]:
+    with suppress(ResponseError):  # a key is of a wrong type
+        return [worker for worker in on(WorkerPresence, database).alive() if worker.queue_model == queue_model]
+    return []
+
+
 def _reasons(details: JobDetails, stored: Mapping[str, str], place: _Place) -> Iterator[Reason]:
     status, end = stored.get("status"), stored.get("end", "some time")
     if status == STATUSES.SUCCESS:
@@ -155,7 +173,7 @@ def _reasons(details: JobDetails, stored: Mapping[str, str], place: _Place) -> I
     elif status == STATUSES.DELAYED:
         yield from _reasons_of_delayed(stored, place)
     else:
-        yield from _reasons_of_waiting(place)
+        yield from _reasons_of_waiting(details.ident, place)
     if place.is_queue and place.is_paused and status in (STATUSES.WAITING, STATUSES.DELAYED):
         yield Reason("paused", f"The queue {place.name} is paused: limpyd-jobs resume {place.name}")
 
@@ -193,14 +211,12 @@ def _reasons_of_delayed(stored: Mapping[str, str], place: _Place) -> Iterator[Re
         yield Reason("retry", f"Tries so far: {stored['tries']}.")
 
 
-def _reasons_of_waiting(place: _Place) -> Iterator[Reason]:
+def _reasons_of_waiting(ident: str, place: _Place) -> Iterator[Reason]:
     if place.is_quarantined:
         yield Reason("quarantined", f"It is in the quarantine of the queue {place.name}: it cannot be run as it is.")
-    if place.deferrals:
-        yield Reason(
-            "deferred",
-            f"Workers could not import its class, {place.deferrals} times: see --pythonpath and --job-modules.",
-        )
+    yield from _reasons_of_its_class(ident, place)
+    if place.deferrals and place.due is not None:
+        return
     if place.position is None:
         yield Reason("not_listed", "It waits, but stands in no list. " + _RECONCILED)
         return
@@ -214,13 +230,44 @@ def _reasons_of_waiting(place: _Place) -> Iterator[Reason]:
     yield from _lack_of_workers(place)
 
 
+def _reasons_of_its_class(ident: str, place: _Place) -> Iterator[Reason]:
+    if place.deferrals:
+        again = "" if place.due is None else f", and try again in {_seconds(max(place.due - place.now, 0))}"
+        what = f"Workers could not import its class, {place.deferrals} times{again}"
+        yield Reason("deferred", f"{what}: see --pythonpath and --job-modules.")
+    path = Ident.of(ident).path
+    if place.servers and all(path in worker.unresolved for worker in place.servers):
+        yield Reason("class_unknown", f"No worker of the queue {place.name} that is there can import {path}.")
+
+
 def _lack_of_workers(place: _Place) -> Iterator[Reason]:
-    if place.running or place.is_paused:
+    if place.is_paused:
         return
+    if place.servers:
+        yield from _reasons_of_workers(place)
+    elif not place.running:
+        yield Reason("no_worker", _no_worker(place))
+
+
+def _no_worker(place: _Place) -> str:
+    if place.workers:
+        number = len(place.workers)
+        there = "The one worker that is there serves" if number == 1 else f"All {number:,} workers that are there serve"
+        return f"{there} other queues: is one started for the queue {place.name}?"
     idle = "no worker is idle"
     if place.idle_workers:
         idle = f"{place.idle_workers} that are idle serve other queues"
-    yield Reason("no_worker", f"No job of the queue {place.name} runs, and {idle}: is a worker started for it?")
+    return f"No job of the queue {place.name} runs, and {idle}: is a worker started for it?"
+
+
+def _reasons_of_workers(place: _Place) -> Iterator[Reason]:
+    numbers = Counter(worker.status for worker in place.servers)
+    told = ", ".join(f"{number:,} {one_line(status)}" for status, number in sorted(numbers.items()))
+    if numbers.keys() <= {"quiet", "stopping"}:
+        resume = "limpyd-jobs workers resume lets a quiet one go on."
+        yield Reason("workers_quiet", f"No worker of the queue {place.name} begins jobs ({told}): {resume}")
+    elif numbers.keys() <= {"busy", "quiet", "stopping"}:
+        yield Reason("workers_busy", f"No worker of the queue {place.name} is free ({told}).")
 
 
 _RECONCILED = "A worker of its queue finds such jobs within 15 seconds; limpyd-jobs check tells more."

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from time import monotonic
 from typing import Any
 
+from limpyd_jobs.fingerprints import is_fingerprint
 from limpyd_jobs.models import BaseJobsModel, Error, Job, job_classes
 from limpyd_jobs.query.actions import Action, Cancel, Delay, DelayUntil, Delete, Move, Promote, Requeue, Tally
 from limpyd_jobs.query.classes import classes_of, connection_to, on
 from limpyd_jobs.query.conditions import Condition
+from limpyd_jobs.query.errors import ErrorFilter
 from limpyd_jobs.query.found import FIELDS, Count, Facets, FoundJob, Page, cursor_of, name_of_status, positions_of
-from limpyd_jobs.query.walk import AStep, Source, Step
+from limpyd_jobs.query.walk import Progress, Source, Step, Walk
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.audit import write_entry
 from limpyd_jobs.store.calls import listed
@@ -23,12 +25,16 @@ from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.utils import described
 
 # What is no field of a job, but can be asked for.
-OTHERS = frozenset({"class", "error", "owner", "pk", "queue"})
+OTHERS = frozenset({"class", "error", "fingerprint", "owner", "pk", "queue"})
+
+# What is asked of the errors of a job.
+_OF_ERRORS = ("error", "fingerprint")
+
+# Up to so many errors are read first, to look at no jobs but theirs.
+FEW_ERRORS = 5_000
 
 # How many different values facets keep at the most.
 MOST_VALUES = 10_000
-
-Progress = Callable[[int, int], object]
 
 
 class JobFilter:
@@ -63,6 +69,7 @@ class JobFilter:
         self._database = database or BaseJobsModel.database
         given = [Condition.parse(word) if isinstance(word, str) else Condition.of("class", "=", word) for word in words]
         self.conditions = (*given, *(Condition.named(name, value) for name, value in conditions.items()))
+        self.pks: Sequence[int] | None = None  # if it is about some jobs only, of one class
 
     def __repr__(self) -> str:
         return f"JobFilter({', '.join(repr(''.join(each)) for each in self.conditions)})"
@@ -102,12 +109,13 @@ class JobFilter:
         Parameters
         ----------
         field: str
+            ``error`` and ``fingerprint`` stand for the type and the fingerprint of the last error of a job.
         most: int
             How many values to tell, those with the most jobs.
 
         The other parameters and exceptions: see `count`.
         """
-        if field in ("error", "owner", "pk"):
+        if field in ("owner", "pk"):
             raise ValueError(f"{field} is no field of a job, so jobs are not counted by it")
         search = _Search(self, timeout, progress, field)
         if field == "status" and all(source.is_whole for source in search.sources):
@@ -120,7 +128,8 @@ class JobFilter:
                     source.size if source.is_exact else sum(step.number for step in search.steps(source))
                 )
                 continue
-            for step in search.steps(source, by=field):
+            errors = json.dumps(search.errors_of(source.known)) if field in _OF_ERRORS else ""
+            for step in search.steps(source, by=field, errors=errors):
                 for value, number in step.counts.items():
                     if value in counts or len(counts) < MOST_VALUES:
                         counts[name_of_status(value) if field == "status" else value] += number
@@ -137,6 +146,7 @@ class JobFilter:
 
     def _and(self, condition: Condition) -> JobFilter:
         narrower = JobFilter(database=self._database)
+        narrower.pks = self.pks
         narrower.conditions = (*self.conditions, condition)
         return narrower
 
@@ -275,17 +285,24 @@ class JobFilter:
                 for pk, values in step.found:
                     yield FoundJob.of(source.known.path, pk, values)
 
+    def records(self, progress: Progress | None = None) -> Iterator[dict[str, str]]:
+        """Yield what is stored of each job, in the order of `__iter__`.
 
-class _Search:
-    """One look at the jobs of a filter.
+        That is its ``ident``, the name of its ``queue``, its ``status`` as a word, and all other fields that have a
+        value, but for those of the library's own.
+        """
+        search = _Search(self, None, progress)
+        for source in search.sources:
+            names = ["queue", *sorted(name for name in source.known.fields if not name.startswith("_"))]
+            for step in search.steps(source, names=listed(names)):
+                for pk, values in step.found:
+                    stored = {name: value for name, value in zip(names, values, strict=True) if value is not None}
+                    status = name_of_status(stored.get("status"))
+                    yield {"ident": f"{source.known.path}:{pk}", **stored, "status": status}
 
-    Attributes
-    ----------
-    sources: list of Source
-        One for each class that may have some.
-    is_cut: bool
-        Whether there was no time to look at all of them.
-    """
+
+class _Search(Walk):
+    """One look at the jobs of a filter: each class that may have some is a source."""
 
     def __init__(
         self,
@@ -294,15 +311,13 @@ class _Search:
         progress: Progress | None = None,
         by: str | None = None,
     ) -> None:
-        self.is_cut = False
-        self._until = float("inf") if timeout is None else monotonic() + timeout
-        self._progress = progress
-        self._looked = 0
+        super().__init__(timeout, progress)
         self._database = asked._database
         self._connection = connection_to(self._database)
-        self.sources = self._sources(asked.conditions, by)
+        self.measure(self._connection, self._sources(asked, by))
 
-    def _sources(self, conditions: Sequence[Condition], by: str | None) -> list[Source]:
+    def _sources(self, meant: JobFilter, by: str | None) -> list[Source]:
+        conditions = meant.conditions
         known = [
             known
             for path, known in classes_of(self._database).items()
@@ -312,14 +327,25 @@ class _Search:
         names = {*(condition.field for condition in asked), *([by] if by else [])} - OTHERS
         self._check_fields(known, names)
         able = [each for each in known if names <= each.fields]
-        sources = [Source(self._connection, each, asked, self._tests(each, asked)) for each in able]
-        pipeline = self._connection.pipeline(transaction=False)
-        for source in sources:
-            source.measure(pipeline)
-        sizes = iter(pipeline.execute(raise_on_error=False))
-        for source in sources:
-            source.choose(sizes)
-        return [source for source in sources if source.size]
+        few = self._jobs_of_few_errors(asked) if meant.pks is None else None
+        sources = []
+        for each in able:
+            pks = meant.pks if few is None else sorted(few.get(each.path, ()))
+            sources.append(Source(self._connection, each, asked, self._tests(each, asked), pks))
+        return sources
+
+    def _jobs_of_few_errors(self, conditions: Sequence[Condition]) -> Mapping[str, set[int]] | None:
+        """Return the pks of the jobs with an error that is asked for, by the path of the class: no others can be meant.
+
+        None if no error is asked for, or there are many.
+        """
+        for condition in conditions:
+            if condition.field in _OF_ERRORS and condition.is_equality:
+                asked = ErrorFilter(f"{condition.field}={condition.value}", error_model=on(Error, self._database))
+                few = asked.jobs(FEW_ERRORS)
+                if few is not None:
+                    return few
+        return None
 
     def _check_fields(self, known: Sequence[KnownClass], names: set[str]) -> None:
         fields = frozenset[str]().union(*(each.fields for each in known))
@@ -328,33 +354,31 @@ class _Search:
             raise ValueError(f"No job class that is meant has a field {min(names - fields)!r}; there are: {own}")
 
     def _tests(self, known: KnownClass, conditions: Sequence[Condition]) -> list[Mapping[str, Any]]:
-        return [self._error_test(known, each) if each.field == "error" else each.as_test() for each in conditions]
+        return [self._error_test(known, each) if each.field in _OF_ERRORS else each.as_test() for each in conditions]
+
+    def errors_of(self, known: KnownClass) -> dict[str, str]:
+        """Return where scripts find the errors of the jobs of a class."""
+        return {
+            "of_job": self._key_of_errors("job_pk"),
+            "of_class": f"{self._key_of_errors('job_model_repr')}{known.path}",
+            "errors": layout_of(on(Error, self._database)).description["name"],
+        }
 
     def _error_test(self, known: KnownClass, condition: Condition) -> Mapping[str, Any]:
-        indexes = layout_of(on(Error, self._database)).description["indexes"]
-        return {
-            "test": "error",
-            "of_job": indexes["job_pk"][0],
-            "of_class": f"{indexes['job_model_repr'][0]}{known.path}",
-            "of_type": f"{indexes['type'][0]}{condition.value}",
-            "is_negated": condition.is_negated,
-        }
+        has_fingerprint = condition.field == "fingerprint" and is_fingerprint(condition.value)
+        of_kind = f"{self._key_of_errors('_fingerprint' if has_fingerprint else 'type')}{condition.value}"
+        test = {**self.errors_of(known), "test": "error", "of_kind": of_kind, "is_negated": condition.is_negated}
+        if condition.field == "fingerprint" and not has_fingerprint:  # of errors without one, the type stands for it
+            return {**test, "without": "_fingerprint"}
+        return test
+
+    def _key_of_errors(self, field: str) -> str:
+        """Return what the keys of the index of a field of errors begin with."""
+        return str(layout_of(on(Error, self._database)).description["indexes"][field][0])
 
     def steps(self, source: Source, start: int | None = None, **options: Any) -> Iterator[Step]:
         """Look at the jobs of a source until there is no time left."""
         return self.timed(source.steps(start, **options))
-
-    def timed(self, steps: Iterator[AStep]) -> Iterator[AStep]:
-        """Do steps until there is no time left."""
-        size = sum(each.size for each in self.sources)
-        for step in steps:
-            yield step
-            self._looked += step.looked
-            if self._progress:
-                self._progress(self._looked, size)
-            if monotonic() >= self._until:
-                self.is_cut = True
-                return
 
     def write_audit(self, verb: str, asked: JobFilter, tally: Tally) -> None:
         """Write down what was done."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from operator import itemgetter
+from time import monotonic
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from limpyd_jobs.query.conditions import Condition
@@ -26,6 +27,9 @@ SMALL, MEDIUM, FEW = 10_000, 200_000, 0.05
 LONGEST_PK = 18  # digits
 
 Page = Sequence[int]  # pks, or a range of them
+
+# Is called after each step with how many records were looked at, and how many there are to look at, at the most.
+Progress = Callable[[int, int], object]
 
 
 class AnyStep(Protocol):
@@ -75,6 +79,8 @@ class Source:
     Attributes
     ----------
     known: KnownClass
+    model: str
+        What scripts have to know of it, as JSON.
     size: int
         How many jobs are in it.
     is_exact: bool
@@ -84,31 +90,51 @@ class Source:
     """
 
     def __init__(
-        self, connection: Any, known: KnownClass, conditions: Sequence[Condition], tests: Sequence[Mapping[str, Any]]
+        self,
+        connection: Any,
+        known: KnownClass,
+        conditions: Sequence[Condition],
+        tests: Sequence[Mapping[str, Any]],
+        pks: Sequence[int] | None = None,
     ) -> None:
         self.known = known
+        self.model = json.dumps({"name": known.name})
         self._connection = connection
         self._tests = listed(tests)
         indexed = [each for each in conditions if each.is_equality and each.field in known.indexes]
         self._keys = [f"{known.name}:collection", *(f"{known.indexes[it.field]}{it.value}" for it in indexed)]
-        pks = [each.value for each in conditions if each.field == "pk" and each.is_equality]
-        self._pk = int(pks[0]) if pks else None
-        self.is_whole = not conditions
-        self.is_exact = len(conditions) == len(indexed) <= 1
-        self._key, self.size, self._highest = "", 0, 0
+        self._pks = pks
+        for each in conditions:
+            if each.field == "pk" and each.is_equality:
+                self._pks = [int(each.value)]
+        bounds = [(known.ranges[each.field], each.bounds) for each in conditions if each.field in known.ranges]
+        self._ranges = [(key, *between) for key, between in bounds if between]
+        self.is_whole = not conditions and pks is None
+        self.is_exact = len(conditions) == len(indexed) + len(self._ranges) <= 1 and pks is None
+        self._key, self.size, self._set_size, self._highest = "", 0, 0, 0
+        self._range: tuple[str, str, str] | None = None
 
     def measure(self, pipeline: Any) -> None:
         """Ask for the sizes of the sets, and for the highest pk."""
         pipeline.get(f"{self.known.name}:max_pk")
         for key in self._keys:
             pipeline.scard(key)
+        for each in self._ranges:
+            pipeline.zcount(*each)
 
     def choose(self, replies: Iterator[Any]) -> None:
-        """Take the smallest of the sets, given the replies to `measure`; a key that is no set counts as empty."""
+        """Take the smallest of the sets and ranges, given the replies to `measure`; a wrong type counts as empty."""
         last = next(replies)
         self._highest = int(last) if isinstance(last, str) and is_pk(last) else 0
         measured = [size if isinstance(size, int) else 0 for size in islice(replies, len(self._keys))]
-        self._key, self.size = min(zip(self._keys, measured, strict=True), key=itemgetter(1))
+        self._key, self._set_size = min(zip(self._keys, measured, strict=True), key=itemgetter(1))
+        self.size = self._set_size
+        for each, number in zip(self._ranges, islice(replies, len(self._ranges)), strict=True):
+            in_range = number if isinstance(number, int) else 0
+            if in_range < self.size:
+                self._range, self.size = each, in_range
+        if self._pks is not None:
+            self.size = min(self.size, len(self._pks))
 
     def steps(self, start: int | None = None, *, is_upwards: bool = False, **options: Any) -> Iterator[Step]:
         """Look at all jobs, from the newest to the oldest, or upwards; beyond the pk `start`, if that is given.
@@ -118,7 +144,7 @@ class Source:
         **options
             Of ``search.lua``: `names`, `most`, `by`.
         """
-        asked = {"model": json.dumps({"name": self.known.name}), **given(**options)}
+        asked = {"model": self.model, **given(**options)}
         return self.run(partial(Call, self._connection, _search, read=Step.of), asked, STEP, start, is_upwards)
 
     def run(
@@ -149,17 +175,65 @@ class Source:
 
     def _pages(self, start: int | None, is_upwards: bool, size: int) -> Iterator[Page]:
         pks: Page
-        if self._pk is not None:
-            pks = [self._pk] if start is None else []
-        elif self.size <= SMALL or self.size <= min(MEDIUM, self._highest * FEW) or not self._highest:
+        if self._pks is not None:
+            pks = _in_order(self._pks, start, is_upwards)
+        elif self._range and self.size <= MEDIUM:
+            found = {int(pk) for pk in self._connection.zrangebyscore(*self._range) if is_pk(pk)}
+            pks = _in_order(found, start, is_upwards)
+        elif self._set_size <= SMALL or self._set_size <= min(MEDIUM, self._highest * FEW) or not self._highest:
             found = {int(pk) for pk in self._connection.sscan_iter(self._key, count=STEP) if is_pk(pk)}
-            if start is not None:
-                found = {pk for pk in found if (pk > start if is_upwards else pk < start)}
-            pks = sorted(found, reverse=not is_upwards)
+            pks = _in_order(found, start, is_upwards)
         else:
             first = (1 if is_upwards else self._highest) if start is None else start + (1 if is_upwards else -1)
             pks = range(first, self._highest + 1) if is_upwards else range(min(first, self._highest), 0, -1)
         return (pks[first : first + size] for first in range(0, len(pks), size))
+
+
+class Walk:
+    """A look at the records of some sources.
+
+    Attributes
+    ----------
+    sources: list of Source
+        Those that may have some.
+    is_cut: bool
+        Whether there was no time to look at all of them.
+    """
+
+    def __init__(self, timeout: float | None = None, progress: Progress | None = None) -> None:
+        self.sources: list[Source] = []
+        self.is_cut = False
+        self._until = float("inf") if timeout is None else monotonic() + timeout
+        self._progress = progress
+        self._looked = 0
+
+    def measure(self, connection: Any, sources: Sequence[Source]) -> None:
+        """Take those of some sources that are not empty."""
+        pipeline = connection.pipeline(transaction=False)
+        for source in sources:
+            source.measure(pipeline)
+        sizes = iter(pipeline.execute(raise_on_error=False))
+        for source in sources:
+            source.choose(sizes)
+        self.sources = [source for source in sources if source.size]
+
+    def timed(self, steps: Iterator[AStep]) -> Iterator[AStep]:
+        """Do steps until there is no time left."""
+        size = sum(each.size for each in self.sources)
+        for step in steps:
+            yield step
+            self._looked += step.looked
+            if self._progress:
+                self._progress(self._looked, size)
+            if monotonic() >= self._until:
+                self.is_cut = True
+                return
+
+
+def _in_order(pks: Iterable[int], start: int | None, is_upwards: bool) -> list[int]:
+    """Return those beyond `start`, if that is given, sorted upwards or downwards."""
+    beyond = pks if start is None else (pk for pk in pks if (pk > start if is_upwards else pk < start))
+    return sorted(beyond, reverse=not is_upwards)
 
 
 def is_pk(text: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
@@ -14,7 +15,7 @@ from limpyd_jobs.store.atomic_fields import AtomicHashField
 from limpyd_jobs.store.codecs import Stored, codec_of
 from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.store.lazy_fields import why_fixed
-from limpyd_jobs.utils import memoized
+from limpyd_jobs.utils import memoized, one_line
 
 # The text of one argument. It travels with the claim of the job, so a script has to hold it.
 MAX_BYTES = 512 * 1024
@@ -64,6 +65,25 @@ class ValueField(AtomicHashField):
         text = self.codec.stored(what, value)
         check_size(what, text, MAX_BYTES)
         return text
+
+    def read(self, text: str) -> Any:
+        """Return the value that somebody wrote as text, as it is stored.
+
+        Raises
+        ------
+        ValueError
+            If it is none, or if reading it could run code.
+        """
+        what = f"The {self._word.split()[-1]} {self.name!r} of {self._model.__name__}"
+        if self.kind is pickle:
+            raise ValueError(f"{what} is stored with pickle, so it cannot be given as text")
+        known = {"true": True, "1": True, "false": False, "0": False}
+        try:
+            value = known.get(text.lower()) if self.kind is bool else self.codec.load(text)
+            self.codec.stored(what, value)
+        except (TypeError, ValueError, RecursionError):
+            raise ValueError(f"{what} must be {self.codec.name}, not {one_line(text)!r}") from None
+        return value
 
     def value(self) -> Any:
         """Return the value that is stored now; None if there is none.

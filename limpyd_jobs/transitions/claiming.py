@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
+from functools import lru_cache, partial
+from os import urandom
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote, unquote
-from uuid import uuid4
 
 from limpyd.model import RedisModel
 from redis import Redis
@@ -121,6 +121,8 @@ class Delivery:
     arguments: sequence of str
         The arguments of a claimed job, in the order of the layout of its class; False for one that has no value.
         Empty if they are long.
+    delayed_until: str
+        Until when a claimed job was delayed; empty if it was not.
     error: Exception
         Why the class of one of an unknown class cannot be resolved.
     """
@@ -140,6 +142,7 @@ class Delivery:
     rescues: int = 0
     retry: Sequence[str] = ("", "", "")
     arguments: Sequence[Any] = ()
+    delayed_until: str = ""
     error: Exception | None = field(default=None, compare=False)
 
     # As `Ident` and `QueueKey` read them, in a third of the time: for each job they are asked for ten times.
@@ -345,9 +348,10 @@ def _refusal(job: RedisModel, outcome: str, **known: str) -> Exception:
 
 def claim_token(owner: str) -> str:
     """Return the name of a claim, with something random in it. It tells the owner: see `owner_of`."""
-    return uuid4().hex[:16] + mark_of(owner)
+    return urandom(8).hex() + mark_of(owner)
 
 
+@lru_cache(100)
 def mark_of(owner: str) -> str:
     """Return what ends the names of all claims of an owner. Scripts give a meaning to ``/``."""
     return f"@{quote(owner, safe=_SAFE)}"
@@ -516,7 +520,7 @@ def release(
         return accept(ident, reply) if heeds_status or reply["outcome"] != "gone" else reply
 
     request = {**held(job_class, ident, token, queue_key), "delay": delay, "heeds_status": flag(heeds_status)}
-    return Call(redis_of(job_class), _release, request, read, [job_class])
+    return Call(sender_of(job_class), _release, request, read, [job_class])
 
 
 def release_all(claims: Sequence[tuple[type[RedisModel], Delivery]]) -> list[Exception]:

@@ -16,7 +16,7 @@ from limpyd_jobs.store.calls import Call, Verb, flag, given, listed, reindexed, 
 from limpyd_jobs.store.connections import PinnedConnection
 from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.store.lazy_fields import pk_of
-from limpyd_jobs.store.records import queue_key_of, redis_of
+from limpyd_jobs.store.records import queue_key_of, redis_of, sender_of
 from limpyd_jobs.store.scripting import Script
 from limpyd_jobs.transitions.claiming import UNCLAIMED_LEASE, ClaimRequest, Delivery, held
 from limpyd_jobs.transitions.placing import Placed, accept, place_named, placing, preparing
@@ -31,6 +31,13 @@ _succeed = Script("succeed")
 _succeed_many = Script("succeed_many")
 
 
+class KeptResult(NamedTuple):
+    """What is kept of what the code of a job returned: the text of it, and for how many milliseconds."""
+
+    text: str
+    milliseconds: int
+
+
 class Success(NamedTuple):
     """A job that ran, and whose end is to be recorded with others.
 
@@ -43,6 +50,10 @@ class Success(NamedTuple):
         What its code returned.
     began, ended: float
         When its code did so, by the clock of `monotonic`.
+    is_erased: bool
+        Whether to keep nothing of the job.
+    kept: KeptResult
+        What is to be kept of the result, if anything.
     """
 
     job: Any
@@ -51,6 +62,8 @@ class Success(NamedTuple):
     result: Any
     began: float
     ended: float
+    is_erased: bool = False
+    kept: KeptResult | None = None
 
     @property
     def duration(self) -> timedelta:
@@ -86,7 +99,12 @@ class Ending(NamedTuple):
 
 @Verb
 def succeed(
-    job: RedisModel, queue: RedisModel, token: str, next_claim: ClaimRequest | None = None, erase: bool = False
+    job: RedisModel,
+    queue: RedisModel,
+    token: str,
+    next_claim: ClaimRequest | None = None,
+    erase: str = "",
+    kept: KeptResult | None = None,
 ) -> Call[Ending]:
     """Record the success of a job, unless its status was set to canceled or delayed while it ran.
 
@@ -96,15 +114,19 @@ def succeed(
         The claim on the job; empty if nobody claimed it.
     next_claim: ClaimRequest
         The next job to claim in the same step, if any.
-    erase: bool
-        Whether to keep nothing of the job, whose class has to be one that `is_erased_at_once`.
+    erase: str
+        ``1`` to keep nothing of the job, whose class has to be one that `is_erased_at_once`; ``again`` if this was said
+        before: then it is no matter if the job is gone.
+    kept: KeptResult
+        What is to be kept of what its code returned, if anything.
 
     Raises
     ------
     ClaimLost, DoesNotExist, NotRecorded
         If the claim is not (or no longer) the one on the job; if the job was deleted; if Redis fails.
     """
-    return _ending(_succeed, job, queue, token, given(erase=flag(erase)), next_claim)
+    result = {"result": kept.text, "kept_for": kept.milliseconds} if kept else {}
+    return _ending(_succeed, job, queue, token, {**given(erase=erase), **result}, next_claim)
 
 
 def is_erased_at_once(job_class: type[RedisModel]) -> bool:
@@ -170,11 +192,13 @@ def _recorded(reply: dict[str, Any]) -> tuple[list[Recorded], list[Delivery]]:
     return endings, [Delivery(*values) for values in reply["claimed"]]
 
 
-def _row(success: Success, now: float) -> tuple[str, str, str, int, int]:
+def _row(success: Success, now: float) -> Sequence[str | int]:
     """A success as the script takes it: how long it took is the same whenever it is told."""
-    _, _, claim, _, began, ended = success
+    _, _, claim, _, began, ended, is_erased, kept = success
     ended_ago = int((now - ended) * 1_000_000)
-    return claim.ident, claim.token, claim.queue_key, ended_ago + _microseconds(ended - began), ended_ago
+    began_ago = ended_ago + _microseconds(ended - began)
+    row = (claim.ident, claim.token, claim.queue_key, began_ago, ended_ago, flag(is_erased))
+    return (*row, *kept) if kept else row
 
 
 def _microseconds(seconds: float) -> int:
@@ -322,7 +346,7 @@ def skip(job: RedisModel, queue: RedisModel, lease: float) -> Call[bool]:
         "lease": lease,
         "unclaimed_lease": UNCLAIMED_LEASE,
     }
-    return Call(redis_of(job), _skip, request, lambda reply: reply["outcome"] == "done", [type(job)])
+    return Call(sender_of(type(job)), _skip, request, lambda reply: reply["outcome"] == "done", [type(job)])
 
 
 @Verb
@@ -344,7 +368,7 @@ def abandon(
         False if the job is delayed, so still has to be put where its status says: nothing was changed.
     """
     request = {**held(job_class, ident, token, queue_key), "delay": delay, "lists": "\n".join(keys)}
-    return Call(redis_of(job_class), _abandon, request, lambda reply: reply["outcome"] != "delayed", [job_class])
+    return Call(sender_of(job_class), _abandon, request, lambda reply: reply["outcome"] != "delayed", [job_class])
 
 
 def _ending(
@@ -363,7 +387,7 @@ def _ending(
         request |= next_claim.named("next_token")
         models, sender = (type(job), *next_claim.classes.values()), next_claim.connection
     read = partial(_as_ending, ident)
-    return Call(sender or redis_of(job), script, request, read, models, (), before, ident)
+    return Call(sender or sender_of(type(job)), script, request, read, models, (), before, ident)
 
 
 def _as_ending(ident: str, reply: dict[str, Any]) -> Ending:

@@ -232,7 +232,7 @@ def cancel(job: RedisModel, queue_model: type[RedisModel], queue_name: str = "")
         return accept(job.ident, reply)["outcome"] != "ended"
 
     request = {"job_model": layout_of(type(job)).json, "ident": job.ident, **place_named(queue_model, queue_name)}
-    return Call(redis_of(job), _cancel, request, read, [type(job)])
+    return Call(sender_of(type(job)), _cancel, request, read, [type(job)])
 
 
 def placing(
@@ -261,7 +261,7 @@ def placing(
         return Placed(reply["status"], reply["priority"], reply["delayed_until"])
 
     before = preparing(queue_model, queue_name, priority, job)
-    return Call(redis_of(job), script, request, read, [type(job)], before=before)
+    return Call(sender_of(type(job)), script, request, read, [type(job)], before=before)
 
 
 def place_named(

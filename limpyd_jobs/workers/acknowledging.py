@@ -39,7 +39,8 @@ class AckAtOnce:
     def succeed(self, execution: Execution) -> None:
         """Record that a job succeeded, or leave that for later."""
         hooks, claim = self._engine.hooks, execution.claim
-        hooks.succeeded(execution, hooks.end(claim.succeed, hooks.next_claim(claim, "job_success")))
+        next_claim = hooks.next_claim(claim, "job_success")
+        hooks.succeeded(execution, hooks.end(claim.succeed, next_claim, execution.is_erased, execution.kept))
 
     def job_done(self) -> None:
         """A job was run: record what may not wait any longer."""
@@ -205,5 +206,5 @@ class AckInBatches(AckAtOnce):
         elif isinstance(reply[1], RedisError) and (is_transient(reply[1]) or is_denied(reply[1])):
             raise NotRecorded(f"How {claim.delivery.ident} ended is not recorded: {reply[1]}")
         else:
-            ending = self._engine.outages.retry(claim.succeed)
+            ending = self._engine.outages.retry(claim.succeed, None, execution.is_erased, execution.kept)
         self._engine.hooks.succeeded(execution, ending)

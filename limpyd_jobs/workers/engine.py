@@ -17,6 +17,7 @@ from limpyd_jobs.utils import MESSAGE, get_delta, one_line, utcnow
 from limpyd_jobs.workers.acknowledging import AckAtOnce, AckInBatches
 from limpyd_jobs.workers.executor import Executor
 from limpyd_jobs.workers.fetcher import Fetcher
+from limpyd_jobs.workers.figures import WorkerFigures
 from limpyd_jobs.workers.hooks import Hooks
 from limpyd_jobs.workers.intake import Intake
 from limpyd_jobs.workers.leases import Leases
@@ -29,6 +30,7 @@ from limpyd_jobs.workers.maintenance.runner import Maintenance
 from limpyd_jobs.workers.maintenance.scheduler import Scheduler
 from limpyd_jobs.workers.outages import Outages
 from limpyd_jobs.workers.overrides import Overrides
+from limpyd_jobs.workers.registration import FIRST_SIGN, WorkerRegistration
 from limpyd_jobs.workers.repeats import Repeats
 from limpyd_jobs.workers.start import Start
 from limpyd_jobs.workers.stopping import Stopping
@@ -66,10 +68,13 @@ class Engine:
         self.hooks = Hooks(self)
         self.placement = OwnPlacement(self)
         self.executor = Executor(self)
+        self.figures = WorkerFigures(self.executor.running)
         self.acknowledger = AckAtOnce(self)
         self.intake = Intake(self)
         self.leases = Leases(self)
         self.stopping = Stopping(self)
+        self.registration = WorkerRegistration(self)
+        self.parent = 0  # the pid of that of its pool
 
         self.queue_refresh = QueueRefresh(worker)
         self.promoter = Promoter(worker)
@@ -119,20 +124,37 @@ class Engine:
         if worker.max_duration:
             worker.wanted_end_date = worker.start_date + get_delta(worker.max_duration)
 
-        start = Start(self)
-        start.find_queues()
-        if not worker.must_stop():
-            start.promote()
-            events.emit(events.WorkerStarted, worker)
-            worker.run_started()
-            heartbeat = Heartbeat(self.settings.lease / 4, lambda: self.leases.renew(self.connection))
-            with heartbeat, self.intake.wakeup_timer, self.acknowledger:
-                worker._main_loop()
+        try:
+            with Heartbeat(self.settings.lease / 4, self._beat, FIRST_SIGN):
+                self._start_and_loop()
+        finally:
+            self.registration.close(self.connection)
 
         worker.set_status("terminated")
         worker.end_date = utcnow()
         events.emit(events.WorkerEnded, worker)
         worker.run_ended()
+
+    def _start_and_loop(self) -> None:
+        worker, start = self.worker, Start(self)
+        start.find_queues()
+        if not worker.must_stop():
+            start.promote()
+            events.emit(events.WorkerStarted, worker)
+            worker.run_started()
+            with self.intake.wakeup_timer, self.acknowledger:
+                worker._main_loop()
+            self._write_figures()
+
+    def _beat(self) -> None:
+        """Give a sign of life; called by another thread."""
+        self.leases.renew(self.connection)
+        self.registration.renew(self.connection)
+        self._write_figures()
+
+    def _write_figures(self) -> None:
+        if self.settings.figures:
+            self.figures.write(self.connection)
 
     def loop(self) -> None:
         """Get jobs and run them until the worker has to stop; what `Worker._main_loop` does."""
@@ -152,6 +174,7 @@ class Engine:
         """Give the next jobs back, if some are claimed already, and no longer count as one that waits."""
         self.acknowledger.flush()
         try:
+            self.fetcher.ask_again()
             self.tell_not_given_back(self.fetcher.give_back())
             self.fetcher.unregister()
         except Exception as error:

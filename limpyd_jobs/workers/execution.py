@@ -6,7 +6,7 @@ from typing import Any
 
 from limpyd_jobs.models import JobClaim, Queue
 from limpyd_jobs.models.job_claim import queue_of
-from limpyd_jobs.transitions import Success
+from limpyd_jobs.transitions import KeptResult, Success
 
 
 class Execution:
@@ -20,23 +20,38 @@ class Execution:
         Whether it ran, and its success is to be recorded with others.
     result: object
         What its code returned.
+    kept: KeptResult
+        What is to be kept of that; None for nothing.
+    is_erased: bool
+        Whether nothing is to be kept of the job, once it succeeded.
     ended: float
         When its code did so, by the clock of `monotonic`.
+    is_running: bool
+        Whether its code runs.
+    ran: float
+        For how many seconds it ran.
+    is_success: bool
+        Whether it returned, or raised; None if it did neither of its own accord, or has not yet.
     """
 
-    __slots__ = ("claim", "ended", "is_buffered", "result")
+    __slots__ = ("claim", "ended", "is_buffered", "is_erased", "is_running", "is_success", "kept", "ran", "result")
 
     def __init__(self, claim: JobClaim) -> None:
         self.claim = claim
         self.is_buffered = False
         self.result: Any = None
-        self.ended = 0.0
+        self.kept: KeptResult | None = None
+        self.ended = self.ran = 0.0
+        self.is_running = self.is_erased = False
+        self.is_success: bool | None = None
 
     @property
     def success(self) -> Success:
         """What is recorded of it if it is a success, with others."""
         claim = self.claim
-        return Success(claim.job, claim.queue, claim.delivery, self.result, claim.began, self.ended)
+        return Success(
+            claim.job, claim.queue, claim.delivery, self.result, claim.began, self.ended, self.is_erased, self.kept
+        )
 
     def remember(self) -> None:
         """Keep on the objects what the hooks may read."""

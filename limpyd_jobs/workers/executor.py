@@ -6,6 +6,7 @@ import os
 import traceback
 from collections.abc import Callable
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import RedisError
@@ -40,6 +41,8 @@ class Executor:
     ----------
     running: dict of str to Execution
         The jobs that are being run, by their ident.
+    done, failed: int
+        How many jobs' code returned, and raised.
     timer: JobTimer
         Ends the code of a job whose time is over.
     """
@@ -48,6 +51,7 @@ class Executor:
         self._engine = engine
         self._worker = engine.worker
         self.running: dict[str, Execution] = {}
+        self.done = self.failed = 0
         self.timer = JobTimer()
         self._pid = 0
 
@@ -78,7 +82,11 @@ class Executor:
         elif not claim.token or job._cached_status == STATUSES.CANCELED:
             self._worker.job_skipped(job, queue)
         else:
-            self._execute(execution)
+            try:
+                self._execute(execution)
+            finally:
+                if self._engine.settings.figures:
+                    self._engine.figures.note(execution)
 
     def _take(self, execution: Execution) -> None:
         """Claim the job, unless that is done."""
@@ -118,6 +126,8 @@ class Executor:
             self._interrupted()
             self._release(execution)
         except (Exception, JobTimeout, SystemExit) as error:
+            execution.is_success = False
+            self.failed += 1
             if isinstance(error, JobTimeout):
                 self._interrupted()
             trace = traceback.format_exc() if worker.save_tracebacks else None
@@ -129,6 +139,8 @@ class Executor:
             self._release(execution)
             raise
         else:
+            execution.is_success = True
+            self.done += 1
             self._executed(execution, result)
 
     def _call(self, execution: Execution) -> Any:
@@ -138,9 +150,11 @@ class Executor:
         if seconds is not None:
             self.timer.set("job", seconds, JobTimeout(f"It ran for more than {seconds} seconds"))
         self.timer.arm()
+        began, execution.is_running = monotonic(), True
         try:
             result = function(job, execution.claim.queue)
         finally:
+            execution.ran, execution.is_running = monotonic() - began, False
             end_child_of(self._pid)
             self.timer.disarm()
             self.timer.clear("job")

@@ -63,6 +63,8 @@ class Fetcher:
 
     Attributes
     ----------
+    owner: str
+        Of the claims.
     next_wakeups: NextWakeups
         What Redis said when there was no job.
     queues: str
@@ -106,7 +108,8 @@ class Fetcher:
         self._vigilant_until = 0.0
         self._name = uuid4().hex[:12]
         self._numbers = count(1)
-        self._mark = transitions.mark_of(f"{host_and_pid()}:{self._name}")
+        self.owner = f"{host_and_pid()}:{self._name}"
+        self._mark = transitions.mark_of(self.owner)
         self._unanswered: ClaimRequest | None = None
         self._registration = self._name
         self._is_registered = False
@@ -220,6 +223,11 @@ class Fetcher:
         elif prefetched:
             self.prefetched.append(prefetched)
             self.queues = prefetched.queues
+
+    def ask_again(self) -> None:
+        """If the last reply was lost, let what it told of be among the prefetched jobs. Not for other threads."""
+        if self._unanswered:
+            self.keep(self._ask(self._unanswered.keys, "", may_wait=False))
 
     def give_back(self) -> list[Exception]:
         """Put the prefetched jobs, if there are any, back to the front of their lists; return what failed.

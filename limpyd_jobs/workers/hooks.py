@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 from limpyd_jobs import events, transitions
 from limpyd_jobs.models import Job, JobClaim, Queue, queue_name
+from limpyd_jobs.models.results import kept_result
 from limpyd_jobs.retrying import Requeue
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.store.layout import kept_for
 from limpyd_jobs.store.lazy_fields import has_method
-from limpyd_jobs.transitions import ClaimRequest, Ending
+from limpyd_jobs.transitions import ClaimRequest, Ending, KeptResult
+from limpyd_jobs.utils import MESSAGE, one_line
 from limpyd_jobs.workers.execution import Execution
-from limpyd_jobs.workers.naming import ClassNames
+from limpyd_jobs.workers.naming import ClassNames, label_of
 
 if TYPE_CHECKING:
     from limpyd_jobs.workers.engine import Engine
@@ -80,7 +83,19 @@ class Hooks:
     def job_success(self, job: Job, queue: Queue, result: Any) -> None:
         execution = self._engine.executor.of(job, queue)
         execution.result = result
+        if kept_for(type(job)):
+            execution.kept = self._kept_result(job, result)
+        elif self._engine.overrides.of(job, queue).erases:
+            execution.is_erased = execution.claim.delivery.tries == "1"  # the pruner finds errors of earlier tries
         self._engine.acknowledger.succeed(execution)
+
+    def _kept_result(self, job: Job, result: Any) -> KeptResult | None:
+        """What is to be kept of a result. One that cannot be kept makes no failure of a job that is done."""
+        try:
+            return kept_result(type(job), result)
+        except (TypeError, ValueError) as error:
+            self._worker.log(f"{label_of(job)} its result is not kept: {one_line(error, MESSAGE)}", "warning")
+            return None
 
     def succeeded(self, execution: Execution, ending: Ending) -> None:
         """Do what follows once the success of a job is recorded, or it turned out to be none."""

@@ -40,6 +40,17 @@ def count(number: int) -> int:
     return number
 
 
+def one_of(*words: str) -> Callable[[str], str]:
+    """Return a check that a text is one of some words."""
+
+    def check(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"{text!r} is none of {', '.join(words)}")
+        return text
+
+    return check
+
+
 def between(low: int, high: int) -> Callable[[Number], Number]:
     """Return a function that returns a number in a range, and raises `OutOfRange` for others."""
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from limpyd_jobs import transitions
 from limpyd_jobs.models import Error, Job, Queue, has_custom_placement
+from limpyd_jobs.models.pruning import keeps_no_success
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.lazy_fields import has_method
 from limpyd_jobs.utils import overrides, takes
@@ -75,6 +77,17 @@ class Overrides:
             frozenset(hook for hook in self._chained_hooks if not has_method(job, ENDS[hook])),
             fail(self._engine),
             (CustomPlacement if is_custom else OwnPlacement)(self._engine),
+            self._may_erase(job, queue),
+        )
+
+    def _may_erase(self, job: Job, queue: Queue) -> bool:
+        """Whether a job that succeeded is not kept, and no code of the application is to see it after that."""
+        return (
+            keeps_no_success(type(queue), self._engine.settings.keep_success)
+            and transitions.is_erased_at_once(type(job))
+            and "job_success" in self._chained_hooks
+            and self._are_ours("job_success_message")
+            and not has_method(job, "on_success")
         )
 
     def _has_a_say_in_errors(self, job: Job) -> bool:

@@ -43,7 +43,7 @@ class ChildProcess:
     was_ready: bool
         Whether one of them ever was.
     is_done: bool
-        Whether one of them ended as no job is left.
+        Whether one of them ended as no job is left, or was asked to stop: no other one follows.
     due: float
         When to start the next one, at the earliest, by the monotonic clock.
     """
@@ -272,9 +272,11 @@ class WorkerPool:
         with suppress(KeyboardInterrupt):  # SIGINT, when a worker leaves it alone, or is not made yet
             self._leave_parent()
             worker = self._make_worker()
-            worker._engine.ready_callbacks.append(self._ready)
+            engine = worker._engine
+            engine.ready_callbacks.append(self._ready)
+            engine.parent = os.getppid()
             self._run_worker(worker)
-            self._report(worker.num_loops, worker._engine.stopping.is_done)
+            self._report(worker.num_loops, engine.stopping.is_done or engine.stopping.is_for_good)
 
     def _leave_parent(self) -> None:
         """Give up what is the parent's, and watch for its end."""

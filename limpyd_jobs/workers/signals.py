@@ -37,6 +37,17 @@ class Handlers:
         """Let a function handle those of some signals that would end the process."""
         self.take(handler, *(number for number in numbers if signal.getsignal(number) == signal.SIG_DFL))
 
+    def send(self, number: signal.Signals) -> bool:
+        """Let the main thread handle a signal as if it came now, if it is taken over; return whether it is.
+
+        Any thread may do so.
+        """
+        main, taken = threading.main_thread().ident, self._taken.get(number)
+        if main is None or taken is None or signal.getsignal(number) != taken[1]:
+            return False
+        signal.pthread_kill(main, number)
+        return True
+
     def give_back(self) -> None:
         """Give the signals back to whoever handled them before, but for those that were taken over by somebody else."""
         while self._taken and _is_in_main_thread():

@@ -12,7 +12,7 @@ from limpyd_jobs.exceptions import GracePeriodOver
 from limpyd_jobs.store import records
 from limpyd_jobs.utils import utcnow
 from limpyd_jobs.workers.report import report_of
-from limpyd_jobs.workers.signals import DUMP, HANG_UP, INTERRUPT, QUIET, Handlers, has_terminal
+from limpyd_jobs.workers.signals import DUMP, HANG_UP, INTERRUPT, QUIET, TERMINATE, Handlers, has_terminal
 
 if TYPE_CHECKING:
     from limpyd_jobs.workers.engine import Engine
@@ -29,6 +29,8 @@ class Stopping:
         Whether it is to begin no other job, and to live on until the end is asked for.
     is_done: bool
         Whether it ended as `burst` says.
+    is_for_good: bool
+        Whether somebody asked it to end, who wants no other worker in its place.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -39,6 +41,7 @@ class Stopping:
         self.why = ""
         self.is_quiet = False
         self.is_done = False
+        self.is_for_good = False
 
     # -- Signals
 
@@ -59,7 +62,7 @@ class Stopping:
             self.why = f"{signal.Signals(signum).name} caught"
             hint = ", which a second one releases" if is_from_terminal else ""
             self._tell(f"{self.why}: ending, after the running job if there is one{hint}")
-            if self._engine.settings.grace_period is not None:
+            if self._engine.settings.grace_period is not None and timer.is_possible():
                 timer.set("grace period", self._engine.settings.grace_period, GracePeriodOver())
             self._change_begins()
         elif is_from_terminal and self._interrupts == 2:
@@ -67,11 +70,28 @@ class Stopping:
             timer.set("grace period", 0, GracePeriodOver())
 
     def _be_quiet(self, signum: int, frame: FrameType | None) -> None:
+        self.be_quiet(f"{signal.Signals(signum).name} caught")
+
+    def be_quiet(self, why: str) -> None:
         """Begin no other job, and live on until the end is asked for."""
         if not self.is_quiet:
             self.is_quiet = True
-            self._tell(f"{signal.Signals(signum).name} caught: quiet, no other job is begun")
+            self._tell(f"{why}: quiet, no other job is begun")
             self._change_begins()
+
+    def resume(self, why: str) -> None:
+        """Begin jobs again."""
+        if self.is_quiet:
+            self.is_quiet = False
+            self._tell(f"{why}: jobs are begun again")
+            self._engine.tell_status()
+
+    def end_for_good(self, why: str) -> None:
+        """Let the worker end as on SIGTERM. Any thread may do so."""
+        self.is_for_good = True
+        self._tell(f"{why}: ending as on {TERMINATE.name}")
+        if not self.handlers.send(TERMINATE):
+            self._worker.catch_end_signal(TERMINATE, None)
 
     def _change_begins(self) -> None:
         """End the wait for a job, and tell that another status is to be shown."""

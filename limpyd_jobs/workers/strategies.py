@@ -142,8 +142,11 @@ class Strategy(NamedTuple):
         How a failure is recorded.
     placement: OwnPlacement
         How a job is put back in a queue.
+    erases: bool
+        Whether nothing is kept of a job that succeeded.
     """
 
     chained_hooks: frozenset[str]
     fail: FailAtOnce
     placement: OwnPlacement
+    erases: bool

@@ -69,6 +69,11 @@ class UnresolvedClasses:
         else:
             self._tell(ident, error)
 
+    @property
+    def paths(self) -> list[str]:
+        """Those of classes that could not be resolved so far. Any thread may ask."""
+        return list(self._told.copy())
+
     def _tell(self, ident: str, error: Exception) -> None:
         path = Ident.of(ident).path
         if path in self._told:

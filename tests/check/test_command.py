@@ -15,6 +15,7 @@ import redis
 from servers import RedisServer
 
 from limpyd_jobs import Job, Queue, Schedule
+from limpyd_jobs.scripts.jobs import COMMANDS
 
 COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
 
@@ -139,6 +140,7 @@ def test_the_report_as_json(run: Run, orphan: str, redis_server: RedisServer) ->
             "limpyd_jobs.models.Error": 0,
             "limpyd_jobs.schedules.model.Schedule": 0,
             "limpyd_jobs.models.Presence": 0,
+            "limpyd_jobs.models.WorkerPresence": 0,
         },
         "unchecked": [],
         "databases": [f"{redis_server.url}?db=0"],
@@ -289,8 +291,8 @@ def test_another_database(run: Run, orphan: str, redis_server: RedisServer) -> N
         (["chek"], "limpyd-jobs: error: no such command: 'chek', one of: check"),
         (
             ["worker"],
-            "limpyd-jobs: error: no such command: 'worker', one of: check, audit, hosts, jobs, pause, "
-            "resume, schedules; limpyd-jobs-worker runs a worker",
+            f"limpyd-jobs: error: no such command: 'worker', one of: {', '.join(COMMANDS)}; limpyd-jobs-worker runs a "
+            "worker",
         ),
         ([], "limpyd-jobs: error: a command is needed, one of: check"),
         (["--nope"], "limpyd-jobs: error: no such option: --nope"),

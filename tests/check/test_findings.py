@@ -208,3 +208,16 @@ def test_it_repairs_that(look: redis.Redis, commands: tuple[str, ...]) -> None:
 def placed_aside(job: dict[str, str]) -> dict[str, str]:
     """A job without the name of its queue, which may be another one in the end."""
     return {name: value for name, value in job.items() if name != "_queue_key"}
+
+
+def test_what_version_2_leaves_of_an_error_that_it_deletes_is_found_and_deleted(look: redis.Redis) -> None:
+    error = Error.get("1")
+    for name in error._fields:
+        if name != "pk" and not name.startswith("_"):
+            error.get_field(name).delete()
+    look.srem("jobs:error:collection", "1")
+    assert look.hkeys("jobs:error:1:hash") == ["_fingerprint"]
+    assert [finding.kind for finding in check(pause=0).findings] == ["left over"]
+    assert check(repair=True, pause=0).left == []
+    assert look.keys("jobs:error:1:*") == look.keys("jobs:error:_fingerprint:*") == []
+    assert found(look) == []

@@ -246,7 +246,7 @@ def test_a_large_database_is_read_in_small_bites(
     assert set(sent.names) <= {
         *("SCAN", "SSCAN", "ZSCAN", "LRANGE", "HMGET", "EXISTS", "SMISMEMBER", "EVALSHA", "EVAL"),
     }
-    assert max(len(command.split(" ")) for command in sent) < 1100
+    assert max(len(command.split(" ")) for command in sent if not command.startswith("EVAL ")) < 1100  # a script
     ranges = [command.split(" ")[-2:] for command in sent if command.startswith("LRANGE")]
     assert all(int(last) - int(first) < 1000 for first, last in ranges)
     assert len(ranges) > 2 * number / 1000

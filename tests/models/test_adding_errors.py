@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any
 
@@ -47,6 +48,54 @@ def job(redis_client: redis.Redis) -> Job:
 )
 def test_an_exception_or_its_class_is_recorded_as_by_version_2(job: Job, error: Any, expected: list[Any]) -> None:
     assert Error.add_error("q", job, error).hmget("type", "message", "code") == expected
+
+
+class Fingerprinted(Error):
+    """It has something of its own that is named as ours."""
+
+    namespace = "fingerprinted"
+    fingerprint = fields.InstanceHashField(indexable=True)
+
+
+def look_for(number: int) -> None:
+    raise LookupError(f"no page {number}")
+
+
+def error_of(action: Callable[[], object]) -> Exception:
+    with pytest.raises(LookupError) as caught:
+        action()
+    return caught.value
+
+
+def test_errors_of_the_same_cause_have_the_same_fingerprint(job: Job) -> None:
+    one, two = (Error.add_error("q", job, error_of(lambda number=i: look_for(number))) for i in (1, 2))  # type: ignore[misc]
+    other = Error.add_error("q", job, LookupError("no page 3"))
+    fingerprint = one.fingerprint.hget()
+    assert fingerprint == two.fingerprint.hget() != other.fingerprint.hget()
+    assert set(Error.collection(_fingerprint=fingerprint)) == {one.pk.get(), two.pk.get()}
+    one.delete()
+    assert set(Error.collection(_fingerprint=fingerprint)) == {two.pk.get()}
+
+
+def test_a_fingerprint_costs_no_command_more(job: Job, commands: Callable[[], AbstractContextManager[Any]]) -> None:
+    with commands() as sent:
+        Error.add_error("q", job, LookupError("no page 3"))
+    assert sent.names.count("EVALSHA") == 1
+    assert "HSET" not in sent.names
+
+
+def test_an_error_model_may_have_a_field_named_fingerprint(job: Job) -> None:
+    error = Fingerprinted.add_error("q", job, LookupError("no"), fingerprint="mine")
+    assert error.fingerprint.hget() == "mine"
+    assert set(Fingerprinted.collection(fingerprint="mine")) == {error.pk.get()}
+    assert len(Fingerprinted.collection(_fingerprint=error._fingerprint.hget())) == 1
+
+
+def test_the_version_of_the_application_is_recorded_if_there_is_one(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Error.add_error("q", job, LookupError("no")).app_version.hget() is None
+    monkeypatch.setenv("LIMPYD_JOBS_APP_VERSION", "2026.11")
+    assert Error.add_error("q", job, LookupError("no")).app_version.hget() == "2026.11"
+    assert Error.add_unresolved_error("q", "shop.jobs.SendMail:1", LookupError("no")).app_version.hget() == "2026.11"
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from threading import Thread
+from threading import enumerate as enumerate_threads
 from typing import Any
 
 import pytest
@@ -311,6 +312,31 @@ class TestWaiting:
         thread.join(60)
         assert found == [str(number) for number in range(1, 21)]
         changes.close()
+
+    def test_may_be_left_to_a_thread(self) -> None:
+        found: list[str] = []
+        with Photo.changes() as changes:
+            changes.follow(lambda change: found.append(change.pk), name="listener of photos")
+            Photo.add_jobs(["a", "b", "c"])
+            wait_until(lambda: found == ["1", "2", "3"])
+            assert "listener of photos" in [thread.name for thread in enumerate_threads()]
+        wait_until(lambda: "listener of photos" not in [thread.name for thread in enumerate_threads()])
+
+    def test_of_a_thread_outlives_what_its_function_raises(self, caplog: pytest.LogCaptureFixture) -> None:
+        found: list[str] = []
+        failures = iter([ValueError("mine"), redis.ConnectionError("gone"), redis.ResponseError("WRONGTYPE")])
+
+        def hear(change: Any) -> None:
+            found.append(change.pk)
+            if error := next(failures, None):
+                raise error
+
+        with Photo.changes() as changes:
+            changes.follow(hear)
+            Photo.add_jobs(["a", "b", "c", "d"])
+            wait_until(lambda: found[-1:] == ["4"])
+        assert found == ["1", "2", "2", "3", "4"]  # once more if that was because Redis failed
+        assert [word in caplog.text for word in ("mine", "gone", "WRONGTYPE")] == [True] * 3
 
     def test_is_told_of_each_slice_of_a_short_socket_timeout(self, redis_server: RedisServer) -> None:
         there = Photo.bound_to(JobsDatabase(unix_socket_path=redis_server.socket, db=5, socket_timeout=0.1), "short")

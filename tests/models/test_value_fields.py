@@ -124,3 +124,44 @@ def test_setting_one_is_one_round_trip(commands: Any) -> None:
     with commands() as sent:
         record.size.hset(5)
     assert len(sent.names) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (json, '{"a": [1]}', {"a": [1]}),
+        (json, ' {"a": [1]}\n', {"a": [1]}),
+        (int, "5", 5),
+        (bool, "true", True),
+        (bool, "0", False),
+        (bytes, "/wA=", b"\xff\x00"),
+        (datetime, "2026-11-23", datetime(2026, 11, 23)),
+        (str, "", ""),
+    ],
+)
+def test_what_somebody_wrote_is_read(kind: Any, text: str, value: Any) -> None:
+    assert _field_of(kind).read(text) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (json, "{"),
+        (json, "{} {}"),
+        (json, "[" * 100_000),
+        (int, "five"),
+        (bool, "yes"),
+        (bytes, "%"),
+        (datetime, "soon"),
+        (pickle, "x"),
+    ],
+)
+def test_what_is_no_value_is_refused(kind: Any, text: str) -> None:
+    with pytest.raises(ValueError, match="The field 'size' of Settings"):
+        _field_of(kind).read(text)
+
+
+def _field_of(kind: Any) -> ValueField:
+    field = ValueField(kind)
+    field.name, field._model = "size", Settings
+    return field

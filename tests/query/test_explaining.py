@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import redis
 
-from limpyd_jobs import Error, Job, Queue, Worker
+from limpyd_jobs import Error, Job, Queue, Worker, WorkerPresence
 from limpyd_jobs.query import explain_job
+from limpyd_jobs.store import presences
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -20,6 +24,7 @@ def add(identifier: str = "a", **options: Any) -> Job:
 
 
 def codes(job: Job) -> list[str]:
+    assert job.explain().ident == job.ident
     return [reason.code for reason in explain_job(job.ident).reasons]
 
 
@@ -51,6 +56,42 @@ def test_while_others_run_there_is_a_worker() -> None:
     first, second = add("a"), add("b")
     with first.claim("me"):
         assert codes(second) == ["next"]
+
+
+@contextmanager
+def a_worker(*queues: str, status: str = "idle", queue_model: str = "jobs:queue") -> Iterator[None]:
+    """Let somebody say that it is a worker."""
+    details = {"queues": queues, "status": status, "queue_model": queue_model}
+    fields = {"kind": "worker", "name": "a", "host": "h", "pid": "1", "details": json.dumps(details)}
+    pk = f"{status} {queues} {queue_model}"
+    client = WorkerPresence.get_connection()
+    presences.keep_and_take_orders(client, WorkerPresence, pk, fields, 60)
+    yield
+    presences.leave(client, WorkerPresence, pk)
+
+
+def test_it_is_known_which_queues_workers_serve() -> None:
+    job = add()
+    with a_worker("news"), a_worker("mails", queue_model="others:queue"):
+        assert codes(job) == ["next", "no_worker"]
+        assert text(job, "no_worker").startswith("The one worker that is there serves other queues: is one started")
+        with a_worker("news", "blog"):
+            assert text(job, "no_worker").startswith("All 2 workers that are there serve other queues")
+        with a_worker("news", "mails", status="quiet"):
+            assert codes(job) == ["next", "workers_quiet"]
+            with a_worker("mails", status="stopping"):
+                assert "begins jobs (1 quiet, 1 stopping): limpyd-jobs workers" in text(job, "workers_quiet")
+            with a_worker("mails", status="busy"):
+                assert codes(job) == ["next", "workers_busy"]
+                assert text(job, "workers_busy") == "No worker of the queue mails is free (1 busy, 1 quiet)."
+                with a_worker("mails", status="starting"):
+                    assert codes(job) == ["next"]
+
+
+def test_that_nothing_can_be_known_of_workers_changes_nothing(redis_client: redis.Redis) -> None:
+    job = add()
+    redis_client.set("jobs:workerpresence:leases", "x")
+    assert codes(job) == ["next", "no_worker"]
 
 
 def test_the_queue_may_be_paused() -> None:

@@ -142,7 +142,8 @@ def test_jobs_are_counted_by_a_field() -> None:
     assert JobFilter().facets("queue").counts == {"letters": 8, "parcels": 3}
     assert JobFilter().facets("to") == Facets({"ann": 5, "bob": 3}, 0, True)
     assert JobFilter().facets("to", most=1) == Facets({"ann": 5}, 3, True)
-    for field in ("error", "owner"):
+    assert JobFilter("status=error").facets("error").counts == {"KeyError": 2}
+    for field in ("owner", "pk"):
         with pytest.raises(ValueError, match=f"{field} is no field of a job"):
             JobFilter().facets(field)
 
@@ -256,3 +257,35 @@ class TestDetails:
     def test_are_refused_for_what_is_none(self, ident: str, error: type[Exception], told: str) -> None:
         with pytest.raises(error, match=told):
             job_details(ident)
+
+
+@pytest.mark.parametrize(
+    ("words", "number"),
+    [
+        (["weight>5"], 2),
+        (["weight>=5"], 3),
+        (["weight<2"], 2),
+        (["weight<=2.5"], 3),
+        (["weight>-1"], 8),
+        (["weight>7"], 0),
+        (["weight>inf"], 0),
+        (["weight>nan"], 0),
+        (["weight>=2", "weight<4"], 2),
+        (["weight>=2", "to=bob"], 3),
+        (["weight>=2", "to=ann", "status=error"], 1),
+    ],
+)
+def test_an_index_of_numbers_is_used(words: list[str], number: int) -> None:
+    found = JobFilter("class=Letter", *words)
+    assert found.count().number == number
+    assert len(list(found)) == number
+    assert len(found.page(limit=20).jobs) == number
+
+
+def test_a_range_of_numbers_is_counted_without_looking_at_the_jobs(commands: Any) -> None:
+    with commands() as sent:
+        assert JobFilter(Letter, weight__gte=5).count().number == 3
+    assert not any(command.startswith("EVAL") for command in sent)
+    with commands() as sent:
+        assert JobFilter(Letter, weight__gte=7, to="bob").count().number == 1
+    assert sum(command.startswith("EVAL") for command in sent) == 1

@@ -76,7 +76,6 @@ def test_a_schedule_is_added_listed_paused_resumed_run_and_removed(run: Run, red
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "say what to do: list, next"),
         (["enqueue_due"], "'enqueue_due' is none of list"),
         (["list", "x"], "list needs nothing"),
         (["add", "x"], "add needs NAME JOB_CLASS"),

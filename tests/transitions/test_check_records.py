@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from worlds import World, pk_of
+from worlds import Error, World, pk_of
 
 from limpyd_jobs.check import scripts
 from limpyd_jobs.check.records import hash_fields, integers
+from limpyd_jobs.store import records
 
 
 def check_records(world: World, *pks: str, repair: bool = False, model: Any = None) -> Any:
@@ -41,6 +42,16 @@ def test_a_record_that_does_not_exist_is_no_problem_unless_it_is_in_the_collecti
     world.client.sadd("jobs:job:collection", 7)
     assert check_records(world, "7", repair=True)[0] == [["7", "no hash", "", "none"]]
     assert check_records(world, "7") == ([], [])
+
+
+def test_a_record_with_nothing_but_what_version_2_does_not_know_is_deleted(world: World) -> None:
+    pk = records.add_error(Error, {"_fingerprint": "0123456789abcdef"})
+    world.client.srem("jobs:error:collection", pk)
+    with world.unchanged():
+        check_records(world, pk, model=Error)
+    assert check_records(world, pk, repair=True, model=Error)[0] == [[pk, "left over", "", ""]]
+    assert world.client.keys("jobs:error:*") == ["jobs:error:max_pk"]
+    assert check_records(world, pk, model=Error) == ([], [])
 
 
 def test_a_value_with_indexes_of_all_kinds_is_put_right_in_all_of_them(any_world: World) -> None:

@@ -76,6 +76,23 @@ def test_many_that_are_leased_by_others_are_passed(world: World) -> None:
     assert len(pks("bob")) == 10
 
 
+def test_many_are_leased_at_once(world: World) -> None:
+    names = [f"n{number}" for number in range(1_010)]
+    make(**{name: place for place, name in enumerate(names)})
+    assert pks("ann") == names[:1_000]
+    assert sorted(world.client.zrange(LEASES, 0, -1)) == sorted(names[:1_000])
+    assert sorted(Reminder.collection(leased_by="ann")) == sorted(names[:1_000])
+    assert {stored(name).get("leased_by") for name in names} == {"ann", None}
+    assert pks("bob") == names[1_000:]
+
+
+def test_an_index_of_a_wrong_type_is_told_and_nothing_is_given(world: World) -> None:
+    make(a=1)
+    world.client.set("lab:reminder:leased_by:ann", "foreign")
+    with world.unchanged(), pytest.raises(redis.ResponseError):
+        pks("ann")
+
+
 def test_what_is_no_record_is_passed(world: World) -> None:
     make(a=1, b=2)
     world.client.zadd(DUE, {"gone": 0})

@@ -153,7 +153,7 @@ def _scripts_are_known(redis_client: redis.Redis) -> None:
 
 def verbs(sent: Iterable[str]) -> list[str]:
     """The names of the scripts among commands, and the other commands as they are called; counts, which go in one
-    pipeline, as one."""
+    pipeline, as one. The figures that a worker writes at its end are left out."""
     names: list[str] = []
     for command in sent:
         name, _, rest = command.partition(" ")
@@ -161,7 +161,7 @@ def verbs(sent: Iterable[str]) -> list[str]:
             names += [] if names[-1:] == ["counts"] else ["counts"]
         else:
             names.append(SCRIPTS.get(rest.split(" ", 1)[0], name) if name.upper() == "EVALSHA" else name.upper())
-    return names
+    return [name for name in names if name != "write_figures"]
 
 
 def backlog(job_class: type[Job] = Task, number: int = JOBS) -> None:
@@ -322,6 +322,12 @@ class TestASteadyBacklog:
         assert sent_by(work, commands) == [*START, "claim", *JOBS * ["succeed"]]
         assert len(Reading.collection(status=STATUSES.SUCCESS)) == JOBS
 
+    def test_is_so_for_jobs_that_are_not_kept(self, commands: Recorder) -> None:
+        backlog()
+        sent = without_pruning(sent_by(lambda: work(keep_success=0), commands))
+        assert sent == [*START, "claim", *JOBS * ["succeed"]]
+        assert len(Task.collection()) == 0
+
     def test_is_so_for_jobs_that_fail_their_errors_aside(self, commands: Recorder) -> None:
         backlog(Failing)
         assert sent_by(lambda: work(save_errors=False), commands) == [*START, "claim", *JOBS * ["fail"]]
@@ -366,6 +372,10 @@ class TestASteadyBacklog:
         assert set(sent) == {*START, "claim", "succeed"}
         assert sent.count("succeed") == JOBS
         assert sent.count("claim") <= 5
+
+
+def without_pruning(sent: list[str]) -> list[str]:
+    return [name for name in sent if name != "prune"]
 
 
 def without_dates(sent: list[str]) -> list[str]:

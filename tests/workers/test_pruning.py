@@ -6,10 +6,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import redis
+from invariants import violations
 from limpyd import fields
 from running import fail, work
 
-from limpyd_jobs import ConfigurationException, Error, Job, Queue
+from limpyd_jobs import ConfigurationException, Error, Job, Queue, Worker
 from limpyd_jobs.models import job_classes
 from limpyd_jobs.transitions import PRUNE_LIMIT
 from limpyd_jobs.workers.maintenance import pruner as rounds
@@ -37,6 +39,91 @@ def run_jobs(number: int, model: type[Queue] = Queue, name: str = "queue", **opt
 def listed(model: type[Queue] = Queue, name: str = "queue") -> list[list[str]]:
     queue = model.get_queue(name)
     return [queue.success.lmembers(), queue.errors.lmembers()]
+
+
+@pytest.mark.parametrize("prefetch", [1, 10])
+class TestASuccessThatIsNotKept:
+    """It is erased in the step that records it, unless somebody may look at it after that."""
+
+    @pytest.fixture(autouse=True)
+    def _never_pruned(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Pruner, "run", lambda self, context: None)
+
+    @pytest.mark.parametrize("by", ["the worker", "the class of the queue"])
+    def test_is_gone_with_its_last_step(
+        self, by: str, prefetch: int, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(Tidy, "keep_success", 0 if by == "the class of the queue" else None)
+        run_jobs(7, Tidy, prefetch=prefetch, keep_success=0 if by == "the worker" else None)
+        left = {key for key in redis_client.keys("*") if not key.startswith(("limpyd-jobs:", "pruning:tidy:"))}
+        assert left == {"jobs:job:max_pk"}
+        assert listed(Tidy) == [[], []]
+        assert violations(redis_client, Job, Tidy, Error) == []
+
+    def test_is_logged_as_any(self, prefetch: int, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level("INFO", "limpyd-jobs")
+        run_jobs(2, prefetch=prefetch, keep_success=0)
+        assert [line.message for line in caplog.records if "success, in" in line.message] != []
+
+    def test_is_kept_by_a_timedelta_of_some_time(self, prefetch: int) -> None:
+        run_jobs(2, prefetch=prefetch, keep_success=timedelta(days=1))
+        assert len(listed()[0]) == 2
+
+    def test_with_errors_of_earlier_tries_is_left_to_the_next_pruning(self, prefetch: int) -> None:
+        run_jobs(2, callback=fail, requeue_times=1, requeue_priority_delta=0, requeue_delay_delta=0)
+        work("queue", max_loops=2, prefetch=prefetch, keep_success=0)
+        assert [len(listed()[0]), len(Error.collection())] == [2, 2]
+        assert Pruner(Queue, Error, keep_success=0).prune(keys_of(Queue)).deleted == 2
+        assert len(Error.collection()) == 0
+
+    def test_is_there_for_code_of_the_application(self, prefetch: int) -> None:
+        class Telling(Worker):
+            def job_success_message(self, job: Job, queue: Queue, job_result: Any) -> str:
+                return str(job.status.hget())
+
+        for job_class in (TellsSuccess, KeepsResult, Deletes):
+            job_class.add_job("a", "queue")
+            work("queue", callback=None, prefetch=prefetch, keep_success=0)
+            assert len(listed()[0]) == 1, job_class
+            Queue.get_queue("queue").success.delete()
+        run_jobs(1, worker_class=Telling, prefetch=prefetch, keep_success=0)
+        assert len(listed()[0]) == 1
+
+    def test_that_was_canceled_meanwhile_is_no_success(self, prefetch: int) -> None:
+        run_jobs(2, callback=lambda job, queue: job.cancel(), prefetch=prefetch, keep_success=0)
+        assert [job.status.hget() for job in Job.collection().instances()] == ["c", "c"]
+
+    def test_that_the_job_deleted_itself_is_no_failure(self, prefetch: int) -> None:
+        run_jobs(2, callback=lambda job, queue: job.delete(), prefetch=prefetch, keep_success=0)
+        assert listed() == [[], []]
+        assert len(Error.collection()) == 0
+        assert Queue.get_queue("queue").running.zmembers() == []
+
+
+class TellsSuccess(Job):
+    namespace = "pruning"
+
+    def run(self, queue: Queue) -> None: ...
+
+    def on_success(self, queue: Queue, result: Any) -> None:
+        assert self.status.hget() == "s"
+
+
+class KeepsResult(Job):
+    namespace = "pruning"
+    keep_result = timedelta(hours=1)
+
+    def run(self, queue: Queue) -> int:
+        return 7
+
+
+class Deletes(Job):
+    namespace = "pruning"
+
+    def run(self, queue: Queue) -> None: ...
+
+    def delete(self) -> None:
+        super().delete()
 
 
 class TestARound:

@@ -27,7 +27,8 @@ local function delivery(found)
   return {
     found.outcome, found.key, found.ident, found.status or '', found.identifier or '', found.queue_name or '',
     found.queue_priority or '', found.start or '', found.tries or '', found.job_timeout or '', found.queues or '',
-    found.token or '', found.rescues or 0, found.retry, found.arguments,
+    found.token or '', found.rescues or 0, found.retry, found.arguments or found.delayed_until and {} or nil,
+    found.delayed_until,
   }
 end
 
@@ -50,6 +51,15 @@ local function refusal(job, token)
   end
 end
 
+-- Takes a job out of the running jobs of its queue, whose type was probed: its lease ends.
+local function leave_running(base, job)
+  local stored = claim_of(job)._queue_key
+  send('ZREM', base .. ':_running', job.ident)
+  if stored and stored ~= base then
+    redis.pcall('ZREM', stored .. ':_running', job.ident)
+  end
+end
+
 -- Changes a job so that nobody has a claim on it any more. With the token of the caller, it is kept, for the caller to
 -- be told the same if it asks again.
 local function end_claim(base, job, changes, token)
@@ -57,12 +67,8 @@ local function end_claim(base, job, changes, token)
   changes._claim_token = false
   changes._rescues = false
   changes._last_claim = token or false
-  local known = claim_of(job)
-  update(job.model, job.pk, changes, known)
-  send('ZREM', base .. ':_running', job.ident)
-  if known._queue_key and known._queue_key ~= base then
-    redis.pcall('ZREM', known._queue_key .. ':_running', job.ident)
-  end
+  update(job.model, job.pk, changes, claim_of(job))
+  leave_running(base, job)
 end
 
 -- Whether it was the caller who ended the claim, and asks again, as the first reply was lost.

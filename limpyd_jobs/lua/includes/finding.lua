@@ -53,16 +53,24 @@ local TESTS = {
   end,
   equal = function(condition, value) return comparable(condition, value) == condition.value end,
   queue = function(condition, value) return name_of_queue(value) == condition.value end,
+  class = function(condition, value)
+    local name = condition.is_path and value or string.match(value or '', '[^.]*$')
+    return name and string.find(name, condition.pattern)
+  end,
   pk = function(condition, _, pk) return pk == condition.value end,
   -- a claim is named by something random, '@', and its owner
   owner = function(condition, value)
     local owner = value and string.match(value, '^[^@]*@([^/]*)')
     return owner == condition.value
   end,
-  -- an error of that type is recorded of the job
+  -- an error of that type, or fingerprint, is recorded of the job; of some only those without a fingerprint are meant
   error = function(condition, _, pk)
-    local found = redis.pcall('SINTER', condition.of_job .. pk, condition.of_class, condition.of_type)
-    return not found.err and #found > 0
+    local found = redis.pcall('SINTER', condition.of_job .. pk, condition.of_class, condition.of_kind)
+    if found.err or not condition.without then return not found.err and #found > 0 end
+    for _, error_pk in ipairs(found) do
+      local reply = redis.pcall('HEXISTS', condition.errors .. ':' .. error_pk .. ':hash', condition.without)
+      if reply == 0 then return true end
+    end
   end,
 }
 

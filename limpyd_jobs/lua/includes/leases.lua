@@ -19,19 +19,18 @@ local function end_lease(key, model, pk, owner, changes)
   if next(changes) then update(model, pk, changes) end
 end
 
--- The records that are due at some time, the earliest first, are looked at one by one, until a function of their pk and
--- score returns something, which is returned. Those to be passed over are given as JSON, a list, or none.
-local function first_of_due(key, moment, skipped, look)
+-- The first record that is due at some time and that a function accepts: they are looked at one by one, the earliest
+-- first. Those to be passed over are given as JSON, a list, or none.
+local function first_of_due(key, moment, skipped, accepts)
   local offset, size, passed_over = 0, 100, {}
   for _, pk in ipairs(cjson.decode(skipped or '[]')) do passed_over[pk] = true end
   repeat
-    local found = redis.call('ZRANGEBYSCORE', key, '-inf', moment, 'WITHSCORES', 'LIMIT', offset, size)
-    for i = 1, #found, 2 do
-      local result = not passed_over[found[i]] and look(found[i], found[i + 1])
-      if result then return result end
+    local found = redis.call('ZRANGEBYSCORE', key, '-inf', moment, 'LIMIT', offset, size)
+    for _, pk in ipairs(found) do
+      if not passed_over[pk] and accepts(pk) then return pk end
     end
     offset = offset + size
-  until #found < 2 * size
+  until #found < size
 end
 
 -- Whether a record is as the caller read it.

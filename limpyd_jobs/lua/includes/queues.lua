@@ -12,9 +12,9 @@ end
 local function sound_queue(base)
   local queue = redis.pcall('HMGET', base .. ':hash', 'name', 'priority')
   local exists = not queue.err and (queue[1] or queue[2] or redis.call('EXISTS', base .. ':hash') == 1)
-  if exists and (probed[base .. ':_running'] or type(redis.pcall('ZCARD', base .. ':_running')) == 'number') then
-    return queue
-  end
+  local leases = base .. ':_running'
+  probed[leases] = probed[leases] or exists and type(redis.pcall('ZCARD', leases)) == 'number'
+  return exists and probed[leases] and queue or nil
 end
 
 local open_queues = {}

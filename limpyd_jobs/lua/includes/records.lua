@@ -3,10 +3,12 @@
 -- [key]}, special: {field: true}, unique: {field: key prefix}, defaults: {field: value}, keys: [field], arguments:
 -- [field], leases: key}. `indexes` keep a set for each value, `ranges` one sorted set for all, by the value as a number.
 -- `special` are the fields that have an index which only limpyd can maintain; `keys` those that are stored outside of the
--- hash; `leases` is the key of those of timed records, `tells` whether its changes are told.
+-- hash; `leases` is the key of those of timed records, `tells` whether its changes are told,
+-- `history` how many changes of status are kept of a job.
 
 --@include envelope
 --@include batches
+--@include clock
 
 local function hash_key(model, pk)
   return model.name .. ':' .. pk .. ':hash'
@@ -148,7 +150,9 @@ local function tell_written(model, pk, what, changes, values)
   if model.path then
     local status, before = changes.status, values.status or false
     if status ~= nil and status ~= before then
-      tell(model, pk, what, status, before, redis.call('HGET', hash_key(model, pk), '_queue_key'))
+      local queue_key = changes._queue_key
+      if queue_key == nil then queue_key = redis.call('HGET', hash_key(model, pk), '_queue_key') end
+      tell(model, pk, what, status, before, queue_key)
     end
     return
   end
@@ -158,12 +162,22 @@ local function tell_written(model, pk, what, changes, values)
   end
 end
 
+-- Notes another status in the history of a job, with the claim that it began or ended by. Nothing depends on it.
+local function note_history(model, pk, changes, before)
+  local status = changes.status
+  if not status or status == before then return end
+  local key = model.name .. ':' .. pk .. ':_history'
+  redis.pcall('RPUSH', key, now_text() .. ' ' .. status .. ' ' .. (changes._claim_token or changes._last_claim or ''))
+  redis.pcall('LTRIM', key, -model.history, -1)
+end
+
 -- Changes fields of a record; the value false unsets one. `known` are values that the caller has read already, if any.
 local function update(model, pk, changes, known)
   local values = values_before(model, pk, changes, known or NOTHING)
-  local what = model.tells and redis.call('EXISTS', hash_key(model, pk)) == 0 and 'made' or 'changed'
+  local is_new = model.tells and not values.status and redis.call('EXISTS', hash_key(model, pk)) == 0
   write_fields(model, pk, changes, values)
-  if model.tells then tell_written(model, pk, what, changes, values) end
+  if model.tells then tell_written(model, pk, is_new and 'made' or 'changed', changes, values) end
+  if model.history then note_history(model, pk, changes, values.status) end
 end
 
 -- Takes a record out of all its indexes.
@@ -175,16 +189,23 @@ local function remove_from_indexes(model, pk)
   write_fields(model, pk, changes, values_before(model, pk, changes, NOTHING))
 end
 
--- Deletes the hash of a record, its other fields, and what stands of it in indexes and its collection; 1, or 0 if it was not there.
-local function delete_record(model, pk)
+-- Deletes the hash of a record, its other fields, and what stands of it in indexes and its collection; 1, or 0 if it was
+-- not there. Of a job, a status may be given: as if it had that, which is told.
+local function delete_record(model, pk, status)
   local key, collection, before = hash_key(model, pk), model.name .. ':collection', nil
   probe('SCARD', collection)
   if model.tells and redis.call('EXISTS', key) == 1 then before = redis.call('HMGET', key, 'status', '_queue_key') end
   remove_from_indexes(model, pk)
   if model.leases then redis.call('ZREM', model.leases, pk) end
-  redis.call('UNLINK', key)
+  if model.path then  -- so it is a job, which may have any of these
+    local base = model.name .. ':' .. pk
+    redis.call('UNLINK', key, base .. ':_result', base .. ':_log', base .. ':_history')
+  else
+    redis.call('UNLINK', key)
+  end
   for _, field in ipairs(model.keys) do redis.call('UNLINK', model.name .. ':' .. pk .. ':' .. field) end
-  if before then tell(model, pk, 'deleted', '', before[1], before[2]) end
+  if before and status then tell(model, pk, 'changed', status, before[1], before[2]) end
+  if before then tell(model, pk, 'deleted', '', status or before[1], before[2]) end
   return redis.call('SREM', collection, pk)
 end
 
@@ -242,9 +263,11 @@ local function create(model, pk, fields, is_reserved)
   write_fields(model, pk, fields, is_reserved and values_before(model, pk, fields, NOTHING) or NOTHING)
   redis.call('SADD', model.name .. ':collection', pk)
   if model.tells then tell_written(model, pk, 'made', fields, NOTHING) end
+  if model.history then note_history(model, pk, fields) end
 end
 
--- Whether a record does not exist (any more), or is being deleted: it leaves its collection first.
-local function is_gone(model, pk)
-  return redis.call('EXISTS', hash_key(model, pk)) == 0 or not is_in_collection(model, pk)
+-- Whether a record does not exist (any more), or is being deleted: it leaves its collection first. The caller may know
+-- that it has fields.
+local function is_gone(model, pk, has_fields)
+  return not (has_fields or redis.call('EXISTS', hash_key(model, pk)) == 1) or not is_in_collection(model, pk)
 end

@@ -9,7 +9,8 @@
 -- What to read of a job that is to be claimed; after these come the arguments of its class.
 local RETRY_FIELDS = {'_retry_policy', '_uncounted_tries', 'added', '_requeued_at'}
 local CLAIM_FIELDS = {
-  'status', 'identifier', 'tries', 'queued', '_job_timeout', '_last_claim', '_rescues', unpack(RETRY_FIELDS),
+  'status', 'identifier', 'tries', 'queued', '_job_timeout', '_last_claim', '_rescues', 'delayed_until',
+  unpack(RETRY_FIELDS),
 }
 
 -- What the worker needs to decide whether the job is tried again if it fails: the policy of the job, how many of its
@@ -80,8 +81,8 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
   return {
     outcome = 'claimed', key = key, ident = job.ident, token = token, status = status, identifier = identifier,
     queue_name = queue[1] or '', queue_priority = queue[2] or '', start = start, tries = tries,
-    job_timeout = hash[5] or nil, retry = retry_of(hash, 8), arguments = arguments_among(model, hash),
-    queues = last_queue(base),
+    job_timeout = hash[5] or nil, retry = retry_of(hash, 9), arguments = arguments_among(model, hash),
+    delayed_until = hash[8] or nil, queues = last_queue(base),
   }
 end
 

@@ -1,0 +1,67 @@
+"""The collections of jobs: as any collection of limpyd, and one can do something with all jobs in one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from limpyd.contrib.collection import ExtendedCollectionManager
+from limpyd.indexes import EqualIndex
+
+from limpyd_jobs.store.layout import layout_of
+
+if TYPE_CHECKING:
+    from limpyd_jobs.query import JobFilter, Tally
+
+
+class JobCollection(ExtendedCollectionManager):
+    """The jobs of a class that fit. For the verbs see those of `JobFilter`.
+
+    Fields that the collection asks for are looked at again in the step that changes a job. Of other filters, as ranges
+    and intersections, the jobs are taken that fit when the verb begins.
+
+    >>> SendMail.collection(status=STATUSES.ERROR, to="ann@example.com").requeue_all()
+    Tally(done=3, skipped=0, refused=0, reasons={})
+    """
+
+    def requeue_all(self, *args: Any, **options: Any) -> Tally:
+        """Put those that are in error back in a queue."""
+        return self._filter().requeue_all(*args, **options)
+
+    def cancel_all(self, **options: Any) -> Tally:
+        """Cancel those that wait, are delayed or run."""
+        return self._filter().cancel_all(**options)
+
+    def delete_all(self, **options: Any) -> Tally:
+        """Delete those that nobody runs."""
+        return self._filter().delete_all(**options)
+
+    def move_all(self, *args: Any, **options: Any) -> Tally:
+        """Move those that wait or are delayed."""
+        return self._filter().move_all(*args, **options)
+
+    def delay_all(self, *args: Any, **options: Any) -> Tally:
+        """Delay those that wait or are delayed."""
+        return self._filter().delay_all(*args, **options)
+
+    def promote_all(self, **options: Any) -> Tally:
+        """Let those that are delayed wait."""
+        return self._filter().promote_all(**options)
+
+    def _filter(self) -> JobFilter:
+        """The same jobs as a filter, which needs their pks unless it can ask for all itself."""
+        from limpyd_jobs.query import Condition, JobFilter  # which needs the models
+
+        parts, fields = self._lazy_collection, layout_of(self.model)
+        asked = [each for each in parts["sets"] if _asks_for_a_value(each) and each.index.field.name in fields.plain]
+        found = JobFilter(self.model, database=self.model.database)
+        found.conditions += tuple(Condition(each.index.field.name, "=", str(each.value)) for each in asked)
+        if len(asked) < len(parts["sets"]) or parts["pks"] or parts["intersects"] or self._store or self.stored_key:
+            found.pks = sorted(int(pk) for pk in self.clone().primary_keys())
+        return found
+
+
+def _asks_for_a_value(asked: Any) -> bool:
+    """Whether a filter of a collection is that a field has a value."""
+    index = getattr(asked, "index", None)
+    is_plain = type(index) is EqualIndex and not getattr(asked, "related_filters", None)
+    return is_plain and asked.suffix in (None, "eq") and not asked.extra_field_parts

@@ -1,0 +1,54 @@
+"""Which statuses a job had, and when: kept if its class says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.store.layout import HISTORY_KEY
+from limpyd_jobs.store.lazy_fields import pk_of
+from limpyd_jobs.store.records import redis_of
+from limpyd_jobs.transitions import owner_of
+from limpyd_jobs.utils import parse_datetime
+
+
+class StatusChange(NamedTuple):
+    """A job got another status.
+
+    Attributes
+    ----------
+    at: datetime
+        When, naive UTC.
+    status: str
+        Its name, as ``RUNNING``.
+    owner: str
+        Who held the claim that began or ended with it; None if nobody did.
+    """
+
+    at: datetime
+    status: str
+    owner: str | None
+
+
+def read_history(job: Any) -> list[StatusChange]:
+    """Do what `Job.read_history` says."""
+    client: Any = redis_of(job)
+    return list(changes_of(client.lrange(history_key(type(job)._name, pk_of(job)), 0, -1)))
+
+
+def history_key(name: str, pk: str) -> str:
+    """Return the key of the history of a job, given the name of its model."""
+    return f"{name}:{pk}:{HISTORY_KEY}"
+
+
+def changes_of(entries: Iterable[str]) -> Iterator[StatusChange]:
+    """Read what is stored; what somebody else wrote is passed over."""
+    for entry in entries:
+        date, _, rest = entry.partition(" ")
+        time, _, rest = rest.partition(" ")
+        status, _, token = rest.partition(" ")
+        at = parse_datetime(f"{date} {time}")
+        if at:
+            yield StatusChange(at, STATUSES.by_value(status, status), owner_of(token or None))

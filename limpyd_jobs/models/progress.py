@@ -1,0 +1,95 @@
+"""What the code of a job tells while it runs: how far it is, and lines of a log, for others to look at."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from datetime import datetime
+from math import isfinite
+from time import monotonic
+from typing import Any, NamedTuple
+
+from redis.exceptions import RedisError
+
+from limpyd_jobs.store.calls import Call, outcome_of, send
+from limpyd_jobs.store.layout import LOG_KEY, layout_of
+from limpyd_jobs.store.lazy_fields import pk_of
+from limpyd_jobs.store.records import redis_of
+from limpyd_jobs.store.scripting import Script
+from limpyd_jobs.utils import one_line, parse_datetime, utcnow
+
+_append_log = Script("append_log")
+
+# How many seconds at least lie between two writes of the progress of a job.
+PAUSE = 1.0
+
+# How many lines are kept of a job, how many characters of each, and for how many seconds after the last one.
+MOST_LINES, MOST_CHARACTERS, KEPT_FOR = 100, 1000, 7 * 86400
+
+
+class Progress(NamedTuple):
+    """How far a job is.
+
+    Attributes
+    ----------
+    fraction: float
+        From 0 to 1.
+    text: str
+        What it said with that.
+    at: datetime
+        When it said so, naive UTC.
+    """
+
+    fraction: float
+    text: str
+    at: datetime
+
+
+def tell_progress(job: Any, fraction: float, text: str) -> None:
+    """Do what `Job.progress` says."""
+    if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not isfinite(fraction):
+        raise TypeError(f"progress must be a number from 0 to 1, not {fraction!r}")
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"progress must be a number from 0 to 1, not {fraction}")
+    now = monotonic()
+    if fraction < 1 and now < vars(job).get("_next_progress", 0.0):
+        return
+    vars(job)["_next_progress"] = now + PAUSE
+    stored = json.dumps([fraction, one_line(text, MOST_CHARACTERS), str(utcnow())], ensure_ascii=False)
+    with suppress(RedisError):  # what cannot be told is no failure of the job
+        job._progress_state.hset(stored)
+
+
+def read_progress(text: str | None) -> Progress | None:
+    """Read what is stored; None if there is nothing, or somebody else wrote it."""
+    try:
+        fraction, said, at = json.loads(text or "")
+        moment = parse_datetime(at)
+        return Progress(float(fraction), str(said), moment) if moment else None
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def append_line(job: Any, message: str) -> None:
+    """Do what `Job.log` says."""
+    request = {
+        "model": layout_of(type(job)).json,
+        "pk": pk_of(job),
+        "line": one_line(message, MOST_CHARACTERS),
+        "most": MOST_LINES,
+        "kept_for": KEPT_FOR,
+    }
+    with suppress(RedisError):  # as above
+        send(Call(redis_of(job), _append_log, request, outcome_of))
+
+
+def log_key(name: str, pk: str) -> str:
+    """Return the key of the log of a job, given the name of its model."""
+    return f"{name}:{pk}:{LOG_KEY}"
+
+
+def read_lines(job: Any) -> list[str]:
+    """Do what `Job.read_log` says."""
+    client: Any = redis_of(job)
+    found: list[str] = client.lrange(log_key(type(job)._name, pk_of(job)), 0, -1)
+    return found

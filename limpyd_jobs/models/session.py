@@ -1,0 +1,192 @@
+"""Claims that last as long as the process that holds them."""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import suppress
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from redis.exceptions import RedisError
+
+from limpyd_jobs.arguments import checked_lease
+from limpyd_jobs.exceptions import ClaimLost, JobGone, LimpydJobsException
+from limpyd_jobs.heartbeat import Heartbeat
+from limpyd_jobs.models.claim import Claim
+from limpyd_jobs.models.job_record import JobRecord
+from limpyd_jobs.models.presence import Presence, Registration
+from limpyd_jobs.utils import MESSAGE, one_line
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+AJob = TypeVar("AJob", bound=JobRecord)
+
+Key = tuple[type[JobRecord], str]
+
+logger = logging.getLogger("limpyd-jobs")
+
+
+class Session(Generic[AJob]):
+    """Claims on any number of jobs, which one thread renews until each is ended, or all of this.
+
+    >>> with Session(lease=30) as session:
+    ...     claim = session.claim(job, owner="ann")
+    ...     claim.succeed()
+
+    What is still claimed at the end goes back to its queue. If the process dies, the claims lapse with their leases. A
+    process that is forked from this one has no part in them, and begins a session of its own.
+
+    Parameters
+    ----------
+    lease: float
+        For how many seconds a claim outlives its process.
+
+    Raises
+    ------
+    ValueError
+        If the lease is no number of seconds, more than 0.
+    """
+
+    def __init__(self, lease: float = 30) -> None:
+        self.lease = checked_lease(lease)
+        self._is_open = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid, self._lock = os.getpid(), Lock()
+        self._forget_all()
+
+    def _forget_all(self) -> None:
+        self._claims: dict[Key, Claim[AJob]] = {}
+        self._renewed: set[Key] = set()
+        self._presences: list[Registration] = []
+        self._heartbeat = Heartbeat(self.lease / 4, self._beat)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether claims are renewed."""
+        return self._is_open
+
+    def open(self) -> None:
+        """Begin to renew. To open what is open does nothing."""
+        self._be_of_this_process()
+        if not self._is_open:
+            self._heartbeat.__enter__()
+            self._is_open = True
+
+    def close(self) -> None:
+        """Release the claims that are renewed, and end the presences. To close what is closed does nothing."""
+        self._be_of_this_process()
+        with self._lock:
+            if not self._is_open:
+                return
+            self._is_open = False
+            self._heartbeat.stop()
+            presences, claims = self._presences, [self._claims[key] for key in self._renewed]
+            self._forget_all()
+        for presence in presences:
+            presence.close()
+        for claim in claims:
+            _release(claim)
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def claim(self, job: AJob, owner: str | None = None, lease: float | None = None, **options: Any) -> Claim[AJob]:
+        """Claim a job, as `Job.claim` does.
+
+        Parameters
+        ----------
+        lease: float
+            For how many seconds to hold it, without being renewed here. None for as long as the session is open.
+
+        Raises
+        ------
+        LimpydJobsException
+            If the session is not open, or is closed meanwhile, or the job cannot be claimed.
+        """
+        claims = self._claims_if_open()
+        claim: Claim[AJob] = job.claim(owner, self.lease if lease is None else lease, **options)
+        with self._lock:
+            if self._claims is claims:
+                claims[_key(job)] = claim
+                (self._renewed.add if lease is None else self._renewed.discard)(_key(job))
+                return claim
+        _release(claim)
+        raise LimpydJobsException(f"The session was closed, so {job.ident} is released")
+
+    def held(self, job: AJob) -> Claim[AJob] | None:
+        """Return the claim on a job; None if there is none, or it was ended, or lost."""
+        self._be_of_this_process()
+        claim = self._claims.get(_key(job))
+        return None if claim is None or claim.status is not None or claim.is_lost else claim
+
+    def register(self, presence_model: type[Presence], kind: str, name: str | None = None, **details: Any) -> None:
+        """Register a presence, see `Presence.register`, until the end of the session.
+
+        Raises
+        ------
+        LimpydJobsException
+            If the session is not open, or is closed meanwhile.
+        """
+        claims = self._claims_if_open()
+        presence = presence_model.register(kind, name, self.lease, **details)
+        with self._lock:
+            if self._claims is claims:
+                self._presences.append(presence)
+                return
+        presence.close()
+        raise LimpydJobsException(f"The session was closed, so the presence of the {kind} is ended")
+
+    def _claims_if_open(self) -> dict[Key, Claim[AJob]]:
+        """Return the claims of the session, as long as it is open: once it was closed, it has others."""
+        self._be_of_this_process()
+        if not self._is_open:
+            raise LimpydJobsException("The session is not open: call open(), or use it in a with statement")
+        return self._claims
+
+    def _be_of_this_process(self) -> None:
+        if self._pid != os.getpid():
+            is_open, self._is_open = self._is_open, False
+            self._begin()
+            if is_open:
+                self.open()
+
+    def _beat(self) -> None:
+        """Renew the claims, and forget those that are over. Called by another thread."""
+        for key, claim in self._claims.copy().items():
+            is_kept = self._renew(claim) if key in self._renewed else not claim.is_lost
+            if claim.status is not None or not is_kept:
+                self._forget(key, claim)
+
+    def _renew(self, claim: Claim[AJob]) -> bool:
+        """Renew a claim, and return whether it may be held still."""
+        try:
+            claim.renew()
+        except (ClaimLost, JobGone):
+            return False
+        except Exception as error:
+            logger.warning(f"{claim!r} is not renewed yet: {one_line(error, MESSAGE)}")
+        return True
+
+    def _forget(self, key: Key, claim: Claim[AJob]) -> None:
+        with self._lock:
+            if self._claims.get(key) is claim:
+                del self._claims[key]
+                self._renewed.discard(key)
+
+
+def _release(claim: Claim[Any]) -> None:
+    with suppress(JobGone, LimpydJobsException, RedisError):  # then it lapses, if it is there
+        claim.release()
+
+
+def _key(job: JobRecord) -> Key:
+    """What a job is known by: a class may be bound to several databases."""
+    return type(job), job.ident

@@ -1,0 +1,107 @@
+"""How many jobs were added and run, how they ended, how long they waited and ran: by the minute, or by the day."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from math import ceil
+from typing import Any, NamedTuple
+
+from limpyd_jobs.models import BaseJobsModel
+from limpyd_jobs.query.classes import connection_to
+from limpyd_jobs.store import figures as stored
+from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.store.figures import Figures, figures_of, is_number
+from limpyd_jobs.utils import EPOCH
+
+# For how long figures are kept by each period.
+PERIODS = {"minute": timedelta(minutes=1), "day": timedelta(days=1)}
+KEPT = {"minute": timedelta(days=2), "day": timedelta(days=366)}
+
+# How many periods are read in a round trip.
+STEP = 240
+
+
+class Period(NamedTuple):
+    """What became of jobs in a minute, or a day.
+
+    Attributes
+    ----------
+    start: datetime
+        When it began, naive UTC.
+    figures: mapping of (str, str) to Figures
+        By the name of a queue and the path of a class; both are empty for what was beyond some hundreds of those.
+    added: mapping of str to int
+        How many jobs were added, by the path of their class, as far as workers took notice: since the period before
+        that has any figures, and by whatever version.
+    """
+
+    start: datetime
+    figures: Mapping[tuple[str, str], Figures]
+    added: Mapping[str, int]
+
+
+def read_figures(
+    since: timedelta = timedelta(hours=1), by: str = "minute", database: JobsDatabase | None = None
+) -> list[Period]:
+    """Return the figures of the last minutes, or days, the oldest first; the last one is not over yet.
+
+    Workers write them with their heartbeat, by default every 15 seconds; what runs meanwhile is not in them yet, and is
+    lost if a worker is killed.
+
+    Parameters
+    ----------
+    since: timedelta
+        For how long back: two days at the most by the minute, a year by the day.
+    by: str
+        ``minute`` or ``day``.
+    database: JobsDatabase
+        That of `BaseJobsModel` by default.
+
+    Raises
+    ------
+    ValueError
+        If there are no figures by that, or none that are so old.
+    """
+    if by not in PERIODS:
+        raise ValueError(f"{by!r} is no period: {', '.join(PERIODS)}")
+    if not timedelta() < since <= KEPT[by]:
+        raise ValueError(f"figures by the {by} go back {KEPT[by].days} days at the most, so not {since}")
+    connection = connection_to(database or BaseJobsModel.database)
+    size = int(PERIODS[by].total_seconds())
+    now = int(connection.time()[0])
+    first, last = (now - ceil(since.total_seconds())) // size * size, now // size * size
+    starts = range(first - size, last + size, size)  # one more, to know how many were added in the first one
+    found = [
+        fields for at in range(0, len(starts), STEP) for fields in stored.read(connection, by, starts[at : at + STEP])
+    ]
+    return _periods(zip(starts, found, strict=True))[1:]
+
+
+def _periods(found: Iterable[tuple[int, Mapping[str, str]]]) -> list[Period]:
+    last_pks: dict[str, int] = {}
+    periods = []
+    for start, fields in found:
+        figures, added = {}, {}
+        for name, text in fields.items():
+            queue, _, path = name.partition("\n")
+            of_names = figures_of(text)
+            if not queue and path and is_number(text):
+                if path in last_pks:
+                    added[path] = max(int(text) - last_pks[path], 0)
+                last_pks[path] = int(text)
+            elif of_names:
+                figures[queue, path] = of_names
+        periods.append(Period(EPOCH + timedelta(seconds=start), figures, added))
+    return periods
+
+
+def summed(periods: Iterable[Period], key: Callable[[str, str], Any]) -> dict[Any, Figures]:
+    """Sum up figures: by what a function makes of the name of a queue and the path of a class; None leaves them out."""
+    total: dict[Any, Figures] = {}
+    for period in periods:
+        for names, figures in period.figures.items():
+            group = key(*names)
+            if group is not None:
+                total.setdefault(group, Figures()).add(figures)
+    return total

@@ -1,0 +1,87 @@
+"""What an operator wants to know first of a database: queues and jobs, at a glance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from limpyd_jobs.models import BaseJobsModel, LivingWorker, WorkerPresence
+from limpyd_jobs.query.classes import connection_to, on
+from limpyd_jobs.query.filter import JobFilter
+from limpyd_jobs.query.found import FoundJob
+from limpyd_jobs.query.queues import QueueState, queue_states
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.store.database import JobsDatabase, database_name, default_settings
+
+
+class Totals(NamedTuple):
+    """All jobs of a database, by their status, and what its queues have together.
+
+    Attributes
+    ----------
+    jobs, waiting, delayed, running, success, error, canceled: int
+        How many jobs there are, and have each status.
+    latency: float
+        The highest of all queues, in seconds; None if nothing waits.
+    quarantine: int
+        How many entries no worker could do anything with.
+    memory: int
+        How many bytes Redis uses, whoever for; None if it does not tell.
+    """
+
+    jobs: int
+    waiting: int
+    delayed: int
+    running: int
+    success: int
+    error: int
+    canceled: int
+    latency: float | None
+    quarantine: int
+    memory: int | None
+
+
+class Overview(NamedTuple):
+    """A database at a glance.
+
+    Attributes
+    ----------
+    database: str
+        Its name, without a password.
+    totals: Totals
+    queues: list of QueueState
+    workers: list of LivingWorker
+        Those that are there, of version 3.
+    running: sequence of FoundJob
+        Some of the jobs that run, the newest first.
+    """
+
+    database: str
+    totals: Totals
+    queues: list[QueueState]
+    workers: list[LivingWorker]
+    running: Sequence[FoundJob]
+
+
+def overview(database: JobsDatabase | None = None, most_running: int = 0) -> Overview:
+    """Look at a database: in some round trips, whose number does not depend on how many jobs there are.
+
+    Parameters
+    ----------
+    database: JobsDatabase
+        That of `BaseJobsModel` by default.
+    most_running: int
+        How many of the jobs that run to tell.
+    """
+    database = database or BaseJobsModel.database
+    queues = queue_states(database=database)
+    by_status = JobFilter(database=database).facets("status").counts
+    numbers = {name.lower(): by_status.get(name.lower(), 0) for name in STATUSES}
+    jobs = JobFilter(database=database).count().number
+    memory = connection_to(database).info("memory").get("used_memory")
+    latency = max((each.latency for each in queues if each.latency is not None), default=None)
+    quarantine = sum(each.quarantine for each in queues)
+    running = JobFilter(status="running", database=database).page(most_running).jobs if most_running else []
+    name = database_name(database.connection_settings or default_settings())
+    totals = Totals(jobs, **numbers, latency=latency, quarantine=quarantine, memory=memory)
+    return Overview(name, totals, queues, on(WorkerPresence, database).alive(), running)

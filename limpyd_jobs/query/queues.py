@@ -1,0 +1,227 @@
+"""The queues of a database: what stands in each, and for how long the first job waits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from math import isfinite
+from typing import Any, NamedTuple
+
+from limpyd_jobs.arguments import stored_queue_name
+from limpyd_jobs.models import BaseJobsModel, Queue
+from limpyd_jobs.query.classes import classes_of, connection_to, on
+from limpyd_jobs.store.calls import Call, flag, given, listed, outcome_of, send
+from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.store.layout import layout_of
+from limpyd_jobs.store.scripting import Script
+from limpyd_jobs.utils import parse_datetime
+
+_delete_queue = Script("delete_queue")
+_leave_quarantine = Script("leave_quarantine")
+_measure_queues = Script("measure_queues")
+
+# How many queues one step looks at: it takes Redis about a millisecond.
+STEP = 200
+
+
+class QueueState(NamedTuple):
+    """A queue, as it was when it was looked at.
+
+    Attributes
+    ----------
+    name: str
+    priority: int or str
+        Text if somebody stored what is no number.
+    is_paused: bool
+    waiting, delayed, running: int
+        How many jobs are so.
+    success, errors: int
+        How many jobs that ended so are listed in it.
+    quarantine: int
+        How many entries no worker could do anything with.
+    latency: float
+        For how many seconds the job that is next has waited; None if none waits, or nothing is known of its class.
+    next_due: float
+        When the next delayed job is due: seconds since the epoch; None if none is delayed.
+    pk: str
+    """
+
+    name: str
+    priority: int | str
+    is_paused: bool
+    waiting: int
+    delayed: int
+    running: int
+    success: int
+    errors: int
+    quarantine: int
+    latency: float | None
+    next_due: float | None
+    pk: str
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether a job waits, is delayed or runs."""
+        return bool(self.waiting or self.delayed or self.running)
+
+
+class QuarantineEntry(NamedTuple):
+    """What was found in a waiting list, and no worker can do anything with.
+
+    Attributes
+    ----------
+    queue: str
+        The name of the queue.
+    priority: int or str
+    entry: str
+        The ident of a job, or whatever somebody put there.
+    pk: str
+        Of the queue.
+    """
+
+    queue: str
+    priority: int | str
+    entry: str
+    pk: str
+
+
+def queue_states(
+    names: str | Iterable[str] | None = None,
+    database: JobsDatabase | None = None,
+    queue_model: type[Queue] = Queue,
+) -> list[QueueState]:
+    """Look at the queues of some names, or at all: by name, of each name the highest priority first.
+
+    It takes a round trip for 200 queues; each step is of one moment.
+
+    Parameters
+    ----------
+    names: str, or iterable of str
+        None for all.
+    database: JobsDatabase
+        That of `BaseJobsModel` by default.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a name cannot be one.
+    """
+    database = database or BaseJobsModel.database
+    model = on(queue_model, database)
+    found = list(_states(model, database, _pks_of(model, names)))
+    return sorted(found, key=lambda state: (state.name, -state.priority if isinstance(state.priority, int) else 0))
+
+
+def quarantine_entries(
+    names: str | Iterable[str] | None = None,
+    database: JobsDatabase | None = None,
+    queue_model: type[Queue] = Queue,
+) -> list[QuarantineEntry]:
+    """Return what is in quarantine: of each queue the oldest entry first. For the parameters see `queue_states`."""
+    states = [state for state in queue_states(names, database, queue_model) if state.quarantine]
+    model = on(queue_model, database or BaseJobsModel.database)
+    connection = connection_to(model.database)
+    return [
+        QuarantineEntry(state.name, state.priority, entry, state.pk)
+        for state in states
+        for entry in connection.lrange(f"{model._name}:{state.pk}:_quarantine", 0, -1)
+    ]
+
+
+def leave_quarantine(
+    entries: Iterable[QuarantineEntry],
+    database: JobsDatabase | None = None,
+    queue_model: type[Queue] = Queue,
+    *,
+    drop: bool = False,
+) -> int:
+    """Put entries of quarantines back in the waiting lists of their queues, say once their records are mended.
+
+    Parameters
+    ----------
+    entries: iterable of QuarantineEntry
+    drop: bool
+        True to drop them instead. The records of jobs stay.
+
+    Returns
+    -------
+    int
+        How many were still there.
+    """
+    model = on(queue_model, database or BaseJobsModel.database)
+    by_queue: dict[str, list[str]] = {}
+    for each in entries:
+        by_queue.setdefault(each.pk, []).append(each.entry)
+    call = partial(Call, connection_to(model.database), _leave_quarantine, read=lambda reply: reply["number"])
+    requests = (
+        given(queue_key=f"{model._name}:{pk}", idents=listed(some), drop=flag(drop))
+        for pk, those in by_queue.items()
+        for some in _steps(those)
+    )
+    return sum(send(call(request=request)) for request in requests)
+
+
+def delete_queue(state: QueueState, database: JobsDatabase | None = None, queue_model: type[Queue] = Queue) -> str:
+    """Delete a queue that is empty, with its lists of jobs that ended; these jobs stay.
+
+    Returns
+    -------
+    str
+        ``deleted``; ``gone`` if there is no such queue any more; ``used`` if a job waits in it, is delayed or runs.
+
+    Raises
+    ------
+    ValueError
+        If its model keeps more than a script can delete.
+    """
+    model = on(queue_model, database or BaseJobsModel.database)
+    layout = layout_of(model)
+    if not layout.erasable or layout.special or layout.outside:
+        raise ValueError(f"{model.__name__} has fields of its own: delete the queue in Python")
+    request = {"queue_model": layout.json, "pk": state.pk}
+    connection = connection_to(model.database)
+    return str(send(Call(connection, _delete_queue, request, outcome_of, [model])))
+
+
+def _pks_of(model: Any, names: str | Iterable[str] | None) -> list[str]:
+    connection = connection_to(model.database)
+    if names is None:
+        return list(connection.sscan_iter(f"{model._name}:collection", count=1000))
+    stored = [stored_queue_name(name) for name in ([names] if isinstance(names, str) else names)]
+    prefix = layout_of(model).description["indexes"]["name"][0]
+    return list(connection.sunion([f"{prefix}{name}" for name in stored])) if stored else []
+
+
+def _states(model: Any, database: JobsDatabase, pks: Sequence[str]) -> Iterator[QueueState]:
+    classes = json.dumps({path: known.name for path, known in classes_of(database).items()} or {"": ""})
+    asked = {"queue_model": layout_of(model).json, "classes": classes}
+    for some in _steps(sorted(set(pks))):
+        call = Call(connection_to(database), _measure_queues, {**asked, "pks": listed(some)}, lambda reply: reply)
+        reply = send(call)
+        yield from (_state(row, reply["moment"]) for row in reply["queues"])
+
+
+def _state(row: Sequence[Any], moment: str) -> QueueState:
+    pk, name, priority, is_paused, waiting, delayed, running, success, errors, quarantine, due, dates = row
+    numbers = (waiting, delayed, running, success, errors, quarantine)
+    latency = _seconds_between(max(filter(None, dates or ()), default=None), moment)
+    return QueueState(name, _number(priority), bool(is_paused), *numbers, latency, _finite(due), pk)
+
+
+def _finite(text: Any) -> float | None:
+    number = float(text or "nan")
+    return number if isfinite(number) else None
+
+
+def _steps(values: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (values[first : first + STEP] for first in range(0, len(values), STEP))
+
+
+def _number(text: str) -> int | str:
+    return int(text) if text.lstrip("-").isdecimal() and len(text) < 19 else text
+
+
+def _seconds_between(start: str | None, end: str) -> float | None:
+    began, ended = parse_datetime(start), parse_datetime(end)
+    return max((ended - began).total_seconds(), 0.0) if began and ended else None

@@ -1,0 +1,100 @@
+"""What a worker counts of the jobs that it runs, for the figures of all."""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from datetime import datetime
+from threading import Lock
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+from limpyd_jobs.models import job_classes
+from limpyd_jobs.store import figures
+from limpyd_jobs.store.figures import Figures
+from limpyd_jobs.transitions import Delivery
+from limpyd_jobs.workers.execution import Execution
+
+# How many jobs are noted before they are summed up: few, as they keep their arguments in memory.
+MANY = 100
+
+OfNames = dict[tuple[str, str], Figures]
+
+
+class WorkerFigures:
+    """Notes what becomes of each job, and writes it down now and then. To note something is all that a job waits for.
+
+    The worker notes; its heartbeat writes, and the worker itself once more at its end.
+    """
+
+    def __init__(self, running: dict[str, Execution]) -> None:
+        self._running = running
+        self._noted: deque[tuple[Delivery, float, bool | None]] = deque()
+        self._begun: set[str] = set()  # the tokens of those that are counted as started, and run still
+        self._figures: OfNames = {}
+        self._lock = Lock()
+
+    def note(self, execution: Execution) -> None:
+        """A job was run."""
+        self._noted.append((execution.claim.delivery, execution.ran, execution.is_success))
+        if len(self._noted) >= MANY:
+            with self._lock:
+                self._sum_up()
+
+    def write(self, connection: Redis) -> None:
+        """Write down what was noted. If Redis fails, it is written the next time."""
+        with self._lock:
+            self._sum_up()
+            self._count_running()
+            gathered, self._figures = self._figures, {}
+        if not gathered:
+            return
+        classes = {path: job_classes.known[path]._name for _, path in gathered if path in job_classes.known}
+        try:
+            figures.write(connection, gathered, classes)
+        except RedisError:
+            self._put_back(gathered)
+
+    def _put_back(self, gathered: OfNames) -> None:
+        with self._lock:
+            for key, each in gathered.items():
+                self._figures.setdefault(key, Figures()).add(each)
+
+    def _sum_up(self) -> None:
+        """Count what was noted."""
+        with suppress(IndexError):
+            while True:
+                delivery, ran, is_success = self._noted.popleft()
+                found = self._of(delivery)
+                if self._begun and delivery.token in self._begun:
+                    self._begun.remove(delivery.token)
+                else:
+                    found.observe_start(_seconds_waited(delivery))
+                if is_success is not None:
+                    found.observe_end(ran, is_success)
+
+    def _count_running(self) -> None:
+        """Count those as started that run for longer."""
+        for execution in self._running.copy().values():
+            delivery = execution.claim.delivery
+            if execution.is_running and delivery.token not in self._begun:
+                self._begun.add(delivery.token)
+                self._of(delivery).observe_start(_seconds_waited(delivery))
+
+    def _of(self, delivery: Delivery) -> Figures:
+        key = delivery.queue_name, delivery.path
+        found = self._figures.get(key)
+        if found is None:
+            found = self._figures[key] = Figures()
+        return found
+
+
+def _seconds_waited(delivery: Delivery) -> float | None:
+    """For how long a job waited: since it was added, or put back by hand, or its delay was over."""
+    since, until = delivery.retry[2], delivery.delayed_until
+    try:
+        began = datetime.fromisoformat(max(since, until) if until else since)
+        return max((datetime.fromisoformat(delivery.start) - began).total_seconds(), 0.0)
+    except (TypeError, ValueError):  # somebody else wrote these dates
+        return None

@@ -1,0 +1,77 @@
+"""group_errors: some errors are counted by their cause, and nothing is changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from worlds import HARD_TEXT, Error, World
+
+from limpyd_jobs.query import ErrorFilter, ErrorGroup, walk
+from limpyd_jobs.store import records
+
+FINGERPRINT, OTHER = "0123456789abcdef", "fedcba9876543210"
+
+
+def add_error(**fields: Any) -> str:
+    usual = {"job_model_repr": "shop.jobs.SendMail", "job_pk": "1", "queue_name": "q", "type": "ValueError"}
+    return records.add_error(Error, {"date_time": "2026-11-21 09:50:20", "message": "no", **usual, **fields})
+
+
+def groups(world: World, *words: str) -> list[ErrorGroup]:
+    with world.unchanged():
+        return ErrorFilter(*words).groups().groups
+
+
+@pytest.fixture(params=["read", "asked"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets are read as a whole, or asked about one range of pks after another."""
+    if request.param == "asked":
+        monkeypatch.setattr(walk, "SMALL", 0)
+        monkeypatch.setattr(walk, "MEDIUM", 0)
+
+
+def test_a_group_has_the_first_and_the_last_date_whatever_the_order_of_the_errors(world: World) -> None:
+    for day, version in ((2, "1.0"), (3, "1.1"), (1, "1.0")):
+        date = f"2026-11-0{day} 09:50:20.000125"
+        last = add_error(date_time=date, _fingerprint=FINGERPRINT, _app_version=version, queue_name=f"q{day % 2}")
+    add_error(_fingerprint=OTHER, type="KeyError")
+    first, other = groups(world)
+    assert first == (
+        *(FINGERPRINT, "ValueError", "no", 3, "2026-11-01 09:50:20.000125", "2026-11-03 09:50:20.000125"),
+        *("2", {"shop.jobs.SendMail": 3}, {"q1": 2, "q0": 1}, {"1.0": 2, "1.1": 1}),
+    )
+    assert last == "3"
+    assert (other.fingerprint, other.number, other.app_versions) == (OTHER, 1, {})
+
+
+def test_errors_without_a_fingerprint_are_in_a_group_by_their_type(world: World) -> None:
+    add_error(_fingerprint=FINGERPRINT)
+    add_error()
+    add_error(type="KeyError")
+    assert {(group.fingerprint, group.type, group.number) for group in groups(world)} == {
+        (FINGERPRINT, "ValueError", 1),
+        ("ValueError", "ValueError", 1),
+        ("KeyError", "KeyError", 1),
+    }
+
+
+def test_only_those_that_meet_the_conditions_are_counted(world: World) -> None:
+    add_error(_fingerprint=FINGERPRINT)
+    add_error(_fingerprint=FINGERPRINT, queue_name="other", date_time="2026-11-20 00:00:00")
+    assert [group.number for group in groups(world)] == [2]
+    assert [group.queues for group in groups(world, "queue=other")] == [{"other": 1}]
+    assert [group.queues for group in groups(world, "date_time>2026-11-21")] == [{"q": 1}]
+    assert groups(world, "class=*.jobs.Send%") == []
+    assert [group.number for group in groups(world, "class=*.jobs.S?ndMail")] == [2]
+    assert [group.number for group in groups(world, "class!=SendMail")] == []
+
+
+@pytest.mark.leaves("I1", "I2", "I10")
+def test_what_is_broken_is_passed_over_and_any_text_comes_back(world: World) -> None:
+    for pk in (add_error(), add_error()):
+        world.client.delete(f"jobs:error:{pk}:hash")
+    world.client.set("jobs:error:2:hash", "foreign")
+    add_error(type=HARD_TEXT, message=HARD_TEXT, queue_name=HARD_TEXT)
+    [group] = groups(world)
+    assert (group.fingerprint, group.type, group.queues) == (HARD_TEXT, HARD_TEXT, {HARD_TEXT: 1})
