@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import time
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from threading import Event
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 import redis
@@ -21,16 +23,23 @@ from apscheduler.jobstores.base import ConflictingIdError, JobLookupError
 from apscheduler.jobstores.redis import RedisJobStore as TheirStore
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.schedulers.base import STATE_PAUSED, STATE_RUNNING
+from apscheduler.triggers.calendarinterval import CalendarIntervalTrigger
+from apscheduler.triggers.combining import OrTrigger
+from apscheduler.triggers.cron import CronTrigger
+from apscheduler.triggers.date import DateTrigger
+from apscheduler.triggers.interval import IntervalTrigger
 
 from limpyd_jobs import Error, Queue
 from limpyd_jobs import check as checking
 from limpyd_jobs.contrib.apscheduler import LimpydJobStore, RedisJobStore, ScheduledJob
+from limpyd_jobs.schedules.triggers import describe_trigger
 from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.store.timed import due_key
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
 NOW = datetime.now(timezone.utc)
+PARIS = ZoneInfo("Europe/Paris")
 PAST, FUTURE = NOW - timedelta(minutes=1), NOW + timedelta(hours=1)
 ran: list[Any] = []
 
@@ -218,6 +227,18 @@ class TestAChangeOfSomebodyElse:
         found = second.get_job("a")
         assert (found.args, found.name) == ((2,), "new")
 
+    def test_may_be_one_of_the_time_zone_alone(self, scheduler: Any) -> None:
+        first, second = scheduler(), scheduler()
+        first.add_job(note, "cron", hour=3, id="a", next_run_time=PAST)
+        (job,) = store_of(first).get_due_jobs(NOW)
+        other = second.get_job("a")
+        other._modify(trigger=CronTrigger(hour=3, timezone="Europe/Paris"))
+        store_of(second).update_job(other)
+        job._modify(next_run_time=FUTURE)
+        store_of(first).update_job(job)
+        found = second.get_job("a")
+        assert (str(found.trigger.timezone), found.next_run_time) == ("Europe/Paris", PAST)
+
     def test_to_what_is_gone_is_told(self, scheduler: Any) -> None:
         made = scheduler()
         for call in (made.remove_job, made.pause_job, made.resume_job):
@@ -279,6 +300,7 @@ class TestAJobThatCannotBeRestored:
         [
             ("trigger", "{"),
             ("trigger", '{"cron":{"hour":"99"}}'),
+            ("timezone", "Nowhere"),
             ("state", "[]"),
             ("state", "{}"),
             ("state", "gASVCQAAAAAAAACMBWhlbGxvlC4="),
@@ -351,6 +373,43 @@ class TestWhatCanBeStored:
         with pytest.raises(TypeError, match=wrong):
             scheduler().add_job(note, "date", run_date=FUTURE, id="a", **options)
         assert stored("a") == {}
+
+    @pytest.mark.parametrize(
+        "trigger",
+        [
+            IntervalTrigger(hours=2, start_date=PAST, end_date=FUTURE, timezone="UTC"),
+            IntervalTrigger(seconds=0.5, start_date=datetime(1960, 1, 1, 0, 0, 0, 5, timezone.utc), timezone="UTC"),
+            IntervalTrigger(days=1, start_date=PAST.astimezone(PARIS), end_date=FUTURE, timezone="Europe/Paris"),
+            IntervalTrigger(days=1, start_date=datetime(2026, 10, 25, 2, 30, fold=1, tzinfo=PARIS), timezone=PARIS),
+            IntervalTrigger(days=1, start_date=PAST.astimezone(PARIS), timezone="UTC"),
+            IntervalTrigger(days=1, start_date=PAST, timezone=timezone(timedelta(hours=-5))),
+            CronTrigger(hour=3, start_date=PAST, timezone="UTC"),
+            CronTrigger(hour="*/2", jitter=5, end_date=FUTURE, timezone="Europe/Paris"),
+            CalendarIntervalTrigger(months=1, start_date=FUTURE.date(), timezone="UTC"),
+            DateTrigger(FUTURE, timezone="UTC"),
+            OrTrigger([IntervalTrigger(hours=2, start_date=PAST, timezone="Europe/Paris"), DateTrigger(FUTURE)]),
+        ],
+    )
+    def test_of_a_trigger_is_all(self, scheduler: Any, trigger: Any) -> None:
+        scheduler().add_job(note, trigger, id="a")
+        assert describe_trigger(scheduler().get_job("a").trigger) == describe_trigger(trigger)
+
+    @pytest.mark.parametrize("zone", ["UTC", "Europe/Paris"])
+    def test_takes_little_room(self, scheduler: Any, redis_client: redis.Redis, zone: str) -> None:
+        start = PAST.astimezone(ZoneInfo(zone))
+        scheduler().add_job(note, "interval", hours=1, start_date=start, timezone=zone, args=[1, "text"], id="a")
+        assert redis_client.object("encoding", "apscheduler:scheduledjob:a:hash") in ("listpack", "ziplist")
+
+    def test_was_stored_at_greater_length_before(self, scheduler: Any) -> None:
+        made = scheduler()
+        made.add_job(note, "interval", hours=1, start_date=PAST, next_run_time=PAST, id="a")
+        trigger = {"interval": {"start_date": PAST.isoformat(), "timezone": "Europe/Paris", "seconds": 3600.0}}
+        ScheduledJob.change(
+            "a", {"trigger": json.dumps(trigger), "state": '{"misfire_grace_time":null,"args":["old"],"kwargs":{}}'}
+        )
+        assert describe_trigger(made.get_job("a").trigger) == trigger
+        assert (round_of(made) or 0) > 20
+        assert ran == [(("old",), {})]
 
     def test_as_a_pickle_is_more(self, scheduler: Any) -> None:
         made = scheduler(LimpydJobStore(serializer="pickle"))
@@ -427,6 +486,21 @@ class TestBadArguments:
     def test_are_refused(self, arguments: Any) -> None:
         with pytest.raises(ValueError, match="must"):
             LimpydJobStore(**arguments)
+
+    @pytest.mark.parametrize(
+        ("arguments", "told"),
+        [
+            ({"nonsense": 5}, "'nonsense' is no option of a job store, nor of redis.Redis"),
+            ({"allowed": 5}, r"allowed must be a list of modules, as \['myapp.jobs'\], not 5"),
+            ({"url": 5}, "url must be a text"),
+            ({"pickle_protocol": "x"}, "pickle_protocol must be from 0 to"),
+            ({"pickle_protocol": 99}, "pickle_protocol must be from 0 to"),
+        ],
+    )
+    @pytest.mark.parametrize("store_class", [LimpydJobStore, RedisJobStore])
+    def test_are_named_if_they_are_wrong(self, store_class: Any, arguments: Any, told: str) -> None:
+        with pytest.raises((TypeError, ValueError), match=told):
+            store_class(**arguments)
 
     def test_another_serializer_is_that_of_another_store(self) -> None:
         with pytest.raises(TypeError, match=r"take LimpydJobStore, and its import_jobs\(\)"):

@@ -319,6 +319,19 @@ class TestWaiting:
         board.consume(job, "ann")
         wait_until(lambda: told == [("POSTED", "x"), ("REMOVAL", "x")])
 
+    def test_is_told_of_what_is_consumed_before_anybody_could_look(self, make: Make) -> None:
+        board, told = make(), []
+        for event in (base.POSTED, base.REMOVAL):
+            board.notifier.register(event, lambda event, details: told.append((details["job"].name, event)))
+        names = [f"{number:02}" for number in range(50)]
+        for name in names:
+            job = board.post(name)
+            board.claim(job, "ann")
+            board.consume(job, "ann")
+        wait_until(lambda: len(told) == 100)
+        assert sorted(told) == sorted((name, event) for name in names for event in (base.POSTED, base.REMOVAL))
+        assert board._events._posted == board._events._own == {}
+
 
 class TestTheBoard:
     def test_may_be_named_by_its_entry_point(self, redis_server: RedisServer) -> None:
@@ -439,15 +452,18 @@ class TestTheBoard:
             board = LimpydJobBoard("flows", {"unix_socket_path": server.socket})
             board.connect()
             board.notifier.register(base.POSTED, tell)
-            board.post("first")
+            other = LimpydJobBoard("flows", {"unix_socket_path": server.socket})  # it has to read what others post
+            other.connect()
+            other.post("first")
             wait_until(lambda: told == ["first"])
             for name in ("second", "third"):  # it hears of both at once
-                board.post(name)
+                other.post(name)
+            other.close()
             goes_on["first"].set()
             wait_until(lambda: told == ["first", "second"])
             server.stop()
             goes_on["second"].set()
-            wait_until(lambda: "cannot be told right now" in caplog.text)
+            wait_until(lambda: "A change cannot be told" in caplog.text)
             server.start()
             wait_until(lambda: told == ["first", "second", "third"])
             goes_on["third"].set()

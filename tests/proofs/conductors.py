@@ -80,7 +80,11 @@ def saga() -> linear_flow.Flow:
 
 
 class NotingBoard(LimpydJobBoard):
-    """Notes what was consumed or trashed, and who was refused."""
+    """Notes who claimed what, what was consumed or trashed, and who was refused."""
+
+    def claim(self, job: LimpydJob, who: str, expiry: float | None = None) -> None:
+        super().claim(job, who, expiry)
+        note("run", job.uuid, os.getpid())
 
     def consume(self, job: LimpydJob, who: str) -> None:
         try:
@@ -106,7 +110,8 @@ def open_board(persistence: Any = None) -> NotingBoard:
 
 
 def open_store() -> Any:
-    return persistence_backends.fetch({"connection": f"sqlite:///{os.environ[STORE]}"})
+    # who is stopped may hold the lock of SQLite meanwhile
+    return persistence_backends.fetch({"connection": f"sqlite:///{os.environ[STORE]}?timeout={PATIENCE}"})
 
 
 def conduct() -> None:
@@ -185,7 +190,7 @@ class Report(NamedTuple):
     kills: int
     stops: int
     posted: int
-    incomplete: int
+    incomplete: list[str]
     consumed_twice: int
     not_consumed: int
     refused: int
@@ -200,7 +205,7 @@ class Report(NamedTuple):
     def wrong(self) -> list[str]:
         rules = {
             "nothing was posted": self.posted,
-            f"{self.incomplete} flows did not complete": not self.incomplete,
+            f"{len(self.incomplete)} flows did not complete: {', '.join(self.incomplete)}": not self.incomplete,
             f"{self.consumed_twice} postings consumed twice": not self.consumed_twice,
             # who is killed between the two consumed it, and could not note it
             f"{self.not_consumed} consumed by nobody, after {self.kills} kills": self.not_consumed <= self.kills,
@@ -216,7 +221,7 @@ class Report(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.posted} flows, {self.kills} kills, {self.stops} stops: {self.incomplete} incomplete, "
+            f"{self.posted} flows, {self.kills} kills, {self.stops} stops: {len(self.incomplete)} incomplete, "
             f"{self.left} left, {self.trashed} trashed, {self.consumed_twice} consumed twice, "
             f"{self.refused} refused; {self.steps_again} steps ran again\n"
             + ("wrong: " + "; ".join(self.wrong) if self.wrong else "all is well")
@@ -231,7 +236,7 @@ def run(seconds: float, kill_every: float) -> Report:
     stopped: list[tuple[float, int]] = []  # until when, and who
     died = kills = stops = 0
     until, give_up = time.monotonic() + seconds, time.monotonic() + seconds + PATIENCE
-    while time.monotonic() < until or ((postings_left() or stopped) and time.monotonic() < give_up):
+    while time.monotonic() < until or ((postings_left() or stopped or incomplete()) and time.monotonic() < give_up):
         time.sleep(kill_every or 0.5)
         while stopped and stopped[0][0] < time.monotonic():
             conductors.append(stopped.pop(0)[1])
@@ -258,19 +263,30 @@ def postings_left() -> int:
     return sum(queue.waiting.llen() + queue.running.zcard() for queue in Board.get_all(BOARD))
 
 
+def incomplete() -> list[str]:
+    """The flows that did not complete, those apart whose postings were trashed: the state of each, and who ran it.
+
+    Who was stopped and goes on may write the state of a flow that somebody else completed meanwhile, until it has run
+    its steps again, too: TaskFlow does not ask whose the book is.
+    """
+    connection, trashed, did = open_store().get_connection(), noted("trashed"), noted("did")
+    orders = [order.split(" ") for order in noted("ordered")]
+    flows = {job: connection.get_logbook(book).find(flow) for flow, book, job in orders if job not in trashed}
+    return [
+        f"{flow.state}, run by {runners_of(job)}"
+        for job, flow in flows.items()
+        if flow.state != states.SUCCESS or any(not did[f"{flow.uuid} {step}"] for step in STEPS)
+    ]
+
+
 def report(kills: int, stops: int, died: int) -> Report:
     posted, consumed, trashed, did = map(noted, ("posted", "consumed", "trashed", "did"))
-    connection = open_store().get_connection()
-    orders = [order.split(" ") for order in noted("ordered")]
-    flows = [connection.get_logbook(book).find(flow) for flow, book, job in orders if job not in trashed]
     findings = check(pause=0, queue_models=[Board], error_models=[Error]).findings
     return Report(
         kills=kills,
         stops=stops,
         posted=len(posted),
-        incomplete=sum(
-            each.state != states.SUCCESS or any(not did[f"{each.uuid} {step}"] for step in STEPS) for each in flows
-        ),
+        incomplete=incomplete(),
         consumed_twice=sum(count > 1 for count in consumed.values()),
         not_consumed=len(posted.keys() - consumed.keys() - trashed.keys()),
         refused=noted("refused").total(),
@@ -281,6 +297,11 @@ def report(kills: int, stops: int, died: int) -> Report:
         errors=sum(queue.errors.llen() for queue in Board.get_all(BOARD)),
         findings=findings,
     )
+
+
+def runners_of(job: str) -> list[str]:
+    """The pids of the conductors that claimed a posting."""
+    return [line.split(" ")[1] for line in noted("run") if line.startswith(job)]
 
 
 def claims(count: int) -> Counter[str]:

@@ -43,7 +43,7 @@ class ScheduledRun(Job):
     def run(self, queue: Queue) -> Any:
         """Call the function, unless it is too late for the `misfire_grace_time` of its job: then end as canceled."""
         self.serializer.check_is_allowed(self.arguments.func)
-        call = self.serializer.load_value(self.arguments.call)
+        call = self.serializer.load_call(self.arguments.call)
         late, grace = datetime.now(timezone.utc) - self.arguments.run_time, call["misfire_grace_time"]
         if grace is not None and late > timedelta(seconds=grace):
             raise Cancel(f"its run time was missed by {late}")

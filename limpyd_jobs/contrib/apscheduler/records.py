@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from typing import Any
@@ -16,7 +17,7 @@ from limpyd import fields
 from limpyd.indexes import NumberRangeIndex
 
 from limpyd_jobs import TimedRecord
-from limpyd_jobs.schedules.triggers import describe_trigger, trigger_of
+from limpyd_jobs.schedules.triggers import describe_trigger, trigger_of, zone_of
 from limpyd_jobs.store.codecs import codec_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -28,6 +29,15 @@ OPTIONS = {"misfire_grace_time": 1, "coalesce": True, "max_instances": 1}
 # What JSON holds as it is.
 PLAIN = (str, int, bool, type(None))
 
+# The arguments of a trigger that are moments.
+LIMITS = ("start_date", "end_date")
+
+# How they are stored, as the next run time is: see `text_of`.
+MOMENT = re.compile(r"-?\d+\.\d{6}", re.ASCII)
+
+# Up to this number of seconds, in the year 2106, a float has the microseconds right.
+EXACT = 2**32
+
 # How many triggers that were read are remembered. A job that comes again has the same one each time.
 TRIGGERS = 10_000
 
@@ -36,7 +46,7 @@ class ScheduledJob(TimedRecord):
     """A job of APScheduler. Its pk is the job's id.
 
     `next_run_time` is in seconds since the epoch, and absent if the job is paused, or parked. `parked` is ``1`` if the
-    job could not be restored by a scheduler, for the `reason`.
+    job could not be restored by a scheduler, for the `reason`. `timezone` is that of the trigger, if it is not UTC.
     """
 
     namespace = "apscheduler"
@@ -49,6 +59,7 @@ class ScheduledJob(TimedRecord):
     executor = fields.InstanceHashField(indexable=True)
     next_run_time = fields.InstanceHashField(indexable=True, indexes=[NumberRangeIndex])
     trigger = fields.InstanceHashField()
+    timezone = fields.InstanceHashField()
     state = fields.InstanceHashField()
     position = fields.InstanceHashField()
     parked = fields.InstanceHashField(indexable=True)
@@ -88,8 +99,12 @@ class Serializer:
             raise ValueError(f"The serializer must be 'json' or 'pickle', not {kind!r}")
         if isinstance(allowed, str):  # each of its letters would be a module
             raise TypeError(f"allowed must be a list of modules, as [{allowed!r}], not {allowed!r}")
+        if allowed is not None and not isinstance(allowed, Iterable):
+            raise TypeError(f"allowed must be a list of modules, as ['myapp.jobs'], not {allowed!r}")
+        if not str(protocol).isdecimal() or int(protocol) > pickle.HIGHEST_PROTOCOL:  # a file of settings gives text
+            raise ValueError(f"pickle_protocol must be from 0 to {pickle.HIGHEST_PROTOCOL}, not {protocol!r}")
         self.is_pickle = kind == "pickle"
-        self._protocol = protocol
+        self._protocol = int(protocol)
         self._allowed = None if allowed is None else tuple(allowed)
 
     def dump(self, job: Job) -> dict[str, str]:
@@ -102,35 +117,38 @@ class Serializer:
         ValueError
             If the function has no name by which it could be found again, or is not allowed.
         """
-        state = job.__getstate__()
-        self.check_is_allowed(state["func"])
+        options = {name: getattr(job, name) for name, usual in OPTIONS.items() if getattr(job, name) != usual}
+        call = self.dump_call(job, **options)
+        self.check_is_allowed(job.func_ref)
         return {
-            "name": state["name"],
-            "func": state["func"],
-            "executor": state["executor"],
+            "name": job.name,
+            "func": job.func_ref,
+            "executor": job.executor,
             "next_run_time": text_of(job.next_run_time),
-            "trigger": self._dumped_trigger(job),
-            "state": self.dump_call(job, **{name: state[name] for name in OPTIONS if state[name] != OPTIONS[name]}),
+            **self._dumped_trigger(job),
+            "state": call,
         }
 
     def dump_advance(self, job: StoredJob) -> dict[str, str]:
         """Return those of the fields of a job that change when it is due: a trigger that is a pickle may count."""
         fields = {"next_run_time": text_of(job.next_run_time)}
-        return fields if is_json(job.as_read["trigger"]) else {**fields, "trigger": self._dumped_trigger(job)}
+        return fields if is_json(job.as_read["trigger"]) else {**fields, **self._dumped_trigger(job)}
 
     def dump_call(self, job: Job, **options: Any) -> str:
         """Return the text of the arguments of a job, and of some options. Exceptions: see `dump`."""
         state = job.__getstate__()
         args, kwargs = list(state["args"]), dict(state["kwargs"])
-        call = {**options, "args": args, "kwargs": kwargs}
+        call = {**options, "args": args, **({"kwargs": kwargs} if kwargs else {})}
 
-        def check() -> Any:
+        try:
             for name, value in [*enumerate(args), *kwargs.items()]:
                 if type(value) not in PLAIN:
                     codec_of(json).stored(f"The argument {name!r} of the job {job.id!r}", value)
-            return call
-
-        return self._dumped(call, check)
+            return _as_json(call)
+        except (TypeError, ValueError):
+            if not self.is_pickle:
+                raise
+            return self._pickled(call)
 
     def load(self, pk: str, stored: Mapping[str, str], zone: tzinfo) -> StoredJob:
         """Return a job by its fields. The zone is for a time whose trigger has none.
@@ -141,22 +159,20 @@ class Serializer:
             Whatever is wrong with it.
         """
         self.check_is_allowed(stored["func"])
-        trigger, state = self._loaded_trigger(stored["trigger"]), self.load_value(stored["state"])
+        state = self.load_call(stored["state"])
+        trigger = self._loaded_trigger(stored["trigger"], stored.get("timezone"))
         moment = stored.get("next_run_time") or stored.get("parked_run_time")
-        job = StoredJob.__new__(StoredJob)
-        job.__setstate__(
-            {
-                **OPTIONS,
-                **state,
-                "id": pk,
-                "name": stored["name"],
-                "func": stored["func"],
-                "executor": stored["executor"],
-                "args": tuple(state["args"]),
-                "trigger": trigger,
-                "next_run_time": moment_of(moment, getattr(trigger, "timezone", None) or zone),
-            }
+        state.update(
+            id=pk,
+            name=stored["name"],
+            func=stored["func"],
+            executor=stored["executor"],
+            args=tuple(state["args"]),
+            trigger=trigger,
+            next_run_time=moment_of(moment, getattr(trigger, "timezone", None) or zone),
         )
+        job = StoredJob.__new__(StoredJob)
+        job.__setstate__(state)
         job.as_read, job.is_refused = stored, False
         return job
 
@@ -175,30 +191,34 @@ class Serializer:
     def _is_allowed(self, module: str | None) -> bool:
         return any(module == each or str(module).startswith(f"{each}.") for each in self._allowed or ())
 
-    def _dumped_trigger(self, job: Job) -> str:
+    def _dumped_trigger(self, job: Job) -> dict[str, str]:
+        """Return the fields of the trigger of a job."""
         try:
-            return self._dumped(job.trigger, lambda: describe_trigger(job.trigger))
+            description, zone = _shortened(job.trigger)
+            return {"trigger": _as_json(description), "timezone": zone}
         except (TypeError, ValueError) as error:
+            if self.is_pickle:
+                return {"trigger": self._pickled(job.trigger), "timezone": ""}
             raise TypeError(
                 f"The trigger of the job {job.id!r} cannot be stored as JSON (serializer='pickle' may): {error}"
             ) from error
 
-    def _dumped(self, value: Any, described: Callable[[], Any]) -> str:
-        """Return a value as JSON, by what describes it; if that fails, as a pickle, should this be allowed."""
-        try:
-            text = codec_of(json).dump(described())
-            text.encode()  # JSON of ours may hold half of a character, which Redis cannot
-        except (TypeError, ValueError):
-            if not self.is_pickle:
-                raise
-            return b64encode(pickle.dumps(value, self._protocol)).decode()
-        return text
+    def _pickled(self, value: Any) -> str:
+        return b64encode(pickle.dumps(value, self._protocol)).decode()
 
-    def _loaded_trigger(self, text: str) -> Any:
-        return _twin(_described_trigger(text)) if is_json(text) else self.load_value(text)
+    def _loaded_trigger(self, text: str, zone: str | None) -> Any:
+        if not is_json(text):
+            return self._loaded(text)
+        kind, state = _described_trigger(text, zone or "UTC")
+        trigger = kind.__new__(kind)  # each job has its own, as an application may change it
+        trigger.__setstate__(state)
+        return trigger
 
-    def load_value(self, text: str) -> Any:
-        """Return the value of a text, be it JSON or, if this is allowed, a pickle."""
+    def load_call(self, text: str) -> dict[str, Any]:
+        """Return what `dump_call` has stored, be it JSON or, if this is allowed, a pickle; with all options."""
+        return {**OPTIONS, "kwargs": {}, **self._loaded(text)}
+
+    def _loaded(self, text: str) -> Any:
         if is_json(text):
             return codec_of(json).load(text)
         if not self.is_pickle:
@@ -207,16 +227,54 @@ class Serializer:
 
 
 @lru_cache(TRIGGERS)
-def _described_trigger(text: str) -> Any:
-    return trigger_of(codec_of(json).load(text))
+def _described_trigger(text: str, zone: str) -> tuple[Any, Any]:
+    """Return the class and the state of the trigger of a stored description."""
+    trigger = trigger_of(_lengthened(codec_of(json).load(text), zone_of(zone)), zone)
+    return type(trigger), trigger.__getstate__()
 
 
-def _twin(trigger: Any) -> Any:
-    """Return a trigger of its own for each job: an application may change it."""
-    kind: Any = type(trigger)
-    twin = kind.__new__(kind)
-    twin.__setstate__(trigger.__getstate__())
-    return twin
+def _shortened(trigger: Any) -> tuple[dict[str, Any], str]:
+    """Return the description of a trigger as it is stored, and its time zone, which is empty for UTC.
+
+    Redis holds a record in half of the memory if none of its values has more than 64 bytes, as an interval has, so
+    `_lengthened` makes the description of it.
+    """
+    ((kind, what),) = describe_trigger(trigger).items()
+    if not isinstance(what, dict):
+        return {kind: what}, ""
+    zone = what.pop("timezone", "UTC")
+    short = {name: _short(name, value, trigger.timezone) for name, value in what.items()}
+    return {kind: short}, "" if zone == "UTC" else zone
+
+
+def _short(name: str, value: Any, zone: tzinfo) -> Any:
+    if name in LIMITS and "T" in value:  # that of a calendar is a date
+        moment = datetime.fromisoformat(value)
+        return text_of(moment) if moment.astimezone(zone).isoformat() == value else value
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _lengthened(stored: Any, zone: tzinfo) -> Any:
+    """Return the description of a trigger by what is stored of it, be it shortened or not."""
+    if not isinstance(stored, dict):
+        return stored
+    return {
+        kind: {name: _long(name, value, zone) for name, value in what.items()} if isinstance(what, dict) else what
+        for kind, what in stored.items()
+    }
+
+
+def _long(name: str, value: Any, zone: tzinfo) -> Any:
+    if name in LIMITS and MOMENT.fullmatch(str(value)):
+        moment = moment_of(value, zone)
+        return moment and moment.isoformat()
+    return value
+
+
+def _as_json(value: Any) -> str:
+    text = codec_of(json).dump(value)
+    text.encode()  # JSON of ours may hold half of a character, which Redis cannot
+    return text
 
 
 def is_json(text: str) -> bool:
@@ -236,5 +294,8 @@ def moment_of(text: str | None, zone: tzinfo) -> datetime | None:
     """Return the datetime of such a text, in a time zone; None if it is empty."""
     if not text:
         return None
+    whole = float(text)
+    if 0 <= whole < EXACT:
+        return datetime.fromtimestamp(whole, zone)
     seconds, _, rest = text.partition(".")
     return datetime.fromtimestamp(int(seconds), zone).replace(microsecond=int(rest.ljust(6, "0")[:6] or 0))

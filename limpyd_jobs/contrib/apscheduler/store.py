@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from functools import partial
+from inspect import signature
 from math import inf
 from threading import Thread
 from typing import Any
@@ -19,18 +20,20 @@ from apscheduler.job import Job
 from apscheduler.jobstores.base import BaseJobStore, ConflictingIdError, JobLookupError
 from apscheduler.schedulers.base import STATE_RUNNING
 from limpyd.exceptions import DoesNotExist, UniquenessError
+from redis import Redis
 from redis.exceptions import RedisError, ResponseError
 
 from limpyd_jobs.contrib.apscheduler.records import ScheduledJob, Serializer, StoredJob
+from limpyd_jobs.contrib.settings import seconds
 from limpyd_jobs.store.database import JobsDatabase
 
 Stored = Mapping[str, str]
 
 # The fields by which a scheduler sees whether somebody changed a job since it was handed out.
-WATCHED = ("next_run_time", "trigger")
+WATCHED = ("next_run_time", "trigger", "timezone")
 
 # Those by which it can be restored, or not.
-CONTENT = ("func", "trigger", "state")
+CONTENT = ("func", "trigger", "timezone", "state")
 
 UNPARKED = {"parked": None, "reason": None, "parked_run_time": None}
 
@@ -89,7 +92,7 @@ class LimpydJobStore(BaseJobStore):
         if not namespace:
             raise ValueError("The namespace must not be empty")
         self.model = ScheduledJob.bound_to(database_of(url, database, client, settings), namespace)
-        self.lease, self.look_again = _seconds("lease", lease), _seconds("look_again", look_again)
+        self.lease, self.look_again = seconds("lease", lease), seconds("look_again", look_again)
         self._serializer = Serializer(serializer, pickle_protocol, allowed)
         self._changes: Any = None
         self._start_anew()
@@ -451,27 +454,21 @@ def database_of(
     port = settings.get("port", 0)
     if not str(port).isdecimal():
         raise ValueError(f"port must be an integer, not {port!r}")
+    if url is not None and not isinstance(url, str):
+        raise TypeError(f"url must be a text, as redis://localhost:6379/0, not {url!r}")
+    unknown = settings.keys() - signature(Redis).parameters.keys()
+    if unknown:
+        raise TypeError(f"{min(unknown)!r} is no option of a job store, nor of redis.Redis")
     if url or settings:
         return JobsDatabase(**({"url": url} if url else {}), **settings)
     return database or ScheduledJob.database
 
 
-def _seconds(name: str, value: Any) -> float:
-    """Return a number of seconds, which a file of settings gives as text."""
-    try:
-        seconds = float("nan") if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
-        seconds = float("nan")
-    if not 0 < seconds < 1e9:
-        raise ValueError(f"{name} must be a number of seconds, more than 0, not {value!r}")
-    return seconds
-
-
-def _place(job: StoredJob) -> tuple[float, int]:
+def _place(job: StoredJob) -> tuple[float, int, str]:
     """Where a job stands among others: by its next run time, then by when it was added."""
-    moment = job.next_run_time.timestamp() if job.next_run_time else float("inf")
+    moment = job.as_read.get("next_run_time") or job.as_read.get("parked_run_time") or "inf"
     position = job.as_read.get("position", "")
-    return moment, int(position) if position.isdecimal() and len(position) <= 20 else 0
+    return float(moment), len(position), position
 
 
 def _watched(job: StoredJob) -> dict[str, str | None]:

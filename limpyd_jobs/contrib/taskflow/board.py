@@ -1,0 +1,329 @@
+"""The board: what TaskFlow calls."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from threading import Event, Lock
+from time import monotonic
+from typing import Any
+
+from oslo_utils import uuidutils
+from redis.exceptions import RedisError
+from taskflow import exceptions, states
+from taskflow.conductors.base import Conductor
+from taskflow.jobs import base
+
+from limpyd_jobs import (
+    STATUSES,
+    AlreadyClaimed,
+    Claim,
+    ClaimLost,
+    Error,
+    JobGone,
+    LimpydJobsException,
+    NotRecorded,
+    Presence,
+    Session,
+)
+from limpyd_jobs.contrib.settings import seconds
+from limpyd_jobs.contrib.taskflow.events import BoardEvents, BoardNotifier, BoardTimeout
+from limpyd_jobs.contrib.taskflow.posting import BY_NUMBER, PRIORITIES, LimpydJob, Posting
+from limpyd_jobs.contrib.taskflow.reading import PostingReader, Postings
+from limpyd_jobs.contrib.taskflow.settings import settings_of
+
+OPEN = (STATUSES.WAITING, STATUSES.DELAYED, STATUSES.RUNNING)
+
+
+class LimpydJobBoard(base.NotifyingJobBoard):
+    """Postings in Redis, as jobs of a queue.
+
+    A claim without an expiry is renewed as long as the board is open, and lapses with its process. One with an expiry
+    lapses then. Who was silent for longer can end nothing any more, even under the same name.
+
+    Parameters
+    ----------
+    name: str
+        What conductors of the same board call it.
+    conf: mapping
+        ``url``, or ``host``, ``port``, ``db``, ``username``, ``password``, ``unix_socket_path``, ``ssl`` and the
+        ``ssl_…`` of TaskFlow's own board for Redis; ``namespace``, the name of the queue, by default the one of the
+        board; ``lease``, for how many seconds a claim without an expiry outlives its process, 30 by default.
+    client: redis.Redis
+        Whose settings to take, instead of those of `conf`.
+    persistence: object
+        The backend of TaskFlow that keeps the books.
+
+    Attributes
+    ----------
+    model: type of Posting
+        The postings, in the database of this board: ``board.model.collection(status=STATUSES.ERROR)`` are the trashed.
+    errors: type of Error
+        Why they were trashed.
+    presences: type of Presence
+        ``board.presences.alive("conductor")`` are the conductors of all boards there.
+
+    Raises
+    ------
+    ValueError
+        If something in `conf` is wrong.
+    """
+
+    def __init__(self, name: str, conf: Mapping[str, Any], client: Any = None, persistence: Any = None) -> None:
+        super().__init__(name, conf)
+        self.notifier = BoardNotifier(self)
+        self.persistence = persistence
+        self.queue_name, lease, database = settings_of(name, conf, client)
+        self.model = Posting.bound_to(database)
+        self.errors = Error.bound_to(database, "taskflow")
+        self.presences = Presence.bound_to(database, "taskflow")
+        self.wakes: list[Callable[[], None]] = []
+        self.reader = PostingReader(self)
+        self._session = Session[Posting](lease)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid, self._lock, self._events = os.getpid(), Lock(), BoardEvents(self)
+
+    # -- Connecting
+
+    @property
+    def connected(self) -> bool:
+        """Whether it is open."""
+        return self._session.is_open
+
+    def connect(self) -> None:
+        """Open it."""
+        self._be_of_this_process()
+        with self._lock:
+            if self.connected:
+                return
+            with _failures():
+                self.model.get_connection().ping()
+            self._session.open()
+        if len(self.notifier):
+            self.listen()
+
+    def close(self) -> None:
+        """Close it, and give back what is claimed without an expiry. May be called twice."""
+        self._be_of_this_process()
+        with self._lock:
+            if not self.connected:
+                return
+            self._events.close()
+            self._session.close()
+        self._begin()
+        self.model.database.close_idle()
+
+    def _be_of_this_process(self) -> None:
+        """A process that was forked has none of the threads of its parent."""
+        if self._pid != os.getpid():
+            self._begin()
+
+    @contextmanager
+    def failures(self) -> Iterator[None]:
+        """Raise what TaskFlow expects if Redis fails, or the board is closed."""
+        self._check_is_open()
+        with _failures():
+            yield
+
+    def _check_is_open(self) -> None:
+        self._be_of_this_process()
+        if not self.connected:
+            raise exceptions.JobFailure(f"The board {self.name!r} is not connected: call connect() before")
+
+    # -- Reading
+
+    def iterjobs(self, only_unclaimed: bool = False, ensure_fresh: bool = False) -> Postings:
+        """Return an iterator over the postings, by priority, then the oldest first. It is always fresh."""
+        return Postings(self, only_unclaimed, ensure_fresh)
+
+    def _fetch_jobs(self, only_unclaimed: bool) -> Iterator[LimpydJob]:
+        """Read the postings; the boards of TaskFlow have it by this name."""
+        return self.reader.all(only_unclaimed)
+
+    def queues(self, lapsed: bool = False) -> list[Any]:
+        """Return what stands on the board, as `Queue.read_all` does, the highest priority first."""
+        found = self.model.queue_model.read_all(self.queue_name, lapsed=lapsed)
+        return [each for each in found if each.priority in BY_NUMBER]
+
+    @property
+    def job_count(self) -> int:
+        """How many postings there are, claimed or not."""
+        with self.failures():
+            return sum(len(each.running) + len(each.waiting) for each in self.queues())
+
+    def look(self, job: LimpydJob) -> tuple[str, str | None, float | None]:
+        """Return the state of a posting; and, if it is claimed, who holds it, and in how many seconds that lapses."""
+        with self.failures():
+            found = job.posting.claim_state()
+        if found.is_held:
+            return states.CLAIMED, found.owner, found.left
+        return states.UNCLAIMED if found.status in OPEN else states.COMPLETE, None, None
+
+    def find_owner(self, job: LimpydJob) -> str | None:
+        """Return who holds the claim; None if nobody does."""
+        return self.look(job)[1]
+
+    def wait(self, timeout: float | None = None) -> Postings:
+        """Wait for postings; return an iterator over them.
+
+        Raises
+        ------
+        NotFound
+            If there is none within so many seconds.
+        """
+        posted = Event()
+        end = None if timeout is None else monotonic() + timeout
+        self.listen()
+        self.wakes.append(posted.set)
+        try:
+            while not self.job_count:
+                left = None if end is None else end - monotonic()
+                if left is not None and left <= 0:
+                    raise exceptions.NotFound(f"Nothing was posted on {self.name!r} within {timeout} seconds")
+                posted.wait(left)
+                posted.clear()
+        finally:
+            self.wakes.remove(posted.set)
+        return self.iterjobs()
+
+    def listen(self) -> bool:
+        """Begin to hear of what others do, by a thread; return False if that was done before."""
+        with self.failures():
+            return self._events.listen()
+
+    def timeout(self, seconds: float = 30) -> BoardTimeout:
+        """Return what a conductor takes as its `wait_timeout`, so that a posting reaches it at once."""
+        return BoardTimeout(self, seconds)
+
+    # -- Changing
+
+    def post(
+        self, name: str, book: Any = None, details: Any = None, priority: Any = base.JobPriority.NORMAL
+    ) -> LimpydJob:
+        """Post a job: see TaskFlow.
+
+        Raises
+        ------
+        ValueError
+            If the priority is none.
+        JobFailure
+            If the details are no mapping, or cannot be stored as JSON, or Redis fails.
+        """
+        if details and not isinstance(details, Mapping):
+            raise exceptions.JobFailure(f"{name!r} cannot be posted: its details must be a mapping, not {details!r}")
+        priority = base.JobPriority.convert(priority)
+        book_data = None if book is None else {"name": book.name, "uuid": book.uuid}
+        values: dict[str, Any] = {"title": name, "details": details or {}, "book": book_data}
+        known = {"name": name, "uuid": uuidutils.generate_uuid(), "details": details, "book": book}
+
+        def add() -> LimpydJob:
+            posting = self.model.add_job(known["uuid"], self.queue_name, PRIORITIES[priority], **values)
+            return LimpydJob(self, posting, priority, book_data=book_data, backend=self.persistence, **known)
+
+        with self.failures():
+            try:
+                return self._events.post(add)
+            except (TypeError, ValueError) as error:
+                raise exceptions.JobFailure(f"{name!r} cannot be posted: {error}") from error
+
+    def claim(self, job: LimpydJob, who: str, expiry: float | None = None) -> None:
+        """Claim a posting.
+
+        Raises
+        ------
+        UnclaimableJob
+            If it is claimed already, by whom.
+        NotFound
+            If it is gone.
+        """
+        _check_who(who)
+        lease = None if expiry is None else seconds("expiry", expiry)
+        with self.failures():
+            try:
+                self._session.claim(job.posting, who, lease, error_model=self.errors)
+            except AlreadyClaimed as error:
+                if error.owner == who:
+                    self.extend(job, lease or self._session.lease)
+                raise exceptions.UnclaimableJob(f"Job {job.uuid} is claimed already by {error.owner!r}") from error
+            except (JobGone, LimpydJobsException) as error:
+                self._check_is_open()  # it may be closed meanwhile
+                raise exceptions.NotFound(f"Job {job.uuid} is gone: {error}") from error
+
+    def extend(self, job: LimpydJob, expiry: float) -> bool:
+        """Let a claim of this board last for so many seconds from now; return whether it does."""
+        claim = self._session.held(job.posting)
+        with suppress(ClaimLost, JobGone), self.failures():
+            if claim is not None:
+                claim.renew(seconds("expiry", expiry))
+                return True
+        return False
+
+    def consume(self, job: LimpydJob, who: str) -> None:
+        """Remove a posting that is done.
+
+        Raises
+        ------
+        JobFailure
+            If somebody else holds the claim.
+        NotFound
+            If nobody does, or it is gone.
+        """
+        self._end(job, who, "consume", lambda claim: claim.succeed())
+
+    def abandon(self, job: LimpydJob, who: str) -> None:
+        """Let others claim a posting. Exceptions: see `consume`."""
+        self._end(job, who, "abandon", lambda claim: claim.release())
+
+    def trash(self, job: LimpydJob, who: str) -> None:
+        """Put a posting in the `errors` of its queue, from where it may be requeued. Exceptions: see `consume`."""
+        self._end(job, who, "trash", lambda claim: claim.fail(exceptions.JobFailure(f"trashed by {who}")))
+
+    def _end(self, job: LimpydJob, who: str, what: str, verb: Callable[[Claim[Posting]], None]) -> None:
+        _check_who(who)
+        claim = self._session.held(job.posting)
+        if claim is None or claim.owner != who:
+            raise self._refusal(job, who, what)
+        with self.failures():
+            try:
+                verb(claim)
+            except (ClaimLost, JobGone):
+                raise self._refusal(job, who, what) from None
+
+    def _refusal(self, job: LimpydJob, who: str, what: str) -> Exception:
+        owner = self.find_owner(job)
+        if owner is None:
+            return exceptions.NotFound(f"Cannot {what} job {job.uuid}: nobody holds a claim on it, or it is gone")
+        held = "by another claim of that name" if owner == who else f"by {owner!r}"
+        return exceptions.JobFailure(f"Cannot {what} job {job.uuid}: it is not owned by {who!r}, but {held}")
+
+    def register_entity(self, entity: Any) -> None:
+        """Register a conductor, as long as this board is open: it is among ``board.presences.alive("conductor")``.
+
+        Raises
+        ------
+        NotImplementedError
+            If it is something else.
+        """
+        if entity.kind != Conductor.ENTITY_KIND:
+            raise exceptions.NotImplementedError(f"Only conductors can be registered, not a {entity.kind!r}")
+        about = {"board": self.queue_name, "metadata": entity.metadata}
+        with self.failures():
+            self._session.register(self.presences, entity.kind, entity.name, **about)
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    try:
+        yield
+    except (RedisError, NotRecorded) as error:
+        raise exceptions.JobFailure(f"Redis failed: {error}") from error
+
+
+def _check_who(who: Any) -> None:
+    if not isinstance(who, str):
+        raise TypeError(f"Who claims a job must be a string, not {who!r}")
+    if not who:
+        raise ValueError("Who claims a job must not be empty")

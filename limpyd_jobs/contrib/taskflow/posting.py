@@ -1,0 +1,108 @@
+"""What is posted on a board: as a job of ours, and as TaskFlow sees it."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from taskflow.jobs import base
+
+from limpyd_jobs import Argument, Job, Queue
+
+if TYPE_CHECKING:
+    from limpyd_jobs.contrib.taskflow.board import LimpydJobBoard
+
+# The priorities of the queues, the highest first, as they are served.
+PRIORITIES = dict(zip(base.JobPriority, range(2, -3, -1), strict=True))
+
+BY_NUMBER = {f"{number}": priority for priority, number in PRIORITIES.items()}
+
+
+class Board(Queue):
+    """The postings of a board, of one priority. One that is consumed is gone; what was trashed is in `errors`."""
+
+    __module__ = "limpyd_jobs.contrib.taskflow"
+
+    namespace = "taskflow"
+    keep_success = 0
+
+
+class Posting(Job):
+    """What is posted on a board. Its identifier is the uuid of TaskFlow's job, its queue the board."""
+
+    __module__ = "limpyd_jobs.contrib.taskflow"  # its path stands in the queues
+
+    namespace = "taskflow"
+    queue_model = Board
+    tells_changes = True
+
+    title = Argument()
+    details = Argument(json, default={})
+    book = Argument(json, default=None)
+
+
+class LimpydJob(base.Job):
+    """A posting, as TaskFlow sees it."""
+
+    def __init__(self, board: LimpydJobBoard, posting: Posting, priority: base.JobPriority, **known: Any) -> None:
+        self.created: datetime | None = known.pop("created", None)
+        super().__init__(board, **known)
+        self.posting = posting
+        self._priority = priority
+
+    @property
+    def priority(self) -> base.JobPriority:
+        """Its priority."""
+        return self._priority
+
+    @property
+    def state(self) -> str:
+        """UNCLAIMED, CLAIMED, or COMPLETE if it is gone."""
+        found: str = self.board.look(self)[0]
+        return found
+
+    @property
+    def created_on(self) -> datetime | None:
+        """When it was posted, in UTC."""
+        if self.created is None:
+            with self.board.failures():
+                self.created = date_of(self.posting.added.hget())
+        return self.created
+
+    @property
+    def last_modified(self) -> datetime | None:
+        """When it was claimed last, in UTC; None if it was not."""
+        with self.board.failures():
+            return date_of(self.posting.start.hget())
+
+    def expires_in(self) -> float | None:
+        """Return in how many seconds the claim lapses; None if there is none."""
+        left: float | None = self.board.look(self)[2]
+        return left
+
+    def extend_expiry(self, expiry: float) -> bool:
+        """Let the claim, which this board holds, last for so many seconds from now; return whether it does."""
+        return bool(self.board.extend(self, expiry))
+
+    def wait(self, timeout: float | None = None, *args: Any, **kwargs: Any) -> bool:
+        """Wait until it is complete; return False if that takes longer than so many seconds."""
+        with self.board.failures():
+            return bool(self.posting.wait(timeout))
+
+    def __lt__(self, other: Any) -> Any:
+        return _rank(self) < _rank(other) if isinstance(other, LimpydJob) else NotImplemented
+
+
+def _rank(job: LimpydJob) -> tuple[int, int]:
+    return -PRIORITIES[job.priority], number_of(job.posting.pk.get())
+
+
+def number_of(pk: str) -> int:
+    """Return a pk as a number; 0 if somebody made it something else."""
+    return int(pk) if pk.isascii() and pk.isdigit() else 0
+
+
+def date_of(text: str | None) -> datetime | None:
+    """Return the moment of a stored text, in UTC; None for none."""
+    return datetime.fromisoformat(text).replace(tzinfo=timezone.utc) if text else None

@@ -1,0 +1,93 @@
+"""How the postings of a board are read: in pages, in the order in which they are to be claimed."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from limpyd_jobs import STATUSES
+from limpyd_jobs.contrib.taskflow.posting import BY_NUMBER, Board, LimpydJob, Posting, date_of, number_of
+
+if TYPE_CHECKING:
+    from limpyd_jobs.contrib.taskflow.board import LimpydJobBoard
+
+LOG = logging.getLogger(__name__)
+
+FIELDS = ("identifier", "title", "details", "book", "added", "status")
+
+
+class Postings(Iterator[LimpydJob]):
+    """The postings of a board, by priority, then the oldest first. They are read once the first one is asked for."""
+
+    def __init__(self, board: LimpydJobBoard, only_unclaimed: bool, ensure_fresh: bool) -> None:
+        self.board, self.only_unclaimed, self.ensure_fresh = board, only_unclaimed, ensure_fresh
+        self._found: Iterator[LimpydJob] | None = None
+
+    def __next__(self) -> LimpydJob:
+        if self._found is None:
+            self._found = self.board._fetch_jobs(self.only_unclaimed)
+        return next(self._found)
+
+
+class PostingReader:
+    """Reads the postings of a board, a page at a time. One that is broken is set aside, its neighbours are served."""
+
+    def __init__(self, board: LimpydJobBoard) -> None:
+        self._board = board
+        self._model = board.model
+        self._path = board.model.get_model_repr()
+
+    def of(self, queue_key: str, pk: str) -> Iterable[LimpydJob]:
+        """Return the posting of a pk; nothing if its queue, given by the beginning of its keys, is of another board."""
+        queue = self._model.queue_model.lazy_connect(queue_key.rpartition(":")[2])
+        name, number = queue.hmget("name", "priority")
+        is_of_board = name == self._board.queue_name and number in BY_NUMBER
+        return self._read([pk], queue, number) if is_of_board else ()
+
+    def all(self, only_unclaimed: bool) -> Iterator[LimpydJob]:
+        """Yield the postings of all priorities: as of one moment, as others take the first ones meanwhile."""
+        with self._board.failures():
+            for queue, _, number, running, waiting in self._board.queues(lapsed=only_unclaimed):
+                claimed = sorted(map(self._pk_of, running), key=number_of)
+                yield from self._read(claimed, queue, number)
+                yield from self._read(map(self._pk_of, waiting), queue, number, only_unclaimed)
+
+    def _pk_of(self, ident: str) -> str:
+        """Return the pk of a posting, given its ident; nothing for what is none."""
+        path, _, pk = ident.rpartition(":")
+        return pk if path == self._path else ""
+
+    def _read(
+        self, pks: Iterable[str], queue: Board, number: str, without_claimed: bool = False
+    ) -> Iterator[LimpydJob]:
+        for pk, stored in self._model.read_many(filter(None, pks), *FIELDS):
+            if without_claimed and stored.get("status") == STATUSES.RUNNING:
+                continue  # since its pk was read
+            try:
+                yield self._job(self._model.lazy_connect(pk), stored, number)
+            except (KeyError, RecursionError, TypeError, ValueError) as error:
+                self._set_aside(f"{self._path}:{pk}", queue, error)
+
+    def _job(self, posting: Posting, stored: Mapping[str, str], number: str) -> LimpydJob:
+        details, book = (json.loads(stored[name]) for name in ("details", "book"))
+        if not isinstance(details, dict) or not isinstance(book, (dict, type(None))):
+            raise TypeError("its details, or its book, are no mapping")
+        return LimpydJob(
+            self._board,
+            posting,
+            BY_NUMBER[number],
+            created=date_of(stored["added"]),
+            name=stored["title"],
+            uuid=stored["identifier"],
+            details=details,
+            book_data=book,
+            backend=self._board.persistence,
+        )
+
+    def _set_aside(self, ident: str, queue: Board, error: Exception) -> None:
+        """Take a posting that is broken off the board, so that it is told once."""
+        if queue.waiting.lrem(0, ident):
+            queue.quarantine.rpush(ident)
+            LOG.error("The posting %s is broken, and set aside in the quarantine of its queue: %r", ident, error)

@@ -1,0 +1,70 @@
+"""What may stand in the configuration of a board."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from oslo_utils import strutils
+
+from limpyd_jobs.contrib.settings import seconds
+from limpyd_jobs.store.database import JobsDatabase
+
+LOG = logging.getLogger(__name__)
+
+# For how long, in seconds, a claim without an expiry outlives its process.
+LEASE = 30.0
+
+# What is of the database, and what it is, as it may come as text.
+OF_DATABASE: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("url", "host", "username", "password", "unix_socket_path", "client_name"), str),
+    **dict.fromkeys(("ssl_keyfile", "ssl_certfile", "ssl_cert_reqs", "ssl_ca_certs"), str),
+    **dict.fromkeys(("port", "db"), int),
+    **dict.fromkeys(("socket_timeout", "socket_connect_timeout"), float),
+    "ssl": strutils.bool_from_string,
+}
+
+# What else may be there. The last ones are of TaskFlow's own board for Redis, and mean nothing here.
+OTHERS = {
+    *("board", "namespace", "lease", "sentinel"),
+    *("encoding", "encoding_errors", "retry_on_timeout", "health_check_interval"),
+    *("sentinel_fallbacks", "sentinel_kwargs"),
+}
+
+
+class Settings(NamedTuple):
+    """What a configuration says."""
+
+    queue_name: str
+    lease: float
+    database: JobsDatabase
+
+
+def settings_of(name: str, conf: Mapping[str, Any], client: Any) -> Settings:
+    """Read the configuration of a board; a client counts more than where it says Redis is.
+
+    Raises
+    ------
+    ValueError
+        If something is wrong.
+    """
+    if conf.get("sentinel") is not None:
+        raise ValueError("Name Sentinels by a url: redis+sentinel://host1:26379,host2:26379/name/0")
+    _warn_of_unknown(name, conf)
+    queue_name, lease = conf.get("namespace", name), seconds("lease", conf.get("lease", LEASE))
+    if client is not None:
+        database = JobsDatabase.of_client(client)
+    else:
+        database = JobsDatabase(**{key: convert(conf[key]) for key, convert in OF_DATABASE.items() if key in conf})
+    return Settings(queue_name.decode() if isinstance(queue_name, bytes) else str(queue_name), lease, database)
+
+
+def _warn_of_unknown(name: str, conf: Mapping[str, Any]) -> None:
+    """Name what is misspelt in a configuration, or of another board, such as the `hosts` of zookeeper."""
+    unknown = [repr(key) for key in conf if key not in OF_DATABASE and key not in OTHERS]
+    if unknown:
+        LOG.warning(
+            "The board %s ignores what it does not know in its configuration: %s. It knows %s",
+            *(name, ", ".join(unknown), ", ".join([*OF_DATABASE, "namespace", "lease"])),
+        )
