@@ -95,8 +95,7 @@ def test_a_job_is_shown_with_its_errors(redis_server: RedisServer) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "say what to do: list, count, show, explain, requeue"),
-        (["lists"], "'lists' is none of list, count, show, explain, requeue"),
+        (["lists"], "'lists' is none of list, count, show, explain, export, add, requeue"),
         (["cancel"], "say which jobs to cancel: give a filter, idents, or --all for all jobs"),
         (["cancel", "--all", "to=ann"], "say which jobs to cancel: "),
         (["cancel", "ann"], "'ann' is no condition"),
@@ -194,3 +193,44 @@ def test_why_a_job_does_not_run_is_told(redis_server: RedisServer) -> None:
     assert (told["ident"], told["status"], told["reasons"][0]["code"]) == (ident, "waiting", "jobs_before")
     both = json.loads(output(redis_server, "explain", ident, ident, "--json"))
     assert [each["ident"] for each in both] == [ident] * 2
+
+
+def test_jobs_are_exported_with_all_that_is_stored(redis_server: RedisServer) -> None:
+    rows = [json.loads(line) for line in output(redis_server, "export", "to=ann").splitlines()]
+    assert [row["identifier"] for row in rows] == ["letter 5", "letter 3", "letter 1"]
+    assert rows[2].keys() >= {"ident", "queue", "status", "to", "added", "start", "end", "tries", "priority"}
+    assert (rows[2]["status"], rows[2]["queue"], rows[2]["to"]) == ("error", "letters", "ann")
+    assert not any(name.startswith("_") for row in rows for name in row)
+    assert len(output(redis_server, "export", "--all").splitlines()) == 6
+    assert output(redis_server, "export", "to=eve") == ""
+
+
+def test_a_job_is_added(redis_server: RedisServer) -> None:
+    path = Letter.get_model_repr()
+    status, out = act(redis_server, "add", path, "letter 9", "to=eve=\n", "--queue=slow", "--priority=3")
+    assert (status, out) == (0, f"{path}:7\n")
+    job = Letter.get(7)
+    assert (job.identifier.hget(), job.to.hget(), job.priority.hget()) == ("letter 9", "eve=\n", "3")
+    act(redis_server, "add", path, "letter 10", "to=eve", "--for=60")
+    assert Letter.get(8).status.hget() == "d"
+    status, out = act(redis_server, "add", path, "letter 11", "to=eve", "--json")
+    assert json.loads(out) == {"ident": f"{path}:9", "identifier": "letter 11"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["add"], "add needs a class and an identifier after it"),
+        (["add", "no.such.Class", "a"], "no.such.Class cannot be imported: "),
+        (["add", Letter.get_model_repr(), "a", "to"], "'to' is no field: write it as field=value"),
+        (["add", Letter.get_model_repr(), "a", "too=b"], "Letter has no field 'too'"),
+        (["add", Letter.get_model_repr(), "a", "_claim_token=b"], "Letter has no field '_claim_token'"),
+        (["add", Letter.get_model_repr(), "a"], "'to'"),
+        (["export"], "say which jobs to export"),
+        (["export", "--all", "to=ann"], "say which jobs to export"),
+    ],
+)
+def test_what_cannot_be_added_or_exported_is_said(redis_server: RedisServer, arguments: list[str], told: str) -> None:
+    status, out, err = run(redis_server, *arguments, JOBS, PATH)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert told in err

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-from limpyd_jobs.commands.command import COMMON_OPTIONS, Command
+from limpyd_jobs.commands.command import Command
 from limpyd_jobs.commands.tables import print_json, print_table
+from limpyd_jobs.commands.verbs import JSON, READING_OPTIONS
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.store.audit import last_entries
 from limpyd_jobs.workers.options import WorkerOption, between
@@ -18,11 +19,11 @@ class Audit(Command):
 
     summary = "Tell who requeued, canceled, moved or deleted many jobs at once: the last ones first"
     option_list = (
-        *(option for option in COMMON_OPTIONS if option.dest in ("database", "pythonpath")),
+        *READING_OPTIONS,
         WorkerOption(
             "--limit", type="int", default=50, check=between(1, 10_000), help="How many, at the most (default: 50)"
         ),
-        WorkerOption("--json", action="store_true", help="Print JSON (default: a table)"),
+        JSON,
     )
 
     def run(self) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 
 from limpyd_jobs.check import check
 from limpyd_jobs.check.checking import LEASE, PAUSE
@@ -11,13 +10,7 @@ from limpyd_jobs.check.problems import LEAVE, WORDS
 from limpyd_jobs.commands.command import COMMON_OPTIONS, Command
 from limpyd_jobs.commands.hosts import import_used_guests
 from limpyd_jobs.commands.progress import Progress
-from limpyd_jobs.workers.options import WorkerOption, seconds
-
-
-def _one_of(words: tuple[str, ...], text: str) -> str:
-    if text not in words:
-        raise ValueError(f"{text!r} is none of {', '.join(words)}")
-    return text
+from limpyd_jobs.workers.options import WorkerOption, one_of, seconds
 
 
 class Check(Command):
@@ -29,14 +22,14 @@ class Check(Command):
         WorkerOption("--repair", action="store_true", help="Repair what can be repaired (default: only tell)"),
         WorkerOption(
             "--unresolved",
-            check=partial(_one_of, WORDS["unresolved"]),
+            check=one_of(*WORDS["unresolved"]),
             default=LEAVE,
             help="What a repair does with jobs in queues whose class cannot be had: leave (the default), quarantine "
             "(move their idents to the quarantine of their queue) or delete (remove them)",
         ),
         WorkerOption(
             "--unknown-status",
-            check=partial(_one_of, WORDS["unknown_status"]),
+            check=one_of(*WORDS["unknown_status"]),
             default=LEAVE,
             help="What a repair does with jobs in no queue whose status is none of the six: leave (the default), "
             "requeue or delete",

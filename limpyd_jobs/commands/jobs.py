@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from limpyd_jobs.commands.command import COMMON_OPTIONS, Command
+from limpyd_jobs.commands.command import COMMON_OPTIONS
 from limpyd_jobs.commands.progress import shown_progress
 from limpyd_jobs.commands.tables import print_json, print_json_lines, print_table
+from limpyd_jobs.commands.verbs import DRY_RUN, JSON, YES, Verb, VerbCommand
 from limpyd_jobs.idents import Ident
+from limpyd_jobs.models import Job, job_classes
 from limpyd_jobs.query import Count, Facets, FoundJob, JobDetails, JobFilter, Page, Tally, explain_job, job_details
 from limpyd_jobs.query.conditions import parse_moment
-from limpyd_jobs.utils import MESSAGE, one_line
+from limpyd_jobs.store.argument import ValueField
+from limpyd_jobs.utils import MESSAGE, described, one_line, where_to_look
 from limpyd_jobs.workers.options import WorkerOption, between, interval, seconds
 
-REFUSALS = (LookupError, TypeError, ValueError)
-
 # What can be done with all jobs of a filter, and what else has to be, or may be said.
+PLACE = ("queue_name", "priority", "delayed_for", "delayed_until")
 VERBS = {
-    "requeue": ("queue_name", "priority", "delayed_for", "delayed_until"),
+    "requeue": PLACE,
     "cancel": (),
     "move": ("queue_name", "priority"),
     "delay": ("delayed_for", "delayed_until"),
@@ -31,16 +33,19 @@ VERBS = {
 FLAGS = {"queue_name": "--queue", "priority": "--priority", "delayed_for": "--for", "delayed_until": "--until"}
 
 
-class Jobs(Command):
+class Jobs(VerbCommand):
     """Exit status: 0; 1 if jobs could not be changed, or somebody answered no; 2 if the command line is wrong."""
 
     summary = "Find jobs by what is in them: list them, count them, show one, and requeue, cancel, move or delete all"
-    words = """list|count|show|explain|requeue|cancel|move|delay|promote|delete [FILTER... | IDENT...] [options]
+    words = """[VERB] [FILTER... | IDENT...] [options]
 
-  list [FILTER...]     the newest first
+  list [FILTER...]     the newest first; also without a word
   count [FILTER...]    how many there are; --by=FIELD: of each value of a field
   show IDENT...        all that is stored of a job, as myapp.jobs.SendMail:12, and its errors
   explain IDENT...     why it does not run yet, or did not
+  export FILTER...     all that is stored of each, as JSON, a job in a line
+  add CLASS IDENTIFIER [FIELD=VALUE...]
+                       add a job, as add myapp.jobs.SendMail welcome:42 to=ann@example.com
 
   requeue FILTER...    put those that failed back in their queues, or in --queue
   cancel FILTER...     cancel those that wait, are delayed or run
@@ -53,7 +58,8 @@ They count first, and ask. A job may be named by its ident instead of a filter; 
 A filter is made of words, all of which must be met:
   status=error         waiting, delayed, running, success, error or canceled
   class=shop.jobs.*    the path of the class; or class=SendMail
-  queue=mails, owner=web1:4711, error=KeyError (an error of that type is recorded)
+  queue=mails, owner=web1:4711
+  error=KeyError, fingerprint=a69eb6418d18d92e (an error of that type, or cause, is recorded)
   added>-1h            added, start, end, delayed_until: -30m, +2d, 2026-11-20T10:30 (UTC)
   to=ann@example.com   any other field of a job
 = != > >= < <= compare. added__gt=-1h is the same as added>-1h, and needs no quotes."""
@@ -68,7 +74,7 @@ A filter is made of words, all of which must be met:
         ),
         WorkerOption("--after", help="list: what the page before told to go on with"),
         WorkerOption("--oldest-first", action="store_true", help="list: the oldest first (default: the newest)"),
-        WorkerOption("--by", metavar="FIELD", help="count: class, queue, status or any other field"),
+        WorkerOption("--by", metavar="FIELD", help="count: class, queue, status, error, fingerprint or any other"),
         WorkerOption(
             "--timeout",
             type="float",
@@ -84,30 +90,23 @@ A filter is made of words, all of which must be met:
             "--until", dest="delayed_until", help="delay, requeue: until when, as 2026-11-20T10:30 (UTC), or +2h"
         ),
         WorkerOption("--all", action="store_true", help="Take all jobs, where a filter or idents are needed"),
-        WorkerOption("--dry-run", action="store_true", help="Tell what would be done, and do nothing"),
-        WorkerOption("--yes", action="store_true", help="Do not ask"),
-        WorkerOption("--json", action="store_true", help="Print JSON (default: a table)"),
+        DRY_RUN,
+        YES,
+        JSON,
         WorkerOption("--jsonl", action="store_true", help="list: print JSON, a job in a line (default: a table)"),
     )
 
-    def run(self) -> int:
-        """Do what the words say."""
-        verbs: dict[str, Callable[[Sequence[str]], int | None]] = {
+    def verbs(self) -> Mapping[str, Verb]:
+        """Return what each verb does."""
+        return {
             "list": self._list,
             "count": self._count,
             "show": self._show,
             "explain": self._explain,
+            "export": self._export,
+            "add": self._add,
             **{name: partial(self._do, name) for name in VERBS},
         }
-        verb, *words = self.given or [""]
-        if verb not in verbs:
-            self.parser.error(
-                f"{verb!r} is none of {', '.join(verbs)}" if verb else f"say what to do: {', '.join(verbs)}"
-            )
-        try:
-            return verbs[verb](words) or 0
-        except REFUSALS as error:
-            self.parser.error(one_line(str(error.args[0] if error.args else error), MESSAGE))
 
     def _list(self, words: Sequence[str]) -> None:
         newest_first = not self.options.oldest_first
@@ -161,7 +160,7 @@ A filter is made of words, all of which must be met:
             self.parser.error("show needs the ident of a job after it, as myapp.jobs.SendMail:12")
         found = [job_details(ident) for ident in words]
         if self.options.json:
-            print_json([job._asdict() for job in found])
+            print_json([_details_as_json(job) for job in found])
             return
         for job in found:
             _print_details(job)
@@ -179,17 +178,35 @@ A filter is made of words, all of which must be met:
             for reason in each.reasons:
                 print(f"  {one_line(reason.text, MESSAGE)}")
 
+    def _export(self, words: Sequence[str]) -> None:
+        if bool(words) == bool(self.options.all):
+            self.parser.error("say which jobs to export: give a filter, or --all for all jobs")
+        with shown_progress("looked at {:,} of {:,} jobs") as progress:
+            print_json_lines(JobFilter(*words).records(progress))
+
+    def _add(self, words: Sequence[str]) -> None:
+        if len(words) < 2:
+            self.parser.error("add needs a class and an identifier after it, as myapp.jobs.SendMail welcome:42")
+        path, identifier, *given = words
+        try:
+            job_class = job_classes.resolve(path)
+        except Exception as error:  # whatever its module raises
+            raise ValueError(f"{one_line(path)} cannot be imported: {described(error)}. {where_to_look()}") from None
+        job = job_class.add_job(identifier, **_values(job_class, given), **self._arguments_of("add"))
+        row = {"ident": job.ident, "identifier": identifier}
+        print_json(row) if self.options.json else print(one_line(job.ident))
+
     def _do(self, verb: str, words: Sequence[str]) -> int:
         """Do something with all jobs that are found: count them, ask, and tell what was done."""
         if bool(words) == bool(self.options.all):
             self.parser.error(f"say which jobs to {verb}: give a filter, idents, or --all for all jobs")
         asked, arguments = _filters(words), self._arguments_of(verb)
-        would = _sum(self._act(verb, each, arguments, dry_run=True) for each in asked)
+        would = Tally.sum(self._act(verb, each, arguments, dry_run=True) for each in asked)
         if self.options.dry_run:
-            return self._print_tally(f"would {verb}", would)
-        if not self._is_sure(verb, would):
+            return self.print_tally(f"would {verb}", would)
+        if would.done and not self.is_sure(f"{verb} {would.done:,} jobs?"):
             return 1
-        return self._print_tally(verb, _sum(self._act(verb, each, arguments) for each in asked))
+        return self.print_tally(verb, Tally.sum(self._act(verb, each, arguments) for each in asked))
 
     def _act(self, verb: str, asked: JobFilter, arguments: Mapping[str, Any], *, dry_run: bool = False) -> Tally:
         with shown_progress(f"{'count' if dry_run else verb}: looked at {{:,}} of {{:,}} jobs") as progress:
@@ -206,24 +223,9 @@ A filter is made of words, all of which must be met:
             "delayed_until": until and parse_moment("--until", until),
         }
         given = {name: value for name, value in given.items() if value is not None}
-        for name in given.keys() - set(VERBS[verb]):
+        for name in given.keys() - set(VERBS.get(verb, PLACE)):
             self.parser.error(f"{FLAGS[name]} means nothing to {verb}")
         return given
-
-    def _is_sure(self, verb: str, would: Tally) -> bool:
-        if self.options.yes or not would.done:
-            return True
-        if not sys.stdin.isatty():
-            self.parser.error(f"{verb} {would.done:,} jobs? Give --yes to do so, or --dry-run for what would be done")
-        return input(f"{verb} {would.done:,} jobs? [y/N] ").strip().lower() in ("y", "yes")
-
-    def _print_tally(self, verb: str, tally: Tally) -> int:
-        if self.options.json:
-            print_json(tally._asdict())
-        else:
-            reasons = [(f"{number:,}", reason) for reason, number in tally.reasons.items()]
-            print_table([("jobs", ""), (f"{tally.done:,}", verb), *reasons])
-        return 1 if tally.refused else 0
 
 
 def _filters(words: Sequence[str]) -> list[JobFilter]:
@@ -234,12 +236,18 @@ def _filters(words: Sequence[str]) -> list[JobFilter]:
     return [JobFilter(*words)]
 
 
-def _sum(tallies: Iterable[Tally]) -> Tally:
-    """Return what several tallies tell together."""
-    outcomes: Counter[str] = Counter()
-    for tally in tallies:
-        outcomes.update(tally.reasons, done=tally.done)
-    return Tally.of(outcomes)
+def _values(job_class: type[Job], words: Sequence[str]) -> dict[str, Any]:
+    """Return the values of the fields of a job that are given as ``field=value``, arguments being of their kind."""
+    values: dict[str, Any] = {}
+    for word in words:
+        name, is_given, text = word.partition("=")
+        if not (is_given and name):
+            raise ValueError(f"{one_line(word)!r} is no field: write it as field=value")
+        if name not in job_class._fields or name.startswith("_"):
+            raise ValueError(f"{job_class.__name__} has no field {one_line(name)!r}")
+        field = job_class.get_field(name)
+        values[name] = field.read(text) if isinstance(field, ValueField) else text
+    return values
 
 
 def _shown(job: FoundJob) -> Sequence[object]:
@@ -247,10 +255,23 @@ def _shown(job: FoundJob) -> Sequence[object]:
     return [*job[:-3], *(date and date.partition(".")[0] for date in job[-3:])]
 
 
+def _details_as_json(job: JobDetails) -> dict[str, Any]:
+    progress = job.progress and {**job.progress._asdict(), "at": str(job.progress.at)}
+    history = [{**change._asdict(), "at": str(change.at)} for change in job.history]
+    return {**job._asdict(), "progress": progress, "history": history}
+
+
 def _print_details(job: JobDetails) -> None:
     own = {"status": job.status, "queue": job.queue, "claimed by": job.owner}
     fields = {**own, **{name: value for name, value in job.fields.items() if name not in ("status", "queued")}}
+    if job.progress:
+        fields["progress"] = f"{job.progress.fraction:.0%} {job.progress.text} ({job.progress.at})"
+    fields["result"] = job.result
     print_table([("job", job.ident), *((name, value) for name, value in fields.items() if value is not None)])
+    for at, status, owner in job.history:
+        print(f"  {at} {status}{f' ({one_line(owner)})' if owner else ''}")
+    for line in job.log:
+        print(f"  {one_line(line, MESSAGE)}")
     for error in job.errors:
         print(f"\n{error.get('date_time', '')} {error.get('type', '')}: {one_line(error.get('message', ''), MESSAGE)}")
         print("".join(f"    {one_line(line, MESSAGE)}\n" for line in error.get("traceback", "").splitlines()), end="")

@@ -26,9 +26,9 @@ class Schedules(Command):
     """Exit status: 0; 2 if the command line is wrong, or names a schedule that does not exist."""
 
     summary = "Add jobs at set times: list, add, pause, resume and remove schedules"
-    words = """list|next|add|pause|resume|run-now|remove [NAME] [JOB_CLASS] [options]
+    words = """[list|next|add|pause|resume|run-now|remove] [NAME] [JOB_CLASS] [options]
 
-  list                    all of them, with their next times
+  list                    all of them, with their next times; also without a word
   next NAME               its next ten times
   add NAME JOB_CLASS      a new one, with one of --cron, --interval, --date and --trigger; prints its first time
   pause NAME, resume NAME
@@ -73,11 +73,9 @@ class Schedules(Command):
             "run-now": (1, self._run_now),
             "remove": (1, lambda name: self._named(name).delete()),
         }
-        verb, *words = self.given or [""]
+        verb, *words = self.given or ["list"]
         if verb not in actions:
-            self.parser.error(
-                f"{verb!r} is none of {', '.join(actions)}" if verb else f"say what to do: {', '.join(actions)}"
-            )
+            self.parser.error(f"{verb!r} is none of {', '.join(actions)}")
         number, action = actions[verb]
         if len(words) != number:
             wanted = " ".join(("NAME", "JOB_CLASS")[:number]) or "nothing"

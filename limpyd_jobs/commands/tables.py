@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from limpyd_jobs.utils import one_line
 
+Row = Sequence[object]
 
-def print_table(rows: Iterable[Sequence[object]]) -> None:
+_BARS = " ▁▂▃▄▅▆▇█"
+
+
+def print_table(rows: Iterable[Row]) -> None:
     """Print rows, the first of which is the heading, with columns as wide as need be; what is None as nothing."""
+    for line in table_lines(rows):
+        print(line)
+
+
+def table_lines(rows: Iterable[Row]) -> Iterator[str]:
+    """Yield the lines of such a table."""
     shown = [["" if cell is None else one_line(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     for row in shown:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def print_json(value: Any) -> None:
@@ -26,3 +36,25 @@ def print_json_lines(values: Iterable[Mapping[str, Any]]) -> None:
     """Print each value as JSON in a line of its own."""
     for value in values:
         print(json.dumps(value, ensure_ascii=True))
+
+
+def span(seconds: float) -> str:
+    """Return a time as people say it: ``1.5 ms``, ``0.3 s``, ``12 s``, ``4 min``, ``3 h``, ``2 d``."""
+    if seconds < 0.0995:
+        return f"{seconds * 1000:.1f} ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    for unit, most, size in (("s", 120, 60), ("min", 120, 60), ("h", 48, 24)):
+        if seconds < most:
+            return f"{seconds:.0f} {unit}"
+        seconds /= size
+    return f"{seconds:,.0f} d"
+
+
+def chart(numbers: Sequence[int], width: int) -> str:
+    """Return numbers as a line of bars, with the highest at its end; neighbours share one if there are too many."""
+    size = max(-(-len(numbers) // width), 1)
+    sums = [sum(numbers[at : at + size]) for at in range(0, len(numbers), size)] or [0]
+    highest = max(*sums, 1)
+    line = "".join(_BARS[-(-number * (len(_BARS) - 1) // highest)] for number in sums)
+    return f"{line} {max(sums):,} at most"

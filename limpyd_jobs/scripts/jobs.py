@@ -9,10 +9,17 @@ from optparse import OptionParser
 from limpyd_jobs.commands.audit import Audit
 from limpyd_jobs.commands.check import Check
 from limpyd_jobs.commands.command import Command
+from limpyd_jobs.commands.completion import Completion
+from limpyd_jobs.commands.errors import Errors
 from limpyd_jobs.commands.hosts import Hosts
+from limpyd_jobs.commands.info import Info, Top
 from limpyd_jobs.commands.jobs import Jobs
 from limpyd_jobs.commands.pause import Pause, Resume
+from limpyd_jobs.commands.quarantine import Quarantine
+from limpyd_jobs.commands.queues import Queues
 from limpyd_jobs.commands.schedules import Schedules
+from limpyd_jobs.commands.stats import Stats
+from limpyd_jobs.commands.workers import Workers
 from limpyd_jobs.version import EXACT_VERSION
 from limpyd_jobs.workers.parser import WorkerOptionParser
 
@@ -20,12 +27,22 @@ from limpyd_jobs.workers.parser import WorkerOptionParser
 COMMANDS: dict[str, type[Command]] = {
     "check": Check,
     "audit": Audit,
+    "completion": Completion,
+    "errors": Errors,
     "hosts": Hosts,
+    "info": Info,
     "jobs": Jobs,
     "pause": Pause,
+    "quarantine": Quarantine,
+    "queues": Queues,
     "resume": Resume,
     "schedules": Schedules,
+    "stats": Stats,
+    "top": Top,
+    "workers": Workers,
 }
+
+Completion.commands = COMMANDS
 
 PROG = "limpyd-jobs"
 

@@ -1,0 +1,138 @@
+"""``limpyd-jobs completion``: a script that lets a shell complete the commands, their verbs and options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from optparse import Option, OptionParser
+from typing import NamedTuple
+
+from limpyd_jobs.commands.command import Command
+from limpyd_jobs.commands.verbs import READING_OPTIONS, VerbCommand
+from limpyd_jobs.utils import MESSAGE, one_line
+from limpyd_jobs.workers.config import WorkerConfig
+from limpyd_jobs.workers.parser import WorkerOptionParser
+
+PROG, WORKER = "limpyd-jobs", "limpyd-jobs-worker"
+
+
+class Words(NamedTuple):
+    """What may follow a command.
+
+    Attributes
+    ----------
+    summary: str
+        What it does.
+    verbs: sequence of str
+    options: mapping of str to str
+        Their help; the name of one that takes a value ends in ``=``.
+    """
+
+    summary: str
+    verbs: Sequence[str]
+    options: Mapping[str, str]
+
+
+class Completion(Command):
+    """Exit status: 0; 2 if the command line is wrong."""
+
+    summary = "Print a script that lets a shell complete commands, verbs and options"
+    words = """bash|zsh|fish
+
+  bash: source <(limpyd-jobs completion bash)
+  zsh:  source <(limpyd-jobs completion zsh)
+  fish: limpyd-jobs completion fish | source"""
+    option_list = tuple(option for option in READING_OPTIONS if option.dest == "pythonpath")
+    commands: Mapping[str, type[Command]] = {}
+
+    def execute(self) -> int:
+        """Print the script; no database is used."""
+        _, given = self.parser.parse_args(self.argv)
+        if len(given) != 1 or given[0] not in SHELLS:
+            self.parser.error(f"say for which shell: {', '.join(SHELLS)}")
+        words = {name: words_of(name, command) for name, command in self.commands.items()}
+        print("\n".join(SHELLS[given[0]](words)))
+        return 0
+
+
+def words_of(name: str, command_class: type[Command]) -> Words:
+    """Return what may follow a command."""
+    command = command_class(f"{PROG} {name}", [])
+    verbs = list(command.verbs()) if isinstance(command, VerbCommand) else []
+    return Words(command.summary, verbs, _options_of(command.parser))
+
+
+def _options_of(parser: OptionParser) -> dict[str, str]:
+    every: list[Option] = [*parser.option_list, *(each for group in parser.option_groups for each in group.option_list)]
+    return {
+        f"{flag}{'=' if option.takes_value() else ''}": one_line(option.help or "", MESSAGE)
+        for option in every
+        for flag in option._long_opts
+    }
+
+
+def worker_options() -> dict[str, str]:
+    """Return the options of the command that runs a worker."""
+    parser = WorkerOptionParser(prog=WORKER)
+    parser.add_grouped_options(WorkerConfig.option_list)
+    return _options_of(parser)
+
+
+def bash(words: Mapping[str, Words]) -> Iterator[str]:
+    """Yield the lines of the script for bash."""
+    yield "_limpyd_jobs() {"
+    yield '  local word="${COMP_WORDS[COMP_CWORD]}" words=""'
+    yield f'  if [ "$COMP_CWORD" -eq 1 ]; then words="{" ".join(words)} --help --version"; else'
+    yield '  case "${COMP_WORDS[1]}" in'
+    for name, each in words.items():
+        verbs = f'[ "$COMP_CWORD" -eq 2 ] && words="{" ".join(each.verbs)}"; ' if each.verbs else ""
+        yield f'    {name}) {verbs}case "$word" in -*) words="{" ".join(each.options)}";; esac;;'
+    yield "  esac; fi"
+    yield from _ANSWER
+    yield "_limpyd_jobs_worker() {"
+    yield f'  local word="${{COMP_WORDS[COMP_CWORD]}}" words="{" ".join(worker_options())}"'
+    yield from _ANSWER
+    yield f"complete -o default -F _limpyd_jobs {PROG}"
+    yield f"complete -o default -F _limpyd_jobs_worker {WORKER}"
+
+
+# An option that takes a value is followed by that, not by a space.
+_ANSWER = (
+    '  COMPREPLY=($(compgen -W "$words" -- "$word"))',
+    '  case "${COMPREPLY[0]}" in *=) type compopt >/dev/null 2>&1 && compopt -o nospace 2>/dev/null;; esac',
+    "  return 0",
+    "}",
+)
+
+
+def zsh(words: Mapping[str, Words]) -> Iterator[str]:
+    """Yield those for zsh, which can read that of bash."""
+    yield "autoload -U +X compinit && compinit"
+    yield "autoload -U +X bashcompinit && bashcompinit"
+    yield from bash(words)
+
+
+def fish(words: Mapping[str, Words]) -> Iterator[str]:
+    """Yield those for fish."""
+    for name, each in words.items():
+        yield _fish(PROG, f"-n __fish_use_subcommand -f -a {name}", each.summary)
+        after = f"__fish_seen_subcommand_from {name}"
+        if each.verbs:
+            verbs = " ".join(each.verbs)
+            yield _fish(PROG, f"-n '{after}; and not __fish_seen_subcommand_from {verbs}' -f -a '{verbs}'", "")
+        for flag, text in each.options.items():
+            yield _fish(PROG, f"-n '{after}' {_fish_option(flag)}", text)
+    for flag, text in worker_options().items():
+        yield _fish(WORKER, _fish_option(flag), text)
+
+
+def _fish_option(flag: str) -> str:
+    name = flag.removeprefix("--")
+    return f"-l {name.rstrip('=')}{' -x' if name.endswith('=') else ''}"
+
+
+def _fish(command: str, condition: str, text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"complete -c {command} {condition}{f''' -d '{escaped}' ''' if text else ''}".rstrip()
+
+
+SHELLS: dict[str, Callable[[Mapping[str, Words]], Iterator[str]]] = {"bash": bash, "zsh": zsh, "fish": fish}

@@ -1,0 +1,182 @@
+"""``limpyd-jobs errors``: what failed, by what caused it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from limpyd_jobs.commands.command import COMMON_OPTIONS
+from limpyd_jobs.commands.progress import shown_progress
+from limpyd_jobs.commands.tables import print_json, print_json_lines, print_table
+from limpyd_jobs.commands.verbs import DRY_RUN, JSON, YES, Verb, VerbCommand
+from limpyd_jobs.models import Error
+from limpyd_jobs.query import ErrorFilter, ErrorGroup, FoundError, JobFilter, Tally
+from limpyd_jobs.utils import MESSAGE, one_line
+from limpyd_jobs.workers.options import WorkerOption, between, seconds
+
+# How many errors of a group are shown, the last ones, and for how many seconds jobs are counted.
+LAST, PATIENCE = 10, 2
+
+# How many characters of a message tables show.
+SHORT = 70
+
+
+class Errors(VerbCommand):
+    """Exit status: 0; 1 if jobs could not be requeued, or somebody answered no; 2 if the command line is wrong."""
+
+    summary = "Show what failed, by what caused it, and requeue the jobs of a cause"
+    words = """[groups|list|show|requeue] [FILTER...] [options]
+
+  groups [FILTER...]     the causes, the most frequent first: how many errors, and when the first and the last;
+                         also without a word
+  list [FILTER...]       the errors, the last ones first
+  show FINGERPRINT...    a cause: where it occurs, the traceback of the last error, and the last jobs
+  requeue FINGERPRINT    put the jobs that failed so back in their queues. They are counted first, and you are asked.
+                         With other queues, priorities or delays: limpyd-jobs jobs requeue fingerprint=FINGERPRINT
+
+A filter is made of words, all of which must be met:
+  type=KeyError, fingerprint=a69eb6418d18d92e, queue=mails, class=shop.jobs.*, app_version=2026.11
+  date_time>-1h        -30m, 2026-11-20T10:30 (UTC)
+= != > >= < <= compare. date_time__gt=-1h is the same as date_time>-1h, and needs no quotes."""
+    option_list = (
+        *(option for option in COMMON_OPTIONS if option.dest not in ("queue_model", "error_model")),
+        WorkerOption("--error-model", help="groups, list, show: the model of the errors (default: limpyd_jobs.Error)"),
+        WorkerOption(
+            "--limit", type="int", default=50, check=between(1, 10_000), help="How many, at the most (default: 50)"
+        ),
+        WorkerOption("--after", help="list: what the page before told to go on with"),
+        WorkerOption(
+            "--timeout",
+            type="float",
+            check=seconds,
+            help="groups, list: after how many seconds to tell what is known by then (default: when all is known)",
+        ),
+        DRY_RUN,
+        YES,
+        JSON,
+        WorkerOption("--jsonl", action="store_true", help="groups, list: print JSON, one in a line (default: a table)"),
+    )
+
+    def verbs(self) -> Mapping[str, Verb]:
+        """Return what each verb does."""
+        return {"groups": self._groups, "list": self._list, "show": self._show, "requeue": self._requeue}
+
+    @property
+    def _model(self) -> type[Error]:
+        return self.options.error_model or Error
+
+    def _groups(self, words: Sequence[str]) -> None:
+        asked = ErrorFilter(*words, error_model=self._model)
+        with shown_progress("looked at {:,} of {:,} errors") as progress:
+            found = asked.groups(self.options.limit, self.options.timeout, progress)
+        if self.options.jsonl:
+            print_json_lines(map(as_json, found.groups))
+        elif self.options.json:
+            print_json([as_json(group) for group in found.groups])
+        else:
+            rows = [_row_of_group(group) for group in found.groups]
+            others = [("(others)", f"{found.others:,}", *[""] * 4)] if found.others else []
+            print_table([("fingerprint", "errors", "type", "message", "first seen (UTC)", "last seen"), *rows, *others])
+        if not found.is_exact:
+            self._warn("there was no time to look at all errors")
+
+    def _list(self, words: Sequence[str]) -> None:
+        asked = ErrorFilter(*words, error_model=self._model)
+        page = asked.page(self.options.limit, self.options.after, self.options.timeout)
+        if self.options.jsonl:
+            print_json_lines(error._asdict() for error in page.errors)
+        elif self.options.json:
+            print_json([error._asdict() for error in page.errors])
+        else:
+            rows = map(_row_of_error, page.errors)
+            print_table([("at (UTC)", "type", "message", "job", "queue", "fingerprint"), *rows])
+        if page.following:
+            why = "there are more errors" if page.is_complete else "there was no time to look at all errors"
+            self._warn(f"{why}: --after={page.following}")
+
+    def _show(self, words: Sequence[str]) -> None:
+        if not words:
+            self.parser.error("show needs a fingerprint after it: errors groups tells them")
+        shown = [self._details(word) for word in words]
+        if self.options.json:
+            print_json(shown[0] if len(shown) == 1 else shown)
+            return
+        for each in shown:
+            self._print_details(each)
+
+    def _details(self, fingerprint: str) -> dict[str, Any]:
+        asked = ErrorFilter(error_model=self._model, fingerprint=fingerprint)
+        groups = asked.groups(1).groups
+        if not groups:
+            raise LookupError(f"there is no error with the fingerprint {one_line(fingerprint)}")
+        [group] = groups
+        sample = dict(self._model.read_many([group.last])).get(group.last, {})
+        return {
+            **as_json(group),
+            "sample": {name: value for name, value in sample.items() if not name.startswith("_")},
+            "jobs": [error.ident for error in asked.page(LAST).errors],
+        }
+
+    def _print_details(self, shown: Mapping[str, Any]) -> None:
+        print_table([(name, _counted(value)) for name, value in shown.items() if name not in ("sample", "jobs")])
+        sample = shown["sample"]
+        print(f"\n{sample.get('date_time', '')} {sample.get('type', '')}: {_message(sample.get('message', ''))}")
+        print("".join(f"    {_message(line)}\n" for line in sample.get("traceback", "").splitlines()), end="")
+        print(f"\nthe last jobs: {' '.join(map(one_line, shown['jobs']))}")
+        if self._model is Error:
+            asked = JobFilter("status=error", fingerprint=shown["fingerprint"])
+            command = f"limpyd-jobs errors requeue {one_line(shown['fingerprint'])}"
+            print(f"jobs in error now: {asked.count(PATIENCE)}. To put them back in their queues: {command}")
+
+    def _requeue(self, words: Sequence[str]) -> int:
+        if len(words) != 1:
+            self.parser.error("requeue needs one fingerprint after it: errors groups tells them")
+        would = self._requeue_all(words[0], dry_run=True)
+        if self.options.dry_run:
+            return self.print_tally("would requeue", would)
+        if would.done and not self.is_sure(f"requeue {would.done:,} jobs?"):
+            return 1
+        return self.print_tally("requeue", self._requeue_all(words[0]))
+
+    def _requeue_all(self, fingerprint: str, *, dry_run: bool = False) -> Tally:
+        asked = JobFilter("status=error", fingerprint=fingerprint)
+        with shown_progress("looked at {:,} of {:,} jobs") as progress:
+            return asked.requeue_all(dry_run=dry_run, progress=progress)
+
+    def _warn(self, text: str) -> None:
+        print(f"{self.parser.get_prog_name()}: {text}", file=sys.stderr)
+
+
+def as_json(group: ErrorGroup) -> dict[str, Any]:
+    """Return a group as JSON has it."""
+    return {"count" if name == "number" else name: value for name, value in group._asdict().items()}
+
+
+def _row_of_group(group: ErrorGroup) -> Sequence[object]:
+    seen = (_to_the_second(group.first_seen), _to_the_second(group.last_seen))
+    return (group.fingerprint, f"{group.number:,}", group.type, _short(group.message), *seen)
+
+
+def _row_of_error(error: FoundError) -> Sequence[object]:
+    told = (error.type, _short(error.message), error.ident, error.queue, error.fingerprint)
+    return (_to_the_second(error.date_time), *told)
+
+
+def _to_the_second(date: str) -> str:
+    return date.partition(".")[0]
+
+
+def _short(message: str) -> str:
+    return message if len(message) <= SHORT else f"{message[: SHORT - 1]}…"
+
+
+def _message(text: str) -> str:
+    return one_line(text, MESSAGE)
+
+
+def _counted(value: Any) -> object:
+    """Return a value as the table shows it: numbers by something as ``mails (4), pages (2)``."""
+    if isinstance(value, dict):
+        return ", ".join(f"{each} ({number:,})" for each, number in value.items())
+    return value

@@ -1,0 +1,84 @@
+"""``limpyd-jobs quarantine``: what workers found in queues and could do nothing with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from limpyd_jobs.commands.command import COMMON_OPTIONS
+from limpyd_jobs.commands.tables import print_json, print_table
+from limpyd_jobs.commands.verbs import DRY_RUN, JSON, YES, Verb, VerbCommand
+from limpyd_jobs.models import BaseJobsModel, Queue
+from limpyd_jobs.query import QuarantineEntry, leave_quarantine, quarantine_entries
+from limpyd_jobs.store.audit import write_entry
+from limpyd_jobs.utils import one_line
+from limpyd_jobs.workers.options import WorkerOption
+
+
+class Quarantine(VerbCommand):
+    """Exit status: 0; 1 if somebody answered no; 2 if the command line is wrong."""
+
+    summary = "Show what no worker could do anything with, put it back in its queue, or drop it"
+    words = """[list|retry|drop] [ENTRY...] [options]
+
+  list             what is in the quarantine of each queue, the oldest first
+  retry ENTRY...   put entries back in their queues, once what was wrong is mended: limpyd-jobs check tells what
+  drop ENTRY...    drop entries; the records of jobs stay
+
+Without a word, it lists. retry and drop need entries as list shows them, or --all, and ask."""
+    option_list = (
+        *(option for option in COMMON_OPTIONS if option.dest != "error_model"),
+        WorkerOption("--queue", action="append", help="Those of this queue; may be repeated (default: of all)"),
+        WorkerOption("--all", action="store_true", help="Take all entries"),
+        DRY_RUN,
+        YES,
+        JSON,
+    )
+
+    def verbs(self) -> Mapping[str, Verb]:
+        """Return what each verb does."""
+        return {
+            "list": self._list,
+            "retry": lambda words: self._leave("retry", words),
+            "drop": lambda words: self._leave("drop", words),
+        }
+
+    @property
+    def _model(self) -> type[Queue]:
+        return self.options.queue_model or Queue
+
+    def _entries(self) -> list[QuarantineEntry]:
+        return quarantine_entries(self.options.queue, queue_model=self._model)
+
+    def _list(self, words: Sequence[str]) -> None:
+        if words:
+            self.parser.error(f"unexpected argument: {words[0]!r}; --queue names a queue")
+        rows = [{"queue": each.queue, "priority": each.priority, "entry": each.entry} for each in self._entries()]
+        if self.options.json:
+            print_json(rows)
+        else:
+            print_table([("queue", "priority", "entry"), *(tuple(row.values()) for row in rows)])
+
+    def _leave(self, verb: str, words: Sequence[str]) -> int:
+        if bool(words) == bool(self.options.all):
+            self.parser.error(f"say what to {verb}: give entries as list shows them, or --all")
+        found = self._entries()
+        unknown = set(words) - {each.entry for each in found}
+        if unknown:
+            raise LookupError(f"{one_line(min(unknown))} is not in quarantine")
+        asked = [each for each in found if self.options.all or each.entry in words]
+        if self.options.dry_run or not asked:
+            return self._tell(f"would {verb}", len(asked))
+        if not self.is_sure(f"{verb} {len(asked):,} entries?"):
+            return 1
+        number = leave_quarantine(asked, queue_model=self._model, drop=verb == "drop")
+        told = {"done": number, "skipped": len(asked) - number, "refused": 0}
+        what = "all" if self.options.all else " ".join(words)
+        write_entry(BaseJobsModel.get_connection(), verb=f"quarantine {verb}", filter=what, **told)
+        return self._tell(verb, number)
+
+    def _tell(self, verb: str, number: int) -> int:
+        if self.options.json:
+            print_json({"done": number})
+        else:
+            print_table([("entries", ""), (f"{number:,}", verb)])
+        return 0

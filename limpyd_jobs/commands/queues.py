@@ -1,0 +1,160 @@
+"""``limpyd-jobs queues``: what stands in each queue, and what an operator does with one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from limpyd_jobs.commands.command import COMMON_OPTIONS
+from limpyd_jobs.commands.pause import Pause, Resume, names_near
+from limpyd_jobs.commands.progress import shown_progress
+from limpyd_jobs.commands.tables import print_json, print_table, span
+from limpyd_jobs.commands.verbs import DRY_RUN, JSON, YES, Verb, VerbCommand
+from limpyd_jobs.models import BaseJobsModel, Queue
+from limpyd_jobs.query import JobFilter, QueueState, Tally, delete_queue, queue_states
+from limpyd_jobs.store.audit import write_entry
+from limpyd_jobs.utils import one_line
+
+HEADING = ("queue", "priority", "waiting", "latency", "delayed", "running", "success", "errors", "quarantine", "")
+
+# What has a command of its own as well.
+DELEGATED = {"pause": Pause, "resume": Resume}
+
+
+class Queues(VerbCommand):
+    """Exit status: 0; 1 if something could not be done, or somebody answered no; 2 if the command line is wrong."""
+
+    summary = "Show what stands in the queues, pause them, empty them, delete them"
+    words = """[list|show|pause|resume|clear|delete] [NAME...] [options]
+
+  list [NAME...]    how many jobs stand where, and the latency: for how long the job that is next has waited
+  show NAME...      the same, and of which classes the jobs are that wait and are delayed
+  pause NAME...     let workers begin no more of its jobs; those that run go on
+  resume NAME...    let them run again
+  clear NAME...     delete the jobs that wait or are delayed
+  delete NAME...    delete the queue, of all priorities, if it is empty; the records of its jobs stay
+
+Without a word, it lists. clear and delete count first, and ask."""
+    option_list = (*(option for option in COMMON_OPTIONS if option.dest != "error_model"), DRY_RUN, YES, JSON)
+
+    def execute(self) -> int:
+        """Do what the command line asks for, be it by another command."""
+        word = next((word for word in self.argv if not word.startswith("-")), "")
+        if word not in DELEGATED:
+            return super().execute()
+        words = list(self.argv)
+        words.remove(word)
+        return DELEGATED[word](f"{self.parser.get_prog_name()} {word}", words).execute()
+
+    def verbs(self) -> Mapping[str, Verb]:
+        """Return what each verb does."""
+        return {"list": self._list, "show": self._show, **dict.fromkeys(DELEGATED, self._list)} | {
+            "clear": self._clear,
+            "delete": self._delete,
+        }
+
+    @property
+    def _model(self) -> type[Queue]:
+        return self.options.queue_model or Queue
+
+    def _states(self, names: Sequence[str]) -> list[QueueState]:
+        states = queue_states(names or None, queue_model=self._model)
+        unknown = set(names) - {state.name for state in states}
+        if unknown:
+            name = min(unknown)
+            near = names_near(name, self._model.collection().values_list("name", flat=True))
+            raise LookupError(f"there is no queue {one_line(name)}{near}")
+        return states
+
+    def _list(self, names: Sequence[str]) -> None:
+        states = self._states(names)
+        if self.options.json:
+            print_json([as_json(state) for state in states])
+        else:
+            print_table([HEADING, *map(as_row, states)])
+
+    def _show(self, names: Sequence[str]) -> None:
+        if not names:
+            self.parser.error("show needs the name of a queue after it")
+        states = self._states(names)
+        by_class = {
+            status: {name: JobFilter(queue=name, status=status).facets("class").counts for name in names}
+            for status in ("waiting", "delayed")
+        }
+        if self.options.json:
+            print_json({"queues": [as_json(state) for state in states], **by_class})
+            return
+        print_table([HEADING, *map(as_row, states)])
+        rows = [
+            (name, status, f"{number:,}", path)
+            for status, queues in by_class.items()
+            for name, counts in queues.items()
+            for path, number in counts.items()
+            if number
+        ]
+        if rows:
+            print()
+            print_table([("queue", "status", "jobs", "class"), *rows])
+
+    def _clear(self, names: Sequence[str]) -> int:
+        """Delete what waits or is delayed in queues."""
+        if not names:
+            self.parser.error("clear needs the name of a queue after it")
+        self._states(names)
+        would = self._delete_jobs(names, dry_run=True)
+        if self.options.dry_run:
+            return self.print_tally("would delete", would)
+        if would.done and not self.is_sure(f"delete {would.done:,} jobs?"):
+            return 1
+        return self.print_tally("delete", self._delete_jobs(names))
+
+    def _delete_jobs(self, names: Sequence[str], *, dry_run: bool = False) -> Tally:
+        tallies = []
+        with shown_progress("looked at {:,} of {:,} jobs") as progress:
+            for name in names:
+                for status in ("waiting", "delayed"):
+                    jobs = JobFilter(queue=name, status=status)
+                    tallies.append(jobs.delete_all(dry_run=dry_run, progress=progress))
+        return Tally.sum(tallies)
+
+    def _delete(self, names: Sequence[str]) -> int:
+        """Delete queues that are empty."""
+        if not names:
+            self.parser.error("delete needs the name of a queue after it")
+        states = self._states(names)
+        used = [state for state in states if state.is_in_use]
+        for state in used:
+            what = f"{state.waiting:,} jobs wait, {state.delayed:,} are delayed, {state.running:,} run"
+            print(f"{one_line(state.name)}, priority {state.priority}: is not empty: {what}")
+        empty = [state for state in states if state not in used]
+        if self.options.dry_run:
+            for state in empty:
+                print(f"{one_line(state.name)}, priority {state.priority}: would be deleted")
+            return 1 if used else 0
+        if empty and not self.is_sure(f"delete {len(empty):,} empty queues?"):
+            return 1
+        for state in empty:
+            outcome = delete_queue(state, queue_model=self._model)
+            used += [state] if outcome == "used" else []
+            told = "has a job now, so it stays" if outcome == "used" else outcome
+            print(f"{one_line(state.name)}, priority {state.priority}: {told}")
+        done = len(states) - len(used)
+        if empty:
+            numbers = {"done": done, "skipped": 0, "refused": len(used)}
+            asked = " ".join(f"queue={name}" for name in names)
+            write_entry(BaseJobsModel.get_connection(), verb="delete queues", filter=asked, **numbers)
+        return 1 if used else 0
+
+
+def as_json(state: QueueState) -> dict[str, Any]:
+    """Return a queue as JSON has it."""
+    told = {name: value for name, value in state._asdict().items() if name not in ("is_paused", "pk")}
+    return {"name": told.pop("name"), "priority": told.pop("priority"), "paused": state.is_paused, **told}
+
+
+def as_row(state: QueueState) -> Sequence[object]:
+    """Return a queue as tables show it."""
+    numbers = (state.delayed, state.running, state.success, state.errors, state.quarantine)
+    latency = "" if state.latency is None else span(state.latency)
+    shown = (f"{number:,}" for number in numbers)
+    return (state.name, state.priority, f"{state.waiting:,}", latency, *shown, "paused" if state.is_paused else "")

@@ -1,0 +1,136 @@
+"""``limpyd-jobs stats``: how many jobs are run, how they end, how long they wait and run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from limpyd_jobs.commands.command import Command
+from limpyd_jobs.commands.tables import chart, print_json, print_table, span
+from limpyd_jobs.commands.verbs import JSON, READING_OPTIONS
+from limpyd_jobs.query.conditions import parse_moment
+from limpyd_jobs.query.figures import Period, read_figures, summed
+from limpyd_jobs.store.figures import BOUNDS, Figures, Histogram
+from limpyd_jobs.utils import MESSAGE, one_line, utcnow
+from limpyd_jobs.workers.options import WorkerOption, one_of
+
+# How many columns a chart has at the most.
+WIDTH = 72
+
+GROUPS = ("queue", "class", "time")
+
+COLUMNS = ("added", "started", "succeeded", "failed", "mean run", "95 % run within", "mean wait", "95 % wait within")
+
+
+class Stats(Command):
+    """Exit status: 0; 2 if the command line is wrong."""
+
+    summary = "Tell how many jobs are run, how they end, how long they wait and run"
+    option_list = (
+        *READING_OPTIONS,
+        WorkerOption(
+            "--since",
+            help="Since when, as -2h or 2026-11-20 (UTC) (default: -1h; with --daily -30d). By the minute figures are "
+            "kept for two days, by the day for a year",
+        ),
+        WorkerOption("--daily", action="store_true", help="By the day (default: by the minute)"),
+        WorkerOption(
+            "--by",
+            check=one_of(*GROUPS),
+            default="queue",
+            help="A row for each queue (the default), class, or time: minute or day",
+        ),
+        WorkerOption("--queue", help="Of this queue only; * and ? stand for any text"),
+        WorkerOption("--class", dest="job_class", help="Of this class only, by its path, as shop.jobs.*"),
+        JSON,
+    )
+
+    def run(self) -> int:
+        """Print the figures."""
+        try:
+            since = utcnow() - parse_moment("--since", self.options.since or ("-30d" if self.options.daily else "-1h"))
+            periods = read_figures(since, "day" if self.options.daily else "minute")
+        except ValueError as error:
+            self.parser.error(one_line(error, MESSAGE))
+        if self.options.json:
+            print_json(self._as_json(periods))
+        elif self.options.by == "time":
+            self._print_times(periods)
+        else:
+            self._print_groups(periods, since.total_seconds())
+        return 0
+
+    def _group(self, queue: str, path: str) -> str | None:
+        """The row that figures belong to; None if they are not asked for."""
+        of_queue, of_class = self.options.queue or "*", self.options.job_class or "*"
+        if not (fnmatchcase(queue, of_queue) and fnmatchcase(path, of_class)):
+            return None
+        return {"queue": queue or "(others)", "class": path or "(others)", "time": ""}[self.options.by]
+
+    def _rows(self, periods: Sequence[Period]) -> dict[str, Figures]:
+        if self.options.by != "time":
+            return dict(sorted(summed(periods, self._group).items()))
+        return {str(period.start): summed([period], self._group).get("", Figures()) for period in periods}
+
+    def _added(self, periods: Sequence[Period], row: str) -> int | None:
+        """How many jobs were added: that is known of classes, once a worker noted how many there had been before."""
+        if self.options.queue or self.options.by == "queue":
+            return None
+        pattern = row if self.options.by == "class" else self.options.job_class or "*"
+        return sum(number for period in periods for path, number in period.added.items() if fnmatchcase(path, pattern))
+
+    def _as_json(self, periods: Sequence[Period]) -> list[dict[str, Any]]:
+        at = {str(period.start): [period] for period in periods}
+        return [
+            {
+                self.options.by: row,
+                "added": self._added(at.get(row, periods), row),
+                "started": figures.started,
+                "succeeded": figures.succeeded,
+                "failed": figures.failed,
+                "waited": _histogram(figures.waited),
+                "ran": _histogram(figures.ran),
+            }
+            for row, figures in self._rows(periods).items()
+        ]
+
+    def _print_groups(self, periods: Sequence[Period], seconds: float) -> None:
+        rows = self._rows(periods)
+        table = [
+            (row, _number(self._added(periods, row)), *_shown(figures), f"{figures.started / seconds * 60:,.1f}")
+            for row, figures in rows.items()
+        ]
+        print_table([(self.options.by, *COLUMNS, "jobs/min"), *table])
+        for row in rows:
+            numbers = [summed([period], self._group).get(row, Figures()).started for period in periods]
+            print(f"\n{one_line(row)}: begun from {periods[0].start} to {periods[-1].start} (UTC)")
+            print(chart(numbers, WIDTH))
+
+    def _print_times(self, periods: Sequence[Period]) -> None:
+        at = {str(period.start): [period] for period in periods}
+        table = [
+            (row, _number(self._added(at[row], row)), *_shown(figures))
+            for row, figures in self._rows(periods).items()
+            if figures.started
+        ]
+        print_table([("time (UTC)", *COLUMNS), *table])
+
+
+def _number(number: int | None) -> str:
+    return "" if number is None else f"{number:,}"
+
+
+def _shown(figures: Figures) -> Sequence[str]:
+    times = (figures.ran.mean, figures.ran.quantile(0.95), figures.waited.mean, figures.waited.quantile(0.95))
+    numbers = (figures.started, figures.succeeded, figures.failed)
+    return [*(f"{number:,}" for number in numbers), *("" if time is None else span(time) for time in times)]
+
+
+def _histogram(times: Histogram) -> Mapping[str, Any]:
+    bounds = [*map(float, BOUNDS), None]
+    return {
+        "mean": times.mean,
+        "seconds": times.microseconds / 1_000_000,
+        "buckets": [{"up_to": bound, "count": number} for bound, number in zip(bounds, times.counts, strict=True)],
+    }

@@ -1,0 +1,62 @@
+"""Commands whose first word says what to do, and that ask before they change many things."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from limpyd_jobs.commands.command import COMMON_OPTIONS, Command
+from limpyd_jobs.commands.tables import print_json, print_table
+from limpyd_jobs.query import Tally
+from limpyd_jobs.utils import MESSAGE, one_line
+from limpyd_jobs.workers.options import WorkerOption
+
+REFUSALS = (LookupError, TypeError, ValueError)
+
+Verb = Callable[[Sequence[str]], int | None]
+
+# The common options of commands that need no models of the application.
+READING_OPTIONS = tuple(option for option in COMMON_OPTIONS if option.dest in ("database", "pythonpath"))
+
+JSON = WorkerOption("--json", action="store_true", help="Print JSON (default: a table)")
+DRY_RUN = WorkerOption("--dry-run", action="store_true", help="Tell what would be done, and do nothing")
+YES = WorkerOption("--yes", action="store_true", help="Do not ask")
+
+
+class VerbCommand(Command):
+    """A command with verbs. What the application or Redis refuses is an error of the command line."""
+
+    def verbs(self) -> Mapping[str, Verb]:
+        """Return what each verb does with the words after it; it may return an exit status.
+
+        The first one only shows something: it is what is done without a word.
+        """
+        raise NotImplementedError
+
+    def run(self) -> int:
+        """Do what the words say."""
+        verbs = self.verbs()
+        verb, *words = self.given or [next(iter(verbs))]
+        if verb not in verbs:
+            self.parser.error(f"{verb!r} is none of {', '.join(verbs)}")
+        try:
+            return verbs[verb](words) or 0
+        except REFUSALS as error:
+            self.parser.error(one_line(str(error.args[0] if error.args else error), MESSAGE))
+
+    def is_sure(self, question: str) -> bool:
+        """Ask whether to do something, unless ``--yes`` is given; it is an error if nobody can be asked."""
+        if self.options.yes:
+            return True
+        if not sys.stdin.isatty():
+            self.parser.error(f"{question} Give --yes to do so, or --dry-run for what would be done")
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+
+    def print_tally(self, verb: str, tally: Tally) -> int:
+        """Print what became of many jobs; return the exit status."""
+        if self.options.json:
+            print_json(tally._asdict())
+        else:
+            reasons = [(f"{number:,}", reason) for reason, number in tally.reasons.items()]
+            print_table([("jobs", ""), (f"{tally.done:,}", verb), *reasons])
+        return 1 if tally.refused else 0

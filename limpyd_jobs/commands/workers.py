@@ -1,0 +1,171 @@
+"""``limpyd-jobs workers``: which workers are there, what they do, and what is asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from limpyd_jobs.commands.pause import names_near
+from limpyd_jobs.commands.tables import print_json, print_table, span
+from limpyd_jobs.commands.verbs import DRY_RUN, JSON, READING_OPTIONS, YES, Verb, VerbCommand
+from limpyd_jobs.models import LivingWorker, WorkerPresence
+from limpyd_jobs.models.worker_presence import checked_level
+from limpyd_jobs.utils import one_line, utcnow
+from limpyd_jobs.workers.options import WorkerOption
+
+HEADING = ("worker", "status", "queues", "since", "last sign", "done", "failed", "memory", "runs", "for")
+
+# What can be asked of workers with nothing but their names.
+ORDERS = ("quiet", "resume", "stop", "dump")
+
+
+class Workers(VerbCommand):
+    """Exit status: 0; 1 if somebody answered no, or a worker that is named has left; 2 if the command line is wrong, or
+    there is no such worker."""
+
+    summary = "Show which workers are there, and what they run; quiet them, stop them"
+    words = """[list|show|quiet|resume|stop|dump|log-level] [WORKER...] [options]
+
+  list [WORKER...]           which workers are there, what they do, and when each gave its last sign of life
+  show WORKER...             all that is known of some
+  quiet WORKER...            begin no other job
+  resume WORKER...           begin jobs again
+  stop WORKER...             end after the running job, as on SIGTERM; of a pool, no other one follows
+  dump WORKER...             write to the log of the worker what it does, and where each of its threads is
+  log-level LEVEL WORKER...  write more or less to its log: DEBUG, INFO, WARNING, ERROR, CRITICAL, or a number
+
+Without a word, it lists. A worker is meant by its name, by the host and pid of its process or of the parent of that
+(web1:4711), or by the six digits that its log lines begin with; --all means all. What is asked for is done with the
+next heartbeat of the worker, by default within 15 seconds."""
+    option_list = (
+        *READING_OPTIONS,
+        WorkerOption("--all", action="store_true", help="Ask all workers (default: those that are named)"),
+        DRY_RUN,
+        YES,
+        JSON,
+    )
+
+    def verbs(self) -> Mapping[str, Verb]:
+        """Return what each verb does."""
+        orders = {verb: partial(self._order, verb) for verb in ORDERS}
+        return {"list": self._list, "show": self._show, **orders, "log-level": self._set_log_level}
+
+    # -- Which workers
+
+    def _named(self, names: Sequence[str]) -> list[LivingWorker]:
+        """Return the workers of some names; all for none."""
+        workers = WorkerPresence.alive()
+        for name in names:
+            if not any(worker.is_named(name) for worker in workers):
+                near = names_near(name, [worker.name for worker in workers])
+                raise LookupError(f"there is no worker {one_line(name)}{near}")
+        return [worker for worker in workers if not names or any(map(worker.is_named, names))]
+
+    def _asked(self, verb: str, names: Sequence[str]) -> list[LivingWorker]:
+        if bool(names) == bool(self.options.all):
+            self.parser.error(f"{verb} needs the names of workers, or --all")
+        return self._named(names)
+
+    # -- Looking
+
+    def _list(self, names: Sequence[str]) -> None:
+        self._print(self._named(names), lambda workers: print_table([HEADING, *map(as_row, workers)]))
+
+    def _show(self, names: Sequence[str]) -> None:
+        self._print(self._asked("show", names), _print_details)
+
+    def _print(self, workers: Sequence[LivingWorker], print_text: Callable[[Sequence[LivingWorker]], None]) -> None:
+        if self.options.json:
+            print_json([as_json(worker) for worker in workers])
+        else:
+            print_text(workers)
+
+    # -- Asking for something
+
+    def _set_log_level(self, words: Sequence[str]) -> int:
+        if not words:
+            self.parser.error("log-level needs a level, and the names of workers, or --all")
+        level, *names = words
+        return self._order("log-level", names, checked_level(level))
+
+    def _order(self, verb: str, names: Sequence[str], value: str = "") -> int:
+        workers = self._asked(verb, names)
+        if self.options.dry_run:
+            self._tell_asked(workers, "would be asked")
+            return 0
+        if verb == "stop" and self.options.all and not self.is_sure(f"Stop all {len(workers)} workers?"):
+            return 1
+        asked = [worker for worker in workers if self._is_asked(worker, verb, value)]
+        self._tell_asked(asked, "asked")
+        return 0 if len(asked) == len(workers) or self.options.all else 1
+
+    def _is_asked(self, worker: LivingWorker, verb: str, value: str) -> bool:
+        """Ask something of a worker; return whether it is still there."""
+        with suppress(LookupError):
+            WorkerPresence.order(worker, verb, value)
+            return True
+        return False
+
+    def _tell_asked(self, workers: Sequence[LivingWorker], what: str) -> None:
+        if self.options.json:
+            print_json({"asked": [worker.name for worker in workers]})
+            return
+        for worker in workers:
+            print(f"{one_line(worker.name)}: {what}")
+        if not workers:
+            print("there are no workers")
+
+
+def as_json(worker: LivingWorker) -> dict[str, Any]:
+    """Return a worker as it is printed for programs: dates are texts, UTC."""
+    told = {name: value for name, value in vars(worker).items() if name not in ("pk", "kind", "until", "details")}
+    told["running"] = [job._asdict() for job in worker.running]
+    return {name: str(value) if isinstance(value, datetime) else value for name, value in told.items()}
+
+
+def as_row(worker: LivingWorker) -> list[str]:
+    """Return a worker as a row of the table under `HEADING`."""
+    first = worker.running[0] if worker.running else None
+    more = f" (and {len(worker.running) - 1} more)" if len(worker.running) > 1 else ""
+    return [
+        worker.name,
+        worker.status,
+        ",".join(worker.queues),
+        _since(worker.since),
+        f"{_since(worker.last_seen)} ago",
+        f"{worker.done:,}",
+        f"{worker.failed:,}",
+        f"{worker.memory / 1e6:,.0f} MB",
+        f"{first.ident}{more}" if first else "",
+        _since(_date(first.since)) if first else "",
+    ]
+
+
+def _print_details(workers: Sequence[LivingWorker]) -> None:
+    for number, worker in enumerate(workers):
+        if number:
+            print()
+        told = as_json(worker)
+        options = (f"{name}={value}" for name, value in worker.options.items() if value is not None)
+        told |= {
+            "queues": ", ".join(worker.queues),
+            "running": "; ".join(f"{job.ident} ({job.identifier}) since {job.since}" for job in worker.running),
+            "unresolved": ", ".join(worker.unresolved),
+            "options": " ".join(options),
+            "versions": ", ".join(f"{name} {version}" for name, version in worker.versions.items()),
+        }
+        print_table([("worker", worker.name), *((name, value) for name, value in told.items() if name != "name")])
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=None)
+    except ValueError:
+        return None
+
+
+def _since(moment: datetime | None) -> str:
+    return span(max((utcnow() - moment).total_seconds(), 0.0)) if moment else ""

@@ -1,0 +1,152 @@
+"""``limpyd-jobs queues`` and ``limpyd-jobs quarantine``, as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import preloaded
+import pytest
+from servers import RedisServer
+
+from limpyd_jobs import Job, Queue
+from limpyd_jobs.models import BaseJobsModel
+from limpyd_jobs.query import JobFilter
+from limpyd_jobs.store.audit import last_entries
+
+COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+
+class Bill(Job):
+    namespace = "queues-command"
+    queue_name = "bills"
+
+    def run(self, queue: Any) -> None: ...
+
+
+@pytest.fixture(autouse=True)
+def _jobs() -> None:
+    for number in range(3):
+        Bill.add_job(f"bill {number}")
+    Bill.add_job("urgent", priority=5)
+    Bill.add_job("later", delayed_for=timedelta(hours=1))
+
+
+IMPORTABLE = [f"--job-modules={__name__}", f"--pythonpath={Path(__file__).parent}"]
+
+
+def run(server: RedisServer, *arguments: str) -> tuple[int, str, str]:
+    done = preloaded.run([COMMAND, *arguments], env={**os.environ, "LIMPYD_JOBS_DATABASE": server.url})
+    return done.returncode, done.stdout, done.stderr
+
+
+def output(server: RedisServer, *arguments: str) -> str:
+    status, out, err = run(server, *arguments)
+    assert (status, err) == (0, "")
+    return out
+
+
+@pytest.mark.parametrize("command", ["queues", "quarantine", "workers", "jobs", "errors", "schedules"])
+def test_a_command_without_a_word_shows_what_there_is(redis_server: RedisServer, command: str) -> None:
+    first = "groups" if command == "errors" else "list"
+    (heading, *_), (other, *_) = (output(redis_server, command, *words).splitlines() for words in ([], [first]))
+    assert heading == other
+    assert run(redis_server, command, "shw")[2].startswith(f"limpyd-jobs {command}: error: 'shw' is none of {first}, ")
+
+
+def test_queues_are_listed(redis_server: RedisServer) -> None:
+    rows = json.loads(output(redis_server, "queues", "list", "--json"))
+    assert [(row["name"], row["priority"], row["waiting"], row["delayed"]) for row in rows] == [
+        ("bills", 5, 1, 0),
+        ("bills", 0, 3, 1),
+    ]
+    assert rows[0].keys() == {
+        *("name", "priority", "paused", "waiting", "delayed", "running", "success", "errors", "quarantine"),
+        *("latency", "next_due"),
+    }
+    lines = output(redis_server, "queues", "list", "bills").splitlines()
+    assert lines[0].split() == [
+        "queue",
+        "priority",
+        "waiting",
+        "latency",
+        "delayed",
+        "running",
+        "success",
+        "errors",
+        "quarantine",
+    ]
+    assert lines[1].split()[:3] == ["bills", "5", "1"]
+
+
+def test_a_queue_is_shown_with_its_classes(redis_server: RedisServer) -> None:
+    shown = json.loads(output(redis_server, "queues", "show", "bills", "--json"))
+    path = Bill.get_model_repr()
+    assert (shown["waiting"], shown["delayed"]) == ({"bills": {path: 4}}, {"bills": {path: 1}})
+    assert [row["priority"] for row in shown["queues"]] == [5, 0]
+    assert f"bills  waiting  4     {path}" in output(redis_server, "queues", "show", "bills")
+
+
+def test_queues_are_paused_and_resumed(redis_server: RedisServer) -> None:
+    assert output(redis_server, "queues", "pause", "bills") == "bills: paused\n"
+    assert output(redis_server, "queues", "list").count("paused") == 2
+    assert output(redis_server, "queues", "resume", "bills") == "bills: resumed\n"
+
+
+def test_a_queue_is_cleared(redis_server: RedisServer) -> None:
+    clear = ("queues", "clear", "bills", *IMPORTABLE)
+    assert output(redis_server, *clear, "--dry-run") == "jobs\n5     would delete\n"
+    assert JobFilter().count().number == 5
+    status, out, err = run(redis_server, *clear)
+    assert (status, out) == (2, "")
+    assert "delete 5 jobs? Give --yes to do so" in err
+    assert output(redis_server, *clear, "--yes") == "jobs\n5     delete\n"
+    assert JobFilter().count().number == 0
+    assert Queue.count_jobs("bills") == (0, 0)
+
+
+def test_only_empty_queues_are_deleted(redis_server: RedisServer) -> None:
+    status, out, err = run(redis_server, "queues", "delete", "bills", "--yes")
+    assert (status, err) == (1, "")
+    assert "bills, priority 0: is not empty: 3 jobs wait, 1 are delayed, 0 run" in out
+    JobFilter().delete_all()
+    assert output(redis_server, "queues", "delete", "bills", "--yes").count("deleted") == 2
+    assert output(redis_server, "queues", "list", "--json") == "[]\n"
+    last = last_entries(BaseJobsModel.get_connection(), 1)[0]
+    assert (last["verb"], last["filter"], last["done"]) == ("delete queues", "queue=bills", "2")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["queues", "empty"], "'empty' is none of list, show"),
+        (["queues", "show"], "show needs the name of a queue"),
+        (["queues", "clear"], "clear needs the name of a queue"),
+        (["queues", "delete", "bill"], "there is no queue bill, but there is: bills"),
+        (["quarantine", "drop"], "say what to drop: give entries as list shows them, or --all"),
+        (["quarantine", "retry", "x.Y:1"], "x.Y:1 is not in quarantine"),
+        (["quarantine", "list", "bills"], "unexpected argument: 'bills'; --queue names a queue"),
+    ],
+)
+def test_what_is_wrong_is_said(redis_server: RedisServer, words: list[str], told: str) -> None:
+    status, out, err = run(redis_server, *words)
+    assert (status, out) == (2, "")
+    assert told in err
+
+
+def test_entries_leave_quarantine(redis_server: RedisServer) -> None:
+    queue = Queue.get_queue("bills")
+    queue.quarantine.rpush("rubbish", "x.Y:1")
+    rows = json.loads(output(redis_server, "quarantine", "list", "--json"))
+    assert [row["entry"] for row in rows] == ["rubbish", "x.Y:1"]
+    assert json.loads(output(redis_server, "quarantine", "retry", "x.Y:1", "--yes", "--json")) == {"done": 1}
+    assert queue.waiting.lrange(-1, -1) == ["x.Y:1"]
+    assert output(redis_server, "quarantine", "drop", "--all", "--queue=bills", "--dry-run").endswith("would drop\n")
+    assert output(redis_server, "quarantine", "drop", "--all", "--yes").splitlines()[1].split() == ["1", "drop"]
+    assert json.loads(output(redis_server, "quarantine", "list", "--json")) == []
