@@ -62,6 +62,10 @@ def _scripts() -> dict[bytes, str]:
     return {key.encode(): each.name for each in ALL_SCRIPTS for key in (each.sha, each.source)}
 
 
+def _tells_something(reply: bytes) -> bool:
+    return not reply.startswith(b"-NOSCRIPT")
+
+
 class Proxy:
     """Listens on the unix socket `socket` inside a ``with``; one thread for each connection.
 
@@ -85,13 +89,15 @@ class Proxy:
         self._sockets: set[socket.socket] = set()
         self._listener = socket.socket(socket.AF_UNIX)
 
-    def on(self, command: str, fault: Fault, nth: int = 1, if_reply: Callable[[bytes], bool] = bool) -> None:
+    def on(
+        self, command: str, fault: Fault, nth: int = 1, if_reply: Callable[[bytes], bool] = _tells_something
+    ) -> None:
         """Apply a fault once: to the nth time that a command, or a script of that name, is sent from now on.
 
         Parameters
         ----------
         if_reply: callable
-            Which replies count, as they are on the wire; all by default.
+            Which replies count, as they are on the wire; by default all but that the server does not know a script.
         """
         with self._lock:
             self._rules.append(_Rule(command, fault, nth, if_reply))

@@ -163,7 +163,9 @@ WORK = [
     ("rescue", all_of(add(), boundaries.lose_worker), 1, {}),
     ("promote", add(delayed_for=0.3), 1, {}),
     ("renew", add("takes a while"), 1, {}),
-    ("prune", add(), 1, {"keep_success": 0}),
+    ("prune", add("fails"), 1, {"keep_errors": 0}),
+    ("succeed", all_of(add("a"), add("b"), add("c")), 3, {**ALONE, "keep_success": 0}),
+    ("succeed_many", all_of(*map(add, "abcdefg")), 7, {**ALONE, "keep_success": 0, "prefetch": 3}),
     ("reconcile", all_of(add(), lambda: Queue.get_queue(QUEUE).waiting.delete()), 1, {}),
     ("skip", all_of(add(), lambda: only_job().status.hset("c")), 0, {}),
 ]
@@ -193,7 +195,9 @@ def test_a_worker_ends_all_jobs_and_runs_none_once_more_than_it_has_to(
     assert sum(runs.values()) == times
     if lost == "add_error":
         assert len(Error.collection()) == 1
-    if lost not in ("rescue", "prune"):
+    if "keep_success" in parameters:
+        assert statuses(redis_client) == {}
+    elif lost not in ("rescue", "prune"):
         jobs = [job for job_class in JOBS for job in job_class.collection().instances()]
         assert sum(int(job.tries.hget() or 0) for job in jobs) == times
     found = violations(redis_client, *MODELS)
@@ -220,6 +224,25 @@ def test_a_job_that_was_lost_in_the_hand_over_is_run_once(
     runs = end_all(redis_client, a_job_is_handed_over)
     assert set(runs.values()) == {1}
     assert len(runs) == len(statuses(redis_client))
+    assert violations(redis_client, *MODELS) == []
+
+
+@pytest.mark.parametrize("fault", LOSSES, ids=lambda fault: fault.name.lower())
+def test_a_job_that_the_worker_did_not_hear_of_is_given_back_at_its_end(
+    fault: Fault, monkeypatch: pytest.MonkeyPatch, redis_client: redis.Redis, proxy: Proxy, behind: Callable[[], None]
+) -> None:
+    monkeypatch.setattr(backoff, "FIRST", 600.0)
+    job = Task.add_job("a")
+    proxy.on("claim", fault)
+    behind()
+    ours = worker(lease=NEVER, max_duration=NEVER)
+    thread = threading.Thread(target=ours.run)
+    thread.start()
+    wait_until(lambda: proxy.faults, "a lost claim")
+    ours.end_forced = True
+    thread.join()
+    assert job.hmget("status", "tries") == ["w", None]
+    assert Queue.get_queue(QUEUE).waiting.lmembers() == [job.ident]
     assert violations(redis_client, *MODELS) == []
 
 
