@@ -22,6 +22,32 @@ MANUAL = "\n".join(PAGES.values())
 RUN_COMMAND = "import sys; sys.argv[0] = 'limpyd-jobs-worker'; from limpyd_jobs.scripts.worker import main; main()"
 RUN_JOBS = "from limpyd_jobs.scripts.jobs import main; main()"
 
+# Lets the workers of the pages be there.
+REGISTER = """
+import json
+from limpyd_jobs import WorkerPresence
+from limpyd_jobs.store import presences
+
+def register(name, **details):
+    host, pid, pk = name.split(":")
+    fields = {"kind": "worker", "name": name, "host": host, "pid": pid, "details": json.dumps(details)}
+    presences.keep_and_take_orders(WorkerPresence.get_connection(), WorkerPresence, pk, fields, 600)
+
+job = ["myapp.jobs.SendMail:812", "welcome:812", "2026-10-02 00:51:24"]
+told = {"queues": ["mails"], "status": "busy", "running": [job], "done": 8120, "failed": 3, "memory": 52_000_000}
+register("mailhost:19122:5f0c4f0f8d2a", **told)
+register("web1:4711:0bdf4916ec17", queues=["mails", "news"], status="idle", done=91, memory=48_000_000)
+"""
+
+# Makes the errors that the manual shows.
+FAIL = """
+from limpyd_jobs import Worker
+from myapp.jobs import SendMail
+
+SendMail.add_jobs([{"identifier": f"welcome:{number}", "to": "bob"} for number in range(3)])
+Worker("mails", max_loops=3).run()
+"""
+
 
 class Block(NamedTuple):
     """A code block: its language, its text, the page it is on, and the title it stands under."""

@@ -23,7 +23,21 @@ import pytest
 import redis
 from docutils.core import publish_string
 from docutils.writers.html5_polyglot import Writer
-from pages import BLOCKS, COMMANDS, FILES, PROGRAMS, ROOT, RUN_COMMAND, RUN_JOBS, SHELL, TEXTS, UNITS, Block
+from pages import (
+    BLOCKS,
+    COMMANDS,
+    FAIL,
+    FILES,
+    PROGRAMS,
+    REGISTER,
+    ROOT,
+    RUN_COMMAND,
+    RUN_JOBS,
+    SHELL,
+    TEXTS,
+    UNITS,
+    Block,
+)
 
 RENDERED_ALONE = ("README.rst", "CHANGELOG.rst", "CONTRIBUTING.rst", "SECURITY.rst")  # where there is no Sphinx
 
@@ -198,8 +212,12 @@ def test_the_command_lines_of_workers_start_a_worker(
 @commands_with("limpyd-jobs")
 def test_the_commands_run(command: list[str], application: Path, run_python: Callable[..., str]):
     arguments = [argument.replace("/srv/myapp", str(application)) for argument in command[1:]]
-    if command[1] == "jobs":
+    if command[1] in ("jobs", "queues"):
         run_python("-c", "from myapp.jobs import SendMail; SendMail.add_job('welcome:42', to='ann@example.com')")
+    if command[1] == "workers":
+        run_python("-c", REGISTER)
+    if command[1] == "errors":
+        run_python("-c", FAIL)
     assert run_python("-c", RUN_JOBS, *arguments)
 
 

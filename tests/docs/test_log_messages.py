@@ -10,7 +10,7 @@ from pages import read_table
 from running import run_task, working
 from servers import RedisServer, free_port, wait_until
 
-from limpyd_jobs import STATUSES, Job, Queue, Schedule, Worker
+from limpyd_jobs import STATUSES, Job, Queue, Schedule, Worker, WorkerPresence
 from limpyd_jobs.store import records
 from limpyd_jobs.store.database import JobsDatabase
 
@@ -95,6 +95,23 @@ def provoke_what_is_wrong_with_schedules(monkeypatch: pytest.MonkeyPatch) -> Non
         schedule.delete()
 
 
+def provoke_what_others_ask_for(caplog: pytest.LogCaptureFixture) -> None:
+    Queue.get_queue("asked")
+    connection = Queue.get_connection()
+    with working(Worker("asked", lease=2, max_duration=60, terminate_gracefuly=False)):
+        wait_until(WorkerPresence.alive)
+        (there,) = WorkerPresence.alive()
+        WorkerPresence.order(there, "quiet")
+        wait_until(lambda: "quiet asked by" in caplog.text)
+        key = f"jobs:workerpresence:{there.pk}:hash"
+        connection.delete(key)
+        connection.set(key, "of a wrong type")
+        wait_until(lambda: "Unable to tell others" in caplog.text)
+        connection.delete(key)
+        wait_until(WorkerPresence.alive)
+        WorkerPresence.order(there, "stop")
+
+
 def provoke_failures_of_redis(database: JobsDatabase, binary: str, caplog: pytest.LogCaptureFixture) -> None:
     with RedisServer(binary, "--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru", port=free_port()) as server:
         database.connection.close()
@@ -131,6 +148,7 @@ def test_the_log_says_what_the_manual_says(
     Job.add_job("endless", "endless")
     with working(Worker("endless", callback=do_nothing, job_timeout=1, max_loops=1, terminate_gracefuly=False)):
         pass
+    provoke_what_others_ask_for(caplog)
     provoke_failures_of_redis(jobs_database, redis_binary, caplog)
 
     for message in read_table("What does the log say?"):

@@ -10,7 +10,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from pages import RUN_COMMAND, TEXTS, Block, numbers_aside
+from pages import FAIL, REGISTER, RUN_COMMAND, RUN_JOBS, TEXTS, Block, numbers_aside
 from servers import RedisServer
 
 from limpyd_jobs import STATUSES
@@ -110,8 +110,26 @@ def check_states(text: str) -> None:
     assert {name.lower() for name in STATUSES} <= {*re.findall(r"\w+", text)}
 
 
+def check_groups(text: str, run_python: Callable[..., str]) -> None:
+    run_python("-c", FAIL)
+    shown = run_python("-c", RUN_JOBS, "errors", "groups")
+    assert numbers_aside(text).splitlines() == numbers_aside(shown).splitlines()
+
+
+def check_workers(text: str, run_python: Callable[..., str]) -> None:
+    """The columns are as shown, up to numbers and times."""
+    run_python("-c", REGISTER)
+    shown, told = (
+        [re.sub(r"\b0(\.0)? (ms|s|min|h|d)\b", "0 s", line).split() for line in numbers_aside(each).splitlines()]
+        for each in (text, run_python("-c", RUN_JOBS, "workers", "list"))
+    )
+    assert shown == told
+
+
 TEXT_CHECKS: dict[str, Callable[..., None]] = {  # by the title above the text
     "What you get": check_log_of_command,
+    "Errors by cause": check_groups,
+    "See and steer workers": check_workers,
     "The life of a job": check_states,
     "Logs": check_logs,
     "What does it do right now?": check_report,
