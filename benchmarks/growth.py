@@ -120,7 +120,8 @@ def fill(number: int, load: Load, **options: Any) -> None:
 def run(number: int, load: Load) -> None:
     """Run so many jobs, by a worker in this process."""
     Nothing.runs = 0
-    Worker(load.names, max_loops=number, terminate_gracefuly=False, logger_level=logging.CRITICAL).run()
+    options = {"terminate_gracefuly": False, "logger_level": logging.CRITICAL, "figures": False}
+    Worker(load.names, max_loops=number, **options).run()
     assert Nothing.runs == number
 
 
