@@ -127,6 +127,12 @@ class Session(Generic[AJob]):
         claim = self._claims.get(_key(job))
         return None if claim is None or claim.status is not None or claim.is_lost else claim
 
+    def let_lapse(self, job: AJob) -> None:
+        """Renew the claim on a job no more, if there is one: it can still be ended until its lease lapses."""
+        self._be_of_this_process()
+        with self._lock:
+            self._renewed.discard(_key(job))
+
     def register(self, presence_model: type[Presence], kind: str, name: str | None = None, **details: Any) -> None:
         """Register a presence, see `Presence.register`, until the end of the session.
 

@@ -62,6 +62,13 @@ def queue_of(board: LimpydJobBoard) -> Queue:
     return queue
 
 
+def is_renewed(board: LimpydJobBoard) -> bool:
+    """Whether a beat of its heart renews the only claim."""
+    ends = queue_of(board).running.zrange(0, -1, withscores=True)
+    board._session._beat()
+    return queue_of(board).running.zrange(0, -1, withscores=True) != ends
+
+
 class TestPosting:
     def test_is_a_job_of_a_queue(self, board: LimpydJobBoard) -> None:
         job = board.post("resize", details={"size": 5, "raw": [1, None, "é"]}, priority=HIGH)
@@ -269,6 +276,28 @@ class TestTheEnd:
         with pytest.raises(TypeError):
             getattr(board, verb)(job, None)
         getattr(board, verb)(job, "ann")
+
+    def test_that_is_refused_for_a_silence_lets_the_claim_lapse(self, make: Make, monkeypatch: Any) -> None:
+        board = make(lease=600)
+        job = board.post("a")
+        board.claim(job, "ann")
+        with monkeypatch.context() as silence:
+            silence.setattr("limpyd_jobs.models.claim.monotonic", lambda: time.monotonic() + 601)
+            with pytest.raises(exceptions.JobFailure, match="its claim lapsed"):
+                board.consume(job, "ann")
+        assert not is_renewed(board)
+
+    def test_that_could_not_be_recorded_lets_the_claim_lapse(self, make: Make, redis_server: RedisServer) -> None:
+        board = make(lease=600)
+        job = board.post("a")
+        board.claim(job, "ann")
+        board.model.database.connect(unix_socket_path="/no/such/socket")
+        with pytest.raises(exceptions.JobFailure, match="Redis failed"):
+            board.consume(job, "ann")
+        board.model.database.connect(unix_socket_path=redis_server.socket)
+        assert not is_renewed(board)
+        board.consume(job, "ann")
+        assert board.job_count == 0
 
     def test_leaves_the_database_whole(self, board: LimpydJobBoard) -> None:
         jobs = [board.post(str(number)) for number in range(5)]

@@ -61,6 +61,17 @@ class TestAClaim:
         assert jobs[0].tries.hget() is None
         assert session.held(jobs[0]) is None
 
+    def test_is_renewed_no_more_once_it_may_lapse(self) -> None:
+        with Session[Parcel](lease=0.2) as session:
+            let, kept = Parcel.add_job("a"), Parcel.add_job("b")
+            claim = session.claim(let)
+            session.claim(kept)
+            session.let_lapse(let)
+            wait_until(lambda: session.held(let) is None)
+            assert claim.is_lost
+            assert session.held(kept)
+            session.let_lapse(Parcel.add_job("c"))  # which is not claimed
+
     def test_with_a_lease_of_its_own_is_neither_renewed_nor_released(self) -> None:
         job, other = Parcel.add_job("a"), Parcel.add_job("b")
         with Session[Parcel](lease=0.1) as session:

@@ -284,6 +284,8 @@ class LimpydJobBoard(base.NotifyingJobBoard):
     def _end(self, job: LimpydJob, who: str, what: str, verb: Callable[[Claim[Posting]], None]) -> None:
         _check_who(who)
         claim = self._session.held(job.posting)
+        if claim is None:  # a conductor does not ask again: who was silent for too long must not keep it
+            self._session.let_lapse(job.posting)
         if claim is None or claim.owner != who:
             raise self._refusal(job, who, what)
         with self.failures():
@@ -291,12 +293,15 @@ class LimpydJobBoard(base.NotifyingJobBoard):
                 verb(claim)
             except (ClaimLost, JobGone):
                 raise self._refusal(job, who, what) from None
+            except NotRecorded:
+                self._session.let_lapse(job.posting)
+                raise
 
     def _refusal(self, job: LimpydJob, who: str, what: str) -> Exception:
         owner = self.find_owner(job)
         if owner is None:
             return exceptions.NotFound(f"Cannot {what} job {job.uuid}: nobody holds a claim on it, or it is gone")
-        held = "by another claim of that name" if owner == who else f"by {owner!r}"
+        held = "by another claim of that name, or its claim lapsed" if owner == who else f"by {owner!r}"
         return exceptions.JobFailure(f"Cannot {what} job {job.uuid}: it is not owned by {who!r}, but {held}")
 
     def register_entity(self, entity: Any) -> None:
