@@ -40,7 +40,7 @@ from taskflow.persistence import models  # noqa: E402
 
 from limpyd_jobs import Error  # noqa: E402
 from limpyd_jobs.check import check  # noqa: E402
-from limpyd_jobs.contrib.taskflow import Board, LimpydJob, LimpydJobBoard  # noqa: E402
+from limpyd_jobs.contrib.taskflow import Board, LimpydJob, LimpydJobBoard, Posting  # noqa: E402
 from limpyd_jobs.models import BaseJobsModel  # noqa: E402
 from limpyd_jobs.store.embedded import find_server  # noqa: E402
 
@@ -196,7 +196,7 @@ class Report(NamedTuple):
     refused: int
     steps_again: int
     died: int
-    left: int
+    left: list[str]
     trashed: int
     errors: int
     findings: list[Any]
@@ -210,7 +210,7 @@ class Report(NamedTuple):
             # who is killed between the two consumed it, and could not note it
             f"{self.not_consumed} consumed by nobody, after {self.kills} kills": self.not_consumed <= self.kills,
             f"{self.died} processes ended by themselves": not self.died,
-            f"{self.left} postings left": not self.left,
+            f"{len(self.left)} postings left: {', '.join(self.left)}": not self.left,
             f"{self.trashed} trashed, after {self.kills} kills and {self.stops} stops": (
                 self.trashed <= self.kills + self.stops
             ),
@@ -222,7 +222,7 @@ class Report(NamedTuple):
     def __str__(self) -> str:
         return (
             f"{self.posted} flows, {self.kills} kills, {self.stops} stops: {len(self.incomplete)} incomplete, "
-            f"{self.left} left, {self.trashed} trashed, {self.consumed_twice} consumed twice, "
+            f"{len(self.left)} left, {self.trashed} trashed, {self.consumed_twice} consumed twice, "
             f"{self.refused} refused; {self.steps_again} steps ran again\n"
             + ("wrong: " + "; ".join(self.wrong) if self.wrong else "all is well")
         )
@@ -266,8 +266,8 @@ def postings_left() -> int:
 def incomplete() -> list[str]:
     """The flows that did not complete, those apart whose postings were trashed: the state of each, and who ran it.
 
-    Who was stopped and goes on may write the state of a flow that somebody else completed meanwhile, until it has run
-    its steps again, too: TaskFlow does not ask whose the book is.
+    Who was stopped and goes on writes the state of a flow that somebody else completed meanwhile, as TaskFlow does not
+    ask whose the book is; and may be killed then. So the state says nothing of a flow that several have run.
     """
     connection, trashed, did = open_store().get_connection(), noted("trashed"), noted("did")
     orders = [order.split(" ") for order in noted("ordered")]
@@ -275,12 +275,14 @@ def incomplete() -> list[str]:
     return [
         f"{flow.state}, run by {runners_of(job)}"
         for job, flow in flows.items()
-        if flow.state != states.SUCCESS or any(not did[f"{flow.uuid} {step}"] for step in STEPS)
+        if any(not did[f"{flow.uuid} {step}"] for step in STEPS)
+        or (flow.state != states.SUCCESS and len(runners_of(job)) == 1)
     ]
 
 
 def report(kills: int, stops: int, died: int) -> Report:
     posted, consumed, trashed, did = map(noted, ("posted", "consumed", "trashed", "did"))
+    left = {each.identifier.hget(): each for each in Posting.collection(queued="1").instances()}
     findings = check(pause=0, queue_models=[Board], error_models=[Error]).findings
     return Report(
         kills=kills,
@@ -292,7 +294,7 @@ def report(kills: int, stops: int, died: int) -> Report:
         refused=noted("refused").total(),
         steps_again=did.total() - len(did),
         died=died,
-        left=postings_left(),
+        left=[f"{posting.ident} {posting.claim_state()}, run by {runners_of(uuid)}" for uuid, posting in left.items()],
         trashed=len(trashed),
         errors=sum(queue.errors.llen() for queue in Board.get_all(BOARD)),
         findings=findings,
