@@ -26,6 +26,7 @@ from limpyd_jobs.retrying import Cancel, Exponential, Requeue, Retry
 from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.argument import Argument, ValueField
+from limpyd_jobs.store.indexes import DateTimeRangeIndex
 from limpyd_jobs.version import EXACT_VERSION, VERSION
 from limpyd_jobs.workers import Worker
 
@@ -39,6 +40,7 @@ __all__ = [
     "Claim",
     "ClaimLost",
     "ConfigurationException",
+    "DateTimeRangeIndex",
     "Error",
     "Exponential",
     "Job",

@@ -54,6 +54,14 @@ def test_jobs_are_counted(redis_server: RedisServer) -> None:
     assert json.loads(output(redis_server, "count", "added>-1h", "added__lt=now", "--json")) == {"count": 6}
 
 
+def test_a_search_that_has_no_time_tells_which_index_would_spare_it(redis_server: RedisServer) -> None:
+    for words in (["count"], ["list"], ["count", "--by=to"]):
+        status, _, err = run(redis_server, *words, "added>-1h", "to=ann", "--timeout=0.000001")
+        assert status == 0
+        assert f"one by one, as added of {__name__}.Letter has no DateTimeRangeIndex. To find them at once, for" in err
+        assert "to of" not in err
+
+
 def test_they_are_counted_by_a_field(redis_server: RedisServer) -> None:
     assert output(redis_server, "count", "--by=status") == "jobs  status\n4     waiting\n2     error\n"
     found = json.loads(output(redis_server, "count", "--by=to", "status=error", "--json"))

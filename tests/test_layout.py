@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from limpyd.contrib.indexes import EqualIndexWith, SimpleDateTimeIndex
 from limpyd.indexes import EqualIndex, NumberRangeIndex, TextRangeIndex
 from limpyd_extensions.related import FKInstanceHashField
 
-from limpyd_jobs import Argument, ConfigurationException, Error, Job, Queue
+from limpyd_jobs import Argument, ConfigurationException, DateTimeRangeIndex, Error, Job, Queue, ValueField
 from limpyd_jobs.store.layout import layout_of, special_indexes
 
 HARD_TEXT = 'é"\\\n\0😀'
@@ -37,6 +38,8 @@ class Ticket(Job):
     )
     only = fields.InstanceHashField(indexable=True, unique=True, indexes=[TextRangeIndex])
     when = fields.InstanceHashField(indexable=True, indexes=[EqualIndex, SimpleDateTimeIndex])
+    closed = fields.InstanceHashField(indexable=True, indexes=[DateTimeRangeIndex])
+    opened = ValueField(datetime)
     side = fields.InstanceHashField(indexable=True)
     pair = fields.InstanceHashField(indexable=True, indexes=[EqualIndexWith.configure(other_fields=["side"])])
     keyed = fields.InstanceHashField(indexable=True, indexes=[EqualIndex.configure(key="k", prefix="p")])
@@ -68,6 +71,7 @@ class TestTheDescription:
                 "queued": ["jobs:job:queued:"],
             },
             "ranges": {},
+            "dates": {},
             "special": {},
             "unique": {},
             "defaults": {"priority": "0"},
@@ -84,6 +88,7 @@ class TestTheDescription:
             "path": "",
             "indexes": {"name": ["jobs:queue:name:"], "priority": ["jobs:queue:priority:"]},
             "ranges": {},
+            "dates": {},
             "special": {},
             "unique": {},
             "defaults": {"priority": "0"},
@@ -124,8 +129,13 @@ class TestTheDescription:
         assert indexes["rank"] == indexes["only"] == indexes["pair"] == indexes["lower"] == []
 
     def test_has_every_range_of_numbers_under_its_key(self) -> None:
-        assert described(Ticket)["ranges"] == {"weight": ["layout:ticket:weight:number-range"]}
+        assert described(Ticket)["ranges"]["weight"] == ["layout:ticket:weight:number-range"]
         assert described(Ticket)["indexes"]["weight"] == ["layout:ticket:weight:"]
+
+    def test_has_every_range_of_dates_under_its_key(self) -> None:
+        assert described(Ticket)["dates"] == {"layout:ticket:closed:datetime-range": True}
+        assert described(Ticket)["ranges"]["closed"] == ["layout:ticket:closed:datetime-range"]
+        assert layout_of(Ticket).dates == {"closed", "opened"}
 
     def test_has_what_limpyd_must_index(self) -> None:
         special = described(Ticket)["special"].keys()

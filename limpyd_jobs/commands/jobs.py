@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
+from time import monotonic
 from typing import Any
 
 from limpyd_jobs.commands.command import COMMON_OPTIONS
@@ -19,6 +20,9 @@ from limpyd_jobs.query.conditions import parse_moment
 from limpyd_jobs.store.argument import ValueField
 from limpyd_jobs.utils import MESSAGE, described, one_line, where_to_look
 from limpyd_jobs.workers.options import WorkerOption, between, interval, seconds
+
+# After how many seconds a search was a long one, and how many of the indexes are named then that would have spared it.
+LONG, MOST_HINTS = 1.0, 3
 
 # What can be done with all jobs of a filter, and what else has to be, or may be said.
 PLACE = ("queue_name", "priority", "delayed_for", "delayed_until")
@@ -109,36 +113,51 @@ A filter is made of words, all of which must be met:
         }
 
     def _list(self, words: Sequence[str]) -> None:
-        newest_first = not self.options.oldest_first
-        page = JobFilter(*words).page(
+        asked, newest_first, began = JobFilter(*words), not self.options.oldest_first, monotonic()
+        page = asked.page(
             self.options.limit, self.options.after, newest_first=newest_first, timeout=self.options.timeout
         )
+        took = monotonic() - began
         if self.options.json or self.options.jsonl:
             rows = [job._asdict() for job in page.jobs]
             print_json_lines(rows) if self.options.jsonl else print_json(rows)
         else:
             print_table([FoundJob._fields, *map(_shown, page.jobs)])
         self._tell_of_more(page)
+        self._tell_of_indexes(asked, took, page.is_complete)
 
     def _tell_of_more(self, page: Page) -> None:
         if page.following:
             why = "there are more jobs" if page.is_complete else "there was no time to look at all jobs"
-            print(f"{self.parser.get_prog_name()}: {why}: --after={page.following}", file=sys.stderr)
+            self._tell(f"{why}: --after={page.following}")
+
+    def _tell_of_indexes(self, asked: JobFilter, took: float, is_complete: bool) -> None:
+        """Say, if a search took long, which indexes would have spared it."""
+        if is_complete and took < LONG:
+            return
+        for missing in asked.missing_indexes()[:MOST_HINTS]:
+            self._tell(f"jobs are looked at one by one, as {missing}. {missing.how}")
+
+    def _tell(self, text: str) -> None:
+        print(f"{self.parser.get_prog_name()}: {one_line(text, MESSAGE)}", file=sys.stderr)
 
     def _count(self, words: Sequence[str]) -> None:
         asked, timeout = JobFilter(*words), self.options.timeout
         found: Count | Facets
+        began = monotonic()
         with shown_progress("looked at {:,} of {:,} jobs") as progress:
             if self.options.by:
                 found = asked.facets(self.options.by, timeout=timeout, progress=progress)
             else:
                 found = asked.count(timeout, progress)
+        took = monotonic() - began
         if isinstance(found, Facets):
             self._print_facets(found)
         else:
             self._print_count(found)
         if not found.is_exact:
-            print(f"{self.parser.get_prog_name()}: there was no time to look at all jobs", file=sys.stderr)
+            self._tell("there was no time to look at all jobs")
+        self._tell_of_indexes(asked, took, found.is_exact)
 
     def _print_count(self, found: Count) -> None:
         if self.options.json:

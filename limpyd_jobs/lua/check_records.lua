@@ -55,8 +55,13 @@ local function look_at_value(pk, field, value)
     end
   end
   for _, key in ipairs(model.ranges[field] or {}) do
-    local wanted, found = score_of(repairs and proper or value), redis.pcall('ZSCORE', key, pk)
-    if type(found) ~= 'string' or tonumber(found) ~= tonumber(wanted) then
+    local wanted, found = score_in(model, key, repairs and proper or value), redis.pcall('ZSCORE', key, pk)
+    if not wanted then
+      if type(found) == 'string' then
+        report(pk, 'stray', field, value)
+        if repairs then redis.call('ZREM', key, pk) end
+      end
+    elseif type(found) ~= 'string' or tonumber(found) ~= tonumber(wanted) then
       report(pk, 'not indexed', field, value)
       if repairs then redis.call('ZADD', key, wanted, pk) end
     end

@@ -17,6 +17,7 @@ from limpyd_jobs.query.queues import (
     quarantine_entries,
     queue_states,
 )
+from limpyd_jobs.query.walk import MissingIndex
 
 __all__ = [
     "Condition",
@@ -31,6 +32,7 @@ __all__ = [
     "FoundJob",
     "JobDetails",
     "JobFilter",
+    "MissingIndex",
     "Overview",
     "Page",
     "Period",

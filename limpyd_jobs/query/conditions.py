@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from limpyd_jobs.arguments import PRIORITY_RANGE, read_priority
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import mark_of
-from limpyd_jobs.utils import as_naive_utc, one_line, parse_datetime, utcnow
+from limpyd_jobs.utils import as_naive_utc, datetime_to_score, one_line, parse_datetime, utcnow
 
 # The comparisons, by what ends the name of a field: in Python, and on a command line where nothing is to be quoted.
 SUFFIXES = {"": "=", "eq": "=", "ne": "!=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
@@ -99,14 +99,28 @@ class Condition(NamedTuple):
         """Whether it asks for one value, which is not nothing."""
         return self.comparison == "=" and self.value != ""
 
-    @property
-    def bounds(self) -> tuple[str, str] | None:
-        """Between which scores of a sorted set those are that meet it, if it compares with a number; else None."""
-        number = self._number() if self.comparison in COMPARISONS else None
-        if number is None or isnan(number):
+    def bounds(self, *, is_date: bool) -> tuple[str, str] | None:
+        """Return between which scores of an index of numbers, or of dates, those are that meet it.
+
+        None if that cannot be said. Exceptions: see `as_test`.
+        """
+        number = self._moment() if is_date else self._number() if self.comparison in COMPARISONS else None
+        if number is None or isnan(number) or self.is_negated:
             return None
         bound = f"{number!r}" if self.comparison.endswith("=") else f"({number!r}"
+        if self.comparison == "=":
+            return bound, bound
         return (bound, "+inf") if self.comparison[0] == ">" else ("-inf", bound)
+
+    def fitting_index(self, *, is_date: bool) -> str | None:
+        """Return the name of the class of an index that finds at once what meets it; None if there is no such index."""
+        if self.is_negated or self.value == "":
+            return None
+        if is_date or (self.field in TIMES and self.comparison in COMPARISONS):
+            return "DateTimeRangeIndex"
+        if self.comparison == "=":
+            return "EqualIndex"
+        return None if self._number() is None else "NumberRangeIndex"
 
     def is_met_by_class(self, path: str) -> bool:
         """Whether jobs of a class can meet it; whatever it asks but for the class, they can."""
@@ -115,9 +129,21 @@ class Condition(NamedTuple):
         name = path if "." in self.value else path.rpartition(".")[2]
         return fnmatchcase(name, self.value) != self.is_negated
 
-    def as_test(self) -> dict[str, Any]:
-        """Return it as ``search.lua`` takes it."""
-        return {**self._test(), **({"is_negated": True} if self.is_negated else {})}
+    def as_test(self, *, is_date: bool = False) -> dict[str, Any]:
+        """Return it as ``search.lua`` takes it, of a field that holds dates or others.
+
+        Raises
+        ------
+        ValueError
+            If the field holds dates, and it asks for no moment.
+        """
+        test = self._test_of_date() if is_date and self.value and self.field not in TIMES else self._test()
+        return {**test, **({"is_negated": True} if self.is_negated else {})}
+
+    def _test_of_date(self) -> dict[str, Any]:
+        names = {"=": "equal", "!": "equal", ">": "more", "<": "less"}
+        how = {"test": names[self.comparison[0]], "or_equal": self.comparison in (">=", "<=")}
+        return {**how, "field": self.field, "value": self._moment(), "is_date": True}
 
     def _test(self) -> dict[str, Any]:
         if self.field == "queue":
@@ -135,6 +161,9 @@ class Condition(NamedTuple):
         if number is not None and self.field in NUMBERS:
             return {"test": "equal", "field": self.field, "value": number, "is_number": True}
         return {"test": "is", "field": self.field, "value": self.value}
+
+    def _moment(self) -> float | None:
+        return datetime_to_score(parse_moment(self.field, self.value)) if self.value else None
 
     def _number(self) -> float | None:
         try:

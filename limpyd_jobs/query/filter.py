@@ -15,7 +15,7 @@ from limpyd_jobs.query.classes import classes_of, connection_to, on
 from limpyd_jobs.query.conditions import Condition
 from limpyd_jobs.query.errors import ErrorFilter
 from limpyd_jobs.query.found import FIELDS, Count, Facets, FoundJob, Page, cursor_of, name_of_status, positions_of
-from limpyd_jobs.query.walk import Progress, Source, Step, Walk
+from limpyd_jobs.query.walk import MissingIndex, Progress, Source, Step, Walk
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.audit import write_entry
 from limpyd_jobs.store.calls import listed
@@ -184,6 +184,16 @@ class JobFilter:
         is_over = not any(each.fill() for each in shown) and not search.is_cut
         here = {each.path: each.position for each in shown if each.position is not None}
         return Page(jobs, None if is_over else cursor_of(here), not search.is_cut)
+
+    def missing_indexes(self) -> list[MissingIndex]:
+        """Return what indexes the classes lack, so that jobs are looked at one by one: see :ref:`Indexes`.
+
+        Raises
+        ------
+        ValueError
+            If no class of the database has a field that is asked for.
+        """
+        return [missing for source in _Search(self).sources for missing in source.missing_indexes]
 
     def requeue_all(
         self,
@@ -354,7 +364,12 @@ class _Search(Walk):
             raise ValueError(f"No job class that is meant has a field {min(names - fields)!r}; there are: {own}")
 
     def _tests(self, known: KnownClass, conditions: Sequence[Condition]) -> list[Mapping[str, Any]]:
-        return [self._error_test(known, each) if each.field in _OF_ERRORS else each.as_test() for each in conditions]
+        return [
+            self._error_test(known, each)
+            if each.field in _OF_ERRORS
+            else each.as_test(is_date=each.field in known.dates)
+            for each in conditions
+        ]
 
     def errors_of(self, known: KnownClass) -> dict[str, str]:
         """Return where scripts find the errors of the jobs of a class."""

@@ -24,6 +24,8 @@ STEP = 500
 # Any other is asked which it has of one range after another.
 SMALL, MEDIUM, FEW = 10_000, 200_000, 0.05
 
+EVERYWHERE = ("-inf", "+inf")  # the ends of a sorted set
+
 LONGEST_PK = 18  # digits
 
 Page = Sequence[int]  # pks, or a range of them
@@ -73,6 +75,35 @@ class Step(NamedTuple):
         return cls(reply["number"], found, reply["counts"], reply["looked"], int(reply["seen"]))
 
 
+class MissingIndex(NamedTuple):
+    """An index that a job class does not have, so that its jobs are looked at one by one.
+
+    Attributes
+    ----------
+    path: str
+        That of the class.
+    field: str
+    kind: str
+        The name of the class of the index: ``EqualIndex``, ``NumberRangeIndex`` or ``DateTimeRangeIndex``.
+    """
+
+    path: str
+    field: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.field} of {self.path} has no {self.kind}"
+
+    @property
+    def how(self) -> str:
+        """How to turn it on, and what that costs."""
+        cost = {"EqualIndex": "5 to 100 bytes"}.get(self.kind, "some 120 bytes")
+        return (
+            f"To find them at once, for {cost} a job, declare {self.field} with "
+            f"indexable=True, indexes=[{self.kind}], and run: limpyd-jobs check --repair"
+        )
+
+
 class Source:
     """The smallest set that is known to have all the jobs of a class that meet some conditions.
 
@@ -101,18 +132,25 @@ class Source:
         self.model = json.dumps({"name": known.name})
         self._connection = connection
         self._tests = listed(tests)
-        indexed = [each for each in conditions if each.is_equality and each.field in known.indexes]
+        indexed = [each for each in conditions if each.is_equality and each.field in known.indexes.keys() - known.dates]
         self._keys = [f"{known.name}:collection", *(f"{known.indexes[it.field]}{it.value}" for it in indexed)]
         self._pks = pks
         for each in conditions:
             if each.field == "pk" and each.is_equality:
                 self._pks = [int(each.value)]
-        bounds = [(known.ranges[each.field], each.bounds) for each in conditions if each.field in known.ranges]
-        self._ranges = [(key, *between) for key, between in bounds if between]
+        self._ranges, met = _ranges_of(known, conditions)
+        self._asked = [each for each in conditions if each not in indexed and each not in met]
         self.is_whole = not conditions and pks is None
-        self.is_exact = len(conditions) == len(indexed) + len(self._ranges) <= 1 and pks is None
-        self._key, self.size, self._set_size, self._highest = "", 0, 0, 0
+        self.is_exact = len(indexed) + len(self._ranges) <= 1 and not self._asked and pks is None
+        self._key, self.size, self._highest = "", 0, 0
         self._range: tuple[str, str, str] | None = None
+
+    @property
+    def missing_indexes(self) -> list[MissingIndex]:
+        """What indexes of the class would spare it to look at the jobs one by one."""
+        fields = [each for each in self._asked if each.field in self.known.fields]
+        wanted = {each.field: each.fitting_index(is_date=each.field in self.known.dates) for each in fields}
+        return [MissingIndex(self.known.path, name, kind) for name, kind in wanted.items() if kind]
 
     def measure(self, pipeline: Any) -> None:
         """Ask for the sizes of the sets, and for the highest pk."""
@@ -127,8 +165,7 @@ class Source:
         last = next(replies)
         self._highest = int(last) if isinstance(last, str) and is_pk(last) else 0
         measured = [size if isinstance(size, int) else 0 for size in islice(replies, len(self._keys))]
-        self._key, self._set_size = min(zip(self._keys, measured, strict=True), key=itemgetter(1))
-        self.size = self._set_size
+        self._key, self.size = min(zip(self._keys, measured, strict=True), key=itemgetter(1))
         for each, number in zip(self._ranges, islice(replies, len(self._ranges)), strict=True):
             in_range = number if isinstance(number, int) else 0
             if in_range < self.size:
@@ -177,16 +214,39 @@ class Source:
         pks: Page
         if self._pks is not None:
             pks = _in_order(self._pks, start, is_upwards)
-        elif self._range and self.size <= MEDIUM:
-            found = {int(pk) for pk in self._connection.zrangebyscore(*self._range) if is_pk(pk)}
-            pks = _in_order(found, start, is_upwards)
-        elif self._set_size <= SMALL or self._set_size <= min(MEDIUM, self._highest * FEW) or not self._highest:
-            found = {int(pk) for pk in self._connection.sscan_iter(self._key, count=STEP) if is_pk(pk)}
-            pks = _in_order(found, start, is_upwards)
+        elif self.size <= SMALL or self.size <= min(MEDIUM, self._highest * FEW) or not self._highest:
+            pks = _in_order({int(pk) for pk in self._members() if is_pk(pk)}, start, is_upwards)
         else:
             first = (1 if is_upwards else self._highest) if start is None else start + (1 if is_upwards else -1)
             pks = range(first, self._highest + 1) if is_upwards else range(min(first, self._highest), 0, -1)
         return (pks[first : first + size] for first in range(0, len(pks), size))
+
+    def _members(self) -> Iterable[str]:
+        """Read the smallest set, or range."""
+        if self._range:
+            members: Iterable[str] = self._connection.zrangebyscore(*self._range)
+            return members
+        return self._connection.sscan_iter(self._key, count=STEP)
+
+
+def _ranges_of(
+    known: KnownClass, conditions: Sequence[Condition]
+) -> tuple[list[tuple[str, str, str]], list[Condition]]:
+    """Return between which scores the jobs are that meet some conditions: the key of each index, and both ends.
+
+    And the conditions that are met by all of these jobs.
+    """
+    ranges: dict[str, list[str]] = {}
+    met = []
+    for each in conditions:
+        bounds = each.field in known.ranges and each.bounds(is_date=each.field in known.dates)
+        if not bounds:
+            continue
+        ends = ranges.setdefault(known.ranges[each.field], [*EVERYWHERE])
+        if all(none in (old, new) for old, new, none in zip(ends, bounds, EVERYWHERE, strict=True)):
+            ends[:] = [old if new == none else new for old, new, none in zip(ends, bounds, EVERYWHERE, strict=True)]
+            met.append(each)
+    return [(key, *ends) for key, ends in ranges.items()], met  # type: ignore[misc]
 
 
 class Walk:

@@ -35,7 +35,9 @@ class KnownClass(NamedTuple):
     indexes: mapping of str to str
         Of a field with an index of equality: what its keys begin with; a value follows.
     ranges: mapping of str to str
-        Of a field that is indexed as a number: the key of the sorted set.
+        Of a field that is indexed as a number, or as a date: the key of the sorted set.
+    dates: frozenset of str
+        The fields that hold dates as `isoformat` has them.
     """
 
     path: str
@@ -43,6 +45,7 @@ class KnownClass(NamedTuple):
     fields: frozenset[str]
     indexes: Mapping[str, str]
     ranges: Mapping[str, str]
+    dates: frozenset[str]
 
     @classmethod
     def of(cls, job_class: type[RedisModel]) -> KnownClass:
@@ -54,26 +57,32 @@ class KnownClass(NamedTuple):
             If no script can work with it.
         """
         layout = layout_of(job_class)
-        indexes, ranges = (layout.description[name] for name in ("indexes", "ranges"))
+        indexes, ranges, dates = (layout.description[name] for name in ("indexes", "ranges", "dates"))
+        fitting = {
+            name: [key for key in keys if (key in dates) == (name in layout.dates)] for name, keys in ranges.items()
+        }
         return cls(
             layout.description["path"],
             layout.description["name"],
             layout.plain | layout.special,
             {name: keys[0] for name, keys in indexes.items() if keys},
-            {name: keys[0] for name, keys in ranges.items()},
+            {name: keys[0] for name, keys in fitting.items() if keys},
+            frozenset(layout.dates),
         )
 
     @classmethod
     def parse(cls, text: str) -> KnownClass:
         """Read what `as_json` makes; of other texts, raise one of `UNREADABLE`."""
-        path, name, names, indexes, ranges = json.loads(text)
-        if not all(isinstance(each, str) for each in (path, name, *names, *indexes.values(), *ranges.values())):
+        path, name, names, indexes, ranges, dates = json.loads(text)
+        texts = (path, name, *names, *indexes.values(), *ranges.values(), *dates)
+        if not all(isinstance(each, str) for each in texts):
             raise TypeError("no texts")
-        return cls(path, name, frozenset(names), indexes, ranges)
+        return cls(path, name, frozenset(names), indexes, ranges, frozenset(dates))
 
     def as_json(self) -> str:
         """Return it as it is stored."""
-        return json.dumps([self.path, self.name, sorted(self.fields), self.indexes, self.ranges], separators=(",", ":"))
+        fields = (sorted(self.fields), self.indexes, self.ranges, sorted(self.dates))
+        return json.dumps([self.path, self.name, *fields], separators=(",", ":"))
 
 
 def unwritten(job_class: type[RedisModel]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from limpyd.contrib.related import RelatedModel
@@ -15,6 +15,7 @@ from limpyd.model import RedisModel
 
 from limpyd_jobs.arguments import own_seconds, stored_value
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.store.indexes import DateTimeRangeIndex
 from limpyd_jobs.store.job_classes import check_addable
 from limpyd_jobs.utils import memoized, overrides
 
@@ -42,8 +43,8 @@ class Layout:
     json: str
         The same as the scripts take it, without what is empty.
     plain: frozenset of str
-        The fields that a script can write with all their indexes: hash fields with no index but `EqualIndex` and
-        `NumberRangeIndex`.
+        The fields that a script can write with all their indexes: hash fields with no index but `EqualIndex`,
+        `NumberRangeIndex` and `DateTimeRangeIndex`.
     special: frozenset of str
         The hash fields that a script can write, but with indexes that only limpyd can maintain, afterwards.
     other_defaults: dict
@@ -55,6 +56,8 @@ class Layout:
         fields that are `outside`.
     outside: tuple of str
         The fields that are no hash fields, and have indexes.
+    dates: frozenset of str
+        The hash fields that hold dates: those with a `DateTimeRangeIndex`, and those of the kind `datetime`.
     """
 
     description: Mapping[str, Any]
@@ -65,6 +68,7 @@ class Layout:
     has_unique: bool
     erasable: bool
     outside: tuple[str, ...]
+    dates: frozenset[str]
 
     @property
     def needs_limpyd(self) -> bool:
@@ -95,6 +99,7 @@ def layout_of(model: type[RedisModel]) -> Layout:
         "path": model.get_model_repr() if hasattr(model, "get_model_repr") else "",
         "indexes": {name: _prefixes(field) for name, field in hash_fields.items() if field.indexable},
         "ranges": {name: keys for name, field in hash_fields.items() if (keys := _range_keys(field))},
+        "dates": {key: True for field in hash_fields.values() for key in _range_keys(field, DateTimeRangeIndex)},
         "special": dict.fromkeys(special, True),
         "unique": {name: _prefixes(hash_fields[name])[0] for name in plain if hash_fields[name].unique},
         "defaults": {name: stored_value(name, defaults[name]) for name in defaults.keys() & plain},
@@ -115,6 +120,7 @@ def layout_of(model: type[RedisModel]) -> Layout:
         has_unique=bool(description["unique"]),
         erasable=not overrides(model, RelatedModel, "delete") and all(map(_is_erasable, fields.values())),
         outside=tuple(name for name in description["keys"] if fields[name].indexable),
+        dates=frozenset(name for name, field in hash_fields.items() if _holds_dates(field)),
     )
 
 
@@ -207,7 +213,7 @@ def _is_of_no_other_kind(field: Any) -> bool:
 
 def special_indexes(field: Any) -> list[Any]:
     """Return the indexes of a field that only limpyd can maintain: all but plain ones of `EqualIndex`, and of
-    `NumberRangeIndex` if the field is not unique."""
+    ranges if the field is not unique."""
     return [index for index in field._indexes if not _is_plain(index) and (field.unique or not _is_plain_range(index))]
 
 
@@ -215,8 +221,13 @@ def _prefixes(field: Any) -> list[str]:
     return [index.get_storage_key("") for index in field._indexes if _is_plain(index)]
 
 
-def _range_keys(field: Any) -> list[str]:
-    return [index.get_storage_key("") for index in field._indexes if _is_plain_range(index) and not field.unique]
+def _range_keys(field: Any, kind: type[BaseIndex] = NumberRangeIndex) -> list[str]:
+    ranges = [] if field.unique else [index for index in field._indexes if _is_plain_range(index)]
+    return [index.get_storage_key("") for index in ranges if isinstance(index, kind)]
+
+
+def _holds_dates(field: Any) -> bool:
+    return getattr(field, "kind", None) is datetime or bool(_range_keys(field, DateTimeRangeIndex))
 
 
 _OF_INDEXES = ("add", "remove", "store", "unstore", "get_storage_key", "normalize_value", "transform")
@@ -228,6 +239,7 @@ def _is_plain(index: BaseIndex) -> bool:
 
 
 def _is_plain_range(index: BaseIndex) -> bool:
-    """Whether an index keeps all pks in one sorted set, by the value as a number."""
+    """Whether an index keeps all pks in one sorted set, by the value as a number, or as a date."""
+    base = DateTimeRangeIndex if isinstance(index, DateTimeRangeIndex) else NumberRangeIndex
     names = (*_OF_INDEXES, "prepare_data_to_store", "raise_if_not_float")
-    return isinstance(index, NumberRangeIndex) and not overrides(type(index), NumberRangeIndex, *names)
+    return isinstance(index, base) and not overrides(type(index), base, *names)

@@ -53,7 +53,8 @@ def due_key(model: Model) -> str:
         If the model names no field that has one, or has fields that a script cannot write.
     """
     layout, name = layout_of(model), getattr(model, "due_field", "")
-    ranges: list[str] = layout.description["ranges"].get(name, [])
+    dates = layout.description["dates"]
+    ranges: list[str] = [key for key in layout.description["ranges"].get(name, ()) if key not in dates]
     if not ranges:
         raise ConfigurationException(
             f"{model.__name__}.due_field must name a field with a NumberRangeIndex, which {name!r} is not"
@@ -61,8 +62,8 @@ def due_key(model: Model) -> str:
     others = {*model._fields} - layout.plain - {model.get_field("pk").name}
     if others:
         raise ConfigurationException(
-            f"The fields of {model.__name__}, a TimedRecord, must be hash fields with no index but EqualIndex and "
-            f"NumberRangeIndex, unlike {', '.join(sorted(others))}"
+            f"The fields of {model.__name__}, a TimedRecord, must be hash fields with no index but EqualIndex, "
+            f"NumberRangeIndex and DateTimeRangeIndex, unlike {', '.join(sorted(others))}"
         )
     return ranges[0]
 

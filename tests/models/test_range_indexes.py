@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,7 @@ from limpyd import fields
 from limpyd.indexes import EqualIndex, NumberRangeIndex
 from limpyd.model import RedisModel
 
-from limpyd_jobs import Argument, Error, Job, Queue
+from limpyd_jobs import Argument, ConfigurationException, DateTimeRangeIndex, Error, Job, Queue, TimedRecord
 from limpyd_jobs import check as checking
 from limpyd_jobs.models import BaseJobsModel
 
@@ -106,6 +107,85 @@ def test_a_key_of_a_wrong_type_refuses_the_change_and_nothing_is_half_done(redis
         record.hmset(size=4, both=6, other=7)
     assert record.hmget("size", "both", "other") == ["3", "5", "1"]
     assert list(Sized.collection(both=5)) == list(Sized.collection(other__p=1)) == [record.pk.get()]
+
+
+class Dated(BaseJobsModel):
+    namespace = "ranges"
+    at = fields.InstanceHashField(indexable=True, indexes=[DateTimeRangeIndex])
+
+
+KEY_OF_DATES = "ranges:dated:at:datetime-range"
+
+
+class TestDates:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            *("2026-11-20 10:30:00", "2026-11-20T10:30:00.000001", "2026-11-20", "1969-12-31 23:59:59.250000"),
+            *("2026-11-20T10:30:00Z", "2026-11-20T10:30:00+02:00", "2026-11-20 10:30:00.500000-05:30"),
+            *("0001-01-01 00:00:00", "9999-12-31 23:59:59", "2400-02-29 12:00:00.123456", "2000-02-29"),
+        ],
+    )
+    def test_stand_at_their_moment(self, redis_client: redis.Redis, text: str) -> None:
+        record = Dated(at=text)
+        assert redis_client.zrange(KEY_OF_DATES, 0, -1, withscores=True) == [
+            (record.pk.get(), pytest.approx(Dated.get_field("at")._indexes[0].normalize_value(text), abs=1e-5))
+        ]
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "",
+            "soon",
+            "5",
+            "2026-02-29",
+            "2026-13-01",
+            "2026-11-20 24:00:00",
+            "2026-11-20 10:30:00+2",
+            "2026-11-20 1",
+            "é",
+        ],
+    )
+    def test_that_are_none_stand_nowhere(self, redis_client: redis.Redis, text: str) -> None:
+        record = Dated(at="2026-11-20 10:30:00")
+        record.at.hset(text)
+        assert not redis_client.exists(KEY_OF_DATES)
+        assert Dated.get_field("at")._indexes[0].normalize_value(text) is None or text == "2026-11-20 24:00:00"
+
+    def test_are_found_by_collections(self) -> None:
+        records = [Dated(at=datetime(2026, 11, day)) for day in (18, 19, 20)]
+        pks = [record.pk.get() for record in records]
+        assert sorted(Dated.collection(at__gte=datetime(2026, 11, 19))) == pks[1:]
+        assert sorted(Dated.collection(at__gt="2026-11-18", at__lt="2026-11-20")) == pks[1:2]
+        assert list(Dated.collection(at="2026-11-18T02:00:00+02:00")) == pks[:1]
+        records[0].delete()
+        assert len(Dated.collection(at__lt=datetime(2027, 1, 1))) == 2
+        with pytest.raises(ValueError, match=r"Dated\.at is compared with a date"):
+            list(Dated.collection(at__lt="soon"))
+
+    def test_are_put_right_by_the_check(self, redis_client: redis.Redis) -> None:
+        class Delivery(Job):
+            namespace = "ranges"
+            queue_name = "deliveries"
+            added = fields.InstanceHashField(indexable=True, indexes=[DateTimeRangeIndex])
+
+        job, other = Delivery.add_job("a"), Delivery.add_job("b")
+        key = "ranges:delivery:added:datetime-range"
+        redis_client.zrem(key, job.pk.get())
+        redis_client.hset(f"ranges:delivery:{other.pk.get()}:hash", "added", "some day")
+        found = check(pause=0, repair=True).findings
+        assert {(each.invariant, each.subject) for each in found} == {("I2", job.pk.get()), ("I2", other.pk.get())}
+        assert redis_client.zrange(key, 0, -1) == [job.pk.get()]
+        assert check(pause=0).findings == []
+
+    def test_do_not_say_when_a_timed_record_is_due(self) -> None:
+        class Feed(TimedRecord):
+            namespace = "ranges"
+            due_field = "at"
+            at = fields.InstanceHashField(indexable=True, indexes=[DateTimeRangeIndex])
+
+        with pytest.raises(ConfigurationException, match="NumberRangeIndex"):
+            Feed.next_due()
 
 
 class TestTheCheck:

@@ -150,7 +150,9 @@ def test_the_way_of_a_class_to_queues_is_taken() -> None:
 
 
 def test_jobs_of_a_class_that_cannot_be_imported_are_refused(redis_client: redis.Redis) -> None:
-    known = KnownClass("no.such.Class", "no:such", frozenset({"status"}), {"status": "no:such:status:"}, {})
+    known = KnownClass(
+        "no.such.Class", "no:such", frozenset({"status"}), {"status": "no:such:status:"}, {}, frozenset()
+    )
     redis_client.hset("limpyd-jobs:classes", "no.such.Class", known.as_json())
     redis_client.sadd("no:such:collection", "1")
     redis_client.hset("no:such:1:hash", "status", "e")

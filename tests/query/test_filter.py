@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from limpyd import fields
 from limpyd.indexes import NumberRangeIndex
 from servers import RedisServer
 
-from limpyd_jobs import Argument, Error, Job, Worker
+from limpyd_jobs import Argument, DateTimeRangeIndex, Error, Job, Worker
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.query import Count, Facets, FoundJob, JobFilter, job_details, walk
 from limpyd_jobs.store.database import JobsDatabase
@@ -210,7 +210,7 @@ def test_each_process_writes_a_class_once_with_a_job(commands: Callable[[], Abst
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "[]", "{}", "[" * 100_000, '["a","b",[1],{},{}]', '["a","b",[],{"x":[]},{}]', "null"]
+    "text", ["", "x", "[]", "{}", "[" * 100_000, '["a","b",[1],{},{},[]]', '["a","b",[],{"x":[]},{},[]]', "null"]
 )
 def test_a_class_that_is_written_wrongly_is_passed_over(redis_client: redis.Redis, text: str) -> None:
     redis_client.hset(KEY, "a", text)
@@ -280,6 +280,71 @@ def test_an_index_of_numbers_is_used(words: list[str], number: int) -> None:
     assert found.count().number == number
     assert len(list(found)) == number
     assert len(found.page(limit=20).jobs) == number
+
+
+class Delivery(Job):
+    namespace = "query"
+    queue_name = "deliveries"
+
+    added = fields.InstanceHashField(indexable=True, indexes=[DateTimeRangeIndex])
+    due = Argument(datetime, default=datetime(2026, 11, 20, 10, 30), indexable=True, indexes=[DateTimeRangeIndex])
+    seen = Argument(datetime, default=datetime(2026, 11, 20, 10, 30))
+
+
+@pytest.mark.parametrize("field", ["due", "seen"])
+@pytest.mark.parametrize(
+    ("condition", "number"),
+    [
+        (">2026-11-20", 3),
+        (">2026-11-20T10:30", 2),
+        (">=2026-11-20T10:30", 3),
+        ("<2026-11-20T10:30", 0),
+        ("=2026-11-20T10:30", 1),
+        ("!=2026-11-20T10:30", 2),
+        (">2026-11-20T10:30:00.5", 1),
+        ("<2026-11-20 10:30:00.500001", 2),
+        (">-1h", 0),
+        ("=", 0),
+    ],
+)
+def test_dates_are_compared_as_dates(field: str, condition: str, number: int) -> None:
+    east = datetime(2026, 11, 21, 1, 0, tzinfo=timezone(timedelta(hours=2)))
+    for moment in (None, datetime(2026, 11, 20, 10, 30, 0, 500_000), east):
+        Delivery.add_job(f"delivery {moment}", **({field: moment} if moment else {}))
+    found = JobFilter(Delivery, f"{field}{condition}")
+    assert found.count().number == number
+    assert len(list(found)) == number
+
+
+def test_an_index_of_dates_is_used(commands: Any) -> None:
+    Delivery.add_jobs([f"delivery {number}" for number in range(3)])
+    with commands() as sent:
+        assert JobFilter(Delivery, "added>-1h", "added__lt=now").count() == (3, True)
+        assert JobFilter(Delivery, added__lt=timedelta(hours=-1)).count() == (0, True)
+        assert JobFilter(Delivery, due=datetime(2026, 11, 20, 10, 30)).count() == (3, True)
+    assert not any(command.startswith("EVAL") for command in sent)
+    assert JobFilter(Delivery, "added>-1h", "added>-1d").count() == (3, True)
+    assert JobFilter(Delivery, "added>-1h", "due>2026-11-20", "status=waiting").count() == (3, True)
+
+
+def test_what_is_no_date_is_no_condition_on_dates() -> None:
+    Delivery.add_job("delivery")
+    with pytest.raises(ValueError, match="due: 'soon' is no time"):
+        JobFilter(Delivery, "due<soon").count()
+
+
+def test_the_indexes_that_are_missing_are_told() -> None:
+    asked = JobFilter("to=ann", "added>-1h", "pages=1", "pages>2", "weight>1", "owner=x", "tries!=1", "start=")
+    (source,) = {missing.path for missing in asked.missing_indexes()}
+    assert source == Letter.get_model_repr()
+    assert {missing[1:] for missing in asked.missing_indexes()} == {
+        ("added", "DateTimeRangeIndex"),
+        ("pages", "NumberRangeIndex"),
+    }
+    assert JobFilter(Letter, "to=ann", "status=waiting", "weight>1").missing_indexes() == []
+    Delivery.add_job("delivery")
+    (missing,) = JobFilter(Delivery, "added>-1h", "seen<now").missing_indexes()
+    assert str(missing) == f"seen of {Delivery.get_model_repr()} has no DateTimeRangeIndex"
 
 
 def test_a_range_of_numbers_is_counted_without_looking_at_the_jobs(commands: Any) -> None:

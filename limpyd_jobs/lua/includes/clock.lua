@@ -74,6 +74,25 @@ local function score(microseconds)
   return string.format('%.6f', microseconds / 1000000)
 end
 
+-- The score of a date as Python's isoformat has it, with ' ' or 'T', in UTC unless it names another offset; nil if it is
+-- none. Seconds and their fraction are apart, as microseconds are exact up to the year 2255 only.
+local function score_of_date(text)
+  local day, clock = string.match(text, '^(%d%d%d%d%-%d%d%-%d%d)(.*)$')
+  local time, rest = string.match(clock == '' and ' 00:00:00' or clock or '', '^[ T](%d%d:%d%d:%d%d)(.*)$')
+  local seconds = time and math.floor(parse_date(day .. ' ' .. time) / 1000000 + 0.5)
+  if not time or text_of_second(seconds) ~= day .. ' ' .. time then
+    return nil
+  end
+  local fraction, offset = string.match(rest, '^(%.%d+)(.*)$')
+  local sign, hours, minutes = string.match(offset or rest, '^([+-])(%d%d):(%d%d)$')
+  if sign then
+    seconds = seconds - tonumber(sign .. (hours * 60 + minutes) * 60)
+  elseif (offset or rest) ~= '' and (offset or rest) ~= 'Z' then
+    return nil
+  end
+  return string.format('%.6f', seconds + (fraction or 0))
+end
+
 -- When a delay ends, as {at: microseconds, text}: nil is no delay, '+5000000' in five seconds,
 -- '4070908800000000 2099-01-01 00:00:00' at that moment. The text comes along as numbers of Lua are exact up to the
 -- year 2255 only.

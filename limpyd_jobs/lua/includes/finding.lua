@@ -5,6 +5,7 @@
 --   conditions     JSON: [{test, field, value…, is_negated}…], see TESTS
 
 --@include envelope
+--@include clock
 
 local key_prefix, conditions = cjson.decode(request.model).name .. ':', cjson.decode(request.conditions)
 
@@ -34,9 +35,10 @@ local function name_of_queue(key)
   return key and queue_names[key]
 end
 
--- Texts are compared as texts, as dates are; with a number, only numbers.
+-- Texts are compared as texts; with a number, only numbers; with a moment, which is a number, only dates.
 local function comparable(condition, value)
   if not value then return nil end
+  if condition.is_date then return tonumber(score_of_date(value) or '') end
   if condition.is_number then return tonumber(value) end
   return value
 end

@@ -1,7 +1,8 @@
 -- Records: the hash of a limpyd model, its index sets and its collection, always changed together.
 -- A model is given as JSON: {name, path: that of the class of a job, indexes: {field: [key prefix]}, ranges: {field:
--- [key]}, special: {field: true}, unique: {field: key prefix}, defaults: {field: value}, keys: [field], arguments:
--- [field], leases: key}. `indexes` keep a set for each value, `ranges` one sorted set for all, by the value as a number.
+-- [key]}, dates: {key: true}, special: {field: true}, unique: {field: key prefix}, defaults: {field: value}, keys: [field], arguments:
+-- [field], leases: key}. `indexes` keep a set for each value, `ranges` one sorted set for all, by the value as a number, or as a date
+-- if the key is among the `dates`.
 -- `special` are the fields that have an index which only limpyd can maintain; `keys` those that are stored outside of the
 -- hash; `leases` is the key of those of timed records, `tells` whether its changes are told,
 -- `history` how many changes of status are kept of a job.
@@ -36,7 +37,7 @@ local function model_of(json)
   if not model then
     model = cjson.decode(json)
     model.indexes, model.ranges = model.indexes or NOTHING, model.ranges or NOTHING
-    model.special = model.special or NOTHING
+    model.dates, model.special = model.dates or NOTHING, model.special or NOTHING
     model.unique, model.defaults = model.unique or NOTHING, model.defaults or NOTHING
     model.keys = model.keys or NOTHING
     known_models[json] = model
@@ -83,12 +84,18 @@ local function score_of(value)
   return math.abs(number) == math.huge and (number > 0 and 'inf' or '-inf') or number == 0 and '0' or text
 end
 
+-- The score of a value in a range index; nil if it has none there, as no date it is.
+local function score_in(model, key, value)
+  return (model.dates[key] and score_of_date or score_of)(value)
+end
+
 -- Changes range indexes: it cannot fail, as their types were probed.
 local function write_ranges(model, pk, changes, values)
   for field, keys in pairs(model.ranges) do
     local value = changes[field]
     for _, key in ipairs(value ~= nil and value ~= values[field] and keys or NOTHING) do
-      if value then send('ZADD', key, score_of(value), pk) else send('ZREM', key, pk) end
+      local wanted = value and score_in(model, key, value)
+      if wanted then send('ZADD', key, wanted, pk) else send('ZREM', key, pk) end
     end
   end
 end
