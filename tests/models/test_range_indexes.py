@@ -140,7 +140,7 @@ class TestDates:
             "5",
             "2026-02-29",
             "2026-13-01",
-            "2026-11-20 24:00:00",
+            "2026-11-20 25:00:00",
             "2026-11-20 10:30:00+2",
             "2026-11-20 1",
             "é",
@@ -150,10 +150,10 @@ class TestDates:
         record = Dated(at="2026-11-20 10:30:00")
         record.at.hset(text)
         assert not redis_client.exists(KEY_OF_DATES)
-        assert Dated.get_field("at")._indexes[0].normalize_value(text) is None or text == "2026-11-20 24:00:00"
+        assert Dated.get_field("at")._indexes[0].normalize_value(text) is None
 
     def test_are_found_by_collections(self) -> None:
-        records = [Dated(at=datetime(2026, 11, day)) for day in (18, 19, 20)]
+        records = [Dated(at=f"2026-11-{day}") for day in (18, 19, 20)]
         pks = [record.pk.get() for record in records]
         assert sorted(Dated.collection(at__gte=datetime(2026, 11, 19))) == pks[1:]
         assert sorted(Dated.collection(at__gt="2026-11-18", at__lt="2026-11-20")) == pks[1:2]
