@@ -127,7 +127,7 @@ def as_json(worker: LivingWorker) -> dict[str, Any]:
 
 
 def as_row(worker: LivingWorker) -> list[str]:
-    """Return a worker as a row of the table under `HEADING`."""
+    """Return a worker as a row of the table under `HEADING`; what runs, and for how long, is as of its last sign."""
     first = worker.running[0] if worker.running else None
     more = f" (and {len(worker.running) - 1} more)" if len(worker.running) > 1 else ""
     return [
@@ -140,7 +140,7 @@ def as_row(worker: LivingWorker) -> list[str]:
         f"{worker.failed:,}",
         f"{worker.memory / 1e6:,.0f} MB",
         f"{first.ident}{more}" if first else "",
-        _since(_date(first.since)) if first else "",
+        _between(_date(first.since), worker.last_seen) if first else "",
     ]
 
 
@@ -168,4 +168,8 @@ def _date(text: str) -> datetime | None:
 
 
 def _since(moment: datetime | None) -> str:
-    return span(max((utcnow() - moment).total_seconds(), 0.0)) if moment else ""
+    return _between(moment, utcnow())
+
+
+def _between(start: datetime | None, end: datetime | None) -> str:
+    return span(max((end - start).total_seconds(), 0.0)) if start and end else ""

@@ -11,6 +11,8 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,9 @@ from running import messages, worker_of, working
 from servers import RedisServer, wait_until
 
 from limpyd_jobs import Job, Queue, Worker, WorkerPresence
+from limpyd_jobs.commands.workers import HEADING, as_row
 from limpyd_jobs.models import LivingWorker
+from limpyd_jobs.models.worker_presence import RunningJob
 from limpyd_jobs.query import explain_job
 from limpyd_jobs.store.audit import last_entries
 
@@ -435,6 +439,13 @@ class TestTheCommand:
         status, out, error = run(redis_server, "workers", *arguments)
         assert (status, out) == (2, "")
         assert message in error
+
+    def test_tells_how_long_a_job_ran_at_the_last_sign(self) -> None:
+        with registered():
+            worker = the_worker()
+        job = RunningJob("jobs.Task:1", "a", str(worker.last_seen - timedelta(minutes=2)))
+        told = dict(zip(HEADING, as_row(replace(worker, running=[job])), strict=True))
+        assert (told["runs"], told["for"]) == ("jobs.Task:1", "2 min")
 
     def test_without_workers(self, redis_server: RedisServer) -> None:
         assert run(redis_server, "workers", "list", "--json")[:2] == (0, "[]\n")
