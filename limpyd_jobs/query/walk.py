@@ -142,6 +142,8 @@ class Source:
         self._asked = [each for each in conditions if each not in indexed and each not in met]
         self.is_whole = not conditions and pks is None
         self.is_exact = len(indexed) + len(self._ranges) <= 1 and not self._asked and pks is None
+        of_dates = {known.ranges.get(name) for name in known.dates}
+        self._doubtful = [key for key, *ends in self._ranges if key not in of_dates and _have_zero(*ends)]
         self._key, self.size, self._highest = "", 0, 0
         self._range: tuple[str, str, str] | None = None
 
@@ -159,6 +161,8 @@ class Source:
             pipeline.scard(key)
         for each in self._ranges:
             pipeline.zcount(*each)
+        for key in self._doubtful:
+            pipeline.zcount(key, 0, 0)
 
     def choose(self, replies: Iterator[Any]) -> None:
         """Take the smallest of the sets and ranges, given the replies to `measure`; a wrong type counts as empty."""
@@ -170,6 +174,8 @@ class Source:
             in_range = number if isinstance(number, int) else 0
             if in_range < self.size:
                 self._range, self.size = each, in_range
+        if any(list(islice(replies, len(self._doubtful)))):
+            self.is_exact = False  # limpyd's index has what is no number at 0
         if self._pks is not None:
             self.size = min(self.size, len(self._pks))
 
@@ -247,6 +253,12 @@ def _ranges_of(
             ends[:] = [old if new == none else new for old, new, none in zip(ends, bounds, EVERYWHERE, strict=True)]
             met.append(each)
     return [(key, *ends) for key, ends in ranges.items()], met  # type: ignore[misc]
+
+
+def _have_zero(low: str, high: str) -> bool:
+    """Whether 0 is between two ends, as Redis has them."""
+    is_excluded = {low, high} & {"(0.0", "(-0.0"}
+    return not is_excluded and float(low.lstrip("(")) <= 0 <= float(high.lstrip("("))
 
 
 class Walk:

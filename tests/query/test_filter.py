@@ -347,6 +347,15 @@ def test_the_indexes_that_are_missing_are_told() -> None:
     assert str(missing) == f"seen of {Delivery.get_model_repr()} has no DateTimeRangeIndex"
 
 
+@pytest.mark.parametrize(
+    ("word", "number"), [("weight<=0", 1), ("weight>=0", 8), ("weight<0", 0), ("weight>0", 7), ("weight>=1", 7)]
+)
+def test_what_is_no_number_is_not_counted_as_nothing(word: str, number: int) -> None:
+    Letter.add_job("letter of no weight", to="ann", pages=2, weight="heavy")
+    assert JobFilter(Letter, word).count() == (number, True)
+    assert len(list(JobFilter(Letter, word))) == number
+
+
 def test_a_range_of_numbers_is_counted_without_looking_at_the_jobs(commands: Any) -> None:
     with commands() as sent:
         assert JobFilter(Letter, weight__gte=5).count().number == 3
