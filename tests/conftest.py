@@ -40,6 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup, all that is started would ignore it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the same, in the background of a script
     config.addinivalue_line("markers", "long: the test waits for long, and begins before the others")
 
 
