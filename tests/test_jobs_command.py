@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -77,6 +79,15 @@ def test_they_are_listed_the_newest_first(redis_server: RedisServer) -> None:
     assert rows[0].keys() == {"ident", "identifier", "status", "queue", "priority", "tries", "added", "start", "end"}
     assert (rows[0]["status"], rows[0]["queue"], rows[0]["priority"], rows[0]["tries"]) == ("error", "letters", 0, 1)
     assert len([json.loads(line) for line in output(redis_server, "list", "--jsonl").splitlines()]) == 6
+
+
+def test_who_reads_no_further_is_told_nothing(redis_server: RedisServer) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    env = {**os.environ, "LIMPYD_JOBS_DATABASE": redis_server.url}
+    done = subprocess.run([COMMAND, "jobs", "list"], env=env, stdout=theirs, stderr=subprocess.PIPE, timeout=60)
+    os.close(theirs)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
 
 
 def test_a_page_tells_how_to_go_on(redis_server: RedisServer) -> None:
@@ -187,7 +198,7 @@ def test_who_did_what_is_told(redis_server: RedisServer) -> None:
     act(redis_server, "requeue", "status=error", "--yes")
     done = preloaded.run([COMMAND, "audit", "--json"], env={**os.environ, "LIMPYD_JOBS_DATABASE": redis_server.url})
     (entry,) = json.loads(done.stdout)
-    assert (entry["verb"], entry["filter"], entry["done"]) == ("requeue", "status=e", "2")
+    assert (entry["verb"], entry["filter"], entry["done"]) == ("requeue", "status=error", "2")
     done = preloaded.run([COMMAND, "audit"], env={**os.environ, "LIMPYD_JOBS_DATABASE": redis_server.url})
     assert done.stdout.splitlines()[0].split() == ["at", "(UTC)", "who", "verb", "filter", "done", "skipped", "refused"]
     assert len(done.stdout.splitlines()) == 2

@@ -90,6 +90,11 @@ class Condition(NamedTuple):
             raise ValueError(f"{field} cannot be compared by {comparison}: only by = and !=")
         return cls(field, comparison, _STORED.get(field, _text_of)(field, value))
 
+    def __str__(self) -> str:
+        """Return it as it may be written."""
+        value = STATUSES.by_value(self.value, self.value).lower() if self.field == "status" else self.value
+        return f"{self.field}{self.comparison}{value}"
+
     @property
     def is_negated(self) -> bool:
         return self.comparison == "!="

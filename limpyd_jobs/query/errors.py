@@ -186,10 +186,10 @@ class ErrorFilter:
             raise ValueError(f"An error has no field {min(unknown)!r}; there are: {', '.join(own)}")
 
     def __repr__(self) -> str:
-        return f"ErrorFilter({', '.join(repr(''.join(each)) for each in self.conditions)})"
+        return f"ErrorFilter({', '.join(repr(str(each)) for each in self.conditions)})"
 
     def __str__(self) -> str:
-        return " ".join("".join(each) for each in self.conditions)
+        return " ".join(map(str, self.conditions))
 
     def count(self, timeout: float | None = None, progress: Progress | None = None) -> Count:
         """Count the errors: at once if one indexed field is asked for, or none; parameters as of `JobFilter.count`."""

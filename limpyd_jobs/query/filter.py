@@ -72,10 +72,10 @@ class JobFilter:
         self.pks: Sequence[int] | None = None  # if it is about some jobs only, of one class
 
     def __repr__(self) -> str:
-        return f"JobFilter({', '.join(repr(''.join(each)) for each in self.conditions)})"
+        return f"JobFilter({', '.join(repr(str(each)) for each in self.conditions)})"
 
     def __str__(self) -> str:
-        return " ".join("".join(each) for each in self.conditions)
+        return " ".join(map(str, self.conditions))
 
     def count(self, timeout: float | None = None, progress: Progress | None = None) -> Count:
         """Count the jobs: at once if one indexed field is asked for, or none; else by looking at them, in steps.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from importlib.metadata import version
 from optparse import OptionParser
@@ -54,9 +56,14 @@ def main() -> None:
     if name not in COMMANDS:
         refuse(argv)
     try:
-        sys.exit(COMMANDS[name](f"{PROG} {name}", argv[1:]).execute())
+        status = COMMANDS[name](f"{PROG} {name}", argv[1:]).execute()
+        sys.stdout.flush()
     except KeyboardInterrupt:
-        sys.exit(130)
+        status = 128 + signal.SIGINT
+    except BrokenPipeError:  # who reads it has enough, as head: Python is not to tell of that as it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 128 + signal.SIGPIPE
+    sys.exit(status)
 
 
 def refuse(argv: list[str]) -> None:

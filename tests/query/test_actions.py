@@ -167,7 +167,7 @@ def test_who_did_what_is_written_down(letters: list[Letter]) -> None:
     JobFilter(Letter).cancel_all(dry_run=True)
     (entry,) = last_entries(BaseJobsModel.database.connection, 10)
     assert entry["verb"] == "requeue"
-    assert entry["filter"] == "status=e to=ann"
+    assert entry["filter"] == "status=error to=ann"
     assert (entry["done"], entry["skipped"], entry["refused"]) == ("2", "0", "0")
     assert "@" in entry["who"]
 
