@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from optparse import Option, Values
+from textwrap import fill
 from typing import Any
 
 from redis.exceptions import RedisError
@@ -20,6 +21,8 @@ from limpyd_jobs.workers.parser import (
     import_for,
     require_subclass,
 )
+
+HELP_WIDTH = 79
 
 UNAVAILABLE = 3  # exit status: Redis cannot be used right now
 
@@ -52,7 +55,8 @@ COMMON_OPTIONS: tuple[Option, ...] = (
 
 
 class Command:
-    """One of the things that ``limpyd-jobs`` can do. A subclass says what, in `run`.
+    """One of the things that ``limpyd-jobs`` can do. A subclass says what, in `run`, and its docstring how it ends: the
+    help shows it.
 
     Parameters
     ----------
@@ -83,7 +87,10 @@ class Command:
 
     def __init__(self, prog: str, argv: Sequence[str]) -> None:
         self.argv = list(argv)
-        self.parser = WorkerOptionParser(prog=prog, usage=f"%prog {self.words or '[options]'}\n\n{self.summary}")
+        statuses = " ".join(f"{type(self).__doc__ or ''}".split()).rstrip(".")
+        statuses = fill(f"{statuses}; 3 if Redis cannot be used; 130 after Ctrl-C.", HELP_WIDTH)
+        usage = f"%prog {self.words or '[options]'}\n\n{self.summary}\n\n{statuses}"
+        self.parser = WorkerOptionParser(prog=prog, usage=usage)
         self.parser.add_grouped_options(self.option_list)
 
     def run(self) -> int:
