@@ -185,6 +185,14 @@ class TestTheCostOfAJob:
         assert sent(server, growth.add, load) == 1
         assert sent(server, growth.run, load) == 1
 
+    def test_leaves_out_what_a_new_connection_takes(self, server: Server) -> None:
+        load = growth.one_queue()
+        growth.add(1, load)
+        BaseJobsModel.database.connection.connection_pool.disconnect()
+        with server.counting() as counts:
+            growth.add(3, load)
+        assert counts.commands == 3
+
     @pytest.mark.parametrize("options", [{}, {"delayed_for": growth.DAY}], ids=["waiting", "delayed"])
     def test_is_the_same_beside_ten_jobs_and_beside_two_thousand(self, server: Server, options: dict[str, int]) -> None:
         load = growth.one_queue()
