@@ -32,6 +32,7 @@ class Letter(Job):
     to = Argument(indexable=True)
     pages = Argument(int)
     weight = fields.InstanceHashField(indexable=True, indexes=[NumberRangeIndex])
+    note = fields.InstanceHashField()
 
     def run(self, queue: Any) -> None:
         if int(self.arguments.pages) % 2:
@@ -354,6 +355,14 @@ def test_what_is_no_number_is_not_counted_as_nothing(word: str, number: int) -> 
     Letter.add_job("letter of no weight", to="ann", pages=2, weight="heavy")
     assert JobFilter(Letter, word).count() == (number, True)
     assert len(list(JobFilter(Letter, word))) == number
+
+
+@pytest.mark.parametrize("field", ["weight", "note"])
+def test_numbers_are_read_as_python_reads_them(field: str) -> None:
+    for text in ("1_000", "2_000", "0x7d0", " 1500 "):
+        Letter.add_job(f"letter of {text}", to="ann", pages=2, **{field: text})
+    assert JobFilter(Letter, f"{field}>=1000").count() == (3, True)
+    assert len(list(JobFilter(Letter, f"{field}>=1000"))) == 3
 
 
 def test_a_range_of_numbers_is_counted_without_looking_at_the_jobs(commands: Any) -> None:

@@ -74,6 +74,9 @@ local function score(microseconds)
   return string.format('%.6f', microseconds / 1000000)
 end
 
+-- Those of the years 1 and 9999, beyond which Python has no dates.
+local FIRST_SECOND, LAST_SECOND = -62135596800, 253402300799
+
 -- The score of a date as Python's isoformat has it, with ' ' or 'T', in UTC unless it names another offset; nil if it is
 -- none. Seconds and their fraction are apart, as microseconds are exact up to the year 2255 only.
 local function score_of_date(text)
@@ -84,13 +87,13 @@ local function score_of_date(text)
     return nil
   end
   local fraction, offset = string.match(rest, '^(%.%d+)(.*)$')
-  local sign, hours, minutes = string.match(offset or rest, '^([+-])(%d%d):(%d%d)$')
-  if sign then
-    seconds = seconds - tonumber(sign .. (hours * 60 + minutes) * 60)
+  local sign, hours, minutes, odd = string.match(offset or rest, '^([+-])([0-2]%d):([0-5]%d):?(%d*)$')
+  if sign and hours < '24' and (odd == '' or string.find(offset or rest, ':[0-5]%d:[0-5]%d$')) then
+    seconds = seconds - tonumber(sign .. (hours * 3600 + minutes * 60 + (tonumber(odd) or 0)))
   elseif (offset or rest) ~= '' and (offset or rest) ~= 'Z' then
     return nil
   end
-  return string.format('%.6f', seconds + (fraction or 0))
+  return seconds >= FIRST_SECOND and seconds <= LAST_SECOND and string.format('%.6f', seconds + (fraction or 0)) or nil
 end
 
 -- When a delay ends, as {at: microseconds, text}: nil is no delay, '+5000000' in five seconds,

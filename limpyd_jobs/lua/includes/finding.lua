@@ -35,11 +35,16 @@ local function name_of_queue(key)
   return key and queue_names[key]
 end
 
+-- The number of a text, as indexes of numbers have it: Python reads 1_000, but nothing hexadecimal.
+local function number_of(text)
+  return not string.find(text, '[xX]') and tonumber((string.gsub(text, '(%d)_%f[%d]', '%1'))) or nil
+end
+
 -- Texts are compared as texts; with a number, only numbers; with a moment, which is a number, only dates.
 local function comparable(condition, value)
   if not value then return nil end
   if condition.is_date then return tonumber(score_of_date(value) or '') end
-  if condition.is_number then return tonumber(value) end
+  if condition.is_number then return number_of(value) end
   return value
 end
 
