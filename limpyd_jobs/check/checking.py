@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from redis import Redis
-
 from limpyd_jobs.check.catalogue import Catalogue, Model, catalogues, path_of_model
 from limpyd_jobs.check.keys import Keys
 from limpyd_jobs.check.places import Places
@@ -19,6 +17,7 @@ from limpyd_jobs.check.report import Finding, Report
 from limpyd_jobs.check.schedules import Schedules
 from limpyd_jobs.models import Error, Queue
 from limpyd_jobs.store.database import database_name, default_settings
+from limpyd_jobs.store.records import redis_of
 
 Progress = Callable[[str], None]
 
@@ -108,7 +107,7 @@ class _Session:
         self._pause = pause
         self._progress = progress
         self._report = report
-        reader = Reader(Redis(connection_pool=catalogue.database.connection.connection_pool))
+        reader = Reader(redis_of(catalogue.queues[0]))
         self._queues = Queues(reader, catalogue, choices)
         self._places = Places(reader, catalogue, self._queues, lease, choices)
         self._progress("looking for job classes")

@@ -13,7 +13,7 @@ from limpyd_jobs.models.changes import Changes
 from limpyd_jobs.store import records
 from limpyd_jobs.store.atomic_fields import AtomicModel
 from limpyd_jobs.store.binding import bound
-from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.store.database import JobsDatabase, tolerant
 from limpyd_jobs.store.lazy_fields import LazyModel
 from limpyd_jobs.store.new_fields import check_fields
 
@@ -54,6 +54,15 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
                 entries.remove(relation)
                 target.setdefault(related_name, []).append(relation)
         return moved
+
+    @classmethod
+    def get_connection(cls) -> Any:
+        """Return the client of the database, or the pipeline that is open.
+
+        It reads what is not UTF-8 as surrogate escapes, that of a plain database of limpyd as well.
+        """
+        connection = cls.database.connection
+        return connection if isinstance(cls.database, JobsDatabase) else tolerant(connection)
 
     @classmethod
     def bound_to(cls, database: JobsDatabase, namespace: str | None = None) -> type[Self]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from limpyd.model import RedisModel
 from redis import Redis
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from limpyd_jobs.exceptions import NotRecorded
 from limpyd_jobs.store.connections import PinnedConnection, SharedConnection
@@ -157,6 +158,16 @@ def send_all(connection: Redis, calls: Iterable[Call[Reply]]) -> list[Reply | Ex
         except Exception as error:
             replies.append(error)
     return replies
+
+
+@contextmanager
+def passing_over_wrong_types() -> Iterator[None]:
+    """Go on behind the block if Redis says that a key is of a wrong type: somebody else put something else there."""
+    try:
+        yield
+    except ResponseError as error:
+        if not str(error).startswith("WRONGTYPE"):
+            raise
 
 
 def reindexed(model: type[RedisModel], pk: str, changes: Iterable[Sequence[Any]]) -> None:

@@ -334,19 +334,23 @@ def _greet(connection: Any) -> None:
         raise ConfigurationException(f"Redis {needed} or newer is needed, this server is Redis {version[1]}")
 
 
+def tolerant(client: redis.Redis) -> redis.Redis:
+    """Let a client read what is not UTF-8, and write it back, as those of a `JobsDatabase` do; return it."""
+    pool = client.connection_pool
+    if pool.connection_kwargs.get("encoding_errors", "strict") == "strict":
+        pool.connection_kwargs["encoding_errors"] = "surrogateescape"
+        pool.connection_class = _escaping(pool.connection_class)
+        pool.reset()  # of the connections that there are
+    return client
+
+
 @cache
-def _improved(connection_class: Any) -> Any:
-    """Return a class of connections that writes any text that was read, and leaves a primary that is none any more."""
-    # where Sentinel may name another one, it is also left if it has lost its replicas: they may have gone over to that
-    reasons = ("READONLY", "NOREPLICAS") if issubclass(connection_class, SentinelManagedConnection) else ("READONLY",)
+def _escaping(connection_class: Any) -> Any:
+    """Return a class of connections that writes any text that was read."""
+
+    # hiredis, which redis-py uses where it is installed, knows no surrogate escapes, and says less of what is wrong
 
     class Connection(connection_class):  # type: ignore[misc]
-        def __init__(self, *, socket_timeout: float | None, **settings: Any) -> None:
-            super().__init__(socket_timeout=socket_timeout, **settings)
-            self.socket_timeout = socket_timeout  # forgotten by the first releases of redis-py 5, on unix sockets
-
-        # hiredis, which redis-py uses where it is installed, knows no surrogate escapes, and says less of what is wrong
-
         def send_command(self, *args: Any, **kwargs: Any) -> Any:
             try:
                 return super().send_command(*args, **kwargs)
@@ -359,6 +363,20 @@ def _improved(connection_class: Any) -> Any:
                 return super().pack_commands(commands)
             except (UnicodeEncodeError, redis.DataError):
                 return super().pack_commands([map(self.encoder.encode, command) for command in commands])
+
+    return Connection
+
+
+@cache
+def _improved(connection_class: Any) -> Any:
+    """Return the same, but that it also leaves a primary that is none any more."""
+    # where Sentinel may name another one, it is also left if it has lost its replicas: they may have gone over to that
+    reasons = ("READONLY", "NOREPLICAS") if issubclass(connection_class, SentinelManagedConnection) else ("READONLY",)
+
+    class Connection(_escaping(connection_class)):  # type: ignore[misc]
+        def __init__(self, *, socket_timeout: float | None, **settings: Any) -> None:
+            super().__init__(socket_timeout=socket_timeout, **settings)
+            self.socket_timeout = socket_timeout  # forgotten by the first releases of redis-py 5, on unix sockets
 
         def read_response(self, *args: Any, **kwargs: Any) -> Any:
             try:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from limpyd.model import RedisModel
 
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.store.calls import passing_over_wrong_types
 from limpyd_jobs.store.layout import layout_of
 
 # A hash: the JSON of a `KnownClass` by its path.
@@ -75,8 +76,8 @@ class KnownClass(NamedTuple):
         """Read what `as_json` makes; of other texts, raise one of `UNREADABLE`."""
         path, name, names, indexes, ranges, dates = json.loads(text)
         texts = (path, name, *names, *indexes.values(), *ranges.values(), *dates)
-        if not all(isinstance(each, str) for each in texts):
-            raise TypeError("no texts")
+        for each in texts:
+            each.encode()  # scripts take no others
         return cls(path, name, frozenset(names), indexes, ranges, frozenset(dates))
 
     def as_json(self) -> str:
@@ -105,7 +106,7 @@ def known_classes(connection: Any, imported: Iterable[type[RedisModel]] = ()) ->
         Which this process knows better.
     """
     found = {}
-    for path, text in connection.hgetall(KEY).items():
+    for path, text in _stored(connection).items():
         try:
             known = KnownClass.parse(text)
         except UNREADABLE:
@@ -117,3 +118,10 @@ def known_classes(connection: Any, imported: Iterable[type[RedisModel]] = ()) ->
             known = KnownClass.of(job_class)
             found[known.path] = known
     return found
+
+
+def _stored(connection: Any) -> dict[str, str]:
+    """Return what is written; nothing if somebody else put something else there."""
+    with passing_over_wrong_types():
+        return dict(connection.hgetall(KEY))
+    return {}

@@ -18,7 +18,7 @@ from servers import RedisServer
 
 from limpyd_jobs import Argument, DateTimeRangeIndex, Error, Job, Worker
 from limpyd_jobs.models import BaseJobsModel
-from limpyd_jobs.query import Count, Facets, FoundJob, JobFilter, job_details, walk
+from limpyd_jobs.query import Count, Facets, FoundJob, JobFilter, job_details, queue_states, walk
 from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.store.known_classes import KEY
 
@@ -211,11 +211,31 @@ def test_each_process_writes_a_class_once_with_a_job(commands: Callable[[], Abst
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "[]", "{}", "[" * 100_000, '["a","b",[1],{},{},[]]', '["a","b",[],{"x":[]},{},[]]', "null"]
+    "text",
+    [
+        *("", "x", "[]", "{}", "[" * 100_000, '["a","b",[1],{},{},[]]', '["a","b",[],{"x":[]},{},[]]', "null", b"\xff"),
+        *(r'["a","\ud800",[],{},{},[]]', r'["a","b",["\udcff"],{"\udcff":"b"},{},[]]', b'["a","\xff",[],{},{},[]]'),
+    ],
 )
 def test_a_class_that_is_written_wrongly_is_passed_over(redis_client: redis.Redis, text: str) -> None:
     redis_client.hset(KEY, "a", text)
     assert JobFilter().count().number == 11
+    assert [state.waiting for state in queue_states()] == [4, 3]
+
+
+def test_a_class_whose_path_is_not_text_is_passed_over(redis_client: redis.Redis) -> None:
+    redis_client.hset(KEY, b"a.\xff", b'["a.\xff","b",[],{},{},[]]')
+    assert JobFilter().count().number == 11
+    assert [state.waiting for state in queue_states()] == [4, 3]
+
+
+def test_if_something_else_is_where_the_classes_are_written_those_that_are_imported_are_known(
+    redis_client: redis.Redis,
+) -> None:
+    redis_client.delete(KEY)
+    redis_client.rpush(KEY, "x")
+    assert JobFilter().count().number == 11
+    assert [state.waiting for state in queue_states()] == [4, 3]
 
 
 def test_a_database_of_its_own_can_be_asked(redis_server: RedisServer) -> None:

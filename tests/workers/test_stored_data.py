@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 import redis
 from invariants import violations
+from limpyd.contrib.database import PipelineDatabase
 from running import Collector, delayed_and_due, messages, waiting_idly, work, worker_of, working
-from servers import wait_until
+from servers import RedisServer, wait_until
 
 from limpyd_jobs import STATUSES, ConfigurationException, Error, Job, Queue
-from limpyd_jobs.models import job_classes
+from limpyd_jobs.models import BaseJobsModel, job_classes
 from limpyd_jobs.transitions import MAX_DEFERRALS
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -104,6 +105,16 @@ class TestIdents:
         assert sum(is_told(message) for message in messages(log)) == 1
         assert Queue.get_queue("queue").waiting.llen() == 0
         assert violations(redis_client, Task, Queue) == []
+
+    def test_an_ident_that_is_not_text_with_a_plain_database_of_limpyd(
+        self, redis_server: RedisServer, redis_client: redis.Redis, collector: Collector
+    ) -> None:
+        BaseJobsModel.use_database(PipelineDatabase(unix_socket_path=redis_server.socket, db=0))
+        job = Task.add_job("a")
+        redis_client.hset(f"stored-data:task:{job.pk.get()}:hash", "added", b"\xff")
+        redis_client.lpush("jobs:queue:1:waiting", b"\xff", b"test_stored_data.Task:\xff")
+        work(callback=collector, max_loops=1)
+        assert collector.identifiers == ["a"]
 
     @pytest.mark.parametrize("ident", BAD_IDENTS.values(), ids=BAD_IDENTS.keys())
     def test_an_ident_of_no_job_that_an_idle_worker_gets(
