@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from limpyd import fields
@@ -15,13 +15,23 @@ from limpyd_jobs.check.queues import Queues
 from limpyd_jobs.check.reader import Reader, chunks
 from limpyd_jobs.check.records import BATCH, Records
 from limpyd_jobs.models import Queue
+from limpyd_jobs.store.calls import passing_over_wrong_types
 from limpyd_jobs.store.layout import HISTORY_KEY, LOG_KEY, RESULT_KEY, layout_of
 
 # Index sets up to this size are looked at as a whole.
 SMALL_SET = 50
 
-# Keys of a model that are no fields of a record, those of version 2 included.
-OF_MODEL = {"collection", "max_pk", "idle_workers", "reconcile_lock", "paused", "_signal", "due", "leases", "changes"}
+# Keys of a model that are no fields of a record, with their types; that of `due` is a matter of schedules.py.
+OF_MODEL = {
+    **dict.fromkeys(("collection", "paused"), "set"),
+    **dict.fromkeys(("idle_workers", "leases"), "zset"),
+    **dict.fromkeys(("max_pk", "reconcile_lock"), "string"),
+    "_signal": "list",
+    "changes": "stream",
+    "due": "",
+}
+
+# Keys of a record that are none of its fields, those of version 2 included.
 OF_RECORD = {"hash", "requeue_all_delayed_ready_jobs", RESULT_KEY, LOG_KEY, HISTORY_KEY}
 
 TYPES = (
@@ -47,7 +57,7 @@ class Keys:
         names = "|".join(re.escape(name) for name in sorted(self._models, key=len, reverse=True))
         self._pattern = re.compile(rf"({names}):([^:]*)(?::(.*))?", re.DOTALL)
         self._indexes = {model: layout_of(model).description for model in catalogue.all}
-        self._stale: defaultdict[Index, list[tuple[str, str]]] = defaultdict(list)
+        self._stale: defaultdict[Index, list[Sequence[str]]] = defaultdict(list)
         self._wrong: dict[str, tuple[Model, str, str]] = {}  # model, pk, type; by the key
         self._no_sets: dict[str, Index] = {}
         self._ownerless: dict[str, tuple[Model, str]] = {}
@@ -61,7 +71,7 @@ class Keys:
         for keys in self._reader.all_keys():
             hashes: defaultdict[Model, list[str]] = defaultdict(list)
             of_fields: defaultdict[Model, list[tuple[str, str, str]]] = defaultdict(list)
-            of_indexes: defaultdict[Index, list[tuple[str, str]]] = defaultdict(list)
+            of_indexes: defaultdict[Index, list[Sequence[str]]] = defaultdict(list)
             for key in keys:
                 self._sort(key, hashes, of_fields, of_indexes)
             self._look_at_hashes(hashes)
@@ -78,12 +88,14 @@ class Keys:
             return
         model, first, rest = self._models[match[1]], match[2], match[3]
         if rest is None or first == "_signal":
-            if first not in OF_MODEL:
+            if first in OF_MODEL:
+                of_fields[model].append((key, "", OF_MODEL[first]))
+            else:
                 self._meaningless[key] = model
         elif model.has_field(first) and first != model.get_field("pk").name:
             prefix = self._prefix(model, first, key)
             if prefix:
-                of_indexes[model, first, prefix].append((key[len(prefix) :], ""))
+                of_indexes[model, first, prefix].append((key[len(prefix) :],))
         elif rest == "hash":
             hashes[model].append(first)
         elif rest in OF_RECORD:
@@ -101,7 +113,9 @@ class Keys:
 
     def _look_at_hashes(self, hashes: dict[Model, list[str]]) -> None:
         for model, pks in hashes.items():
-            are_listed = self._reader.connection.smismember(f"{model._name}:collection", pks)
+            are_listed = [0] * len(pks)
+            with passing_over_wrong_types():
+                are_listed = self._reader.connection.smismember(f"{model._name}:collection", pks)
             self._records.suspect(model, (pk for pk, is_listed in zip(pks, are_listed, strict=True) if not is_listed))
 
     def _look_at_fields(self, of_fields: dict[Model, list[tuple[str, str, str]]]) -> None:
@@ -143,17 +157,25 @@ class Keys:
     def look_at_types_again(self, repair: bool) -> Iterator[Found]:
         """Yield the keys that are still of a wrong type, and delete those that can be made anew if asked to."""
         for key, (model, pk, kind) in self._wrong.items():
-            is_place = issubclass(model, Queue) and key.rpartition(":")[2] in OWN_PLACES
+            what = self._what_is_of_a_wrong_type(model, key, pk)
+            is_repaired = repair and what != "wrong type of a field"
             for _, problem, found in scripts.orphan_keys(
-                self._reader.connection, model, [(key, pk, kind)], repair and is_place
+                self._reader.connection, model, [(key, pk, kind)], is_repaired
             ):
                 if problem == "wrong type":
-                    yield model, key, problem if is_place else "wrong type of a field", (found,)
+                    yield model, key, what, (found,)
         for key, index in self._no_sets.items():
-            members = [(key.removeprefix(index[2]), "")]
+            members = [[key.removeprefix(index[2])]]
             for _, kind in scripts.stale_index_entries(self._reader.connection, *index, members, SMALL_SET, repair)[2]:
                 self._records.suspect(index[0], self._pks_of_value(index, members[0][0]))
                 yield index[0], key, "not a set", (kind,)
+
+    @staticmethod
+    def _what_is_of_a_wrong_type(model: Model, key: str, pk: str) -> str:
+        if not pk:
+            return "wrong type of a model"
+        is_place = issubclass(model, Queue) and key.rpartition(":")[2] in OWN_PLACES
+        return "wrong type" if is_place else "wrong type of a field"
 
     def _pks_of_value(self, index: Index, value: str) -> Iterator[str]:
         """The records that belong in an index key, which is lost."""

@@ -5,10 +5,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from typing import Any, TypeVar
-
-from redis.exceptions import ResponseError
 
 from limpyd_jobs.check import scripts
 from limpyd_jobs.check.catalogue import Catalogue, Found, Model
@@ -95,13 +92,12 @@ class Places:
         for queue in self._queues.sound:
             for status in statuses:
                 key = f"{queue}:{PLACES[status]}"
-                with suppress(ResponseError):  # of a wrong type: see keys.py
-                    if status == STATUSES.WAITING:
-                        for idents in self._reader.entries(key):
-                            yield key, status, idents, []
-                    else:
-                        for pairs in self._reader.scores(key):
-                            yield key, status, [ident for ident, _ in pairs], [score for _, score in pairs]
+                if status == STATUSES.WAITING:
+                    for idents in self._reader.entries(key):
+                        yield key, status, idents, []
+                else:
+                    for pairs in self._reader.scores(key):
+                        yield key, status, [ident for ident, _ in pairs], [score for _, score in pairs]
 
     def _look_at(self, key: str, status: str, idents: list[str], scores: list[float]) -> None:
         to_compare: list[tuple[Model, str, float]] = []

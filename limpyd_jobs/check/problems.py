@@ -89,6 +89,7 @@ PROBLEMS = {
     "not a set": Problem("I10", "an index that is a {0}", "deleted, and made anew"),
     "no owner": Problem("I10", "a {0} of a record that does not exist", "deleted"),
     "wrong type": Problem("I10", "is a {0}", "deleted; its jobs are put back"),
+    "wrong type of a model": Problem("I10", "is a {0}", "deleted, and made anew"),
     "wrong type of a field": Problem("I10", "is a {0}"),
     "no meaning": Problem("I10", "belongs to nothing that the model knows"),
     "jobs of no queue": Problem(

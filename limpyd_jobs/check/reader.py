@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 from redis import Redis
 
+from limpyd_jobs.store.calls import passing_over_wrong_types
+
 T = TypeVar("T")
 
 # How much one command reads, and how many commands are sent at once.
@@ -17,7 +19,8 @@ CHUNK = 1000
 class Reader:
     """Reads keys of any size in chunks of at most `CHUNK`.
 
-    What does not change meanwhile is read; what does may be missed, or read twice.
+    What does not change meanwhile is read; what does may be missed, or read twice. A key of a wrong type counts as
+    empty.
     """
 
     def __init__(self, connection: Redis) -> None:
@@ -45,9 +48,10 @@ class Reader:
 
     def _scan(self, command: Callable[..., Any], *key: str) -> Iterator[list[Any]]:
         cursor = None
-        while cursor != 0:
-            cursor, found = command(*key, cursor or 0, count=CHUNK)
-            yield list(found)
+        with passing_over_wrong_types():
+            while cursor != 0:
+                cursor, found = command(*key, cursor or 0, count=CHUNK)
+                yield list(found)
 
     def entries(self, key: str) -> Iterator[list[str]]:
         """Yield the entries of a list, from its end: what leaves at its beginning moves none of the others.
@@ -56,7 +60,9 @@ class Reader:
         """
         last, read = None, 0
         while True:
-            entries = list(self.connection.lrange(key, -read - CHUNK + (read > 0), -max(read, 1)))
+            entries = []
+            with passing_over_wrong_types():
+                entries = list(self.connection.lrange(key, -read - CHUNK + (read > 0), -max(read, 1)))
             if not entries:
                 return
             length = len(entries)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from datetime import datetime, timezone
-
-from redis.exceptions import ResponseError
 
 from limpyd_jobs.check import scripts
 from limpyd_jobs.check.catalogue import Catalogue, Found, Model
@@ -48,8 +45,7 @@ class Schedules:
     def _places(self, model: Model, repair: bool) -> Iterator[Found]:
         due = due_key(model)
         pks = {pk for chunk in self._members(model) for pk in chunk}
-        with suppress(ResponseError):  # it is no sorted set, as the script will tell
-            pks.update(pk for chunk in self._reader.scores(due) for pk, _ in chunk)
+        pks.update(pk for chunk in self._reader.scores(due) for pk, _ in chunk)
         for batch in [*chunks(sorted(pks), BATCH)] or [[]]:
             for pk, kind, detail in scripts.repair_schedules(self._reader.connection, model, batch, repair):
                 yield model, pk or due, kind, (detail,)

@@ -42,7 +42,7 @@ def stale_index_entries(
     model: type[RedisModel],
     field: str,
     prefix: str,
-    members: Iterable[tuple[str, str]],
+    members: Iterable[Sequence[str]],
     largest: int,
     repair: bool = False,
 ) -> tuple[Rows, list[str], Rows]:

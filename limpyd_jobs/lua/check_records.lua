@@ -24,8 +24,8 @@ end
 
 local function drop(pk, key)
   if repairs then
-    redis.call('UNLINK', key)
     redis.call('SREM', collection, pk)
+    redis.call('UNLINK', key)
   end
 end
 
@@ -91,7 +91,7 @@ end
 
 local function look_at(pk)
   local key = hash_key(model, pk)
-  local kind, is_listed = redis.call('TYPE', key).ok, redis.call('SISMEMBER', collection, pk) == 1
+  local kind, is_listed = redis.call('TYPE', key).ok, redis.pcall('SISMEMBER', collection, pk) == 1
   if kind ~= 'hash' then
     if kind ~= 'none' or is_listed then
       report(pk, kind == 'none' and 'no hash' or 'not a hash', '', kind)

@@ -2,7 +2,7 @@
 -- what: looks for keys of records that do not exist, or of a wrong type, or deletes them
 -- request
 --   model, repair
---   keys   what to look at, as JSON: [key, pk, the type it must have or '']…
+--   keys   what to look at, as JSON: [key, pk or '' for a key of no record, the type it must have or '']…
 -- reply
 --   done   {found: [key, problem, type]…}
 
@@ -19,7 +19,7 @@ end
 for _, row in ipairs(cjson.decode(request.keys)) do
   local key, pk, expected = unpack(row)
   local kind = redis.call('TYPE', key).ok
-  if kind ~= 'none' and redis.call('TYPE', hash_key(model, pk)).ok ~= 'hash' then
+  if kind ~= 'none' and pk ~= '' and redis.call('TYPE', hash_key(model, pk)).ok ~= 'hash' then
     report(key, 'no owner', kind)
   elseif kind ~= 'none' and expected ~= '' and kind ~= expected then
     report(key, 'wrong type', kind)

@@ -20,7 +20,7 @@
 --@include clock
 --@include idents
 
-local ident, repairs, home, due = request.ident, request.repair, request.home or '', request.due
+local ident, repairs, home, due = request.ident or '', request.repair, request.home or '', request.due
 local LIVE, FINAL = {w = true, d = true, r = true}, {s = true, e = true, c = true}
 
 local job = request.job_model and job_of(request.job_model, ident)

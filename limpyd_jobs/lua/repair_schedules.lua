@@ -23,10 +23,12 @@ local function expected(pk)
   return moment and score(moment)
 end
 
+-- Nothing can be said as long as the collection is none.
 local function problem_of(pk, due, wanted)
-  if is_gone(model, pk) then
+  local is_known, is_none = pcall(is_gone, model, pk)
+  if is_known and is_none then
     return due and 'no such schedule'
-  elseif wanted == nil then
+  elseif not is_known or wanted == nil then
     return nil
   elseif not wanted then
     return due and 'due but not active'

@@ -5,7 +5,7 @@
 --   prefix    beginning of the keys of the index; of a range index, its key
 --   range     '1' for a range index: the values of the members are empty, and nothing is said of the scores
 --   largest   set to look at as a whole
---   members   what to look at, as JSON: [value, pk or '' for the whole set]…
+--   members   what to look at, as JSON: [value, pk]…, or [value] for the whole set
 -- reply
 --   done   {stale, large, wrong}
 --     stale   {value, pk}…
@@ -54,6 +54,6 @@ local function look_at_all(value)
 end
 
 for _, member in ipairs(cjson.decode(request.members)) do
-  if member[2] == '' then look_at_all(member[1]) else look_at(unpack(member)) end
+  if member[2] then look_at(unpack(member)) else look_at_all(member[1]) end
 end
 return answer('done', {stale = stale, large = large, wrong = wrong})

@@ -111,6 +111,22 @@ BROKEN = {
     "the counter is lost": ("I10", "DEL checked:parcel:max_pk"),
     "the counter is too low": ("I10", "SET checked:parcel:max_pk 3"),
     "the counter is none": ("I10", "SET checked:parcel:max_pk x"),
+    "the counter is a list": ("I10", "DEL checked:parcel:max_pk", "RPUSH checked:parcel:max_pk x"),
+    "the collection is none": ("I10", "DEL checked:parcel:collection", "SET checked:parcel:collection x"),
+    "the collection of queues is none": ("I10", "DEL jobs:queue:collection", "ZADD jobs:queue:collection 1 1"),
+    "the collection of errors is none": ("I10", "DEL jobs:error:collection", "RPUSH jobs:error:collection 1"),
+    "the collection of schedules is none": ("I10", "HSET jobs:schedule:collection x x", "ZADD jobs:schedule:due 1 1"),
+    "the set of paused queues is none": ("I10", "SET jobs:queue:paused x"),
+    "the set of idle workers is none": ("I10", "SET jobs:queue:idle_workers x"),
+    "the collection has a pk that is not text": ("I1", "SADD checked:parcel:collection \udcff"),
+    "an index has a pk that is not text": ("I2", "SADD checked:parcel:status:w \udcff"),
+    "an index has an empty pk": ("I2", "SADD checked:parcel:status:w "),
+    "a large index has an empty pk": (
+        "I2",
+        f"SADD checked:parcel:status:w {' '.join(map(str, range(100, 160)))}",
+        "SADD checked:parcel:status:w ",
+    ),
+    "what is delayed is empty": ("I5", "ZADD jobs:queue:1:delayed 5 "),
 }
 
 

@@ -121,6 +121,11 @@ class TestOrphans:
         jobs = [lose(job_class.add_job(f"at {p}", priority=p)) for p in (0, 5) for job_class in (Task, Other)]
         assert sorted(looks()) == sorted(job.ident for job in jobs)
 
+    def test_beside_a_class_whose_index_is_none(self, redis_client: redis.Redis) -> None:
+        job = lose(Task.add_job("a"))
+        redis_client.set("reconcile:other:other:queued:1", "x")
+        assert looks() == [job.ident]
+
     def test_among_many(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(reconciler, "CHUNK", 3)
         jobs = [Task.add_job(str(number)) for number in range(20)]

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-from redis.exceptions import ResponseError
 
 from limpyd_jobs import transitions
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import Job, Queue, job_classes
 from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.store.calls import passing_over_wrong_types
 from limpyd_jobs.store.job_classes import path_of
 from limpyd_jobs.utils import one_line
 
@@ -108,7 +106,7 @@ class Reconciler:
         queued = {
             f"{path_of(job_class)}:{pk}"
             for job_class in self._job_classes()
-            for pk in self._redis.sscan_iter(self._queued_key(job_class), count=CHUNK)
+            for pk in self._pks(self._queued_key(job_class))
         }
         if queued:
             for ident in self._placed():
@@ -126,14 +124,14 @@ class Reconciler:
             yield from self._members(f"{queue}:_running")
 
     def _members(self, key: str) -> Iterator[str]:
-        with suppress(ResponseError):  # a key of a wrong type
+        with passing_over_wrong_types():
             for ident, _ in self._redis.zscan_iter(key, count=CHUNK):
                 yield ident
 
     def _waiting(self, key: str) -> Iterator[str]:
         """Yield the idents of a list from its end on, so that none is missed while workers take the first ones."""
         end = -1
-        with suppress(ResponseError):
+        with passing_over_wrong_types():
             while idents := self._redis.lrange(key, end - CHUNK + 1, end):
                 yield from idents
                 end -= CHUNK
@@ -156,7 +154,11 @@ class Reconciler:
         return self._queue_model.get_connection()
 
     def _queue_pks(self) -> list[str]:
-        return list(self._redis.sscan_iter(f"{self._queue_model._name}:collection", count=CHUNK))
+        return list(self._pks(f"{self._queue_model._name}:collection"))
+
+    def _pks(self, key: str) -> Iterator[str]:
+        with passing_over_wrong_types():
+            yield from self._redis.sscan_iter(key, count=CHUNK)
 
     @staticmethod
     def _queued_key(job_class: type[Job]) -> str:
