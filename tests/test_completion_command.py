@@ -51,7 +51,7 @@ def test_verbs_are_completed() -> None:
 
 def test_options_are_completed() -> None:
     assert completed_by_bash("limpyd-jobs", "jobs", "list", "--li") == ["--limit="]
-    assert completed_by_bash("limpyd-jobs", "audit", "--js") == ["--json"]
+    assert completed_by_bash("limpyd-jobs", "audit", "--js") == ["--json", "--jsonl"]
     assert completed_by_bash("limpyd-jobs-worker", "--prefetch-") == ["--prefetch-time="]
 
 

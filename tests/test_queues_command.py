@@ -60,6 +60,18 @@ def test_a_command_without_a_word_shows_what_there_is(redis_server: RedisServer,
     assert run(redis_server, command, "shw")[2].startswith(f"limpyd-jobs {command}: error: 'shw' is none of {first}, ")
 
 
+@pytest.mark.parametrize("command", ["audit", "errors", "jobs", "quarantine", "queues", "schedules", "workers"])
+def test_a_list_is_printed_as_a_table_as_json_and_as_an_object_in_a_line(
+    redis_server: RedisServer, command: str
+) -> None:
+    JobFilter(queue="bills").cancel_all()
+    table, array, lines = (output(redis_server, command, *options) for options in ([], ["--json"], ["--jsonl"]))
+    found = json.loads(array)
+    assert [json.loads(line) for line in lines.splitlines()] == found
+    assert len(table.splitlines()) == 1 + len(found)
+    assert bool(found) == (command in ("audit", "jobs", "queues"))
+
+
 def test_queues_are_listed(redis_server: RedisServer) -> None:
     rows = json.loads(output(redis_server, "queues", "list", "--json"))
     assert [(row["name"], row["priority"], row["waiting"], row["delayed"]) for row in rows] == [

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-from limpyd_jobs.commands.command import Command
-from limpyd_jobs.commands.tables import print_json, print_table
-from limpyd_jobs.commands.verbs import JSON, READING_OPTIONS
+from limpyd_jobs.commands.command import JSON, JSONL, READING_OPTIONS, Command
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.store.audit import last_entries
 from limpyd_jobs.workers.options import WorkerOption, between
@@ -24,16 +22,14 @@ class Audit(Command):
             "--limit", type="int", default=50, check=between(1, 10_000), help="How many, at the most (default: 50)"
         ),
         JSON,
+        JSONL,
     )
 
     def run(self) -> int:
         """Print the last entries."""
         entries = last_entries(BaseJobsModel.get_connection(), self.options.limit)
         rows = [{"at": _date(entry["at"]), **{name: entry.get(name, "") for name in COLUMNS}} for entry in entries]
-        if self.options.json:
-            print_json(rows)
-        else:
-            print_table([("at (UTC)", *COLUMNS), *([*row.values()] for row in rows)])
+        self.print_list(rows, ("at (UTC)", *COLUMNS), ([*row.values()] for row in rows))
         return 0
 
 

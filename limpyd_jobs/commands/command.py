@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from optparse import Option, Values
 from textwrap import fill
 from typing import Any
 
 from redis.exceptions import RedisError
 
+from limpyd_jobs.commands.tables import Row, print_json, print_json_lines, print_table
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.store.database import parse_database
@@ -52,6 +53,12 @@ COMMON_OPTIONS: tuple[Option, ...] = (
         "are imported)",
     ),
 )
+
+# Those of commands that need no models of the application.
+READING_OPTIONS = tuple(option for option in COMMON_OPTIONS if option.dest in ("database", "pythonpath"))
+
+JSON = WorkerOption("--json", action="store_true", help="Print JSON (default: a table)")
+JSONL = WorkerOption("--jsonl", action="store_true", help="Print lists as JSON, an object in a line (default: a table)")
 
 
 class Command:
@@ -111,6 +118,15 @@ class Command:
             self.parser.error(str(error))
         except RedisError as error:
             self.parser.exit(UNAVAILABLE, f"{self.parser.get_prog_name()}: error: {cannot_use_redis(error)}\n")
+
+    def print_list(self, values: Iterable[Mapping[str, Any]], heading: Row, rows: Iterable[Row]) -> None:
+        """Print a list as the options ask for: `values` as JSON, or `rows` as a table."""
+        if self.options.jsonl:
+            print_json_lines(values)
+        elif self.options.json:
+            print_json([*values])
+        else:
+            print_table([heading, *rows])
 
     def _import(self) -> None:
         """Import what the options name."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from optparse import Option, OptionParser
 from typing import NamedTuple
 
-from limpyd_jobs.commands.command import Command
-from limpyd_jobs.commands.verbs import READING_OPTIONS, VerbCommand
+from limpyd_jobs.commands.command import READING_OPTIONS, Command
+from limpyd_jobs.commands.verbs import VerbCommand
 from limpyd_jobs.utils import MESSAGE, one_line
 from limpyd_jobs.workers.config import WorkerConfig
 from limpyd_jobs.workers.parser import WorkerOptionParser

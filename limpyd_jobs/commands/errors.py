@@ -6,10 +6,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from limpyd_jobs.commands.command import COMMON_OPTIONS
+from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
 from limpyd_jobs.commands.progress import shown_progress
-from limpyd_jobs.commands.tables import print_json, print_json_lines, print_table
-from limpyd_jobs.commands.verbs import DRY_RUN, JSON, YES, Verb, VerbCommand
+from limpyd_jobs.commands.tables import print_json, print_table
+from limpyd_jobs.commands.verbs import DRY_RUN, YES, Verb, VerbCommand
 from limpyd_jobs.models import Error
 from limpyd_jobs.query import ErrorFilter, ErrorGroup, FoundError, JobFilter, Tally
 from limpyd_jobs.utils import MESSAGE, one_line
@@ -20,6 +20,9 @@ LAST, PATIENCE = 10, 2
 
 # How many characters of a message tables show.
 SHORT = 70
+
+GROUPS = ("fingerprint", "errors", "type", "message", "first seen (UTC)", "last seen")
+HEADING = ("at (UTC)", "type", "message", "job", "queue", "fingerprint")
 
 
 class Errors(VerbCommand):
@@ -55,7 +58,7 @@ A filter is made of words, all of which must be met:
         DRY_RUN,
         YES,
         JSON,
-        WorkerOption("--jsonl", action="store_true", help="groups, list: print JSON, one in a line (default: a table)"),
+        JSONL,
     )
 
     def verbs(self) -> Mapping[str, Verb]:
@@ -70,27 +73,15 @@ A filter is made of words, all of which must be met:
         asked = ErrorFilter(*words, error_model=self._model)
         with shown_progress("looked at {:,} of {:,} errors") as progress:
             found = asked.groups(self.options.limit, self.options.timeout, progress)
-        if self.options.jsonl:
-            print_json_lines(map(as_json, found.groups))
-        elif self.options.json:
-            print_json([as_json(group) for group in found.groups])
-        else:
-            rows = [_row_of_group(group) for group in found.groups]
-            others = [("(others)", f"{found.others:,}", *[""] * 4)] if found.others else []
-            print_table([("fingerprint", "errors", "type", "message", "first seen (UTC)", "last seen"), *rows, *others])
+        others = [("(others)", f"{found.others:,}", *[""] * 4)] if found.others else []
+        self.print_list(map(as_json, found.groups), GROUPS, [*map(_row_of_group, found.groups), *others])
         if not found.is_exact:
             self._warn("there was no time to look at all errors")
 
     def _list(self, words: Sequence[str]) -> None:
         asked = ErrorFilter(*words, error_model=self._model)
         page = asked.page(self.options.limit, self.options.after, self.options.timeout)
-        if self.options.jsonl:
-            print_json_lines(error._asdict() for error in page.errors)
-        elif self.options.json:
-            print_json([error._asdict() for error in page.errors])
-        else:
-            rows = map(_row_of_error, page.errors)
-            print_table([("at (UTC)", "type", "message", "job", "queue", "fingerprint"), *rows])
+        self.print_list((error._asdict() for error in page.errors), HEADING, map(_row_of_error, page.errors))
         if page.following:
             why = "there are more errors" if page.is_complete else "there was no time to look at all errors"
             self._warn(f"{why}: --after={page.following}")

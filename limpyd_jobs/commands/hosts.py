@@ -9,8 +9,7 @@ from importlib import import_module
 from itertools import chain
 from typing import Any
 
-from limpyd_jobs.commands.command import COMMON_OPTIONS, Command
-from limpyd_jobs.commands.tables import print_table
+from limpyd_jobs.commands.command import JSON, JSONL, READING_OPTIONS, Command
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.workers.options import WorkerOption
@@ -31,12 +30,14 @@ class Hosts(Command):
     summary = "List the jobs that APScheduler has in its job store, or TaskFlow on its boards"
     words = "apscheduler|taskflow [options]"
     option_list = (
-        *(option for option in COMMON_OPTIONS if option.dest in ("database", "pythonpath")),
+        *READING_OPTIONS,
         WorkerOption("--namespace", help=f"apscheduler: that of the job store (default: {' and '.join(JOB_STORES)})"),
+        JSON,
+        JSONL,
     )
 
     def run(self) -> int:
-        """Print the table of a host."""
+        """Print the list of a host."""
         if len(self.given) != 1 or self.given[0] not in GUESTS:
             self.parser.error(f"say which host: {' or '.join(GUESTS)}")
         host = self.given[0]
@@ -47,10 +48,12 @@ class Hosts(Command):
             self.parser.error(f"{host} is not installed: pip install 'redis-limpyd-jobs[{host}]' ({error})")
         if host == "apscheduler":
             namespaces = [self.options.namespace] if self.options.namespace else JOB_STORES
-            columns, rows = _scheduled([model.bound_to(model.database, namespace) for namespace in namespaces])
+            columns, found = _scheduled([model.bound_to(model.database, namespace) for namespace in namespaces])
         else:
-            columns, rows = _postings(model)
-        print_table([columns, *sorted(rows, key=tuple)])
+            columns, found = _postings(model)
+        rows = sorted(found, key=tuple)
+        values = (dict(zip(map(_key, columns), row, strict=True)) for row in rows)
+        self.print_list(values, columns, rows)
         return 0
 
 
@@ -71,7 +74,7 @@ def _scheduled(models: Sequence[Any]) -> tuple[Sequence[str], Iterator[Sequence[
             state = "parked" if job.get("parked") else "active" if job.get("next_run_time") else "paused"
             moment = _date(job.get("next_run_time") or job.get("parked_run_time"))
             told = (job.get(name, "") for name in ("func", "executor", "leased_by", "reason"))
-            yield (moment or "-", pk, state, *told)
+            yield (moment, pk, state, *told)
 
     return ("next run (UTC)", "id", "state", "function", "executor", "leased by", "reason"), rows()
 
@@ -86,6 +89,11 @@ def _postings(model: Any) -> tuple[Sequence[str], Iterator[Sequence[str]]]:
             yield (*told, status.lower(), found.get("priority", ""), owner)
 
     return ("posted (UTC)", "uuid", "name", "status", "priority", "claimed by"), rows()
+
+
+def _key(column: str) -> str:
+    """Return how JSON calls a column: next_run for next run (UTC)."""
+    return column.removesuffix(" (UTC)").replace(" ", "_")
 
 
 def _date(text: str | None) -> str:

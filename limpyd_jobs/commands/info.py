@@ -11,10 +11,9 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from limpyd_jobs.commands.command import Command
+from limpyd_jobs.commands.command import JSON, READING_OPTIONS, Command
 from limpyd_jobs.commands.queues import HEADING, as_json, as_row
 from limpyd_jobs.commands.tables import Row, print_json, span, table_lines
-from limpyd_jobs.commands.verbs import JSON, READING_OPTIONS
 from limpyd_jobs.commands.workers import HEADING as WORKERS
 from limpyd_jobs.commands.workers import as_json as worker_as_json
 from limpyd_jobs.commands.workers import as_row as worker_as_row

@@ -9,10 +9,10 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from limpyd_jobs.commands.command import COMMON_OPTIONS
+from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
 from limpyd_jobs.commands.progress import shown_progress
 from limpyd_jobs.commands.tables import print_json, print_json_lines, print_table
-from limpyd_jobs.commands.verbs import DRY_RUN, JSON, YES, Verb, VerbCommand
+from limpyd_jobs.commands.verbs import DRY_RUN, YES, Verb, VerbCommand
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import Job, job_classes
 from limpyd_jobs.query import Count, Facets, FoundJob, JobDetails, JobFilter, Page, Tally, explain_job, job_details
@@ -97,7 +97,7 @@ A filter is made of words, all of which must be met:
         DRY_RUN,
         YES,
         JSON,
-        WorkerOption("--jsonl", action="store_true", help="list: print JSON, a job in a line (default: a table)"),
+        JSONL,
     )
 
     def verbs(self) -> Mapping[str, Verb]:
@@ -118,11 +118,7 @@ A filter is made of words, all of which must be met:
             self.options.limit, self.options.after, newest_first=newest_first, timeout=self.options.timeout
         )
         took = monotonic() - began
-        if self.options.json or self.options.jsonl:
-            rows = [job._asdict() for job in page.jobs]
-            print_json_lines(rows) if self.options.jsonl else print_json(rows)
-        else:
-            print_table([FoundJob._fields, *map(_shown, page.jobs)])
+        self.print_list((job._asdict() for job in page.jobs), FoundJob._fields, map(_shown, page.jobs))
         self._tell_of_more(page)
         self._tell_of_indexes(asked, took, page.is_complete)
 
@@ -166,13 +162,10 @@ A filter is made of words, all of which must be met:
             print(found)
 
     def _print_facets(self, found: Facets) -> None:
-        if self.options.json:
-            values = [{self.options.by: value, "count": number} for value, number in found.counts.items()]
-            print_json(values)
-            return
+        values = ({self.options.by: value, "count": number} for value, number in found.counts.items())
         rows = [(f"{number:,}", value or "(none)") for value, number in found.counts.items()]
         others = [(f"{found.others:,}", "(others)")] if found.others else []
-        print_table([("jobs", self.options.by), *rows, *others])
+        self.print_list(values, ("jobs", self.options.by), [*rows, *others])
 
     def _show(self, words: Sequence[str]) -> None:
         if not words:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from limpyd_jobs.commands.command import COMMON_OPTIONS
+from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
 from limpyd_jobs.commands.tables import print_json, print_table
-from limpyd_jobs.commands.verbs import DRY_RUN, JSON, YES, Verb, VerbCommand
+from limpyd_jobs.commands.verbs import DRY_RUN, YES, Verb, VerbCommand
 from limpyd_jobs.models import BaseJobsModel, Queue
 from limpyd_jobs.query import QuarantineEntry, leave_quarantine, quarantine_entries
 from limpyd_jobs.store.audit import write_entry
@@ -32,6 +32,7 @@ Without a word, it lists. retry and drop need entries as list shows them, or --a
         DRY_RUN,
         YES,
         JSON,
+        JSONL,
     )
 
     def verbs(self) -> Mapping[str, Verb]:
@@ -53,10 +54,7 @@ Without a word, it lists. retry and drop need entries as list shows them, or --a
         if words:
             self.parser.error(f"unexpected argument: {words[0]!r}; --queue names a queue")
         rows = [{"queue": each.queue, "priority": each.priority, "entry": each.entry} for each in self._entries()]
-        if self.options.json:
-            print_json(rows)
-        else:
-            print_table([("queue", "priority", "entry"), *(tuple(row.values()) for row in rows)])
+        self.print_list(rows, ("queue", "priority", "entry"), (tuple(row.values()) for row in rows))
 
     def _leave(self, verb: str, words: Sequence[str]) -> int:
         if bool(words) == bool(self.options.all):

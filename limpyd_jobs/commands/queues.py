@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from limpyd_jobs.commands.command import COMMON_OPTIONS
+from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
 from limpyd_jobs.commands.pause import Pause, Resume, names_near
 from limpyd_jobs.commands.progress import shown_progress
 from limpyd_jobs.commands.tables import print_json, print_table, span
-from limpyd_jobs.commands.verbs import DRY_RUN, JSON, YES, Verb, VerbCommand
+from limpyd_jobs.commands.verbs import DRY_RUN, YES, Verb, VerbCommand
 from limpyd_jobs.models import BaseJobsModel, Queue
 from limpyd_jobs.query import JobFilter, QueueState, Tally, delete_queue, queue_states
 from limpyd_jobs.store.audit import write_entry
@@ -35,7 +35,7 @@ class Queues(VerbCommand):
   delete NAME...    delete the queue, of all priorities, if it is empty; the records of its jobs stay
 
 Without a word, it lists. clear and delete count first, and ask."""
-    option_list = (*(option for option in COMMON_OPTIONS if option.dest != "error_model"), DRY_RUN, YES, JSON)
+    option_list = (*(option for option in COMMON_OPTIONS if option.dest != "error_model"), DRY_RUN, YES, JSON, JSONL)
 
     def execute(self) -> int:
         """Do what the command line asks for, be it by another command."""
@@ -68,10 +68,7 @@ Without a word, it lists. clear and delete count first, and ask."""
 
     def _list(self, names: Sequence[str]) -> None:
         states = self._states(names)
-        if self.options.json:
-            print_json([as_json(state) for state in states])
-        else:
-            print_table([HEADING, *map(as_row, states)])
+        self.print_list(map(as_json, states), HEADING, map(as_row, states))
 
     def _show(self, names: Sequence[str]) -> None:
         if not names:

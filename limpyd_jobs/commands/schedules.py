@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from limpyd.exceptions import DoesNotExist, UniquenessError
 
-from limpyd_jobs.commands.command import COMMON_OPTIONS, Command
-from limpyd_jobs.commands.tables import print_table
+from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
+from limpyd_jobs.commands.tables import print_json
+from limpyd_jobs.commands.verbs import Verb, VerbCommand
 from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
 from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.schedules.misfires import MISFIRE_POLICIES
-from limpyd_jobs.utils import MESSAGE, one_line
+from limpyd_jobs.utils import one_line
 from limpyd_jobs.workers.options import WorkerOption, seconds
 
-# What a name, a class or an option that cannot be used is answered with.
-REFUSALS = (AttributeError, DoesNotExist, ImportError, LimpydJobsException, TypeError, UniquenessError, ValueError)
+HEADING = ("name", "state", "next run (UTC)", "last run (UTC)", "job", "queue", "priority", "time zone", "trigger")
 
-COLUMNS = ("name", "state", "next run (UTC)", "last run (UTC)", "job", "queue", "priority", "time zone", "trigger")
+# By its name in JSON, in the same order: the field that has it.
+SHOWN = {
+    "next_run": "next_run",
+    "last_run": "last_run",
+    "job": "job_model_repr",
+    "queue": "queue_name",
+    "priority": "priority",
+    "timezone": "timezone",
+    "trigger": "trigger",
+}
 
 
-class Schedules(Command):
+class Schedules(VerbCommand):
     """Exit status: 0; 2 if the command line is wrong, or names a schedule that does not exist."""
 
     summary = "Add jobs at set times: list, add, pause, resume and remove schedules"
@@ -60,36 +69,48 @@ class Schedules(Command):
         ),
         WorkerOption("--fields", help='add: other fields of the jobs, as JSON, e.g. {"to": "ann"}'),
         WorkerOption("--paused", action="store_true", help="add: paused at first (default: not)"),
+        JSON,
+        JSONL,
+    )
+    refusals = (
+        *VerbCommand.refusals,
+        *(AttributeError, DoesNotExist, ImportError, LimpydJobsException, UniquenessError),
     )
 
-    def run(self) -> int:
-        """Do what the words say."""
-        actions: dict[str, tuple[int, Callable[..., None]]] = {
-            "list": (0, self._list),
-            "next": (1, self._next),
-            "add": (2, self._add),
-            "pause": (1, lambda name: self._named(name).pause()),
-            "resume": (1, lambda name: self._named(name).resume()),
-            "run-now": (1, self._run_now),
-            "remove": (1, lambda name: self._named(name).delete()),
+    def verbs(self) -> Mapping[str, Verb]:
+        """Return what each verb does."""
+        return {
+            "list": self._list,
+            "next": self._next,
+            "add": self._add,
+            "pause": lambda words: self._named("pause", words).pause(),
+            "resume": lambda words: self._named("resume", words).resume(),
+            "run-now": self._run_now,
+            "remove": lambda words: self._named("remove", words).delete(),
         }
-        verb, *words = self.given or ["list"]
-        if verb not in actions:
-            self.parser.error(f"{verb!r} is none of {', '.join(actions)}")
-        number, action = actions[verb]
-        if len(words) != number:
-            wanted = " ".join(("NAME", "JOB_CLASS")[:number]) or "nothing"
-            self.parser.error(f"{verb} needs {wanted} after it, not {' '.join(words) or 'nothing'!r}")
-        try:
-            action(*words)
-        except REFUSALS as error:
-            self.parser.error(one_line(error, MESSAGE))
-        return 0
 
-    def _named(self, name: str) -> Schedule:
+    def _named(self, verb: str, words: Sequence[str]) -> Schedule:
+        [name] = self._as_many(verb, words, "NAME")
         return Schedule.get_by_name(name)
 
-    def _add(self, name: str, job_class: str) -> None:
+    def _as_many(self, verb: str, words: Sequence[str], *wanted: str) -> Sequence[str]:
+        """Return the words after a verb; it is an error if it needs more or fewer."""
+        if len(words) != len(wanted):
+            what = " ".join(wanted) or "nothing"
+            self.parser.error(f"{verb} needs {what} after it, not {' '.join(words) or 'nothing'!r}")
+        return words
+
+    def _list(self, words: Sequence[str]) -> None:
+        self._as_many("list", words)
+        found = sorted((schedule.hgetall() for schedule in Schedule.collection().instances()), key=_name)
+        self.print_list(map(_as_json, found), HEADING, map(_as_row, found))
+
+    def _next(self, words: Sequence[str]) -> None:
+        times = [time.isoformat() for time in self._named("next", words).next_times(10)]
+        print_json(times) if self.options.json else print("\n".join(times))
+
+    def _add(self, words: Sequence[str]) -> None:
+        name, job_class = self._as_many("add", words, "NAME", "JOB_CLASS")
         options = vars(self.options)
         options_of_add = ("cron", "interval", "date", "timezone", "identifier", "queue_name", "priority")
         names = (*options_of_add, "misfire_policy", "misfire_grace_time")
@@ -98,25 +119,27 @@ class Schedules(Command):
             given["trigger"] = _parsed("--trigger", self.options.trigger)
         fields = _parsed("--fields", self.options.fields or "{}")
         schedule = Schedule.add(name, job_class, paused=bool(self.options.paused), **given, **fields)
-        print(schedule.next_times(1)[0].isoformat())
+        first = schedule.next_times(1)[0].isoformat()
+        print_json({"name": name, "next_run": first}) if self.options.json else print(first)
 
-    def _run_now(self, name: str) -> None:
-        print(self._named(name).run_now().ident)
-
-    def _next(self, name: str) -> None:
-        for time in self._named(name).next_times(10):
-            print(time.isoformat())
-
-    def _list(self) -> None:
-        print_table([COLUMNS, *sorted(_rows())])
+    def _run_now(self, words: Sequence[str]) -> None:
+        ident = self._named("run-now", words).run_now().ident
+        print_json({"ident": ident}) if self.options.json else print(one_line(ident))
 
 
-def _rows() -> Iterator[tuple[str, ...]]:
-    for schedule in Schedule.collection().instances():
-        stored = schedule.hgetall()
-        state = "paused" if stored.get("paused") else "active" if stored.get("next_run") else "over"
-        names = ("next_run", "last_run", "job_model_repr", "queue_name", "priority", "timezone", "trigger")
-        yield stored.get("name", ""), state, *(stored.get(it, "") for it in names)
+def _name(stored: Mapping[str, str]) -> str:
+    return stored.get("name", "")
+
+
+def _as_json(stored: Mapping[str, str]) -> dict[str, str | None]:
+    """Return a schedule as JSON has it, given what is stored of it."""
+    state = "paused" if stored.get("paused") else "active" if stored.get("next_run") else "over"
+    return {"name": _name(stored), "state": state, **{name: stored.get(field) for name, field in SHOWN.items()}}
+
+
+def _as_row(stored: Mapping[str, str]) -> Sequence[object]:
+    """Return a schedule as the table shows it."""
+    return [*_as_json(stored).values()]
 
 
 def _parsed(option: str, text: str) -> Any:

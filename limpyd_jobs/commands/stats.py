@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from limpyd_jobs.commands.command import Command
+from limpyd_jobs.commands.command import JSON, READING_OPTIONS, Command
 from limpyd_jobs.commands.tables import chart, print_json, print_table, span
-from limpyd_jobs.commands.verbs import JSON, READING_OPTIONS
 from limpyd_jobs.query.conditions import parse_moment
 from limpyd_jobs.query.figures import Period, read_figures, summed
 from limpyd_jobs.store.figures import BOUNDS, Figures, Histogram

@@ -5,26 +5,28 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from limpyd_jobs.commands.command import COMMON_OPTIONS, Command
+from limpyd_jobs.commands.command import Command
 from limpyd_jobs.commands.tables import print_json, print_table
 from limpyd_jobs.query import Tally
 from limpyd_jobs.utils import MESSAGE, one_line
 from limpyd_jobs.workers.options import WorkerOption
 
-REFUSALS = (LookupError, TypeError, ValueError)
-
 Verb = Callable[[Sequence[str]], int | None]
 
-# The common options of commands that need no models of the application.
-READING_OPTIONS = tuple(option for option in COMMON_OPTIONS if option.dest in ("database", "pythonpath"))
-
-JSON = WorkerOption("--json", action="store_true", help="Print JSON (default: a table)")
 DRY_RUN = WorkerOption("--dry-run", action="store_true", help="Tell what would be done, and do nothing")
 YES = WorkerOption("--yes", action="store_true", help="Do not ask")
 
 
 class VerbCommand(Command):
-    """A command with verbs. What the application or Redis refuses is an error of the command line."""
+    """A command with verbs. What the application or Redis refuses is an error of the command line.
+
+    Attributes
+    ----------
+    refusals: tuple of type of Exception
+        What they refuse it with.
+    """
+
+    refusals: tuple[type[Exception], ...] = (LookupError, TypeError, ValueError)
 
     def verbs(self) -> Mapping[str, Verb]:
         """Return what each verb does with the words after it; it may return an exit status.
@@ -41,7 +43,7 @@ class VerbCommand(Command):
             self.parser.error(f"{verb!r} is none of {', '.join(verbs)}")
         try:
             return verbs[verb](words) or 0
-        except REFUSALS as error:
+        except self.refusals as error:
             self.parser.error(one_line(str(error.args[0] if error.args else error), MESSAGE))
 
     def is_sure(self, question: str) -> bool:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Any
 
+from limpyd_jobs.commands.command import JSON, JSONL, READING_OPTIONS
 from limpyd_jobs.commands.pause import names_near
 from limpyd_jobs.commands.tables import print_json, print_table, span
-from limpyd_jobs.commands.verbs import DRY_RUN, JSON, READING_OPTIONS, YES, Verb, VerbCommand
+from limpyd_jobs.commands.verbs import DRY_RUN, YES, Verb, VerbCommand
 from limpyd_jobs.models import LivingWorker, WorkerPresence
 from limpyd_jobs.models.worker_presence import checked_level
 from limpyd_jobs.utils import one_line, utcnow
@@ -46,6 +47,7 @@ next heartbeat of the worker, by default within 15 seconds."""
         DRY_RUN,
         YES,
         JSON,
+        JSONL,
     )
 
     def verbs(self) -> Mapping[str, Verb]:
@@ -72,16 +74,15 @@ next heartbeat of the worker, by default within 15 seconds."""
     # -- Looking
 
     def _list(self, names: Sequence[str]) -> None:
-        self._print(self._named(names), lambda workers: print_table([HEADING, *map(as_row, workers)]))
+        workers = self._named(names)
+        self.print_list(map(as_json, workers), HEADING, map(as_row, workers))
 
     def _show(self, names: Sequence[str]) -> None:
-        self._print(self._asked("show", names), _print_details)
-
-    def _print(self, workers: Sequence[LivingWorker], print_text: Callable[[Sequence[LivingWorker]], None]) -> None:
+        workers = self._asked("show", names)
         if self.options.json:
             print_json([as_json(worker) for worker in workers])
         else:
-            print_text(workers)
+            _print_details(workers)
 
     # -- Asking for something
 

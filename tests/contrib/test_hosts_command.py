@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from datetime import datetime, timezone
@@ -38,10 +39,19 @@ def test_jobs_of_apscheduler_are_listed(redis_server: RedisServer) -> None:
     status, told = run(redis_server, "hosts", "apscheduler")
     assert status == 0
     assert [line.split() for line in told.splitlines()[1:]] == [
-        ["-", "b", "paused", "shop:tell", "default"],
+        ["b", "paused", "shop:tell", "default"],
         ["1970-01-01", "00:00:12.500000", "c", "parked", "shop:tell", "default", "gone\\nfor", "good"],
         ["2030-01-02", "00:00:00", "a", "active", "shop:tell", "default", "ann"],
     ]
+    assert json.loads(run(redis_server, "hosts", "apscheduler", "--json")[1])[-1] == {
+        "next_run": "2030-01-02 00:00:00",
+        "id": "a",
+        "state": "active",
+        "function": "shop:tell",
+        "executor": "default",
+        "leased_by": "ann",
+        "reason": "",
+    }
     add("x", ScheduledJob.bound_to(ScheduledJob.database, "shop"))
     assert "x" in run(redis_server, "hosts", "apscheduler", "--namespace=shop")[1]
 
@@ -50,7 +60,7 @@ def test_jobs_of_those_who_came_from_redis_job_store_are_listed(redis_server: Re
     add("here")
     add("there", ScheduledJob.bound_to(ScheduledJob.database, "apscheduler.jobs"))
     told = run(redis_server, "hosts", "apscheduler")[1]
-    assert [line.split()[1] for line in told.splitlines()[1:]] == ["here", "there"]
+    assert [line.split()[0] for line in told.splitlines()[1:]] == ["here", "there"]
 
 
 def test_postings_of_taskflow_are_listed(redis_server: RedisServer) -> None:
@@ -66,6 +76,11 @@ def test_postings_of_taskflow_are_listed(redis_server: RedisServer) -> None:
     assert status == 0
     assert f"{job.uuid}  resize  running  1         ann" in told
     assert "crop    waiting  0" in told
+    rows = [json.loads(line) for line in run(redis_server, "hosts", "taskflow", "--jsonl")[1].splitlines()]
+    assert [(row["name"], row["status"], row["claimed_by"]) for row in rows] == [
+        ("resize", "running", "ann"),
+        ("crop", "waiting", ""),
+    ]
     assert run(redis_server, "check", "--pause=0")[0] == 0
     board.close()
 

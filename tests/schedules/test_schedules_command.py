@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -61,7 +62,24 @@ def test_a_schedule_is_added_listed_paused_resumed_run_and_removed(run: Run, red
     assert head.split()[:3] == ["name", "state", "next"]
     assert row.split()[:2] == ["nightly", "active"]
     assert row[head.index("time zone") :].startswith("Europe/Paris ")
-    assert len(run("next", "nightly").stdout.splitlines()) == 10
+    assert (
+        len(run("next", "nightly").stdout.splitlines())
+        == len(json.loads(run("next", "nightly", "--json").stdout))
+        == 10
+    )
+    [stored] = json.loads(run("list", "--json").stdout)
+    assert stored == json.loads(run("list", "--jsonl").stdout)
+    assert stored == {
+        "name": "nightly",
+        "state": "active",
+        "next_run": schedule.next_run.hget(),
+        "last_run": None,
+        "job": "bakery.Bread",
+        "queue": "stone",
+        "priority": "5",
+        "timezone": "Europe/Paris",
+        "trigger": '{"cron": "0 3 * * *"}',
+    }
 
     assert run("pause", "nightly").returncode == 0
     assert run("list").stdout.splitlines()[1].split()[:2] == ["nightly", "paused"]
@@ -69,6 +87,7 @@ def test_a_schedule_is_added_listed_paused_resumed_run_and_removed(run: Run, red
     assert schedule.next_run.hget()
 
     assert run("run-now", "nightly").stdout == "bakery.Bread:1\n"
+    assert json.loads(run("run-now", "nightly", "--json").stdout) == {"ident": "bakery.Bread:1"}
     assert run("remove", "nightly").returncode == 0
     assert len(run("list").stdout.splitlines()) == 1
 
