@@ -253,3 +253,14 @@ def test_what_cannot_be_added_or_exported_is_said(redis_server: RedisServer, arg
     status, out, err = run(redis_server, *arguments, JOBS, PATH)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert told in err
+
+
+@pytest.mark.parametrize("key", ["command:letter:1:hash", "jobs:error:1:hash"])
+@pytest.mark.parametrize("words", ["show {}", "explain {}", "list", "count --by=status", "export --all", "list --json"])
+def test_what_is_stored_cannot_command_a_terminal(
+    redis_server: RedisServer, redis_client: Any, key: str, words: str
+) -> None:
+    for name in set(redis_client.hkeys(key)) - {"job_pk", "job_model_repr"}:
+        redis_client.hset(key, name, b"\xff\x1b]0;x\x07\xc2\x9b")
+    out = output(redis_server, *words.format("test_jobs_command.Letter:1").split())
+    assert out.replace("\n", "").isprintable()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
-
 from limpyd_jobs.commands.command import JSON, JSONL, READING_OPTIONS, Command
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.store.audit import last_entries
@@ -28,10 +26,6 @@ class Audit(Command):
     def run(self) -> int:
         """Print the last entries."""
         entries = last_entries(BaseJobsModel.get_connection(), self.options.limit)
-        rows = [{"at": _date(entry["at"]), **{name: entry.get(name, "") for name in COLUMNS}} for entry in entries]
+        rows = [{name: entry.get(name, "") for name in ("at", *COLUMNS)} for entry in entries]
         self.print_list(rows, ("at (UTC)", *COLUMNS), ([*row.values()] for row in rows))
         return 0
-
-
-def _date(seconds: str) -> str:
-    return str(datetime.fromtimestamp(float(seconds), timezone.utc).replace(microsecond=0, tzinfo=None))

@@ -8,11 +8,11 @@ from typing import Any
 
 from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
 from limpyd_jobs.commands.progress import shown_progress
-from limpyd_jobs.commands.tables import print_json, print_table
+from limpyd_jobs.commands.tables import print_error, print_json, print_table
 from limpyd_jobs.commands.verbs import DRY_RUN, YES, Verb, VerbCommand
 from limpyd_jobs.models import Error
 from limpyd_jobs.query import ErrorFilter, ErrorGroup, FoundError, JobFilter, Tally
-from limpyd_jobs.utils import MESSAGE, one_line
+from limpyd_jobs.utils import one_line
 from limpyd_jobs.workers.options import WorkerOption, between, seconds
 
 # How many errors of a group are shown, the last ones, and for how many seconds jobs are counted.
@@ -111,9 +111,8 @@ A filter is made of words, all of which must be met:
 
     def _print_details(self, shown: Mapping[str, Any]) -> None:
         print_table([(name, _counted(value)) for name, value in shown.items() if name not in ("sample", "jobs")])
-        sample = shown["sample"]
-        print(f"\n{sample.get('date_time', '')} {sample.get('type', '')}: {_message(sample.get('message', ''))}")
-        print("".join(f"    {_message(line)}\n" for line in sample.get("traceback", "").splitlines()), end="")
+        print()
+        print_error(shown["sample"])
         print(f"\nthe last jobs: {' '.join(map(one_line, shown['jobs']))}")
         if self._model is Error:
             asked = JobFilter("status=error", fingerprint=shown["fingerprint"])
@@ -160,10 +159,6 @@ def _to_the_second(date: str) -> str:
 
 def _short(message: str) -> str:
     return message if len(message) <= SHORT else f"{message[: SHORT - 1]}…"
-
-
-def _message(text: str) -> str:
-    return one_line(text, MESSAGE)
 
 
 def _counted(value: Any) -> object:

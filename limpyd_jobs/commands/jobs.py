@@ -11,7 +11,7 @@ from typing import Any
 
 from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
 from limpyd_jobs.commands.progress import shown_progress
-from limpyd_jobs.commands.tables import print_json, print_json_lines, print_table
+from limpyd_jobs.commands.tables import print_error, print_json, print_json_lines, print_table
 from limpyd_jobs.commands.verbs import DRY_RUN, YES, Verb, VerbCommand
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import Job, job_classes
@@ -186,7 +186,7 @@ A filter is made of words, all of which must be met:
             print_json(rows[0] if len(rows) == 1 else rows)
             return
         for each in found:
-            print(f"{one_line(each.ident)} is {each.status}.")
+            print(f"{one_line(each.ident)} is {one_line(each.status)}.")
             for reason in each.reasons:
                 print(f"  {one_line(reason.text, MESSAGE)}")
 
@@ -281,9 +281,9 @@ def _print_details(job: JobDetails) -> None:
     fields["result"] = job.result
     print_table([("job", job.ident), *((name, value) for name, value in fields.items() if value is not None)])
     for at, status, owner in job.history:
-        print(f"  {at} {status}{f' ({one_line(owner)})' if owner else ''}")
+        print(f"  {at} {one_line(status)}{f' ({one_line(owner)})' if owner else ''}")
     for line in job.log:
         print(f"  {one_line(line, MESSAGE)}")
     for error in job.errors:
-        print(f"\n{error.get('date_time', '')} {error.get('type', '')}: {one_line(error.get('message', ''), MESSAGE)}")
-        print("".join(f"    {one_line(line, MESSAGE)}\n" for line in error.get("traceback", "").splitlines()), end="")
+        print()
+        print_error(error)

@@ -74,7 +74,7 @@ class Schedules(VerbCommand):
     )
     refusals = (
         *VerbCommand.refusals,
-        *(AttributeError, DoesNotExist, ImportError, LimpydJobsException, UniquenessError),
+        *(AttributeError, DoesNotExist, ImportError, LimpydJobsException, RecursionError, UniquenessError),
     )
 
     def verbs(self) -> Mapping[str, Verb]:
@@ -102,7 +102,7 @@ class Schedules(VerbCommand):
 
     def _list(self, words: Sequence[str]) -> None:
         self._as_many("list", words)
-        found = sorted((schedule.hgetall() for schedule in Schedule.collection().instances()), key=_name)
+        found = sorted((stored for _, stored in Schedule.read_many(Schedule.collection())), key=_name)
         self.print_list(map(_as_json, found), HEADING, map(_as_row, found))
 
     def _next(self, words: Sequence[str]) -> None:

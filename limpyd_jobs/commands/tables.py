@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from limpyd_jobs.utils import one_line
+from limpyd_jobs.utils import MESSAGE, one_line
 
 Row = Sequence[object]
 
@@ -25,6 +25,14 @@ def table_lines(rows: Iterable[Row]) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     for row in shown:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def print_error(fields: Mapping[str, str]) -> None:
+    """Print an error as it is stored: when it happened, what it was, and its traceback."""
+    date, kind, message = (one_line(fields.get(name, ""), MESSAGE) for name in ("date_time", "type", "message"))
+    print(f"{date} {kind}: {message}")
+    for line in fields.get("traceback", "").splitlines():
+        print(f"    {one_line(line, MESSAGE)}")
 
 
 def print_json(value: Any) -> None:

@@ -12,12 +12,12 @@
 local model, records = model_of(request.model), {}
 local moment = score(now())
 
--- What cannot be deleted, as it is broken, is left to the check.
-for _, pk in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', moment, 'LIMIT', 0, 1000)) do
+-- What cannot be deleted, as it is broken, is left to the check; so is a key of a wrong type, which counts as empty.
+for _, pk in ipairs(redis.pcall('ZRANGEBYSCORE', KEYS[1], '-inf', moment, 'LIMIT', 0, 1000)) do
   pcall(delete_record, model, pk)
   redis.call('ZREM', KEYS[1], pk)
 end
-local found = redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. moment, '+inf', 'WITHSCORES')
+local found = redis.pcall('ZRANGEBYSCORE', KEYS[1], '(' .. moment, '+inf', 'WITHSCORES')
 for i = 1, #found, 2 do
   local fields = redis.pcall('HGETALL', hash_key(model, found[i]))
   local is_wanted = not request.kind or redis.pcall('HGET', hash_key(model, found[i]), 'kind') == request.kind

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.layout import HISTORY_KEY
 from limpyd_jobs.store.lazy_fields import pk_of
-from limpyd_jobs.store.records import redis_of
+from limpyd_jobs.store.records import list_of
 from limpyd_jobs.transitions import owner_of
 from limpyd_jobs.utils import parse_datetime
 
@@ -34,8 +34,7 @@ class StatusChange(NamedTuple):
 
 def read_history(job: Any) -> list[StatusChange]:
     """Do what `Job.read_history` says."""
-    client: Any = redis_of(job)
-    return list(changes_of(client.lrange(history_key(type(job)._name, pk_of(job)), 0, -1)))
+    return list(changes_of(list_of(job, history_key(type(job)._name, pk_of(job)))))
 
 
 def history_key(name: str, pk: str) -> str:

@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 from limpyd_jobs.store.calls import Call, outcome_of, send
 from limpyd_jobs.store.layout import LOG_KEY, layout_of
 from limpyd_jobs.store.lazy_fields import pk_of
-from limpyd_jobs.store.records import redis_of
+from limpyd_jobs.store.records import list_of, redis_of
 from limpyd_jobs.store.scripting import Script
 from limpyd_jobs.utils import one_line, parse_datetime, utcnow
 
@@ -65,8 +65,8 @@ def read_progress(text: str | None) -> Progress | None:
     try:
         fraction, said, at = json.loads(text or "")
         moment = parse_datetime(at)
-        return Progress(float(fraction), str(said), moment) if moment else None
-    except (TypeError, ValueError, RecursionError):
+        return Progress(float(fraction), str(said), moment) if moment and isfinite(fraction) else None
+    except (OverflowError, TypeError, ValueError, RecursionError):
         return None
 
 
@@ -90,6 +90,4 @@ def log_key(name: str, pk: str) -> str:
 
 def read_lines(job: Any) -> list[str]:
     """Do what `Job.read_log` says."""
-    client: Any = redis_of(job)
-    found: list[str] = client.lrange(log_key(type(job)._name, pk_of(job)), 0, -1)
-    return found
+    return list_of(job, log_key(type(job)._name, pk_of(job)))

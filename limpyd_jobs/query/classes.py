@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from limpyd_jobs.models import Job
@@ -25,3 +26,11 @@ def classes_of(database: Any) -> dict[str, KnownClass]:
     """Return the job classes of a database, by path: those that are written there, and those that are imported here."""
     imported = [*concrete(Job), *bound_models(database, Job)]
     return known_classes(connection_to(database), [each for each in imported if each.database is database])
+
+
+def replies_to(connection: Any, commands: Iterable[Sequence[Any]]) -> list[Any]:
+    """Return the replies to some commands; None for one that Redis refuses, as a key is of a wrong type."""
+    pipeline = connection.pipeline(transaction=False)
+    for command in commands:
+        pipeline.execute_command(*command)
+    return [None if isinstance(reply, Exception) else reply for reply in pipeline.execute(raise_on_error=False)]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import BaseJobsModel, Error
 from limpyd_jobs.models.history import StatusChange, changes_of, history_key
 from limpyd_jobs.models.progress import Progress, log_key, read_progress
-from limpyd_jobs.query.classes import classes_of, connection_to, on
+from limpyd_jobs.query.classes import classes_of, connection_to, on, replies_to
 from limpyd_jobs.query.found import name_of_status
+from limpyd_jobs.query.walk import is_pk
 from limpyd_jobs.store.database import JobsDatabase
-from limpyd_jobs.store.layout import RESULT_KEY
+from limpyd_jobs.store.layout import RESULT_KEY, layout_of
 from limpyd_jobs.transitions import owner_of
 
 # How many errors are shown at the most, the last ones.
@@ -68,15 +69,17 @@ def job_details(ident: str, database: JobsDatabase | None = None) -> JobDetails:
     """
     database = database or BaseJobsModel.database
     stored, parsed = stored_job(ident, database), Ident.of(ident)
-    queue_key = stored.get("_queue_key")
+    queue, history, log, result = _kept_beside(database, parsed, stored.get("_queue_key", ""))
     return JobDetails(
         ident,
         name_of_status(stored.get("status")),
-        connection_to(database).hget(f"{queue_key}:hash", "name") if queue_key else None,
+        queue,
         owner_of(stored.get("_claim_token")),
         {name: value for name, value in sorted(stored.items()) if not name.startswith("_")},
         read_progress(stored.get("_progress_state")),
-        *_kept_beside(database, parsed),
+        list(changes_of(history or ())),
+        log or [],
+        result,
         _errors_of(on(Error, database), parsed),
     )
 
@@ -89,21 +92,27 @@ def stored_job(ident: str, database: JobsDatabase) -> dict[str, str]:
     known = classes_of(database).get(parsed.path)
     if not known:
         raise LookupError(f"{parsed.path} is no job class of this database, as far as is known")
-    stored: dict[str, str] = connection_to(database).hgetall(f"{known.name}:{parsed.pk}:hash")
+    (stored,) = replies_to(connection_to(database), [("HGETALL", f"{known.name}:{parsed.pk}:hash")])
     if not stored:
         raise LookupError(f"There is no job {ident}")
-    return stored
+    return dict(stored)
 
 
-def _kept_beside(database: JobsDatabase, ident: Ident) -> tuple[list[StatusChange], list[str], str | None]:
-    """The history, the log and the result of a job."""
-    name, connection = classes_of(database)[ident.path].name, connection_to(database)
-    history = changes_of(connection.lrange(history_key(name, ident.pk), 0, -1))
-    log = connection.lrange(log_key(name, ident.pk), 0, -1)
-    return list(history), log, connection.get(f"{name}:{ident.pk}:{RESULT_KEY}")
+def _kept_beside(database: JobsDatabase, ident: Ident, queue_key: str) -> list[Any]:
+    """The name of the queue, the history, the log and the result of a job; None for each that is not there."""
+    name = classes_of(database)[ident.path].name
+    commands = (
+        ("HGET", f"{queue_key}:hash", "name"),
+        ("LRANGE", history_key(name, ident.pk), 0, -1),
+        ("LRANGE", log_key(name, ident.pk), 0, -1),
+        ("GET", f"{name}:{ident.pk}:{RESULT_KEY}"),
+    )
+    return replies_to(connection_to(database), commands)
 
 
 def _errors_of(error_model: type[Error], ident: Ident) -> list[dict[str, str]]:
-    pks = error_model.collection(job_model_repr=ident.path, job_pk=ident.pk).sort()[-MOST_ERRORS:]
-    found = error_model.read_many(reversed(list(pks)))
+    indexes = layout_of(error_model).description["indexes"]
+    keys = (f"{indexes['job_pk'][0]}{ident.pk}", f"{indexes['job_model_repr'][0]}{ident.path}")
+    (pks,) = replies_to(connection_to(error_model.database), [("SINTER", *keys)])
+    found = error_model.read_many(sorted(filter(is_pk, pks or ()), key=int, reverse=True)[:MOST_ERRORS])
     return [{name.removeprefix("_"): value for name, value in fields.items()} for _, fields in found]

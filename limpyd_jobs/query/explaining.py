@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from typing import Any, NamedTuple
-
-from redis.exceptions import ResponseError
 
 from limpyd_jobs.arguments import read_priority
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import BaseJobsModel, LivingWorker, WorkerPresence
-from limpyd_jobs.query.classes import connection_to, on
+from limpyd_jobs.query.classes import connection_to, on, replies_to
 from limpyd_jobs.query.details import JobDetails, job_details, stored_job
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.database import JobsDatabase
@@ -100,7 +97,7 @@ class _Place(NamedTuple):
             ("ZCARD", f"{model}:idle_workers"),
             ("TIME",),
         )
-        paused, position, due, lease, deferrals, quarantined, idle, now = _all(connection, commands)
+        paused, position, due, lease, deferrals, quarantined, idle, now = replies_to(connection, commands)
         return cls(
             name is not None,
             name or "",
@@ -108,7 +105,7 @@ class _Place(NamedTuple):
             position,
             None if due is None else float(due),
             None if lease is None else float(lease),
-            int(deferrals or 0),
+            read_priority(deferrals) or 0,
             quarantined is not None,
             int(idle or 0),
             now[0] + now[1] / 1e6,
@@ -123,22 +120,14 @@ class _Place(NamedTuple):
         return [worker for worker in self.workers if self.name in worker.queues]
 
 
-def _all(connection: Any, commands: Any) -> list[Any]:
-    """Return the replies to some commands; None for one that Redis refuses, as a key is of a wrong type."""
-    pipeline = connection.pipeline(transaction=False)
-    for command in commands:
-        pipeline.execute_command(*command)
-    return [None if isinstance(reply, Exception) else reply for reply in pipeline.execute(raise_on_error=False)]
-
-
 def _hash(connection: Any, key: str, *names: str) -> list[str | None]:
-    found: list[str | None] = _all(connection, [("HMGET", key, *names)])[0] or [None] * len(names)
+    found: list[str | None] = replies_to(connection, [("HMGET", key, *names)])[0] or [None] * len(names)
     return found
 
 
 def _others(connection: Any, model: str, name: str | None, priority: int) -> tuple[int, int]:
     """Return how many jobs wait in the queues of a name with a higher priority, and how many of that name run."""
-    (pks,) = _all(connection, [("SMEMBERS", f"{model}:name:{name}")])
+    (pks,) = replies_to(connection, [("SMEMBERS", f"{model}:name:{name}")])
     ahead, running = 0, 0
     for pk in sorted(pks or ()):
         commands = (
@@ -146,16 +135,14 @@ def _others(connection: Any, model: str, name: str | None, priority: int) -> tup
             ("LLEN", f"{model}:{pk}:waiting"),
             ("ZCARD", f"{model}:{pk}:_running"),
         )
-        other, waiting, runs = _all(connection, commands)
+        other, waiting, runs = replies_to(connection, commands)
         ahead += (waiting or 0) if (read_priority(other) or 0) > priority else 0
         running += runs or 0
     return ahead, running
 
 
 def _workers_of(database: JobsDatabase, queue_model: str) -> list[LivingWorker]:
-    with suppress(ResponseError):  # a key is of a wrong type
-        return [worker for worker in on(WorkerPresence, database).alive() if worker.queue_model == queue_model]
-    return []
+    return [worker for worker in on(WorkerPresence, database).alive() if worker.queue_model == queue_model]
 
 
 def _reasons(details: JobDetails, stored: Mapping[str, str], place: _Place) -> Iterator[Reason]:

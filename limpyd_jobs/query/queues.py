@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from limpyd_jobs.arguments import stored_queue_name
 from limpyd_jobs.models import BaseJobsModel, Queue
-from limpyd_jobs.query.classes import classes_of, connection_to, on
-from limpyd_jobs.store.calls import Call, flag, given, listed, outcome_of, send
+from limpyd_jobs.query.classes import classes_of, connection_to, on, replies_to
+from limpyd_jobs.store.calls import Call, flag, given, listed, outcome_of, passing_over_wrong_types, send
 from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.store.scripting import Script
@@ -187,10 +187,14 @@ def delete_queue(state: QueueState, database: JobsDatabase | None = None, queue_
 def _pks_of(model: Any, names: str | Iterable[str] | None) -> list[str]:
     connection = connection_to(model.database)
     if names is None:
-        return list(connection.sscan_iter(f"{model._name}:collection", count=1000))
+        with passing_over_wrong_types():
+            return list(connection.sscan_iter(f"{model._name}:collection", count=1000))
+        return []
     stored = [stored_queue_name(name) for name in ([names] if isinstance(names, str) else names)]
     prefix = layout_of(model).description["indexes"]["name"][0]
-    return list(connection.sunion([f"{prefix}{name}" for name in stored])) if stored else []
+    return [
+        pk for pks in replies_to(connection, [("SMEMBERS", f"{prefix}{name}") for name in stored]) for pk in pks or ()
+    ]
 
 
 def _states(model: Any, database: JobsDatabase, pks: Sequence[str]) -> Iterator[QueueState]:

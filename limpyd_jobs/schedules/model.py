@@ -202,22 +202,22 @@ class Schedule(BaseJobsModel):
         """Run it again, from its next time on. What was due while it was paused is not made up for."""
         stored = self.hgetall()
         if stored.get("paused"):
-            values = self._start(stored["trigger"], stored["timezone"], paused=False, may_be_over=True)
+            values = self._start(stored.get("trigger", ""), stored.get("timezone", ""), paused=False, may_be_over=True)
             due = score_of(values["next_run"])
             records.set_schedule(type(self), pk_of(self), due, values, _heard_by(type(self), stored))
 
     def run_now(self) -> Job:
         """Add its job now, beside its times, even if it is paused; return the job. For the exceptions see `add_job`."""
         stored = self.hgetall()
-        job_class: type[Job] = job_classes.like(type(self)).resolve(stored["job_model_repr"])
+        job_class: type[Job] = job_classes.like(type(self)).resolve(stored.get("job_model_repr", ""))
         identifier = identifier_of(stored, now_of_redis(type(self)))
         values = as_stored(job_class, json.loads(stored.get("job_fields") or "{}"))
-        return job_class.add_job(identifier, stored["queue_name"], stored["priority"], **values)
+        return job_class.add_job(identifier, stored.get("queue_name"), stored.get("priority"), **values)
 
     def next_times(self, number: int = 10) -> list[datetime]:
         """Return the next times it is due, aware, in its time zone; as if it were not paused."""
         stored = self.hgetall()
-        times = Times(json.loads(stored["trigger"]), stored["timezone"])
+        times = Times(json.loads(stored.get("trigger", "")), stored.get("timezone", ""))
         first = aware(stored.get("next_run")) or times.after(now_of_redis(type(self)))
         if first is None:
             return []

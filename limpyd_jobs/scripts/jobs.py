@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from importlib.metadata import version
+from io import TextIOWrapper
 from optparse import OptionParser
 
 from limpyd_jobs.commands.audit import Audit
@@ -55,6 +56,8 @@ def main() -> None:
     name = argv[0] if argv else ""
     if name not in COMMANDS:
         refuse(argv)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # whatever is stored, and whatever a terminal can show
     try:
         status = COMMANDS[name](f"{PROG} {name}", argv[1:]).execute()
         sys.stdout.flush()

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import getpass
+import logging
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
-from limpyd_jobs.utils import host_and_pid
+from redis.exceptions import RedisError
+
+from limpyd_jobs.store.calls import passing_over_wrong_types
+from limpyd_jobs.utils import EPOCH, MESSAGE, host_and_pid, one_line
+
+log = logging.getLogger("limpyd-jobs.audit")
 
 KEY = "limpyd-jobs:audit"
 
@@ -16,8 +23,12 @@ MOST = 10_000
 
 
 def write_entry(connection: Any, **told: Any) -> None:
-    """Write an entry: what was done, by whom."""
-    connection.xadd(KEY, {"who": user_and_process(), **told}, maxlen=MOST, approximate=True)
+    """Write an entry: what was done, by whom. It is done already, so that it cannot be written is only logged."""
+    entry = {name: one_line(value, MESSAGE) for name, value in {"who": user_and_process(), **told}.items()}
+    try:
+        connection.xadd(KEY, entry, maxlen=MOST, approximate=True)
+    except RedisError as error:
+        log.warning("Not written to the audit: %s: %s", entry, one_line(error, MESSAGE))
 
 
 def user_and_process() -> str:
@@ -26,9 +37,17 @@ def user_and_process() -> str:
 
 
 def last_entries(connection: Any, most: int) -> list[Mapping[str, str]]:
-    """Return the last entries, the newest first, each with ``at``: the seconds since the epoch."""
-    found = connection.xrevrange(KEY, count=most)
-    return [{"at": f"{int(pk.partition('-')[0]) / 1000:.3f}", **fields} for pk, fields in found]
+    """Return the last entries, the newest first, each with ``at``: the date, naive UTC, or empty if it is none."""
+    found: Any = []
+    with passing_over_wrong_types():
+        found = connection.xrevrange(KEY, count=most)
+    return [{**fields, "at": _date(pk)} for pk, fields in found]
+
+
+def _date(pk: str) -> str:
+    with suppress(OverflowError):
+        return str(EPOCH + timedelta(seconds=int(pk.partition("-")[0]) // 1000))
+    return ""
 
 
 def _user() -> str:

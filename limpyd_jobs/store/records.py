@@ -18,7 +18,7 @@ from redis.client import Pipeline
 from redis.exceptions import RedisError
 
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.store.calls import Call, flag, given, listed, outcome_of, send
+from limpyd_jobs.store.calls import Call, flag, given, listed, outcome_of, passing_over_wrong_types, send
 from limpyd_jobs.store.connections import SharedConnection
 from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.store.layout import layout_of
@@ -141,7 +141,9 @@ def notify_next(connection: Redis, key: str) -> None:
 
 def paused_names(queue_model: type[RedisModel]) -> set[str]:
     """Return the names of the queues that are paused."""
-    return cast("set[str]", redis_of(queue_model).smembers(_paused_key(queue_model)))
+    with passing_over_wrong_types():
+        return cast("set[str]", redis_of(queue_model).smembers(_paused_key(queue_model)))
+    return set()
 
 
 def _paused_key(queue_model: type[RedisModel]) -> str:
@@ -346,6 +348,13 @@ def redis_of(model: RedisModel | type[RedisModel]) -> Redis:
     if isinstance(connection, Pipeline):
         return Redis(connection_pool=connection.connection_pool)
     return connection
+
+
+def list_of(record: RedisModel, key: str) -> list[str]:
+    """Return a list that is kept beside a record; one of a wrong type counts as empty."""
+    with passing_over_wrong_types():
+        return cast("list[str]", redis_of(record).lrange(key, 0, -1))
+    return []
 
 
 def sender_of(model: type[RedisModel]) -> Redis | SharedConnection:

@@ -114,3 +114,20 @@ def test_what_is_wrong_is_told_in_a_line(arguments: list[str], told: str, run: R
     assert done.returncode == 2
     assert told in done.stderr.splitlines()[-1]
     assert redis_client.keys() == []
+
+
+@pytest.mark.parametrize("broken", ["DEL {}", "HDEL {} trigger", "HDEL {} timezone", f"HSET {{}} trigger {'[' * 5000}"])
+@pytest.mark.parametrize("verb", ["next", "resume", "run-now"])
+def test_a_schedule_that_is_broken_is_refused_in_a_line(
+    run: Run, redis_client: redis.Redis, verb: str, broken: str
+) -> None:
+    for name in ("x", "y"):
+        assert run("add", name, "bakery.Bread", "--cron=@daily", "--paused").returncode == 0
+    redis_client.execute_command(*broken.format("jobs:schedule:1:hash").split())
+    redis_client.sadd("jobs:schedule:collection", "", "z")
+    done = run(verb, "x")
+    assert done.returncode in (0, 2)
+    assert "Traceback" not in done.stderr
+    listed = run("list")
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert "y  " in listed.stdout
