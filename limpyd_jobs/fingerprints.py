@@ -31,6 +31,7 @@ _VARIABLES = (
     ("<id>", r"\b(?=[a-f]*\d)[0-9a-f]*[a-f][0-9a-f]*\b(?<=[0-9a-f]{7})"),
     ("<number>", r"(?:(?<!\w)[+-])?\d+(?:[.,:-]\d+)*(?:e[+-]?\d+)?"),
 )
+_NOTHING_ELSE = re.compile(r"(?:<\w+>|\W)*")
 _VARIABLE = re.compile("|".join(f"({pattern})" for _, pattern in _VARIABLES), re.IGNORECASE | re.DOTALL)
 
 # What versions of Python say differently, as the later ones do.
@@ -109,6 +110,16 @@ def normalised(message: str, identifier: str = "") -> str:
     for pattern, replacement in _REWORDED:
         text = pattern.sub(replacement, text)
     return text
+
+
+def summary(message: str, identifier: str = "") -> str:
+    """Return how a message is shown for all of its cause: normalised; or as it is, if all of it differs.
+
+    >>> summary("no page 12 of 'report.pdf'"), summary("'report.pdf'")
+    ('no page <number> of <text>', "'report.pdf'")
+    """
+    text = normalised(message, identifier)
+    return " ".join(message[:MOST].split()) if _NOTHING_ELSE.fullmatch(text) else text
 
 
 def _place(frames: Iterable[_Frame], package: str) -> str:

@@ -70,7 +70,7 @@ def test_the_causes_are_told_the_most_frequent_first(redis_server: RedisServer, 
     rows = json.loads(output(redis_server, "groups", "--json"))
     assert [(row["type"], row["message"], row["count"]) for row in rows] == [
         ("LookupError", "no address of <identifier>", 3),
-        ("KeyError", "<text>", 1),
+        ("KeyError", "'bill 0'", 1),
     ]
     assert rows[0]["fingerprint"] == fingerprint
     assert rows[0]["first_seen"] < rows[0]["last_seen"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from limpyd_jobs.fingerprints import LENGTH, fingerprint, normalised
+from limpyd_jobs.fingerprints import LENGTH, fingerprint, normalised, summary
 
 
 def of(function: Callable[..., Any], *args: Any, job_class: str = "shop.jobs.SendMail") -> str:
@@ -76,6 +76,20 @@ def wrap() -> None:
 )
 def test_what_differs_from_job_to_job_is_left_out_of_a_message(message: str, expected: str) -> None:
     assert normalised(message) == expected
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("no page 12", "no page <number>"),
+        ("'ann'", "'ann'"),
+        ("(12, 'a\n b')", "(12, 'a b')"),
+        ("", ""),
+        ("a" * 9, "a" * 9),
+    ],
+)
+def test_a_message_of_nothing_else_is_shown_as_it_is(message: str, expected: str) -> None:
+    assert summary(message) == expected
 
 
 def test_numbers_and_names_make_no_difference() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from limpyd_jobs.fingerprints import is_fingerprint, normalised
+from limpyd_jobs.fingerprints import is_fingerprint, summary
 from limpyd_jobs.models import Error
 from limpyd_jobs.query.conditions import Condition, time_of
 from limpyd_jobs.query.found import Count
@@ -110,7 +110,8 @@ class ErrorGroup(NamedTuple):
         That of all of them. Of errors that have none, as those of version 2, the type.
     type: str
     message: str
-        That of the last one, without what differs from job to job: see `limpyd_jobs.fingerprints`.
+        That of the last one, without what differs from job to job, unless nothing else would be left: see
+        `limpyd_jobs.fingerprints`.
     number: int
         How many there are.
     first_seen, last_seen: str
@@ -320,7 +321,7 @@ class _Group:
         """Return it, given the message of the last error, and the identifier of its job."""
         counts = (dict(numbers.most_common()) for numbers in self._by.values())
         seen = (self.first_seen, self.last_seen, self.last)
-        return ErrorGroup(self.fingerprint, self.type, normalised(message, identifier), self.number, *seen, *counts)
+        return ErrorGroup(self.fingerprint, self.type, summary(message, identifier), self.number, *seen, *counts)
 
 
 def _stored(condition: Condition) -> list[Condition]:

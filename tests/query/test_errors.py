@@ -69,7 +69,7 @@ def test_errors_are_grouped_by_what_caused_them() -> None:
     assert [(group.type, group.message, group.number) for group in found.groups] == [
         ("LookupError", "no <identifier>", 4),
         ("LookupError", "no <identifier>", 2),
-        ("KeyError", "<text>", 1),
+        ("KeyError", "'cover'", 1),
     ]
     assert len(set(fingerprints())) == 3
 
