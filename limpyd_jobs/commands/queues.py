@@ -122,11 +122,11 @@ Without a word, it lists. clear and delete count first, and ask."""
         used = [state for state in states if state.is_in_use]
         for state in used:
             what = f"{state.waiting:,} jobs wait, {state.delayed:,} are delayed, {state.running:,} run"
-            print(f"{one_line(state.name)}, priority {state.priority}: is not empty: {what}")
+            print(f"{one_line(state.name)}, priority {one_line(state.priority)}: is not empty: {what}")
         empty = [state for state in states if state not in used]
         if self.options.dry_run:
             for state in empty:
-                print(f"{one_line(state.name)}, priority {state.priority}: would be deleted")
+                print(f"{one_line(state.name)}, priority {one_line(state.priority)}: would be deleted")
             return 1 if used else 0
         if empty and not self.is_sure(f"delete {len(empty):,} empty queues?"):
             return 1
@@ -134,7 +134,7 @@ Without a word, it lists. clear and delete count first, and ask."""
             outcome = delete_queue(state, queue_model=self._model)
             used += [state] if outcome == "used" else []
             told = "has a job now, so it stays" if outcome == "used" else outcome
-            print(f"{one_line(state.name)}, priority {state.priority}: {told}")
+            print(f"{one_line(state.name)}, priority {one_line(state.priority)}: {told}")
         done = len(states) - len(used)
         if empty:
             numbers = {"done": done, "skipped": 0, "refused": len(used)}

@@ -21,7 +21,7 @@ local function is_paused(name)
 end
 
 for _, name in ipairs(cjson.decode(request.names)) do
-  for _, pk in ipairs(redis.call('SMEMBERS', queue_model.indexes.name[1] .. name)) do
+  for _, pk in ipairs(redis.pcall('SMEMBERS', queue_model.indexes.name[1] .. name)) do
     local base = queue_model.name .. ':' .. pk
     local hash = redis.pcall('HMGET', base .. ':hash', 'name', 'priority')
     if hash[1] == name then

@@ -117,7 +117,7 @@ end
 -- Whether another queued job of the same identifier is the one to keep.
 local function has_better(identifier)
   local indexes, own = job.model.indexes, rank(job.pk)
-  for _, pk in ipairs(redis.call('SINTER', indexes.identifier[1] .. identifier, indexes.queued[1] .. '1')) do
+  for _, pk in ipairs(redis.pcall('SINTER', indexes.identifier[1] .. identifier, indexes.queued[1] .. '1')) do
     local other = rank(pk)
     if pk ~= job.pk and other.is_queued and (not own.is_queued or is_before(other, own)) then
       return true

@@ -142,7 +142,9 @@ class Error(BaseJobsModel):
     @classmethod
     def collection_for_job(cls, job: JobRecord) -> Any:
         """Return the collection of the errors of all jobs with the class and the identifier of this one."""
-        return cls.collection(job_model_repr=job.get_model_repr(), identifier=as_indexed(job.identifier.hget() or ""))
+        return cls.collection(
+            job_model_repr=job.get_model_repr(), identifier=as_indexed(printable(job.identifier.hget() or ""))
+        )
 
 
 def defer_unresolved(
@@ -189,13 +191,16 @@ def add_unresolved_error(error_model: type[AnError], queue_name: str, ident: str
 
 
 def _as_indexed(error_model: type[Error], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Cut off what is too long to be indexed: what we know of a failure is to be recorded anyway."""
-    return {
-        name: as_indexed(value)
-        if isinstance(value, str) and getattr(error_model.get_field(name), "indexable", False)
-        else value
-        for name, value in values.items()
-    }
+    """Cut off what is too long to be indexed, and escape what is not text: what we know of a failure is to be recorded
+    anyway."""
+
+    def stored(name: str, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        text = printable(value)
+        return as_indexed(text) if getattr(error_model.get_field(name), "indexable", False) else text
+
+    return {name: stored(name, value) for name, value in values.items()}
 
 
 def _add_error_once(

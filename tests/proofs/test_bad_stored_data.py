@@ -262,7 +262,9 @@ COUNTERS = ["bad-data:note:max_pk", "jobs:queue:max_pk", "jobs:error:max_pk"]
 
 
 @pytest.mark.parametrize("counter", COUNTERS)
-@pytest.mark.parametrize("value", ["", "1"], ids=["lost", "behind"])
+@pytest.mark.parametrize(
+    "value", ["", "1", "none", "9223372036854775807"], ids=["lost", "behind", "none", "at its end"]
+)
 def test_a_counter_that_is_wrong_lets_no_record_be_overwritten(stage: Stage, counter: str, value: str) -> None:
     for number in range(3):
         Note.add_job(f"fails {number}")

@@ -106,6 +106,24 @@ class TestIdents:
         assert Queue.get_queue("queue").waiting.llen() == 0
         assert violations(redis_client, Task, Queue) == []
 
+    def test_a_queue_that_nobody_can_find_beside_a_good_one(
+        self, redis_client: redis.Redis, collector: Collector
+    ) -> None:
+        Task.add_job("lost", "other")
+        Task.add_job("a")
+        redis_client.delete("jobs:queue:name:other")
+        redis_client.set("jobs:queue:name:other", "x")
+        work("other,queue", callback=collector, max_loops=1)
+        assert collector.identifiers == ["a"]
+
+    def test_a_failure_of_a_job_whose_names_are_not_text_is_recorded(self, redis_client: redis.Redis) -> None:
+        job = Task.add_job("a")
+        redis_client.hset("stored-data:task:1:hash", "identifier", b"\xff")
+        redis_client.hset("jobs:queue:1:hash", "name", b"\xfe")
+        error = Error.add_error("\udcfe", job, ValueError("no"))
+        assert error.hmget("identifier", "queue_name", "message") == ["\\udcff", "\\udcfe", "no"]
+        assert len(Error.collection_for_job(Task.get("1"))) == 1
+
     def test_an_ident_that_is_not_text_with_a_plain_database_of_limpyd(
         self, redis_server: RedisServer, redis_client: redis.Redis, collector: Collector
     ) -> None:

@@ -234,17 +234,27 @@ local function is_in_collection(model, pk)
   return is_in
 end
 
+-- A counter, increased by one; one that is none, as somebody else wrote it, begins anew.
+local function increased(counter)
+  local number = redis.pcall('INCR', counter)
+  if type(number) ~= 'number' then
+    redis.call('SET', counter, '0')
+    number = redis.call('INCR', counter)
+  end
+  return string.format('%.0f', number)
+end
+
 -- The next primary key, past every existing one even if the counter was lost.
 local function new_pk(model)
   local counter, collection = model.name .. ':max_pk', model.name .. ':collection'
-  local pk = tostring(redis.call('INCR', counter))
+  local pk = increased(counter)
   if is_in_collection(model, pk) then
     local highest = redis.call('SORT', collection, 'DESC', 'LIMIT', 0, 1)[1]
     redis.call('SET', counter, highest)
-    pk = tostring(redis.call('INCR', counter))
+    pk = increased(counter)
   end
   while redis.call('EXISTS', hash_key(model, pk)) == 1 do
-    pk = tostring(redis.call('INCR', counter))
+    pk = increased(counter)
   end
   return pk
 end
