@@ -158,7 +158,14 @@ def test_another_error_model_may_be_named(redis_server: RedisServer) -> None:
     model = f"--error-model={__name__}.ErrorOfBills"
     [row] = json.loads(output(redis_server, "groups", "--json", model, *IMPORTABLE))
     assert (row["count"], row["message"]) == (1, "no address of <identifier>")
-    assert "errors requeue" not in output(redis_server, "show", row["fingerprint"], model, *IMPORTABLE)
+    assert "jobs in error now: 1." in output(redis_server, "show", row["fingerprint"], model, *IMPORTABLE)
+    environment = {**os.environ, "LIMPYD_JOBS_DATABASE": redis_server.url}
+    words = (f"fingerprint={row['fingerprint']}", "identifier=bill 5", "--json", *IMPORTABLE)
+    for options, number in ((words, 0), ((*words, model), 1)):
+        done = preloaded.run([COMMAND, "jobs", "count", *options], env=environment)
+        assert json.loads(done.stdout) == {"count": number}
+    told = output(redis_server, "requeue", row["fingerprint"], "--yes", "--json", model, *IMPORTABLE)
+    assert json.loads(told)["done"] == 1
 
 
 @pytest.mark.parametrize(

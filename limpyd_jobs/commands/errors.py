@@ -9,7 +9,7 @@ from typing import Any
 from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
 from limpyd_jobs.commands.progress import shown_progress
 from limpyd_jobs.commands.tables import print_error, print_json, print_table
-from limpyd_jobs.commands.verbs import DRY_RUN, YES, Verb, VerbCommand
+from limpyd_jobs.commands.verbs import DRY_RUN, ERROR_MODEL, YES, Verb, VerbCommand
 from limpyd_jobs.models import Error
 from limpyd_jobs.query import ErrorFilter, ErrorGroup, FoundError, JobFilter, Tally
 from limpyd_jobs.utils import one_line
@@ -44,7 +44,7 @@ A filter is made of words, all of which must be met:
 = != > >= < <= compare. date_time__gt=-1h is the same as date_time>-1h, and needs no quotes."""
     option_list = (
         *(option for option in COMMON_OPTIONS if option.dest not in ("queue_model", "error_model")),
-        WorkerOption("--error-model", help="groups, list, show: the model of the errors (default: limpyd_jobs.Error)"),
+        ERROR_MODEL,
         WorkerOption(
             "--limit", type="int", default=50, check=between(1, 10_000), help="How many, at the most (default: 50)"
         ),
@@ -114,10 +114,12 @@ A filter is made of words, all of which must be met:
         print()
         print_error(shown["sample"])
         print(f"\nthe last jobs: {' '.join(map(one_line, shown['jobs']))}")
-        if self._model is Error:
-            asked = JobFilter("status=error", fingerprint=shown["fingerprint"])
-            command = f"limpyd-jobs errors requeue {one_line(shown['fingerprint'])}"
-            print(f"jobs in error now: {asked.count(PATIENCE)}. To put them back in their queues: {command}")
+        command = f"limpyd-jobs errors requeue {one_line(shown['fingerprint'])}"
+        number = self._jobs_of(shown["fingerprint"]).count(PATIENCE)
+        print(f"jobs in error now: {number}. To put them back in their queues: {command}")
+
+    def _jobs_of(self, fingerprint: str) -> JobFilter:
+        return JobFilter("status=error", fingerprint=fingerprint, error_model=self._model)
 
     def _requeue(self, words: Sequence[str]) -> int:
         if len(words) != 1:
@@ -130,9 +132,8 @@ A filter is made of words, all of which must be met:
         return self.print_tally("requeue", self._requeue_all(words[0]))
 
     def _requeue_all(self, fingerprint: str, *, dry_run: bool = False) -> Tally:
-        asked = JobFilter("status=error", fingerprint=fingerprint)
         with shown_progress("looked at {:,} of {:,} jobs") as progress:
-            return asked.requeue_all(dry_run=dry_run, progress=progress)
+            return self._jobs_of(fingerprint).requeue_all(dry_run=dry_run, progress=progress)
 
     def _warn(self, text: str) -> None:
         print(f"{self.parser.get_prog_name()}: {text}", file=sys.stderr)

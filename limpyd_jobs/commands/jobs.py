@@ -12,9 +12,9 @@ from typing import Any
 from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
 from limpyd_jobs.commands.progress import shown_progress
 from limpyd_jobs.commands.tables import print_error, print_json, print_json_lines, print_table
-from limpyd_jobs.commands.verbs import DRY_RUN, YES, Verb, VerbCommand
+from limpyd_jobs.commands.verbs import DRY_RUN, ERROR_MODEL, YES, Verb, VerbCommand
 from limpyd_jobs.idents import Ident
-from limpyd_jobs.models import Job, job_classes
+from limpyd_jobs.models import Error, Job, job_classes
 from limpyd_jobs.query import Count, Facets, FoundJob, JobDetails, JobFilter, Page, Tally, explain_job, job_details
 from limpyd_jobs.query.conditions import parse_moment
 from limpyd_jobs.store.argument import ValueField
@@ -69,6 +69,7 @@ A filter is made of words, all of which must be met:
 = != > >= < <= compare. added__gt=-1h is the same as added>-1h, and needs no quotes."""
     option_list = (
         *(option for option in COMMON_OPTIONS if option.dest not in ("queue_model", "error_model")),
+        ERROR_MODEL,
         WorkerOption(
             "--limit",
             type="int",
@@ -112,8 +113,22 @@ A filter is made of words, all of which must be met:
             **{name: partial(self._do, name) for name in VERBS},
         }
 
+    @property
+    def _error_model(self) -> type[Error]:
+        return self.options.error_model or Error
+
+    def _filter(self, *words: str) -> JobFilter:
+        return JobFilter(*words, error_model=self._error_model)
+
+    def _filters(self, words: Sequence[str]) -> list[JobFilter]:
+        """Return the filter of some words; or, if these are idents, one for each job."""
+        idents = [Ident.parse(word) for word in words]
+        if words and all(idents):
+            return [self._filter(f"class={ident.path}", f"pk={ident.pk}") for ident in idents if ident]
+        return [self._filter(*words)]
+
     def _list(self, words: Sequence[str]) -> None:
-        asked, newest_first, began = JobFilter(*words), not self.options.oldest_first, monotonic()
+        asked, newest_first, began = self._filter(*words), not self.options.oldest_first, monotonic()
         page = asked.page(
             self.options.limit, self.options.after, newest_first=newest_first, timeout=self.options.timeout
         )
@@ -138,7 +153,7 @@ A filter is made of words, all of which must be met:
         print(f"{self.parser.get_prog_name()}: {one_line(text, MESSAGE)}", file=sys.stderr)
 
     def _count(self, words: Sequence[str]) -> None:
-        asked, timeout = JobFilter(*words), self.options.timeout
+        asked, timeout = self._filter(*words), self.options.timeout
         found: Count | Facets
         began = monotonic()
         with shown_progress("looked at {:,} of {:,} jobs") as progress:
@@ -170,7 +185,7 @@ A filter is made of words, all of which must be met:
     def _show(self, words: Sequence[str]) -> None:
         if not words:
             self.parser.error("show needs the ident of a job after it, as myapp.jobs.SendMail:12")
-        found = [job_details(ident) for ident in words]
+        found = [job_details(ident, error_model=self._error_model) for ident in words]
         if self.options.json:
             print_json([_details_as_json(job) for job in found])
             return
@@ -180,7 +195,7 @@ A filter is made of words, all of which must be met:
     def _explain(self, words: Sequence[str]) -> None:
         if not words:
             self.parser.error("explain needs the ident of a job after it, as myapp.jobs.SendMail:12")
-        found = [explain_job(ident) for ident in words]
+        found = [explain_job(ident, error_model=self._error_model) for ident in words]
         if self.options.json:
             rows = [{**each._asdict(), "reasons": [reason._asdict() for reason in each.reasons]} for each in found]
             print_json(rows[0] if len(rows) == 1 else rows)
@@ -194,7 +209,7 @@ A filter is made of words, all of which must be met:
         if bool(words) == bool(self.options.all):
             self.parser.error("say which jobs to export: give a filter, or --all for all jobs")
         with shown_progress("looked at {:,} of {:,} jobs") as progress:
-            print_json_lines(JobFilter(*words).records(progress))
+            print_json_lines(self._filter(*words).records(progress))
 
     def _add(self, words: Sequence[str]) -> None:
         if len(words) < 2:
@@ -212,7 +227,7 @@ A filter is made of words, all of which must be met:
         """Do something with all jobs that are found: count them, ask, and tell what was done."""
         if bool(words) == bool(self.options.all):
             self.parser.error(f"say which jobs to {verb}: give a filter, idents, or --all for all jobs")
-        asked, arguments = _filters(words), self._arguments_of(verb)
+        asked, arguments = self._filters(words), self._arguments_of(verb)
         would = Tally.sum(self._act(verb, each, arguments, dry_run=True) for each in asked)
         if self.options.dry_run:
             return self.print_tally(f"would {verb}", would)
@@ -238,14 +253,6 @@ A filter is made of words, all of which must be met:
         for name in given.keys() - set(VERBS.get(verb, PLACE)):
             self.parser.error(f"{FLAGS[name]} means nothing to {verb}")
         return given
-
-
-def _filters(words: Sequence[str]) -> list[JobFilter]:
-    """Return the filter of some words; or, if these are idents, one for each job."""
-    idents = [Ident.parse(word) for word in words]
-    if words and all(idents):
-        return [JobFilter(f"class={ident.path}", f"pk={ident.pk}") for ident in idents if ident]
-    return [JobFilter(*words)]
 
 
 def _values(job_class: type[Job], words: Sequence[str]) -> dict[str, Any]:

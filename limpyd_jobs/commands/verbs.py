@@ -13,6 +13,7 @@ from limpyd_jobs.workers.options import WorkerOption
 
 Verb = Callable[[Sequence[str]], int | None]
 
+ERROR_MODEL = WorkerOption("--error-model", help="The model of the errors of your workers (default: limpyd_jobs.Error)")
 DRY_RUN = WorkerOption("--dry-run", action="store_true", help="Tell what would be done, and do nothing")
 YES = WorkerOption("--yes", action="store_true", help="Do not ask")
 

@@ -57,8 +57,16 @@ class JobDetails(NamedTuple):
     errors: list[dict[str, str]]
 
 
-def job_details(ident: str, database: JobsDatabase | None = None) -> JobDetails:
+def job_details(ident: str, database: JobsDatabase | None = None, error_model: type[Error] = Error) -> JobDetails:
     """Read a job, of a class that this process can import or not.
+
+    Parameters
+    ----------
+    ident: str
+    database: JobsDatabase
+        That of `BaseJobsModel` by default.
+    error_model: type of Error
+        The model of its errors: that of your workers.
 
     Raises
     ------
@@ -80,7 +88,7 @@ def job_details(ident: str, database: JobsDatabase | None = None) -> JobDetails:
         list(changes_of(history or ())),
         log or [],
         result,
-        _errors_of(on(Error, database), parsed),
+        _errors_of(on(error_model, database), parsed),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from limpyd_jobs.arguments import read_priority
 from limpyd_jobs.idents import Ident
-from limpyd_jobs.models import BaseJobsModel, LivingWorker, WorkerPresence
+from limpyd_jobs.models import BaseJobsModel, Error, LivingWorker, WorkerPresence
 from limpyd_jobs.query.classes import connection_to, on, replies_to
 from limpyd_jobs.query.details import JobDetails, job_details, stored_job
 from limpyd_jobs.statuses import STATUSES
@@ -48,18 +48,13 @@ class Explanation(NamedTuple):
     reasons: list[Reason]
 
 
-def explain_job(ident: str, database: JobsDatabase | None = None) -> Explanation:
+def explain_job(ident: str, database: JobsDatabase | None = None, error_model: type[Error] = Error) -> Explanation:
     """Tell why a job does not run yet, or did not: as things are at this moment.
 
-    Raises
-    ------
-    ValueError
-        If that is no ident.
-    LookupError
-        If nothing is known of its class in the database, or there is no such job.
+    Parameters and exceptions: see `job_details`.
     """
     database = database or BaseJobsModel.database
-    details, stored = job_details(ident, database), stored_job(ident, database)
+    details, stored = job_details(ident, database, error_model), stored_job(ident, database)
     place = _Place.of(database, ident, stored.get("_queue_key"))
     return Explanation(ident, details.status, list(_reasons(details, stored, place)))
 

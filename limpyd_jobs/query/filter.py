@@ -53,6 +53,8 @@ class JobFilter:
         ``added__gt=-1h``. All of them must be met. Of a class, its jobs are meant, not those of its subclasses.
     database: JobsDatabase
         That of `BaseJobsModel` by default.
+    error_model: type of Error
+        The model of the errors that ``error`` and ``fingerprint`` are about: that of your workers.
     **conditions
         The same as in Python: ``status="error"``, ``status__ne="error"``, ``added__gt=timedelta(hours=-1)``, with
         ``gt, gte, lt, lte, ne``.
@@ -65,8 +67,15 @@ class JobFilter:
         If a value is neither a text, a number, a datetime nor a timedelta.
     """
 
-    def __init__(self, *words: str | type[Job], database: JobsDatabase | None = None, **conditions: Any) -> None:
+    def __init__(
+        self,
+        *words: str | type[Job],
+        database: JobsDatabase | None = None,
+        error_model: type[Error] = Error,
+        **conditions: Any,
+    ) -> None:
         self._database = database or BaseJobsModel.database
+        self._error_model = on(error_model, self._database)
         given = [Condition.parse(word) if isinstance(word, str) else Condition.of("class", "=", word) for word in words]
         self.conditions = (*given, *(Condition.named(name, value) for name, value in conditions.items()))
         self.pks: Sequence[int] | None = None  # if it is about some jobs only, of one class
@@ -145,7 +154,7 @@ class JobFilter:
         return {name: number for name, number in counts.most_common() if number}, self.count().number - counts.total()
 
     def _and(self, condition: Condition) -> JobFilter:
-        narrower = JobFilter(database=self._database)
+        narrower = JobFilter(database=self._database, error_model=self._error_model)
         narrower.pks = self.pks
         narrower.conditions = (*self.conditions, condition)
         return narrower
@@ -322,7 +331,7 @@ class _Search(Walk):
         by: str | None = None,
     ) -> None:
         super().__init__(timeout, progress)
-        self._database = asked._database
+        self._database, self._error_model = asked._database, asked._error_model
         self._connection = connection_to(self._database)
         self.measure(self._connection, self._sources(asked, by))
 
@@ -351,7 +360,7 @@ class _Search(Walk):
         """
         for condition in conditions:
             if condition.field in _OF_ERRORS and condition.is_equality:
-                asked = ErrorFilter(f"{condition.field}={condition.value}", error_model=on(Error, self._database))
+                asked = ErrorFilter(f"{condition.field}={condition.value}", error_model=self._error_model)
                 few = asked.jobs(FEW_ERRORS)
                 if few is not None:
                     return few
@@ -376,7 +385,7 @@ class _Search(Walk):
         return {
             "of_job": self._key_of_errors("job_pk"),
             "of_class": f"{self._key_of_errors('job_model_repr')}{known.path}",
-            "errors": layout_of(on(Error, self._database)).description["name"],
+            "errors": layout_of(self._error_model).description["name"],
         }
 
     def _error_test(self, known: KnownClass, condition: Condition) -> Mapping[str, Any]:
@@ -389,7 +398,7 @@ class _Search(Walk):
 
     def _key_of_errors(self, field: str) -> str:
         """Return what the keys of the index of a field of errors begin with."""
-        return str(layout_of(on(Error, self._database)).description["indexes"][field][0])
+        return str(layout_of(self._error_model).description["indexes"][field][0])
 
     def steps(self, source: Source, start: int | None = None, **options: Any) -> Iterator[Step]:
         """Look at the jobs of a source until there is no time left."""

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from limpyd_jobs import Argument, Error, Job, Worker
-from limpyd_jobs.query import ErrorFilter, ErrorGroup, JobFilter, errors
+from limpyd_jobs.query import ErrorFilter, ErrorGroup, JobFilter, errors, explain_job, job_details
 from limpyd_jobs.query import filter as job_filter
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -224,6 +224,13 @@ def test_another_error_model_has_errors_of_its_own() -> None:
     Worker("pages", error_model=ErrorOfPages, max_loops=1, logger_level=60).run()
     groups = ErrorFilter(error_model=ErrorOfPages).groups().groups
     assert [(group.number, group.fingerprint in fingerprints()) for group in groups] == [(1, True)]
+    asked = {"fingerprint": groups[0].fingerprint, "identifier": "page 11"}
+    [job] = JobFilter(error_model=ErrorOfPages, **asked)
+    assert JobFilter(**asked).count() == (0, True)
+    assert JobFilter(Page, error_model=ErrorOfPages).facets("error").counts == {"": 6, "LookupError": 1}
+    assert len(job_details(job.ident, error_model=ErrorOfPages).errors) == 1
+    assert job_details(job.ident).errors == []
+    assert "no page 11" in explain_job(job.ident, error_model=ErrorOfPages).reasons[0].text
     assert ErrorFilter().count() == (7, True)
 
 
