@@ -116,6 +116,17 @@ class TestIdents:
         work("other,queue", callback=collector, max_loops=1)
         assert collector.identifiers == ["a"]
 
+    @pytest.mark.parametrize("prefetch", [1, 10])
+    def test_a_class_whose_index_is_none_beside_a_good_queue(
+        self, redis_client: redis.Redis, collector: Collector, prefetch: int
+    ) -> None:
+        Task.add_job("stuck", "other", priority=5)
+        redis_client.set("stored-data:task:status:r", "x")
+        good = [Job.add_job(name, "queue") for name in ("a", "b", "c")]
+        work("other,queue", callback=collector, max_loops=3, prefetch=prefetch)
+        assert collector.identifiers == ["a", "b", "c"]
+        assert {job.status.hget() for job in good} == {STATUSES.SUCCESS}
+
     def test_a_failure_of_a_job_whose_names_are_not_text_is_recorded(self, redis_client: redis.Redis) -> None:
         job = Task.add_job("a")
         redis_client.hset("stored-data:task:1:hash", "identifier", b"\xff")

@@ -139,16 +139,19 @@ end
 -- Nothing is added to the lists before this one while a script runs: they had no job.
 local first_list = 1
 
--- Claims the first job of the first waiting list that has one.
+-- Claims the first job of the first waiting list that has one. An error, as what all jobs of a class share is broken, is
+-- the reply only if no other list has a job.
 local function claim_first(lists, token, lease, classes, number)
+  local failed
   local i = next_filled(lists, first_list)
   while i do
     first_list = i
     local reply = claim_from(lists(i)[i], token, lease, classes, number)
-    if reply then
+    if reply and (not reply.err or is_refused_by_redis(reply)) then
       return reply
     end
+    failed = failed or reply
     i = next_filled(lists, i + 1)
   end
-  return {outcome = 'nothing'}
+  return failed or {outcome = 'nothing'}
 end
