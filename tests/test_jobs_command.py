@@ -15,6 +15,7 @@ import pytest
 from servers import RedisServer
 
 from limpyd_jobs import Argument, Job, Worker
+from limpyd_jobs.commands.jobs import Jobs
 
 COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
 
@@ -264,3 +265,9 @@ def test_what_is_stored_cannot_command_a_terminal(
         redis_client.hset(key, name, b"\xff\x1b]0;x\x07\xc2\x9b")
     out = output(redis_server, *words.format("test_jobs_command.Letter:1").split())
     assert out.replace("\n", "").isprintable()
+
+
+def test_a_value_that_no_database_can_hold_is_refused_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        Jobs("limpyd-jobs jobs", ["count", "to=\ud800"]).execute()
+    assert "'utf-8' codec can't encode" in capsys.readouterr().err

@@ -45,7 +45,7 @@ class VerbCommand(Command):
         try:
             return verbs[verb](words) or 0
         except self.refusals as error:
-            self.parser.error(one_line(str(error.args[0] if error.args else error), MESSAGE))
+            self.parser.error(one_line(error.args[0] if isinstance(error, KeyError) and error.args else error, MESSAGE))
 
     def is_sure(self, question: str) -> bool:
         """Ask whether to do something, unless ``--yes`` is given; it is an error if nobody can be asked."""

@@ -118,5 +118,5 @@ def positions_of(cursor: str) -> dict[str, int]:
     try:
         found: Any = json.loads(urlsafe_b64decode(cursor.encode() + b"=" * (-len(cursor) % 4)))
         return {str(path): int(pk) for path, pk in found.items()}
-    except (AttributeError, RecursionError, TypeError, ValueError):
+    except (AttributeError, OverflowError, RecursionError, TypeError, ValueError):
         raise ValueError(f"{cursor[:40]!r} is not where a page ended: give the `following` of one") from None

@@ -139,7 +139,8 @@ class Source:
             if each.field == "pk" and each.is_equality:
                 self._pks = [int(each.value)]
         self._ranges, met = _ranges_of(known, conditions)
-        self._asked = [each for each in conditions if each not in indexed and each not in met]
+        spared = {*indexed, *met}
+        self._asked = [each for each in conditions if each not in spared]
         self.is_whole = not conditions and pks is None
         self.is_exact = len(indexed) + len(self._ranges) <= 1 and not self._asked and pks is None
         of_dates = {known.ranges.get(name) for name in known.dates}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta, timezone
@@ -174,6 +175,8 @@ def test_what_is_no_end_of_a_page_is_refused() -> None:
     for after in ("x", "e30x", "W10", "é"):
         with pytest.raises(ValueError, match="is not where a page ended"):
             JobFilter().page(after=after)
+    with pytest.raises(ValueError, match="is not where a page ended"):
+        JobFilter().page(after=urlsafe_b64encode(b'{"a": Infinity}').decode())
 
 
 def test_a_class_that_cannot_be_imported_here_is_found(redis_server: RedisServer, tmp_path: Path) -> None:
@@ -236,6 +239,13 @@ def test_if_something_else_is_where_the_classes_are_written_those_that_are_impor
     redis_client.rpush(KEY, "x")
     assert JobFilter().count().number == 11
     assert [state.waiting for state in queue_states()] == [4, 3]
+
+
+def test_many_conditions_keep_nobody_waiting(commands: Callable[[], AbstractContextManager[Any]]) -> None:
+    Parcel.add_jobs([f"more {number}" for number in range(100)])
+    with commands() as sent:
+        assert JobFilter(*(f"identifier!={number}" for number in range(40_000))).count() == (111, True)
+    assert sent.names.count("EVALSHA") > 4  # in two classes, up to twenty jobs each
 
 
 def test_a_database_of_its_own_can_be_asked(redis_server: RedisServer) -> None:

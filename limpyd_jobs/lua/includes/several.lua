@@ -18,14 +18,6 @@ local function take_out(queue_model, name, job)
   if is_out ~= 1 then unplace(queue_model, name, job) end
 end
 
--- For how many microseconds to keep all others waiting, about: to find one job in a list of a million takes some thousand.
-local LONGEST = 20000
-
-local function wall_clock()
-  local time = redis.pcall('TIME')
-  return tonumber(time[1]) * 1000000 + tonumber(time[2])
-end
-
 -- Calls `why_not` with each job that is found, and whether it is claimed: it returns the outcome of one that is to be left
 -- alone. Of the others, calls `act` with the job and the name of its queue, which returns an outcome. Answers
 -- how many jobs have which outcome.
@@ -46,7 +38,7 @@ local function do_each(why_not, act)
     end
     outcome = is_fine and outcome or 'broken'
     outcomes[outcome] = (outcomes[outcome] or 0) + 1
-    return wall_clock() > started + LONGEST  -- the caller goes on behind this one
+    return wall_clock() > started + LONGEST  -- to find one job in a list of a million takes some thousand microseconds
   end)
   return answer('done', {outcomes = outcomes, looked = looked, seen = seen})
 end
