@@ -7,7 +7,7 @@
 --   queue_model
 --   default_name  where a job most likely stands that does not say so itself; or none
 -- reply
---   done   {outcomes: {as in cancel.lua, or 'broken': number}, looked: at how many, seen: the last pk}
+--   done   {outcomes: {as in cancel.lua, or 'broken', 'refused by Redis': number}, looked: at how many, seen: the last pk}
 
 --@include canceling
 --@include several

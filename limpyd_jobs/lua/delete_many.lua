@@ -5,7 +5,7 @@
 --   queue_model
 --   default_name  where a job most likely stands that does not say so itself; or none
 -- reply
---   done   {outcomes: {'done', 'claimed', 'broken': number}, looked: at how many, seen: the last pk}
+--   done   {outcomes: {'done', 'claimed', 'broken', 'refused by Redis': number}, looked: at how many, seen: the last pk}
 
 --@include several
 
@@ -17,6 +17,8 @@ end
 
 return do_each(why_not, function(job, own_name)
   if redis.call('HGET', job.key, 'queued') == '1' then
+    probe('SCARD', job_model.name .. ':collection')
+    probe_indexes(job_model, job.pk, all_indexed_unset(job_model))
     take_out(queue_model, own_name or request.default_name or '', job)
   end
   delete_record(job_model, job.pk)

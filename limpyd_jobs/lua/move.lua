@@ -34,6 +34,8 @@ if hash[4] == 'r' or hash[3] and hash[4] ~= 'e' and not is_in_hand(hash[3]) then
 end
 
 if hash[2] == '1' then
+  if not request.custom then prepare_place(queue_model, queue_name, priority, due) end
+  probe_indexes(job.model, job.pk, placed({}, priority, due))
   unplace(queue_model, queue_name, job)
 else
   local other = hash[5] and other_queued(job, hash[5])

@@ -11,8 +11,8 @@
 --   delay         none to keep that of each
 --   promote       '1' for delayed jobs only, which are to wait no longer
 -- reply
---   done   {outcomes: {'done', 'not queued', 'not delayed', 'claimed', 'no queue', 'broken': number}, looked: at how many,
---          seen: the last pk}
+--   done   {outcomes: {'done', 'not queued', 'not delayed', 'claimed', 'no queue', 'broken',
+--          'refused by Redis': number}, looked: at how many, seen: the last pk}
 
 --@include several
 
@@ -38,7 +38,8 @@ return do_each(why_not, function(job, own_name)
   if hash[1] ~= '1' then return 'not queued' end
   local due = given_due or own_due(job)
   local priority = request.priority or hash[2] or '0'
-  prepare_place(queue_model, name, priority, due)  -- what is wrong there has to be known before
+  prepare_place(queue_model, name, priority, due)  -- what is wrong there, and here, has to be known before
+  probe_indexes(job_model, job.pk, placed({}, priority, due))
   take_out(queue_model, own_name or name, job)
   place(job, queue_model, name, priority, due, false, {})
   return 'done'

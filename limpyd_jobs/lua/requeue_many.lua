@@ -9,8 +9,8 @@
 --   default_name  the queue of a job that does not say in which it was
 --   priority      none for that of each
 -- reply
---   done   {outcomes: {as in requeue.lua, or 'no queue', 'claimed', 'broken': number}, looked: at how many, seen: the last
---          pk}
+--   done   {outcomes: {as in requeue.lua, or 'no queue', 'claimed', 'broken', 'refused by Redis':
+--          number}, looked: at how many, seen: the last pk}
 
 --@include requeueing
 --@include several

@@ -46,7 +46,7 @@ class Tally(NamedTuple):
         How many could not be changed.
     reasons: dict of str to int
         Why jobs were skipped or refused: ``not in error``, ``already queued`` (another job of the identifier is),
-        ``claimed`` (somebody runs it), ``no queue``, ``broken``…
+        ``claimed`` (somebody runs it), ``no queue``, ``broken``, ``refused by Redis`` (as it is full)…
     """
 
     done: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -187,3 +187,37 @@ def test_what_cannot_be_done_is_refused_before_anything_is(letters: list[Letter]
     with pytest.raises((TypeError, ValueError)):
         call(JobFilter())
     assert JobFilter("status=waiting").count().number == 2
+
+
+@pytest.mark.parametrize("index", ["status:w", "status:d", "priority:0", "priority:3", "queued:1"])
+@pytest.mark.parametrize("verb", ["move", "delay", "promote", "delete", "cancel"])
+def test_a_job_that_cannot_be_changed_stays_where_it_stands(redis_client: redis.Redis, verb: str, index: str) -> None:
+    waits, late = Letter.add_job("waits", to="ann"), Letter.add_job("late", to="ann", delayed_for=3600)
+    redis_client.delete(f"actions:letter:{index}")
+    redis_client.set(f"actions:letter:{index}", "x")
+    arguments: Any = {"move": (None, 3), "delay": (60,)}.get(verb, ())
+    getattr(JobFilter(Letter), f"{verb}_all")(*arguments)
+    for job in (waits, late):
+        status = redis_client.hget(f"actions:letter:{job.pk.get()}:hash", "status")
+        in_list = sum(redis_client.lrange(f"jobs:queue:{pk}:waiting", 0, -1).count(job.ident) for pk in (1, 2))
+        in_set = sum(redis_client.zscore(f"jobs:queue:{pk}:delayed", job.ident) is not None for pk in (1, 2))
+        assert (in_list, in_set) == {"w": (1, 0), "d": (0, 1)}.get(status or "", (0, 0))
+
+
+def test_one_that_is_moved_alone_does_so_too(redis_client: redis.Redis) -> None:
+    job = Letter.add_job("waits", to="ann")
+    redis_client.set("actions:letter:status:d", "x")
+    with pytest.raises(redis.ResponseError):
+        job.enqueue_or_delay("letters", delayed_until=datetime(2100, 1, 1))
+    assert redis_client.lrange("jobs:queue:1:waiting", 0, -1) == [job.ident]
+
+
+def test_what_redis_has_no_room_for_is_not_called_broken(redis_client: redis.Redis) -> None:
+    Letter.add_job("waits", to="ann")
+    redis_client.config_set("maxmemory", 1)
+    try:
+        tally = JobFilter(Letter).move_all("other")
+    finally:
+        redis_client.config_set("maxmemory", 0)
+    assert (tally.done, tally.reasons) == (0, {"refused by Redis": 1})
+    assert redis_client.llen("jobs:queue:1:waiting") == 1

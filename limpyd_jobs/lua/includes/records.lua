@@ -187,12 +187,31 @@ local function update(model, pk, changes, known)
   if model.history then note_history(model, pk, changes, values.status) end
 end
 
--- Takes a record out of all its indexes.
-local function remove_from_indexes(model, pk)
+-- Errors before anything is written if changes of a record cannot be, as an index of theirs is of a wrong type: for who
+-- writes something else before.
+local function probe_indexes(model, pk, changes)
+  local values = values_before(model, pk, changes, NOTHING)
+  for field, value in pairs(changes) do
+    for _, prefix in ipairs(model.indexes[field] or NOTHING) do
+      if values[field] then probe('SCARD', prefix .. values[field]) end
+      if value then probe('SCARD', prefix .. value) end
+    end
+  end
+  for _, keys in pairs(model.ranges) do probe('ZCARD', unpack(keys)) end
+end
+
+-- The changes that take a record out of all its indexes.
+local function all_indexed_unset(model)
   local changes = {}
   for _, indexes in ipairs({model.indexes, model.ranges}) do
     for field in pairs(indexes) do changes[field] = false end
   end
+  return changes
+end
+
+-- Takes a record out of all its indexes.
+local function remove_from_indexes(model, pk)
+  local changes = all_indexed_unset(model)
   write_fields(model, pk, changes, values_before(model, pk, changes, NOTHING))
 end
 

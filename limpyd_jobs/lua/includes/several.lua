@@ -5,6 +5,7 @@
 --@include idents
 --@include places
 --@include finding
+--@include quarantine
 
 local job_model = model_of(request.model)
 local queue_position, token_position = position_of('_queue_key'), position_of('_claim_token')
@@ -16,6 +17,10 @@ local function take_out(queue_model, name, job)
   local is_out = base and (job.status == 'd' and redis.pcall('ZREM', base .. ':delayed', job.ident)
     or job.status == 'w' and redis.pcall('LREM', base .. ':waiting', 1, job.ident))
   if is_out ~= 1 then unplace(queue_model, name, job) end
+end
+
+local function outcome_of(failure)
+  return is_refused_by_redis(failure) and 'refused by Redis' or 'broken'
 end
 
 -- Calls `why_not` with each job that is found, and whether it is claimed: it returns the outcome of one that is to be left
@@ -36,7 +41,7 @@ local function do_each(why_not, act)
         is_fine, outcome = pcall(act, job, name_of_queue(values[queue_position]))
       end
     end
-    outcome = is_fine and outcome or 'broken'
+    if not is_fine then outcome = outcome_of(outcome) end
     outcomes[outcome] = (outcomes[outcome] or 0) + 1
     return wall_clock() > started + LONGEST  -- to find one job in a list of a million takes some thousand microseconds
   end)
