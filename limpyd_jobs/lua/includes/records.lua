@@ -253,10 +253,11 @@ local function is_in_collection(model, pk)
   return is_in
 end
 
--- A counter, increased by one; one that is none, as somebody else wrote it, begins anew.
+-- A counter, increased by one. A text that is no number begins anew; what is no text is not ours to overwrite.
 local function increased(counter)
   local number = redis.pcall('INCR', counter)
   if type(number) ~= 'number' then
+    redis.call('STRLEN', counter)
     redis.call('SET', counter, '0')
     number = redis.call('INCR', counter)
   end
