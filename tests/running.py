@@ -26,8 +26,8 @@ def fail(job: Job, queue: Queue) -> None:
 
 
 def worker_of(queues: Any = "queue", worker_class: type[Worker] = Worker, **options: Any) -> Worker:
-    """Return a worker of one job, which ends within seconds even if there is none."""
-    defaults = {"callback": succeed, "max_loops": 1, "timeout": 1, "max_duration": 8, "terminate_gracefuly": False}
+    """Return a worker of one job, which ends within a minute even if there is none."""
+    defaults = {"callback": succeed, "max_loops": 1, "timeout": 1, "max_duration": 60, "terminate_gracefuly": False}
     return worker_class(queues, **{**defaults, **options})
 
 

@@ -51,6 +51,7 @@ def test_a_schedule_is_added_listed_paused_resumed_run_and_removed(run: Run, red
     added = run(
         *("add", "nightly", "bakery.Bread", "--cron=0 3 * * *", "--timezone=Europe/Paris", "--priority=5"),
         *('--fields={"flour": "rye"}', "--misfire-policy=all", "--misfire-grace-time=90", "--queue=stone"),
+        "--identifier=bread",
     )
     assert (added.returncode, added.stderr) == (0, "")
     schedule = Schedule.get_by_name("nightly")

@@ -290,9 +290,10 @@ class TestQuiet:
         wait_until(lambda: "quiet" in program.log)
         redis_client.rpush("open", *[1] * 2)
         wait_until(lambda: jobs[3].status.hget() == STATUSES.WAITING)
+        waiting = Queue.get_queue(QUEUE).waiting
         done = [job for job in jobs if job.status.hget() == STATUSES.SUCCESS]
+        wait_until(lambda: waiting.lmembers() == [job.ident for job in jobs[len(done) :]])
         assert redis_client.llen("by") == len(done)
-        assert Queue.get_queue(QUEUE).waiting.lmembers() == [job.ident for job in jobs[len(done) :]]
         program.send(signal.SIGTERM)
         assert program.wait() == 0
 
