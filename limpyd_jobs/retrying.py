@@ -42,7 +42,7 @@ class Requeue(LimpydJobsException):
     Raises
     ------
     TypeError, ValueError
-        If an argument is none of the above.
+        If an argument is not one of the above.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Retry:
     Raises
     ------
     TypeError, ValueError
-        If an argument is none of the above, or nothing says when to give up.
+        If an argument is not one of the above, or nothing says when to give up.
     """
 
     times: int | None = None

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
-    """The base of all models of this library. Its database is that of all its subclasses, unless they have another.
+    """The base of all models of this library. All its subclasses are on its database, unless they have another one.
 
     Attributes
     ----------
     tells_changes: bool
-        Whether other processes are told what changes of its records: see `changes`.
+        Whether other processes are told the changes of its records: see `changes`.
     """
 
     __module__ = "limpyd_jobs.models"  # what is stored of a class is its path
@@ -41,9 +41,9 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
 
     @classmethod
     def use_database(cls, database: PipelineDatabase) -> list[type[BaseJobsModel]]:
-        """Move the class, and its subclasses that are on the same database, to another one; return all of them.
+        """Move the class, and its subclasses that are on the same database, to another database; return all of them.
 
-        limpyd's own version fails if some of them have relations to other models and some have none.
+        limpyd's own version fails if only some of them have relations to other models.
         """
         relations = getattr(cls.database, "_relations", {})
         moved: list[type[BaseJobsModel]] = super(related.RelatedModel, cls).use_database(database)
@@ -59,7 +59,7 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
     def get_connection(cls) -> Any:
         """Return the client of the database, or the pipeline that is open.
 
-        It reads what is not UTF-8 as surrogate escapes, that of a plain database of limpyd as well.
+        It reads text that is not UTF-8 as surrogate escapes. So does the client of a plain database of limpyd.
         """
         connection = cls.database.connection
         return connection if isinstance(cls.database, JobsDatabase) else tolerant(connection)
@@ -68,21 +68,21 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
     def bound_to(cls, database: JobsDatabase, namespace: str | None = None) -> type[Self]:
         """Return this model on another database, without moving it: the class of its records there.
 
-        It is a subclass with the same path, so its jobs are those of this class to whoever reads their idents. A bound
-        job class has the bound `queue_model`, if both were on the same database: in its own namespace, or in the other
-        one that is given. The same arguments give the same class.
-        A worker runs jobs of the class itself: its process moves that to the database, by `use_database`.
+        It is a subclass with the same path, so the idents of its jobs are like those of this class. A bound job class
+        has the bound `queue_model`, if both were on the same database: in its own namespace, or in the given one. The
+        same arguments give the same class. A worker runs jobs of the class itself: its process moves the class to the
+        database, by `use_database`.
 
         Parameters
         ----------
         database: JobsDatabase
         namespace: str
-            The beginning of its keys there, and of those of its queues; None for those that they have.
+            The beginning of the keys of the model and of its queues there; None to keep their namespaces.
 
         Raises
         ------
         TypeError
-            If the database is none.
+            If the database is not a `JobsDatabase`.
         ValueError
             If the namespace is empty.
         ConfigurationException
@@ -92,11 +92,12 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
 
     @classmethod
     def changes(cls, timeout: float | None = None, since: str | None = None) -> Changes:
-        """Return an iterator over what changes from now on: `JobChange` of jobs, `Change` of other records.
+        """Return an iterator over the changes from now on: `JobChange` for jobs, `Change` for other records.
 
-        A job changes if its status does; another record if a field of its hash does. The class has to say
+        A job changes if its status changes. Another record changes if a field of its hash changes. The class has to say
         `tells_changes = True`, in all processes. Each change is told in the step that makes it, in the order of the
-        steps. The last 10,000 or so are kept for who lost the connection to Redis. Processes of version 2 tell nothing.
+        steps. The last 10,000 or so are kept, for a listener that lost the connection to Redis. Processes of version 2
+        tell nothing.
 
         >>> for change in Photo.changes():
         ...     print(change.pk, change.status_before, change.status)
@@ -106,27 +107,27 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
         timeout: float
             After how many seconds without a change the iteration ends; None for never.
         since: str
-            The `id` of a change, to go on after that one; ``"0"`` for all that are kept.
+            The `id` of a change, to go on after it; ``"0"`` for all changes that are kept.
 
         Raises
         ------
         ConfigurationException
             If the class does not tell its changes.
         TypeError, ValueError
-            If an argument is none of the above.
+            If an argument is not one of the above.
         """
         return Changes([cls], timeout, since)
 
     @classmethod
     def read_many(cls, pks: Iterable[str], *names: str) -> Iterator[tuple[str, dict[str, str]]]:
-        """Yield the pk and the hash fields of records, 200 in one round trip; those that are gone are left out.
+        """Yield the pk and the hash fields of records, 200 in one round trip. Records that are gone are left out.
 
         Parameters
         ----------
         pks: iterable of str
             Such as a collection, whose order is kept.
         *names: str
-            The fields to read; none for all.
+            The fields to read; without names, all fields.
         """
         return records.read_many(cls, pks, names)
 

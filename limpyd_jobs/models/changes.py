@@ -1,4 +1,4 @@
-"""What changed in Redis, as it is told to other processes: see `BaseJobsModel.changes`."""
+"""The changes in Redis that are told to other processes: see `BaseJobsModel.changes`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from limpyd_jobs.utils import described
 
 log = logging.getLogger("limpyd-jobs.changes")
 
-# What a job that ended has as its status.
+# The statuses of jobs that ended.
 FINAL = (STATUSES.SUCCESS, STATUSES.ERROR, STATUSES.CANCELED)
 
 # How many entries to read at once.
@@ -64,14 +64,14 @@ class Change:
 
 @dataclass(frozen=True)
 class JobChange(Change):
-    """A job was made with a status, or has another one, or was deleted.
+    """A job was made, was deleted, or its status changed.
 
     Attributes
     ----------
     status: str
-        As in `STATUSES`; empty if it has none any more.
+        As in `STATUSES`; empty if the job has no status any more.
     status_before: str
-        Empty if it had none.
+        Empty if the job had no status.
     queue_key: str
         The beginning of the keys of the queue that it is, or was, in; empty if that is not known.
     """
@@ -87,29 +87,29 @@ class JobChange(Change):
 
 
 class Changes:
-    """An iterator over what changes, from the moment on that it is made.
+    """An iterator over the changes from the moment at which it is made.
 
-    It ends if nothing comes for some time. It may be iterated over again then: it goes on where it was, as it does when
-    Redis failed meanwhile. Only one thread may do so at a time; `close` may be called by any. Or `follow` lets a thread
-    of its own call a function with each.
+    It ends if no change comes for some time. You may iterate over it again: it goes on where it was, also if Redis
+    failed meanwhile. Only one thread may iterate at a time. Any thread may call `close`. `follow` lets a thread of its
+    own call a function with each change.
 
     Parameters
     ----------
     models: iterable of type
-        Those whose changes to wait for, on one database.
+        The models whose changes to wait for, on one database.
     timeout: float
         After how many seconds without a change it ends; None for never.
     since: str
-        The id of the last change that is known, to go on from there, as far as changes are kept; ``"0"`` for all.
+        The id of the last change that is known, to go on after it, as far as changes are kept; ``"0"`` for all.
     wants: callable
-        Takes a change, and returns whether it is one to be told.
+        Takes a change, and returns whether to tell it.
 
     Raises
     ------
     ConfigurationException
         If a model does not tell its changes.
     TypeError, ValueError
-        If an argument is none of the above.
+        If an argument is not one of the above.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class Changes:
         self.close()
 
     def read(self, timeout: float | None = None) -> list[Any]:
-        """Wait for changes; return them, or none if nothing came in that many seconds, or after `close`."""
+        """Wait for changes and return them. The result is empty if none came in that many seconds, or after `close`."""
         end = monotonic() + (inf if timeout is None else timeout)
         while not self._closed.is_set():
             left = end - monotonic()
@@ -161,15 +161,15 @@ class Changes:
     def follow(self, hear: Callable[[Any], object], name: str = "limpyd-jobs-changes") -> None:
         """Call a function with each change, in a thread of its own, until `close`.
 
-        What it raises is logged, and the next change is told; or, if that was because Redis fails, the same one once
-        more, after a while.
+        An exception of the function is logged, and the next change is told. If Redis failed, the same change is told
+        once more, after a while.
 
         Parameters
         ----------
         hear: callable
             Takes a change.
         name: str
-            That of the thread.
+            The name of the thread.
         """
         Thread(target=self._follow, args=(hear,), name=name, daemon=True).start()
 
@@ -201,7 +201,7 @@ class Changes:
         try:
             reply = self._ask(max(1, int(1000 * min(self._slice, seconds))))
             found = self._changes(reply)
-        except Exception as error:  # what a connection raises that another thread closes is not only of Redis
+        except Exception as error:  # a connection that another thread closes raises other errors, too
             if self._closed.is_set():
                 return []
             if not _is_transient(error):
@@ -214,7 +214,7 @@ class Changes:
         return found
 
     def _rest(self, most: float = inf) -> None:
-        """Wait before the next try, longer each time that it fails, and so many seconds at the most."""
+        """Wait before the next try, longer after each failure, and `most` seconds at the most."""
         self._closed.wait(max(0, min(self._delay * random.uniform(0.5, 1), most)))
         self._delay = min(2 * self._delay, LONGEST)
 
@@ -248,7 +248,7 @@ class Changes:
 
 
 class ChangesOf:
-    """Whether a change is one of a job in the queues of some names.
+    """Whether a change is the change of a job in the queues of some names.
 
     Parameters
     ----------
@@ -292,7 +292,7 @@ def checked_timeout(timeout: Any) -> float | None:
     Raises
     ------
     TypeError, ValueError
-        If it is neither None nor a number, 0 or more.
+        If it is not None, nor a number of 0 or more.
     """
     if timeout is None:
         return None

@@ -1,4 +1,4 @@
-"""A claim on a job: for an application that runs it its own way, not by a worker."""
+"""A claim on a job, for an application that runs the job its own way, without a worker."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ class Claim(Generic[AJob]):
     """The right to run a job, as `Job.claim` returns it: nobody else has it until the lease lapses, or a verb ends it.
 
     The verbs are `succeed`, `fail`, `release` and `cancel`. As a context manager it renews its lease from a thread, and
-    ends with the block: the job succeeds, or fails with the exception that leaves the block, unless a verb was called
-    before. An exception that is none of the job's, as `KeyboardInterrupt`, releases it. All of these are raised
-    further, but `Requeue` and `Cancel`, by which the code of a job asks for what becomes of it.
+    ends with the block. Unless a verb was called before, the job succeeds, or fails with the exception that leaves the
+    block. An exception that is not a failure of the job, such as `KeyboardInterrupt`, releases the job. All exceptions
+    are raised further, except `Requeue` and `Cancel`: with these, the code of a job asks to be put back, or canceled.
 
-    Who was silent for longer than the lease may have lost the claim to somebody else: then a verb changes nothing and
-    raises `ClaimLost`. The code of the block is not interrupted, but may ask `is_lost`. A job whose holder died is put
-    back in its queue by any worker, or may be claimed again. None of the hooks of workers and jobs is called.
+    An owner that was silent for longer than the lease may have lost the claim to somebody else. Then a verb changes
+    nothing and raises `ClaimLost`. The code of the block is not interrupted, but may ask `is_lost`. A job whose holder
+    died is put back in its queue by any worker, or may be claimed again. No hook of workers or jobs is called.
 
-    All verbs, and `renew`, raise these; each is one round trip, a failure two.
+    All verbs, and `renew`, raise the exceptions below. Each is one round trip, `fail` is two.
 
     Raises
     ------
@@ -64,20 +64,20 @@ class Claim(Generic[AJob]):
     JobGone
         If the job was deleted.
     NotRecorded
-        If Redis does not answer, or refuses: the verb may be called again.
+        If Redis does not answer, or refuses. You may call the verb again.
 
     Attributes
     ----------
     job: Job
     queue: Queue
-        Where it stands.
+        The queue of the job.
     owner: str
         Who holds the claim.
     lease: float
-        For how long it holds, in seconds, each time that it is renewed.
+        For how many seconds the claim holds after each renewal.
     status: str
-        The one that the end of the claim gave to the job, a value of `STATUSES`; None while it is not ended. If the
-        reply to a verb was lost, and another verb is called, it is the status by the first one.
+        The status that the end of the claim gave to the job, a value of `STATUSES`; None while the claim is not ended.
+        If the reply to a verb was lost, and another verb was called, it is the status by the first verb.
     """
 
     def __init__(self, claim: JobClaim, owner: str, lease: float, error_model: type[Error], holds_until: float) -> None:
@@ -110,7 +110,7 @@ class Claim(Generic[AJob]):
         """Claim a job: see `Job.claim`."""
         owner, lease = stored_owner(host_and_pid() if owner is None else owner), checked_lease(lease)
         # A call whose reply was lost may be repeated, on the same object: then the job may be claimed by its token
-        # already. Nobody else may have that: no copy of the object, no other process, and but one thread.
+        # already. Nobody else may have the token: no copy of the object, no other process, and only one thread.
         caller = owner, os.getpid(), id(job)
         before, token = job.__dict__.pop("_unsure_claim", (None, ""))
         token = token if before == caller else transitions.claim_token(owner)
@@ -129,7 +129,7 @@ class Claim(Generic[AJob]):
 
     @cached_property
     def queue(self) -> Queue:
-        """Where the job stands. It is an object of its own, as the application may delete it."""
+        """The queue of the job. It is an object of its own, as the application may delete it."""
         return queue_of(type(self._claim.queue), self._claim.delivery)
 
     @property
@@ -143,7 +143,7 @@ class Claim(Generic[AJob]):
         Parameters
         ----------
         lease: float
-            For how long, in seconds, from now on. None for the same as before.
+            For how many seconds from now on. None for as many as before.
         """
         self._check_is_held()
         with self._renewing:  # so that the last lease is the one that is known here, too
@@ -154,11 +154,11 @@ class Claim(Generic[AJob]):
             self._set_lease(lease, until)
 
     def succeed(self) -> None:
-        """The job is a success, unless it was canceled, or delayed, by `Job.cancel` or `Job.enqueue_or_delay`.
+        """Record that the job is a success, unless `Job.cancel` canceled it or `Job.enqueue_or_delay` delayed it.
 
-        If the class of its queue says ``keep_success = 0``, it is deleted in the same step, unless the class of the job
-        has fields or indexes that a script cannot delete: then it is pruned later, as all others are. Errors of earlier
-        tries are deleted with it.
+        If the class of its queue says ``keep_success = 0``, the job is deleted in the same step. If the class of the
+        job has fields or indexes that a script cannot delete, the job is pruned later instead, as all others are.
+        Errors of earlier tries are deleted with it.
         """
         self._decide()
         ending = self._do(self._claim.succeed, erase=self._is_erased)
@@ -168,29 +168,31 @@ class Claim(Generic[AJob]):
             self._ask(self._delete_errors)
 
     def fail(self, error: BaseException, trace: str | None = None, retry_policy: Retry | str | None = None) -> None:
-        """The job is an error, recorded as such, and is put back in its queue if its retry policy says so.
+        """Record that the job is an error, and put it back in its queue if its retry policy says so.
 
         Parameters
         ----------
         error: Exception
             Why it failed.
         trace: str
-            The traceback; by default that of the error, if it was raised.
+            The traceback; by default the one of the error, if it was raised.
         retry_policy: Retry or str
-            The policy of a job that has none, nor its class, or its text. Without one it is not put back.
+            The policy, or its text, if neither the job nor its class has one. Without any policy the job is not put
+            back.
 
         Raises
         ------
         TypeError
-            If the error is no exception.
+            If the error is not an exception.
         """
         if not isinstance(error, BaseException):
             raise TypeError(f"A claim fails with an exception, not with {error!r}")
         if trace is None and error.__traceback__:
             trace = "".join(traceback.format_exception(error))
         policy = as_policy(retry_policy)
-        # The job first, then its error: who lost the claim leaves no error of a job that somebody else runs. Who dies
-        # in between leaves a failed job that does not say why, which is better than an error of a job that still runs.
+        # The job first, then its error: an owner that lost the claim leaves no error of a job that somebody else runs.
+        # An owner that dies in between leaves a failed job without a reason, which is better than an error of a job
+        # that runs.
         if not self._lacks_error:
             self._decide()
             self._end(self._claim.fail, self._ask(self._claim.decide, error, policy) or NEVER)
@@ -200,8 +202,8 @@ class Claim(Generic[AJob]):
         self._lacks_error = False
 
     def release(self, delayed_for: float | timedelta | None = None) -> None:
-        """Put the job back at the front of its waiting list, its try not counted; unless it was canceled, or delayed,
-        meanwhile, as in `succeed`.
+        """Put the job back at the front of its waiting list; the try is not counted. If it was canceled or delayed
+        meanwhile, that counts, as in `succeed`.
 
         Parameters
         ----------
@@ -215,7 +217,7 @@ class Claim(Generic[AJob]):
             self._ended(reply["status"])
 
     def cancel(self) -> None:
-        """The job is canceled, and not run again."""
+        """Cancel the job: it is not run again."""
         self._decide()
         self._ended(self._do(self._claim.cancel).status or STATUSES.CANCELED)
 
@@ -257,7 +259,7 @@ class Claim(Generic[AJob]):
             self._end_quietly(self.release)
 
     def _end_quietly(self, verb: Callable[..., None], *args: Any) -> None:
-        """Call a verb, and let the exception that is on its way not be hidden by another one."""
+        """Call a verb, so that its exception does not hide the one that is being raised."""
         try:
             verb(*args)
         except Exception as another:
@@ -271,7 +273,7 @@ class Claim(Generic[AJob]):
             self._ended(ending.status or (STATUSES.ERROR if ending.outcome == "error" else back))
 
     def _ends_otherwise(self, outcome: str) -> bool:
-        """End a job that was canceled or delayed meanwhile as that asks for; return whether it was."""
+        """If the job was canceled or delayed meanwhile, end it so; return whether it was."""
         if outcome == "canceled":
             self.cancel()
         elif outcome == "delayed":
@@ -279,7 +281,7 @@ class Claim(Generic[AJob]):
         return outcome in ("canceled", "delayed")
 
     def _do(self, action: Callable[..., T], *args: Any, **how: Any) -> T:
-        """Call what asks Redis."""
+        """Call a function that asks Redis."""
         try:
             return action(*args, **how)
         except ClaimLost:
@@ -292,7 +294,7 @@ class Claim(Generic[AJob]):
             raise self._not_recorded(error) from error
 
     def _ask(self, action: Callable[..., T], *args: Any, **how: Any) -> T | None:
-        """Call what the application may have its own version of. If that fails, the job ends all the same."""
+        """Call a function of which the application may have its own version. If it fails, the job ends all the same."""
         try:
             return action(*args, **how)
         except RedisError as error:

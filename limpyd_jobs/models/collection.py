@@ -1,4 +1,4 @@
-"""The collections of jobs: as any collection of limpyd, and one can do something with all jobs in one."""
+"""The collections of jobs. They are collections of limpyd, with verbs for all jobs in them."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ if TYPE_CHECKING:
 
 
 class JobCollection(ExtendedCollectionManager):
-    """The jobs of a class that fit. For the verbs see those of `JobFilter`.
+    """The jobs of a class that fit. The verbs are those of `JobFilter`.
 
-    Fields that the collection asks for are looked at again in the step that changes a job. Of other filters, as ranges
-    and intersections, the jobs are taken that fit when the verb begins.
+    The step that changes a job looks again at the fields that the collection asks for. Other filters, such as ranges
+    and intersections, count as they are when the verb begins.
 
     >>> SendMail.collection(status=STATUSES.ERROR, to="ann@example.com").requeue_all()
     Tally(done=3, skipped=0, refused=0, reasons={})
     """
 
     def requeue_all(self, *args: Any, **options: Any) -> Tally:
-        """Put those that are in error back in a queue."""
+        """Put the jobs that are in error back in a queue."""
         return self._filter().requeue_all(*args, **options)
 
     def cancel_all(self, **options: Any) -> Tally:
-        """Cancel those that wait, are delayed or run."""
+        """Cancel the jobs that wait, are delayed or run."""
         return self._filter().cancel_all(**options)
 
     def delete_all(self, **options: Any) -> Tally:
-        """Delete those that nobody runs."""
+        """Delete the jobs that nobody runs."""
         return self._filter().delete_all(**options)
 
     def move_all(self, *args: Any, **options: Any) -> Tally:
-        """Move those that wait or are delayed."""
+        """Move the jobs that wait or are delayed."""
         return self._filter().move_all(*args, **options)
 
     def delay_all(self, *args: Any, **options: Any) -> Tally:
-        """Delay those that wait or are delayed."""
+        """Delay the jobs that wait or are delayed."""
         return self._filter().delay_all(*args, **options)
 
     def promote_all(self, **options: Any) -> Tally:
-        """Let those that are delayed wait."""
+        """Let the jobs that are delayed wait."""
         return self._filter().promote_all(**options)
 
     def _filter(self) -> JobFilter:

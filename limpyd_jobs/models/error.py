@@ -1,4 +1,4 @@
-"""The errors of jobs, and jobs whose class cannot be resolved: deferred, and after too often dead-lettered."""
+"""The errors of jobs; and jobs whose class cannot be resolved, which are deferred, and dead-lettered in the end."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Error(BaseJobsModel):
     Attributes
     ----------
     fingerprint: field
-        What errors of the same cause have in common: see `limpyd_jobs.fingerprints`.
+        The same text for all errors of one cause: see `limpyd_jobs.fingerprints`.
     app_version: field
         The version of the application that the worker ran, if the environment variable LIMPYD_JOBS_APP_VERSION says so.
     """
@@ -78,7 +78,7 @@ class Error(BaseJobsModel):
     ) -> Self:
         """Record a failure.
 
-        A call that failed, as Redis did not answer, may be repeated with the same arguments: one failure is recorded.
+        If Redis did not answer, you may repeat the call with the same arguments: one failure is recorded.
 
         Parameters
         ----------
@@ -92,7 +92,8 @@ class Error(BaseJobsModel):
         trace: str
             The traceback.
         **additional_fields
-            Fields of a subclass; indexed ones of at most 64 kB each. What is longer among the others is cut off.
+            Fields of a subclass; indexed ones of at most 64 kB each. Longer ones among the library's own fields are cut
+            off.
 
         Raises
         ------
@@ -123,14 +124,15 @@ class Error(BaseJobsModel):
 
     @classmethod
     def add_unresolved_error(cls, queue_name: str, ident: str, error: BaseException) -> Self:
-        """Record that a job was dead-lettered, as its class could not be resolved: its identifier is unknown, so empty.
+        """Record that a job was dead-lettered, as its class could not be resolved. Its identifier is unknown, so left
+        empty.
 
         Parameters
         ----------
         ident: str
             The class path and pk of the job.
         error: exception
-            Why the class could not be resolved. Its class is stored as type, its text, and what to do, as message.
+            Why the class could not be resolved. Its class is stored as type. Its text, and what to do, are the message.
         """
         return add_unresolved_error(cls, queue_name, ident, error)
 
@@ -150,7 +152,7 @@ class Error(BaseJobsModel):
 def defer_unresolved(
     queue_model: type[RedisModel], key: str, ident: str, error: Exception, error_model: type[Error] | None = Error
 ) -> Exception:
-    """Send a job whose class cannot be resolved back to its queue for a while, or, after too often, give it up.
+    """Send a job whose class cannot be resolved back to its queue for a while. If that happened too often, give it up.
 
     Parameters
     ----------
@@ -191,7 +193,7 @@ def add_unresolved_error(error_model: type[AnError], queue_name: str, ident: str
 
 
 def _as_indexed(error_model: type[Error], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Cut off what is too long to be indexed, and escape what is not text: what we know of a failure is to be recorded
+    """Cut off a value that is too long to be indexed, and escape what is not text: a failure must be recorded
     anyway."""
 
     def stored(name: str, value: Any) -> Any:
@@ -206,7 +208,7 @@ def _as_indexed(error_model: type[Error], values: Mapping[str, Any]) -> dict[str
 def _add_error_once(
     error_model: type[AnError], fields: dict[str, Any], job: JobRecord, when: datetime | None
 ) -> AnError:
-    """Add an error, unless the same call before, of which the job remembers that it failed, did so."""
+    """Add an error, unless the same call did so before: the job remembers that this call failed."""
     model, before = vars(job).get("_unsure_error", (None, {}))
     is_again = model is error_model and before == {**fields, **({} if when else _moment_of(before))}
     if is_again:

@@ -1,4 +1,4 @@
-"""Which statuses a job had, and when: kept if its class says so."""
+"""The statuses that a job had, and when. They are kept if its class says so."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class StatusChange(NamedTuple):
     at: datetime
         When, naive UTC.
     status: str
-        Its name, as ``RUNNING``.
+        Its name, such as ``RUNNING``.
     owner: str
         Who held the claim that began or ended with it; None if nobody did.
     """
@@ -43,7 +43,7 @@ def history_key(name: str, pk: str) -> str:
 
 
 def changes_of(entries: Iterable[str]) -> Iterator[StatusChange]:
-    """Read what is stored; what somebody else wrote is passed over."""
+    """Read the stored changes. Entries that somebody else wrote are passed over."""
     for entry in entries:
         date, _, rest = entry.partition(" ")
         time, _, rest = rest.partition(" ")

@@ -44,24 +44,24 @@ class Job(JobRecord):
     Attributes
     ----------
     queue_model: type of Queue
-        The model of the queues its jobs are put in.
+        The model of the queues of its jobs.
     queue_name: str
-        The name of the queue its jobs are put in if none is given; None to always need one.
+        The name of the queue for calls that give none; None if each call has to give one.
     schedules: mapping
-        The schedules of its jobs, each a name with the arguments of `Schedule.add`: workers make them when they start.
+        The schedules of its jobs: names, each with the arguments of `Schedule.add`. Workers make them when they start.
     always_cancel_on_error: bool
-        Whether none of its jobs is put back in a queue after an error.
+        True if none of its jobs may be put back in a queue after an error.
     keep_result: bool, float or timedelta
-        Whether to keep what the code of its jobs returns, for `result`: True for a day, or for how long, in seconds
-        if a number.
+        Whether to keep what the code of its jobs returns, for `result`: True for a day; or for how long, in seconds or
+        as a timedelta.
     keep_history: int
-        How many of the last changes of its status are kept of each job, for `read_history`; 0 for none.
+        How many of the last status changes of each job are kept, for `read_history`; 0 for none.
     default_job_timeout: float
-        After how many seconds one of its jobs that runs is an error, of type `JobTimeout`, unless its field
-        `job_timeout` says something else. None to leave it to the worker, 0 for no limit.
+        After how many seconds of running a job is an error of type `JobTimeout`, unless its field `job_timeout` says
+        something else. None to leave it to the worker, 0 for no limit.
     default_retry_policy: Retry
-        When to try again one of its jobs that failed, unless its field `retry_policy` says something else. None to
-        leave it to the worker.
+        When to try a failed job again, unless its field `retry_policy` says something else. None to leave it to the
+        worker.
     """
 
     __module__ = "limpyd_jobs.models"  # what is stored of a class is its path
@@ -82,10 +82,9 @@ class Job(JobRecord):
         Raises
         ------
         ValueError
-            If it is not an ident, or not that of a job.
+            If it is not an ident, or not the ident of a job.
         ImportError, AttributeError
-            If there is no such module, or no such class in it, or not one that jobs may come from (see
-            `JobClasses`).
+            If there is no such module, no such class in it, or jobs may not come from it (see `JobClasses`).
         DoesNotExist
             If the job was deleted.
         """
@@ -115,8 +114,8 @@ class Job(JobRecord):
     ) -> Self:
         """Add a job to a queue, unless one of the same identifier is queued already.
 
-        That one is then returned; it is moved to where the new one would stand if the priority is higher than its
-        own, or with ``prepend``, but never while it runs.
+        In that case, the queued job is returned. If the given priority is higher than its own, or with ``prepend``, it
+        is moved to the place of the new one, but never while it runs.
 
         Parameters
         ----------
@@ -142,7 +141,7 @@ class Job(JobRecord):
         LimpydJobsException
             If no queue name is given.
         TypeError, ValueError
-            If an argument is none of the above.
+            If an argument is not one of the above.
         AttributeError
             If the model has no such field.
         UniquenessError
@@ -189,23 +188,23 @@ class Job(JobRecord):
         progress: Callable[[int], object] | None = None,
         **fields_if_new: Any,
     ) -> list[Self]:
-        """Add many jobs, one after the other, each as `add_job` does: in steps of up to 250, a round trip each.
+        """Add many jobs, one after the other, as `add_job` does, in steps of up to 250 jobs. Each step is one round
+        trip.
 
-        Nobody ever sees half of a step. If an argument of one is wrong, nothing of that step is added; the steps before
-        it stay. Jobs that follow each other and go to the same queue, with the same delay, share a step; those of a
-        class with unique fields, with fields outside of its hash that have defaults, or with a way of its own to put a
-        job in a queue, are added one by one.
+        Nobody ever sees half of a step. If an argument of one job is wrong, no job of that step is added; the steps
+        before it stay. Jobs that follow each other and go to the same queue, with the same delay, share a step. Some
+        jobs are added one by one: those of a class with unique fields, with defaults of fields outside of its hash, or
+        with its own way to put a job in a queue.
 
         Parameters
         ----------
         jobs: iterable of str or mapping
-            Identifiers; or arguments of `add_job` by name, for what is particular to a job:
-            ``{"identifier": "page:1", "priority": 3}``. It is read as the jobs are added, so may be endless.
+            Identifiers; or the arguments of `add_job` that are particular to a job, by name: ``{"identifier": "page:1",
+            "priority": 3}``. It is read while the jobs are added, so it may be endless.
         progress: callable
             Is called after each step with the number of jobs added so far.
 
-        For the other parameters, which are those of each job that has none of its own, and the exceptions, see
-        `add_job`.
+        The other parameters are for jobs that do not give their own. For them, and for the exceptions, see `add_job`.
 
         Returns
         -------
@@ -238,7 +237,7 @@ class Job(JobRecord):
     ) -> None:
         """Put the job in a queue: delayed if `delayed_until` is in the future, else waiting.
 
-        A job that stands in a queue already is moved. One that is running is put there once it ends, unless by an
+        A job that is in a queue already is moved. A running job is put back once its run ends, unless it ends in an
         error, and in the queue it came from.
 
         Parameters
@@ -280,7 +279,7 @@ class Job(JobRecord):
         Parameters
         ----------
         priority: int
-            None for its own, or, if its retry policy changed that, for the one it had before.
+            None for its own priority, or for the one before its retry policy changed it.
 
         The other parameters: see `add_job`.
 
@@ -314,10 +313,10 @@ class Job(JobRecord):
             _enter(queue_model.get_queue(queue_name, priority), self, placed.status, until)
 
     def cancel(self) -> bool:
-        """Cancel the job: one that waits or is delayed at once, so that its identifier is free again.
+        """Cancel the job. A job that waits or is delayed is canceled at once, and its identifier is free again.
 
-        One that is running is told so: its code is not interrupted, but may ask `is_cancelled`. It ends as canceled,
-        or in error if it raises, and is not run again.
+        A running job is told so: its code is not interrupted, but may ask `is_cancelled`. The job ends as canceled, or
+        in error if its code raises, and is not run again.
 
         Returns
         -------
@@ -340,18 +339,18 @@ class Job(JobRecord):
     ) -> Claim[Self]:
         """Begin to run the job, as a worker does: the job is running, its try is counted, nobody else can claim it.
 
-        It may wait, in a paused queue, too, be delayed and due, stand in no queue, or have a holder whose lease lapsed.
-        One that is delayed until later is refused, as that is what somebody asked for, or its retry policy: to run it
-        now, call `enqueue_or_delay` before.
+        The job may wait, also in a paused queue; be delayed and due; stand in no queue; or have a holder whose lease
+        lapsed. A job that is delayed until later is refused, because somebody, or its retry policy, asked for the
+        delay. To run it now, call `enqueue_or_delay` before.
 
-        A call that failed, as Redis did not answer, may be repeated on the same object.
+        If Redis did not answer, you may repeat the call on the same object.
 
         Parameters
         ----------
         owner: str
             Who claims it, up to 1 kB. By default the name of the host and the number of the process.
         lease: float
-            For how long, in seconds, the claim holds each time that it is renewed. At most 1,000,000,000.
+            For how many seconds the claim holds after each renewal. At most 1,000,000,000.
         queue_model: type of Queue
             By default the one of the class.
         error_model: type of Error
@@ -370,7 +369,7 @@ class Job(JobRecord):
         JobGone
             If it was deleted.
         LimpydJobsException
-            If another job of its identifier is queued, or it stands in no queue and its class names none.
+            If another job of its identifier is queued; or it stands in no queue, and its class names no queue.
         ConfigurationException
             If it stands in a queue of another model.
         TypeError, ValueError
@@ -388,9 +387,9 @@ class Job(JobRecord):
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the job has ended: its status is SUCCESS, ERROR or CANCELED, or it was deleted.
 
-        A job that failed and is tried again has not ended. One that was canceled while it runs has, even if its code
-        goes on. The class has to say `tells_changes = True`, in the processes that run it as well. While Redis does not
-        answer, it waits on.
+        A job that failed and is tried again has not ended. A job that was canceled while it runs has ended, even if its
+        code goes on. The class has to say `tells_changes = True`, also in the processes that run the job. While Redis
+        does not answer, the call waits on.
 
         Parameters
         ----------
@@ -407,7 +406,7 @@ class Job(JobRecord):
         ConfigurationException
             If the class does not tell its changes.
         TypeError, ValueError
-            If the timeout is none.
+            If the timeout is not None, nor a number of 0 or more.
         """
         return wait_for_end(self, timeout)
 
@@ -415,14 +414,14 @@ class Job(JobRecord):
         """Wait until the job has ended, as `wait` does, and return what its code returned, as JSON keeps it.
 
         The class has to say ``keep_result = True``, to keep results for a day, or for how long, in seconds or as a
-        timedelta; in the processes that run it as well. It then tells its changes, too.
+        timedelta. It has to say so also in the processes that run the job. It then tells its changes, too.
 
         Parameters
         ----------
         timeout: float
-            For how many seconds to wait; None for no limit, 0 not to.
+            For how many seconds to wait; None for no limit, 0 not to wait.
         error_model: type of Error
-            Where errors are; `Error` by default.
+            The model of the errors; `Error` by default.
 
         Raises
         ------
@@ -442,7 +441,8 @@ class Job(JobRecord):
     def progress(self, fraction: float, text: str = "") -> None:
         """Tell how far the code of the job is, for others to see: ``self.progress(0.4, "page 12 of 30")``.
 
-        Once a second at the most it is written, the first time and the end, 1, always. If Redis fails, it is not.
+        It is written once a second at the most. The first call, and the end (1), are always written. If Redis fails,
+        nothing is written.
 
         Parameters
         ----------
@@ -454,12 +454,13 @@ class Job(JobRecord):
         Raises
         ------
         TypeError, ValueError
-            If the fraction is none.
+            If the fraction is not a number from 0 to 1.
         """
         tell_progress(self, fraction, text)
 
     def read_progress(self) -> Progress | None:
-        """Return how far the job said it is: `fraction`, `text`, and `at`, naive UTC; None if it said nothing."""
+        """Return how far the job is, as it told last: `fraction`, `text`, and `at`, naive UTC; None if it told
+        nothing."""
         return read_progress(self._progress_state.hget())
 
     def log(self, message: str) -> None:
@@ -477,22 +478,22 @@ class Job(JobRecord):
     def read_history(self) -> list[StatusChange]:
         """Return the last changes of the status, the oldest first, if the class says how many to keep.
 
-        That is ``keep_history = 20``, say, in all processes. Each has `at`, naive UTC, the name of the `status`, and
-        the `owner` of the claim that began or ended with it.
+        The class says so by ``keep_history = 20``, for example, in all processes. Each change has `at`, naive UTC, the
+        name of the `status`, and the `owner` of the claim that began or ended with it.
         """
         return read_history(self)
 
     def explain(self) -> Explanation:
-        """Return why the job does not run yet, or did not, in sentences: see `limpyd_jobs.query.explain_job`."""
+        """Return why the job does not run yet, or did not run, in sentences: see `limpyd_jobs.query.explain_job`."""
         from limpyd_jobs.query import explain_job  # which needs the models
 
         return explain_job(self.ident, type(self).database)
 
     def is_cancelled(self) -> bool:
-        """Return whether the code that runs the job should end, as it is canceled, or no longer that of its worker.
+        """Return whether the code that runs the job should end: the job is canceled, or its claim is lost.
 
-        Redis is asked once per second at the most, so this may be called in every round of a loop. While Redis does
-        not answer it is False; once it was True, it remains so.
+        It asks Redis once per second at the most, so you may call it in every round of a loop. While Redis does not
+        answer, it returns False. Once it was True, it stays True.
         """
         known = vars(self)
         if known.get("_is_told_to_end") or known.get("_claim_lost"):
@@ -509,7 +510,7 @@ class Job(JobRecord):
         return self._is_told_to_end
 
     def run(self, queue: Queue) -> Any:
-        """Do what the job is for; a subclass must define it, unless its worker has a callback.
+        """Do the work of the job. A subclass must define this method, unless its worker has a callback.
 
         Parameters
         ----------
@@ -519,7 +520,7 @@ class Job(JobRecord):
         Returns
         -------
         object
-            Anything, passed on to the worker's ``job_success`` and to ``on_success``.
+            Any value: it is passed on to the worker's ``job_success`` and to ``on_success``.
         """
         raise NotImplementedError("You must implement your own action")
 
@@ -528,7 +529,7 @@ job_classes.base = Job
 
 
 def has_custom_placement(job_class: type[Job], queue_model: type[Queue]) -> bool:
-    """Whether a job class, or a queue model, has its own way to put a job in a queue, which then must be called."""
+    """Whether a job class, or a queue model, has its own way to put a job in a queue. Then that must be called."""
     return overrides(job_class, Job, "enqueue_or_delay") or has_custom_queues(queue_model)
 
 

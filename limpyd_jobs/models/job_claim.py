@@ -1,4 +1,4 @@
-"""What a claim on a job is, and how it ends: for workers, and for `Claim`, which an application holds."""
+"""A claim on a job, and how it ends. Workers use it, and so does `Claim`, which applications use."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Return:
     Attributes
     ----------
     times: int
-        How often, in all its life; None for this time, as its retry policy says so.
+        How often, in all its life; None to put it back this time, because its retry policy says so.
     priority_delta: int
         What to add to its priority; None for nothing.
     delay: float or timedelta
-        For how long to delay it, in seconds if a number; None not to.
+        For how long to delay it, in seconds if it is a number; None for no delay.
     """
 
     times: int | None = 0
@@ -58,12 +58,12 @@ class JobClaim:
     job, queue
         None until the objects are made.
     token: str
-        The name of the claim; empty once it is ended, or if there is none.
+        The name of the claim; empty once it is ended, or if the job was not claimed.
     outcome: str
-        Empty until an end is recorded; then what `transitions.Ending` says, or ``released``. After ``held`` the claim
-        is not ended.
+        Empty until an end is recorded; then as in `transitions.Ending`, or ``released``. After ``held`` the claim is
+        not ended.
     is_lost: bool
-        Whether somebody else holds it, or the job was deleted, as it turned out.
+        Whether a report was refused, as somebody else holds the claim, or the job was deleted.
     began: float
         When the job came out of its list, by the clock of `monotonic`.
     """
@@ -84,10 +84,10 @@ class JobClaim:
         self.delivery, self.token, self.began = delivery, delivery.token, monotonic()
 
     def remember(self, **known: Any) -> None:
-        """Keep on the object of the job what is known of it, to be read without asking Redis."""
+        """Keep the known values on the object of the job, to be read without asking Redis."""
         delivery = self.delivery
         known["_cached_identifier"], known["_held_token"] = delivery.identifier, self.token
-        self.job.__dict__.update(known)  # at once, as an assignment asks whether it is one to a field
+        self.job.__dict__.update(known)  # at once, as an assignment asks whether it is to a field
         know_arguments(self.job, delivery.arguments)
 
     @property
@@ -102,7 +102,8 @@ class JobClaim:
     ) -> Ending:
         """The job is a success. If it was canceled or delayed meanwhile, the outcome says so, and nothing changes.
 
-        With `erase`, nothing is kept of it. If this is called once more, as the reply was lost, it may be gone.
+        With `erase`, nothing is kept of the job. If this is called once more, as the reply was lost, the job may be
+        gone.
         """
         how = ("again" if self._is_erasing else "1") if erase else ""
         self._is_erasing = erase
@@ -126,7 +127,7 @@ class JobClaim:
     def requeue(self, request: Requeue, least_delay: str = "", next_claim: ClaimRequest | None = None) -> Ending:
         """Put the job back as its code asked for. If it was canceled, the outcome says so, and nothing changes.
 
-        `least_delay` is for one that asked for none.
+        `least_delay` is the delay of a job that asked for none.
         """
         ending = transitions.delay(
             self.job,
@@ -141,7 +142,7 @@ class JobClaim:
         return self.ended_by(ending)
 
     def fail(self, back: Return = NEVER, *, hold: bool = False, next_claim: ClaimRequest | None = None) -> Ending:
-        """The job failed. With `hold`, one that is to be put back is only held, see `transitions.fail`."""
+        """The job failed. With `hold`, a job that is to be put back is only held, see `transitions.fail`."""
         priority, where = "", tuple[str, ...]()
         if back.times != 0 and not hold:
             priority = self.priority_after(back)
@@ -160,7 +161,8 @@ class JobClaim:
         return self.ended_by(ending._replace(priority=priority))
 
     def release(self, delay: str = "", *, heeds_status: bool = False) -> Mapping[str, Any]:
-        """Give the job back, its try not counted; if its status is heeded, not one that was canceled or delayed."""
+        """Give the job back, its try not counted. If its status is heeded, a job that was canceled or delayed is not
+        given back."""
         reply = transitions.release(*self.names, delay, heeds_status=heeds_status)
         if reply["outcome"] not in ("canceled", "delayed"):
             self.ended("released")
@@ -174,7 +176,7 @@ class JobClaim:
         return is_ended
 
     def ended_by(self, ending: Ending) -> Ending:
-        """A transition gave this reply: unless that leaves the claim as it is, it is ended, or only held."""
+        """A transition gave this reply: the claim is ended, or only held, unless the reply leaves it as it is."""
         if ending.outcome == "held":
             self.outcome = "held"
         elif ending.outcome not in ("canceled", "delayed"):
@@ -188,11 +190,12 @@ class JobClaim:
     # -- The lease
 
     def renew(self, connection: Redis, lease: float) -> None:
-        """Let the lease begin anew, over a connection that any thread may use; for so many seconds."""
+        """Let the lease begin anew, for that many seconds, over a connection that any thread may use."""
         transitions.renew(connection, *self.names, lease)
 
     def lose(self) -> bool:
-        """It was refused, so is lost, which the code of the job is told; return False if it was ended meanwhile."""
+        """A report was refused, so the claim is lost: tell the code of the job. Return False if the claim was ended
+        meanwhile."""
         self.is_lost = bool(self.token)
         if self.is_lost and self.is_that_of_job:
             self.job._claim_lost = True
@@ -200,12 +203,12 @@ class JobClaim:
 
     @property
     def is_that_of_job(self) -> bool:
-        """Whether the object of the job was not claimed once more since."""
+        """Whether the object of the job was not claimed again since."""
         return self.job is not None and vars(self.job).get("_held_token") == self.delivery.token
 
     @property
     def names(self) -> tuple[type[JobRecord], str, str, str]:
-        """What names the claim to those transitions that need no object of the queue."""
+        """The arguments that name the claim, for transitions that need no object of the queue."""
         delivery = self.delivery
         job_class = job_classes.resolve(delivery.path) if self.job is None else type(self.job)
         return job_class, delivery.ident, self.token, delivery.queue_key
@@ -213,14 +216,14 @@ class JobClaim:
     # -- After a failure
 
     def decide(self, error: BaseException, fallback: Retry | None, otherwise: Return = NEVER) -> Return:
-        """Decide how the job is put back, its field `cancel_on_error` aside, which the transition looks at.
+        """Decide how the job is put back. The transition itself looks at the field `cancel_on_error`.
 
         Parameters
         ----------
         fallback: Retry
-            The policy of a job that has none, nor its class.
+            The policy if neither the job nor its class has one.
         otherwise: Return
-            How it is put back if there is no policy. Its `priority_delta` is for policies that say none.
+            How the job is put back if there is no policy. Its `priority_delta` is for policies that do not say one.
         """
         if isinstance(error, (CodeNotRun, WorkerLost)) or self._is_never_put_back:
             return NEVER

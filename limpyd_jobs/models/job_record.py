@@ -1,4 +1,4 @@
-"""A job as a record: what is stored of it, and how the class of one is found again."""
+"""A job as a record: its stored fields, and how its class is found again."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class JobRecord(BaseJobsModel):
 
     @classmethod
     def collection(cls, manager: Any = None, **filters: Any) -> Any:
-        """Return the jobs that fit, as any collection of limpyd; a status that is the name of one is warned of."""
+        """Return the jobs that fit, as any collection of limpyd. It warns if a status is given by its name."""
         name = str(filters.get("status")).upper()
         if name in STATUSES:
             warnings.warn(
@@ -77,26 +77,27 @@ class JobRecord(BaseJobsModel):
 
     @property
     def must_be_cancelled_on_error(self) -> Any:
-        """Whether the job must not be put back in a queue after an error: something true, as what its field holds."""
+        """Whether the job must not be put back in a queue after an error: any true value, such as the text of its
+        field."""
         return self.always_cancel_on_error or self.cancel_on_error.hget()
 
     def claim_owner(self) -> str | None:
         """Return who holds the claim on the job; None if nobody does, or a worker of version 2.
 
-        A worker is called by its host, the pid of its process, and what tells it from others there.
+        The name of a worker is its host, the pid of its process, and a code that tells it from others there.
         """
         return transitions.owner_of(transitions.status_and_claim(self)[1])
 
     def claim_state(self) -> transitions.ClaimState:
-        """Return the status of the job, who holds the claim on it, and for how long: as they are at one moment."""
+        """Return the status of the job, who holds the claim on it, and for how long, all of one moment."""
         return transitions.claim_state(self)
 
     @property
     def duration(self) -> timedelta | None:
-        """How long the job ran, or None if it did not begin or end yet."""
+        """How long the job ran; None if it did not begin or end yet."""
         start, end = map(parse_datetime, self.hmget("start", "end"))
         return end - start if start and end else None
 
 
-# The classes of the jobs this process has met. What all of them inherit from is set where it is defined.
+# The classes of the jobs this process has met. Their common base is set where it is defined.
 job_classes: JobClasses[Any] = JobClasses(JobRecord)

@@ -1,4 +1,4 @@
-"""Who is there: workers, schedulers, and whatever else an application wants to know of."""
+"""Who is there: workers, schedulers, and any other process that an application wants to know of."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Living:
     since: datetime
         When it was registered, naive UTC.
     until: datetime
-        Until when it counts as being there without another sign of life, naive UTC.
+        Until when it counts as there without another sign of life, naive UTC.
     details: dict
-        What else it told of itself.
+        Other values that it told of itself.
     """
 
     pk: str
@@ -58,7 +58,7 @@ class Living:
 
 
 class Presence(BaseJobsModel):
-    """That somebody is there, as long as it gives signs of life.
+    """The record that somebody is there, as long as it gives signs of life.
 
     >>> with Presence.register("importer", feed="news"):
     ...     print([living.name for living in Presence.alive("importer")])
@@ -77,25 +77,26 @@ class Presence(BaseJobsModel):
 
     @classmethod
     def register(cls, kind: str, name: str | None = None, lease: float = 60, **details: Any) -> Registration:
-        """Let others know that this process, or something in it, is there, until the end of the registration.
+        """Let others know that this process, or a part of it, is there, until the end of the registration.
 
-        A thread says so again each third of the lease. If the process dies, the presence ends with the lease.
+        A thread renews the presence each third of the lease. If the process dies, the presence ends with the lease.
 
         Parameters
         ----------
         kind: str
             Such as ``worker``, up to 1 kB.
         name: str
-            Up to 1 kB; several may have the same. By default the name of the host and the number of the process.
+            Up to 1 kB. Several presences may have the same name. By default the name of the host and the number of the
+            process.
         lease: float
-            For how long it counts as being there without a sign of life, in seconds. At most 1,000,000,000.
+            For how many seconds it counts as there without a sign of life. At most 1,000,000,000.
         **details
-            What else others may want to know: all that JSON can hold.
+            Other values for others to know: all that JSON can hold.
 
         Raises
         ------
         TypeError, ValueError
-            If an argument is none of the above.
+            If an argument is not one of the above.
         """
         values = {
             "kind": _checked("kind", kind),
@@ -108,7 +109,7 @@ class Presence(BaseJobsModel):
 
     @classmethod
     def alive(cls, kind: str | None = None) -> list[Living]:
-        """Return those who are there, in the order in which they came; the records of others are deleted.
+        """Return who is there, in the order of registration. Records whose lease lapsed are deleted.
 
         Parameters
         ----------
@@ -177,7 +178,7 @@ def _checked(what: str, value: Any) -> str:
 
 
 def _living(pk: str, until: float, stored: dict[str, str]) -> Living | None:
-    """Return what a record stands for; None if somebody broke it."""
+    """Return the `Living` of a record; None if somebody broke the record."""
     with suppress(KeyError, OSError, OverflowError, RecursionError, TypeError, ValueError):
         return Living(
             pk=pk,

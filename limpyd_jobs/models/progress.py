@@ -1,4 +1,4 @@
-"""What the code of a job tells while it runs: how far it is, and lines of a log, for others to look at."""
+"""What the code of a job tells others while it runs: how far it is, and the lines of a log."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Progress(NamedTuple):
     fraction: float
         From 0 to 1.
     text: str
-        What it said with that.
+        The text that the job told with it.
     at: datetime
-        When it said so, naive UTC.
+        When the job told it, naive UTC.
     """
 
     fraction: float
@@ -56,12 +56,12 @@ def tell_progress(job: Any, fraction: float, text: str) -> None:
         return
     vars(job)["_next_progress"] = now + PAUSE
     stored = json.dumps([fraction, one_line(text, MOST_CHARACTERS), str(utcnow())], ensure_ascii=False)
-    with suppress(RedisError):  # what cannot be told is no failure of the job
+    with suppress(RedisError):  # it is not a failure of the job if this cannot be told
         job._progress_state.hset(stored)
 
 
 def read_progress(text: str | None) -> Progress | None:
-    """Read what is stored; None if there is nothing, or somebody else wrote it."""
+    """Read the stored progress; None if nothing is stored, or somebody else wrote it."""
     try:
         fraction, said, at = json.loads(text or "")
         moment = parse_datetime(at)

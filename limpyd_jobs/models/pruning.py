@@ -1,4 +1,4 @@
-"""Deleting finished jobs beyond what is to be kept, step by step."""
+"""Deleting the finished jobs that are not to be kept, step by step."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Retention(NamedTuple):
 
     @classmethod
     def of(cls, queue_model: Any, keep_success: Any = None, keep_errors: Any = None) -> Retention:
-        """Return what is given, or else what the attributes of the queue model say.
+        """Return the given limits, or else the attributes of the queue model.
 
         Raises
         ------
         ConfigurationException
-            If one is neither a number of 0 or more, nor such a `timedelta`, nor None.
+            If one is not a number or a `timedelta`, 0 or more, nor None.
         """
         success = _own(queue_model.keep_success) if keep_success is None else keep_success
         errors = _own(queue_model.keep_errors) if keep_errors is None else keep_errors
@@ -42,7 +42,7 @@ class Retention(NamedTuple):
         return cls(success, errors)
 
     def lists(self, queue_keys: Sequence[str]) -> dict[str, Keep]:
-        """Return the keys of the lists of some queues that are to be pruned, each with what to keep of it."""
+        """Return the keys of the lists of some queues that are to be pruned, each with how much to keep."""
         return {
             f"{queue_key}:{name}": keep
             for queue_key in queue_keys
@@ -52,12 +52,12 @@ class Retention(NamedTuple):
 
 
 def _own(value: Any) -> Keep | None:
-    """What an attribute of a queue model says, unless it is something else of an application."""
+    """The value of an attribute of a queue model, unless the application uses the name for something else."""
     return value if isinstance(value, (int, timedelta)) and not isinstance(value, bool) else None
 
 
 def keeps_no_success(queue_model: Any, keep_success: Any = None) -> bool:
-    """Whether jobs that succeeded are not kept at all, as is given, or else as the class of their queue says."""
+    """Whether jobs that succeeded are not kept at all: by the given limit, or else by the class of their queue."""
     keep = _own(getattr(queue_model, "keep_success", None)) if keep_success is None else keep_success
     return keep is not None and not keep
 
@@ -70,9 +70,9 @@ def prune(
     job_classes: JobClasses[Any] | BoundJobClasses,
     start: int = 0,
 ) -> Iterator[Pruning]:
-    """Delete the oldest jobs of a list; yield what each step did, for the caller to go on or not.
+    """Delete the oldest jobs of a list. Yield what each step did, so that the caller may stop.
 
-    A step may end anywhere: what it has begun, a later one finishes.
+    A step may end anywhere: a later step finishes what it has begun.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def prune(
 
 
 def _clear(begun: Begun, classes: Any, error_model: Any, cleared: Cleared) -> Iterable[tuple[str, str]]:
-    """Do limpyd's part for a job: for its errors, or, once these are gone, for itself."""
+    """Do limpyd's part for a job: for its errors, or, once these are gone, for the job itself."""
     path, pk = Ident.of(begun.ident)
     try:
         for error_pk, values in begun.errors:
@@ -115,7 +115,7 @@ def _clear(begun: Begun, classes: Any, error_model: Any, cleared: Cleared) -> It
 def _meet(
     idents: Sequence[str], classes: dict[str, Any], unknown: set[str], job_classes: JobClasses[Any] | BoundJobClasses
 ) -> bool:
-    """Resolve the classes of some jobs, each once; return whether there is another one now."""
+    """Resolve the classes of some jobs, each once; return whether another class is known now."""
     met = False
     for path in {Ident.of(ident).path for ident in idents} - classes.keys() - unknown:
         try:

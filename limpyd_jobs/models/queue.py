@@ -1,4 +1,4 @@
-"""A queue: the jobs of one name and one priority, and how those that are due, or finished, leave their place."""
+"""A queue: the jobs of one name and one priority, and how due jobs and finished jobs leave it."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ AQueue = TypeVar("AQueue", bound="Queue")
 class Queue(BaseJobsModel):
     """The jobs of one name and one priority. Queues of the same name are served by priority, the highest first.
 
-    The lists and sorted sets hold the idents of jobs. `running` scores those that run by the end of their lease.
-    `quarantine` holds what was found in a list and is no job that can be run. `deferrals` counts, by ident, how often
+    The lists and sorted sets hold the idents of jobs. The scores of `running` are the ends of the leases. `quarantine`
+    holds entries that were found in a list and are not jobs that can be run. `deferrals` counts, by ident, how often
     the class of a job could not be resolved. `error` is another name of `errors`.
     """
 
@@ -61,12 +61,12 @@ class Queue(BaseJobsModel):
 
     @classmethod
     def get_queue(cls, name: str, priority: int | str | None = 0, **fields_if_new: Any) -> Self:
-        """Return the queue of a name and a priority, created with the given fields if there is none yet.
+        """Return the queue of a name and a priority. It is created, with the given fields, if it does not exist.
 
         Raises
         ------
         TypeError, ValueError
-            If the name or the priority cannot be one.
+            If the name or the priority is not valid.
         AttributeError
             If the model has no such field.
         UniquenessError
@@ -98,16 +98,16 @@ class Queue(BaseJobsModel):
 
     @classmethod
     def read_all(cls, names: str | Iterable[str], *, lapsed: bool = False) -> list[QueueContents]:
-        """Return what stands in the queues of some names, the highest priority first: all of one moment.
+        """Return what stands in the queues of some names, the highest priority first, all of one moment.
 
-        It is one round trip, in which Redis reads whole lists: those of 10,000 jobs take it some milliseconds. To read
-        the jobs themselves by the page, give their pks to `read_many` of their class.
+        It is one round trip, in which Redis reads whole lists: 10,000 jobs take some milliseconds. To read the jobs
+        themselves in pages, give their pks to `read_many` of their class.
 
         Parameters
         ----------
         names: str, or iterable of str
         lapsed: bool
-            True to leave out, of the jobs that run, those whose lease holds.
+            True to leave out running jobs whose lease holds.
         """
         rows = records.read_queues(cls, cls._get_iterable_for_names(names), lapsed=lapsed)
         found = [QueueContents(attached_queue(cls, *row[:3]), *row[1:]) for row in rows]
@@ -132,7 +132,7 @@ class Queue(BaseJobsModel):
     def pause(cls, name: str) -> bool:
         """Let the jobs of a name wait until `resume`: they can be added, but no worker begins one.
 
-        That goes for all queues of that name, whatever their priority, be they created later. What runs goes on.
+        That goes for all queues of that name and any priority, also if they are created later. Running jobs go on.
         Delayed jobs that are due move to the waiting list. Workers of version 2 take no notice.
 
         Returns
@@ -143,13 +143,13 @@ class Queue(BaseJobsModel):
         Raises
         ------
         TypeError, ValueError
-            If the name cannot be one.
+            If the name is not valid.
         """
         return records.pause(cls, stored_queue_name(name))
 
     @classmethod
     def resume(cls, name: str) -> bool:
-        """Let workers run the jobs of a name again: those that are idle begin at once.
+        """Let workers run the jobs of a name again: idle workers begin at once.
 
         Returns
         -------
@@ -159,7 +159,7 @@ class Queue(BaseJobsModel):
         Raises
         ------
         TypeError, ValueError
-            If the name cannot be one.
+            If the name is not valid.
         """
         return records.resume(cls, stored_queue_name(name))
 
@@ -174,7 +174,7 @@ class Queue(BaseJobsModel):
     ) -> Changes:
         """Return an iterator over the changes of the jobs in the queues of some names, each a `JobChange`.
 
-        These are the jobs of the classes that are imported, or known, when this is called, and tell their changes.
+        It tells the jobs of all classes that are imported, or known, when this is called, and that tell their changes.
 
         Parameters
         ----------
@@ -197,13 +197,14 @@ class Queue(BaseJobsModel):
 
     @property
     def first_delayed(self) -> tuple[str, float] | None:
-        """The ident of the first job to be ready, with the epoch of that moment in seconds; None if none is delayed."""
+        """The ident of the next delayed job that is due, and when, as an epoch in seconds; None if no job is
+        delayed."""
         first = self.delayed.zrange(0, 0, withscores=True)
         return tuple(first[0]) if first else None
 
     @property
     def first_delayed_time(self) -> float | None:
-        """The epoch, in seconds, of the moment when the first delayed job will be ready; None if none is delayed."""
+        """When the next delayed job is due, as an epoch in seconds; None if no job is delayed."""
         first = self.first_delayed
         return first[1] if first else None
 
@@ -227,7 +228,7 @@ class Queue(BaseJobsModel):
     def requeue_delayed_jobs(self) -> list[tuple[str, str]]:
         """Move the delayed jobs that are due to the waiting list.
 
-        The status of a job changes only if it is still DELAYED, so that one can be canceled before.
+        The status of a job changes only if it is still DELAYED, so a job can be canceled before.
 
         Returns
         -------
@@ -242,7 +243,7 @@ class Queue(BaseJobsModel):
         keep_errors: int | timedelta | None = None,
         error_model: type[Error] | None = None,
     ) -> int:
-        """Delete jobs that succeeded, and that failed, beyond what is to be kept, the oldest first, with their errors.
+        """Delete the jobs that succeeded or failed and are not to be kept, the oldest first, with their errors.
 
         Jobs that were put in a queue again stay, as do those of classes that cannot be imported here, and those whose
         records are broken.
@@ -250,7 +251,7 @@ class Queue(BaseJobsModel):
         Parameters
         ----------
         keep_success, keep_errors: int or timedelta
-            How many to keep, or for how long after their end. None for what the attribute of the class says.
+            How many to keep, or for how long after their end. None for the attribute of the class.
         error_model: type of Error
             `Error` by default.
 
@@ -262,7 +263,7 @@ class Queue(BaseJobsModel):
         Raises
         ------
         ConfigurationException
-            If what is to be kept is none of the above, or the errors of a job cannot be found.
+            If what is to be kept is not one of the above, or the errors of a job cannot be found.
         """
         error_model = error_model or bound_like(Error, type(self))
         retention = Retention.of(type(self), keep_success, keep_errors)
@@ -283,9 +284,9 @@ class QueueContents(NamedTuple):
     queue: Queue
     name, priority: str
     running: list of str
-        The idents of the jobs that run, those first whose lease ends first.
+        The idents of the jobs that run. The job whose lease ends first is the first.
     waiting: list of str
-        The idents of the jobs that wait, those first that are next.
+        The idents of the jobs that wait, the next one first.
     """
 
     queue: Queue
@@ -309,7 +310,7 @@ def queue_name(queue: Queue) -> str:
 
 
 def has_custom_queues(queue_model: type[Queue]) -> bool:
-    """Whether a queue model has its own way to find a queue or to put a job in it, which then must be called."""
+    """Whether a queue model has its own way to find a queue, or to put a job in it. Then that must be called."""
     return overrides(queue_model, Queue, "get_queue", "enqueue_job", "delay_job")
 
 
@@ -323,7 +324,7 @@ def promote(
     queue_keys: sequence of str
         The beginnings of the keys of the queues, as `records.queue_key_of` returns them.
     error_model: type of Error
-        Where to record that a job is dead-lettered, as its class cannot be resolved; None not to.
+        Where to record that a job is dead-lettered, as its class cannot be resolved; None to record nothing.
 
     Returns
     -------
@@ -346,7 +347,7 @@ def promote_some(
     Parameters
     ----------
     defer: callable
-        Takes the waiting list and the ident of a job whose class cannot be resolved, and why, and puts it off. It
+        Defers a job. It takes the waiting list, the ident of a job whose class cannot be resolved, and the reason. It
         returns what to report, if that is to be among the failures.
     """
     is_custom = overrides(queue_model, Queue, "enqueue_job")
@@ -365,7 +366,7 @@ def promote_some(
 
 
 def _enqueue_customly(queue_model: type[Queue], queue_key: str, ident: str) -> None:
-    """Put a delayed job that is due in its queue the way that has of its own; if that fails, in ours."""
+    """Put a delayed job that is due in its queue in the queue's own way. If that fails, do it in our way."""
     path, pk = Ident.of(ident)
     queue: Queue = records.attached(queue_model, QueueKey(queue_key).pk)
     job: JobRecord = records.attached(job_classes.like(queue_model).resolve(path), pk)
@@ -377,6 +378,6 @@ def _enqueue_customly(queue_model: type[Queue], queue_key: str, ident: str) -> N
 
 
 def _rank(queue: Queue) -> float:
-    """Sort the highest priority first, and last one that is no number, which somebody else wrote."""
+    """Sort the highest priority first. A priority that is not a number, which somebody else wrote, comes last."""
     priority = read_priority(queue._cached_priority)
     return float("inf") if priority is None else -priority

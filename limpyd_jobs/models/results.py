@@ -1,4 +1,4 @@
-"""What the code of a job returned, kept beside the job for a time, for others to read or to wait for."""
+"""The results of jobs. They are kept beside the jobs for a time, for others to read or to wait for."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ MAX_BYTES = 512 * 1024
 
 
 def kept_result(job_class: type[RedisModel], result: Any) -> KeptResult | None:
-    """Return what is to be stored of a result; None if its class keeps none.
+    """Return what to store of a result; None if the class of the job keeps no results.
 
     Raises
     ------
     TypeError, ValueError
-        If it is nothing that JSON can hold, or too long.
+        If JSON cannot hold it, or it is too long.
     """
     seconds = kept_for(job_class)
     if seconds is None:

@@ -29,14 +29,14 @@ logger = logging.getLogger("limpyd-jobs")
 
 
 class Session(Generic[AJob]):
-    """Claims on any number of jobs, which one thread renews until each is ended, or all of this.
+    """Claims on any number of jobs. One thread renews each claim until it is ended, or until the session ends.
 
     >>> with Session(lease=30) as session:
     ...     claim = session.claim(job, owner="ann")
     ...     claim.succeed()
 
-    What is still claimed at the end goes back to its queue. If the process dies, the claims lapse with their leases. A
-    process that is forked from this one has no part in them, and begins a session of its own.
+    Jobs that are still claimed at the end go back to their queues. If the process dies, the claims lapse with their
+    leases. A forked process has no part in them, and begins a session of its own.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Session(Generic[AJob]):
     Raises
     ------
     ValueError
-        If the lease is no number of seconds, more than 0.
+        If the lease is not a number of seconds, more than 0.
     """
 
     def __init__(self, lease: float = 30) -> None:
@@ -70,14 +70,14 @@ class Session(Generic[AJob]):
         return self._is_open
 
     def open(self) -> None:
-        """Begin to renew. To open what is open does nothing."""
+        """Begin to renew. Nothing happens if the session is open."""
         self._be_of_this_process()
         if not self._is_open:
             self._heartbeat.__enter__()
             self._is_open = True
 
     def close(self) -> None:
-        """Release the claims that are renewed, and end the presences. To close what is closed does nothing."""
+        """Release the claims that are renewed, and end the presences. Nothing happens if the session is closed."""
         self._be_of_this_process()
         with self._lock:
             if not self._is_open:
@@ -104,7 +104,8 @@ class Session(Generic[AJob]):
         Parameters
         ----------
         lease: float
-            For how many seconds to hold it, without being renewed here. None for as long as the session is open.
+            For how many seconds to hold the claim, without renewing it. None to renew it as long as the session is
+            open.
 
         Raises
         ------
@@ -122,13 +123,13 @@ class Session(Generic[AJob]):
         raise LimpydJobsException(f"The session was closed, so {job.ident} is released")
 
     def held(self, job: AJob) -> Claim[AJob] | None:
-        """Return the claim on a job; None if there is none, or it was ended, or lost."""
+        """Return the claim on a job; None if this session has none, or it was ended or lost."""
         self._be_of_this_process()
         claim = self._claims.get(_key(job))
         return None if claim is None or claim.status is not None or claim.is_lost else claim
 
     def let_lapse(self, job: AJob) -> None:
-        """Renew the claim on a job no more, if there is one: it can still be ended until its lease lapses."""
+        """Stop renewing the claim on a job, if there is one. It can still be ended until its lease lapses."""
         self._be_of_this_process()
         with self._lock:
             self._renewed.discard(_key(job))
@@ -151,7 +152,7 @@ class Session(Generic[AJob]):
         raise LimpydJobsException(f"The session was closed, so the presence of the {kind} is ended")
 
     def _claims_if_open(self) -> dict[Key, Claim[AJob]]:
-        """Return the claims of the session, as long as it is open: once it was closed, it has others."""
+        """Return the claims of the session, as long as it is open. Once it was closed, it has other ones."""
         self._be_of_this_process()
         if not self._is_open:
             raise LimpydJobsException("The session is not open: call open(), or use it in a with statement")
@@ -165,7 +166,7 @@ class Session(Generic[AJob]):
                 self.open()
 
     def _beat(self) -> None:
-        """Renew the claims, and forget those that are over. Called by another thread."""
+        """Renew the claims, and forget those that ended. Called by another thread."""
         for key, claim in self._claims.copy().items():
             is_kept = self._renew(claim) if key in self._renewed else not claim.is_lost
             if claim.status is not None or not is_kept:
@@ -194,5 +195,5 @@ def _release(claim: Claim[Any]) -> None:
 
 
 def _key(job: JobRecord) -> Key:
-    """What a job is known by: a class may be bound to several databases."""
+    """The key of a job here: a class may be bound to several databases."""
     return type(job), job.ident

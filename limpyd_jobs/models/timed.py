@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class TimedRecord(BaseJobsModel):
-    """A record that is due at a time. Whoever looks after what is due leases it, so that nobody else does.
+    """A record that is due at a time. The process that looks after it leases it, so that no other one does.
 
-    A subclass has a field of the moment, in seconds since the epoch, with a `NumberRangeIndex`. A record without a
-    value of it is never due. All fields must be hash fields with no index but that and `EqualIndex`.
+    A subclass has a field for the moment, in seconds since the epoch, with a `NumberRangeIndex`. A record without a
+    value of this field is never due. All fields must be hash fields with no index but this and `EqualIndex`.
 
     >>> class Reminder(TimedRecord):
     ...     due_field = "at"
@@ -33,9 +33,9 @@ class TimedRecord(BaseJobsModel):
     ...     print(stored["text"])
     ...     Reminder.remove(pk, expected={"at": stored["at"]})
 
-    A lease ends when its owner changes the record with its name, or removes it, or gives it back by `next_due`; or by
-    itself, so that what is due is not lost with a process. Leases are counted by the clock of Redis, and renewed by who
-    calls `lease_due` once more.
+    A lease ends when its owner changes the record with its name, removes it, or gives it back by `next_due`. It also
+    ends by itself, so that no record is lost with a process. Leases go by the clock of Redis. An owner renews its
+    leases by calling `lease_due` again.
 
     Attributes
     ----------
@@ -55,11 +55,11 @@ class TimedRecord(BaseJobsModel):
         Raises
         ------
         ValueError
-            If no field has a value, as there is no record without, or the moment when it is due is no number.
+            If no field has a value, or the moment when it is due is not a number. A record needs a value.
         UniquenessError
-            If there is one of that pk already.
+            If there is a record of that pk already.
         ConfigurationException
-            If the class is not as it should be.
+            If the fields of the class are not as described above.
         """
         timed.due_key(cls)
         if not any(value is not None for value in [*values.values(), *layout_of(cls).description["defaults"].values()]):
@@ -79,9 +79,9 @@ class TimedRecord(BaseJobsModel):
         values: mapping
             None unsets a field.
         expected: mapping
-            The values that fields must have, None for those that must have none.
+            The values that fields must have; None for a field that must have no value.
         owner: str
-            Who leases the record: that lease ends, whatever is returned.
+            Who leases the record. That lease ends, whatever is returned.
 
         Returns
         -------
@@ -93,7 +93,7 @@ class TimedRecord(BaseJobsModel):
         DoesNotExist
             If there is no such record.
         ValueError
-            If the moment when it is due is no number.
+            If the moment when it is due is not a number.
         """
         return timed.put(cls, pk, values, expected, owner)
 
@@ -111,7 +111,7 @@ class TimedRecord(BaseJobsModel):
         limit: int = 1000,
         skipped: Iterable[str] = (),
     ) -> list[tuple[str, dict[str, str]]]:
-        """Lease the records that are due, the earliest first, those that are leased to the owner already included.
+        """Lease the records that are due, the earliest first, including those that the owner leases already.
 
         Parameters
         ----------
@@ -120,11 +120,12 @@ class TimedRecord(BaseJobsModel):
         lease: float
             For how long, in seconds.
         moment: float
-            What is due then is due, in seconds since the epoch; by default now, by the clock of this machine.
+            Records that are due at this moment are leased, in seconds since the epoch; by default now, by the clock of
+            this machine.
         limit: int
-            How many at most.
+            How many records at the most.
         skipped: iterable of str
-            The pks of those to pass over.
+            The pks of records to pass over.
 
         Returns
         -------
@@ -146,9 +147,9 @@ class TimedRecord(BaseJobsModel):
         Parameters
         ----------
         owner: str
-            Whose leases are given back.
+            The owner whose leases are given back.
         returned: iterable of str
-            The pks of these.
+            The pks of the records of these leases.
         skipped: iterable of str
             The pks of records that do not count.
         """

@@ -1,4 +1,4 @@
-"""The workers that are there: what each does, and how to steer it."""
+"""The workers that are there, what each does, and how to steer them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from limpyd_jobs.utils import one_line
 # What can be asked of a worker.
 ORDERS = ("quiet", "resume", "stop", "dump", "log-level")
 
-# For how many seconds an order that nobody takes is kept, at least: a worker gives a sign of life each quarter of its
+# For how many seconds, at least, an order that nobody takes is kept: a worker gives a sign of life each quarter of its
 # lease.
 ORDER_LASTS = 60.0
 
@@ -34,7 +34,7 @@ class Order(NamedTuple):
     verb: str
         One of `ORDERS`.
     value: str
-        That of ``log-level``.
+        The level of ``log-level``.
     by: str
         Who asks.
     """
@@ -45,12 +45,12 @@ class Order(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Order:
-        """Read what `as_json` makes.
+        """Read a text that `as_json` made.
 
         Raises
         ------
         ValueError
-            If it is none.
+            If it is not such a text.
         """
         try:
             order = cls(*json.loads(text))
@@ -73,7 +73,7 @@ class RunningJob(NamedTuple):
     ident: str
     identifier: str
     since: str
-        When it was started: a date, UTC.
+        When the job was started: a date, UTC.
     """
 
     ident: str
@@ -85,7 +85,7 @@ class RunningJob(NamedTuple):
 class LivingWorker(Living):
     """A worker that is there, as it was at its last sign of life.
 
-    Beside what is said of all who are there:
+    It has the attributes of `Living`, and these:
 
     Attributes
     ----------
@@ -94,9 +94,9 @@ class LivingWorker(Living):
     id: str
         The six digits that its log lines begin with.
     queues: list of str
-        The names of those that it takes jobs from.
+        The names of the queues that it takes jobs from.
     queue_model: str
-        What the keys of these begin with.
+        What the keys of these queues begin with.
     status: str
         ``starting``, ``busy``, ``idle``, ``quiet`` (it begins no other job) or ``stopping``.
     running: list of RunningJob
@@ -104,11 +104,11 @@ class LivingWorker(Living):
     done, failed: int
         How many jobs it ran that succeeded, and that failed.
     memory: int
-        That of its process, in bytes; 0 if the system does not say.
+        The memory of its process, in bytes; 0 if the system does not say.
     unresolved: list of str
         The paths of job classes that it could not import, up to 100.
     versions: dict
-        Of the ``library``, and of ``python``.
+        The versions of the ``library`` and of ``python``.
     options: dict
         Some of its parameters.
     parent: int
@@ -131,7 +131,7 @@ class LivingWorker(Living):
 
     @classmethod
     def of(cls, living: Living) -> LivingWorker:
-        """Read what a worker told of itself; what somebody else wrote instead counts as nothing."""
+        """Read what a worker told of itself. Values that somebody else wrote count as empty."""
         told = _Told(living.details)
         return cls(
             **vars(living),
@@ -151,14 +151,15 @@ class LivingWorker(Living):
         )
 
     def is_named(self, name: str) -> bool:
-        """Whether a name means this worker: its own, its id, ``host:pid``, or that of its parent."""
+        """Whether a text names this worker: by its name, its id, its ``host:pid``, or the ``host:pid`` of its
+        parent."""
         host = self.name.partition(":")[0]
         pids = {self.pid, self.parent} - {0}
         return name in (self.name, self.id) or name in {f"{each}:{pid}" for each in (host, self.host) for pid in pids}
 
 
 class WorkerPresence(Presence):
-    """That a worker is there. Each worker registers by itself, a second after its start.
+    """The record that a worker is there. Each worker registers by itself, a second after its start.
 
     >>> for worker in WorkerPresence.alive():
     ...     print(worker.name, worker.status, worker.queues)
@@ -172,14 +173,14 @@ class WorkerPresence(Presence):
 
     @classmethod
     def alive(cls, kind: str | None = None) -> list[LivingWorker]:  # type: ignore[override]
-        """Return the workers that are there, in the order in which they came."""
+        """Return the workers that are there, in the order of registration."""
         return [LivingWorker.of(living) for living in super().alive(kind)]
 
     @classmethod
     def order(cls, worker: LivingWorker, verb: str, value: str = "") -> None:
-        """Ask something of a worker, which does it with its next heartbeat: after a quarter of its lease at the most.
+        """Ask something of a worker. It obeys with its next heartbeat, after a quarter of its lease at the most.
 
-        If it gives no sign of life for a lease, it is not done.
+        If the worker gives no sign of life for a lease, it is not done.
 
         Parameters
         ----------
@@ -210,12 +211,12 @@ class WorkerPresence(Presence):
 
 
 def checked_level(text: str) -> str:
-    """Return the name, or the number, of a level of the log.
+    """Return the name or the number of a level of the log.
 
     Raises
     ------
     ValueError
-        If it is none.
+        If it is not a level.
     """
     level = text.upper()
     if level.isdecimal() or isinstance(logging.getLevelName(level), int):

@@ -237,7 +237,7 @@ class JobFilter:
         Raises
         ------
         TypeError, ValueError
-            If an argument is none of the above, or no class of the database has a field that is asked for.
+            If an argument is not one of the above, or no class of the database has a field that is asked for.
         """
         return self._do(Requeue(queue_name, priority, delayed_for, delayed_until), dry_run, progress)
 

@@ -123,7 +123,7 @@ class Schedule(BaseJobsModel):
         Raises
         ------
         ValueError, TypeError, AttributeError
-            If an argument is none of the above; with what is wrong with it.
+            If an argument is not one of the above. The message says what is wrong with it.
         ConfigurationException
             If APScheduler is not installed, or jobs of the class cannot be added in one step.
         LimpydJobsException
