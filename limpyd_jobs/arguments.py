@@ -1,4 +1,4 @@
-"""What users may pass for an identifier, a priority, a queue name or a delay, and the form in which it is stored."""
+"""The values that users may pass for an identifier, a priority, a queue name or a delay, and how they are stored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.utils import EPOCH, MICROSECOND, compute_delayed_until, utcnow
 
-# What becomes part of the name of a key: identifiers, and the values of indexed fields; and the names of queues.
+# The limits of values that become parts of the names of keys: identifiers and values of indexed fields; queue names.
 MAX_INDEXED_BYTES = 64 * 1024
 MAX_QUEUE_NAME_BYTES = 1024
 
@@ -26,12 +26,12 @@ _INTEGER = re.compile(r"[+-]?\d{1,20}", re.ASCII)
 
 
 def check_size(what: str, text: str | bytes, limit: int) -> None:
-    """Refuse what would make the name of a key too long.
+    """Refuse a value that would make the name of a key too long.
 
     Raises
     ------
     ValueError
-        If it is longer than the limit, in bytes as UTF-8; with `what` it is.
+        If it is longer than the limit, in bytes as UTF-8. The message begins with `what`.
     """
     if len(text) * 4 > limit:  # no character takes more than 4 bytes
         size = len(text.encode(errors="surrogatepass") if isinstance(text, str) else text)
@@ -40,7 +40,7 @@ def check_size(what: str, text: str | bytes, limit: int) -> None:
 
 
 def check_indexed(name: str, value: Any) -> None:
-    """Refuse a value of an indexed field that is too long, or that has members which are: see `check_size`."""
+    """Refuse a value of an indexed field if it, or one of its members, is too long: see `check_size`."""
     if isinstance(value, (str, bytes)):
         check_size(f"The value of the indexed field {name!r}", value, MAX_INDEXED_BYTES)
     elif isinstance(value, Mapping):
@@ -51,7 +51,7 @@ def check_indexed(name: str, value: Any) -> None:
 
 
 def as_indexed(value: str) -> str:
-    """Return a value that is no longer than an indexed field takes: cut off if need be."""
+    """Return a value, cut off if it is longer than an indexed field takes."""
     return value if len(value) * 4 <= MAX_INDEXED_BYTES else value.encode()[:MAX_INDEXED_BYTES].decode(errors="ignore")
 
 
@@ -87,7 +87,7 @@ def stored_priority(priority: Any) -> str:
     TypeError
         If it is neither an integer nor a string.
     ValueError
-        If it is a string that is no integer, or beyond 64 bits.
+        If it is a string that is not an integer, or beyond 64 bits.
     """
     if isinstance(priority, bool) or not isinstance(priority, (int, str)):
         raise TypeError(f"A priority must be an integer, not {priority!r}")
@@ -100,12 +100,12 @@ def stored_priority(priority: Any) -> str:
 
 
 def read_priority(text: str | None) -> int | None:
-    """Return a stored priority as a number; None if it is none, which somebody else wrote."""
+    """Return a stored priority as a number; None if somebody else wrote a text that is not a number."""
     return int(text) if text and _INTEGER.fullmatch(text) else None
 
 
 def nearest_priority(number: int) -> str:
-    """Return the priority next to a number that may be beyond 64 bits, as it is stored."""
+    """Return the priority nearest to a number that may be beyond 64 bits, as it is stored."""
     return str(min(max(number, PRIORITY_RANGE.start), PRIORITY_RANGE.stop - 1))
 
 
@@ -115,7 +115,7 @@ def stored_timeout(seconds: Any) -> str:
     Raises
     ------
     TypeError
-        If it is no number.
+        If it is not a number.
     ValueError
         If it is negative, or not finite.
     """
@@ -127,14 +127,14 @@ def stored_timeout(seconds: Any) -> str:
 
 
 def own_seconds(value: Any) -> float | None:
-    """Return what an attribute says if that is a number of seconds, 0 or more; None if it is something of an
+    """Return the value of an attribute if it is a number of seconds, 0 or more; None if it is something of an
     application, or None."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return value if is_number and 0 <= value < float("inf") else None
 
 
 def read_seconds(text: str | None) -> float | None:
-    """Return a stored number of seconds; None if it is none."""
+    """Return a stored number of seconds; None if the text is not a number of seconds."""
     try:
         seconds = float(text or "nan")
     except ValueError:
@@ -174,7 +174,7 @@ def stored_owner(owner: Any) -> str:
     Raises
     ------
     TypeError
-        If it is no string.
+        If it is not a string.
     ValueError
         If it is empty, too long, or cannot be encoded as UTF-8.
     """
@@ -187,7 +187,7 @@ def stored_owner(owner: Any) -> str:
 
 
 def checked_lease(lease: Any) -> float:
-    """Return a lease, or raise `ValueError` if it is no number of seconds, more than 0 and no more than `MAX_LEASE`."""
+    """Return a lease; raise `ValueError` if it is not a number of seconds, more than 0 and at most `MAX_LEASE`."""
     is_number = isinstance(lease, (int, float)) and not isinstance(lease, bool)
     if not (is_number and 0 < lease <= MAX_LEASE):
         text = f"The lease must be a number of seconds, more than 0 and at most {MAX_LEASE:,}, not {lease!r}"
@@ -201,7 +201,7 @@ def stored_value(name: str, value: Any) -> str:
     Raises
     ------
     TypeError
-        If it is none of a string, bytes, an integer and a float.
+        If it is not a string, bytes, an integer or a float.
     ValueError
         If it cannot be encoded as UTF-8.
     """
@@ -235,7 +235,8 @@ def delay_argument(delayed_for: float | timedelta | None = None, delayed_until: 
 
 
 def check_retention(name: str, value: Any) -> None:
-    """Refuse what does not say how many jobs, or for how long, to keep: 0 or more, a `timedelta`, or None for all.
+    """Refuse a value that does not say how many jobs, or for how long, to keep: 0 or more, a `timedelta`, or None for
+    all.
 
     Raises
     ------
@@ -251,5 +252,6 @@ def check_retention(name: str, value: Any) -> None:
 
 
 def retention_arguments(keep: int | timedelta) -> tuple[str, str]:
-    """Return what is to be kept as the scripts take it: a number of jobs and a duration in microseconds, one empty."""
+    """Return how much to keep as the scripts take it: a number of jobs and a duration in microseconds, one of them
+    empty."""
     return ("", str(keep // MICROSECOND)) if isinstance(keep, timedelta) else (str(keep), "")

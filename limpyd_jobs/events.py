@@ -1,8 +1,8 @@
-"""What happens to jobs and workers, as typed values for observers in the same process.
+"""The events of jobs and workers, as typed values for observers in the same process.
 
-An observer is a function that takes one event, and that `subscribe` was called with. It is called in the thread of
-the worker, before the next thing is done, so it should be quick. What it raises is logged, and changes nothing for the
-job. The log lines on jobs are written by such an observer, `write_log_line`.
+An observer is a function that takes one event. `subscribe` adds it. It is called in the thread of the worker, before
+the next thing is done, so it should be quick. An exception that it raises is logged, and changes nothing for the job.
+The log lines on jobs are written by such an observer, `write_log_line`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Event:
     Attributes
     ----------
     worker: Worker
-        The one that did it.
+        The worker that did it.
     message: str
-        What the log says of it; empty for nothing.
+        The text of its log line; empty if it has none.
     """
 
     level: ClassVar[str] = "info"  # in the log
@@ -47,7 +47,8 @@ class WorkerStarted(Event):
 
 @dataclass(frozen=True)
 class WorkerStatusChanged(Event):
-    """A worker has another status: ``starting``, ``waiting``, ``running`` or ``terminated``; or it is asked to end."""
+    """The status of a worker changed to ``starting``, ``waiting``, ``running`` or ``terminated``; or the worker was
+    asked to end."""
 
     status: str | None
 
@@ -77,7 +78,8 @@ class JobSucceeded(JobEvent):
 
 @dataclass(frozen=True)
 class JobFailed(JobEvent):
-    """The execution of a job raised an exception. If the job is requeued, so may run again, `JobRequeued` follows."""
+    """The execution of a job raised an exception. If the job is requeued, it may run again, and `JobRequeued`
+    follows."""
 
     level: ClassVar[str] = "error"
 
@@ -92,7 +94,7 @@ class JobRequeued(JobEvent):
 
 @dataclass(frozen=True)
 class JobDelayed(JobEvent):
-    """A job was delayed before it was run, or while, until a date as text, naive UTC."""
+    """A job was delayed, before or while it ran, until a date: a text, naive UTC."""
 
     level: ClassVar[str] = "warning"
 
@@ -167,8 +169,8 @@ def is_observed() -> bool:
 
 
 def emit(kind: type[Event], worker: Worker, message: str = "", *details: Any) -> None:
-    """Tell an event to all observers. As long as there is only the log, it is not even made, which would take longer
-    than all the rest of it."""
+    """Tell an event to all observers. As long as there is only the log, the event is not even made: that would take
+    longer than all the rest."""
     if is_observed():
         make: Callable[..., Event] = kind
         event = make(worker, message, *details)
@@ -179,7 +181,7 @@ def emit(kind: type[Event], worker: Worker, message: str = "", *details: Any) ->
 
 
 def _call(observer: Observer, kind: type[Event], function: Callable[..., object], *args: Any) -> None:
-    """Call a function, and log that the observer failed if it raises: once for each kind of event and of error."""
+    """Call a function. If it raises, log that the observer failed, once for each kind of event and of error."""
     try:
         function(*args)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Every kind of failure this library raises by itself."""
+"""The exceptions that this library raises."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class LimpydJobsException(Exception):
 
 
 class ConfigurationException(LimpydJobsException):
-    """A worker, a model or a command was given something it cannot work with."""
+    """A worker, a model or a command was given a value that it cannot work with."""
 
 
 class WorkerLost(LimpydJobsException):
@@ -23,7 +23,8 @@ class WorkerLost(LimpydJobsException):
 
 
 class JobTimeout(BaseException):
-    """The code of a job ran for longer than it may. No `Exception`, so that the code does not catch it by chance."""
+    """The code of a job ran for longer than it may. It is not an `Exception`, so that the code does not catch it by
+    chance."""
 
 
 class GracePeriodOver(BaseException):
@@ -39,22 +40,22 @@ class CodeNotRun(LimpydJobsException):
 
 
 class NotRecorded(LimpydJobsException):
-    """How a job ended could not be recorded, as Redis did not answer, or refused."""
+    """The end of a job could not be recorded, as Redis did not answer, or refused."""
 
 
 class ClaimLost(LimpydJobsException):
-    """What a worker reports of a job is not recorded, as it no longer holds the claim on that job."""
+    """The report of a worker on a job is not recorded, as the worker no longer holds the claim on that job."""
 
 
 class NotClaimable(LimpydJobsException):
-    """A job that is finished, or delayed and not due, was to be claimed.
+    """A job cannot be claimed, as it is finished, or delayed and not due.
 
     Attributes
     ----------
     ident: str
-        Which one.
+        The ident of the job.
     status: str
-        The one it has, as the field of a job: a value of `STATUSES`.
+        The status of the job: a value of `STATUSES`.
     """
 
     def __init__(self, ident: str, status: str, delayed_until: str = "") -> None:
@@ -67,16 +68,16 @@ class NotClaimable(LimpydJobsException):
 
 
 class AlreadyClaimed(NotClaimable):
-    """A job was to be claimed on which somebody else has a claim.
+    """A job cannot be claimed, as somebody else has a claim on it.
 
     Attributes
     ----------
     ident, status: str
-        As above.
+        As in `NotClaimable`.
     owner: str
-        Who holds the claim; None for a worker of version 2, or for who just set the status to running.
+        Who holds the claim; None if it is a worker of version 2, or if somebody only set the status to running.
     until: datetime
-        Until when, unless the lease is extended, naive UTC; None if there is no lease.
+        When the lease ends, unless it is extended, naive UTC; None if there is no lease.
     """
 
     def __init__(self, ident: str, owner: str | None, until: datetime | None) -> None:
@@ -93,7 +94,7 @@ class JobGone(DoesNotExist):  # type: ignore[misc]
     Attributes
     ----------
     ident: str
-        Which one.
+        The ident of the job.
     """
 
     def __init__(self, ident: str) -> None:
@@ -102,7 +103,7 @@ class JobGone(DoesNotExist):  # type: ignore[misc]
 
 
 class NoResult(LimpydJobsException):
-    """A job succeeded, and there is no result of it, or no longer."""
+    """A job succeeded, but its result was not kept, or is gone."""
 
 
 class ResultTimeout(LimpydJobsException, TimeoutError):
@@ -119,10 +120,10 @@ class JobFailed(LimpydJobsException):
     Attributes
     ----------
     ident: str
-        Which one.
+        The ident of the job.
     type, message, traceback: str
-        Of the last error that is recorded of it; empty if none is. The exception of the job itself is not made again,
-        as no class is looked up by a name that is stored.
+        The values of the last error that is recorded of the job; empty if no error is. The exception of the job itself
+        is not made again, as no class is looked up by a stored name.
     """
 
     def __init__(self, ident: str, type: str, message: str, traceback: str) -> None:

@@ -1,4 +1,4 @@
-"""What tells that two errors have the same cause: plain functions, which know nothing of Redis.
+"""How errors of the same cause are recognised: plain functions, which know nothing of Redis.
 
 The fingerprint of an error is made of its type, of its message without what differs from job to job, and of the place
 in the application where it was raised. It is the same wherever the application is installed, and on all versions of
@@ -16,8 +16,8 @@ from traceback import walk_tb
 from types import TracebackType
 from typing import NamedTuple
 
-LENGTH = 16  # of a fingerprint, in hexadecimal digits
-MOST = 2000  # characters of a message that are looked at
+LENGTH = 16  # the length of a fingerprint, in hexadecimal digits
+MOST = 2000  # how many characters of a message are looked at
 SHORTEST = 4  # characters of an identifier; a shorter one may stand in any word of a message
 
 # What differs from job to job, and the word that stands for it in a normalised message; tried in this order.
@@ -79,11 +79,12 @@ def fingerprint(
     message: str
         Its text.
     traceback: str or traceback
-        Its traceback, or the text of that; None if it has none.
+        Its traceback, or the text of its traceback; None if it has none.
     job_class: str
-        The path of the class of the job. Its package is of the application even if it is installed as a library is.
+        The path of the class of the job. Its package is part of the application, even if it is installed like a
+        library.
     identifier: str
-        That of the job.
+        The identifier of the job.
     """
     place = _place(_frames_of(traceback), job_class.partition(".")[0])
     text = "\n".join((type_name, normalised(message, identifier), place))
@@ -91,7 +92,7 @@ def fingerprint(
 
 
 def is_fingerprint(text: str) -> bool:
-    """Whether a text looks like a fingerprint, as type names do not."""
+    """Whether a text looks like a fingerprint. Names of types do not."""
     return len(text) == LENGTH and not text.strip("0123456789abcdef")
 
 
@@ -113,7 +114,7 @@ def normalised(message: str, identifier: str = "") -> str:
 
 
 def summary(message: str, identifier: str = "") -> str:
-    """Return how a message is shown for all of its cause: normalised; or as it is, if all of it differs.
+    """Return how a message is shown for all errors of its cause: normalised; or as it is, if nothing of it is the same.
 
     >>> summary("no page 12 of 'report.pdf'"), summary("'report.pdf'")
     ('no page <number> of <text>', "'report.pdf'")
@@ -123,8 +124,8 @@ def summary(message: str, identifier: str = "") -> str:
 
 
 def _place(frames: Iterable[_Frame], package: str) -> str:
-    """Return the last of some frames, the outermost first, that is of the application: the end of the path of its file,
-    and its function. Nothing, if none is."""
+    """Return the last frame of the application, of some frames with the outermost first: the end of the path of its
+    file, and its function. Return nothing if no frame is of the application."""
     for file, function in reversed([*frames]):
         if function not in _COMPREHENSIONS and _is_of_application(file, package):
             return normalised("/".join(_SEPARATORS.split(file)[-2:])) + ":" + function
@@ -140,7 +141,7 @@ def _frames_of(traceback: str | TracebackType | None) -> Iterator[_Frame]:
 
 
 def _is_of_application(file: str, package: str) -> bool:
-    """Whether a file is none of Python, of this library, or of another one that is installed."""
+    """Whether a file is not part of Python, of this library, or of another installed library."""
     if file.startswith(("<", _OURS)):  # <frozen importlib._bootstrap>, <string>
         return False
     folders = _SEPARATORS.split(file)

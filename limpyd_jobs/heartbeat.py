@@ -7,7 +7,7 @@ from threading import TIMEOUT_MAX, Event, Thread
 
 
 class Heartbeat:
-    """Calls a function again and again, in a thread of its own, while the context is entered.
+    """Calls a function again and again, in a thread of its own, while its context is open.
 
     Parameters
     ----------
@@ -16,7 +16,7 @@ class Heartbeat:
     beat: callable
         What to call. It must not raise.
     first: float
-        How many seconds to let pass before the first call, at most; by default as many as between two.
+        How many seconds to let pass before the first call, at most; by default as many as between two calls.
     """
 
     def __init__(self, interval: float, beat: Callable[[], None], first: float = TIMEOUT_MAX) -> None:
@@ -33,12 +33,12 @@ class Heartbeat:
         self.stop()
 
     def stop(self) -> None:
-        """Call it no more, but for a call that is under way."""
+        """Stop calling the function. A call that is under way goes on."""
         self._is_stopped = True
         self._changed.set()
 
     def begin_anew(self, interval: float) -> None:
-        """Let so many seconds pass until the next call, and between two calls from then on."""
+        """Let that many seconds pass until the next call, and between two calls from then on."""
         self._interval = self._next = min(interval, TIMEOUT_MAX)
         self._changed.set()
 

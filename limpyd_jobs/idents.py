@@ -1,4 +1,4 @@
-"""How jobs and queues are named in Redis: what is in a name is read here, and nowhere else."""
+"""How jobs and queues are named in Redis. Only this module reads these names."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Ident(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Ident:
-        """Read what is known to be an ident; of other texts, the path may be empty."""
+        """Read a text that is known to be an ident. For another text, the path may be empty."""
         path, _, pk = text.rpartition(":")
         return cls(path, pk)
 
     @classmethod
     def parse(cls, text: str) -> Ident | None:
-        """Read what may be an ident; return None if it is none."""
+        """Read a text that may be an ident; return None if it is not."""
         match = _IDENT.fullmatch(text)
         return cls(match[1], match[2]) if match else None
 
@@ -43,7 +43,7 @@ class QueueKey(str):
 
     @classmethod
     def of_list(cls, key: str) -> QueueKey:
-        """Return that of the queue of a waiting list."""
+        """Return the key of the queue of a waiting list."""
         return cls(key.removesuffix(_WAITING))
 
     @property

@@ -20,10 +20,11 @@ _KINDS = (
 
 
 def unordinary_kind(function: Any) -> str:
-    """Return what kind of function it is, if a call alone runs nothing of it: ``an async function``; else nothing.
+    """Return the kind of a function whose code does not run when it is called, such as ``an async function``; else
+    nothing.
 
-    It looks into a `functools.partial`, and at the method ``__call__`` of an object. What a decorator made of a
-    function is judged by itself: an ordinary function around an async one may well run it.
+    It looks into a `functools.partial`, and at the method ``__call__`` of an object. A decorated function is judged by
+    itself: an ordinary function around an async one may well run it.
     """
     while isinstance(function, partial):
         function = function.func
@@ -33,17 +34,17 @@ def unordinary_kind(function: Any) -> str:
 
 
 def is_coroutine(result: Any) -> bool:
-    """Whether a function returned a coroutine: nothing of it has run."""
+    """Whether a function returned a coroutine, whose code has not run."""
     return isinstance(result, CoroutineType)
 
 
 def is_unrun(result: Any) -> bool:
-    """Whether a function returned something that is still to be run: a generator, or what can be awaited."""
+    """Whether a function returned something that is still to be run: a generator, or something that can be awaited."""
     return isinstance(result, (GeneratorType, AsyncGeneratorType)) or hasattr(type(result), "__await__")
 
 
 def why_unrun(function: Any, result: Any) -> str:
-    """Say why a call did not do its work, given what it returned, which is closed."""
+    """Say why a call did not do its work, given its return value. That is closed."""
     if is_coroutine(result):
         result.close()  # without a warning that it was never awaited
     name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', repr(function))}"

@@ -1,6 +1,6 @@
-"""Whether a job that failed is tried again, and when: plain values, and one function that knows nothing of Redis.
+"""Whether a failed job is tried again, and when: plain values, and one function that knows nothing of Redis.
 
-What the code of a job raises to have it otherwise is here, too.
+The exceptions by which the code of a job decides this itself are here, too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _INTEGER = re.compile(r"-?\d{1,19}", re.ASCII)
 
 
 class Requeue(LimpydJobsException):
-    """Raised by the code of a job, to be put back in its queue: no failure, and no try of its retry policy.
+    """Raised by the code of a job, to be put back in its queue. It is not a failure, and not a try of its retry policy.
 
     Parameters
     ----------
@@ -59,12 +59,12 @@ class Requeue(LimpydJobsException):
 
 
 class Cancel(LimpydJobsException):
-    """Raised by the code of a job, to end it as canceled: no failure, and it is not run again."""
+    """Raised by the code of a job, to end the job as canceled. It is not a failure, and the job is not run again."""
 
 
 @dataclass(frozen=True)
 class Exponential:
-    """Delays that double with each failure up to a cap, of which a random part is waited: "full jitter" in
+    """Delays that double with each failure, up to a cap. A random part of each is waited: "full jitter" in
     https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/.
 
     Parameters
@@ -72,12 +72,12 @@ class Exponential:
     base: float
         The longest delay after the first failure, in seconds.
     cap: float
-        The longest of all, in seconds.
+        The longest delay of all, in seconds.
 
     Raises
     ------
     TypeError, ValueError
-        If one is no number of seconds, or the base is more than the cap.
+        If one is not a number of seconds, or the base is more than the cap.
     """
 
     base: float = 1
@@ -90,35 +90,37 @@ class Exponential:
         _assign(self, base=base, cap=cap)
 
     def longest(self, failures: int) -> float:
-        """Return the longest delay after so many failures, in seconds."""
+        """Return the longest delay after that many failures, in seconds."""
         return min(self.cap, self.base * 2.0 ** min(failures - 1, 100))
 
 
 @dataclass(frozen=True)
 class Retry:
-    """When to try a job again that failed.
+    """When to try a failed job again.
 
     Parameters
     ----------
     times: int
-        How many more times to run it. None for as many as there are delays in a list, or, with a `max_age`, for any.
+        How many more times to run it. None for as many as there are delays in a list, or, with a `max_age`, for any
+        number.
     delay: Exponential; or a number, or a sequence of numbers
-        How long to wait after each failure: exponentially; or so many seconds, the last of them again and again.
+        How long to wait after each failure: exponentially; or a number of seconds; or the delays of a list, in seconds.
+        The last delay of a list is used again if needed.
     only_on: exception class or name, or several
-        Which exceptions to try again after; None for all. A name is that of a class of Python, ``'OSError'``, or the
-        path of another one, ``'requests.exceptions.Timeout'``. Subclasses are meant, too.
+        The exceptions to try again after; None for all. A name is the name of one of Python's classes, ``'OSError'``,
+        or the path of another class, ``'requests.exceptions.Timeout'``. Subclasses count, too.
     never_on: exception class or name, or several
-        Which ones not to try again after, whatever `only_on` says.
+        The exceptions not to try again after, whatever `only_on` says.
     max_age: float or timedelta
-        How old a job may be when it is tried again, in seconds unless a timedelta: since it was added, or put back in
-        its queue by hand. None for no limit.
+        How old a job may be when it is tried again, in seconds unless a timedelta. The age begins when it was added, or
+        put back in its queue by hand. None for no limit.
     priority_delta: int
         What to add to its priority each time. None for the ``requeue_priority_delta`` of the worker.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument is not one of the above, or nothing says when to give up.
+        If an argument is not one of the above, or no argument says when to give up.
     """
 
     times: int | None = None
@@ -156,14 +158,14 @@ class Retry:
         return names.isdisjoint(self.never_on) and (self.only_on is None or not names.isdisjoint(self.only_on))
 
     def delay_after(self, failures: int, random: Callable[[], float]) -> float:
-        """Return how long to wait after so many failures, in seconds; `random` returns numbers from 0 up to 1."""
+        """Return how long to wait after that many failures, in seconds; `random` returns numbers from 0 up to 1."""
         if isinstance(self.delay, Exponential):
             return self.delay.longest(failures) * random()
         delay: float = self.delay[min(failures, len(self.delay)) - 1] if isinstance(self.delay, tuple) else self.delay
         return delay
 
     def __str__(self) -> str:
-        """Return the policy as `parse` reads it: how it is stored, and given on a command line."""
+        """Return the policy as a text that `parse` reads. So it is stored, and given on a command line."""
         if isinstance(self.delay, Exponential):
             parts: dict[str, Any] = {"base": _text(self.delay.base), "cap": _text(self.delay.cap)}
         elif isinstance(self.delay, tuple):
@@ -185,7 +187,7 @@ class Retry:
         Raises
         ------
         ValueError
-            If it is none.
+            If it is not the text of a policy.
         """
         given: dict[str, Any] = {}
         for part in text.split(","):
@@ -206,8 +208,8 @@ class Retry:
 
 @dataclass(frozen=True)
 class Again:
-    """The job is tried again, after so many seconds, at its priority and so much more; None for what the worker
-    says."""
+    """The job is tried again, after `delay` seconds. `priority_delta` is added to its priority; None for the delta of
+    the worker."""
 
     delay: float
     priority_delta: int | None = None
@@ -225,16 +227,16 @@ def decide(
     age: float,
     random: Callable[[], float] = randomness.random,
 ) -> Again | GiveUp:
-    """Decide what becomes of a job that failed.
+    """Decide whether a failed job is tried again, and when.
 
     Parameters
     ----------
     exception: exception
         Why it failed.
     tries: int
-        How often it was run by now, 1 or more.
+        How often the job was run by now, 1 or more.
     age: float
-        How many seconds ago it was added.
+        How many seconds ago the job was added.
     random: callable
         Returns numbers from 0 up to 1.
     """
@@ -249,8 +251,8 @@ def decide(
 
 
 class History(NamedTuple):
-    """What is stored of the runs of a job, as text: its policy; how often it was run, and how many of these runs do not
-    count; when the last one began; since when its age counts."""
+    """The stored values of the runs of a job, as text: its policy; how often it was run, and how many of these runs do
+    not count; when the last run began; since when its age counts."""
 
     policy: str | None
     tries: str | None
@@ -261,7 +263,8 @@ class History(NamedTuple):
     def decide(
         self, exception: BaseException, ran: float, default: Any, fallback: Retry | None
     ) -> Again | GiveUp | None:
-        """Decide what becomes of the job, by its own policy, else by that of its class, else by another one.
+        """Decide whether the job is tried again: by its own policy, else by the policy of its class, else by
+        `fallback`.
 
         Parameters
         ----------
@@ -270,7 +273,7 @@ class History(NamedTuple):
         ran: float
             For how many seconds it ran, as it is not stored yet.
         default: object
-            What its class says: maybe something of an application, which is no policy.
+            The attribute of its class. An application may use it for something that is not a policy.
 
         Returns
         -------
@@ -287,12 +290,12 @@ class History(NamedTuple):
 
 
 def as_policy(value: Any) -> Retry | None:
-    """Return a policy that is given as such, as its text, or as None.
+    """Return a policy that is given as a `Retry`, as its text, or as None.
 
     Raises
     ------
     TypeError, ValueError
-        If it is none.
+        If it is not one of these.
     """
     if value is None or isinstance(value, Retry):
         return value
@@ -302,7 +305,7 @@ def as_policy(value: Any) -> Retry | None:
 
 
 def own_policy(value: Any) -> Retry | None:
-    """Return what an attribute says if that is a policy; None if it is something of an application, or None."""
+    """Return the value of an attribute if it is a policy; None if it is something of an application, or None."""
     return value if isinstance(value, Retry) else read_policy(value) if isinstance(value, str) else None
 
 
@@ -312,7 +315,7 @@ def stored_policy(value: Any) -> str:
     Raises
     ------
     TypeError, ValueError
-        If it is none.
+        If it is not a policy, nor the text of one.
     """
     if value is None:
         raise TypeError("A retry policy must be a Retry, or the text of one, not None")
@@ -320,7 +323,7 @@ def stored_policy(value: Any) -> str:
 
 
 def read_policy(text: str | None) -> Retry | None:
-    """Return a stored policy; None if there is none, or what somebody else wrote is none."""
+    """Return a stored policy; None if nothing is stored, or somebody else wrote a text that is not a policy."""
     try:
         return Retry.parse(text) if text else None
     except (TypeError, ValueError):
@@ -328,7 +331,8 @@ def read_policy(text: str | None) -> Retry | None:
 
 
 def name_of(cls: type) -> str:
-    """Return the name by which a policy knows an exception: the one of Python's own classes, the path of others."""
+    """Return the name by which a policy knows an exception: the name of one of Python's own classes, the path of
+    others."""
     return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
 
 

@@ -14,7 +14,7 @@ class Statuses(dict[str, str]):
         vars(self).update(letters)  # so that they are found without a call
 
     def __getattr__(self, name: str) -> str:
-        if name.startswith("__"):  # asked for by copy and pickle, for one
+        if name.startswith("__"):  # copy and pickle ask for it, for example
             raise AttributeError(name)
         return self[name]
 
@@ -24,7 +24,7 @@ class Statuses(dict[str, str]):
         Raises
         ------
         ValueError
-            If the value is none of the six and no default is given.
+            If the value is not one of the six, and no default is given.
         """
         for name, letter in self.items():
             if letter == value:

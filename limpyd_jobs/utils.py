@@ -31,12 +31,13 @@ MESSAGE = 2000
 
 
 def memoized(function: Function) -> Function:
-    """Remember the results of a function: `functools.cache`, for arguments whose types mypy takes for unhashable."""
+    """Remember the results of a function, as `functools.cache` does, for arguments whose types mypy takes for
+    unhashable."""
     return cast(Function, cache(function))
 
 
 def host_and_pid() -> str:
-    """Return what this process is called: the short name of its host, and its pid."""
+    """Return the name of this process: the short name of its host, and its pid."""
     return f"{socket.gethostname().partition('.')[0]}:{os.getpid()}"
 
 
@@ -46,7 +47,7 @@ def utcnow() -> datetime:
 
 
 def as_naive_utc(moment: datetime) -> datetime:
-    """Return the moment as a naive UTC datetime; a naive one is taken for UTC already."""
+    """Return the moment as a naive UTC datetime. A naive one is taken as UTC."""
     if moment.tzinfo is None:
         return moment
     return moment.astimezone(timezone.utc).replace(tzinfo=None)
@@ -58,7 +59,7 @@ def datetime_to_score(dt: datetime) -> float:
 
 
 def parse_datetime(text: str | None) -> datetime | None:
-    """Read a stored date back: naive UTC, or None if there is none or it is no date."""
+    """Read a stored date, as naive UTC; None if nothing is stored, or it is not a date."""
     try:
         if text and text[-1] == "Z":  # which Python 3.10 does not know
             text = f"{text[:-1]}+00:00"
@@ -82,7 +83,7 @@ def compute_delayed_until(
     Raises
     ------
     ValueError
-        If both are given, one is of another type, not finite, or beyond the year 9999.
+        If both are given, or one is of another type, not finite, or beyond the year 9999.
     """
     if delayed_for and delayed_until is not None:
         raise ValueError("delayed_until and delayed_for arguments are exclusive")
@@ -125,7 +126,7 @@ def get_delta(value: float | timedelta) -> timedelta:
 
 
 def import_class(class_uri: str) -> Any:
-    """Return what a dotted path names, at the top level of a module, or inside of a class there.
+    """Return the object that a dotted path names: at the top level of a module, or inside a class there.
 
     >>> import_class("limpyd_jobs.models.Job.add_job")
     <bound method Job.add_job of <class 'limpyd_jobs.models.Job'>>
@@ -146,12 +147,12 @@ def import_class(class_uri: str) -> Any:
 
 
 def _import_owner(path: str) -> Any:
-    """Import the module that a path names, or the one in which there is a class of that path."""
+    """Import the module that a path names, or the module with the class of that path."""
     try:
         return import_module(path)
     except ModuleNotFoundError as error:
         owner, _, name = path.rpartition(".")
-        if not owner or not f"{path}.".startswith(f"{error.name}."):  # the module is there, and lacks another one
+        if not owner or not f"{path}.".startswith(f"{error.name}."):  # the module exists, but imports one that does not
             raise
         try:
             return getattr(_import_owner(owner), name)
@@ -160,7 +161,7 @@ def _import_owner(path: str) -> Any:
 
 
 def why_not_imported(error: BaseException) -> str:
-    """Return what an exception of an import says, and the line of the application that raised it, if one did."""
+    """Return the text of an exception of an import, and the line of the application that raised it, if there is one."""
     reason = f"{type(error).__name__}: {one_line(error)}"
     frames = traceback.extract_tb(error.__traceback__)
     lines = [f"{frame.filename}, line {frame.lineno}" for frame in frames if not _is_of_import(frame.filename)]
@@ -168,7 +169,8 @@ def why_not_imported(error: BaseException) -> str:
 
 
 def is_not_found(error: BaseException, path: str) -> bool:
-    """Whether an import failed as there is no such module, not as that module lacks another one."""
+    """Whether an import failed because there is no such module, not because that module imports one that does not
+    exist."""
     return isinstance(error, ModuleNotFoundError) and f"{path}.".startswith(f"{error.name}.")
 
 
@@ -186,7 +188,7 @@ def _is_of_import(filename: str) -> bool:
 
 
 def overrides(owner: Any, base: type, *names: str) -> bool:
-    """Return whether a class, or an object, has its own version of any of these attributes of one of its bases."""
+    """Return whether a class, or an object, overrides any of these attributes of one of its bases."""
     if owner is base:
         return False
     for name in names:
@@ -208,7 +210,7 @@ def takes(function: Any, *args: Any) -> bool:
 
 
 def printable(value: object) -> str:
-    """Return the text of any object, even one that has none or one that cannot be encoded, as text to store."""
+    """Return the text of any object as text to store, even if the object has no text, or one that cannot be encoded."""
     try:
         text = str(value)
     except Exception as error:
@@ -217,15 +219,15 @@ def printable(value: object) -> str:
 
 
 def described(error: BaseException) -> str:
-    """Return what an exception is, in words: its type, and its text if it has one."""
+    """Return an exception in words: its type, and its text if it has one."""
     text = printable(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def one_line(value: object, most: int = NAME) -> str:
-    """Return the text of any object with all that would break a line or confuse a terminal escaped.
+    """Return the text of any object in one line. Characters that would break a line or confuse a terminal are escaped.
 
-    Of one with more than so many characters the beginning is shown, and how many there are.
+    Of a text of more than `most` characters, the beginning is shown, and how many there are.
     """
     if type(value) is str and len(value) <= most and value.isprintable():
         return value

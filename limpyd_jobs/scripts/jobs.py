@@ -63,14 +63,14 @@ def main() -> None:
         sys.stdout.flush()
     except KeyboardInterrupt:
         status = 128 + signal.SIGINT
-    except BrokenPipeError:  # who reads it has enough, as head: Python is not to tell of that as it ends
+    except BrokenPipeError:  # the reader has enough, as head has: Python must not report that as it ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 128 + signal.SIGPIPE
     sys.exit(status)
 
 
 def refuse(argv: list[str]) -> None:
-    """Answer a command line that names no command: with the help, the version, or an error."""
+    """Answer a command line without a command: with the help, the version, or an error."""
     parser = create_parser()
     parser.disable_interspersed_args()
     _, words = parser.parse_args(argv)
