@@ -1,4 +1,4 @@
-"""What can be done with all the jobs that a filter finds, and what became of them."""
+"""The verbs for all the jobs that a filter finds, and their outcomes."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ Delay = float | timedelta | None
 
 
 class Tally(NamedTuple):
-    """What became of the jobs that were found.
+    """The outcomes of the jobs that were found.
 
     Attributes
     ----------
     done: int
-        How many were changed; with ``dry_run``, would be.
+        How many were changed; with ``dry_run``, how many would be.
     skipped: int
-        For how many there was nothing to do, as their status is another.
+        How many have another status, so that there was nothing to do.
     refused: int
         How many could not be changed.
     reasons: dict of str to int
@@ -56,14 +56,14 @@ class Tally(NamedTuple):
 
     @classmethod
     def of(cls, outcomes: Counter[str]) -> Tally:
-        """Make one of how many jobs have which outcome."""
+        """Make a tally from the number of jobs of each outcome."""
         reasons = {outcome: number for outcome, number in sorted(outcomes.items()) if outcome != "done"}
         skipped = sum(number for outcome, number in reasons.items() if outcome in NOTHING_TO_DO)
         return cls(outcomes["done"], skipped, sum(reasons.values()) - skipped, reasons)
 
     @classmethod
     def sum(cls, tallies: Iterable[Tally]) -> Tally:
-        """Return what several tallies tell together."""
+        """Return the sum of several tallies."""
         outcomes: Counter[str] = Counter()
         for tally in tallies:
             outcomes.update(tally.reasons, done=tally.done)
@@ -71,7 +71,7 @@ class Tally(NamedTuple):
 
 
 class Acted(NamedTuple):
-    """What a step did: how many jobs have which outcome, at how many it looked, and the pk of the last."""
+    """What a step did: the number of jobs of each outcome, the number it looked at, and the pk of the last one."""
 
     outcomes: Mapping[str, int]
     looked: int
@@ -83,15 +83,15 @@ class Acted(NamedTuple):
 
 
 class Action:
-    """Something to do with each of many jobs. A subclass says what.
+    """A verb for each of many jobs. Each subclass is one verb.
 
     Attributes
     ----------
     verb: str
     script: Script
-        Does it with many.
+        The script that does it with many jobs.
     methods: tuple of str
-        Those of a job that do it with one: if a class has its own, they are called.
+        The methods of a job that do it with one job: if a class has its own, they are called.
     """
 
     verb: ClassVar[str]
@@ -99,11 +99,11 @@ class Action:
     methods: ClassVar[tuple[str, ...]]
 
     def request(self) -> Mapping[str, Any]:
-        """Return what the script is asked for, as far as it does not depend on the class."""
+        """Return the request for the script, as far as it does not depend on the class."""
         return {}
 
     def do_one(self, job: Job, queue_name: str | None) -> None:
-        """Do it with one job, which is or was in the queue of that name."""
+        """Do it with one job. `queue` names the queue that it is or was in."""
         raise NotImplementedError
 
     def needs_python(self, job_class: type[Job]) -> bool:
@@ -111,7 +111,7 @@ class Action:
         return overrides(job_class, Job, *self.methods)
 
     def steps(self, source: Source, job_class: type[Job], *, dry_run: bool = False) -> Iterator[Acted]:
-        """Do it with the jobs of a source; with `dry_run`, only tell what would become of them."""
+        """Do it with the jobs of a source; with `dry_run`, only tell the outcomes."""
         queue_model = job_class.queue_model
         records.check_database(job_class, queue_model)
         request = {
@@ -126,7 +126,8 @@ class Action:
         return source.run(call, {**request, **given(dry=flag(dry_run))}, STEP, is_upwards=True)
 
     def _one_by_one(self, source: Source, job_class: type[Job], look: Callable[[int], str]) -> Iterator[Acted]:
-        """Do it with the jobs of a class that has its own way; whether a job is meant is asked right before."""
+        """Do it with the jobs of a class that has its own way. Right before, look again whether the filter finds the
+        job."""
         for step in source.steps(is_upwards=True, names=listed(["queue"]), most=1):
             outcomes: Counter[str] = Counter()
             for pk, (queue_name,) in step.found:
@@ -141,13 +142,13 @@ class Action:
 
 
 def _outcome_of(call: Callable[..., Call[Acted]], request: Mapping[str, Any], pk: int) -> str:
-    """Return what would become of a job."""
+    """Return the outcome that a job would have."""
     acted = send(call(request={**request, "conditions": "[]", "dry": "1", "pks": listed([f"{pk}"])}))
     return next(iter(acted.outcomes), "gone")
 
 
 class Requeue(Action):
-    """Put those that failed back in their queues, or in another one."""
+    """Put the jobs that failed back in their queues, or in another one."""
 
     verb = "requeue"
     script = _requeue_many
@@ -172,7 +173,7 @@ class Requeue(Action):
 
 
 class Cancel(Action):
-    """Cancel those that wait, are delayed or run."""
+    """Cancel the jobs that wait, are delayed or run."""
 
     verb = "cancel"
     script = _cancel_many
@@ -183,7 +184,7 @@ class Cancel(Action):
 
 
 class Delete(Action):
-    """Delete those that nobody runs."""
+    """Delete the jobs that nobody runs."""
 
     verb = "delete"
     script = _delete_many
@@ -201,7 +202,7 @@ class Delete(Action):
 
 
 class Move(Action):
-    """Move those that wait or are delayed to another queue, priority or date."""
+    """Move the jobs that wait or are delayed to another queue, priority or date."""
 
     verb = "move"
     script = _move_many
@@ -227,7 +228,7 @@ class Move(Action):
 
 
 class DelayUntil(Move):
-    """Delay those that wait or are delayed."""
+    """Delay the jobs that wait or are delayed."""
 
     verb = "delay"
 
@@ -243,7 +244,7 @@ class DelayUntil(Move):
 
 
 class Promote(Move):
-    """Let those that are delayed wait no longer."""
+    """Promote the jobs that are delayed."""
 
     verb = "promote"
 

@@ -23,13 +23,14 @@ def connection_to(database: Any) -> Any:
 
 
 def classes_of(database: Any) -> dict[str, KnownClass]:
-    """Return the job classes of a database, by path: those that are written there, and those that are imported here."""
+    """Return the job classes of a database by path: those that are written there, and those that this process
+    imported."""
     imported = [*concrete(Job), *bound_models(database, Job)]
     return known_classes(connection_to(database), [each for each in imported if each.database is database])
 
 
 def replies_to(connection: Any, commands: Iterable[Sequence[Any]]) -> list[Any]:
-    """Return the replies to some commands; None for one that Redis refuses, as a key is of a wrong type."""
+    """Return the replies to some commands; None for a command that Redis refuses because of a key of a wrong type."""
     pipeline = connection.pipeline(transaction=False)
     for command in commands:
         pipeline.execute_command(*command)

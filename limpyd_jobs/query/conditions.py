@@ -1,4 +1,4 @@
-"""What is asked of jobs: a field, a comparison and a value. Written as a word, ``added>-1h``, or as in Python,
+"""The conditions of a filter: a field, a comparison and a value. Written as a word, ``added>-1h``, or as in Python,
 ``added__gt="-1h"``."""
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HOW = "write it as field=value, field!=value, field>value or field__gt=value"
 
 
 class Condition(NamedTuple):
-    """What is asked of a job.
+    """A condition that a job has to meet.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Condition(NamedTuple):
     comparison: str
         One of ``= != > >= < <=``.
     value: str
-        As it is stored: of a status its letter, of a time the date in UTC.
+        The value as it is stored: the letter of a status, the date of a time in UTC.
     """
 
     field: str
@@ -55,7 +55,7 @@ class Condition(NamedTuple):
         Raises
         ------
         ValueError
-            If it is none.
+            If the word is not a condition.
         """
         match = _WORD.fullmatch(word)
         if not match:
@@ -77,7 +77,7 @@ class Condition(NamedTuple):
 
     @classmethod
     def of(cls, field: str, comparison: str, value: Any) -> Condition:
-        """Return a condition, its value checked, and as it is stored.
+        """Return a condition with its value checked, in the form in which it is stored.
 
         Raises
         ------
@@ -101,11 +101,11 @@ class Condition(NamedTuple):
 
     @property
     def is_equality(self) -> bool:
-        """Whether it asks for one value, which is not nothing."""
+        """Whether it asks for one value that is not empty."""
         return self.comparison == "=" and self.value != ""
 
     def bounds(self, *, is_date: bool) -> tuple[str, str] | None:
-        """Return between which scores of an index of numbers, or of dates, those are that meet it.
+        """Return the lowest and the highest score, in an index of numbers or dates, of the records that meet it.
 
         None if that cannot be said. Exceptions: see `as_test`.
         """
@@ -118,7 +118,8 @@ class Condition(NamedTuple):
         return (bound, "+inf") if self.comparison[0] == ">" else ("-inf", bound)
 
     def fitting_index(self, *, is_date: bool) -> str | None:
-        """Return the name of the class of an index that finds at once what meets it; None if there is no such index."""
+        """Return the name of the class of an index that finds the jobs that meet it at once; None if there is no such
+        index."""
         if self.is_negated or self.value == "":
             return None
         if is_date or (self.field in TIMES and self.comparison in COMPARISONS):
@@ -128,19 +129,19 @@ class Condition(NamedTuple):
         return None if self._number() is None else "NumberRangeIndex"
 
     def is_met_by_class(self, path: str) -> bool:
-        """Whether jobs of a class can meet it; whatever it asks but for the class, they can."""
+        """Whether jobs of a class can meet it. Only a condition on the class excludes some."""
         if self.field != "class":
             return True
         name = path if "." in self.value else path.rpartition(".")[2]
         return fnmatchcase(name, self.value) != self.is_negated
 
     def as_test(self, *, is_date: bool = False) -> dict[str, Any]:
-        """Return it as ``search.lua`` takes it, of a field that holds dates or others.
+        """Return it as ``search.lua`` takes it, for a field that holds dates, or other values.
 
         Raises
         ------
         ValueError
-            If the field holds dates, and it asks for no moment.
+            If the field holds dates, and the value is not a moment.
         """
         test = self._test_of_date() if is_date and self.value and self.field not in TIMES else self._test()
         return {**test, **({"is_negated": True} if self.is_negated else {})}
@@ -233,7 +234,7 @@ def parse_moment(what: str, text: str) -> datetime:
     Raises
     ------
     ValueError
-        If it is none; it says of what.
+        If it is not such a text. The message begins with `what`.
     """
     ago = _AGO.fullmatch(text)
     try:

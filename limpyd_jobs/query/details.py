@@ -1,4 +1,4 @@
-"""All that is stored of one job."""
+"""All stored values of one job."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ class JobDetails(NamedTuple):
     owner: str
         Who holds the claim on it; None if nobody does.
     fields: dict
-        What is stored in its hash, without what is of the library's own.
+        The stored fields of its hash, without the library's own.
     progress: Progress
-        How far it said it is; None if it said nothing.
+        How far it is, as it told last; None if it told nothing.
     history: list of StatusChange
         The last changes of its status, if its class keeps them.
     log: list of str
         The lines that its code logged, the oldest first.
     result: str
-        What its code returned, as JSON; None if nothing is kept of that.
+        What its code returned, as JSON; None if no result is kept.
     errors: list of dict
         The fields of the last errors that are recorded of it, the newest first.
     """
@@ -58,22 +58,22 @@ class JobDetails(NamedTuple):
 
 
 def job_details(ident: str, database: JobsDatabase | None = None, error_model: type[Error] = Error) -> JobDetails:
-    """Read a job, of a class that this process can import or not.
+    """Read a job, whether this process can import its class or not.
 
     Parameters
     ----------
     ident: str
     database: JobsDatabase
-        That of `BaseJobsModel` by default.
+        The database of `BaseJobsModel` by default.
     error_model: type of Error
-        The model of its errors: that of your workers.
+        The model of its errors, which your workers use.
 
     Raises
     ------
     ValueError
-        If that is no ident.
+        If it is not an ident.
     LookupError
-        If nothing is known of its class in the database, or there is no such job.
+        If its class is not known in the database, or there is no such job.
     """
     database = database or BaseJobsModel.database
     stored, parsed = stored_job(ident, database), Ident.of(ident)
@@ -93,7 +93,7 @@ def job_details(ident: str, database: JobsDatabase | None = None, error_model: t
 
 
 def stored_job(ident: str, database: JobsDatabase) -> dict[str, str]:
-    """Return the hash of a job; exceptions as `job_details`."""
+    """Return the hash of a job. Exceptions: see `job_details`."""
     parsed = Ident.parse(ident)
     if not parsed:
         raise ValueError(f"{ident!r} is not the ident of a job, as myapp.jobs.SendMail:12")
@@ -107,7 +107,7 @@ def stored_job(ident: str, database: JobsDatabase) -> dict[str, str]:
 
 
 def _kept_beside(database: JobsDatabase, ident: Ident, queue_key: str) -> list[Any]:
-    """The name of the queue, the history, the log and the result of a job; None for each that is not there."""
+    """The name of the queue, the history, the log and the result of a job; None for each that is missing."""
     name = classes_of(database)[ident.path].name
     commands = (
         ("HGET", f"{queue_key}:hash", "name"),

@@ -1,4 +1,4 @@
-"""A filter of errors: counted, listed, and grouped by what caused them."""
+"""A filter of errors, to count them, list them, and group them by their cause."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _group_errors = Script("group_errors")
 # How many groups are kept at the most, and of each how many classes, queues and versions.
 MOST_GROUPS, MOST_VALUES = 10_000, 50
 
-# What a filter of jobs asks for by another name than the field of an error has.
+# Names in a filter of jobs that differ from the fields of an error.
 _STORED = {
     "app_version": "_app_version",
     "class": "job_model_repr",
@@ -55,13 +55,13 @@ class FoundError(NamedTuple):
         When it happened, in UTC.
     type, message: str
     fingerprint: str
-        Of an error that has none, as those of version 2, its type.
+        The type, if the error has no fingerprint, as errors of version 2.
     ident: str
-        That of the job.
+        The ident of the job.
     identifier: str
     queue: str
     app_version: str
-        None if the application did not say one.
+        The version of the application; None if it did not say one.
     """
 
     pk: str
@@ -76,7 +76,7 @@ class FoundError(NamedTuple):
 
     @classmethod
     def of(cls, pk: int, values: Sequence[str | None]) -> FoundError:
-        """Make one of the values of `_FIELDS`."""
+        """Make an error from the values of `_FIELDS`."""
         date_time, kind, message, fingerprint, path, job_pk, *others = values
         kind = kind or ""
         return cls(
@@ -91,7 +91,7 @@ class ErrorPage(NamedTuple):
     ----------
     errors: list of FoundError
     following: str
-        What to give as `after` for the next page; None if there is none.
+        The value of `after` for the next page; None if there is no next page.
     is_complete: bool
         False if there was no time to find as many as were asked for: go on with `following`.
     """
@@ -107,20 +107,20 @@ class ErrorGroup(NamedTuple):
     Attributes
     ----------
     fingerprint: str
-        That of all of them. Of errors that have none, as those of version 2, the type.
+        The fingerprint of all of them; the type, if they have no fingerprint, as errors of version 2.
     type: str
     message: str
-        That of the last one, without what differs from job to job, unless nothing else would be left: see
-        `limpyd_jobs.fingerprints`.
+        The message of the last error, without the parts that differ from job to job, unless nothing else would be left:
+        see `limpyd_jobs.fingerprints`.
     number: int
-        How many there are.
+        How many errors there are.
     first_seen, last_seen: str
         Dates in UTC.
     last: str
         The pk of the last error.
     job_classes, queues, app_versions: dict of str to int
-        How many of them there are by the class of the job, the queue, and the version of the application if it says
-        one; at the most 50 of each.
+        How many errors there are by the class of the job, by the queue, and by the version of the application if it
+        says one; at the most 50 of each.
     """
 
     fingerprint: str
@@ -142,7 +142,7 @@ class ErrorGroups(NamedTuple):
     ----------
     groups: list of ErrorGroup
     others: int
-        How many errors are in none of them.
+        How many errors are in no group.
     is_exact: bool
         False if there was no time to look at all errors.
     """
@@ -170,7 +170,7 @@ class ErrorFilter:
     Raises
     ------
     ValueError
-        If a word is no condition, the model has no such field, or it cannot have that value or be compared so.
+        If a word is not a condition, the model has no such field, or it cannot have that value or be compared so.
     TypeError
         If a value is neither a text, a number, a datetime nor a timedelta.
     """
@@ -193,28 +193,28 @@ class ErrorFilter:
         return " ".join(map(str, self.conditions))
 
     def count(self, timeout: float | None = None, progress: Progress | None = None) -> Count:
-        """Count the errors: at once if one indexed field is asked for, or none; parameters as of `JobFilter.count`."""
+        """Count the errors: at once if at most one indexed field is asked for. Parameters: see `JobFilter.count`."""
         walk, number = self._walk(timeout, progress), 0
         for source in walk.sources:
             number += source.size if source.is_exact else sum(step.number for step in walk.timed(source.steps()))
         return Count(number, not walk.is_cut)
 
     def page(self, limit: int = 50, after: str | None = None, timeout: float | None = None) -> ErrorPage:
-        """Return some errors, the last ones first.
+        """Return some errors, the newest first.
 
         Parameters
         ----------
         limit: int
-            How many at the most.
+            How many errors at the most.
         after: str
-            The `following` of the page before.
+            The `following` of the previous page.
         timeout: float
-            After how many seconds to return what was found by then; None to look at all if need be.
+            After how many seconds to return the errors that were found by then; None to look at all if need be.
 
         Raises
         ------
         ValueError
-            If `after` is none.
+            If `after` is not the `following` of a page.
         """
         if after is not None and not is_pk(after):
             raise ValueError(f"{after[:40]!r} is not where a page ended: give the `following` of one")
@@ -230,16 +230,16 @@ class ErrorFilter:
         return ErrorPage(found, seen if walk.is_cut else None, not walk.is_cut)
 
     def groups(self, most: int = 50, timeout: float | None = None, progress: Progress | None = None) -> ErrorGroups:
-        """Count the errors by what caused them, in steps of 500 errors; a million of them take some five seconds.
+        """Count the errors by their cause, in steps of 500 errors. A million errors take some five seconds.
 
         Parameters
         ----------
         most: int
-            How many groups to return, those with the most errors.
+            How many groups to return: those with the most errors.
         timeout: float
-            After how many seconds to return what was counted by then, the last errors first; None to look at all.
+            After how many seconds to return what was counted by then, the newest errors first; None to look at all.
         progress: callable
-            Is called after each step with how many errors were looked at, and how many there are to look at, at the
+            Called after each step with the number of errors that were looked at, and the number to look at, at the
             most.
         """
         walk = self._walk(timeout, progress)
@@ -305,7 +305,7 @@ class _Group:
         self._by = {name: Counter[str]() for name in ("job_class", "queue", "app_version")}
 
     def add(self, found: Mapping[str, Any]) -> None:
-        """Add what a step found of it."""
+        """Add the errors of this group that a step found."""
         is_first = not self.number
         self.number += found["count"]
         if is_first or found["last_seen"] > self.last_seen:
@@ -318,14 +318,14 @@ class _Group:
                     numbers[value] += number
 
     def shown(self, message: str = "", identifier: str = "") -> ErrorGroup:
-        """Return it, given the message of the last error, and the identifier of its job."""
+        """Return the group, given the message of the last error, and the identifier of its job."""
         counts = (dict(numbers.most_common()) for numbers in self._by.values())
         seen = (self.first_seen, self.last_seen, self.last)
         return ErrorGroup(self.fingerprint, self.type, summary(message, identifier), self.number, *seen, *counts)
 
 
 def _stored(condition: Condition) -> list[Condition]:
-    """Return what a condition asks of the stored fields of an error."""
+    """Return a condition in terms of the stored fields of an error."""
     field, _, value = condition
     if field == "fingerprint" and not is_fingerprint(value):
         if condition.is_negated:

@@ -1,4 +1,4 @@
-"""Why a job does not run, or did not: in sentences."""
+"""Why a job does not run, or did not run, in sentences."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from limpyd_jobs.utils import MESSAGE, one_line
 
 
 class Reason(NamedTuple):
-    """Why a job does not run, or did not.
+    """One reason why a job does not run, or did not run.
 
     Attributes
     ----------
     code: str
-        For programs: one of those that the reference lists.
+        For programs: one of the codes that the reference lists.
     text: str
         For people, a sentence.
     """
@@ -33,13 +33,13 @@ class Reason(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """What is to be known of a job that does not run.
+    """Why a job does not run.
 
     Attributes
     ----------
     ident: str
     status: str
-        The name of the status, as ``waiting``.
+        The name of the status, such as ``waiting``.
     reasons: list of Reason
     """
 
@@ -49,7 +49,7 @@ class Explanation(NamedTuple):
 
 
 def explain_job(ident: str, database: JobsDatabase | None = None, error_model: type[Error] = Error) -> Explanation:
-    """Tell why a job does not run yet, or did not: as things are at this moment.
+    """Tell why a job does not run yet, or did not run, as things are at this moment.
 
     Parameters and exceptions: see `job_details`.
     """
@@ -60,7 +60,7 @@ def explain_job(ident: str, database: JobsDatabase | None = None, error_model: t
 
 
 class _Place(NamedTuple):
-    """Where a job stands in its queue, and what else is there."""
+    """The place of a job in its queue, and what else is in the queue."""
 
     is_queue: bool
     name: str
@@ -74,7 +74,7 @@ class _Place(NamedTuple):
     now: float
     ahead: int  # jobs that wait in queues of the same name with a higher priority
     running: int  # jobs of that name
-    workers: list[LivingWorker]  # of queues of that model, that of version 2 and those that just began aside
+    workers: list[LivingWorker]  # of queues of that model, without workers of version 2, and those that just began
 
     @classmethod
     def of(cls, database: JobsDatabase, ident: str, key: str | None) -> _Place:

@@ -23,17 +23,17 @@ STEP = 240
 
 
 class Period(NamedTuple):
-    """What became of jobs in a minute, or a day.
+    """The figures of a minute, or a day.
 
     Attributes
     ----------
     start: datetime
         When it began, naive UTC.
     figures: mapping of (str, str) to Figures
-        By the name of a queue and the path of a class; both are empty for what was beyond some hundreds of those.
+        By the name of a queue and the path of a class. Both are empty in a row that sums up all beyond some hundreds.
     added: mapping of str to int
-        How many jobs were added, by the path of their class, as far as workers took notice: since the period before
-        that has any figures, and by whatever version.
+        How many jobs were added, by any version, by the path of their class, since the last period with figures.
+        Workers note these numbers.
     """
 
     start: datetime
@@ -44,24 +44,24 @@ class Period(NamedTuple):
 def read_figures(
     since: timedelta = timedelta(hours=1), by: str = "minute", database: JobsDatabase | None = None
 ) -> list[Period]:
-    """Return the figures of the last minutes, or days, the oldest first; the last one is not over yet.
+    """Return the figures of the last minutes, or days, the oldest first. The last period is not over yet.
 
-    Workers write them with their heartbeat, by default every 15 seconds; what runs meanwhile is not in them yet, and is
-    lost if a worker is killed.
+    Workers write them with their heartbeat, by default every 15 seconds. Later jobs are not in them yet. If a worker is
+    killed, what it had not written is lost.
 
     Parameters
     ----------
     since: timedelta
-        For how long back: two days at the most by the minute, a year by the day.
+        How far to look back: two days at the most by the minute, a year by the day.
     by: str
         ``minute`` or ``day``.
     database: JobsDatabase
-        That of `BaseJobsModel` by default.
+        The database of `BaseJobsModel` by default.
 
     Raises
     ------
     ValueError
-        If there are no figures by that, or none that are so old.
+        If `by` is another word, or figures are not kept for that long.
     """
     if by not in PERIODS:
         raise ValueError(f"{by!r} is no period: {', '.join(PERIODS)}")
@@ -97,7 +97,8 @@ def _periods(found: Iterable[tuple[int, Mapping[str, str]]]) -> list[Period]:
 
 
 def summed(periods: Iterable[Period], key: Callable[[str, str], Any]) -> dict[Any, Figures]:
-    """Sum up figures: by what a function makes of the name of a queue and the path of a class; None leaves them out."""
+    """Sum up figures by the value that a function returns for the name of a queue and the path of a class; None leaves
+    figures out."""
     total: dict[Any, Figures] = {}
     for period in periods:
         for names, figures in period.figures.items():

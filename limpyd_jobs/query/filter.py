@@ -1,4 +1,4 @@
-"""A filter of jobs: which are meant, by what is in them; counted, listed, counted by a field."""
+"""A filter of jobs, by what is in them: to count them, list them, and count them by a field."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from limpyd_jobs.store.known_classes import KnownClass
 from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.utils import described
 
-# What is no field of a job, but can be asked for.
+# Names that can be asked for, but are not fields of a job.
 OTHERS = frozenset({"class", "error", "fingerprint", "owner", "pk", "queue"})
 
 # What is asked of the errors of a job.
 _OF_ERRORS = ("error", "fingerprint")
 
-# Up to so many errors are read first, to look at no jobs but theirs.
+# Up to this number of errors is read first, to look at no jobs but theirs.
 FEW_ERRORS = 5_000
 
 # How many different values facets keep at the most.
@@ -49,12 +49,13 @@ class JobFilter:
     Parameters
     ----------
     *words: str or type of Job
-        Conditions as they stand on the command line: ``status=error``, ``status!=error``, ``added>-1h`` or, the same,
-        ``added__gt=-1h``. All of them must be met. Of a class, its jobs are meant, not those of its subclasses.
+        Conditions as on the command line: ``status=error``, ``status!=error``, ``added>-1h`` or, the same,
+        ``added__gt=-1h``. A job has to meet all of them. A class stands for its own jobs, not for those of its
+        subclasses.
     database: JobsDatabase
-        That of `BaseJobsModel` by default.
+        The database of `BaseJobsModel` by default.
     error_model: type of Error
-        The model of the errors that ``error`` and ``fingerprint`` are about: that of your workers.
+        The model of the errors that ``error`` and ``fingerprint`` are about: the one that your workers use.
     **conditions
         The same as in Python: ``status="error"``, ``status__ne="error"``, ``added__gt=timedelta(hours=-1)``, with
         ``gt, gte, lt, lte, ne``.
@@ -62,7 +63,7 @@ class JobFilter:
     Raises
     ------
     ValueError
-        If a word is no condition, or a field cannot have a value or be compared so.
+        If a word is not a condition, or a field cannot have a value or be compared so.
     TypeError
         If a value is neither a text, a number, a datetime nor a timedelta.
     """
@@ -78,7 +79,7 @@ class JobFilter:
         self._error_model = on(error_model, self._database)
         given = [Condition.parse(word) if isinstance(word, str) else Condition.of("class", "=", word) for word in words]
         self.conditions = (*given, *(Condition.named(name, value) for name, value in conditions.items()))
-        self.pks: Sequence[int] | None = None  # if it is about some jobs only, of one class
+        self.pks: Sequence[int] | None = None  # if only some jobs are meant, of one class
 
     def __repr__(self) -> str:
         return f"JobFilter({', '.join(repr(str(each)) for each in self.conditions)})"
@@ -87,14 +88,14 @@ class JobFilter:
         return " ".join(map(str, self.conditions))
 
     def count(self, timeout: float | None = None, progress: Progress | None = None) -> Count:
-        """Count the jobs: at once if one indexed field is asked for, or none; else by looking at them, in steps.
+        """Count the jobs: at once if at most one indexed field is asked for; else by looking at them, in steps.
 
         Parameters
         ----------
         timeout: float
             After how many seconds to return what was counted by then; None to look at all.
         progress: callable
-            Is called after each step with how many jobs were looked at, and how many there are to look at, at the most.
+            Called after each step with the number of jobs that were looked at, and the number to look at, at the most.
 
         Raises
         ------
@@ -120,7 +121,7 @@ class JobFilter:
         field: str
             ``error`` and ``fingerprint`` stand for the type and the fingerprint of the last error of a job.
         most: int
-            How many values to tell, those with the most jobs.
+            How many values to return: those with the most jobs.
 
         The other parameters and exceptions: see `count`.
         """
@@ -148,7 +149,7 @@ class JobFilter:
         return Facets(told, beyond + counts.total() - sum(told.values()), not search.is_cut)
 
     def _statuses(self) -> tuple[Mapping[str, int], int]:
-        """Count the jobs of some classes by their status: each is the size of a set."""
+        """Count the jobs of some classes by their status. Each number is the size of a set."""
         known = {name.lower(): self._and(Condition("status", "=", letter)) for name, letter in STATUSES.items()}
         counts = Counter({name: each.count().number for name, each in known.items()})
         return {name: number for name, number in counts.most_common() if number}, self.count().number - counts.total()
@@ -162,21 +163,22 @@ class JobFilter:
     def page(
         self, limit: int = 50, after: str | None = None, *, newest_first: bool = True, timeout: float | None = None
     ) -> Page:
-        """Return some jobs, the newest first, or the oldest; of several classes by the date when they were added.
+        """Return some jobs, the newest first, or the oldest. Jobs of several classes are in the order in which they
+        were added.
 
         Parameters
         ----------
         limit: int
-            How many at the most.
+            How many jobs at the most.
         after: str
-            The `following` of the page before.
+            The `following` of the previous page.
         timeout: float
-            After how many seconds to return what was found by then; None to look at all if need be.
+            After how many seconds to return the jobs that were found by then; None to look at all if need be.
 
         Raises
         ------
         ValueError
-            If no class of the database has a field that is asked for, or `after` is none.
+            If no class of the database has a field that is asked for, or `after` is not the `following` of a page.
         """
         search = _Search(self, timeout)
         positions = positions_of(after) if after else {}
@@ -195,7 +197,7 @@ class JobFilter:
         return Page(jobs, None if is_over else cursor_of(here), not search.is_cut)
 
     def missing_indexes(self) -> list[MissingIndex]:
-        """Return what indexes the classes lack, so that jobs are looked at one by one: see :ref:`Indexes`.
+        """Return the indexes that the classes lack. Without them, jobs are looked at one by one: see :ref:`Indexes`.
 
         Raises
         ------
@@ -214,25 +216,26 @@ class JobFilter:
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> Tally:
-        """Put the jobs that are in error back in a queue, as `Job.requeue` does: each in the one in which it was.
+        """Put the jobs that are in error back in a queue, as `Job.requeue` does: by default, each in the queue in which
+        it was.
 
-        It goes in steps of 100 jobs, a round trip each. What each job must be like is looked at again in the step that
-        changes it. If it is interrupted, what was done stays: call it again for the rest. Jobs that are added meanwhile
-        are left alone. Jobs of classes with their own way to put a job in a queue are changed one by one, by it.
+        It goes in steps of 100 jobs, a round trip each. The step that changes a job looks at its conditions again. If
+        the call is interrupted, what was done stays: call it again for the rest. Jobs that are added meanwhile are left
+        alone. If a class has its own way to put a job in a queue, that is called, job by job.
 
         Parameters
         ----------
         queue_name: str
-            None for that of each.
+            None for the queue of each job.
         priority: int
-            None for that of each.
+            None for the priority of each job.
         delayed_for: int, float or timedelta
         delayed_until: datetime
             See `Job.add_job`.
         dry_run: bool
-            True to change nothing, but to return what would be done.
+            True to change nothing, and to return what would be done.
         progress: callable
-            Is called after each step with how many jobs were looked at, and how many there are to look at, at the most.
+            Called after each step with the number of jobs that were looked at, and the number to look at, at the most.
 
         Raises
         ------
@@ -242,11 +245,11 @@ class JobFilter:
         return self._do(Requeue(queue_name, priority, delayed_for, delayed_until), dry_run, progress)
 
     def cancel_all(self, *, dry_run: bool = False, progress: Progress | None = None) -> Tally:
-        """Cancel the jobs, as `Job.cancel` does: those that run are told; for more see `requeue_all`."""
+        """Cancel the jobs, as `Job.cancel` does. Running jobs are told. For more see `requeue_all`."""
         return self._do(Cancel(), dry_run, progress)
 
     def delete_all(self, *, dry_run: bool = False, progress: Progress | None = None) -> Tally:
-        """Delete the jobs, but for those that run, and take them out of their queues; for more see `requeue_all`.
+        """Delete the jobs that do not run, and take them out of their queues. For more see `requeue_all`.
 
         Their errors stay.
         """
@@ -260,7 +263,7 @@ class JobFilter:
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> Tally:
-        """Move the jobs that wait or are delayed to another queue, or priority, or both; for more see `requeue_all`."""
+        """Move the jobs that wait or are delayed to another queue, or priority, or both. For more see `requeue_all`."""
         return self._do(Move(queue_name, priority), dry_run, progress)
 
     def delay_all(
@@ -271,11 +274,11 @@ class JobFilter:
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> Tally:
-        """Delay the jobs that wait or are delayed; for more see `requeue_all`."""
+        """Delay the jobs that wait or are delayed. For more see `requeue_all`."""
         return self._do(DelayUntil(delayed_for, delayed_until), dry_run, progress)
 
     def promote_all(self, *, dry_run: bool = False, progress: Progress | None = None) -> Tally:
-        """Let the jobs that are delayed wait in their queues, to be run now; for more see `requeue_all`."""
+        """Put the delayed jobs in their waiting lists, to be run now. For more see `requeue_all`."""
         return self._do(Promote(), dry_run, progress)
 
     def _do(self, action: Action, dry_run: bool, progress: Progress | None) -> Tally:
@@ -297,7 +300,7 @@ class JobFilter:
         return tally
 
     def __iter__(self) -> Iterator[FoundJob]:
-        """Yield all the jobs, class by class, the newest of each first; some hundreds are read in a round trip."""
+        """Yield all the jobs, class by class, the newest of each first. A round trip reads some hundreds of jobs."""
         search = _Search(self)
         for source in search.sources:
             for step in search.steps(source, names=listed(FIELDS)):
@@ -305,10 +308,10 @@ class JobFilter:
                     yield FoundJob.of(source.known.path, pk, values)
 
     def records(self, progress: Progress | None = None) -> Iterator[dict[str, str]]:
-        """Yield what is stored of each job, in the order of `__iter__`.
+        """Yield the stored values of each job, in the order of `__iter__`.
 
-        That is its ``ident``, the name of its ``queue``, its ``status`` as a word, and all other fields that have a
-        value, but for those of the library's own.
+        These are its ``ident``, the name of its ``queue``, its ``status`` as a word, and all other fields that have a
+        value, without the library's own.
         """
         search = _Search(self, None, progress)
         for source in search.sources:
@@ -354,7 +357,8 @@ class _Search(Walk):
         return sources
 
     def _jobs_of_few_errors(self, conditions: Sequence[Condition]) -> Mapping[str, set[int]] | None:
-        """Return the pks of the jobs with an error that is asked for, by the path of the class: no others can be meant.
+        """Return the pks of the jobs with an error that is asked for, by the path of the class. No other jobs can be
+        meant.
 
         None if no error is asked for, or there are many.
         """
@@ -392,12 +396,12 @@ class _Search(Walk):
         has_fingerprint = condition.field == "fingerprint" and is_fingerprint(condition.value)
         of_kind = f"{self._key_of_errors('_fingerprint' if has_fingerprint else 'type')}{condition.value}"
         test = {**self.errors_of(known), "test": "error", "of_kind": of_kind, "is_negated": condition.is_negated}
-        if condition.field == "fingerprint" and not has_fingerprint:  # of errors without one, the type stands for it
+        if condition.field == "fingerprint" and not has_fingerprint:  # it stands for errors without one
             return {**test, "without": "_fingerprint"}
         return test
 
     def _key_of_errors(self, field: str) -> str:
-        """Return what the keys of the index of a field of errors begin with."""
+        """Return the beginning of the keys of the index of a field of errors."""
         return str(layout_of(self._error_model).description["indexes"][field][0])
 
     def steps(self, source: Source, start: int | None = None, **options: Any) -> Iterator[Step]:
@@ -405,7 +409,7 @@ class _Search(Walk):
         return self.timed(source.steps(start, **options))
 
     def write_audit(self, verb: str, asked: JobFilter, tally: Tally) -> None:
-        """Write down what was done."""
+        """Write an entry about what was done."""
         numbers = {"done": tally.done, "skipped": tally.skipped, "refused": tally.refused}
         write_entry(self._connection, verb=verb, filter=f"{asked}", **numbers)
 

@@ -1,4 +1,4 @@
-"""What a search returns: values, which need nothing of the classes of the jobs."""
+"""The values that a search returns. They do not need the classes of the jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from limpyd_jobs.statuses import STATUSES
 
-# What is read of each job that is found.
+# The fields that are read of each job that is found.
 FIELDS = ("identifier", "status", "queue", "priority", "tries", "added", "start", "end")
 
 
@@ -22,12 +22,12 @@ class FoundJob(NamedTuple):
         As `Job.get_from_ident` takes it.
     identifier: str
     status: str
-        The name of the status, as ``error``; of one that is none, what is stored.
+        The name of the status, such as ``error``; the stored text, if it is not a status.
     queue: str
         The name of the queue; None if the job does not say.
     priority, tries: int
     added, start, end: str
-        Dates in UTC; None for those that are not there.
+        Dates in UTC; None for a date that is not set.
     """
 
     ident: str
@@ -42,24 +42,24 @@ class FoundJob(NamedTuple):
 
     @classmethod
     def of(cls, path: str, pk: int, values: Sequence[str | None]) -> FoundJob:
-        """Make one of the values of `FIELDS`."""
+        """Make a job from the values of `FIELDS`."""
         identifier, status, queue, priority, tries, *times = values
         return cls(f"{path}:{pk}", identifier, name_of_status(status), queue, _number(priority), _number(tries), *times)
 
 
 def name_of_status(letter: str | None) -> str:
-    """Return the name of a stored status in small letters; of another text, that text."""
+    """Return the name of a stored status in small letters; another text as it is."""
     return STATUSES.by_value(letter, letter or "").lower()
 
 
 def _number(text: str | None) -> int | str:
-    """Return a stored number; what is none as it is."""
+    """Return a stored number; a text that is not a number as it is."""
     text = text or "0"
     return int(text) if len(text) <= 20 and text.lstrip("+-").isdecimal() else text
 
 
 class Count(NamedTuple):
-    """How many jobs there are; at least so many if there was no time to look at all."""
+    """How many jobs there are; a lower bound, if there was no time to look at all."""
 
     number: int
     is_exact: bool
@@ -74,7 +74,7 @@ class Facets(NamedTuple):
     Attributes
     ----------
     counts: mapping of str to int
-        At most some; the others are counted as `others`.
+        The most frequent values. All others are counted in `others`.
     others: int
     is_exact: bool
         False if there was no time to look at all jobs.
@@ -92,7 +92,7 @@ class Page(NamedTuple):
     ----------
     jobs: list of FoundJob
     following: str
-        What to give as `after` for the next page; None if there is none.
+        The value of `after` for the next page; None if there is no next page.
     is_complete: bool
         False if there was no time to find as many as were asked for: go on with `following`.
     """
@@ -103,17 +103,17 @@ class Page(NamedTuple):
 
 
 def cursor_of(positions: Mapping[str, int]) -> str:
-    """Return where to go on, as a word: behind which pk in each class."""
+    """Return where to go on, as a word: the last pk of each class."""
     return urlsafe_b64encode(json.dumps(positions, separators=(",", ":")).encode()).decode().rstrip("=")
 
 
 def positions_of(cursor: str) -> dict[str, int]:
-    """Read what `cursor_of` made.
+    """Read a word that `cursor_of` made.
 
     Raises
     ------
     ValueError
-        If it is something else.
+        If it is another text.
     """
     try:
         found: Any = json.loads(urlsafe_b64decode(cursor.encode() + b"=" * (-len(cursor) % 4)))

@@ -1,4 +1,4 @@
-"""What an operator wants to know first of a database: queues and jobs, at a glance."""
+"""A database at a glance: its queues, jobs and workers."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from limpyd_jobs.store.database import JobsDatabase, database_name, default_sett
 
 
 class Totals(NamedTuple):
-    """All jobs of a database, by their status, and what its queues have together.
+    """The numbers of all jobs of a database, by their status, and of all its queues together.
 
     Attributes
     ----------
     jobs, waiting, delayed, running, success, error, canceled: int
         How many jobs there are, and have each status.
     latency: float
-        The highest of all queues, in seconds; None if nothing waits.
+        The highest latency of all queues, in seconds; None if no job waits.
     quarantine: int
         How many entries no worker could do anything with.
     memory: int
-        How many bytes Redis uses, whoever for; None if it does not tell.
+        How many bytes Redis uses, for all its users; None if it does not tell.
     """
 
     jobs: int
@@ -51,7 +51,7 @@ class Overview(NamedTuple):
     totals: Totals
     queues: list of QueueState
     workers: list of LivingWorker
-        Those that are there, of version 3.
+        The workers of version 3 that are there.
     running: sequence of FoundJob
         Some of the jobs that run, the newest first.
     """
@@ -64,14 +64,14 @@ class Overview(NamedTuple):
 
 
 def overview(database: JobsDatabase | None = None, most_running: int = 0) -> Overview:
-    """Look at a database: in some round trips, whose number does not depend on how many jobs there are.
+    """Look at a database, in some round trips. Their number does not depend on the number of jobs.
 
     Parameters
     ----------
     database: JobsDatabase
-        That of `BaseJobsModel` by default.
+        The database of `BaseJobsModel` by default.
     most_running: int
-        How many of the jobs that run to tell.
+        How many of the running jobs to return.
     """
     database = database or BaseJobsModel.database
     queues = queue_states(database=database)

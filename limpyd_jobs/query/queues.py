@@ -1,4 +1,4 @@
-"""The queues of a database: what stands in each, and for how long the first job waits."""
+"""The queues of a database: how many jobs stand in each, and for how long the first job has waited."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ STEP = 200
 
 
 class QueueState(NamedTuple):
-    """A queue, as it was when it was looked at.
+    """A queue, as it was when it was read.
 
     Attributes
     ----------
     name: str
     priority: int or str
-        Text if somebody stored what is no number.
+        A text if somebody stored a value that is not a number.
     is_paused: bool
     waiting, delayed, running: int
-        How many jobs are so.
+        How many jobs have this status.
     success, errors: int
-        How many jobs that ended so are listed in it.
+        How many jobs are in its list of jobs that ended so.
     quarantine: int
         How many entries no worker could do anything with.
     latency: float
-        For how many seconds the job that is next has waited; None if none waits, or nothing is known of its class.
+        For how many seconds the next job has waited; None if no job waits, or its class is not known.
     next_due: float
-        When the next delayed job is due: seconds since the epoch; None if none is delayed.
+        When the next delayed job is due: seconds since the epoch; None if no job is delayed.
     pk: str
     """
 
@@ -67,7 +67,7 @@ class QueueState(NamedTuple):
 
 
 class QuarantineEntry(NamedTuple):
-    """What was found in a waiting list, and no worker can do anything with.
+    """An entry of a waiting list that no worker can do anything with.
 
     Attributes
     ----------
@@ -75,9 +75,9 @@ class QuarantineEntry(NamedTuple):
         The name of the queue.
     priority: int or str
     entry: str
-        The ident of a job, or whatever somebody put there.
+        The ident of a job, or any text that somebody put there.
     pk: str
-        Of the queue.
+        The pk of the queue.
     """
 
     queue: str
@@ -91,21 +91,21 @@ def queue_states(
     database: JobsDatabase | None = None,
     queue_model: type[Queue] = Queue,
 ) -> list[QueueState]:
-    """Look at the queues of some names, or at all: by name, of each name the highest priority first.
+    """Look at the queues of some names, or at all queues: by name, and within a name the highest priority first.
 
-    It takes a round trip for 200 queues; each step is of one moment.
+    It takes a round trip for 200 queues. These 200 are as of one moment.
 
     Parameters
     ----------
     names: str, or iterable of str
         None for all.
     database: JobsDatabase
-        That of `BaseJobsModel` by default.
+        The database of `BaseJobsModel` by default.
 
     Raises
     ------
     TypeError, ValueError
-        If a name cannot be one.
+        If a name is not valid.
     """
     database = database or BaseJobsModel.database
     model = on(queue_model, database)
@@ -118,7 +118,7 @@ def quarantine_entries(
     database: JobsDatabase | None = None,
     queue_model: type[Queue] = Queue,
 ) -> list[QuarantineEntry]:
-    """Return what is in quarantine: of each queue the oldest entry first. For the parameters see `queue_states`."""
+    """Return the entries in quarantine, the oldest of each queue first. For the parameters see `queue_states`."""
     states = [state for state in queue_states(names, database, queue_model) if state.quarantine]
     model = on(queue_model, database or BaseJobsModel.database)
     connection = connection_to(model.database)
@@ -136,7 +136,7 @@ def leave_quarantine(
     *,
     drop: bool = False,
 ) -> int:
-    """Put entries of quarantines back in the waiting lists of their queues, say once their records are mended.
+    """Put entries of quarantines back in the waiting lists of their queues, for example once their records are mended.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def leave_quarantine(
     Returns
     -------
     int
-        How many were still there.
+        How many entries were still there.
     """
     model = on(queue_model, database or BaseJobsModel.database)
     by_queue: dict[str, list[str]] = {}
@@ -173,7 +173,7 @@ def delete_queue(state: QueueState, database: JobsDatabase | None = None, queue_
     Raises
     ------
     ValueError
-        If its model keeps more than a script can delete.
+        If its model has fields that a script cannot delete.
     """
     model = on(queue_model, database or BaseJobsModel.database)
     layout = layout_of(model)

@@ -21,7 +21,7 @@ _search = Script("search")
 STEP = 500
 
 # A set of up to `SMALL` pks is read, and sorted; one of up to `MEDIUM`, too, if it has few of all pks that there are.
-# Any other is asked which it has of one range after another.
+# Any other set is asked for one range of pks after another.
 SMALL, MEDIUM, FEW = 10_000, 200_000, 0.05
 
 EVERYWHERE = ("-inf", "+inf")  # the ends of a sorted set
@@ -35,7 +35,7 @@ Progress = Callable[[int, int], object]
 
 
 class AnyStep(Protocol):
-    """What a script tells that includes ``finding.lua``: at how many jobs it looked, and the pk of the last."""
+    """The reply of a script that includes ``finding.lua``: how many jobs it looked at, and the pk of the last one."""
 
     @property
     def looked(self) -> int: ...
@@ -47,16 +47,16 @@ AStep = TypeVar("AStep", bound=AnyStep)
 
 
 class Step(NamedTuple):
-    """What was found among some jobs.
+    """What a script found among some jobs.
 
     Attributes
     ----------
     number: int
-        How many meet the conditions.
+        How many jobs meet the conditions.
     found: sequence of (int, sequence of (str or None))
-        The pk of each, and the values that were asked for.
+        The pk of each job, and the values that were asked for.
     counts: mapping of str to int
-        How many there are of each value of the field that was asked for.
+        How many jobs have each value of the field that was asked for.
     looked: int
         How many jobs were looked at.
     seen: int
@@ -76,12 +76,12 @@ class Step(NamedTuple):
 
 
 class MissingIndex(NamedTuple):
-    """An index that a job class does not have, so that its jobs are looked at one by one.
+    """An index that a job class does not have. Without it, its jobs are looked at one by one.
 
     Attributes
     ----------
     path: str
-        That of the class.
+        The path of the class.
     field: str
     kind: str
         The name of the class of the index: ``EqualIndex``, ``NumberRangeIndex`` or ``DateTimeRangeIndex``.
@@ -96,7 +96,7 @@ class MissingIndex(NamedTuple):
 
     @property
     def how(self) -> str:
-        """How to turn it on, and what that costs."""
+        """How to declare it, and what it costs."""
         cost = {"EqualIndex": "5 to 100 bytes"}.get(self.kind, "some 120 bytes")
         return (
             f"To find them at once, for {cost} a job, declare {self.field} with "
@@ -111,11 +111,11 @@ class Source:
     ----------
     known: KnownClass
     model: str
-        What scripts have to know of it, as JSON.
+        The description of the model that scripts need, as JSON.
     size: int
         How many jobs are in it.
     is_exact: bool
-        Whether all of these meet the conditions.
+        Whether all jobs in it meet the conditions.
     is_whole: bool
         Whether there is no condition.
     """
@@ -150,7 +150,7 @@ class Source:
 
     @property
     def missing_indexes(self) -> list[MissingIndex]:
-        """What indexes of the class would spare it to look at the jobs one by one."""
+        """The indexes with which the jobs of the class need not be looked at one by one."""
         fields = [each for each in self._asked if each.field in self.known.fields]
         wanted = {each.field: each.fitting_index(is_date=each.field in self.known.dates) for each in fields}
         return [MissingIndex(self.known.path, name, kind) for name, kind in wanted.items() if kind]
@@ -166,7 +166,8 @@ class Source:
             pipeline.zcount(key, 0, 0)
 
     def choose(self, replies: Iterator[Any]) -> None:
-        """Take the smallest of the sets and ranges, given the replies to `measure`; a wrong type counts as empty."""
+        """Take the smallest of the sets and ranges, given the replies to `measure`. A key of a wrong type counts as
+        empty."""
         last = next(replies)
         self._highest = int(last) if isinstance(last, str) and is_pk(last) else 0
         measured = [size if isinstance(size, int) else 0 for size in islice(replies, len(self._keys))]
@@ -176,12 +177,12 @@ class Source:
             if in_range < self.size:
                 self._range, self.size = each, in_range
         if any(list(islice(replies, len(self._doubtful)))):
-            self.is_exact = False  # limpyd's index has what is no number at 0
+            self.is_exact = False  # limpyd's index has values that are not numbers at 0
         if self._pks is not None:
             self.size = min(self.size, len(self._pks))
 
     def steps(self, start: int | None = None, *, is_upwards: bool = False, **options: Any) -> Iterator[Step]:
-        """Look at all jobs, from the newest to the oldest, or upwards; beyond the pk `start`, if that is given.
+        """Look at all jobs, from the newest to the oldest, or upwards. If `start` is given, begin behind that pk.
 
         Parameters
         ----------
@@ -199,14 +200,14 @@ class Source:
         start: int | None = None,
         is_upwards: bool = False,
     ) -> Iterator[AStep]:
-        """Send the calls of a script that includes ``finding.lua``, so many jobs at a time; yield what they return.
+        """Send the calls of a script that includes ``finding.lua``, for some jobs at a time; yield what they return.
 
         Parameters
         ----------
         call: callable
             Makes a call of a request.
         asked: mapping
-            The request, but for what says which jobs.
+            The request, without the names that say which jobs.
         """
         for page in self._pages(start, is_upwards, size) if self.size else ():
             rest = page
@@ -239,9 +240,9 @@ class Source:
 def _ranges_of(
     known: KnownClass, conditions: Sequence[Condition]
 ) -> tuple[list[tuple[str, str, str]], list[Condition]]:
-    """Return between which scores the jobs are that meet some conditions: the key of each index, and both ends.
+    """Return the ranges of scores of the jobs that meet some conditions: the key of each index, and both ends.
 
-    And the conditions that are met by all of these jobs.
+    Also return the conditions that all of these jobs meet.
     """
     ranges: dict[str, list[str]] = {}
     met = []
@@ -268,7 +269,7 @@ class Walk:
     Attributes
     ----------
     sources: list of Source
-        Those that may have some.
+        The sources that may have some of the records.
     is_cut: bool
         Whether there was no time to look at all of them.
     """
@@ -281,7 +282,7 @@ class Walk:
         self._looked = 0
 
     def measure(self, connection: Any, sources: Sequence[Source]) -> None:
-        """Take those of some sources that are not empty."""
+        """Take the sources that are not empty."""
         pipeline = connection.pipeline(transaction=False)
         for source in sources:
             source.measure(pipeline)
@@ -304,11 +305,11 @@ class Walk:
 
 
 def _in_order(pks: Iterable[int], start: int | None, is_upwards: bool) -> list[int]:
-    """Return those beyond `start`, if that is given, sorted upwards or downwards."""
+    """Return the pks beyond `start`, if that is given, sorted upwards or downwards."""
     beyond = pks if start is None else (pk for pk in pks if (pk > start if is_upwards else pk < start))
     return sorted(beyond, reverse=not is_upwards)
 
 
 def is_pk(text: str) -> bool:
-    """Whether a text is a pk as jobs have one; others were not made by this library."""
+    """Whether a text is a pk as jobs have one. This library makes no other ones."""
     return text.isascii() and text.isdecimal() and len(text) <= LONGEST_PK
