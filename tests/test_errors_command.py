@@ -171,7 +171,7 @@ def test_another_error_model_may_be_named(redis_server: RedisServer) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nope"], "'nope' is none of groups, list, show, requeue"),
+        (["nope"], "'nope' is not one of groups, list, show, requeue"),
         (["groups", "mails"], "'mails' is no condition: write it as field=value"),
         (["list", "status=error"], "An error has no field 'status'; there are: app_version, class, code"),
         (["list", "--after=x"], "'x' is not where a page ended"),

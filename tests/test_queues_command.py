@@ -57,7 +57,9 @@ def test_a_command_without_a_word_shows_what_there_is(redis_server: RedisServer,
     first = "groups" if command == "errors" else "list"
     (heading, *_), (other, *_) = (output(redis_server, command, *words).splitlines() for words in ([], [first]))
     assert heading == other
-    assert run(redis_server, command, "shw")[2].startswith(f"limpyd-jobs {command}: error: 'shw' is none of {first}, ")
+    assert run(redis_server, command, "shw")[2].startswith(
+        f"limpyd-jobs {command}: error: 'shw' is not one of {first}, "
+    )
 
 
 @pytest.mark.parametrize("command", ["audit", "errors", "jobs", "quarantine", "queues", "schedules", "workers"])
@@ -137,7 +139,7 @@ def test_only_empty_queues_are_deleted(redis_server: RedisServer) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["queues", "empty"], "'empty' is none of list, show"),
+        (["queues", "empty"], "'empty' is not one of list, show"),
         (["queues", "show"], "show needs the name of a queue"),
         (["queues", "clear"], "clear needs the name of a queue"),
         (["queues", "delete", "bill"], "there is no queue bill, but there is: bills"),

@@ -93,7 +93,7 @@ def test_without_figures_there_is_only_the_heading(redis_server: RedisServer) ->
         (["--since=-3y"], "is no time"),
         (["--daily", "--since=2020-01-01"], "figures by the day go back 366 days at the most"),
         (["--since=+1h"], "go back 2 days at the most, so not -1 day"),
-        (["--by=colour"], "'colour' is none of queue, class, time"),
+        (["--by=colour"], "'colour' is not one of queue, class, time"),
         (["now"], "unexpected argument: 'now'"),
     ],
 )

@@ -13,7 +13,7 @@ COLUMNS = ("who", "verb", "filter", "done", "skipped", "refused")
 class Audit(Command):
     """Exit status: 0."""
 
-    summary = "Tell who requeued, canceled, moved or deleted many jobs at once: the last ones first"
+    summary = "Tell who requeued, canceled, moved or deleted many jobs at once, the newest first"
     option_list = (
         *READING_OPTIONS,
         WorkerOption(

@@ -14,7 +14,7 @@ from limpyd_jobs.workers.options import WorkerOption, one_of, seconds
 
 
 class Check(Command):
-    """Exit status: 0 if nothing is wrong, or all that is was repaired; 1 if something is."""
+    """Exit status: 0 if nothing is wrong, or everything was repaired; 1 if something is wrong."""
 
     summary = "Look for jobs, queues and keys that are not as they should be, and repair them"
     option_list = (
@@ -24,14 +24,14 @@ class Check(Command):
             "--unresolved",
             check=one_of(*WORDS["unresolved"]),
             default=LEAVE,
-            help="What a repair does with jobs in queues whose class cannot be had: leave (the default), quarantine "
-            "(move their idents to the quarantine of their queue) or delete (remove them)",
+            help="What a repair does with jobs in queues whose class cannot be resolved: leave (the default), "
+            "quarantine (move their idents to the quarantine of their queue) or delete (remove them)",
         ),
         WorkerOption(
             "--unknown-status",
             check=one_of(*WORDS["unknown_status"]),
             default=LEAVE,
-            help="What a repair does with jobs in no queue whose status is none of the six: leave (the default), "
+            help="What a repair does with jobs in no queue whose status is not one of the six: leave (the default), "
             "requeue or delete",
         ),
         WorkerOption("--json", action="store_true", help="Print what is wrong as JSON (default: as a table)"),
@@ -40,7 +40,7 @@ class Check(Command):
             type="float",
             check=seconds,
             default=LEASE,
-            help=f"For how many seconds to leave a RUNNING job without a lease to whoever may be running it, before a "
+            help=f"For how many seconds to leave a RUNNING job without a lease alone, as somebody may run it, before a "
             f"worker puts it back (default: {LEASE}); 0 if no worker of version 2 lives",
         ),
         WorkerOption(
@@ -54,7 +54,7 @@ class Check(Command):
         WorkerOption(
             "--progress",
             action="store_true",
-            help="Tell on standard error how far it is (default: if that is a terminal)",
+            help="Tell on standard error how far the check is (default: if that is a terminal)",
         ),
         WorkerOption("--no-progress", action="store_false", dest="progress", help="Do not tell how far the check is"),
     )

@@ -1,4 +1,4 @@
-"""What all commands of ``limpyd-jobs`` share: how a command line is read, and how it ends."""
+"""The base of all commands of ``limpyd-jobs``: how a command line is read, and how a command ends."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ COMMON_OPTIONS: tuple[Option, ...] = (
         "--job-modules",
         check=modules,
         help="The modules and packages that define job classes, joined by commas, e.g. --job-modules=myapp.jobs: they "
-        "are imported, packages with all that is in them, and nothing else is because a job says so (default: any "
-        "module that jobs in the queues are of, and that defines a job class)",
+        "are imported, packages with all that is in them; no job makes the command import others (default: any "
+        "module of jobs in the queues, if it defines a job class)",
     ),
     WorkerOption(
         "--queue-model",
@@ -54,34 +54,34 @@ COMMON_OPTIONS: tuple[Option, ...] = (
     ),
 )
 
-# Those of commands that need no models of the application.
+# The options of commands that need no models of the application.
 READING_OPTIONS = tuple(option for option in COMMON_OPTIONS if option.dest in ("database", "pythonpath"))
 
 JSON = WorkerOption("--json", action="store_true", help="Print JSON (default: a table)")
-JSONL = WorkerOption("--jsonl", action="store_true", help="Print lists as JSON, an object in a line (default: a table)")
+JSONL = WorkerOption("--jsonl", action="store_true", help="Print lists as JSON, one object per line (default: a table)")
 
 
 class Command:
-    """One of the things that ``limpyd-jobs`` can do. A subclass says what, in `run`, and its docstring how it ends: the
-    help shows it.
+    """A command of ``limpyd-jobs``. A subclass does its work in `run`. Its docstring says how it ends: the help shows
+    it.
 
     Parameters
     ----------
     prog: str
         The words of the command: ``limpyd-jobs check``.
     argv: sequence of str
-        What follows them.
+        The arguments behind these words.
 
     Attributes
     ----------
     summary: str
-        What it does, in a line.
+        What the command does, in a line.
     option_list: tuple of optparse.Option
         Its options, the common ones included.
     words: str
-        What stands on the command line beside options, and those, as the help shows it; options only by default.
+        The words and options of the command line, as the help shows them; by default, only options.
     options: optparse.Values
-        What they are, classes being imported; None for those that are not given.
+        The values of the options, with their classes imported; None for options that are not given.
     given: list of str
         The words that are given.
     """

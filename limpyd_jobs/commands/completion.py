@@ -16,7 +16,7 @@ PROG, WORKER = "limpyd-jobs", "limpyd-jobs-worker"
 
 
 class Words(NamedTuple):
-    """What may follow a command.
+    """The words that may follow a command.
 
     Attributes
     ----------
@@ -24,7 +24,7 @@ class Words(NamedTuple):
         What it does.
     verbs: sequence of str
     options: mapping of str to str
-        Their help; the name of one that takes a value ends in ``=``.
+        Their help. The name of an option that takes a value ends in ``=``.
     """
 
     summary: str
@@ -95,7 +95,7 @@ def bash(words: Mapping[str, Words]) -> Iterator[str]:
     yield f"complete -o default -F _limpyd_jobs_worker {WORKER}"
 
 
-# An option that takes a value is followed by that, not by a space.
+# An option that takes a value is followed by the value, not by a space.
 _ANSWER = (
     '  COMPREPLY=($(compgen -W "$words" -- "$word"))',
     '  case "${COMPREPLY[0]}" in *=) type compopt >/dev/null 2>&1 && compopt -o nospace 2>/dev/null;; esac',
@@ -105,14 +105,14 @@ _ANSWER = (
 
 
 def zsh(words: Mapping[str, Words]) -> Iterator[str]:
-    """Yield those for zsh, which can read that of bash."""
+    """Yield the lines for zsh, which can read the script of bash."""
     yield "autoload -U +X compinit && compinit"
     yield "autoload -U +X bashcompinit && bashcompinit"
     yield from bash(words)
 
 
 def fish(words: Mapping[str, Words]) -> Iterator[str]:
-    """Yield those for fish."""
+    """Yield the lines for fish."""
     for name, each in words.items():
         yield _fish(PROG, f"-n __fish_use_subcommand -f -a {name}", each.summary)
         after = f"__fish_seen_subcommand_from {name}"

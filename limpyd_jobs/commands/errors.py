@@ -1,4 +1,4 @@
-"""``limpyd-jobs errors``: what failed, by what caused it."""
+"""``limpyd-jobs errors``: errors, grouped by their cause."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from limpyd_jobs.query import ErrorFilter, ErrorGroup, FoundError, JobFilter, Ta
 from limpyd_jobs.utils import one_line
 from limpyd_jobs.workers.options import WorkerOption, between, seconds
 
-# How many errors of a group are shown, the last ones, and for how many seconds jobs are counted.
+# How many errors of a group are shown, the newest ones, and for how many seconds jobs are counted.
 LAST, PATIENCE = 10, 2
 
 # How many characters of a message tables show.
@@ -28,17 +28,17 @@ HEADING = ("at (UTC)", "type", "message", "job", "queue", "fingerprint")
 class Errors(VerbCommand):
     """Exit status: 0; 1 if jobs could not be requeued, or somebody answered no; 2 if the command line is wrong."""
 
-    summary = "Show what failed, by what caused it, and requeue the jobs of a cause"
+    summary = "Show what failed, by its cause, and requeue the jobs of a cause"
     words = """[groups|list|show|requeue] [FILTER...] [options]
 
   groups [FILTER...]     the causes, the most frequent first: how many errors, and when the first and the last;
-                         also without a word
-  list [FILTER...]       the errors, the last ones first
+                         without a word, too
+  list [FILTER...]       the errors, the newest first
   show FINGERPRINT...    a cause: where it occurs, the traceback of the last error, and the last jobs
   requeue FINGERPRINT    put the jobs that failed so back in their queues. They are counted first, and you are asked.
                          With other queues, priorities or delays: limpyd-jobs jobs requeue fingerprint=FINGERPRINT
 
-A filter is made of words, all of which must be met:
+A filter is made of words. All of them must be met:
   type=KeyError, fingerprint=a69eb6418d18d92e, queue=mails, class=shop.jobs.*, app_version=2026.11
   date_time>-1h        -30m, 2026-11-20T10:30 (UTC)
 = != > >= < <= compare. date_time__gt=-1h is the same as date_time>-1h, and needs no quotes."""
@@ -48,12 +48,12 @@ A filter is made of words, all of which must be met:
         WorkerOption(
             "--limit", type="int", default=50, check=between(1, 10_000), help="How many, at the most (default: 50)"
         ),
-        WorkerOption("--after", help="list: what the page before told to go on with"),
+        WorkerOption("--after", help="list: the value that the previous page told to go on with"),
         WorkerOption(
             "--timeout",
             type="float",
             check=seconds,
-            help="groups, list: after how many seconds to tell what is known by then (default: when all is known)",
+            help="groups, list: after how many seconds to stop, and tell what is known (default: look at all)",
         ),
         DRY_RUN,
         YES,
@@ -163,7 +163,7 @@ def _short(message: str) -> str:
 
 
 def _counted(value: Any) -> object:
-    """Return a value as the table shows it: numbers by something as ``mails (4), pages (2)``."""
+    """Return a value as the table shows it. A mapping of numbers is shown like ``mails (4), pages (2)``."""
     if isinstance(value, dict):
         return ", ".join(f"{each} ({number:,})" for each, number in value.items())
     return value

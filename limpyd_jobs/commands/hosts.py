@@ -1,4 +1,4 @@
-"""``limpyd-jobs hosts``: what the hosts of guests have in Redis."""
+"""``limpyd-jobs hosts``: the records of guests in Redis, by host."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from limpyd_jobs.workers.options import WorkerOption
 # The namespaces of LimpydJobStore and of RedisJobStore, unless they are given others.
 JOB_STORES = ("apscheduler", "apscheduler.jobs")
 
-# By the host: the module of the guest, its model, the namespaces that it is in, and a key that is there if it was used.
+# By the host: the module of the guest, its model, its namespaces, and a key that exists if it was used.
 GUESTS = {
     "apscheduler": ("limpyd_jobs.contrib.apscheduler", "ScheduledJob", JOB_STORES, "scheduledjob:collection"),
     "taskflow": ("limpyd_jobs.contrib.taskflow", "Posting", ("taskflow",), "posting:max_pk"),
@@ -31,7 +31,7 @@ class Hosts(Command):
     words = "apscheduler|taskflow [options]"
     option_list = (
         *READING_OPTIONS,
-        WorkerOption("--namespace", help=f"apscheduler: that of the job store (default: {' and '.join(JOB_STORES)})"),
+        WorkerOption("--namespace", help=f"apscheduler: of the job store (default: {' and '.join(JOB_STORES)})"),
         JSON,
         JSONL,
     )
@@ -92,7 +92,7 @@ def _postings(model: Any) -> tuple[Sequence[str], Iterator[Sequence[str]]]:
 
 
 def _key(column: str) -> str:
-    """Return how JSON calls a column: next_run for next run (UTC)."""
+    """Return the name of a column in JSON: next_run for next run (UTC)."""
     return column.removesuffix(" (UTC)").replace(" ", "_")
 
 

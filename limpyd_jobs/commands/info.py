@@ -23,13 +23,13 @@ from limpyd_jobs.utils import one_line, parse_datetime, utcnow
 from limpyd_jobs.workers.options import WorkerOption, interval
 from limpyd_jobs.workers.parser import cannot_use_redis
 
-# A table with its title; empty for none.
+# A table with its title; an empty title for none.
 Section = tuple[str, list[Row]]
 
 # How many of the jobs that run are shown, and of how many minutes the rates are.
 MOST_RUNNING, MINUTES = 20, 5
 
-# How many columns of the queues tell what is now, not what has been.
+# How many columns of the queues tell the state of now, not of the last minutes.
 WAITING = HEADING.index("success")
 
 EVERY = WorkerOption(
@@ -88,7 +88,7 @@ class Top(Info):
 
 
 def _seen(look: Callable[[], list[Section]]) -> list[Section]:
-    """Look; if Redis cannot be used for now, tell that instead."""
+    """Look at the database. If Redis cannot be used now, tell that instead."""
     try:
         return look()
     except RedisError as error:
@@ -121,12 +121,12 @@ def _totals(seen: Overview) -> Section:
 
 
 def _live_sections(seen: Overview) -> list[Section]:
-    """As `_sections`, with what happened in the last minutes, and what runs."""
+    """As `_sections`, with the rates of the last minutes, and the jobs that run."""
     periods = read_figures(timedelta(minutes=MINUTES))
     rates, told = summed(periods, lambda queue, _: queue), set[str]()
 
     def rate(name: str) -> Row:
-        """What is told once for all priorities of a queue."""
+        """Return a value that is shown once for all priorities of a queue."""
         if name in told:
             return "", "", ""
         told.add(name)

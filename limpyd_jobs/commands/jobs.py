@@ -1,4 +1,4 @@
-"""``limpyd-jobs jobs``: find jobs by what is in them, look at one, and do something with all that are found."""
+"""``limpyd-jobs jobs``: find jobs by what is in them, look at one, and change all that are found."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from limpyd_jobs.store.argument import ValueField
 from limpyd_jobs.utils import MESSAGE, described, one_line, where_to_look
 from limpyd_jobs.workers.options import WorkerOption, between, interval, seconds
 
-# After how many seconds a search was a long one, and how many of the indexes are named then that would have spared it.
+# After how many seconds a search is long, and how many of the missing indexes are named then.
 LONG, MOST_HINTS = 1.0, 3
 
-# What can be done with all jobs of a filter, and what else has to be, or may be said.
+# The verbs for all jobs of a filter, and the options that each needs, or may have.
 PLACE = ("queue_name", "priority", "delayed_for", "delayed_until")
 VERBS = {
     "requeue": PLACE,
@@ -40,26 +40,26 @@ FLAGS = {"queue_name": "--queue", "priority": "--priority", "delayed_for": "--fo
 class Jobs(VerbCommand):
     """Exit status: 0; 1 if jobs could not be changed, or somebody answered no; 2 if the command line is wrong."""
 
-    summary = "Find jobs by what is in them: list them, count them, show one, and requeue, cancel, move or delete all"
+    summary = "Find jobs by what is in them: list them, count them, show one; requeue, cancel, move or delete all"
     words = """[VERB] [FILTER... | IDENT...] [options]
 
-  list [FILTER...]     the newest first; also without a word
+  list [FILTER...]     the newest first; without a word, too
   count [FILTER...]    how many there are; --by=FIELD: of each value of a field
   show IDENT...        all that is stored of a job, as myapp.jobs.SendMail:12, and its errors
-  explain IDENT...     why it does not run yet, or did not
-  export FILTER...     all that is stored of each, as JSON, a job in a line
+  explain IDENT...     why it does not run yet, or did not run
+  export FILTER...     all that is stored of each, as JSON, one job per line
   add CLASS IDENTIFIER [FIELD=VALUE...]
                        add a job, as add myapp.jobs.SendMail welcome:42 to=ann@example.com
 
-  requeue FILTER...    put those that failed back in their queues, or in --queue
-  cancel FILTER...     cancel those that wait, are delayed or run
-  move FILTER...       put those that wait or are delayed in --queue, with --priority
-  delay FILTER...      delay those that wait or are delayed, --for so long or --until then
-  promote FILTER...    let those that are delayed wait no longer
-  delete FILTER...     delete those that nobody runs
+  requeue FILTER...    put jobs that failed back in their queues, or in --queue
+  cancel FILTER...     cancel jobs that wait, are delayed or run
+  move FILTER...       put jobs that wait or are delayed in --queue, with --priority
+  delay FILTER...      delay jobs that wait or are delayed, --for some time or --until a moment
+  promote FILTER...    put delayed jobs in their waiting lists
+  delete FILTER...     delete jobs that nobody runs
 They count first, and ask. A job may be named by its ident instead of a filter; --all means all jobs.
 
-A filter is made of words, all of which must be met:
+A filter is made of words. All of them must be met:
   status=error         waiting, delayed, running, success, error or canceled
   class=shop.jobs.*    the path of the class; or class=SendMail
   queue=mails, owner=web1:4711
@@ -77,17 +77,17 @@ A filter is made of words, all of which must be met:
             check=between(1, 10_000),
             help="list: how many jobs, at the most (default: 50)",
         ),
-        WorkerOption("--after", help="list: what the page before told to go on with"),
+        WorkerOption("--after", help="list: the value that the previous page told to go on with"),
         WorkerOption("--oldest-first", action="store_true", help="list: the oldest first (default: the newest)"),
         WorkerOption("--by", metavar="FIELD", help="count: class, queue, status, error, fingerprint or any other"),
         WorkerOption(
             "--timeout",
             type="float",
             check=seconds,
-            help="list, count: after how many seconds to tell what is known by then (default: when all is known)",
+            help="list, count: after how many seconds to stop, and tell what is known (default: look at all)",
         ),
         WorkerOption("--queue", help="requeue, move: the name of the queue (default: where each is, or was)"),
-        WorkerOption("--priority", help="requeue, move: the priority (default: that of each job)"),
+        WorkerOption("--priority", help="requeue, move: the priority (default: the one of each job)"),
         WorkerOption(
             "--for", dest="delayed_for", type="float", check=interval, help="delay, requeue: for how many seconds"
         ),
@@ -121,7 +121,7 @@ A filter is made of words, all of which must be met:
         return JobFilter(*words, error_model=self._error_model)
 
     def _filters(self, words: Sequence[str]) -> list[JobFilter]:
-        """Return the filter of some words; or, if these are idents, one for each job."""
+        """Return the filter of some words; or, if these are idents, a filter for each job."""
         idents = [Ident.parse(word) for word in words]
         if words and all(idents):
             return [self._filter(f"class={ident.path}", f"pk={ident.pk}") for ident in idents if ident]
@@ -143,7 +143,7 @@ A filter is made of words, all of which must be met:
             self._tell(f"{why}: --after={page.following}")
 
     def _tell_of_indexes(self, asked: JobFilter, took: float, is_complete: bool) -> None:
-        """Say, if a search took long, which indexes would have spared it."""
+        """If a search took long, say with which indexes it would be short."""
         if is_complete and took < LONG:
             return
         for missing in asked.missing_indexes()[:MOST_HINTS]:
@@ -224,7 +224,7 @@ A filter is made of words, all of which must be met:
         print_json(row) if self.options.json else print(one_line(job.ident))
 
     def _do(self, verb: str, words: Sequence[str]) -> int:
-        """Do something with all jobs that are found: count them, ask, and tell what was done."""
+        """Apply a verb to all jobs that are found: count them, ask, and tell what was done."""
         if bool(words) == bool(self.options.all):
             self.parser.error(f"say which jobs to {verb}: give a filter, idents, or --all for all jobs")
         asked, arguments = self._filters(words), self._arguments_of(verb)
@@ -256,7 +256,8 @@ A filter is made of words, all of which must be met:
 
 
 def _values(job_class: type[Job], words: Sequence[str]) -> dict[str, Any]:
-    """Return the values of the fields of a job that are given as ``field=value``, arguments being of their kind."""
+    """Return the values of the fields of a job that are given as ``field=value``. Arguments get values of their
+    kind."""
     values: dict[str, Any] = {}
     for word in words:
         name, is_given, text = word.partition("=")

@@ -23,7 +23,7 @@ class Resume(Command):
     told: ClassVar = ("resumed", "not paused")
 
     def run(self) -> int:
-        """Resume each queue that is named, and tell so."""
+        """Resume each queue that is named, and say so."""
         for name in self._names():
             print(f"{one_line(name)}: {self.told[0 if self._change(name) else 1]}")
         return 0
@@ -53,9 +53,9 @@ class Resume(Command):
 
 
 class Pause(Resume):
-    """Exit status: 0, also for queues that are paused already, or that there are none of yet."""
+    """Exit status: 0, also for queues that are paused already, or that do not exist yet."""
 
-    summary = "Let the jobs of some queues wait: workers begin no more of them, and go on with those that run"
+    summary = "Let the jobs of some queues wait: workers begin no more of them; running jobs go on"
     words = "name... | --list"
     told = ("paused", "paused already")
     option_list = (
@@ -64,7 +64,7 @@ class Pause(Resume):
     )
 
     def run(self) -> int:
-        """Pause each queue that is named, and tell so; or tell which are paused."""
+        """Pause each queue that is named, and say so; or tell which queues are paused."""
         if not self.options.list:
             return super().run()
         if self.given:
@@ -88,6 +88,6 @@ class Pause(Resume):
 
 
 def names_near(name: str, others: Iterable[str | None]) -> str:
-    """Return the end of a message: which of other names may be meant; empty if none is near."""
+    """Return the end of a message: which other names may be meant; empty if no name is similar."""
     near = get_close_matches(name, {other for other in others if other})
     return f", but there is: {', '.join(map(one_line, near))}" if near else ""

@@ -1,4 +1,4 @@
-"""How far something is that takes long, on standard error."""
+"""Telling on standard error how far a long step is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 class Progress:
-    """A line on standard error that is written again and again; a new one now and then if that is no terminal."""
+    """A line on standard error that is written again and again; a new line now and then if that is not a terminal."""
 
     def __init__(self) -> None:
         self._is_terminal = sys.stderr.isatty()
@@ -31,7 +31,7 @@ class Progress:
 
 @contextmanager
 def shown_progress(line: str) -> Iterator[Callable[..., object] | None]:
-    """Give what shows a line with some numbers; None if standard error is no terminal."""
+    """Give a function that shows a line with some numbers; None if standard error is not a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

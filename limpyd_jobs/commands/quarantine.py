@@ -1,4 +1,4 @@
-"""``limpyd-jobs quarantine``: what workers found in queues and could do nothing with."""
+"""``limpyd-jobs quarantine``: entries of queues that no worker could do anything with."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from limpyd_jobs.workers.options import WorkerOption
 class Quarantine(VerbCommand):
     """Exit status: 0; 1 if somebody answered no; 2 if the command line is wrong."""
 
-    summary = "Show what no worker could do anything with, put it back in its queue, or drop it"
+    summary = "Show entries that no worker could do anything with, put them back in their queues, or drop them"
     words = """[list|retry|drop] [ENTRY...] [options]
 
   list             what is in the quarantine of each queue, the oldest first
-  retry ENTRY...   put entries back in their queues, once what was wrong is mended: limpyd-jobs check tells what
+  retry ENTRY...   put entries back in their queues, once they are mended: limpyd-jobs check tells what is wrong
   drop ENTRY...    drop entries; the records of jobs stay
 
 Without a word, it lists. retry and drop need entries as list shows them, or --all, and ask."""
     option_list = (
         *(option for option in COMMON_OPTIONS if option.dest != "error_model"),
-        WorkerOption("--queue", action="append", help="Those of this queue; may be repeated (default: of all)"),
+        WorkerOption("--queue", action="append", help="Entries of this queue; may be repeated (default: of all)"),
         WorkerOption("--all", action="store_true", help="Take all entries"),
         DRY_RUN,
         YES,

@@ -1,4 +1,4 @@
-"""``limpyd-jobs queues``: what stands in each queue, and what an operator does with one."""
+"""``limpyd-jobs queues``: what stands in each queue; pause, empty or delete a queue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from limpyd_jobs.utils import one_line
 
 HEADING = ("queue", "priority", "waiting", "latency", "delayed", "running", "success", "errors", "quarantine", "")
 
-# What has a command of its own as well.
+# Verbs that are commands of their own, too.
 DELEGATED = {"pause": Pause, "resume": Resume}
 
 
@@ -28,9 +28,9 @@ class Queues(VerbCommand):
     words = """[list|show|pause|resume|clear|delete] [NAME...] [options]
 
   list [NAME...]    how many jobs stand where, and the latency: for how long the job that is next has waited
-  show NAME...      the same, and of which classes the jobs are that wait and are delayed
-  pause NAME...     let workers begin no more of its jobs; those that run go on
-  resume NAME...    let them run again
+  show NAME...      the same, with the classes of the jobs that wait and are delayed
+  pause NAME...     let workers begin no more of its jobs; running jobs go on
+  resume NAME...    let workers run its jobs again
   clear NAME...     delete the jobs that wait or are delayed
   delete NAME...    delete the queue, of all priorities, if it is empty; the records of its jobs stay
 
@@ -38,7 +38,7 @@ Without a word, it lists. clear and delete count first, and ask."""
     option_list = (*(option for option in COMMON_OPTIONS if option.dest != "error_model"), DRY_RUN, YES, JSON, JSONL)
 
     def execute(self) -> int:
-        """Do what the command line asks for, be it by another command."""
+        """Do what the command line asks for, maybe by another command."""
         word = next((word for word in self.argv if not word.startswith("-")), "")
         if word not in DELEGATED:
             return super().execute()

@@ -19,7 +19,7 @@ from limpyd_jobs.workers.options import WorkerOption, seconds
 
 HEADING = ("name", "state", "next run (UTC)", "last run (UTC)", "job", "queue", "priority", "time zone", "trigger")
 
-# By its name in JSON, in the same order: the field that has it.
+# By the name in JSON, in the same order: the field of the schedule.
 SHOWN = {
     "next_run": "next_run",
     "last_run": "last_run",
@@ -37,8 +37,8 @@ class Schedules(VerbCommand):
     summary = "Add jobs at set times: list, add, pause, resume and remove schedules"
     words = """[list|next|add|pause|resume|run-now|remove] [NAME] [JOB_CLASS] [options]
 
-  list                    all of them, with their next times; also without a word
-  next NAME               its next ten times
+  list                    all of them, with their next times; without a word, too
+  next NAME               the next ten times of a schedule
   add NAME JOB_CLASS      a new one, with one of --cron, --interval, --date and --trigger; prints its first time
   pause NAME, resume NAME
   run-now NAME            add its job now, beside its times
@@ -46,17 +46,16 @@ class Schedules(VerbCommand):
     option_list = (
         *(option for option in COMMON_OPTIONS if option.dest not in ("queue_model", "error_model")),
         WorkerOption("--cron", help="add: five fields as in crontab, six with seconds first, or as @daily"),
-        WorkerOption("--interval", type="float", check=seconds, help="add: every so many seconds, from now on"),
+        WorkerOption("--interval", type="float", check=seconds, help="add: the seconds between two times, from now on"),
         WorkerOption("--date", help="add: once, as 2030-12-31T23:00:00, by --timezone unless it says otherwise"),
         WorkerOption("--trigger", help="add: the description of any trigger, as JSON"),
         WorkerOption("--timezone", help="add: the time zone of the times, e.g. Europe/Paris (default: UTC)"),
         WorkerOption(
             "--identifier",
-            help="add: that of the jobs, with {name} and {time} (default: {name}, or {name}:{time} if all are made up "
-            "for)",
+            help="add: for the jobs, with {name} and {time} (default: {name}, or {name}:{time} if all are made up for)",
         ),
-        WorkerOption("--queue", dest="queue_name", help="add: the name of the queue (default: that of the class)"),
-        WorkerOption("--priority", help="add: the priority of the jobs (default: that of the class)"),
+        WorkerOption("--queue", dest="queue_name", help="add: the name of the queue (default: the one of the class)"),
+        WorkerOption("--priority", help="add: the priority of the jobs (default: the one of the class)"),
         WorkerOption(
             "--misfire-policy",
             help=f"add: what to run of missed times: {', '.join(MISFIRE_POLICIES)} (default: {MISFIRE_POLICIES[0]})",
@@ -94,7 +93,7 @@ class Schedules(VerbCommand):
         return Schedule.get_by_name(name)
 
     def _as_many(self, verb: str, words: Sequence[str], *wanted: str) -> Sequence[str]:
-        """Return the words after a verb; it is an error if it needs more or fewer."""
+        """Return the words after a verb. It is an error if the verb needs more or fewer."""
         if len(words) != len(wanted):
             what = " ".join(wanted) or "nothing"
             self.parser.error(f"{verb} needs {what} after it, not {' '.join(words) or 'nothing'!r}")
@@ -132,7 +131,7 @@ def _name(stored: Mapping[str, str]) -> str:
 
 
 def _as_json(stored: Mapping[str, str]) -> dict[str, str | None]:
-    """Return a schedule as JSON has it, given what is stored of it."""
+    """Return a schedule as JSON has it, given its stored fields."""
     state = "paused" if stored.get("paused") else "active" if stored.get("next_run") else "over"
     return {"name": _name(stored), "state": state, **{name: stored.get(field) for name, field in SHOWN.items()}}
 

@@ -61,7 +61,7 @@ class Stats(Command):
         return 0
 
     def _group(self, queue: str, path: str) -> str | None:
-        """The row that figures belong to; None if they are not asked for."""
+        """Return the row that figures belong to; None if they are not asked for."""
         of_queue, of_class = self.options.queue or "*", self.options.job_class or "*"
         if not (fnmatchcase(queue, of_queue) and fnmatchcase(path, of_class)):
             return None
@@ -73,7 +73,7 @@ class Stats(Command):
         return {str(period.start): summed([period], self._group).get("", Figures()) for period in periods}
 
     def _added(self, periods: Sequence[Period], row: str) -> int | None:
-        """How many jobs were added: that is known of classes, once a worker noted how many there had been before."""
+        """Return how many jobs were added. That is known by class, once a worker noted an earlier number."""
         if self.options.queue or self.options.by == "queue":
             return None
         pattern = row if self.options.by == "class" else self.options.job_class or "*"

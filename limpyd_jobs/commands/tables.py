@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs."""
+"""The output of commands: tables for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _BARS = " ▁▂▃▄▅▆▇█"
 
 
 def print_table(rows: Iterable[Row]) -> None:
-    """Print rows, the first of which is the heading, with columns as wide as need be; what is None as nothing."""
+    """Print rows, of which the first is the heading, with columns as wide as needed. None is printed as an empty
+    cell."""
     for line in table_lines(rows):
         print(line)
 
@@ -28,7 +29,7 @@ def table_lines(rows: Iterable[Row]) -> Iterator[str]:
 
 
 def print_error(fields: Mapping[str, str]) -> None:
-    """Print an error as it is stored: when it happened, what it was, and its traceback."""
+    """Print a stored error: when it happened, its type and message, and its traceback."""
     date, kind, message = (one_line(fields.get(name, ""), MESSAGE) for name in ("date_time", "type", "message"))
     print(f"{date} {kind}: {message}")
     for line in fields.get("traceback", "").splitlines():
@@ -60,7 +61,8 @@ def span(seconds: float) -> str:
 
 
 def chart(numbers: Sequence[int], width: int) -> str:
-    """Return numbers as a line of bars, with the highest at its end; neighbours share one if there are too many."""
+    """Return numbers as a line of bars, with the highest number at its end. Neighbours share a bar if there are too
+    many."""
     size = max(-(-len(numbers) // width), 1)
     sums = [sum(numbers[at : at + size]) for at in range(0, len(numbers), size)] or [0]
     highest = max(*sums, 1)

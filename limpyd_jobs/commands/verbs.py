@@ -1,4 +1,4 @@
-"""Commands whose first word says what to do, and that ask before they change many things."""
+"""Commands whose first word is a verb, and that ask before they change many things."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from limpyd_jobs.workers.options import WorkerOption
 Verb = Callable[[Sequence[str]], int | None]
 
 ERROR_MODEL = WorkerOption("--error-model", help="The model of the errors of your workers (default: limpyd_jobs.Error)")
-DRY_RUN = WorkerOption("--dry-run", action="store_true", help="Tell what would be done, and do nothing")
+DRY_RUN = WorkerOption("--dry-run", action="store_true", help="Only tell what would be done")
 YES = WorkerOption("--yes", action="store_true", help="Do not ask")
 
 
 class VerbCommand(Command):
-    """A command with verbs. What the application or Redis refuses is an error of the command line.
+    """A command with verbs. If the application or Redis refuses something, that is an error of the command line.
 
     Attributes
     ----------
     refusals: tuple of type of Exception
-        What they refuse it with.
+        The exceptions with which they refuse it.
     """
 
     refusals: tuple[type[Exception], ...] = (LookupError, TypeError, ValueError)
@@ -32,23 +32,23 @@ class VerbCommand(Command):
     def verbs(self) -> Mapping[str, Verb]:
         """Return what each verb does with the words after it; it may return an exit status.
 
-        The first one only shows something: it is what is done without a word.
+        The first verb only shows something. It is used if no word is given.
         """
         raise NotImplementedError
 
     def run(self) -> int:
-        """Do what the words say."""
+        """Call the verb with the other words."""
         verbs = self.verbs()
         verb, *words = self.given or [next(iter(verbs))]
         if verb not in verbs:
-            self.parser.error(f"{verb!r} is none of {', '.join(verbs)}")
+            self.parser.error(f"{verb!r} is not one of {', '.join(verbs)}")
         try:
             return verbs[verb](words) or 0
         except self.refusals as error:
             self.parser.error(one_line(error.args[0] if isinstance(error, KeyError) and error.args else error, MESSAGE))
 
     def is_sure(self, question: str) -> bool:
-        """Ask whether to do something, unless ``--yes`` is given; it is an error if nobody can be asked."""
+        """Ask whether to do something, unless ``--yes`` is given. It is an error if nobody can be asked."""
         if self.options.yes:
             return True
         if not sys.stdin.isatty():
@@ -56,7 +56,7 @@ class VerbCommand(Command):
         return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
     def print_tally(self, verb: str, tally: Tally) -> int:
-        """Print what became of many jobs; return the exit status."""
+        """Print the outcomes of many jobs; return the exit status."""
         if self.options.json:
             print_json(tally._asdict())
         else:

@@ -1,4 +1,4 @@
-"""``limpyd-jobs workers``: which workers are there, what they do, and what is asked of them."""
+"""``limpyd-jobs workers``: see which workers are there and what they do, and give them orders."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from limpyd_jobs.workers.options import WorkerOption
 
 HEADING = ("worker", "status", "queues", "since", "last sign", "done", "failed", "memory", "runs", "for")
 
-# What can be asked of workers with nothing but their names.
+# The orders that need nothing but the names of workers.
 ORDERS = ("quiet", "resume", "stop", "dump")
 
 
@@ -31,19 +31,19 @@ class Workers(VerbCommand):
     words = """[list|show|quiet|resume|stop|dump|log-level] [WORKER...] [options]
 
   list [WORKER...]           which workers are there, what they do, and when each gave its last sign of life
-  show WORKER...             all that is known of some
+  show WORKER...             all that is known of some workers
   quiet WORKER...            begin no other job
   resume WORKER...           begin jobs again
-  stop WORKER...             end after the running job, as on SIGTERM; of a pool, no other one follows
+  stop WORKER...             end after the running job, as on SIGTERM; in a pool, no other worker takes its place
   dump WORKER...             write to the log of the worker what it does, and where each of its threads is
   log-level LEVEL WORKER...  write more or less to its log: DEBUG, INFO, WARNING, ERROR, CRITICAL, or a number
 
-Without a word, it lists. A worker is meant by its name, by the host and pid of its process or of the parent of that
-(web1:4711), or by the six digits that its log lines begin with; --all means all. What is asked for is done with the
-next heartbeat of the worker, by default within 15 seconds."""
+Without a word, it lists. Call a worker by its name, by the host and pid of its process or of its parent process
+(web1:4711), or by the six digits that its log lines begin with; --all means all. A worker obeys with its next
+heartbeat, by default within 15 seconds."""
     option_list = (
         *READING_OPTIONS,
-        WorkerOption("--all", action="store_true", help="Ask all workers (default: those that are named)"),
+        WorkerOption("--all", action="store_true", help="Ask all workers (default: the workers that are named)"),
         DRY_RUN,
         YES,
         JSON,
@@ -58,7 +58,7 @@ next heartbeat of the worker, by default within 15 seconds."""
     # -- Which workers
 
     def _named(self, names: Sequence[str]) -> list[LivingWorker]:
-        """Return the workers of some names; all for none."""
+        """Return the workers of some names; all workers if no name is given."""
         workers = WorkerPresence.alive()
         for name in names:
             if not any(worker.is_named(name) for worker in workers):
@@ -121,14 +121,15 @@ next heartbeat of the worker, by default within 15 seconds."""
 
 
 def as_json(worker: LivingWorker) -> dict[str, Any]:
-    """Return a worker as it is printed for programs: dates are texts, UTC."""
+    """Return a worker as it is printed for programs. Dates are texts, UTC."""
     told = {name: value for name, value in vars(worker).items() if name not in ("pk", "kind", "until", "details")}
     told["running"] = [job._asdict() for job in worker.running]
     return {name: str(value) if isinstance(value, datetime) else value for name, value in told.items()}
 
 
 def as_row(worker: LivingWorker) -> list[str]:
-    """Return a worker as a row of the table under `HEADING`; what runs, and for how long, is as of its last sign."""
+    """Return a worker as a row of the table under `HEADING`. What runs, and for how long, is as of its last sign of
+    life."""
     first = worker.running[0] if worker.running else None
     more = f" (and {len(worker.running) - 1} more)" if len(worker.running) > 1 else ""
     return [

@@ -198,7 +198,7 @@ class WorkerPresence(Presence):
             If the worker is not there any more.
         """
         if verb not in ORDERS:
-            raise ValueError(f"Nothing to ask of a worker: {verb!r} is none of {', '.join(ORDERS)}")
+            raise ValueError(f"Nothing to ask of a worker: {verb!r} is not one of {', '.join(ORDERS)}")
         if verb == "log-level":
             value = checked_level(value)
         elif value:

@@ -103,7 +103,7 @@ class Action:
         return {}
 
     def do_one(self, job: Job, queue_name: str | None) -> None:
-        """Do it with one job. `queue` names the queue that it is or was in."""
+        """Do it with one job. `queue_name` is the queue that it is or was in."""
         raise NotImplementedError
 
     def needs_python(self, job_class: type[Job]) -> bool:

@@ -396,7 +396,7 @@ class _Search(Walk):
         has_fingerprint = condition.field == "fingerprint" and is_fingerprint(condition.value)
         of_kind = f"{self._key_of_errors('_fingerprint' if has_fingerprint else 'type')}{condition.value}"
         test = {**self.errors_of(known), "test": "error", "of_kind": of_kind, "is_negated": condition.is_negated}
-        if condition.field == "fingerprint" and not has_fingerprint:  # it stands for errors without one
+        if condition.field == "fingerprint" and not has_fingerprint:  # errors without one: by their type
             return {**test, "without": "_fingerprint"}
         return test
 

@@ -45,7 +45,7 @@ def one_of(*words: str) -> Callable[[str], str]:
 
     def check(text: str) -> str:
         if text not in words:
-            raise ValueError(f"{text!r} is none of {', '.join(words)}")
+            raise ValueError(f"{text!r} is not one of {', '.join(words)}")
         return text
 
     return check

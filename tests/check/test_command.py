@@ -273,11 +273,11 @@ def test_another_database(run: Run, orphan: str, redis_server: RedisServer) -> N
         ),
         (
             ["check", "--unresolved=x"],
-            "limpyd-jobs check: error: option --unresolved: 'x' is none of leave, quarantine",
+            "limpyd-jobs check: error: option --unresolved: 'x' is not one of leave, quarantine",
         ),
         (
             ["check", "--unknown-status=x"],
-            "limpyd-jobs check: error: option --unknown-status: 'x' is none of leave, req",
+            "limpyd-jobs check: error: option --unknown-status: 'x' is not one of leave, req",
         ),
         (["check", "--database=host:port"], "limpyd-jobs check: error: option --database: "),
         (

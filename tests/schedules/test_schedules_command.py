@@ -96,7 +96,7 @@ def test_a_schedule_is_added_listed_paused_resumed_run_and_removed(run: Run, red
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["enqueue_due"], "'enqueue_due' is none of list"),
+        (["enqueue_due"], "'enqueue_due' is not one of list"),
         (["list", "x"], "list needs nothing"),
         (["add", "x"], "add needs NAME JOB_CLASS"),
         (["pause", "x"], "No schedule is named 'x'"),

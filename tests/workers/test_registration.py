@@ -257,7 +257,7 @@ class TestOrders:
     def test_that_are_none_are_refused(self, redis_client: redis.Redis, verb: str, value: str) -> None:
         Queue.get_queue("queue")
         with registered():
-            with pytest.raises(ValueError, match=r"none of|no level|no value"):
+            with pytest.raises(ValueError, match=r"not one of|no level|no value"):
                 WorkerPresence.order(the_worker(), verb, value)
             assert last_entries(redis_client, 10) == []
 
@@ -427,7 +427,7 @@ class TestTheCommand:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            (["fire"], "'fire' is none of list, show, quiet"),
+            (["fire"], "'fire' is not one of list, show, quiet"),
             (["quiet"], "quiet needs the names of workers, or --all"),
             (["quiet", "x", "--all"], "quiet needs the names of workers, or --all"),
             (["quiet", "nobody"], "there is no worker nobody"),
