@@ -1,1 +1,1 @@
-"""Guests: what other systems plug in. Each is an extra, and imports nothing of this library but what is documented."""
+"""Guests: parts that other systems plug in. Each is an extra, and imports only documented parts of this library."""

@@ -1,4 +1,4 @@
-"""What the configurations of hosts have in common: their values may come as text, from a file."""
+"""Functions for the configurations of hosts. Their values may come as text, from a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def seconds(name: str, value: Any) -> float:
     Raises
     ------
     ValueError
-        If it is none, or not more than 0.
+        If it is not a number of seconds, more than 0.
     """
     try:
         number = float("nan") if isinstance(value, bool) else float(value)

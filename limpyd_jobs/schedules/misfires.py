@@ -1,4 +1,4 @@
-"""What is to be run of a schedule that is due: one time, or several if workers were away."""
+"""Which times of a due schedule to run: one, or several if workers were away."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from limpyd_jobs.schedules.triggers import Times
 
 MISFIRE_POLICIES = ("latest", "all", "none")
 
-# How late a time may be run with ``none``, if nothing else is said.
+# How late a time may be run with ``none``, by default.
 DEFAULT_GRACE_TIME = timedelta(minutes=1)
 
 
 class Step(NamedTuple):
-    """A time to run, None to pass over what was missed; and the next one, None for never again."""
+    """A time to run, None to pass over missed times; and the next time, None for never again."""
 
     run: datetime | None
     following: datetime | None
@@ -28,7 +28,7 @@ def steps(
     misfire_grace_time: timedelta | None = None,
     most: int = 100,
 ) -> list[Step]:
-    """Return what is to be done, one step after the other, all datetimes being aware.
+    """Return the steps to do, one after the other. All datetimes are aware.
 
     Parameters
     ----------
@@ -37,9 +37,9 @@ def steps(
     misfire_policy: str
         ``latest`` to run the latest time only, ``all`` to run all of them, ``none`` to run those that are not late.
     misfire_grace_time: timedelta
-        How late a time may be run; None for any, or, if the catch-up is ``none``, for a minute.
+        How late a time may be run. None for no limit, or for a minute if `misfire_policy` is ``none``.
     most: int
-        How many times to run at the most; the latest are.
+        How many times to run at the most: the latest ones.
     """
     if misfire_grace_time is None and misfire_policy == "none":
         misfire_grace_time = DEFAULT_GRACE_TIME
@@ -52,7 +52,7 @@ def steps(
 
 
 def _missed(times: Times, due: datetime, now: datetime, most: int) -> list[datetime]:
-    """The latest of the times that were missed, in their order."""
+    """Return the latest of the missed times, in their order."""
     found = []
     for time in times.until(due, now):
         found.append(time)

@@ -1,4 +1,4 @@
-"""The model of what is added again and again."""
+"""The model of schedules."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _KNOWN = {*_OPTIONS, "name", "job_class", "job_fields", "declaration"}
 
 @found_by("name")
 class Schedule(BaseJobsModel):
-    """A job that is added at set times, by whichever worker looks first.
+    """A job that is added at set times. The worker that looks first adds it.
 
-    Dates are stored as naive UTC. `next_run` is absent when it is paused or over.
+    Dates are stored as naive UTC. `next_run` is absent if the schedule is paused or over.
 
     Attributes
     ----------
     max_missed_runs: int
-        How many missed times are made up for at the most, the latest ones, if `misfire_policy` is ``all``.
+        If `misfire_policy` is ``all``: how many missed times are made up for at the most, the latest ones.
     """
 
     name = fields.InstanceHashField(indexable=True, unique=True)
@@ -88,35 +88,36 @@ class Schedule(BaseJobsModel):
         Parameters
         ----------
         name: str
-            No other schedule has it.
+            No other schedule may have it.
         job_class: type of Job, or str
-            What is added, or its path.
+            The class of the jobs, or its path.
         cron: str or mapping
-            Five fields as in crontab, or six with the seconds first, or an alias as ``@daily``; or the arguments of
+            Five fields as in crontab, six with the seconds first, or an alias such as ``@daily``; or the arguments of
             APScheduler's `CronTrigger`.
         interval: float, timedelta or mapping
-            Seconds; or the arguments of its `IntervalTrigger`. It is counted from now, unless they say otherwise.
+            Seconds; or the arguments of APScheduler's `IntervalTrigger`. It is counted from now, unless the arguments
+            say otherwise.
         date: datetime or str
-            For once. A naive one is of the `timezone`.
+            For one time. A naive date is in the `timezone`.
         trigger: object or mapping
             A trigger of APScheduler, or the description of one: see `limpyd_jobs.schedules.triggers`.
         timezone: str
-            As ``Europe/Paris``.
+            Such as ``Europe/Paris``.
         identifier: str
-            Of the jobs; ``{name}`` stands for the name of the schedule, ``{time}`` for the time it is due, in UTC. By
-            default ``{name}``, so that a job which is still queued when its next time comes is not added again; or
-            ``{name}:{time}`` if the catch-up is ``all``.
+            The identifier of the jobs. ``{name}`` stands for the name of the schedule, ``{time}`` for the time it is
+            due, in UTC. By default ``{name}``: then a job that is still queued at the next time is not added again; or
+            ``{name}:{time}`` if `misfire_policy` is ``all``.
         queue_name: str
             By default the one of the class.
         priority: int
             By default the one of the class.
         misfire_policy: str
-            What to run of the times that no worker was there for: the ``latest``, ``all`` of them, up to
+            Which times to run if no worker was there for a while: the ``latest``, ``all`` of them, up to
             `max_missed_runs`, or ``none``.
         misfire_grace_time: float or timedelta
             How late, in seconds, a time may be run. None for no limit; for a minute if `misfire_policy` is ``none``.
         paused: bool
-            Whether it waits for `resume`.
+            Whether the schedule waits for `resume`.
         **job_fields
             Other fields of the jobs.
 
@@ -172,17 +173,17 @@ class Schedule(BaseJobsModel):
         Raises
         ------
         DoesNotExist
-            If there is none.
+            If there is no such schedule.
         """
         for schedule in cls.collection(name=name).instances():
             return schedule  # type: ignore[no-any-return]
         raise DoesNotExist(f"No schedule is named {name!r}")
 
     def edit(self, **changes: Any) -> None:
-        """Change it: the arguments are those of `add`, with ``job_fields`` for all other fields of the jobs.
+        """Change the schedule. The arguments are those of `add`, with ``job_fields`` for all other fields of the jobs.
 
-        What is not given stays. With another trigger or time zone, the next time is counted anew from now. Exceptions:
-        see `add`.
+        Values that are not given stay. With another trigger or time zone, the next time is counted anew from now.
+        Exceptions: see `add`.
         """
         stored = self.hgetall()
         values = self._values(changes, stored)
@@ -195,11 +196,11 @@ class Schedule(BaseJobsModel):
         records.set_schedule(type(self), pk_of(self), due, values, _heard_by(type(self), {**stored, **values}))
 
     def pause(self) -> None:
-        """Run it no more, until `resume`. What is queued already stays."""
+        """Stop adding jobs, until `resume`. Queued jobs stay."""
         records.set_schedule(type(self), pk_of(self), "", {"paused": "1", "next_run": ""})
 
     def resume(self) -> None:
-        """Run it again, from its next time on. What was due while it was paused is not made up for."""
+        """Add jobs again, from the next time on. Times that were due during the pause are not made up for."""
         stored = self.hgetall()
         if stored.get("paused"):
             values = self._start(stored.get("trigger", ""), stored.get("timezone", ""), paused=False, may_be_over=True)
@@ -207,7 +208,8 @@ class Schedule(BaseJobsModel):
             records.set_schedule(type(self), pk_of(self), due, values, _heard_by(type(self), stored))
 
     def run_now(self) -> Job:
-        """Add its job now, beside its times, even if it is paused; return the job. For the exceptions see `add_job`."""
+        """Add its job now, in addition to its times, even if it is paused; return the job. For the exceptions see
+        `add_job`."""
         stored = self.hgetall()
         job_class: type[Job] = job_classes.like(type(self)).resolve(stored.get("job_model_repr", ""))
         identifier = identifier_of(stored, now_of_redis(type(self)))
@@ -215,7 +217,7 @@ class Schedule(BaseJobsModel):
         return job_class.add_job(identifier, stored.get("queue_name"), stored.get("priority"), **values)
 
     def next_times(self, number: int = 10) -> list[datetime]:
-        """Return the next times it is due, aware, in its time zone; as if it were not paused."""
+        """Return the next times when it is due, aware, in its time zone. A pause does not matter."""
         stored = self.hgetall()
         times = Times(json.loads(stored.get("trigger", "")), stored.get("timezone", ""))
         first = aware(stored.get("next_run")) or times.after(now_of_redis(type(self)))
@@ -225,7 +227,7 @@ class Schedule(BaseJobsModel):
         return [time.astimezone(times.zone) for time in found]
 
     def delete(self) -> None:
-        """Delete it. Jobs of it that are queued stay."""
+        """Delete the schedule. Its queued jobs stay."""
         pk = pk_of(self)
         super().delete()
         self.get_connection().zrem(records.due_key(type(self)), pk)
@@ -260,7 +262,7 @@ class Schedule(BaseJobsModel):
 
     @classmethod
     def _values(cls, given: Mapping[str, Any], stored: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Return the fields of what is given, checked against each other and what is stored."""
+        """Return the fields of the given values, checked against each other and against the stored values."""
         if given.keys() - _KNOWN:
             raise AttributeError(f"A schedule has no {', '.join(sorted(given.keys() - _KNOWN))}")
         stored = stored or {}
@@ -327,13 +329,13 @@ def text_of(moment: datetime | None) -> str:
 
 
 def score_of(text: str) -> str:
-    """Return the score, in seconds, of a stored date; empty for none."""
+    """Return the score, in seconds, of a stored date; empty for an empty text."""
     moment = parse_datetime(text)
     return "" if moment is None else f"{datetime_to_score(moment):.6f}"
 
 
 def _with_job_fields(declared: Mapping[str, Any]) -> dict[str, Any]:
-    """Divide a declaration in the arguments of a schedule and the fields of its jobs."""
+    """Split a declaration into the arguments of a schedule and the fields of its jobs."""
     own = {name: value for name, value in declared.items() if name in _OPTIONS}
     return {**own, "job_fields": {name: value for name, value in declared.items() if name not in own}}
 
@@ -352,7 +354,7 @@ def _job_class(schedule_model: type[Schedule], job_class: Any) -> type[Job]:
 
 
 def _heard_by(schedule_model: type[Schedule], stored: Mapping[str, str]) -> str:
-    """Return the key of the signal that the workers of its queue hear; empty if its class is not to be had here."""
+    """Return the key of the signal that the workers of its queue hear; empty if its class cannot be resolved here."""
     with suppress(Exception):  # whatever its module raises
         job_class: type[Job] = job_classes.like(schedule_model).resolve(stored["job_model_repr"])
         return records.signal_key(job_class.queue_model, stored["queue_name"])

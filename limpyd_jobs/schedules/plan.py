@@ -1,4 +1,4 @@
-"""What the record of a schedule says is to be done when it is due."""
+"""What to do when a schedule is due, as its record says."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from limpyd_jobs.store.new_fields import checked_fields, stored_names
 
 
 class Plan(NamedTuple):
-    """A schedule as its record has it, each value checked: anybody may have written it.
+    """A schedule by its record. Each value is checked, as anybody may have written it.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class Plan(NamedTuple):
         The next time, aware; None for never.
     misfire_policy: str
     misfire_grace_time: timedelta
-        None for any.
+        None for no limit.
     queue_name, priority: str
     fields: mapping
         The fields of its jobs.
@@ -47,14 +47,14 @@ class Plan(NamedTuple):
 
     @classmethod
     def read(cls, stored: Mapping[str, str], job_class: type[Job]) -> Plan:
-        """Return what a record says.
+        """Return the plan of a record.
 
         Raises
         ------
         ConfigurationException
             If APScheduler is not installed.
         ValueError, TypeError, LookupError, AttributeError
-            If something in it cannot be used: the last one if the class has no such field.
+            If a value cannot be used. `AttributeError` if the class has no such field.
         """
         due = aware(stored.get("next_run"))
         if stored.get("next_run") and due is None:

@@ -1,6 +1,6 @@
-"""When a schedule is due: descriptions as data, and the triggers of APScheduler they stand for.
+"""When a schedule is due: descriptions as data, and the triggers of APScheduler that they describe.
 
-A description is a dictionary with one key, which can be stored as JSON, and never more than data:
+A description is a dictionary with one key. It can be stored as JSON, and is only data:
 
 - ``{"cron": "0 3 * * *"}``, or the arguments of `CronTrigger`: ``{"cron": {"hour": 3, "day": "last"}}``
 - ``{"interval": {"hours": 2, "start_date": "2026-01-01T00:00:00+00:00"}}``
@@ -63,7 +63,7 @@ class Times:
     description: dict
         See the module.
     timezone: str
-        The name of the zone for what has none of its own.
+        The name of the zone for triggers without one of their own.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Times:
     Raises
     ------
     ValueError, TypeError
-        If the description or the zone is none; with what is wrong with it.
+        If the description or the zone is not valid. The message says what is wrong with it.
     ConfigurationException
         If APScheduler is not installed.
     """
@@ -82,7 +82,7 @@ class Times:
         self._trigger = _build(description, self.zone, strictly=True)
 
     def after(self, moment: datetime) -> datetime | None:
-        """Return the first time after a moment, an aware datetime, in UTC; None if there is none."""
+        """Return the first time after a moment, an aware datetime, in UTC; None if there is no such time."""
         return _after(self._trigger, moment)
 
     def until(self, first: datetime, last: datetime) -> Iterator[datetime]:
@@ -93,7 +93,7 @@ class Times:
             found = self.after(found)
 
     def latest(self, first: datetime, last: datetime) -> datetime:
-        """Return the latest time that is not after `last`, knowing one. There may be millions in between."""
+        """Return the latest time that is not after `last`, given one of the times. There may be millions in between."""
         found, bound = first, last
         while True:
             following = self.after(found)
@@ -113,7 +113,7 @@ def zone_of(name: str) -> tzinfo:
     Raises
     ------
     ValueError, TypeError
-        If it is not the name of one.
+        If it is not the name of a time zone.
     """
     if not isinstance(name, str):
         raise TypeError(f"A time zone must be named by a string, as 'Europe/Paris', not {name!r}")
@@ -130,12 +130,13 @@ def zone_of(name: str) -> tzinfo:
 
 
 def describe_trigger(trigger: Any) -> Description:
-    """Return the description of a trigger of APScheduler, of which `trigger_of` makes one that fires at the same times.
+    """Return the description of a trigger of APScheduler. `trigger_of` makes of it a trigger that fires at the same
+    times.
 
     Raises
     ------
     TypeError, ValueError
-        If it is of a class, or has a time zone or a jitter, that cannot be described.
+        If its class, its time zone or its jitter cannot be described.
     """
     return _described(trigger)
 
@@ -146,12 +147,12 @@ def trigger_of(description: Description, timezone: str = "UTC") -> Any:
     Parameters
     ----------
     timezone: str
-        The name of the zone for what has none of its own.
+        The name of the zone for triggers without one of their own.
 
     Raises
     ------
     ValueError, TypeError, ConfigurationException
-        As `Times` does, but that any trigger is fine that APScheduler makes, even if it would hardly ever fire.
+        As `Times`. But any trigger that APScheduler makes is fine, even if it would hardly ever fire.
     """
     return _build(description, zone_of(timezone), strictly=False)
 
@@ -159,14 +160,14 @@ def trigger_of(description: Description, timezone: str = "UTC") -> Any:
 def describe(
     cron: Any = None, interval: Any = None, date: Any = None, trigger: Any = None, now: datetime | None = None
 ) -> Description:
-    """Return the description of what users say: one of these arguments of `Schedule.add`.
+    """Return the description of what users pass: one of these arguments of `Schedule.add`.
 
     An interval without a start begins `now`, an aware datetime.
 
     Raises
     ------
     ValueError, TypeError
-        If it is not exactly one of them, or of a type that cannot be described.
+        If not exactly one argument is given, or its type cannot be described.
     """
     given = {
         name: value
@@ -263,7 +264,7 @@ def _classes() -> dict[str, Any]:
 
 
 def _build(description: Any, zone: tzinfo, strictly: bool, depth: int = 1) -> Any:
-    """Return the trigger of a description; strictly, of one that is of use for a schedule."""
+    """Return the trigger of a description. If strict, refuse one that is of no use for a schedule."""
     if not isinstance(description, Mapping) or len(description) != 1:
         raise ValueError(f"A trigger must be a mapping with one key, as {{'cron': '0 3 * * *'}}, not {description!r}")
     ((kind, what),) = description.items()
@@ -346,10 +347,10 @@ def _made(kind: str, what: Any, make: Callable[[], Any]) -> Any:
 
 
 def _crontab(text: str, zone: tzinfo) -> Any:
-    """Make a trigger of a line of crontab: five fields, or six if the first is that of seconds, or an alias.
+    """Make a trigger of a line of crontab: five fields, six if the first one is for seconds, or an alias.
 
-    What is written as for cron is understood as by cron, which is not how APScheduler does: 0 and 7 are Sunday; and if
-    both the day of the month and that of the week are restricted, either is enough.
+    The line is read as cron reads it, not as APScheduler would: 0 and 7 are Sunday; and if both the day of the month
+    and the day of the week are restricted, either is enough.
     """
     words = ALIASES.get(text.strip().lower(), text).split()
     if len(words) not in (5, 6):

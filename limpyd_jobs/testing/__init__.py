@@ -1,6 +1,6 @@
-"""What tests of an application need: to run jobs, to see what was added, and to move the time.
+"""Helpers for the tests of an application: run jobs, see which were added, and move the time.
 
-Jobs go through real scripts on a real server, and are run by a real worker, in the process of the test.
+Jobs go through real scripts on a real server. A real worker runs them, in the process of the test.
 """
 
 from limpyd_jobs.testing.added import added_jobs, assert_added, refute_added

@@ -1,4 +1,4 @@
-"""Which jobs were added, as assertions that show what was added instead."""
+"""Assertions on the jobs that were added. A failure shows what was added instead."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from limpyd_jobs.store.new_fields import stored_names
 from limpyd_jobs.testing.running import AJob, queue_of, status_of
 from limpyd_jobs.utils import as_naive_utc, parse_datetime, printable
 
-# How many jobs a message shows at the most, the last ones that were added.
+# How many jobs a message shows at the most: the last ones that were added.
 SHOWN = 20
 
 # Fields that a message shows only if they are asked for.
@@ -21,17 +21,17 @@ QUIET = ("pk", "status", "added", "start", "end", "tries", "queued", "cancel_on_
 
 
 def added_jobs(job_class: type[AJob], **fields: Any) -> list[AJob]:
-    """Return the jobs of a class that are stored, whatever became of them, the first one that was added first.
+    """Return the stored jobs of a class, whatever their status is, in the order in which they were added.
 
     Parameters
     ----------
     job_class: type of Job
-        Jobs of its subclasses are not among them.
+        Jobs of its subclasses do not count.
     **fields
-        What they have to be like: `identifier`, `priority`, `queue_name`, `status` (as ``"waiting"``), `delayed_for`
-        (seconds, or a timedelta, from when they were added), `delayed_until` (a datetime, or None; both as long as the
-        job is delayed), and all fields of the class: arguments and other fields of values by their values, others by
-        their texts or numbers. They are compared by ``==``, so that ``unittest.mock.ANY`` fits as well.
+        The values that they must have: `identifier`, `priority`, `queue_name`, `status` (as ``"waiting"``),
+        `delayed_for` (seconds, or a timedelta, from when they were added), `delayed_until` (a datetime, or None; both
+        as long as the job is delayed), and all fields of the class: arguments and other fields of values by their
+        values, others by their texts or numbers. They are compared by ``==``, so ``unittest.mock.ANY`` fits as well.
 
     Raises
     ------
@@ -43,12 +43,12 @@ def added_jobs(job_class: type[AJob], **fields: Any) -> list[AJob]:
 
 
 def assert_added(job_class: type[AJob], **fields: Any) -> AJob:
-    """Assert that a job was added; return it: the last one, if there are several. For the parameters see `added_jobs`.
+    """Assert that a job was added; return the last such job. For the parameters see `added_jobs`.
 
     Raises
     ------
     AssertionError
-        If there is none. The message shows what was added.
+        If there is no such job. The message shows what was added.
     AttributeError
         If the class has no such field.
     """
@@ -64,7 +64,7 @@ def refute_added(job_class: type[Job], **fields: Any) -> None:
     Raises
     ------
     AssertionError
-        If there is one.
+        If there is such a job.
     AttributeError
         If the class has no such field.
     """
@@ -74,7 +74,7 @@ def refute_added(job_class: type[Job], **fields: Any) -> None:
         raise AssertionError(f"No {_wanted(job_class, fields)} should have been added, but there is:\n{shown}")
 
 
-# What a job is like
+# The values of a job
 
 OF_A_JOB: dict[str, Callable[[Job], Any]] = {
     "queue_name": lambda job: queue_of(job).name.hget(),
@@ -103,7 +103,7 @@ def _stored_name(job_class: type[Job], name: str) -> str:
 
 
 def _checked(job_class: type[Job], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what jobs have to be like in the form in which their values are compared."""
+    """Return the wanted values in the form in which they are compared."""
     for name in fields:
         if name not in OF_A_JOB and _stored_name(job_class, name) not in job_class._fields:
             names = ", ".join(sorted({*OF_A_JOB, *(each for each in job_class._fields if each[0] != "_")}))
@@ -122,12 +122,12 @@ def _comparable(name: str, value: Any) -> Any:
 
 
 def _differing(job: Job, fields: Mapping[str, Any]) -> list[str]:
-    """Return the names of the fields of which a job has another value."""
+    """Return the names of the fields in which a job has another value."""
     return [name for name, value in fields.items() if not _is_equal(value, _value_of(job, name))]
 
 
 def _is_equal(wanted: Any, value: Any) -> bool:
-    """Compare a value that is wanted with one of a job; numbers are stored as texts by fields that have no kind."""
+    """Compare a wanted value with the value of a job. Fields without a kind store numbers as texts."""
     if isinstance(value, str) and type(wanted) in (int, float):
         return str(wanted) == value
     return bool(wanted == value)
@@ -160,7 +160,7 @@ def _others(job_class: type[Job]) -> list[type[Job]]:
 
 
 def _shown(job: Job, asked: Collection[str]) -> str:
-    """Show what a job is like, as far as it matters."""
+    """Show the values of a job that matter."""
     own = [name for name in job._fields if name[0] != "_" and name not in QUIET and name != job._name]
     values = {
         name: _value_of(job, name) for name in dict.fromkeys(["identifier", "queue_name", *own, *asked, "status"])

@@ -20,9 +20,9 @@ def jobs_at_once(
 ) -> Iterator[None]:
     """Inside the block, let `add_job` and `add_jobs` run what they add, in this process, before they return.
 
-    A job that a running job adds is run when that has ended, still before the first call returns. Each job is run once:
-    one that is put back in a queue waits there. What is delayed, or in a paused queue, is left alone. Of two such
-    blocks inside each other, the inner one counts.
+    If a running job adds a job, that job is run when the running one has ended, still before the first call returns.
+    Each job is run once: a job that is put back in a queue waits there. Delayed jobs, and jobs in paused queues, are
+    left alone. Of two such blocks inside each other, the inner one counts.
 
     >>> with jobs_at_once():
     ...     job = SendMail.add_job("welcome:42", to="ann@example.com")
@@ -30,7 +30,8 @@ def jobs_at_once(
     Parameters
     ----------
     raise_errors: bool
-        Whether the call raises what the first job raised, be it tried again or not. The others are run before.
+        Whether the call raises the exception of the first job that raised one, even if that job will be tried again.
+        All other jobs are run before that.
     limit: int
         How many jobs may be run by one call.
     worker_class: type of Worker
@@ -69,7 +70,7 @@ def _replace(methods: dict[str, Any]) -> None:
 
 
 class _Adding:
-    """Runs jobs after each other, however they come to be added."""
+    """Runs jobs one after the other, however they are added."""
 
     def __init__(self, raise_errors: bool, limit: int, worker_class: type[Worker], options: dict[str, Any]) -> None:
         self._raise_errors, self._limit = raise_errors, limit
@@ -87,7 +88,7 @@ class _Adding:
             self._is_busy = before
 
     def added(self, jobs: list[Job]) -> None:
-        """Run jobs that were added, and those that they add; or leave that to the call that does so already."""
+        """Run jobs that were added, and those that they add; or leave that to the call that is doing so already."""
         if self._is_busy or not is_busy():
             self._waiting.extend(jobs)
         if self._is_busy or is_busy():

@@ -1,4 +1,4 @@
-"""Moving the time of this library: that of its scripts, in Redis, and of its Python, in this process."""
+"""Moving the time of this library: of its scripts in Redis, and of its Python code in this process."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from limpyd_jobs.store import scripting
 class Clock:
     """The time by which jobs are due, leases lapse and schedules are enqueued. It goes on by itself, and can be moved.
 
-    It is the one of this process, and of those that it forks from then on: the server and other processes have theirs.
-    The ``datetime.now()`` and ``time.time()`` of the application, and of guests such as APScheduler, are not moved.
+    It belongs to this process, and to processes that it forks later. The server and other processes have their own. The
+    ``datetime.now()`` and ``time.time()`` of the application, and of guests such as APScheduler, are not moved.
 
     >>> clock.move(hours=1)
     >>> clock.reset()
@@ -30,16 +30,16 @@ class Clock:
     def move(
         self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0, by: timedelta | None = None
     ) -> None:
-        """Let time pass, all of what is given together; what is negative takes it back."""
+        """Let time pass: the sum of the arguments. A negative sum moves the time back."""
         span = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
         self._set(self.moved + span + (by or timedelta()))
 
     def move_to(self, moment: datetime) -> None:
-        """Let it be this moment: naive UTC, or aware. From then on, the time goes on."""
+        """Set the time to this moment: naive UTC, or aware. From there, the time goes on."""
         self.move(by=utils.as_naive_utc(moment) - self.now())
 
     def reset(self) -> None:
-        """Let it be the real time again."""
+        """Go back to the real time."""
         if self.moved:
             self._set(timedelta())
 

@@ -1,4 +1,4 @@
-"""Running jobs in the process of a test, by a worker that does all that one does in production."""
+"""Running jobs in the process of a test, by a worker that works as in production."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _depth = 0
 
 @dataclass
 class Drained:
-    """What became of the jobs that were run: each run counts once.
+    """The outcomes of the jobs that were run. Each run counts once.
 
     Attributes
     ----------
@@ -40,9 +40,9 @@ class Drained:
     delayed: int
         How many were delayed by their own code.
     skipped: int
-        How many did not wait any more when they were fetched, so were not run.
+        How many did not wait any more when they were fetched, so they were not run.
     exceptions: list of Exception
-        Those that jobs raised, in their order, of those that are requeued, too.
+        The exceptions that jobs raised, in their order, including jobs that are requeued.
     """
 
     success: int = 0
@@ -61,7 +61,7 @@ class Drained:
 
 @dataclass(frozen=True)
 class Outcome(Generic[AJob]):
-    """What became of a job that was run.
+    """The outcome of a job that was run.
 
     Attributes
     ----------
@@ -89,21 +89,22 @@ def drain(
     worker_class: type[Worker] = Worker,
     **options: Any,
 ) -> Drained:
-    """Run all jobs that wait, and those that they add, in this process, and return how they went.
+    """Run all jobs that wait, and those that they add, in this process; return their outcomes.
 
     Schedules that are due are enqueued before. Paused queues are left alone.
 
     Parameters
     ----------
     *queues: str
-        The names of the queues; by default that of the `job_class`, or else all that there are.
+        The names of the queues; by default the queue of the `job_class`, or else all queues.
     job_class: type of Job
-        Whose queue model it is; by default all of the known job classes. Other jobs of the queue are run, too.
+        The class whose queue model to use; by default the queue models of all known job classes. Jobs of other classes
+        in these queues are run, too.
     with_delayed: bool
-        Whether those that are delayed are run as well, without waiting until they are due, and so are tries to come.
+        Whether to run delayed jobs as well, and all tries to come, without waiting until they are due.
     raise_errors: bool
-        Whether to raise what the first job raised that ends in error. The jobs after it are not run then. What a job
-        raised that will be tried again is never raised.
+        Whether to raise the exception of the first job that ends in error. The jobs after it are not run then. The
+        exception of a job that will be tried again is never raised.
     limit: int
         How many jobs may be run.
     worker_class: type of Worker
@@ -115,7 +116,7 @@ def drain(
     AssertionError
         If there are more jobs than the limit.
     Exception
-        What a job raised: see `raise_errors`.
+        The exception of a job: see `raise_errors`.
     """
     run, seen = _Run(raise_errors, limit), None
     while seen != (seen := (run.loops, _targets(queues, job_class, worker_class))):
@@ -137,20 +138,20 @@ def run_job(
     options: dict[str, Any] | None = None,
     **fields: Any,
 ) -> Outcome[AJob]:
-    """Add a job, and run it once, in this process, as a worker would; return what became of it.
+    """Add a job, and run it once, in this process, as a worker would; return its outcome.
 
-    Other jobs that wait are left alone, and so are those that it adds: see `drain`.
+    Other jobs that wait are left alone, and so are jobs that it adds: see `drain`.
 
     Parameters
     ----------
     job_class: type of Job
     identifier: str
-        By default one that no other job has.
+        By default an identifier that no other job has.
     queue_name: str
         By default the one of the class; or else ``"testing"``.
     priority: int
     raise_errors: bool
-        Whether to raise what the job raised, be it tried again or not.
+        Whether to raise the exception of the job, even if the job will be tried again.
     worker_class: type of Worker
     options: dict
         Parameters of the worker, as ``{"retry_policy": "times=3"}``.
@@ -162,7 +163,7 @@ def run_job(
     AssertionError
         If a job of the identifier is queued already, or a worker cannot run the job.
     Exception
-        What the job raised, if `raise_errors`; what `add_job` raises.
+        The exception of the job, if `raise_errors`; and the exceptions of `add_job`.
     """
     identifier = f"testing:{uuid.uuid4().hex}" if identifier is None else identifier
     is_queued = bool(job_class.collection(identifier=identifier, queued="1"))
@@ -173,7 +174,7 @@ def run_job(
 
 
 def run_added(job: AJob, raise_errors: bool, worker_class: type[Worker] = Worker, **options: Any) -> Outcome[AJob]:
-    """Run a job that waits, once; return what became of it. For the parameters see `run_job`."""
+    """Run a job that waits, once; return its outcome. For the parameters see `run_job`."""
     queue = queue_of(job)
     run = _Run(raise_errors=False, limit=1)
     run.work(_worker_of(worker_class, job, queue), [queue_name(queue)], queue_model=type(queue), **options)
@@ -187,7 +188,7 @@ def run_added(job: AJob, raise_errors: bool, worker_class: type[Worker] = Worker
 
 
 def status_of(job: Job) -> str:
-    """Return the name of the status that a job has now; ``"DELETED"`` if there is none any more."""
+    """Return the name of the status that a job has now; ``"DELETED"`` if the job is gone."""
     return str(STATUSES.by_value(job.status.hget(), "DELETED"))
 
 
@@ -223,7 +224,7 @@ def _names_of(queue_model: type[Queue]) -> list[str]:
 
 
 def _promote_all(queue_model: type[Queue], names: list[str]) -> None:
-    """Let all delayed jobs of some queues wait, the first to be due first."""
+    """Put all delayed jobs of some queues in their waiting lists, the earliest first."""
     queues = [queue for name in {*names} - queue_model.get_paused_names() for queue in queue_model.get_all(name)]
     delayed = sorted((score, ident, queue_name(queue)) for queue in queues for ident, score in _delayed_in(queue))
     for _, ident, name in delayed:
@@ -237,7 +238,7 @@ def _delayed_in(queue: Queue) -> list[tuple[str, float]]:
 
 
 def _worker_of(worker_class: type[Worker], job: Job, queue: Queue) -> type[Worker]:
-    """Return a class of workers that take this job, and no other one."""
+    """Return a class of workers that take only this job."""
 
     class WorkerOfOneJob(worker_class):  # type: ignore[misc, valid-type]
         def wait_for_job(self) -> tuple[Queue, Job]:
@@ -248,7 +249,7 @@ def _worker_of(worker_class: type[Worker], job: Job, queue: Queue) -> type[Worke
 
 
 class _Run:
-    """The work of one worker after the other, and what came of it."""
+    """The work of one worker after the other, and the outcomes."""
 
     def __init__(self, raise_errors: bool, limit: int) -> None:
         self.drained, self.loops, self.result = Drained(), 0, None
@@ -258,7 +259,7 @@ class _Run:
         self._failure: BaseException | None = None
 
     def work(self, worker_class: type[Worker], names: list[str], **options: Any) -> None:
-        """Let a worker run jobs; raise what one of them raised, if that is wanted."""
+        """Let a worker run jobs; raise the exception of one of them, if that is wanted."""
         ours = {"terminate_gracefuly": False, "prefetch": 1, "max_loops": self._limit - self.loops}
         job_classes.look_again()
         self._worker = worker_class(names, **{**ours, **options})
@@ -301,7 +302,7 @@ class _Run:
 
 
 def is_busy() -> bool:
-    """Whether a job is run here, so that what is added now is not to be run at once."""
+    """Whether a job is being run here. Then jobs that are added now are not run at once."""
     return _depth > 0
 
 

@@ -1,4 +1,4 @@
-"""An executor of APScheduler that adds what is due to a queue, for workers to run it."""
+"""An executor of APScheduler that adds the jobs that are due to a queue, for workers to run them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ScheduledRun(Job):
     Attributes
     ----------
     serializer: Serializer
-        What reads the arguments: JSON only. A subclass may allow pickles, or only some modules.
+        The object that reads the arguments: JSON only. A subclass may allow pickles, or only some modules.
     """
 
     namespace = "apscheduler"
@@ -51,25 +51,25 @@ class ScheduledRun(Job):
 
 
 class PickledRun(ScheduledRun):
-    """The same, with arguments that may be pickles: for a Redis that nobody else can write to."""
+    """A `ScheduledRun` whose arguments may be pickles: for a Redis that nobody else can write to."""
 
     serializer = Serializer("pickle", pickle.HIGHEST_PROTOCOL, None)
 
 
 class LimpydExecutor(BaseExecutor):
-    """Lets workers run what is due: each run is a job of a queue, and is added once, whatever scheduler dies.
+    """Lets workers run the jobs that are due. Each run is a job of a queue, and is added once, whatever scheduler dies.
 
     The workers are those of any queue: ``limpyd-jobs-worker --queues=apscheduler --pythonpath=…``. `max_instances` is
-    counted in Redis, so for all schedulers together. Keep what ended for longer than the lease of the job store, so
-    that a run that was added before is known: ``--keep-success=1d``. Events of APScheduler tell that a job was
-    submitted, not how it ended: that is in the queue, as that of any job.
+    counted in Redis, so for all schedulers together. Keep the jobs that ended for longer than the lease of the job
+    store, so that a run is not added again: ``--keep-success=1d``. Events of APScheduler tell that a job was submitted,
+    not how it ended. The queue tells that, as for any job.
 
     Parameters
     ----------
     url, database, client, **settings
         Where Redis is: see `LimpydJobStore`.
     job_class: type of ScheduledRun
-        `PickledRun`, or one of your own.
+        `PickledRun`, or a class of your own.
     queue_name: str
         By default the one of the class.
     priority: int
@@ -105,13 +105,13 @@ class LimpydExecutor(BaseExecutor):
     def submit_job(self, job: TheirJob, run_times: list[datetime]) -> None:
         """Add a job for each of some run times, unless it was added before.
 
-        If Redis fails, APScheduler goes on as if they had been. `LimpydJobStore` knows better: they stay due, and are
+        If Redis fails, APScheduler goes on as if they had been added. With `LimpydJobStore`, they stay due, and are
         submitted again soon. With another store they are lost.
 
         Raises
         ------
         MaxInstancesReachedError
-            If as many of its runs are queued as may run at once.
+            If as many of its runs are queued already as may run at once.
         TypeError, ValueError
             If it cannot be stored.
         """
@@ -126,7 +126,8 @@ class LimpydExecutor(BaseExecutor):
             raise
 
     def _is_full(self, job: TheirJob, slots: Container[str | None]) -> bool:
-        """Whether enough other runs are queued. Some of these may be already, if Redis failed, or a scheduler died."""
+        """Whether enough other runs are queued. If Redis failed, or a scheduler died, some of the given runs may be
+        queued already."""
         queued = self.job_class.collection(scheduled=job.id, queued="1")
         if len(queued) < job.max_instances:
             return False

@@ -1,4 +1,4 @@
-"""What is stored of a job of APScheduler, and how it is read."""
+"""How a job of APScheduler is stored and read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from limpyd_jobs.store.codecs import codec_of
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 MICROSECOND = timedelta(microseconds=1)
 
-# What of a job's state is stored together, the arguments beside, unless it is this.
+# The values of a job's state that are stored together with its arguments, unless they are these.
 OPTIONS = {"misfire_grace_time": 1, "coalesce": True, "max_instances": 1}
 
 # What JSON holds as it is.
@@ -45,8 +45,8 @@ TRIGGERS = 10_000
 class ScheduledJob(TimedRecord):
     """A job of APScheduler. Its pk is the job's id.
 
-    `next_run_time` is in seconds since the epoch, and absent if the job is paused, or parked. `parked` is ``1`` if the
-    job could not be restored by a scheduler, for the `reason`. `timezone` is that of the trigger, if it is not UTC.
+    `next_run_time` is in seconds since the epoch, and absent if the job is paused, or parked. `parked` is ``1`` if a
+    scheduler could not restore the job, for the `reason`. `timezone` is the one of the trigger, if it is not UTC.
     """
 
     namespace = "apscheduler"
@@ -68,7 +68,7 @@ class ScheduledJob(TimedRecord):
 
 
 class StoredJob(Job):
-    """A job as it was read, with the fields it was read from, and whether its run could not be submitted."""
+    """A job as it was read, with its stored fields, and whether its run could not be submitted."""
 
     __slots__ = ("as_read", "is_refused")
     as_read: Mapping[str, str]
@@ -81,10 +81,10 @@ class Serializer:
     Parameters
     ----------
     kind: str
-        ``json``, or ``pickle``, which stores as a pickle what JSON cannot hold, and runs any code that stands in Redis:
-        for a database that nobody else can write to.
+        ``json`` or ``pickle``. With ``pickle``, values that JSON cannot hold are stored as a pickle. Reading one runs
+        any code that stands in Redis, so nobody else may write to that database.
     protocol: int
-        That of pickles.
+        The protocol of pickles.
     allowed: iterable of str
         The modules, with what is in them, whose functions may be scheduled; None for any. A pickle runs any code.
 
@@ -113,7 +113,7 @@ class Serializer:
         Raises
         ------
         TypeError
-            If an argument, or the trigger, cannot be stored; with which.
+            If an argument, or the trigger, cannot be stored. The message says which.
         ValueError
             If the function has no name by which it could be found again, or is not allowed.
         """
@@ -130,7 +130,8 @@ class Serializer:
         }
 
     def dump_advance(self, job: StoredJob) -> dict[str, str]:
-        """Return those of the fields of a job that change when it is due: a trigger that is a pickle may count."""
+        """Return the fields of a job that change when it is due. A trigger that is a pickle may count, so it is one of
+        them."""
         fields = {"next_run_time": text_of(job.next_run_time)}
         return fields if is_json(job.as_read["trigger"]) else {**fields, **self._dumped_trigger(job)}
 
@@ -156,7 +157,7 @@ class Serializer:
         Raises
         ------
         Exception
-            Whatever is wrong with it.
+            Any exception, if the job cannot be restored.
         """
         self.check_is_allowed(stored["func"])
         state = self.load_call(stored["state"])
@@ -179,7 +180,8 @@ class Serializer:
     def check_is_allowed(self, func: str) -> None:
         """Raise `ValueError` if a function, given as ``module:name``, may not be scheduled.
 
-        It must be found in one of the modules, and made there: what they import, as ``os.system``, is not of them.
+        It must be found in one of the modules, and made there. Functions that they import, such as ``os.system``, do
+        not count.
         """
         if self._allowed is None:
             return
@@ -215,7 +217,8 @@ class Serializer:
         return trigger
 
     def load_call(self, text: str) -> dict[str, Any]:
-        """Return what `dump_call` has stored, be it JSON or, if this is allowed, a pickle; with all options."""
+        """Return the values that `dump_call` has stored, as JSON or, if this is allowed, as a pickle; with all
+        options."""
         return {**OPTIONS, "kwargs": {}, **self._loaded(text)}
 
     def _loaded(self, text: str) -> Any:
@@ -236,7 +239,7 @@ def _described_trigger(text: str, zone: str) -> tuple[Any, Any]:
 def _shortened(trigger: Any) -> tuple[dict[str, Any], str]:
     """Return the description of a trigger as it is stored, and its time zone, which is empty for UTC.
 
-    Redis holds a record in half of the memory if none of its values has more than 64 bytes, as an interval has, so
+    Redis needs half of the memory for a record if no value has more than 64 bytes, as an interval would have.
     `_lengthened` makes the description of it.
     """
     ((kind, what),) = describe_trigger(trigger).items()
@@ -248,14 +251,14 @@ def _shortened(trigger: Any) -> tuple[dict[str, Any], str]:
 
 
 def _short(name: str, value: Any, zone: tzinfo) -> Any:
-    if name in LIMITS and "T" in value:  # that of a calendar is a date
+    if name in LIMITS and "T" in value:  # the one of a calendar is a date
         moment = datetime.fromisoformat(value)
         return text_of(moment) if moment.astimezone(zone).isoformat() == value else value
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _lengthened(stored: Any, zone: tzinfo) -> Any:
-    """Return the description of a trigger by what is stored of it, be it shortened or not."""
+    """Return the description of a trigger from the stored one, shortened or not."""
     if not isinstance(stored, dict):
         return stored
     return {

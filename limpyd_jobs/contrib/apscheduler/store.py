@@ -32,7 +32,7 @@ Stored = Mapping[str, str]
 # The fields by which a scheduler sees whether somebody changed a job since it was handed out.
 WATCHED = ("next_run_time", "trigger", "timezone")
 
-# Those by which it can be restored, or not.
+# The fields that decide whether it can be restored.
 CONTENT = ("func", "trigger", "timezone", "state")
 
 UNPARKED = {"parked": None, "reason": None, "parked_run_time": None}
@@ -42,31 +42,31 @@ LAST = 253402300799
 
 
 class LimpydJobStore(BaseJobStore):
-    """Stores jobs in Redis, as records of `ScheduledJob`. Any number of schedulers may have it in common.
+    """Stores jobs in Redis, as records of `ScheduledJob`. Any number of schedulers may share it.
 
     Parameters
     ----------
     url: str
-        Where Redis is, as ``--database`` takes it. Without this, a database and a client, it is the database of
+        Where Redis is, as ``--database`` takes it. Without a `url`, a `database` and a `client`, it is the database of
         `limpyd_jobs`.
     database: JobsDatabase
     client: redis.Redis
-        Whose settings to take.
+        A client whose settings to take.
     namespace: str
-        The beginning of the keys. Schedulers with the same one share their jobs.
+        The beginning of the keys. Schedulers with the same namespace share their jobs.
     serializer: str
         ``json``, or ``pickle`` for what JSON cannot hold: see `Serializer`.
     pickle_protocol: int
     allowed: iterable of str
         The modules whose functions may be scheduled; None for any.
     lease: float
-        For how many seconds the jobs that are due belong to the scheduler that looked first. If it dies before it has
-        submitted them, another one runs them after that time.
+        For how many seconds due jobs belong to the scheduler that looked first. If it dies before it has submitted
+        them, another scheduler runs them after that time.
     look_again: float
-        After how many seconds a scheduler that waits looks again, for what others have added, and for jobs that are
-        parked and that it can restore.
+        After how many seconds a scheduler that waits looks again for jobs that others have added, and for parked jobs
+        that it can restore.
     **settings
-        Others of the database: ``host``, ``port``, ``db``, ``password``…
+        Other settings of the database: ``host``, ``port``, ``db``, ``password``…
 
     Raises
     ------
@@ -117,13 +117,13 @@ class LimpydJobStore(BaseJobStore):
     # -- What schedulers call
 
     def start(self, scheduler: Any, alias: str) -> None:
-        """Begin to listen to what other processes change, so that a job that is added there is run in time."""
+        """Begin to listen to the changes by other processes, so that a job that is added there is run in time."""
         super().start(scheduler, alias)
         self._begin_to_listen()
 
     def shutdown(self) -> None:
         """Give the leases back. May be called twice."""
-        if self._pid != os.getpid():  # the leases, and the thread that listens, are those of the parent
+        if self._pid != os.getpid():  # the leases, and the thread that listens, belong to the parent
             self._changes = None
             self._start_anew()
         if self._changes is not None:
@@ -136,11 +136,11 @@ class LimpydJobStore(BaseJobStore):
         self.model.database.close_idle()
 
     def lookup_job(self, job_id: str) -> Job | None:
-        """Return a job; None if there is none, or if it cannot be restored here."""
+        """Return a job; None if there is no such job, or it cannot be restored here."""
         return next(self._restored(self.model.read_many([job_id])), None)
 
     def get_due_jobs(self, now: datetime) -> list[Job]:
-        """Lease the jobs that are due, those apart that another scheduler has, and return them, the earliest first."""
+        """Lease the jobs that are due and that no other scheduler has; return them, the earliest first."""
         if self._scheduler is not None and self._scheduler.state != STATE_RUNNING:
             return []
         if self._pid != os.getpid():
@@ -173,7 +173,7 @@ class LimpydJobStore(BaseJobStore):
         return self._planned
 
     def get_all_jobs(self) -> list[Job]:
-        """Return all jobs, by their next run time, those that are paused last."""
+        """Return all jobs, by their next run time; paused jobs last."""
         return sorted(self._restored(self.model.read_many(self.model.collection())), key=_place)
 
     def add_job(self, job: Job) -> None:
@@ -182,7 +182,7 @@ class LimpydJobStore(BaseJobStore):
         Raises
         ------
         ConflictingIdError
-            If there is one of its id.
+            If there is a job of its id.
         TypeError, ValueError
             If it cannot be stored.
         """
@@ -192,9 +192,9 @@ class LimpydJobStore(BaseJobStore):
             raise ConflictingIdError(job.id) from None
 
     def update_job(self, job: Job) -> None:
-        """Store what was changed of a job since it was read.
+        """Store the changes of a job since it was read.
 
-        What a scheduler does to a job that it ran changes nothing if somebody else has changed or removed it meanwhile.
+        If somebody else has changed or removed a job meanwhile, an update by the scheduler that ran it changes nothing.
 
         Raises
         ------
@@ -223,7 +223,7 @@ class LimpydJobStore(BaseJobStore):
         Raises
         ------
         JobLookupError
-            If there is none.
+            If there is no such job.
         """
         if job_id in self._removed:
             return
@@ -243,10 +243,10 @@ class LimpydJobStore(BaseJobStore):
         self.model.delete_many(self.model.collection())
 
     def import_jobs(self, jobs_key: str = "apscheduler.jobs", run_times_key: str = "apscheduler.run_times") -> int:
-        """Take over the jobs of APScheduler's own store of the same database, which are pickles; return how many.
+        """Take over the jobs of APScheduler's own store in the same database, which are pickles; return how many.
 
-        Each is deleted there once it is here. One whose id is known here already is deleted there only. What cannot be
-        restored stays.
+        Each job is deleted there once it is here. A job whose id is known here already is only deleted there. A job
+        that cannot be restored stays.
         """
         client, number = self.model.get_connection(), 0
         for job_id, pickled in client.hgetall(jobs_key).items():
@@ -271,12 +271,12 @@ class LimpydJobStore(BaseJobStore):
     # -- Records
 
     def _dumped(self, job: Job, as_read: Stored | None = None) -> dict[str, str | None]:
-        """Return the fields of a job, without those that are as it was read."""
+        """Return the fields of a job that changed since it was read."""
         fields = self._serializer.dump(job).items()
         return {name: value or None for name, value in fields if as_read is None or value != as_read.get(name, "")}
 
     def _restored(self, rows: Iterable[tuple[str, Stored]]) -> Iterator[StoredJob]:
-        """Yield the jobs of some records. What cannot be restored is parked."""
+        """Yield the jobs of some records. A job that cannot be restored is parked."""
         zone = getattr(self._scheduler, "timezone", None) or timezone.utc
         for pk, stored in rows:
             try:
@@ -288,7 +288,7 @@ class LimpydJobStore(BaseJobStore):
                 yield job
 
     def _park(self, pk: str, stored: Stored, reason: str) -> None:
-        """Set a job aside that cannot be restored here, until it is changed, or another process can."""
+        """Set aside a job that cannot be restored here, until it is changed, or another process can restore it."""
         reason = reason.encode(errors="backslashreplace").decode()
         if pk not in self._unloadable:
             self._logger.error("The job %r cannot be restored, and is parked: %s", pk, reason)
@@ -309,7 +309,8 @@ class LimpydJobStore(BaseJobStore):
         return False
 
     def _try_again(self) -> None:
-        """Now and then, look at what is parked by others, and at what could not be restored or listened to here."""
+        """Now and then, look at jobs that others parked, or that could not be restored here; and listen again, if that
+        failed."""
         if time.monotonic() < self._tried + self.look_again:
             return
         self._tried = time.monotonic()
@@ -333,7 +334,7 @@ class LimpydJobStore(BaseJobStore):
     # -- What a scheduler did to the jobs it was handed out
 
     def _is_refused(self, job: StoredJob) -> bool:
-        """Whether a job could not be submitted: it stays due, and is handed out again after a pause."""
+        """Whether a job could not be submitted. Then it stays due, and is handed out again after a pause."""
         if job.is_refused:
             self._refused[job.id] = time.monotonic() + self._scheduler.jobstore_retry_interval
         return job.is_refused
@@ -345,7 +346,8 @@ class LimpydJobStore(BaseJobStore):
         return [*self._unloadable, *self._refused]
 
     def _settle(self, action: Callable[[], object]) -> None:
-        """Record what became of a job that is due. If Redis fails, which would end the scheduler, do it later."""
+        """Record what the scheduler did with a job that is due. If Redis fails, which would end the scheduler, do it
+        later."""
         try:
             with suppress(DoesNotExist):  # then somebody removed it, which is as well
                 action()
@@ -366,7 +368,7 @@ class LimpydJobStore(BaseJobStore):
             del self._unsettled[0]
 
     def _begin_to_listen(self) -> None:
-        """Have a thread listen, if there is none. If Redis fails, that is tried again later."""
+        """Start a thread that listens, if there is none. If Redis fails, try again later."""
         if self._scheduler is None or self._changes is not None:
             return
         try:
@@ -382,13 +384,13 @@ class LimpydJobStore(BaseJobStore):
             while found := changes.read():
                 if self._is_early({change.pk for change in found}):
                     self._scheduler.wakeup()
-        except Exception as error:  # as that of a connection that is closed as the process ends
+        except Exception as error:  # such as the error of a connection that is closed as the process ends
             self._logger.debug("Changes are not heard of any more, so the scheduler looks as planned: %s", error)
         if changes is not self._changes:
             self.model.database.close_idle()
 
     def _is_early(self, changed: set[str]) -> bool:
-        """Whether to look earlier than is planned, as some jobs were changed."""
+        """Whether to look earlier than planned, as some jobs were changed."""
         if not changed.isdisjoint([*self._unloadable]):  # they may be others now
             self._tried = -inf
             return True
@@ -401,7 +403,8 @@ class LimpydJobStore(BaseJobStore):
 
 
 class RedisJobStore(LimpydJobStore):
-    """The same, with the arguments of APScheduler's own `RedisJobStore`, whose jobs it takes over when it starts."""
+    """A `LimpydJobStore` with the arguments of APScheduler's own `RedisJobStore`. When it starts, it takes over the
+    jobs of that store."""
 
     def __init__(
         self,
@@ -448,7 +451,7 @@ class RedisJobStore(LimpydJobStore):
 def database_of(
     url: str | None, database: JobsDatabase | None, client: Any, settings: Mapping[str, Any]
 ) -> JobsDatabase:
-    """Return the database that is named; without a name, that of `limpyd_jobs`."""
+    """Return the database that is named; without a name, the database of `limpyd_jobs`."""
     if client is not None:
         return JobsDatabase.of_client(client)
     port = settings.get("port", 0)
@@ -465,7 +468,7 @@ def database_of(
 
 
 def _place(job: StoredJob) -> tuple[float, int, str]:
-    """Where a job stands among others: by its next run time, then by when it was added."""
+    """The place of a job in the order of all: by its next run time, then by when it was added."""
     moment = job.as_read.get("next_run_time") or job.as_read.get("parked_run_time") or "inf"
     position = job.as_read.get("position", "")
     return float(moment), len(position), position
@@ -476,5 +479,5 @@ def _watched(job: StoredJob) -> dict[str, str | None]:
 
 
 def _content(stored: Stored) -> dict[str, str | None]:
-    """What of a record decides whether it can be restored."""
+    """The values of a record that decide whether the job can be restored."""
     return {name: stored.get(name) for name in CONTENT}

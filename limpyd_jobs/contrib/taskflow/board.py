@@ -39,35 +39,37 @@ OPEN = (STATUSES.WAITING, STATUSES.DELAYED, STATUSES.RUNNING)
 class LimpydJobBoard(base.NotifyingJobBoard):
     """Postings in Redis, as jobs of a queue.
 
-    A claim without an expiry is renewed as long as the board is open, and lapses with its process. One with an expiry
-    lapses then. Who was silent for longer can end nothing any more, even under the same name.
+    A claim without an expiry is renewed as long as the board is open, and lapses with its process. A claim with an
+    expiry lapses after that time. A conductor that lost its claim cannot end the job, even if the new owner has the
+    same name.
 
     Parameters
     ----------
     name: str
-        What conductors of the same board call it.
+        The name of the board for its conductors.
     conf: mapping
         ``url``, or ``host``, ``port``, ``db``, ``username``, ``password``, ``unix_socket_path``, ``ssl`` and the
         ``ssl_…`` of TaskFlow's own board for Redis; ``namespace``, the name of the queue, by default the one of the
         board; ``lease``, for how many seconds a claim without an expiry outlives its process, 30 by default.
     client: redis.Redis
-        Whose settings to take, instead of those of `conf`.
+        A client whose settings to take, instead of those of `conf`.
     persistence: object
-        The backend of TaskFlow that keeps the books.
+        The backend of TaskFlow that stores the books.
 
     Attributes
     ----------
     model: type of Posting
-        The postings, in the database of this board: ``board.model.collection(status=STATUSES.ERROR)`` are the trashed.
+        The postings, in the database of this board: ``board.model.collection(status=STATUSES.ERROR)`` are the trashed
+        ones.
     errors: type of Error
-        Why they were trashed.
+        The reasons why postings were trashed.
     presences: type of Presence
         ``board.presences.alive("conductor")`` are the conductors of all boards there.
 
     Raises
     ------
     ValueError
-        If something in `conf` is wrong.
+        If a setting in `conf` is wrong.
     """
 
     def __init__(self, name: str, conf: Mapping[str, Any], client: Any = None, persistence: Any = None) -> None:
@@ -90,11 +92,11 @@ class LimpydJobBoard(base.NotifyingJobBoard):
 
     @property
     def connected(self) -> bool:
-        """Whether it is open."""
+        """Whether the board is open."""
         return self._session.is_open
 
     def connect(self) -> None:
-        """Open it."""
+        """Open the board."""
         self._be_of_this_process()
         with self._lock:
             if self.connected:
@@ -106,7 +108,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
             self.listen()
 
     def close(self) -> None:
-        """Close it, and give back what is claimed without an expiry. May be called twice."""
+        """Close the board, and release claims without an expiry. May be called twice."""
         self._be_of_this_process()
         with self._lock:
             if not self.connected:
@@ -123,7 +125,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
 
     @contextmanager
     def failures(self) -> Iterator[None]:
-        """Raise what TaskFlow expects if Redis fails, or the board is closed."""
+        """Raise the exception that TaskFlow expects if Redis fails, or the board is closed."""
         self._check_is_open()
         with _failures():
             yield
@@ -136,11 +138,11 @@ class LimpydJobBoard(base.NotifyingJobBoard):
     # -- Reading
 
     def iterjobs(self, only_unclaimed: bool = False, ensure_fresh: bool = False) -> Postings:
-        """Return an iterator over the postings, by priority, then the oldest first. It is always fresh."""
+        """Return an iterator over the postings, by priority, then the oldest first. It always reads anew."""
         return Postings(self, only_unclaimed, ensure_fresh)
 
     def _fetch_jobs(self, only_unclaimed: bool) -> Iterator[LimpydJob]:
-        """Read the postings; the boards of TaskFlow have it by this name."""
+        """Read the postings. Other boards of TaskFlow have a method of this name."""
         return self.reader.all(only_unclaimed)
 
     def queues(self, lapsed: bool = False) -> list[Any]:
@@ -155,7 +157,8 @@ class LimpydJobBoard(base.NotifyingJobBoard):
             return sum(len(each.running) + len(each.waiting) for each in self.queues())
 
     def look(self, job: LimpydJob) -> tuple[str, str | None, float | None]:
-        """Return the state of a posting; and, if it is claimed, who holds it, and in how many seconds that lapses."""
+        """Return the state of a posting; and, if it is claimed, who holds the claim, and in how many seconds it
+        lapses."""
         with self.failures():
             found = job.posting.claim_state()
         if found.is_held:
@@ -172,7 +175,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         Raises
         ------
         NotFound
-            If there is none within so many seconds.
+            If nothing is posted within `timeout` seconds.
         """
         posted = Event()
         end = None if timeout is None else monotonic() + timeout
@@ -190,12 +193,12 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         return self.iterjobs()
 
     def listen(self) -> bool:
-        """Begin to hear of what others do, by a thread; return False if that was done before."""
+        """Begin to hear of changes by others, in a thread; return False if that was done before."""
         with self.failures():
             return self._events.listen()
 
     def timeout(self, seconds: float = 30) -> BoardTimeout:
-        """Return what a conductor takes as its `wait_timeout`, so that a posting reaches it at once."""
+        """Return a `wait_timeout` for a conductor, so that a posting reaches it at once."""
         return BoardTimeout(self, seconds)
 
     # -- Changing
@@ -208,9 +211,9 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         Raises
         ------
         ValueError
-            If the priority is none.
+            If the priority is not valid.
         JobFailure
-            If the details are no mapping, or cannot be stored as JSON, or Redis fails.
+            If the details are not a mapping, or cannot be stored as JSON, or Redis fails.
         """
         if details and not isinstance(details, Mapping):
             raise exceptions.JobFailure(f"{name!r} cannot be posted: its details must be a mapping, not {details!r}")
@@ -235,9 +238,9 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         Raises
         ------
         UnclaimableJob
-            If it is claimed already, by whom.
+            If it is claimed already. The message says by whom.
         NotFound
-            If it is gone.
+            If the posting is gone.
         """
         _check_who(who)
         lease = None if expiry is None else seconds("expiry", expiry)
@@ -253,7 +256,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
                 raise exceptions.NotFound(f"Job {job.uuid} is gone: {error}") from error
 
     def extend(self, job: LimpydJob, expiry: float) -> bool:
-        """Let a claim of this board last for so many seconds from now; return whether it does."""
+        """Let a claim of this board last for that many seconds from now; return whether this worked."""
         claim = self._session.held(job.posting)
         with suppress(ClaimLost, JobGone), self.failures():
             if claim is not None:
@@ -269,7 +272,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         JobFailure
             If somebody else holds the claim.
         NotFound
-            If nobody does, or it is gone.
+            If nobody holds it, or the posting is gone.
         """
         self._end(job, who, "consume", lambda claim: claim.succeed())
 
@@ -278,13 +281,13 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         self._end(job, who, "abandon", lambda claim: claim.release())
 
     def trash(self, job: LimpydJob, who: str) -> None:
-        """Put a posting in the `errors` of its queue, from where it may be requeued. Exceptions: see `consume`."""
+        """Put a posting in the `errors` of its queue. It may be requeued from there. Exceptions: see `consume`."""
         self._end(job, who, "trash", lambda claim: claim.fail(exceptions.JobFailure(f"trashed by {who}")))
 
     def _end(self, job: LimpydJob, who: str, what: str, verb: Callable[[Claim[Posting]], None]) -> None:
         _check_who(who)
         claim = self._session.held(job.posting)
-        if claim is None:  # a conductor does not ask again: who was silent for too long must not keep it
+        if claim is None:  # a conductor does not ask again: one that was silent for too long must not keep the claim
             self._session.let_lapse(job.posting)
         if claim is None or claim.owner != who:
             raise self._refusal(job, who, what)
@@ -310,7 +313,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         Raises
         ------
         NotImplementedError
-            If it is something else.
+            If the entity is not a conductor.
         """
         if entity.kind != Conductor.ENTITY_KIND:
             raise exceptions.NotImplementedError(f"Only conductors can be registered, not a {entity.kind!r}")

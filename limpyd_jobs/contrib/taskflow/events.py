@@ -1,4 +1,4 @@
-"""What a board tells those who wait: that something was posted, or is gone."""
+"""What a board tells those who wait: that a job was posted, or is gone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class BoardNotifier(Notifier):
-    """Tells who registers what is posted and removed."""
+    """Tells registered callbacks which jobs are posted and removed."""
 
     def __init__(self, board: LimpydJobBoard) -> None:
         super().__init__()
@@ -33,18 +33,18 @@ class BoardNotifier(Notifier):
 
 
 class BoardTimeout(Timeout):
-    """How long a conductor waits when it found nothing: until something is posted."""
+    """How long a conductor waits if it found no job: until a job is posted."""
 
     def __init__(self, board: LimpydJobBoard, value: float) -> None:
         super().__init__(value)
         self._board = board
-        self._news = Event()  # also what came before the wait began
+        self._news = Event()  # also a job that was posted before the wait began
         board.wakes.append(self._news.set)
 
     def wait(self) -> None:
-        """Wait until something is posted, or the conductor is stopped."""
+        """Wait until a job is posted, or the conductor is stopped."""
         has_begun = self._board.connected and self._board.listen()
-        if not (has_begun or self.is_stopped()):  # of what was posted before it began, only another look tells
+        if not (has_begun or self.is_stopped()):  # only another look tells of jobs that were posted before
             self._news.wait(self.value)
             self._news.clear()
 
@@ -55,17 +55,17 @@ class BoardTimeout(Timeout):
 
 
 class BoardEvents:
-    """Hears what is done on a board, once it listens; tells it those who wait there, and who is registered."""
+    """Hears the changes of a board, once it listens. Tells them to those who wait, and to registered callbacks."""
 
     def __init__(self, board: LimpydJobBoard) -> None:
         self._board = board
         self._changes: Changes | None = None
         self._posted: dict[str, LimpydJob] = {}
-        self._own: dict[str, LimpydJob] = {}  # those that are posted here, until they are told
+        self._own: dict[str, LimpydJob] = {}  # the jobs that are posted here, until they are told
         self._beginning, self._posting = Lock(), Lock()
 
     def listen(self) -> bool:
-        """Begin to hear, by a thread; return False if that was done before."""
+        """Begin to hear changes, in a thread; return False if that was done before."""
         with self._beginning:
             if self._changes is not None:
                 return False
@@ -74,12 +74,13 @@ class BoardEvents:
             return True
 
     def close(self) -> None:
-        """Hear nothing more."""
+        """Stop hearing changes."""
         if self._changes is not None:
             self._changes.close()
 
     def post(self, make: Callable[[], LimpydJob]) -> LimpydJob:
-        """Call what posts a job. It is told once, also if somebody consumes it before that is heard."""
+        """Call the function that posts a job. The job is told once, even if somebody consumes it before the change is
+        heard."""
         with self._posting:
             job = make()
             if len(self._board.notifier):
@@ -104,7 +105,7 @@ class BoardEvents:
                 self._board.notifier.notify(base.REMOVAL, {"job": self._posted.pop(change.pk)})
 
     def _tell_posted(self, change: JobChange) -> None:
-        with self._posting:  # whoever posts it here knows it, be it consumed by now
+        with self._posting:  # a job that is posted here is known, even if it is consumed by now
             own = self._own.pop(change.pk, None)
         if change.pk in self._posted:
             return

@@ -1,4 +1,4 @@
-"""What is posted on a board: as a job of ours, and as TaskFlow sees it."""
+"""Postings: as jobs of ours, and as TaskFlow sees them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BY_NUMBER = {f"{number}": priority for priority, number in PRIORITIES.items()}
 
 
 class Board(Queue):
-    """The postings of a board, of one priority. One that is consumed is gone; what was trashed is in `errors`."""
+    """The postings of a board, of one priority. A consumed posting is deleted; a trashed one is in `errors`."""
 
     __module__ = "limpyd_jobs.contrib.taskflow"
 
@@ -29,7 +29,7 @@ class Board(Queue):
 
 
 class Posting(Job):
-    """What is posted on a board. Its identifier is the uuid of TaskFlow's job, its queue the board."""
+    """A posting on a board. Its identifier is the uuid of TaskFlow's job, its queue is the board."""
 
     __module__ = "limpyd_jobs.contrib.taskflow"  # its path stands in the queues
 
@@ -58,7 +58,7 @@ class LimpydJob(base.Job):
 
     @property
     def state(self) -> str:
-        """UNCLAIMED, CLAIMED, or COMPLETE if it is gone."""
+        """UNCLAIMED, CLAIMED, or COMPLETE if the posting is gone."""
         found: str = self.board.look(self)[0]
         return found
 
@@ -72,21 +72,21 @@ class LimpydJob(base.Job):
 
     @property
     def last_modified(self) -> datetime | None:
-        """When it was claimed last, in UTC; None if it was not."""
+        """When it was claimed last, in UTC; None if it was never claimed."""
         with self.board.failures():
             return date_of(self.posting.start.hget())
 
     def expires_in(self) -> float | None:
-        """Return in how many seconds the claim lapses; None if there is none."""
+        """Return in how many seconds the claim lapses; None if there is no claim."""
         left: float | None = self.board.look(self)[2]
         return left
 
     def extend_expiry(self, expiry: float) -> bool:
-        """Let the claim, which this board holds, last for so many seconds from now; return whether it does."""
+        """Let the claim of this board last for that many seconds from now; return whether this worked."""
         return bool(self.board.extend(self, expiry))
 
     def wait(self, timeout: float | None = None, *args: Any, **kwargs: Any) -> bool:
-        """Wait until it is complete; return False if that takes longer than so many seconds."""
+        """Wait until it is complete; return False if it is not within `timeout` seconds."""
         with self.board.failures():
             return bool(self.posting.wait(timeout))
 
@@ -99,10 +99,10 @@ def _rank(job: LimpydJob) -> tuple[int, int]:
 
 
 def number_of(pk: str) -> int:
-    """Return a pk as a number; 0 if somebody made it something else."""
+    """Return a pk as a number; 0 if it is not a number."""
     return int(pk) if pk.isascii() and pk.isdigit() else 0
 
 
 def date_of(text: str | None) -> datetime | None:
-    """Return the moment of a stored text, in UTC; None for none."""
+    """Return the moment of a stored text, in UTC; None if there is no text."""
     return datetime.fromisoformat(text).replace(tzinfo=timezone.utc) if text else None

@@ -32,7 +32,7 @@ class Postings(Iterator[LimpydJob]):
 
 
 class PostingReader:
-    """Reads the postings of a board, a page at a time. One that is broken is set aside, its neighbours are served."""
+    """Reads the postings of a board, a page at a time. A broken posting is set aside, and the others are returned."""
 
     def __init__(self, board: LimpydJobBoard) -> None:
         self._board = board
@@ -40,14 +40,15 @@ class PostingReader:
         self._path = board.model.get_model_repr()
 
     def of(self, queue_key: str, pk: str) -> Iterable[LimpydJob]:
-        """Return the posting of a pk; nothing if its queue, given by the beginning of its keys, is of another board."""
+        """Return the posting of a pk; nothing if its queue, given by the beginning of its keys, belongs to another
+        board."""
         queue = self._model.queue_model.lazy_connect(queue_key.rpartition(":")[2])
         name, number = queue.hmget("name", "priority")
         is_of_board = name == self._board.queue_name and number in BY_NUMBER
         return self._read([pk], queue, number) if is_of_board else ()
 
     def all(self, only_unclaimed: bool) -> Iterator[LimpydJob]:
-        """Yield the postings of all priorities: as of one moment, as others take the first ones meanwhile."""
+        """Yield the postings of all priorities, as of one moment: others take the first ones meanwhile."""
         with self._board.failures():
             for queue, _, number, running, waiting in self._board.queues(lapsed=only_unclaimed):
                 claimed = sorted(map(self._pk_of, running), key=number_of)
@@ -55,7 +56,7 @@ class PostingReader:
                 yield from self._read(map(self._pk_of, waiting), queue, number, only_unclaimed)
 
     def _pk_of(self, ident: str) -> str:
-        """Return the pk of a posting, given its ident; nothing for what is none."""
+        """Return the pk of a posting, given its ident; nothing if it is not the ident of a posting."""
         path, _, pk = ident.rpartition(":")
         return pk if path == self._path else ""
 
@@ -87,7 +88,7 @@ class PostingReader:
         )
 
     def _set_aside(self, ident: str, queue: Board, error: Exception) -> None:
-        """Take a posting that is broken off the board, so that it is told once."""
+        """Take a broken posting off the board, so that it is reported only once."""
         if queue.waiting.lrem(0, ident):
             queue.quarantine.rpush(ident)
             LOG.error("The posting %s is broken, and set aside in the quarantine of its queue: %r", ident, error)

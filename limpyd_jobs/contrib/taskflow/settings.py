@@ -1,4 +1,4 @@
-"""What may stand in the configuration of a board."""
+"""The configuration of a board."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOG = logging.getLogger(__name__)
 # For how long, in seconds, a claim without an expiry outlives its process.
 LEASE = 30.0
 
-# What is of the database, and what it is, as it may come as text.
+# The settings of the database, with their types, as they may come as text.
 OF_DATABASE: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("url", "host", "username", "password", "unix_socket_path", "client_name"), str),
     **dict.fromkeys(("ssl_keyfile", "ssl_certfile", "ssl_cert_reqs", "ssl_ca_certs"), str),
@@ -25,7 +25,7 @@ OF_DATABASE: dict[str, Callable[[Any], Any]] = {
     "ssl": strutils.bool_from_string,
 }
 
-# What else may be there. The last ones are of TaskFlow's own board for Redis, and mean nothing here.
+# Other settings. The last ones belong to TaskFlow's own board for Redis, and mean nothing here.
 OTHERS = {
     *("board", "namespace", "lease", "sentinel"),
     *("encoding", "encoding_errors", "retry_on_timeout", "health_check_interval"),
@@ -34,7 +34,7 @@ OTHERS = {
 
 
 class Settings(NamedTuple):
-    """What a configuration says."""
+    """The values of a configuration."""
 
     queue_name: str
     lease: float
@@ -42,12 +42,12 @@ class Settings(NamedTuple):
 
 
 def settings_of(name: str, conf: Mapping[str, Any], client: Any) -> Settings:
-    """Read the configuration of a board; a client counts more than where it says Redis is.
+    """Read the configuration of a board. If a client is given, it says where Redis is.
 
     Raises
     ------
     ValueError
-        If something is wrong.
+        If a setting is wrong.
     """
     if conf.get("sentinel") is not None:
         raise ValueError("Name Sentinels by a url: redis+sentinel://host1:26379,host2:26379/name/0")
@@ -61,7 +61,7 @@ def settings_of(name: str, conf: Mapping[str, Any], client: Any) -> Settings:
 
 
 def _warn_of_unknown(name: str, conf: Mapping[str, Any]) -> None:
-    """Name what is misspelt in a configuration, or of another board, such as the `hosts` of zookeeper."""
+    """Warn of settings that are misspelt, or belong to another board, such as the `hosts` of zookeeper."""
     unknown = [repr(key) for key in conf if key not in OF_DATABASE and key not in OTHERS]
     if unknown:
         LOG.warning(
