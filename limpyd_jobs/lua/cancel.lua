@@ -5,13 +5,19 @@
 -- request
 --   job_model, ident, queue_model
 --   queue_name   where a job that does not say so itself most likely stands; or none
+--   unclaimed    '1' to refuse a job that somebody runs
 -- reply
 --   done    also if it is canceled already
 --   ended   in success or error: nothing is changed
 --   gone
+--   claimed   somebody runs it
 
 --@include canceling
 
-return answer(cancel_job(job_of(request.job_model, request.ident), {
+local job = job_of(request.job_model, request.ident)
+if request.unclaimed and has_holder(job) then
+  return answer('claimed')
+end
+return answer(cancel_job(job, {
   model = model_of(request.queue_model), name = request.queue_name,
 }))

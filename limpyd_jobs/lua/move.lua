@@ -7,10 +7,12 @@
 --   priority   none to keep it
 --   prepend    '1' to put it first
 --   custom     '1' to leave the list or set to the caller
+--   unclaimed  '1' to refuse a job that somebody runs
 -- reply
 --   done             {status, priority, delayed_until or ''}
 --   already queued   {pk of the queued job of the same identifier}
 --   gone
+--   claimed          somebody runs it
 --
 -- A job whose code is being run is only marked as delayed: its worker puts it in a queue once it ends.
 
@@ -28,6 +30,7 @@ local hash = redis.call('HMGET', job.key, 'priority', 'queued', '_claim_token', 
 local priority = request.priority or hash[1] or '0'
 
 if hash[4] == 'r' or hash[3] and hash[4] ~= 'e' and not is_in_hand(hash[3]) then
+  if request.unclaimed then return answer('claimed') end
   local delayed_until = due and due.text or now_text()
   update(job.model, job.pk, {status = 'd', delayed_until = delayed_until, priority = priority})
   return answer('done', {status = 'r', priority = priority, delayed_until = delayed_until})

@@ -17,7 +17,10 @@ local errors = request.errors and cjson.decode(request.errors)
 local by, shown = request.by and position_of(request.by), {}
 for i, name in ipairs(names or {}) do shown[i] = position_of(name) end
 
-local number, found, counts = 0, {}, {}
+-- How many bytes are returned, about: a step that has more ends.
+local LARGEST = 1000000
+
+local number, found, counts, size = 0, {}, {}, 0
 
 -- The value of the last error that is recorded of a job; of an error without a fingerprint, its type.
 local function of_last_error(pk)
@@ -39,6 +42,7 @@ local looked, seen = for_each_found(function(pk, values)
   number = number + 1
   if by then
     local value = value_of(pk, values) or ''
+    if not counts[value] then size = size + #value end
     counts[value] = (counts[value] or 0) + 1
   end
   if names then
@@ -46,9 +50,10 @@ local looked, seen = for_each_found(function(pk, values)
     for i, name in ipairs(names) do
       local value = values[shown[i]]
       row[i] = name == 'queue' and name_of_queue(value) or name ~= 'queue' and value or false
+      size = size + #(row[i] or '')
     end
     found[#found + 1] = {pk, row}
   end
-  return number >= most
+  return number >= most or size > LARGEST
 end)
 return answer('done', {number = number, found = found, counts = counts, looked = looked, seen = seen})

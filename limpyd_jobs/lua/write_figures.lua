@@ -80,8 +80,10 @@ end
 local rows, pks = cjson.decode(request.rows), last_pks(cjson.decode(request.classes))
 for name, period in pairs(PERIODS) do
   local key = KEYS[1] .. name .. ':' .. string.format('%.0f', math.floor(now() / 1000000 / period.size) * period.size)
-  write_all(key, summed(key, rows, period.most))
-  write_all(key, pks)
-  if redis.call('TTL', key) == -1 then redis.call('EXPIRE', key, period.kept) end
+  if type(redis.pcall('HLEN', key)) == 'number' then  -- else something foreign is there: the other period has its figures
+    write_all(key, summed(key, rows, period.most))
+    write_all(key, pks)
+    if redis.call('TTL', key) == -1 then redis.call('EXPIRE', key, period.kept) end
+  end
 end
 return answer('done')

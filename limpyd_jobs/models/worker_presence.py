@@ -7,7 +7,6 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from math import isfinite
 from typing import Any, NamedTuple
 
 from limpyd import fields
@@ -146,7 +145,7 @@ class LivingWorker(Living):
             memory=told.number("memory"),
             unresolved=told.texts("unresolved"),
             versions={name: str(version) for name, version in told.mapping("versions").items()},
-            options=told.mapping("options"),
+            options={name: value for name, value in told.mapping("options").items() if isinstance(value, _PLAIN)},
             parent=told.number("parent"),
         )
 
@@ -224,6 +223,10 @@ def checked_level(text: str) -> str:
     raise ValueError(f"{text!r} is no level of the log, as DEBUG, INFO or WARNING, nor a number")
 
 
+# What the value of an option may be.
+_PLAIN = (str, int, float, bool, type(None))
+
+
 class _Told:
     """What a worker told of itself, maybe overwritten by somebody else."""
 
@@ -233,7 +236,7 @@ class _Told:
     @property
     def lease(self) -> float:
         value = self._details.get("lease")
-        is_lease = isinstance(value, (int, float)) and isfinite(value) and 0 <= value <= 1e9
+        is_lease = isinstance(value, (int, float)) and 0 <= value <= 1e9
         return float(value) if is_lease else 0.0  # type: ignore[arg-type]
 
     def text(self, name: str) -> str:

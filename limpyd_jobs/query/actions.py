@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
+from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, stored_priority, stored_queue_name
-from limpyd_jobs.exceptions import LimpydJobsException
+from limpyd_jobs.exceptions import AlreadyClaimed, LimpydJobsException
 from limpyd_jobs.models import Job, compute_delayed_until, has_custom_placement
 from limpyd_jobs.query.walk import Source
 from limpyd_jobs.statuses import STATUSES
@@ -92,11 +93,14 @@ class Action:
         The script that does it with many jobs.
     methods: tuple of str
         The methods of a job that do it with one job: if a class has its own, they are called.
+    spares_claimed: bool
+        Whether jobs that somebody runs are left alone.
     """
 
     verb: ClassVar[str]
     script: ClassVar[Script]
     methods: ClassVar[tuple[str, ...]]
+    spares_claimed: ClassVar[bool] = True
 
     def request(self) -> Mapping[str, Any]:
         """Return the request for the script, as far as it does not depend on the class."""
@@ -133,8 +137,13 @@ class Action:
             for pk, (queue_name,) in step.found:
                 outcome = look(pk)
                 if outcome == "done":
+                    job = records.attached(job_class, f"{pk}")
+                    if self.spares_claimed:
+                        transitions.spare_if_claimed(job)
                     try:
-                        self.do_one(records.attached(job_class, f"{pk}"), queue_name)
+                        self.do_one(job, queue_name)
+                    except AlreadyClaimed:
+                        outcome = "claimed"
                     except (AttributeError, LimpydJobsException, TypeError, ValueError) as error:
                         outcome = described(error)
                 outcomes[outcome] += 1
@@ -178,6 +187,7 @@ class Cancel(Action):
     verb = "cancel"
     script = _cancel_many
     methods = ("cancel",)
+    spares_claimed = False
 
     def do_one(self, job: Job, queue_name: str | None) -> None:
         job.cancel()

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from math import isnan
@@ -26,6 +26,9 @@ EQUAL_ONLY = ("class", "error", "fingerprint", "identifier", "owner", "pk", "que
 _WORD = re.compile(r"(?P<field>[A-Za-z]\w*?)(?:__(?P<suffix>[a-z]+))?(?P<sign>!=|>=|<=|=|>|<)(?P<value>.*)", re.DOTALL)
 _AGO = re.compile(r"([+-])(\d{1,9}(?:\.\d{1,9})?)([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+LONGEST_NAME = 1000  # of a class
+MOST_CONDITIONS = 1000  # of a filter: each one is looked at for each job
 
 HOW = "write it as field=value, field!=value, field>value or field__gt=value"
 
@@ -88,7 +91,12 @@ class Condition(NamedTuple):
         """
         if comparison in COMPARISONS and field in EQUAL_ONLY:
             raise ValueError(f"{field} cannot be compared by {comparison}: only by = and !=")
-        return cls(field, comparison, _STORED.get(field, _text_of)(field, value))
+        stored = _STORED.get(field, _text_of)(field, value)
+        if comparison in COMPARISONS and stored == "":
+            raise ValueError(f"{field}{comparison} needs a value to compare with")
+        if field == "class" and len(stored) > LONGEST_NAME:
+            raise ValueError(f"The name of a class has {LONGEST_NAME:,} characters at the most")
+        return cls(field, comparison, stored)
 
     def __str__(self) -> str:
         """Return it as it may be written."""
@@ -133,7 +141,7 @@ class Condition(NamedTuple):
         if self.field != "class":
             return True
         name = path if "." in self.value else path.rpartition(".")[2]
-        return fnmatchcase(name, self.value) != self.is_negated
+        return fnmatchcase(name, self.value.replace("[", "[[]")) != self.is_negated
 
     def as_test(self, *, is_date: bool = False) -> dict[str, Any]:
         """Return it as ``search.lua`` takes it, for a field that holds dates, or other values.
@@ -176,6 +184,13 @@ class Condition(NamedTuple):
             return None if self.field in TIMES else float(self.value)
         except ValueError:
             return None
+
+
+def limited(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
+    """Return the conditions of a filter; raise `ValueError` if there are too many."""
+    if len(conditions) > MOST_CONDITIONS:
+        raise ValueError(f"A filter has {MOST_CONDITIONS:,} conditions at the most, not {len(conditions):,}")
+    return tuple(conditions)
 
 
 def _text_of(field: str, value: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from limpyd_jobs.fingerprints import is_fingerprint, summary
 from limpyd_jobs.models import Error
-from limpyd_jobs.query.conditions import Condition, time_of
+from limpyd_jobs.query.conditions import Condition, limited, time_of
 from limpyd_jobs.query.found import Count
 from limpyd_jobs.query.walk import STEP, Progress, Source, Walk, is_pk
 from limpyd_jobs.store.calls import Call, listed
@@ -179,7 +179,7 @@ class ErrorFilter:
         self._model = error_model
         self._known = KnownClass.of(error_model)
         given = [Condition.parse(word) for word in words]
-        self.conditions = (*given, *(Condition.named(name, value) for name, value in conditions.items()))
+        self.conditions = limited([*given, *(Condition.named(name, value) for name, value in conditions.items())])
         self._stored = [stored for condition in self.conditions for stored in _stored(condition)]
         unknown = {each.field for each in self._stored} - self._known.fields - {"class", "pk"}
         if unknown:
@@ -341,7 +341,5 @@ def _stored(condition: Condition) -> list[Condition]:
 def _test(condition: Condition) -> Mapping[str, Any]:
     if condition.field != "class":
         return condition.as_test()
-    characters = {"*": ".*", "?": ".", "_": "_"}
-    pattern = "".join(characters.get(each, each if each.isalnum() else f"%{each}") for each in condition.value)
-    test = {"test": "class", "field": "job_model_repr", "pattern": f"^{pattern}$", "is_negated": condition.is_negated}
-    return {**test, "is_path": "." in condition.value}
+    test = {"test": "class", "field": "job_model_repr", "is_negated": condition.is_negated}
+    return {**test, "pattern": condition.value, "is_path": "." in condition.value}

@@ -12,7 +12,7 @@ from limpyd_jobs.fingerprints import is_fingerprint
 from limpyd_jobs.models import BaseJobsModel, Error, Job, job_classes
 from limpyd_jobs.query.actions import Action, Cancel, Delay, DelayUntil, Delete, Move, Promote, Requeue, Tally
 from limpyd_jobs.query.classes import classes_of, connection_to, on
-from limpyd_jobs.query.conditions import Condition
+from limpyd_jobs.query.conditions import Condition, limited
 from limpyd_jobs.query.errors import ErrorFilter
 from limpyd_jobs.query.found import FIELDS, Count, Facets, FoundJob, Page, cursor_of, name_of_status, positions_of
 from limpyd_jobs.query.walk import MissingIndex, Progress, Source, Step, Walk
@@ -77,8 +77,10 @@ class JobFilter:
     ) -> None:
         self._database = database or BaseJobsModel.database
         self._error_model = on(error_model, self._database)
-        given = [Condition.parse(word) if isinstance(word, str) else Condition.of("class", "=", word) for word in words]
-        self.conditions = (*given, *(Condition.named(name, value) for name, value in conditions.items()))
+        given = [Condition.parse(word) if isinstance(word, str) else _of_class(word) for word in words]
+        if sum(not isinstance(word, str) for word in words) > 1:
+            raise ValueError("A job has one class only: give one, or a pattern, as class=shop.jobs.*")
+        self.conditions = limited([*given, *(Condition.named(name, value) for name, value in conditions.items())])
         self.pks: Sequence[int] | None = None  # if only some jobs are meant, of one class
 
     def __repr__(self) -> str:
@@ -321,6 +323,12 @@ class JobFilter:
                     stored = {name: value for name, value in zip(names, values, strict=True) if value is not None}
                     status = name_of_status(stored.get("status"))
                     yield {"ident": f"{source.known.path}:{pk}", **stored, "status": status}
+
+
+def _of_class(job_class: Any) -> Condition:
+    if not (isinstance(job_class, type) and issubclass(job_class, Job)):
+        raise TypeError(f"A filter is made of texts and job classes, not of {job_class!r}")
+    return Condition.of("class", "=", job_class)
 
 
 class _Search(Walk):

@@ -7,6 +7,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from limpyd_jobs.arguments import read_priority
 from limpyd_jobs.statuses import STATUSES
 
 # The fields that are read of each job that is found.
@@ -54,8 +55,8 @@ def name_of_status(letter: str | None) -> str:
 
 def _number(text: str | None) -> int | str:
     """Return a stored number; a text that is not a number as it is."""
-    text = text or "0"
-    return int(text) if len(text) <= 20 and text.lstrip("+-").isdecimal() else text
+    number = read_priority(text or "0")
+    return text or "" if number is None else number
 
 
 class Count(NamedTuple):

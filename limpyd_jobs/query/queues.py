@@ -8,7 +8,7 @@ from functools import partial
 from math import isfinite
 from typing import Any, NamedTuple
 
-from limpyd_jobs.arguments import stored_queue_name
+from limpyd_jobs.arguments import read_priority, stored_queue_name
 from limpyd_jobs.models import BaseJobsModel, Queue
 from limpyd_jobs.query.classes import classes_of, connection_to, on, replies_to
 from limpyd_jobs.store.calls import Call, flag, given, listed, outcome_of, passing_over_wrong_types, send
@@ -223,7 +223,8 @@ def _steps(values: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _number(text: str) -> int | str:
-    return int(text) if text.lstrip("-").isdecimal() and len(text) < 19 else text
+    number = read_priority(text)
+    return text if number is None else number
 
 
 def _seconds_between(start: str | None, end: str) -> float | None:

@@ -24,9 +24,13 @@ STEP = 500
 # Any other set is asked for one range of pks after another.
 SMALL, MEDIUM, FEW = 10_000, 200_000, 0.05
 
+# A larger set is read, too, if it has one of so many pks: then nearly all steps would find none. The counter of pks may
+# be corrupt.
+VERY_FEW = 0.001
+
 EVERYWHERE = ("-inf", "+inf")  # the ends of a sorted set
 
-LONGEST_PK = 18  # digits
+LONGEST_PK = 15  # digits: numbers of Lua are exact up to there
 
 Page = Sequence[int]  # pks, or a range of them
 
@@ -222,12 +226,18 @@ class Source:
         pks: Page
         if self._pks is not None:
             pks = _in_order(self._pks, start, is_upwards)
-        elif self.size <= SMALL or self.size <= min(MEDIUM, self._highest * FEW) or not self._highest:
+        elif self._is_to_be_read:
             pks = _in_order({int(pk) for pk in self._members() if is_pk(pk)}, start, is_upwards)
         else:
             first = (1 if is_upwards else self._highest) if start is None else start + (1 if is_upwards else -1)
             pks = range(first, self._highest + 1) if is_upwards else range(min(first, self._highest), 0, -1)
         return (pks[first : first + size] for first in range(0, len(pks), size))
+
+    @property
+    def _is_to_be_read(self) -> bool:
+        """Whether to read the set, rather than to look at one range of pks after another."""
+        most = self._highest * (FEW if self.size <= MEDIUM else VERY_FEW)
+        return self.size <= SMALL or self.size <= most or not self._highest
 
     def _members(self) -> Iterable[str]:
         """Read the smallest set, or range."""

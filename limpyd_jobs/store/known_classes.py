@@ -19,6 +19,9 @@ from limpyd_jobs.store.layout import layout_of
 # A hash: the JSON of a `KnownClass` by its path.
 KEY = "limpyd-jobs:classes"
 
+# How many names a class has at the most: a script can read only so many fields of a job at once.
+MOST_TEXTS = 4000
+
 UNREADABLE = (AttributeError, KeyError, RecursionError, TypeError, ValueError)
 
 
@@ -76,6 +79,8 @@ class KnownClass(NamedTuple):
         """Read what `as_json` makes; of other texts, raise one of `UNREADABLE`."""
         path, name, names, indexes, ranges, dates = json.loads(text)
         texts = (path, name, *names, *indexes.values(), *ranges.values(), *dates)
+        if len(texts) > MOST_TEXTS:
+            raise ValueError("no class has so many fields")
         for each in texts:
             each.encode()  # scripts take no others
         return cls(path, name, frozenset(names), indexes, ranges, frozenset(dates))

@@ -42,7 +42,7 @@ from limpyd_jobs.transitions.ending import (
     succeed,
     succeed_many,
 )
-from limpyd_jobs.transitions.placing import Placed, add, add_many, cancel, enqueue_due, move
+from limpyd_jobs.transitions.placing import Placed, add, add_many, cancel, enqueue_due, move, spare_if_claimed
 from limpyd_jobs.transitions.pruning import PRUNE_LIMIT, Begun, Cleared, Pruning, check_prunable, clear, prune
 from limpyd_jobs.transitions.recovering import (
     DEFERRAL_SECONDS,
@@ -110,6 +110,7 @@ __all__ = [
     "rescue",
     "retry_deferred",
     "skip",
+    "spare_if_claimed",
     "status_and_claim",
     "succeed",
     "succeed_many",

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from limpyd.model import RedisModel
 
-from limpyd_jobs.exceptions import ClaimLost, JobGone, LimpydJobsException
+from limpyd_jobs.exceptions import AlreadyClaimed, ClaimLost, JobGone, LimpydJobsException
 from limpyd_jobs.store.calls import Call, Verb, flag, given, listed
 from limpyd_jobs.store.known_classes import unwritten, was_written
 from limpyd_jobs.store.layout import layout_of, layout_to_add
@@ -204,7 +204,7 @@ def move(
     LimpydJobsException
         If another job of its identifier is queued.
     """
-    return placing(_move, job, queue_model, queue_name, priority, delay, place, prepend)
+    return placing(_move, job, queue_model, queue_name, priority, delay, place, prepend, **_spared(job))
 
 
 @Verb
@@ -232,6 +232,7 @@ def cancel(job: RedisModel, queue_model: type[RedisModel], queue_name: str = "")
         return accept(job.ident, reply)["outcome"] != "ended"
 
     request = {"job_model": layout_of(type(job)).json, "ident": job.ident, **place_named(queue_model, queue_name)}
+    request |= _spared(job)
     return Call(sender_of(type(job)), _cancel, request, read, [type(job)])
 
 
@@ -244,6 +245,7 @@ def placing(
     delay: str,
     place: bool,
     prepend: bool = False,
+    **options: str,
 ) -> Call[Placed]:
     """Return the call of a script that puts a job in a queue.
 
@@ -254,7 +256,7 @@ def placing(
     """
     check_database(type(job), queue_model)
     where = place_named(queue_model, queue_name, priority, delay, prepend=flag(prepend), custom=flag(not place))
-    request = {"job_model": layout_of(type(job)).json, "ident": job.ident, **where}
+    request = {"job_model": layout_of(type(job)).json, "ident": job.ident, **where, **options}
 
     def read(reply: dict[str, Any]) -> Placed:
         accept(job.ident, reply)
@@ -262,6 +264,15 @@ def placing(
 
     before = preparing(queue_model, queue_name, priority, job)
     return Call(sender_of(type(job)), script, request, read, [type(job)], before=before)
+
+
+def spare_if_claimed(job: RedisModel) -> None:
+    """Let no method of this object change the job while somebody runs it: they raise `AlreadyClaimed` instead."""
+    job.__dict__["_is_spared"] = True
+
+
+def _spared(job: RedisModel) -> dict[str, str]:
+    return given(unclaimed=flag(job.__dict__.get("_is_spared", False)))
 
 
 def place_named(
@@ -281,6 +292,8 @@ def accept(ident: str, reply: Mapping[str, Any]) -> Mapping[str, Any]:
         raise LimpydJobsException(f"Job cannot be requeued if not in ERROR status: {ident}")
     if outcome == "gone":
         raise JobGone(ident)
+    if outcome == "claimed":
+        raise AlreadyClaimed(ident, None, None)
     if outcome == "refused":
         raise ClaimLost(f"The claim on {ident} is lost: what became of it is recorded by somebody else")
     return reply

@@ -14,6 +14,7 @@ from limpyd_jobs.models import job_classes
 from limpyd_jobs.store import figures
 from limpyd_jobs.store.figures import Figures
 from limpyd_jobs.transitions import Delivery
+from limpyd_jobs.workers.backoff import is_connection_error
 from limpyd_jobs.workers.execution import Execution
 
 # How many jobs are noted before they are summed up: few, as they keep their arguments in memory.
@@ -43,7 +44,11 @@ class WorkerFigures:
                 self._sum_up()
 
     def write(self, connection: Redis) -> None:
-        """Write down what was noted. If Redis fails, it is written the next time."""
+        """Write down what was noted. If Redis refuses, it is written the next time.
+
+        If the reply is lost, the figures may be written already. They are dropped: figures may be lost, but are never
+        counted twice.
+        """
         with self._lock:
             self._sum_up()
             self._count_running()
@@ -53,8 +58,9 @@ class WorkerFigures:
         classes = {path: job_classes.known[path]._name for _, path in gathered if path in job_classes.known}
         try:
             figures.write(connection, gathered, classes)
-        except RedisError:
-            self._put_back(gathered)
+        except RedisError as error:
+            if not is_connection_error(error):
+                self._put_back(gathered)
 
     def _put_back(self, gathered: OfNames) -> None:
         with self._lock:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import redis
 
-from limpyd_jobs import Argument, Job, LimpydJobsException, Queue, Worker
+from limpyd_jobs import STATUSES, Argument, Job, LimpydJobsException, Queue, Worker
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.query import JobFilter, actions
 from limpyd_jobs.store.audit import last_entries
@@ -221,3 +221,36 @@ def test_what_redis_has_no_room_for_is_not_called_broken(redis_client: redis.Red
         redis_client.config_set("maxmemory", 0)
     assert (tally.done, tally.reasons) == (0, {"refused by Redis": 1})
     assert redis_client.llen("jobs:queue:1:waiting") == 1
+
+
+class Slow(Job):
+    """A class with its own ways, as of an application that looks at each job."""
+
+    namespace = "acting"
+    queue_name = "slow"
+    looks: ClassVar[list[Any]] = []  # called once, right before a job is changed
+
+    def enqueue_or_delay(self, *args: Any, **kwargs: Any) -> None:
+        self.look()
+        super().enqueue_or_delay(*args, **kwargs)
+
+    def cancel(self) -> Any:
+        self.look()
+        return super().cancel()
+
+    def look(self) -> None:
+        if self.looks:
+            self.looks.pop()(self)
+
+
+@pytest.mark.parametrize("verb", [lambda jobs: jobs.move_all(priority=3), lambda jobs: jobs.delay_all(60)])
+def test_a_job_that_is_claimed_at_the_last_moment_is_left_alone_by_the_ways_of_a_class(verb: Any) -> None:
+    claims: list[Any] = []
+    for number in range(3):
+        Slow.add_job(f"{number}")
+    Slow.looks.append(lambda job: claims.append(Slow.get(job.pk.get()).claim("somebody")))
+    assert verb(JobFilter(Slow)) == (2, 0, 1, {"claimed": 1})
+    [claim] = claims
+    assert claim.job.status.hget() == STATUSES.RUNNING
+    claim.succeed()
+    assert claim.status == STATUSES.SUCCESS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from limpyd_jobs.query import (
     quarantine_entries,
     queue_states,
     read_figures,
+    walk,
 )
 from limpyd_jobs.store import audit, records
 
@@ -119,3 +121,39 @@ class TestAudit:
         JobFilter("status=error", identifier__ne="x" * 100_000).requeue_all()
         (entry,) = audit.last_entries(redis_client, 1)
         assert len(entry["filter"]) < 3000
+
+
+@pytest.mark.parametrize("number", ["--5", "+-5", "-", "1" * 400])
+def test_what_is_no_number_is_shown_as_it_is(redis_client: redis.Redis, number: str) -> None:
+    redis_client.hset("jobs:queue:1:hash", "priority", number)
+    redis_client.hset("broken:note:3:hash", mapping={"priority": number, "tries": number})
+    assert [state.priority for state in overview().queues] == [number]
+    job = JobFilter("identifier=next").page().jobs[0]
+    assert (job.priority, job.tries) == (number, number)
+
+
+@pytest.mark.parametrize(
+    "details", ['{"lease": 1%s}' % ("0" * 400), '{"options": %s1%s}' % ('{"a": ' * 900, "}" * 900)]
+)
+def test_a_worker_that_tells_what_nobody_can_read_is_listed(redis_client: redis.Redis, details: str) -> None:
+    with WorkerPresence.register("worker", "far") as presence:
+        redis_client.hset(f"jobs:workerpresence:{presence.pk}:hash", "details", details)
+        [worker] = WorkerPresence.alive()
+    assert worker.name == "far"
+    assert json.dumps(worker.options)
+
+
+def test_the_jobs_of_a_class_that_nobody_can_have_are_not_looked_for(redis_client: redis.Redis) -> None:
+    names = [f"field{number}" for number in range(5_000)]
+    redis_client.hset("limpyd-jobs:classes", "big.C", json.dumps(["big.C", "big:c", names, {}, {}, []]))
+    redis_client.sadd("big:c:collection", 1, 2)
+    assert len([*JobFilter().records()]) == 3
+
+
+def test_a_counter_far_beyond_all_jobs_makes_no_search_longer(
+    redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk, "SMALL", 2)
+    for highest in (10**14, 10**17):
+        redis_client.set("broken:note:max_pk", highest)
+        assert JobFilter(Note, "tries=0").count() == (1, True)

@@ -242,10 +242,12 @@ def test_if_something_else_is_where_the_classes_are_written_those_that_are_impor
 
 
 def test_many_conditions_keep_nobody_waiting(commands: Callable[[], AbstractContextManager[Any]]) -> None:
-    Parcel.add_jobs([f"more {number}" for number in range(100)])
+    Parcel.add_jobs([f"more {number}" for number in range(450)])
     with commands() as sent:
-        assert JobFilter(*(f"identifier!={number}" for number in range(20_000))).count() == (111, True)
+        assert JobFilter(*(f"identifier!={number}" for number in range(1_000))).count() == (461, True)
     assert sent.names.count("EVALSHA") > 2  # there are two classes
+    with pytest.raises(ValueError, match="1,000 conditions at the most, not 1,001"):
+        JobFilter(*(f"identifier!={number}" for number in range(1_001)))
 
 
 def test_a_database_of_its_own_can_be_asked(redis_server: RedisServer) -> None:

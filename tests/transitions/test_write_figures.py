@@ -10,6 +10,7 @@ import redis
 from limpyd_jobs import Job, Queue, Worker
 from limpyd_jobs.store import figures
 from limpyd_jobs.store.figures import KEY, LENGTH, Figures
+from limpyd_jobs.workers.figures import WorkerFigures
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -116,6 +117,19 @@ def test_a_worker_whose_figures_cannot_be_written_goes_on(redis_client: redis.Re
     job = Bell.add_job("fine")
     Worker("bells", max_loops=1, logger_level=60).run()
     assert job.status.hget() == "s"
+
+
+def test_a_key_of_a_wrong_type_makes_no_job_count_twice(redis_client: redis.Redis) -> None:
+    figures.write(redis_client, {("bells", "a.B"): some(1)}, {})
+    for key in redis_client.keys(f"{KEY}day:*"):  # type: ignore[union-attr]
+        redis_client.set(key, "text")
+    gathered = WorkerFigures({})
+    gathered._figures[("bells", "a.B")] = some(3)
+    for _ in range(3):
+        gathered.write(redis_client)
+    found = figures.figures_of(stored(redis_client)["bells\na.B"])
+    assert found is not None
+    assert found.started == 4
 
 
 def test_a_worker_writes_once_at_its_end(redis_client: redis.Redis, commands: Any) -> None:

@@ -3,6 +3,12 @@
 --@include idents
 --@include places
 
+-- Whether somebody runs a job: workers of version 2 do so without a claim.
+local function has_holder(job)
+  local hash = redis.call('HMGET', job.key, 'status', '_claim_token')
+  return hash[1] == 'r' or hash[2] and true
+end
+
 -- `where` is {model: that of the queue, name: where a job that does not say so itself most likely stands, unplace: what to
 -- call instead of that, if given}. The outcomes are documented in cancel.lua.
 local function cancel_job(job, where)
@@ -11,11 +17,11 @@ local function cancel_job(job, where)
   end
 
   local hash = redis.call('HMGET', job.key, 'status', '_claim_token', 'queued')
-  local status, is_claimed, is_queued = hash[1], hash[2], hash[3] == '1'
+  local status, claim, is_queued = hash[1], hash[2], hash[3] == '1'
 
   -- Workers of version 2 run jobs without a claim. One that is held in error by its worker may still run again. A failure
   -- sets another status, and version 2, with all that was written for it, then puts the job back: the field prevents that.
-  if is_claimed or status == 'r' then
+  if claim or status == 'r' then
     update(job.model, job.pk, {status = 'c', cancel_on_error = '1'})
     return 'done'
   elseif status == 's' or status == 'e' then

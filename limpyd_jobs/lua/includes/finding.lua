@@ -48,6 +48,29 @@ local function comparable(condition, value)
   return value
 end
 
+local STAR, QUESTION_MARK = string.byte('*'), string.byte('?')
+local LONGEST_NAME = 1000
+
+-- Whether a text fits a pattern with * and ?. Patterns of Lua would try all ways to divide the text among the stars: here
+-- the last star alone takes more, and each star before it as little as it can.
+local function matches_pattern(text, pattern)
+  local at, star_at, in_text, in_pattern = 1, nil, nil, 1
+  while at <= #text do
+    local wanted = string.byte(pattern, in_pattern)
+    if wanted == STAR then
+      star_at, in_text, in_pattern = in_pattern, at, in_pattern + 1
+    elseif wanted == QUESTION_MARK or wanted == string.byte(text, at) then
+      at, in_pattern = at + 1, in_pattern + 1
+    elseif star_at then
+      in_text, in_pattern = in_text + 1, star_at + 1
+      at = in_text
+    else
+      return false
+    end
+  end
+  return string.find(string.sub(pattern, in_pattern), '^%**$') ~= nil
+end
+
 local TESTS = {
   is = function(condition, value) return (value or '') == condition.value end,
   less = function(condition, value)
@@ -62,13 +85,13 @@ local TESTS = {
   queue = function(condition, value) return name_of_queue(value) == condition.value end,
   class = function(condition, value)
     local name = condition.is_path and value or string.match(value or '', '[^.]*$')
-    return name and string.find(name, condition.pattern)
+    return name and #name <= LONGEST_NAME and matches_pattern(name, condition.pattern)
   end,
   pk = function(condition, _, pk) return pk == condition.value end,
   -- a claim is named by something random, '@', and its owner
   owner = function(condition, value)
     local owner = value and string.match(value, '^[^@]*@([^/]*)')
-    return owner == condition.value
+    return owner == condition.value or owner and string.sub(owner, 1, #condition.value + 1) == condition.value .. ':'
   end,
   -- an error of that type, or fingerprint, is recorded of the job; of some only those without a fingerprint are meant
   error = function(condition, _, pk)
@@ -136,11 +159,11 @@ end
 -- too long, as there may be any number of conditions. Returns at how many jobs it looked, and the last pk.
 local function for_each_found(act)
   local pks, last
-  local started = running_clock()
+  local started, each = running_clock(), math.max(1, math.min(20, math.floor(200 / (#conditions + 1))))
   if request.pks then pks = cjson.decode(request.pks) else pks, last = pks_of_range() end
   for i, pk in ipairs(pks) do
     local values = look_at(pk)
-    if values and act(pk, values) or i % 20 == 0 and running_clock() > started + LONGEST then return i, pk end
+    if values and act(pk, values) or i % each == 0 and running_clock() > started + LONGEST then return i, pk end
   end
   return #pks, last or pks[#pks]
 end
