@@ -214,6 +214,8 @@ A filter is made of words. All of them must be met:
     def _add(self, words: Sequence[str]) -> None:
         if len(words) < 2:
             self.parser.error("add needs a class and an identifier after it, as myapp.jobs.SendMail welcome:42")
+        if self.options.dry_run:
+            self.parser.error("--dry-run means nothing to add")
         path, identifier, *given = words
         try:
             job_class = job_classes.resolve(path)

@@ -53,7 +53,10 @@ class VerbCommand(Command):
             return True
         if not sys.stdin.isatty():
             self.parser.error(f"{question} Give --yes to do so, or --dry-run for what would be done")
-        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+        try:
+            return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+        except EOFError:  # Ctrl-D
+            return False
 
     def print_tally(self, verb: str, tally: Tally) -> int:
         """Print the outcomes of many jobs; return the exit status."""
