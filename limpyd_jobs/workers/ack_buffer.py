@@ -11,25 +11,25 @@ from typing import Any
 from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.workers.execution import Execution
 
-# How long the end of a job waits for those of others, in seconds.
+# How long the end of a job waits for other ends, in seconds.
 LATEST = 0.02
 
-# How long to leave it to the worker itself after Redis failed, in seconds.
+# How long the thread leaves the recording to the worker after Redis failed, in seconds.
 REST = 1.0
 
 Record = Callable[[Sequence[Execution]], tuple[Sequence[Any], list[Delivery]]]
 
 
 class AckBuffer:
-    """Jobs that succeeded, which are recorded together by the worker that ran them; should its next job take long, by a
-    thread, while the context is entered.
+    """Jobs that succeeded, and that the worker that ran them records together. If its next job takes long, a thread
+    records them, while the context is entered.
 
     Parameters
     ----------
     record: callable
-        What the thread calls to record some of them; see `record`.
+        The thread calls it to record some of them; see `record`.
     latest: float
-        How long the end of a job waits for those of others, in seconds; `LATEST` if it is longer.
+        How long the end of a job waits for other ends, in seconds; `LATEST` if it is longer.
     """
 
     def __init__(self, record: Record, latest: float) -> None:
@@ -42,7 +42,7 @@ class AckBuffer:
         self._stopped = Event()
 
     def add(self, execution: Execution) -> None:
-        """Keep one to be recorded later."""
+        """Keep a job, to record it later."""
         self._waiting.append(execution)
         if not self._is_any.is_set():
             self._is_any.set()
@@ -60,17 +60,17 @@ class AckBuffer:
         return [execution.claim.delivery for execution in self._waiting.copy()]
 
     def record(self, record: Record) -> tuple[list[tuple[Execution, Any]], list[Delivery]]:
-        """Record all there are.
+        """Record all jobs that are kept.
 
         Parameters
         ----------
         record: callable
-            Called with them; returns what became of each, and the next jobs.
+            Called with the jobs; returns how each ended, and the next jobs.
 
         Returns
         -------
         tuple
-            Each execution with what became of it, those included that the thread recorded; and the next jobs.
+            Each execution with its ending, also those that the thread recorded; and the next jobs.
         """
         with self._lock:
             endings, prefetched = record(self._waiting)
@@ -98,7 +98,7 @@ class AckBuffer:
                 self._is_any.set()
 
     def _record_late_ones(self) -> bool:
-        """Record those that wait for too long; return False if that failed, which is for the worker to tell."""
+        """Record jobs that wait for too long; return False if that failed: the worker will tell of it."""
         with self._lock:
             late = list(self._waiting.copy())
             if not late or monotonic() - late[0].ended < self._latest:

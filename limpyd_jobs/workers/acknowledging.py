@@ -26,7 +26,7 @@ from limpyd_jobs.workers.timers import WakeupTimer
 if TYPE_CHECKING:
     from limpyd_jobs.workers.engine import Engine
 
-# How long to leave it to the worker itself to give jobs back after Redis failed, in seconds.
+# How long the thread lets the worker give jobs back itself after Redis failed, in seconds.
 REST = 1.0
 
 
@@ -37,23 +37,23 @@ class AckAtOnce:
         self._engine = engine
 
     def succeed(self, execution: Execution) -> None:
-        """Record that a job succeeded, or leave that for later."""
+        """Record that a job succeeded, or do so later."""
         hooks, claim = self._engine.hooks, execution.claim
         next_claim = hooks.next_claim(claim, "job_success")
         hooks.succeeded(execution, hooks.end(claim.succeed, next_claim, execution.is_erased, execution.kept))
 
     def job_done(self) -> None:
-        """A job was run: record what may not wait any longer."""
+        """A job was run: record the successes that may not wait any longer."""
 
     def flush(self) -> None:
-        """Record what is not recorded yet."""
+        """Record the successes that are not recorded yet."""
 
     def unrecorded(self) -> list[Delivery]:
         """Return the claims on jobs whose success is not recorded yet. Any thread may ask."""
         return []
 
     def is_passing(self, status: str) -> bool:
-        """Whether the worker is to have a status for a moment only that nobody sees."""
+        """Whether a status of the worker is so short that nobody sees it."""
         return False
 
     def __enter__(self) -> None: ...
@@ -64,9 +64,9 @@ class AckAtOnce:
 class AckInBatches(AckAtOnce):
     """Records successes together, and claims as many jobs in the same step.
 
-    Those of jobs with a method of their own for it, and all other ends, are recorded at once. If the size of a batch is
-    measured, long jobs are claimed one by one, and those that have waited for too long are given back: by the worker
-    when a job ends, by a thread while one runs.
+    Successes of jobs with a method for it, and all other ends, are recorded at once. If the size of a batch is
+    measured, long jobs are claimed one by one, and jobs that have waited for too long are given back. The worker does
+    so when a job ends, a thread while a job runs.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -98,8 +98,8 @@ class AckInBatches(AckAtOnce):
 
     def job_done(self) -> None:
         fetcher = self._engine.fetcher
-        is_at_its_end = not fetcher.prefetched  # asked before the time: meanwhile the thread may give them back
-        if fetcher.are_late and not self._engine.worker.must_stop():  # else all are given back at its end
+        is_at_its_end = not fetcher.prefetched  # asked before the time, as the thread may give them back meanwhile
+        if fetcher.are_late and not self._engine.worker.must_stop():  # else all are given back when it ends
             self._give_back()
             is_at_its_end = not fetcher.prefetched
         if is_at_its_end:
@@ -115,7 +115,7 @@ class AckInBatches(AckAtOnce):
         return self._buffer.claims()
 
     def is_passing(self, status: str) -> bool:
-        """To set a status between the jobs of a batch would be as costly as a job."""
+        """Return True between the jobs of a batch: to set a status there would be as costly as a job."""
         is_in_batch = self._engine.worker.status == "running" and self._size.jobs > 1
         return is_in_batch and (status == "running" or bool(self._engine.fetcher.prefetched))
 
@@ -141,14 +141,14 @@ class AckInBatches(AckAtOnce):
                 self._late_timer.set(engine.fetcher.give_back_at)
 
     def _end_batch(self) -> None:
-        """Let the next batch be as large as this one, which was run or given back, lets expect."""
+        """Set the size of the next batch by this one, which was run or given back."""
         self._engine.fetcher.give_back_at = inf
         if self._batch:
             (began, loops), self._batch = self._batch, None
             self._size.observe(max(self._engine.worker.num_loops - loops, 1), monotonic() - began)
 
     def _give_back(self) -> None:
-        """Give the jobs back that have waited for too long; if the thread does so, wait until it has."""
+        """Give back the jobs that have waited for too long; if the thread does so, wait until it is done."""
         engine = self._engine
         try:
             engine.tell_not_given_back(engine.outages.retry(engine.fetcher.give_back_late))
@@ -156,22 +156,22 @@ class AckInBatches(AckAtOnce):
             engine.tell_not_given_back([error])
 
     def _give_back_meanwhile(self) -> None:
-        """The same, once, while a job runs; called by another thread."""
+        """Do the same, once, while a job runs; called by another thread."""
         try:
             self._engine.tell_not_given_back(self._engine.fetcher.give_back_late(), self._late_repeats)
             self._late_repeats.sum_up()
-        except Exception:  # which is for the worker to tell, if it comes to that
+        except Exception:  # the worker will tell of it, if it fails again
             self._late_timer.set(monotonic() + REST)
 
     def _batch_size(self) -> int:
-        """How many jobs to claim in the step that records successes."""
+        """Return how many jobs to claim in the step that records successes."""
         worker = self._engine.worker
         if self._engine.fetcher.prefetched or not self._engine.intake.may_claim:
             return 0
         return ceil(min(self._size.jobs, worker.max_loops - worker.num_loops))
 
     def _record(self, limit: int = 0) -> None:
-        """Record all successes, claim so many jobs, and do what is to be done once a success is recorded."""
+        """Record all successes, claim at most `limit` jobs, and do what follows a recorded success."""
         engine = self._engine
         request = engine.fetcher.request(engine.intake.keys_in_turn)
         recorded, prefetched = self._buffer.record(partial(self._record_all, request, limit))
@@ -183,7 +183,7 @@ class AckInBatches(AckAtOnce):
     def _record_all(
         self, request: ClaimRequest, limit: int, executions: Sequence[Execution]
     ) -> tuple[Sequence[Any], list[Delivery]]:
-        """Record some successes; if that fails altogether, leave it to `_accept` to do so one by one, or to say so."""
+        """Record some successes; if that fails altogether, `_accept` does so one by one, or says so."""
         requests = chain([request], repeat(replace(request, is_again=True)))
         successes = [execution.success for execution in executions]
         try:
@@ -194,7 +194,7 @@ class AckInBatches(AckAtOnce):
             return [("failed", error.__cause__ or error)] * len(successes), []
 
     def _record_late(self, executions: Sequence[Execution]) -> tuple[Sequence[Any], list[Delivery]]:
-        """The same, once, while a job runs; called by another thread."""
+        """Do the same, once, while a job runs; called by another thread."""
         successes = [execution.success for execution in executions]
         return transitions.succeed_many(self._connection, successes, self._engine.fetcher.request(()))
 

@@ -16,16 +16,16 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-# What Redis answers while it cannot do what another time it can.
+# What Redis answers while it cannot do something that it can do at other times.
 _PASSING = (RedisConnectionError, RedisTimeoutError, ClusterError, OutOfMemoryError, ReadOnlyError, TryAgainError)
 
 # The same, where redis-py has no class for it, or the error comes out of a script.
 _PASSING_TEXT = re.compile(r"\b(BUSY|LOADING|MASTERDOWN|MISCONF|NOREPLICAS|OOM|READONLY|UNBLOCKED)\b")
 
-# The same for what the user of Redis is not allowed to do, as the scripts of Redis 7 and 6.2 say it.
+# What Redis answers if the user is not allowed to do something; the last two are from scripts of Redis 7 and 6.2.
 _DENIED_TEXT = re.compile(r"\bNOPERM\b|ACL failure in script|The user executing the script can't")
 
-# In seconds: the least, so that one failure is logged each second at the most, and the most.
+# The shortest wait in seconds, so that at most one failure is logged each second; and the longest.
 FIRST = 1.0
 LONGEST = 10.0
 
@@ -52,7 +52,7 @@ class Backoff:
 
 
 def is_transient(error: BaseException | None) -> bool:
-    """Whether Redis may well accept later what it did not now."""
+    """Whether Redis may well accept later what it refused now."""
     return isinstance(error, _PASSING) or bool(_PASSING_TEXT.search(str(error)))
 
 
@@ -62,23 +62,23 @@ def is_connection_error(error: BaseException | None) -> bool:
 
 
 def is_connection_cut(error: BaseException | None) -> bool:
-    """Whether there was a connection, that came to its end: so there is a server."""
+    """Whether there was a connection that ended: so there is a server."""
     reason = error.__context__ if type(error) is RedisConnectionError else error
     return reason is None or isinstance(reason, (BrokenPipeError, ConnectionAbortedError, ConnectionResetError))
 
 
 def is_denied(error: BaseException | None) -> bool:
-    """Whether Redis does not allow this user to do that, until somebody changes its rights."""
+    """Whether Redis does not allow this user to do something, until somebody changes the rights."""
     return isinstance(error, NoPermissionError) or bool(_DENIED_TEXT.search(str(error)))
 
 
 def is_of_replica(error: BaseException | None) -> bool:
-    """Whether the server is no primary any more."""
+    """Whether the server is not a primary any more."""
     return isinstance(error, ReadOnlyError) or "READONLY" in str(error)
 
 
 class OncePerSecond:
-    """Tells whether to say something that may come up thousands of times a second."""
+    """Tells whether to say something that may happen thousands of times a second."""
 
     def __init__(self) -> None:
         self._next = 0.0

@@ -7,7 +7,7 @@ from math import inf
 # The most jobs of a measured batch: with more, jobs that do nothing are run no faster, and scripts take longer.
 MOST = 200
 
-# What part of the bound a batch is to take: the others are for jobs that take longer than the last ones did.
+# The part of the bound that a batch should take. The rest is for jobs that take longer than the last ones did.
 SHARE = 0.5
 
 # How much the last batch counts in the mean.
@@ -22,7 +22,7 @@ class BatchSize:
     jobs: int
         How many to claim at once.
     bound: float
-        For how long a claimed job may wait for those that are run before it, in seconds.
+        For how long a claimed job may wait for the jobs before it, in seconds.
     """
 
     bound = inf
@@ -31,7 +31,7 @@ class BatchSize:
         self.jobs = jobs
 
     def observe(self, jobs: int, seconds: float) -> None:
-        """So many jobs were run in so many seconds."""
+        """Note how many jobs were run in how many seconds."""
 
 
 class MeasuredBatchSize(BatchSize):

@@ -1,4 +1,4 @@
-"""What a parameter of a worker has to be, given as an argument or an attribute.
+"""Checks of the parameters of a worker, given as an argument or an attribute.
 
 A check takes the name of the parameter and its value, and returns the value to use, or raises `ConfigurationException`.
 """
@@ -33,9 +33,9 @@ def amount(*, more_than: float | None = None, most: float | None = None) -> Chec
     Parameters
     ----------
     more_than: float
-        What it has to be more than.
+        The number has to be more than this.
     most: float
-        What it may be at the most; None for any finite number.
+        The greatest number; None for any finite number.
     """
 
     def check(name: str, value: Any) -> Any:
@@ -63,7 +63,7 @@ def whole_number(least: int, most: float = float("inf")) -> Check:
 
 
 def one_of(*choices: Any) -> Check:
-    """Return the check of a value that is one of some."""
+    """Return the check of a value that is one of these."""
 
     def check(name: str, value: Any) -> Any:
         if not any(type(value) is type(choice) and value == choice for choice in choices):
@@ -74,7 +74,7 @@ def one_of(*choices: Any) -> Check:
 
 
 def or_word(word: str, check: Check) -> Check:
-    """Return a check that lets a word pass, and names it if it finds another."""
+    """Return a check that lets a word pass, and names it if it finds another word."""
 
     def check_word(name: str, value: Any) -> Any:
         try:
@@ -86,7 +86,7 @@ def or_word(word: str, check: Check) -> Check:
 
 
 def or_none(check: Check, none: Any = None) -> Check:
-    """Return a check that lets None pass, or takes something else for it."""
+    """Return a check that lets None pass, or replaces it."""
     return lambda name, value: none if value is None else check(name, value)
 
 
@@ -123,7 +123,7 @@ def policy(name: str, value: Any) -> Retry | None:
         raise ConfigurationException(f"{name}: {error}") from error
 
 
-# Whether an attribute, which may be something else of an application, could be a parameter that version 2 lacks.
+# Whether an attribute could be a parameter that version 2 lacks. It may be something else of an application.
 
 
 def is_a(*types: type) -> Callable[[Any], bool]:

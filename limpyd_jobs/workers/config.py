@@ -36,11 +36,11 @@ SIGNALS = (
     "SIGUSR1 logs what it does, and where."
 )
 
-UNAVAILABLE = 1  # exit status: Redis cannot be used right now, which another command line would not change
+UNAVAILABLE = 1  # exit status: Redis cannot be used right now, whatever the command line is
 
 
 class LogFormatter(logging.Formatter):
-    """Writes records as its base does, but makes what is the same for all of a second only once."""
+    """Writes records as its base does, but formats the date only once a second."""
 
     _last: tuple[int, str] = (0, "")
 
@@ -54,15 +54,15 @@ class LogFormatter(logging.Formatter):
 class WorkerConfig:
     """Reads a command line, prepares the models and the worker that it asks for, and runs the worker.
 
-    What is wrong is said in one line on standard error: a command line, with exit status 2; a Redis that
-    cannot be used when the worker is about to run, with exit status 1.
+    An error is told in one line on standard error. For a wrong command line the exit status is 2. If Redis cannot be
+    used when the worker is about to run, it is 1.
 
-    With ``--processes``, the parent does all of this up to the first look at Redis. Each child begins at
+    With ``--processes``, the parent does all of this up to the first question to Redis. Each child begins at
     `prepare_worker`, with a worker of its own.
 
     Subclass it, and name the subclass with ``--worker-config``, to do something before the worker's class is
-    imported, or to add options. All of them are in ``options``; those that the ``parameters`` of the worker's
-    class name are passed to the worker.
+    imported, or to add options. All options are in ``options``. An option that is in the ``parameters`` of the
+    worker's class is passed to the worker.
 
     >>> from optparse import make_option
     >>> class MyWorkerConfig(WorkerConfig):
@@ -75,8 +75,8 @@ class WorkerConfig:
     Parameters
     ----------
     argv: sequence of str
-        The command line, with or without the name of the program before the options; by default, that of the
-        process.
+        The command line, with or without the name of the program before the options; by default, the command line of
+        the process.
 
     Attributes
     ----------
@@ -84,11 +84,11 @@ class WorkerConfig:
         The command line, and the name of the program.
     parser: optparse.OptionParser
     options, args: optparse.Values, list of str
-        The options, with None for one that is not given, and classes and callback imported; and the rest.
+        The options, None if not given, with classes and callback imported; and the other arguments.
     logger_level: int
-        The one that is given, or None.
+        The level that is given, or None.
     database_config: dict
-        The settings of the database that is given, or None.
+        The settings of the given database, or None.
     update_title: bool
         Whether the title of the process shows the state of the worker.
     worker: Worker
@@ -137,7 +137,7 @@ class WorkerConfig:
         self.update_title = self.options.update_title
 
     def _warn_of_arguments(self) -> None:
-        """Say what is no option, and so of no use but to subclasses that read ``args``."""
+        """Warn of arguments that are not options: only subclasses that read ``args`` can use them."""
         surplus = self.args if self._begins_with_option() else self.args[1:]
         if surplus:
             texts = " ".join(map(repr, surplus))
@@ -152,7 +152,7 @@ class WorkerConfig:
             self.parser.error(f"option --database: {error}")
 
     def do_imports(self) -> None:
-        """Replace, in ``options``, the paths of classes and of the callback by what they name."""
+        """Replace, in ``options``, the paths by the classes and the callback that they name."""
         for name, base in (("worker_class", Worker), ("queue_model", Queue), ("error_model", Error)):
             self.do_import(name, Worker if base is Worker else getattr(self.options.worker_class, name))
             require_subclass(self.parser, name, getattr(self.options, name), base)
@@ -161,7 +161,7 @@ class WorkerConfig:
             self.parser.error(f"option --callback: {self.options.callback!r} is not callable")
 
     def do_import(self, name: str, default: Any) -> None:
-        """Replace, in ``options``, the path that one holds by what it names, or None by a default."""
+        """Replace, in ``options``, the path of one option by the object that it names, or None by a default."""
         value = getattr(self.options, name) or default
         if isinstance(value, str):
             value = import_for(self.parser, name, value)
@@ -184,7 +184,7 @@ class WorkerConfig:
 
     @contextmanager
     def _told_in_one_line(self) -> Iterator[None]:
-        """End the program if there is no way to work, and say why."""
+        """End the program if it cannot work, and say why."""
         try:
             yield
         except ConfigurationException as error:
@@ -196,23 +196,23 @@ class WorkerConfig:
         self.parser.exit(UNAVAILABLE, f"{self.prog_name}: error: {cannot_use_redis(error)}\n")
 
     def prepare_models(self) -> None:
-        """Move all models of this library, and those of the worker, to the database that is given."""
+        """Move all models of this library, and the models of the worker, to the given database."""
         if self.database_config is not None:
             for model in (BaseJobsModel, self.options.queue_model, self.options.error_model):
                 model.database.reset(**self.database_config)
 
     def prepare_worker_options(self) -> dict[str, Any]:
-        """Return the arguments for the worker's class: those of its parameters that are given."""
+        """Return the arguments for the worker's class: its parameters that are given."""
         given = {name: getattr(self.options, name, None) for name in self.options.worker_class.parameters}
         return {name: value for name, value in given.items() if value is not None}
 
     def prepare_worker(self) -> None:
-        """Create the worker; from now on its state is shown, and its logs. With ``--dry-run`` it will end at once.
+        """Create the worker, and show its state and its logs from now on. With ``--dry-run`` it will end at once.
 
         Raises
         ------
         ConfigurationException
-            If it cannot work with its options.
+            If the worker cannot work with its options.
         """
         self.worker = self.options.worker_class(**self.prepare_worker_options())
         self.worker._add_update_status_callback(self.update_proc_title)
@@ -243,10 +243,10 @@ class WorkerConfig:
             print(f" - {name.replace('_', '-')} = {_printable(getattr(self.worker, name, None))}")
 
     def _check_connection(self) -> None:
-        """Raise `redis.RedisError` if the worker's database does not answer. One that is still loading does. Raise
-        `ConfigurationException` if there may be too few connections.
-
-        If there is a connection, but it is cut, it is tried again a few times.
+        """Raise `redis.RedisError` if the worker's database does not answer. A database that is still loading does
+        answer. Raise `ConfigurationException` if there may be too few connections.
+        
+        If there is a connection, but it is cut, the worker tries again a few times.
         """
         worker = self._worker()
         start = Start(worker._engine)
@@ -266,12 +266,12 @@ class WorkerConfig:
                 self._exit_without_redis(error)
 
     def _run_processes(self) -> None:
-        """Run a worker in each of several processes, until the end of all.
+        """Run a worker in each of several processes, until all have ended.
 
         Raises
         ------
         SystemExit
-            With status 1, if one did not end as it was asked to.
+            With status 1, if a process did not end as it was asked to.
         """
         worker = self._worker()
         worker.stop_handling_end_signal()

@@ -1,4 +1,4 @@
-"""What a worker has inside, and its run."""
+"""The parts of a worker, and its run."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Engine:
     Parameters
     ----------
     worker: Worker
-        Whose methods are called, as the application may have its own version of each.
+        Its methods are called, as the application may have its own version of each.
     base: type of Worker
-        The class that has our own versions.
+        The class with our own versions.
     """
 
     def __init__(self, worker: Worker, base: type[Worker]) -> None:
@@ -74,7 +74,7 @@ class Engine:
         self.leases = Leases(self)
         self.stopping = Stopping(self)
         self.registration = WorkerRegistration(self)
-        self.parent = 0  # the pid of that of its pool
+        self.parent = 0  # the pid of the parent of its pool
 
         self.queue_refresh = QueueRefresh(worker)
         self.promoter = Promoter(worker)
@@ -97,7 +97,7 @@ class Engine:
         return [QueueKey.of_list(key) for key in self.worker.keys]
 
     def find_overrides(self) -> None:
-        """Find out what the application overrides."""
+        """Find out which methods the application overrides."""
         self.overrides = Overrides(self, self.base)
 
     # -- The run
@@ -171,7 +171,7 @@ class Engine:
             self.give_back()
 
     def give_back(self) -> None:
-        """Give the next jobs back, if some are claimed already, and no longer count as one that waits."""
+        """Give back the next jobs, if some are claimed already, and end the registration of a worker that waits."""
         self.acknowledger.flush()
         try:
             self.fetcher.ask_again()
@@ -201,10 +201,10 @@ class Engine:
 
     @property
     def is_between_jobs(self) -> bool:
-        """Whether its status is one for a moment that nobody sees, as the next job is at hand already."""
+        """Whether nobody sees its status, as the next job is at hand already."""
         return self.worker.status == "waiting" and bool(self.fetcher.prefetched)
 
     @property
     def has_its_first_job(self) -> bool:
-        """Whether it has the job that it waited for: that is to begin at once."""
+        """Whether it has the job that it waited for. That job has to begin at once."""
         return self.worker.status == "running" and self.intake.has_waited

@@ -10,28 +10,28 @@ from limpyd_jobs.transitions import KeptResult, Success
 
 
 class Execution:
-    """All that a worker knows of one job, from its claim until its end is recorded.
+    """What a worker knows of one job, from its claim until its end is recorded.
 
     Attributes
     ----------
     claim: JobClaim
         The claim on the job, which knows the objects of the job and its queue.
     is_buffered: bool
-        Whether it ran, and its success is to be recorded with others.
+        Whether it ran, and its success will be recorded with others.
     result: object
         What its code returned.
     kept: KeptResult
-        What is to be kept of that; None for nothing.
+        The part of the result to keep; None for nothing.
     is_erased: bool
-        Whether nothing is to be kept of the job, once it succeeded.
+        Whether the job is deleted once it succeeded.
     ended: float
-        When its code did so, by the clock of `monotonic`.
+        When its code returned, by the clock of `monotonic`.
     is_running: bool
         Whether its code runs.
     ran: float
         For how many seconds it ran.
     is_success: bool
-        Whether it returned, or raised; None if it did neither of its own accord, or has not yet.
+        Whether it returned, or raised; None if it was interrupted, or has not ended yet.
     """
 
     __slots__ = ("claim", "ended", "is_buffered", "is_erased", "is_running", "is_success", "kept", "ran", "result")
@@ -47,24 +47,24 @@ class Execution:
 
     @property
     def success(self) -> Success:
-        """What is recorded of it if it is a success, with others."""
+        """What is recorded of its success together with others."""
         claim = self.claim
         return Success(
             claim.job, claim.queue, claim.delivery, self.result, claim.began, self.ended, self.is_erased, self.kept
         )
 
     def remember(self) -> None:
-        """Keep on the objects what the hooks may read."""
+        """Keep the values that hooks may read on the objects."""
         claim = self.claim
         delivery = claim.delivery
         claim.remember(_cached_status=delivery.status, _cached_start=delivery.start, _execution=self)
         claim.queue.__dict__["_cached_name"] = delivery.queue_name
 
     def forget(self) -> None:
-        """Let the job no longer refer to this, which refers to it: the garbage collector would have to find both."""
+        """Remove the reference from the job to this object, so that the garbage collector need not find the cycle."""
         self.claim.job.__dict__.pop("_execution", None)
 
     def living_queue(self) -> Queue:
-        """The queue, even if the job deleted it: it is where the claim is."""
+        """The queue of the claim, even if the job deleted it."""
         queue: Queue = self.claim.queue
         return queue if "_pk" in vars(queue) else queue_of(type(queue), self.claim.delivery)

@@ -1,4 +1,4 @@
-"""Running one job: from the moment it was fetched until its end is recorded, whatever its code does."""
+"""Running one job, from the moment it was fetched until its end is recorded, whatever its code does."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ PAUSE = 1.0
 
 
 class Executor:
-    """Takes a job, runs its code, calls the hook for what becomes of it, and makes sure that in the end the worker has
-    no claim on it any more.
+    """Takes a job, runs its code, and calls the hook for its end. It makes sure that in the end the worker has no claim
+    on the job any more.
 
     Attributes
     ----------
     running: dict of str to Execution
         The jobs that are being run, by their ident.
     done, failed: int
-        How many jobs' code returned, and raised.
+        How many jobs returned, and how many raised.
     timer: JobTimer
         Ends the code of a job whose time is over.
     """
@@ -58,7 +58,7 @@ class Executor:
     # -- The steps
 
     def run(self, queue: Queue | None, job: Job | None) -> None:
-        """Run a job that was fetched. No failure of the application, or of ours, ends the worker."""
+        """Run a job that was fetched. No failure of the application, or of this library, ends the worker."""
         if queue is None or job is None:
             self._worker.log("[??] unexpected error: wait_for_job returned no queue, or no job", "error")
             self._engine.intake.put_back_unseen()
@@ -89,14 +89,14 @@ class Executor:
                     self._engine.figures.note(execution)
 
     def _take(self, execution: Execution) -> None:
-        """Claim the job, unless that is done."""
+        """Claim the job, unless it is claimed already."""
         claim = execution.claim
         handed = claim.delivery
         if claim.is_in_hand:
             self._claim(claim, handed.ident)
             if not claim.token and claim.delivery.status == STATUSES.DELAYED:
                 claim.token = handed.token
-            elif not claim.token:  # it does not wait any more, and nothing but that counts
+            elif not claim.token:  # it does not wait any more, and only that counts
                 self._engine.intake.leave(handed)
         elif not handed.ident:
             self._claim(claim, claim.job.ident)
@@ -113,7 +113,7 @@ class Executor:
         self._engine.hooks.class_names.add(delivery.queue_name, delivery.path)
 
     def _execute(self, execution: Execution) -> None:
-        """Run the code of a job, and call the hook for what came of it."""
+        """Run the code of a job, and call the hook for its end."""
         job, queue, worker = execution.claim.job, execution.claim.queue, self._worker
         try:
             worker.job_started(job, queue)
@@ -144,7 +144,7 @@ class Executor:
             self._executed(execution, result)
 
     def _call(self, execution: Execution) -> Any:
-        """Call the code of a job, which ends when its time is over."""
+        """Call the code of a job, and end it when its time is over."""
         job, function = execution.claim.job, self._worker.callback or self._worker.execute
         seconds = self._timeout_of(execution)
         if seconds is not None:
@@ -163,7 +163,7 @@ class Executor:
         return result
 
     def _timeout_of(self, execution: Execution) -> float | None:
-        """The seconds a job may run: what it says itself, else its class, else the worker; None for no limit."""
+        """Return the seconds a job may run, as the job, else its class, else the worker says; None for no limit."""
         job = execution.claim.job
         seconds = read_seconds(execution.claim.delivery.job_timeout)
         if seconds is None:
@@ -196,14 +196,14 @@ class Executor:
             self._worker.job_success(job, queue, result)
 
     def _cancel(self, execution: Execution, reason: Cancel) -> None:
-        """The code of a job raised `Cancel`: as if it had set its status."""
+        """Cancel a job whose code raised `Cancel`, as if it had set its status."""
         job = execution.claim.job
         self._engine.overrides.set_canceled(job)
         job._cached_status, job._cached_reason = STATUSES.CANCELED, one_line(reason, MESSAGE)
         self._worker.job_skipped(job, execution.living_queue())
 
     def _interrupted(self) -> None:
-        """The code of the job was left in its midst: a connection may still have a reply for it."""
+        """Drop the connections, as the code of the job was interrupted: one may still have a reply for it."""
         self.timer.disarm()
         self._worker.connection.connection_pool.disconnect(inuse_connections=False)
 
@@ -214,7 +214,7 @@ class Executor:
     # -- Jobs that are not run here
 
     def of(self, job: Job, queue: Queue) -> Execution:
-        """Return the execution of a job whose hook is called: be it by hand, as tests of applications do."""
+        """Return the execution of a job whose hook is called, also by hand, as tests of applications do."""
         if self._worker.status is None:
             self._engine.find_overrides()  # the worker does not run, so they may still change
         execution = vars(job).get("_execution") or self.running.get(ident_of(job)) or Execution(JobClaim())
@@ -229,7 +229,7 @@ class Executor:
         self.guard(execution, partial(hook, job, queue, *details))
 
     def call_hook(self, name: str, hook: str, *args: Any) -> None:
-        """Call a hook of a schedule, whose failure stops no other one."""
+        """Call a hook of a schedule. Its failure stops no other hook."""
         try:
             self._engine.overrides.hook(hook, *args)
         except RedisError:
@@ -241,7 +241,7 @@ class Executor:
     # -- When something fails
 
     def guard(self, execution: Execution, step: Callable[[], None]) -> None:
-        """Do something that ends the claim on a job; then see to it that it is ended."""
+        """Do a step that ends the claim on a job; then make sure that the claim is ended."""
         job = execution.claim.job
         try:
             step()
@@ -264,7 +264,7 @@ class Executor:
         self._engine.repeats.say("how a job went is not recorded", text)
 
     def _tell_failure(self, execution: Execution, error: Exception) -> None:
-        """A hook failed: the job is in error, unless something is recorded already, and listed as such anyway."""
+        """Record a job whose hook failed as an error, unless its end is recorded; list it with the errors anyway."""
         claim = execution.claim
         job, queue = claim.job, claim.queue
         if isinstance(error, JobGone) and error.ident == job.ident:
@@ -282,7 +282,7 @@ class Executor:
             self._worker.log(text, "error")
 
     def _put_in_order(self, execution: Execution) -> None:
-        """Record what the hook for a job that did not wait may not have come to."""
+        """Record the end of a job that did not wait, if its hook did not."""
         claim = execution.claim
         job, queue = claim.job, claim.queue
         is_found = claim.delivery.outcome == "found" and not claim.outcome
@@ -292,7 +292,7 @@ class Executor:
             transitions.skip(job, queue, self._engine.settings.lease)
 
     def let_go(self, execution: Execution) -> None:
-        """End the claim if the hooks did not: they were overridden, and took care of the state of the job."""
+        """End the claim if overridden hooks did not: then they took care of the state of the job."""
         claim = execution.claim
         if execution.is_buffered or not claim.token:
             return

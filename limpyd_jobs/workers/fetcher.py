@@ -1,4 +1,4 @@
-"""How a worker gets its jobs: it claims them, at once while there is work, else as soon as it is told of one."""
+"""How a worker gets its jobs: it claims them at once while there is work, else as soon as a signal tells of one."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ from limpyd_jobs.workers.backoff import is_denied, is_transient
 # How long the registration of a worker that waits outlives its wait, in seconds.
 MARGIN = 5.0
 
-# The longest a worker waits before it looks by itself whether there is a job, in seconds.
+# The longest wait of a worker before it looks for a job without a signal, in seconds.
 SLICE = 1.5
 
-# For how many seconds it looks into no list, as long as no job says that it waits: one may have been pushed by hand. To
-# look into ten thousand lists takes Redis as long as hundreds of jobs.
+# For how many seconds it looks into no list if no job has the status waiting. It has to look now and then, as a job may
+# have been pushed by hand. To look into ten thousand lists takes Redis as long as hundreds of jobs.
 LOOK_EVERY = 12.0
 
-# The longest a worker waits once it found a job without a signal: somebody, as version 2, puts jobs in the lists so.
+# The longest wait after a job was found without a signal: then somebody, as version 2, sends none.
 SHORT_SLICE = 0.1
 
-# For how long it expects more of these, in seconds.
+# For how long it expects more such jobs, in seconds.
 VIGILANCE = 60.0
 
 
 class Fetcher:
     """Takes jobs out of waiting lists.
 
-    A worker that waits is registered, and told by a signal when there may be a job: Redis ends its `BLPOP`, then runs
-    the claim that was sent with it. So each job is in a list until it is claimed, and one round trip is enough.
+    A worker that waits is registered. A signal tells it when there may be a job: Redis ends its `BLPOP`, then runs the
+    claim that was sent with it. So each job is in a list until it is claimed, and one round trip is enough.
 
     Parameters
     ----------
@@ -59,33 +59,33 @@ class Fetcher:
     lease: float
         For how long a claim holds, in seconds.
     defer: callable
-        Takes the waiting list and the ident of a job whose class cannot be resolved, and why, and puts it off.
+        Defers a job whose class cannot be resolved. It takes the waiting list, the ident, and the exception.
 
     Attributes
     ----------
     owner: str
-        Of the claims.
+        The owner of the claims.
     next_wakeups: NextWakeups
         What Redis said when there was no job.
     queues: str
-        The last pk of a queue, as Redis said with the last job, or as there was none; empty if it did not say so.
+        The last pk of a queue, as Redis said with its last answer to a claim; empty if it did not say so.
     signals: list of str
         The keys of the lists whose tokens end a wait.
     schedules: str
-        The key of the schedules that the next_wakeups tells of; empty for none.
+        The key of the schedules that `next_wakeups` tells of; empty for none.
     hands_over: bool
-        Whether the application has a say in what becomes of a job before it runs: so it is only taken out of its list.
+        Whether code of the application decides about a job before it runs. Then the job is only taken out of its list.
     prefetched: deque of Delivery
-        What came out of the lists already. Whoever takes something out of it, in whatever thread, runs it or gives it
-        back: nobody else can.
+        What came out of the lists already. The thread that takes a job out of it has to run it or give it back: nobody
+        else can.
     leaving: deque of Delivery
-        Prefetched jobs that are on their way back to their lists: no other job is to be claimed before.
+        Prefetched jobs that are on their way back to their lists. Before they are back, no other job is claimed.
     give_back_at: float
         When the prefetched jobs will have waited for too long, by the clock of `monotonic`.
     connection: PinnedConnection
-        Over what jobs are asked for, and their ends are recorded.
+        The connection for claims and for the ends of jobs.
     unfit: Exception
-        What was raised last as nothing to run stood in a list: no code is at fault, so no traceback tells more.
+        The last exception about an entry of a list that cannot be run. No code is at fault, so no traceback helps.
     """
 
     def __init__(
@@ -119,45 +119,45 @@ class Fetcher:
         self._news: dict[str, str] = {}
 
     def request(self, keys: Sequence[str], *, in_hand: bool = False) -> ClaimRequest:
-        """Return a request for the next job of these lists, with a token of its own."""
+        """Return a request for the next job of these lists, with a new token."""
         token = f"{IN_HAND if in_hand else ''}{next(self._numbers)}{self._mark}"
         return ClaimRequest(keys, token, self.lease, job_classes.known, connection=self.connection)
 
     def next_at_hand(self) -> Delivery | None:
-        """Return the next of those that were claimed with the end of a job; see `next`."""
+        """Return the next job that was claimed with the end of another one; see `next`."""
         fetched = None
         try:
             while fetched is None:
                 fetched = self._as_it_is_now(self.prefetched.popleft())
         except IndexError:
-            with self._giving_back:  # others are not to overtake those that the thread gives back
+            with self._giving_back:  # no job may overtake those that the thread gives back
                 return None
         return fetched
 
     def next(self, keys: Sequence[str], *, may_wait: bool = False) -> Delivery | None:
-        """Claim the next job; None if there is none. What is no job that can be run is for `check` to tell.
+        """Claim the next job; return None if there is none. `check` tells whether it can be run.
 
         Parameters
         ----------
         may_wait: bool
-            Whether the caller is about to `wait` if there is none.
+            Whether the caller will `wait` if there is no job.
 
         Raises
         ------
         DoesNotExist
-            If there is a waiting list that is none, or of no queue: the first time only.
+            If a key is not a list, or the list of no queue: the first time only.
         """
         return self._claim(keys, may_wait=may_wait) if keys else None
 
     def _as_it_is_now(self, fetched: Delivery) -> Delivery | None:
-        """One that was at hand; None if its claim is lost."""
+        """Return a job at hand as it is now; None if its claim is lost."""
         news = self._news.pop(fetched.token, "") if self._news else ""
         if news == "canceled":
             return replace(fetched, status=STATUSES.CANCELED)
         return None if news else fetched
 
     def tell(self, fetched: Delivery, outcome: str) -> None:
-        """Note what became of the lease of a job at hand, as `transitions.renew` says. Any thread may do so."""
+        """Note the outcome of renewing the lease of a job at hand, as of `transitions.renew`. Any thread may do so."""
         if outcome not in ("done", "failed"):
             self._news[fetched.token] = outcome
 
@@ -166,16 +166,16 @@ class Fetcher:
         return bool(fetched.token) and self._news.get(fetched.token, "canceled") == "canceled"
 
     def wait(self, keys: Sequence[str], seconds: float) -> Delivery | None:
-        """Wait for a signal, or for some seconds, then claim the next job; None if there is none.
+        """Wait for a signal, or for some seconds, then claim the next job; return None if there is none.
 
-        The wait may be shorter. See `next`; besides, whatever error Redis answers to a wait is raised.
+        The wait may be shorter. See `next`. Errors that Redis answers to a wait are raised, too.
         """
         if self._unanswered or not self._is_registered:
             return self.next(keys, may_wait=True)
         return self._claim(keys, may_wait=True, after=min(seconds, self._longest_wait())) if keys else None
 
     def _longest_wait(self) -> float:
-        """For how many seconds to wait: for less time than the connection takes for a sign that it is lost."""
+        """Return for how many seconds to wait: less than the timeout of the connection."""
         longest = SHORT_SLICE if monotonic() < self._vigilant_until else SLICE
         timeout = records.redis_of(self.queue_model).connection_pool.connection_kwargs.get("socket_timeout")
         return min(longest, timeout / 2) if timeout else longest
@@ -189,13 +189,13 @@ class Fetcher:
         return fetched
 
     def check(self, fetched: Delivery) -> None:
-        """Raise an exception if what came out of a list is no job that can be run.
+        """Raise an exception if the entry that came out of a list is not a job that can be run.
 
         Raises
         ------
         DoesNotExist, ValueError
-            If it is the ident of a deleted job, which is now off the list; or no ident, or that of a job with
-            records of a wrong type, which are now in the quarantine of the queue.
+            If it is the ident of a deleted job: it is now off the list. Or if it is not an ident, or the ident of a job
+            with records of a wrong type: it is now in the quarantine of the queue.
         ImportError, AttributeError, ValueError
             If the class of the job cannot be resolved.
         """
@@ -212,11 +212,11 @@ class Fetcher:
             raise self._unfit(ValueError, f"{ident} is put in the quarantine of {queue}: {reason}")
 
     def defer(self, fetched: Delivery, error: Exception) -> None:
-        """Send a job whose class cannot be resolved away for a while."""
+        """Defer a job whose class cannot be resolved."""
         self._defer(fetched.key, fetched.ident, error)
 
     def keep(self, prefetched: Delivery | None) -> None:
-        """Keep what was claimed with the end of a job; one of a class unknown so far is still in its list."""
+        """Keep the job that was claimed with the end of another one; if its class is unknown, it is still listed."""
         if prefetched and prefetched.outcome == "unknown":
             with suppress(Exception):  # for next() to tell
                 job_classes.resolve(prefetched.path)
@@ -225,7 +225,7 @@ class Fetcher:
             self.queues = prefetched.queues
 
     def ask_again(self) -> None:
-        """If the last reply was lost, let what it told of be among the prefetched jobs. Not for other threads."""
+        """If the last reply was lost, put the job that it told of among the prefetched ones. Not for other threads."""
         if self._unanswered:
             self.keep(self._ask(self._unanswered.keys, "", may_wait=False))
 
@@ -237,13 +237,13 @@ class Fetcher:
         Raises
         ------
         redis.exceptions.RedisError
-            If Redis may well do so later: the next call tries again.
+            If Redis may accept it later: the next call tries again.
         """
         with self._giving_back:
             return self._give_back()
 
     def give_back_late(self) -> list[Exception]:
-        """Do so if they have waited for too long, or it failed before."""
+        """Give the prefetched jobs back if they have waited for too long, or if that failed before."""
         with self._giving_back:
             return self._give_back() if self.are_late else []
 
@@ -265,7 +265,7 @@ class Fetcher:
         return failures
 
     def _withdraw(self) -> None:
-        """Take the prefetched jobs for the way back; what came out of a list and is no job to run stays, to be told."""
+        """Move the prefetched jobs to `leaving`. Entries that are not jobs to run stay, to be told."""
         others: list[Delivery] = []
         with suppress(IndexError):
             while True:
@@ -274,7 +274,7 @@ class Fetcher:
         self.prefetched.extend(others)
 
     def listen(self, names: Iterable[str]) -> None:
-        """Let the signals for queues of these names end a wait, and one that is for this worker alone."""
+        """Let the signals for queues of these names end a wait, and the signal for this worker alone."""
         self.signals = [records.signal_key(self.queue_model, name) for name in (*names, self._own_name)]
 
     @property
@@ -282,7 +282,7 @@ class Fetcher:
         return f",{self._name}"  # no queue has such a name
 
     def end_wait(self, connection: Redis) -> None:
-        """End the wait of this worker, be it the next one, over a connection that any thread may use."""
+        """End the wait of this worker, or its next one, over a connection that any thread may use."""
         records.notify_next(connection, records.signal_key(self.queue_model, self._own_name))
 
     def unregister(self) -> None:
@@ -306,7 +306,7 @@ class Fetcher:
         return fetched
 
     def _ask(self, keys: Sequence[str], ident: str, may_wait: bool, after: float | None = None) -> Delivery | None:
-        """Claim a job, after so many seconds or a signal; if the last reply was lost, the one it told of."""
+        """Claim a job, after so many seconds or a signal. If the last reply was lost, return the job it told of."""
         request = self.request(keys, in_hand=self.hands_over and not ident)
         if self._unanswered:
             self._leave_wait()
@@ -331,7 +331,7 @@ class Fetcher:
         return fetched
 
     def _known(self, keys: Sequence[str]) -> str:
-        """What Redis needs to know to look into all lists only if something may have come since the last time."""
+        """Return what Redis needs to look into all lists only if there may be a new job since the last time."""
         is_enough = self._is_registered and keys == self._looked_into and monotonic() < self._looked_at + LOOK_EVERY
         return transitions.known_of(job_classes.all(), self.next_wakeups if is_enough else None)
 
@@ -342,7 +342,7 @@ class Fetcher:
         heard, fetched, next_wakeups = transitions.wait_and_claim(
             self.connection, self.signals, seconds, request, *registration, known
         )
-        if isinstance(heard, str) and next_wakeups and next_wakeups.is_quiet:  # it may tell of what no index does
+        if isinstance(heard, str) and next_wakeups and next_wakeups.is_quiet:  # its job may be in no index
             known = transitions.known_of(job_classes.all())
             fetched, next_wakeups = transitions.claim(self.queue_model, request, "", *registration, known)
         if fetched and heard is None:
@@ -352,12 +352,12 @@ class Fetcher:
         return fetched, next_wakeups
 
     def _leave_wait(self) -> None:
-        """Whatever Redis still has of a wait whose connection was lost, let it claim nothing any more."""
+        """Make sure that a wait whose connection was lost claims nothing any more."""
         self.unregister()
         self._registration = f"{self._name}:{next(self._numbers)}"
 
     def _unable_to_wait(self, error: ResponseError) -> None:
-        """Wait no more for signals that are no lists, but of a stranger."""
+        """Wait no more for keys of signals that are not lists: somebody else wrote them."""
         if "WRONGTYPE" not in str(error):
             raise error
         pipe = self.queue_model.get_connection().pipeline(transaction=False)

@@ -1,4 +1,4 @@
-"""What a worker counts of the jobs that it runs, for the figures of all."""
+"""What a worker counts of the jobs that it runs, for the figures of all workers."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.workers.backoff import is_connection_error
 from limpyd_jobs.workers.execution import Execution
 
-# How many jobs are noted before they are summed up: few, as they keep their arguments in memory.
+# How many jobs are noted before they are summed up: few, as their arguments stay in memory.
 MANY = 100
 
 OfNames = dict[tuple[str, str], Figures]
 
 
 class WorkerFigures:
-    """Notes what becomes of each job, and writes it down now and then. To note something is all that a job waits for.
+    """Notes how each job ended, and writes it to Redis now and then. A job waits only for the note.
 
-    The worker notes; its heartbeat writes, and the worker itself once more at its end.
+    The worker notes. Its heartbeat writes, and the worker itself once more when it ends.
     """
 
     def __init__(self, running: dict[str, Execution]) -> None:
         self._running = running
         self._noted: deque[tuple[Delivery, float, bool | None]] = deque()
-        self._begun: set[str] = set()  # the tokens of those that are counted as started, and run still
+        self._begun: set[str] = set()  # the tokens of jobs that are counted as started, and still run
         self._figures: OfNames = {}
         self._lock = Lock()
 
@@ -68,7 +68,7 @@ class WorkerFigures:
                 self._figures.setdefault(key, Figures()).add(each)
 
     def _sum_up(self) -> None:
-        """Count what was noted."""
+        """Count the noted jobs."""
         with suppress(IndexError):
             while True:
                 delivery, ran, is_success = self._noted.popleft()
@@ -81,7 +81,7 @@ class WorkerFigures:
                     found.observe_end(ran, is_success)
 
     def _count_running(self) -> None:
-        """Count those as started that run for longer."""
+        """Count jobs as started that still run."""
         for execution in self._running.copy().values():
             delivery = execution.claim.delivery
             if execution.is_running and delivery.token not in self._begun:
@@ -97,7 +97,7 @@ class WorkerFigures:
 
 
 def _seconds_waited(delivery: Delivery) -> float | None:
-    """For how long a job waited: since it was added, or put back by hand, or its delay was over."""
+    """Return for how long a job waited: since it was added, or put back by hand, or its delay was over."""
     since, until = delivery.retry[2], delivery.delayed_until
     try:
         began = datetime.fromisoformat(max(since, until) if until else since)

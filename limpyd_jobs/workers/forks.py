@@ -8,10 +8,10 @@ import traceback
 
 
 def end_child_of(parent: int) -> None:
-    """End this process, unless it has that id: it was forked by code that has come to its end, or raises an exception.
+    """End this process, unless it has that id: it was forked by code that has ended, or raises an exception.
 
-    The child has what the worker has: the jobs, its claims, its connections. What follows is for the parent to do. The
-    exit status is that of a program which ends like the code did.
+    The child has what the worker has: the jobs, its claims, its connections. Only the parent may go on with them. The
+    exit status is as of a program that ends like the code did.
     """
     if os.getpid() == parent:
         return

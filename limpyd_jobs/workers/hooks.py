@@ -28,11 +28,11 @@ P = ParamSpec("P")
 class Hooks:
     """What a worker does at each turn in the life of a job.
 
-    A hook records the turn, by one transition; then it tells the event, which is logged; then it calls the method that
-    the job may have for it. The application may have its own version of all three.
+    A hook records the turn by one transition. Then it tells the event, which is logged. Then it calls the method of the
+    job for it, if there is one. The application may have its own version of all three.
 
-    To end a job and to claim the next one is one step, as long as no code of the application comes in between: no
-    overridden hook, no method of the job.
+    One step ends a job and claims the next one, if no code of the application is called in between: no overridden hook,
+    no method of the job.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -43,7 +43,7 @@ class Hooks:
     # -- What they have in common
 
     def next_claim(self, claim: JobClaim, hook: str) -> ClaimRequest | None:
-        """What to claim in the step that ends a job: nothing if the application has a say in between."""
+        """Return what to claim in the step that ends a job: None if code of the application is called in between."""
         engine = self._engine
         if (
             hook not in engine.overrides.of(claim.job, claim.queue).chained_hooks
@@ -55,7 +55,7 @@ class Hooks:
         return engine.fetcher.request(engine.intake.keys_in_turn)
 
     def end(self, verb: Callable[P, Ending], *args: P.args, **kwargs: P.kwargs) -> Ending:
-        """Let a verb of a claim end it, however long Redis fails; keep the next job, if that was claimed."""
+        """End a claim by a verb, and try again while Redis fails; keep the next job, if one was claimed."""
         ending = self._engine.outages.retry(verb, *args, **kwargs)
         self._engine.fetcher.keep(ending.prefetched)
         return ending
@@ -90,7 +90,7 @@ class Hooks:
         self._engine.acknowledger.succeed(execution)
 
     def _kept_result(self, job: Job, result: Any) -> KeptResult | None:
-        """What is to be kept of a result. One that cannot be kept makes no failure of a job that is done."""
+        """Return what to keep of a result. If it cannot be kept, the job is a success anyway."""
         try:
             return kept_result(type(job), result)
         except (TypeError, ValueError) as error:
@@ -98,7 +98,7 @@ class Hooks:
             return None
 
     def succeeded(self, execution: Execution, ending: Ending) -> None:
-        """Do what follows once the success of a job is recorded, or it turned out to be none."""
+        """Do what follows once the success of a job is recorded, or once the job turned out not to be one."""
         job, queue, result = execution.claim.job, execution.claim.queue, execution.result
         if ending.outcome == "canceled":
             job._cached_status = STATUSES.CANCELED
@@ -156,13 +156,13 @@ class Hooks:
         is_first = iter((True,))
 
         def requeue() -> None:
-            if next(is_first, False) or job.status.hget() == STATUSES.ERROR:  # else it was done, but the reply was lost
+            if next(is_first, False) or job.status.hget() == STATUSES.ERROR:  # else it was done, its reply was lost
                 job.requeue(
                     queue_name=queue_name(queue), priority=priority, delayed_for=delayed_for, queue_model=type(queue)
                 )
 
         self._engine.outages.retry(requeue)
-        if "_cached_priority" in vars(job):  # so it was our own version that put it back, and ended the claim
+        if "_cached_priority" in vars(job):  # so our own version put it back, and ended the claim
             claim.ended("requeued")
         self.notify(job, "on_requeued", queue)
         self.tell_requeued(job, queue)

@@ -1,4 +1,4 @@
-"""How a worker comes by its next job: it waits, runs its maintenance tasks, and makes the objects."""
+"""How a worker gets its next job: it waits, runs its maintenance tasks, and makes the objects."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from limpyd_jobs.workers.timers import WakeupTimer
 if TYPE_CHECKING:
     from limpyd_jobs.workers.engine import Engine
 
-# The longest wait for a job without asking for one, in seconds.
+# The longest wait before the worker asks for a job, in seconds.
 LONGEST_WAIT = 30.0
 
-# The shortest wait, in seconds, however often something else is to be done. Redis 6.2 takes less than a millisecond
+# The shortest wait, in seconds, even if something else has to be done sooner. Redis 6.2 takes less than a millisecond
 # for a wait without end.
 SHORTEST_WAIT = 0.05
 
@@ -41,7 +41,7 @@ class Intake:
     Attributes
     ----------
     handed: JobClaim
-        A job that came out of its list, and that the application is about to get; None if there is none.
+        A job that came out of its list, and that the application will get; None if there is no such job.
     has_waited: bool
         Whether the last job did not come at once.
     """
@@ -62,12 +62,12 @@ class Intake:
 
     @property
     def keys_in_turn(self) -> Sequence[str]:
-        """The waiting lists in the order in which they are to be served."""
+        """The waiting lists in the order in which to serve them."""
         return self._order(self._worker.keys)
 
     @property
     def may_claim(self) -> bool:
-        """Whether to claim another job now, as nothing else is to be done before."""
+        """Whether to claim another job now, as nothing else has to be done before."""
         engine = self._engine
         is_time = monotonic() < engine.maintenance.next_due
         is_free = not (engine.stopping.is_quiet or self._fetcher.leaving)
@@ -110,12 +110,12 @@ class Intake:
         self.handed = None
 
     def _stay_quiet(self) -> None:
-        """Give back what is claimed already, and wait until something else is to be done."""
+        """Give back the jobs that are claimed already, and wait until something else has to be done."""
         self._engine.give_back()
         nap(max(self._engine.maintenance.next_due - monotonic(), SHORTEST_WAIT))
 
     def _tell_unable(self, error: Exception) -> None:
-        """Say so: with a traceback, unless it is what stood in the list that was wrong."""
+        """Log why there is no job: with a traceback, unless the entry of the list was wrong."""
         if error is self._engine.unresolved.last:
             return
         message = f"Unable to get job: {one_line(error, MESSAGE)}"
@@ -130,7 +130,7 @@ class Intake:
             self._known_queues = str(max((int(pk) for pk in pks if pk.isdecimal()), default=0))
         return self._fetcher.queues not in ("", self._known_queues)
 
-    # -- Waiting for one
+    # -- Waiting for a job
 
     def wait(self) -> tuple[Queue, Job] | None:
         """Wait for a job; what `Worker.wait_for_job` does."""
@@ -148,7 +148,7 @@ class Intake:
         return self._unresolved_objects_of(delivery) if delivery.error else self.objects_of(delivery)
 
     def _may_wait(self) -> bool:
-        """Look at what Redis said as it had no job; return False if something else is to be done before a wait."""
+        """Look at what Redis said when it had no job; return False if something else has to be done before a wait."""
         engine, wakeups, self._next_due = self._engine, self._fetcher.next_wakeups, None
         if engine.stopping.begins_no_more or engine.stopping.is_over_time:
             return False
@@ -161,7 +161,7 @@ class Intake:
         return not is_late and not engine.stopping.ends_burst()
 
     def _is_late(self, task: Task, overdue: float | None, due: float | None) -> bool:
-        """Let a task be run when it has something to do; return whether that is overdue, and was not looked at."""
+        """Let a task run when it has something to do; return whether that is overdue, and the task did not see it."""
         moment = self._fetcher.next_wakeups.moment
         if overdue is not None and overdue > self._looked_until.get(task, 0.0):
             self._looked_until[task] = moment
@@ -174,7 +174,7 @@ class Intake:
         return False
 
     def _wait(self, seconds: float) -> Delivery | None:
-        """Wait for a job, or until there may be one, or something else is to be done."""
+        """Wait for a job, or until there may be one, or until something else has to be done."""
         if not self._worker.keys:
             nap(seconds)
             self._engine.maintenance.postpone(self._engine.queue_refresh)
@@ -191,18 +191,18 @@ class Intake:
 
     def end_wait(self) -> None:
         """End the wait for a job. Called by another thread, so with a connection that threads share."""
-        with suppress(Exception):  # whatever a closed connection raises; Redis ends it a tenth of a second later
+        with suppress(Exception):  # a closed connection raises any error; Redis ends it a tenth of a second later
             self._fetcher.end_wait(self._engine.connection)
 
     # -- Making the objects
 
     def objects_of(self, delivery: Delivery) -> tuple[Queue, Job]:
-        """Let the application make the objects of what came out of a list."""
+        """Let the application make the objects of the entry that came out of a list."""
         self.handed = JobClaim(delivery)
         return self._worker.get_queue(delivery.key), self._worker.get_job(delivery.ident)
 
     def _unresolved_objects_of(self, delivery: Delivery) -> tuple[Queue, Job] | None:
-        """Get a job of a class that cannot be resolved, and is in its list still: the application may know better."""
+        """Get a job whose class cannot be resolved, and that is still in its list: the application may know it."""
         try:
             found = self.objects_of(delivery)
         except Exception as error:
@@ -231,7 +231,7 @@ class Intake:
         return Job.get_from_ident(ident)
 
     def hand_over(self, job: Job, queue: Queue) -> JobClaim:
-        """Return the claim on the job that the application chose to run, maybe not the one it was given."""
+        """Return the claim on the job that the application chose to run. It may be another job than the given one."""
         if self.handed and self.handed.delivery.ident != ident_of(job):
             self.put_back_unseen()
         claim, self.handed = self.handed or JobClaim(), None
@@ -241,7 +241,7 @@ class Intake:
     # -- Jobs that the application does not want
 
     def put_back_unseen(self) -> None:
-        """Give back, for later, a job that was claimed, but that `get_queue` or `get_job` made no object of."""
+        """Give back, for later, a claimed job of which `get_queue` or `get_job` made no object."""
         claim, self.handed = self.handed, None
         if claim is None or not claim.token:
             return
@@ -254,7 +254,7 @@ class Intake:
             self.tell_still_claimed(claim.delivery, error)
 
     def leave(self, delivery: Delivery) -> None:
-        """Leave a job that the application does not want where that put it; if it did not, it is put back for later."""
+        """Leave a job that the application does not want where the application put it; else put it back for later."""
         try:
             job = records.attached(job_classes.resolve(delivery.path), delivery.pk)
             claim = JobClaim(delivery, job, queue_of(self._worker.queue_model, delivery))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Leases:
-    """The leases of one worker. They are renewed by a thread, so with a connection that threads share."""
+    """The leases of one worker. A thread renews them, so it uses a connection that threads share."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -41,7 +41,7 @@ class Leases:
             self._engine.outages.tell_lease_not_renewed(claim.delivery.identifier, error)
 
     def _renew_others(self, connection: Redis) -> None:
-        """Renew the leases of the jobs that are to be run next, or given back, or whose end is not recorded yet."""
+        """Renew the leases of the jobs that are run next, or given back, or whose end is not recorded yet."""
         fetcher = self._engine.fetcher
         prefetched = [delivery for delivery in fetcher.prefetched.copy() if fetcher.holds(delivery)]
         others = [*fetcher.leaving.copy(), *self._engine.acknowledger.unrecorded()]

@@ -1,4 +1,4 @@
-"""What messages call jobs and queues, if possible without asking Redis."""
+"""The names of jobs and queues in messages, if possible without asking Redis."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class ClassNames:
         self._met: defaultdict[str, set[str]] = defaultdict(set)
 
     def add(self, queue_name: str, path: str) -> None:
-        """There is a job of a class in a queue."""
+        """Note that there is a job of a class in a queue."""
         self._met[queue_name].add(path)
 
     def mark(self, queue_name: str, path: str) -> str:
-        """Return what to put at the end of a message on a job: its class in brackets, nothing if there is no other one.
+        """Return the end of a message on a job: its class in brackets, nothing if there is no other class.
 
         It is the name of the class, or its whole path if another one has the same name.
         """

@@ -1,6 +1,6 @@
-"""The options of the command line: how a value is read and checked, and those that are no parameter of a worker.
+"""The options of the command line: how values are read and checked, and the options that are no worker parameters.
 
-The others stand in `limpyd_jobs.workers.parameters`.
+The other options are in `limpyd_jobs.workers.parameters`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from limpyd_jobs.retrying import MAX_SECONDS, SECONDS_OF, Retry
 from limpyd_jobs.store.job_classes import module_names
 from limpyd_jobs.utils import import_class
 
-# The most jobs to claim at once: longer scripts would keep others from Redis for too long.
+# The most jobs to claim at once: longer scripts would block Redis for too long.
 MAX_PREFETCH = 1000
 
-# Batches find their size.
+# The size of batches is measured.
 AUTO = "auto"
 
 MAX_PROCESSES = 500  # each takes two of the 1,024 files that a process may have open by default
@@ -30,7 +30,7 @@ Number = TypeVar("Number", int, float)
 
 
 class OutOfRange(ValueError):
-    """A number that an option cannot be; the message says what it must be."""
+    """A number that an option cannot have; the message says what it must be."""
 
 
 def count(number: int) -> int:
@@ -93,7 +93,7 @@ def prefetch_time(number: float) -> float:
 
 
 def retention(text: str) -> int | timedelta:
-    """Return how many jobs to keep, or, of a text as ``7d``, ``36h``, ``90m`` or ``30s``, for how long.
+    """Return how many jobs to keep, or for how long, if the text is like ``7d``, ``36h``, ``90m`` or ``30s``.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def _exception(name: str) -> Any:
         return name
     try:
         return import_class(name)
-    except Exception as error:  # whatever the module raises
+    except Exception as error:  # the module may raise any exception
         raise ValueError(f"cannot import {name!r}: {type(error).__name__}: {error}") from None
 
 
@@ -198,10 +198,10 @@ class WorkerOption(Option):
 
 
 class ListOption(WorkerOption):
-    """An option that takes all values behind it, up to the next option, as shells make several of one pattern."""
+    """An option that takes all values up to the next option, as shells replace a pattern by several values."""
 
     def process(self, opt: str, value: Any, values: Values, parser: OptionParser) -> int:
-        """Keep the value of the option ``opt``, and those that follow."""
+        """Keep the value of the option ``opt``, and the values that follow."""
         following: list[str] = parser.rargs or []
         status = super().process(opt, value, values, parser)
         while following and not following[0].startswith("-"):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# The longest a worker sleeps without looking whether it has to stop, in seconds.
+# How long a worker sleeps at the most before it looks whether it has to stop, in seconds.
 WAIT_SLICE = 1.0
 
 
@@ -36,7 +36,7 @@ def sleep(seconds: float) -> None:
 
 
 def nap(seconds: float = WAIT_SLICE) -> None:
-    """Do nothing for some seconds, but no longer than may pass without a look whether the worker has to stop."""
+    """Do nothing for some seconds, but no longer than until the next look whether the worker has to stop."""
     sleep(max(min(seconds, WAIT_SLICE), 0.0))
 
 
@@ -46,9 +46,9 @@ class Outages:
     Attributes
     ----------
     may_log: OncePerSecond
-        Whether to say now what may come up thousands of times a second.
+        Whether to say now what may happen thousands of times a second.
     backoff: Backoff
-        Of the waits before another try to get a job.
+        The waits before another try to get a job.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -58,9 +58,9 @@ class Outages:
         self._has_given_up = False
 
     def retry(self, record: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Record something in Redis; while that fails for a reason that may pass, or is denied, again and again.
+        """Record something in Redis; try again while that fails for a reason that may pass, or is denied.
 
-        Once the worker has to end, it gives up after one lease; all else is tried once then.
+        Once the worker has to end, it gives up after one lease; then all other steps are tried once.
         """
         backoff, began = Backoff(), monotonic()
         while True:
@@ -79,11 +79,11 @@ class Outages:
         return self._has_given_up
 
     def tell(self, what: str, error: BaseException | None) -> None:
-        """Log what failed, and drop the connections if they lead to a server that is no primary any more."""
+        """Log what failed, and drop the connections if they lead to a server that is not a primary any more."""
         self._tell(f"{what}, trying again", error)
         if is_of_replica(error):
             pool = self._engine.worker.connection.connection_pool
-            pool.disconnect(inuse_connections=False)  # of this thread: none is
+            pool.disconnect(inuse_connections=False)  # this thread uses none
 
     def wait(self, what: str, error: RedisError) -> None:
         """Log what failed, and wait before the next try, but no longer than until the worker has to end."""

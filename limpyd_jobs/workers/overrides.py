@@ -1,4 +1,4 @@
-"""What an application has its own version of: found out once, before the jobs it matters for."""
+"""Which methods an application overrides: found out once, before the jobs are run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from limpyd_jobs.workers.engine import Engine
     from limpyd_jobs.workers.worker import Worker
 
-# The hooks that end a job, and the methods that the job may have for the same.
+# The hooks that end a job, and the methods of the job that may follow.
 ENDS = {
     "job_success": "on_success",
     "job_skipped": "on_skipped",
@@ -30,14 +30,14 @@ METHODS = frozenset(ENDS.values())
 
 
 class Overrides:
-    """What is overridden of a worker, by its class or on the object itself, and of its jobs. `base` has what is ours.
+    """What is overridden of a worker, by its class or on the object itself, and of its jobs. `base` has our versions.
 
     Attributes
     ----------
     waits_as_we_do: bool
         Whether `wait_for_job` is ours.
     may_buffer: bool
-        Whether the application has no say in what becomes of a success, nor in which queue.
+        Whether no code of the application decides about successes, or about their queue.
     """
 
     def __init__(self, engine: Engine, base: type[Worker]) -> None:
@@ -55,14 +55,14 @@ class Overrides:
         return not overrides(self._engine.worker, self._base, *names)
 
     def hook(self, name: str, *args: Any) -> Any:
-        """Call a hook that version 2 does not have: our own, if the application has something else of its name."""
+        """Call a hook that version 2 does not have: our own, if the application uses its name for something else."""
         if name not in self._hooks:
             hook: Any = getattr(self._engine.worker, name, None)
             self._hooks[name] = hook if takes(hook, *args) else getattr(self._base, name).__get__(self._engine.worker)
         return self._hooks[name](*args)
 
     def of(self, job: Job, queue: Queue) -> Strategy:
-        """Return the strategy of a job: that of its class, unless it has methods of its own."""
+        """Return the strategy of a job: the one of its class, unless the job has methods of its own."""
         if not vars(job).keys().isdisjoint(METHODS):
             return self._find_strategy(job, queue)
         kind = type(job), type(queue)
@@ -81,7 +81,7 @@ class Overrides:
         )
 
     def _may_erase(self, job: Job, queue: Queue) -> bool:
-        """Whether a job that succeeded is not kept, and no code of the application is to see it after that."""
+        """Whether a job that succeeded is not kept, and no code of the application sees it after that."""
         return (
             keeps_no_success(type(queue), self._engine.settings.keep_success)
             and transitions.is_erased_at_once(type(job))
@@ -91,7 +91,7 @@ class Overrides:
         )
 
     def _has_a_say_in_errors(self, job: Job) -> bool:
-        """Whether code of the application is to see the job between its error and its return to a queue."""
+        """Whether code of the application sees the job between its error and its return to a queue."""
         return (
             not self._are_ours("additional_error_fields", "job_error_message", "requeue_job")
             or overrides(type(job), Job, "requeue", "must_be_cancelled_on_error")
@@ -100,13 +100,13 @@ class Overrides:
             or has_method(job, "on_requeued")
         )
 
-    # -- What an overridden hook finds: as in version 2, the status that the job gave itself
+    # -- The status that an overridden hook finds: as in version 2, the one that the job gave itself
 
     def status_after_run(self, job: Job) -> str:
-        """Return it, or, as our own `job_success` finds out by itself, that it runs."""
+        """Return this status, or running for our own `job_success`, which finds out by itself."""
         return STATUSES.RUNNING if self._has_our_success else self._engine.outages.retry(job.status.hget)
 
     def set_canceled(self, job: Job) -> None:
-        """Store it, unless our own `job_skipped` does so."""
+        """Store the status, unless our own `job_skipped` does so."""
         if not self._has_our_skip:
             self._engine.outages.retry(job.status.hset, STATUSES.CANCELED)

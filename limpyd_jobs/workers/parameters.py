@@ -1,8 +1,8 @@
-"""What a worker can be told, one row each: an attribute, its options on the command line, what it has to be.
+"""The parameters of a worker, one row each: an attribute, its options on the command line, its check.
 
-The attributes, the options with their help, the checks, and the tables of the reference come from these rows. One that
-version 2 does not have says what its attribute could be, as an application may use the name for something else: a list
-that a subclass calls ``processes`` is its own, and left alone.
+The attributes, the options with their help, the checks, and the tables of the reference come from these rows. The row
+of a parameter that version 2 does not have says what its attribute could be, as an application may use the name for
+something else: a list that a subclass calls ``processes`` is left alone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOGGER_NAME = "limpyd-jobs"
 # The greatest weight of a queue.
 MAX_WEIGHT = 1000
 
-# How version 2 spells it, and how it is spelt.
+# The spelling of version 2, and the right one.
 SPELLINGS = ("terminate_gracefuly", "terminate_gracefully")
 
 WHAT, END, WAIT, FAILURE, KEEP, LOG = GROUPS = (
@@ -57,13 +57,13 @@ class Row:
     default: object
         The attribute of the class.
     about: str
-        What the reference says of it, in reStructuredText. The help says the first sentence.
+        The text of the reference, in reStructuredText. The help has its first sentence.
     options: tuple
         The options of the command line that set it; in the help, below the title `group`.
     check: callable
-        What it has to be: see `limpyd_jobs.workers.checks`; None if that depends on others.
+        Checks the value: see `limpyd_jobs.workers.checks`; None if the check depends on other parameters.
     could_be: callable
-        For one that version 2 does not have: whether an attribute of that name could be this parameter.
+        If version 2 does not have the parameter: whether an attribute of its name could be this parameter.
     """
 
     def __init__(
@@ -79,18 +79,18 @@ class Row:
         self.group, self.check, self.could_be = group, check, could_be
 
 
-row: Callable[..., Any] = Row  # what is assigned to the name of a parameter, whatever type that is said to have
+row: Callable[..., Any] = Row  # may be assigned to a parameter of any type
 
 
 def option(*examples: str, default: str | None = None, **attributes: Any) -> MakeOption:
-    """Return a function that makes the option of a parameter, whose flag and help are made from its name and row.
+    """Return a function that makes the option of a parameter. Its name and row give the flag and the help.
 
     Parameters
     ----------
     examples: str
         Values of the option.
     default: str
-        What the help calls the default, if that is not the one of the row; empty for nothing.
+        The default that the help tells, if it is not the one of the row; empty for nothing.
     attributes
         What `WorkerOption` takes.
     """
@@ -106,7 +106,7 @@ def option(*examples: str, default: str | None = None, **attributes: Any) -> Mak
 
 
 def switch(help_text: str, *flags: str, **attributes: Any) -> MakeOption:
-    """Return a function that makes an option without a value, whose flag is made from the name of its parameter."""
+    """Return a function that makes an option without a value. The name of its parameter gives the flag."""
     return lambda name, row: WorkerOption(
         *flags or [flag_of(name)], dest=name, help=help_text, group=row.group, **attributes
     )
@@ -404,7 +404,7 @@ class Parameters:
     _rows: Mapping[str, Row]
     parameters: tuple[str, ...]
 
-    # Those that version 2 does not have, checked; and the names of them that the subclass has for something else.
+    # The checked parameters that version 2 does not have; and their names that the subclass uses for something else.
     _settings: SimpleNamespace
     _names_of_others: list[str]
 
@@ -422,7 +422,7 @@ class Parameters:
             )
 
     def _warn_of_slips(self, given: Iterable[str]) -> None:
-        """Say so if an argument has nearly the name of a parameter. Others are of a subclass."""
+        """Warn if an argument has nearly the name of a parameter. Other arguments are of a subclass."""
         for name in set(given) - {*self.parameters, *SPELLINGS}:
             near = get_close_matches(name, self.parameters, n=1, cutoff=0.85)
             if near and not hasattr(self, name):
@@ -430,7 +430,7 @@ class Parameters:
                 warnings.warn(text, UserWarning, stacklevel=4)
 
     def _set_graceful(self, given: dict[str, Any]) -> None:
-        """Let both spellings say the same: what is given, else the nearest attribute."""
+        """Let both spellings have the same value: the given one, else the nearest attribute."""
         for attributes in (given, vars(self), *map(vars, type(self).__mro__)):
             said = [attributes[name] for name in SPELLINGS if _is_flag(name, attributes)]
             if said:
@@ -441,7 +441,7 @@ class Parameters:
                 setattr(self, name, said[0])
 
     def _read_settings(self, given: set[str]) -> None:
-        """Read what version 2 does not have, once: from arguments, else from those attributes that could be meant."""
+        """Read the parameters that version 2 lacks, once: from arguments, else from attributes that could be meant."""
         new = {name: row.could_be for name, row in Parameters._rows.items() if row.could_be}
         self._names_of_others = [
             name for name, could_be in new.items() if _is_something_else(self, name, could_be, is_given=name in given)
@@ -493,7 +493,7 @@ class Parameters:
 
     @staticmethod
     def _parse_weight(text: str) -> tuple[str, int]:
-        """Divide ``mail:3`` in the name of a queue and its weight, 1 if there is none."""
+        """Divide ``mail:3`` into the name of a queue and its weight, 1 if it has none."""
         name, _, weight = text.rpartition(":")
         if not name or not re.fullmatch(r"\d+", weight, re.ASCII):
             return text, 1
@@ -514,7 +514,7 @@ class Parameters:
 
 
 def _is_flag(name: str, attributes: Mapping[str, Any]) -> bool:
-    """Whether attributes say whether to end gracefully, under a name that may be another thing of the application."""
+    """Whether the attribute of this name says whether to end gracefully. An application may use it otherwise."""
     return name in attributes and (name == "terminate_gracefuly" or isinstance(attributes[name], (bool, int)))
 
 
@@ -524,7 +524,7 @@ def _is_something_else(worker: Any, name: str, could_be: Callable[[Any], bool], 
         return True
     try:
         return not (is_given or could_be(getattr(worker, name)))
-    except Exception:  # a property that needs what is not there yet
+    except Exception:  # a property may need something that is not there yet
         return True
 
 

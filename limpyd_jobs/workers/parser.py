@@ -41,7 +41,7 @@ class WorkerOptionParser(OptionParser):
 
 
 class LaxOptionParser(WorkerOptionParser):
-    """Reads the options it has and passes over all others, to know some of them before the real parser is."""
+    """Reads the options it has and passes over all others, to know some of them before the real parser exists."""
 
     def __init__(
         self, usage: str | None = None, option_list: Sequence[Option] = EARLY_OPTIONS, **attributes: Any
@@ -51,7 +51,7 @@ class LaxOptionParser(WorkerOptionParser):
     def parse_python_paths(self, args: Sequence[str]) -> list[str]:
         """Return the directories that a command line adds to the Python path, in the order given.
 
-        Each value of ``--pythonpath`` is a directory, a pattern of some, or several of these joined by `os.pathsep`.
+        Each value of ``--pythonpath`` is a directory or a pattern, or several of these joined by `os.pathsep`.
         """
         options, _ = self.parse_args(list(args))
         paths = [path for value in options.pythonpath or () for path in value.split(os.pathsep) if path]
@@ -85,7 +85,7 @@ class LaxOptionParser(WorkerOptionParser):
 def extend_python_path(directories: Iterable[str]) -> None:
     """Put directories before all others in `sys.path`, and the current one behind them.
 
-    There it hides no module that could be imported without it. It is left out if Python was told not to look in
+    The current one hides no module that could be imported without it. It is left out if Python was told not to look in
     directories that others may write to (``PYTHONSAFEPATH=1``, ``python -P``, ``python -I``).
     """
     sys.path[:0] = map(os.path.abspath, directories)
@@ -96,10 +96,10 @@ def extend_python_path(directories: Iterable[str]) -> None:
 
 
 def import_for(parser: OptionParser, name: str, path: str) -> Any:
-    """Return what the dotted path in the option of that name names, or let the parser refuse it."""
+    """Return the object that the dotted path in an option names, or let the parser refuse it."""
     try:
         return import_class(path)
-    except Exception as error:  # whatever the module raises
+    except Exception as error:  # the module may raise any exception
         hint = f". {where_to_look()}" if is_not_found(error, path.partition(".")[0]) else ""
         parser.error(f'Unable to import "{name}", {flag_of(name)}={path}: {why_not_imported(error)}{hint}')
 

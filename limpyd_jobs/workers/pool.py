@@ -21,31 +21,31 @@ from limpyd_jobs.workers.signals import DUMP, HANG_UP, INTERRUPT, QUIET, TERMINA
 from limpyd_jobs.workers.systemd import VARIABLES, notify, watchdog_interval
 from limpyd_jobs.workers.worker import Worker, logger
 
-# What asks for the end, and what else is passed on to the children.
+# The signals that ask for the end, and the others that are passed on to the children.
 END_SIGNALS, OTHER_SIGNALS = (INTERRUPT, TERMINATE, HANG_UP), (DUMP, QUIET)
 
-# What a child tells the parent: its process id, how many jobs it has run, and whether it ended as there are no more.
+# What a child tells the parent: its process id, how many jobs it has run, and whether it ended as no job is left.
 REPORT = Struct("=qq?")
 
-# How much longer than its grace period a child may take to end before it is killed, in seconds.
+# How many seconds after its grace period a child is killed.
 MARGIN = 10.0
 
 FORK = multiprocessing.get_context("fork")
 
 
 class ChildProcess:
-    """One of several processes, and those that follow it.
+    """One of several processes, and the processes that follow it.
 
     Attributes
     ----------
     process: ForkProcess
-        None between two.
+        None between two processes.
     was_ready: bool
-        Whether one of them ever was.
+        Whether one of them was ready.
     is_done: bool
-        Whether one of them ended as no job is left, or was asked to stop: no other one follows.
+        Whether one of them ended as no job is left, or was asked to stop: no other process follows.
     due: float
-        When to start the next one, at the earliest, by the monotonic clock.
+        When to start the next process, at the earliest, by the monotonic clock.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class ChildProcess:
         self._backoff = Backoff()
 
     def start(self, live: Callable[[], None]) -> ForkProcess:
-        """Start a child, which does what it is told to; raise `OSError` if that is impossible."""
+        """Start a child that calls a function; raise `OSError` if that is impossible."""
         self._jobs, self._started = 0, monotonic()
         process = FORK.Process(target=live)
         process.start()
@@ -66,14 +66,14 @@ class ChildProcess:
         return process
 
     def take_report(self, pid: int, jobs: int, is_done: bool) -> None:
-        """Remember what a child reports, if it is the one of this slot."""
+        """Remember the report of a child, if it is the child of this slot."""
         if self.process and self.process.pid == pid:
             self.was_ready = True
             self._jobs = jobs
             self.is_done = is_done
 
     def clear(self) -> tuple[int, int, int]:
-        """Forget the child, which has ended; return its process id, its exit status, and how many jobs it ran."""
+        """Forget a child that has ended; return its process id, its exit status, and how many jobs it ran."""
         process, self.process = self.process, None
         assert process is not None
         assert process.pid is not None
@@ -83,7 +83,7 @@ class ChildProcess:
         return ended
 
     def next_after(self, status: int) -> float:
-        """Set and return how many seconds to wait before the next start, after an end with that exit status."""
+        """Set and return how many seconds to wait before the next start, after a child ended with that exit status."""
         lived = monotonic() - self._started
         if lived >= (LONGEST if status else FIRST) or (self._jobs and not status):
             self._backoff.reset()
@@ -97,12 +97,12 @@ class ChildProcess:
 class WorkerPool:
     """Runs workers, each in a process of its own, until SIGTERM, SIGINT or SIGHUP, or until `burst` ends all of them.
 
-    The process that calls `run` is the parent: it runs no jobs. A child that ends, as it has run ``max_loops`` jobs
-    for instance, is followed by another one at once; one that dies soon after its start, after 1 to 10 seconds.
-    Signals are passed on, and after SIGUSR2 no other child is started. Should the parent die, its children end as they
-    do on SIGTERM.
+    The process that calls `run` is the parent: it runs no jobs. If a child ends, for instance as it has run
+    ``max_loops`` jobs, another one follows at once. If a child dies soon after its start, another one follows after 1
+    to 10 seconds. Signals are passed on, and after SIGUSR2 no other child is started. If the parent dies, its children
+    end as they do on SIGTERM.
 
-    What the parent opened before is inherited, so let each worker open its own connections: those of the models are.
+    Children inherit what the parent opened before, so let each worker open its own connections, as the models do.
 
     >>> WorkerPool(4, lambda: Worker("mails", grace_period=25), grace_period=25).run()
 
@@ -111,13 +111,13 @@ class WorkerPool:
     number: int
         How many children.
     make_worker: callable
-        Returns the worker of a child. It is called in the child, as is all that follows.
+        Returns the worker of a child. It is called in the child.
     run_worker: callable
-        Runs that worker, which it is called with; by default by its method `run`.
+        Runs the worker that it is called with, in the child; by default, it calls the method `run`.
     grace_period: float
-        That of the workers, in seconds. A child that has not ended 10 seconds later is killed; None for never.
+        The grace period of the workers, in seconds. A child that lives 10 seconds longer is killed; None for never.
     logger: logging.Logger
-        Where the parent tells what becomes of its children.
+        Where the parent tells how its children start and end.
     on_change: callable
         Called by the parent, with this object, each time that `status` or `living` may have changed.
     """
@@ -158,7 +158,7 @@ class WorkerPool:
         return len(self._children())
 
     def run(self) -> int:
-        """Keep the processes running until a signal asks for the end, then wait for theirs. For the main thread only.
+        """Keep the processes running until a signal asks for the end, then wait for it. For the main thread only.
 
         Returns
         -------
@@ -196,8 +196,8 @@ class WorkerPool:
     @contextmanager
     def _signals_and_pipes(self) -> Iterator[None]:
         self._inbox, self._outbox = os.pipe()  # of reports
-        self._lifeline, self._held = os.pipe()  # nothing is ever written: it breaks with the last one who could
-        self._signals, self._signalled = os.pipe()  # written as a signal arrives: one just before a wait ends it too
+        self._lifeline, self._held = os.pipe()  # nothing is written to it: it breaks when the parent ends
+        self._signals, self._signalled = os.pipe()  # written when a signal arrives: one just before a wait ends it, too
         for pipe in (self._inbox, self._signals, self._signalled):
             os.set_blocking(pipe, False)
         self._previous_wakeup = signal.set_wakeup_fd(self._signalled, warn_on_full_buffer=False)
@@ -238,7 +238,7 @@ class WorkerPool:
         timeout = max(min(moments) - monotonic(), 0) if moments else None
         readable, _, _ = select([self._inbox, self._signals], [], [], timeout)
         if self._signals in readable:
-            os.read(self._signals, PIPE_BUF)  # their handlers have noted what matters
+            os.read(self._signals, PIPE_BUF)  # the handlers have noted them
         if watchdog:
             notify("WATCHDOG=1")
 
@@ -250,7 +250,7 @@ class WorkerPool:
                 self._start_child(slot)
 
     def _empty_slots(self) -> list[ChildProcess]:
-        """Where another child is to be started."""
+        """Return the slots where to start another child."""
         if self._caught or self._is_quiet:
             return []
         return [slot for slot in self._slots if not slot.process and not slot.is_done]
@@ -268,8 +268,8 @@ class WorkerPool:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, (*END_SIGNALS, *OTHER_SIGNALS))
 
     def _live(self) -> None:
-        """The life of a child."""
-        with suppress(KeyboardInterrupt):  # SIGINT, when a worker leaves it alone, or is not made yet
+        """Run the worker of a child, and end the process."""
+        with suppress(KeyboardInterrupt):  # SIGINT, if the worker does not handle it, or is not made yet
             self._leave_parent()
             worker = self._make_worker()
             engine = worker._engine
@@ -279,7 +279,7 @@ class WorkerPool:
             self._report(worker.num_loops, engine.stopping.is_done or engine.stopping.is_for_good)
 
     def _leave_parent(self) -> None:
-        """Give up what is the parent's, and watch for its end."""
+        """Close the parent's pipes, and watch for its end."""
         self._give_signals_back()
         self._close(self._inbox, self._held, self._signals, self._signalled)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
@@ -288,7 +288,7 @@ class WorkerPool:
         Thread(target=self._end_with_parent, name="limpyd-jobs-lifeline", daemon=True).start()
 
     def _ready(self) -> None:
-        """The worker of a child handles its signals: those that have come are for it."""
+        """Pass the signals that have come to the worker of a child, as it handles its signals now."""
         signal.pthread_sigmask(signal.SIG_UNBLOCK, OTHER_SIGNALS)
         self._report()
 
@@ -343,7 +343,7 @@ class WorkerPool:
             self._kill_at = monotonic() + self._grace_period + MARGIN
 
     def _pass_on(self) -> None:
-        """Pass on what does not ask for the end."""
+        """Pass on the signals that do not ask for the end."""
         while self._to_pass_on:
             number = self._to_pass_on.pop(0)
             self._is_quiet = self._is_quiet or number == QUIET
@@ -362,7 +362,7 @@ class WorkerPool:
 
 
 def _send(process: ForkProcess, number: signal.Signals) -> None:
-    if process.exitcode is None:  # so its id is not that of another process
+    if process.exitcode is None:  # so no other process has its id
         assert process.pid is not None
         os.kill(process.pid, number)
 

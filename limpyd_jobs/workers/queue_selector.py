@@ -1,4 +1,4 @@
-"""Whose turn it is: in which order a worker looks at its waiting lists, so that a flood in one starves no other."""
+"""The order in which a worker looks at its waiting lists, so that many jobs in one list do not stop another list."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class Place(NamedTuple):
 
 
 class QueueSelector:
-    """The turns of the waiting lists of one worker: within one priority, each is served as its weight says.
+    """The turns of the waiting lists of one worker: within one priority, each is served by its weight.
 
-    Every job that comes out of a list moves its next turn into the future, the less the more weight the list has
-    ("stride scheduling"). A list that was empty when it was its turn saves nothing up.
+    Each job that comes out of a list moves the next turn of the list into the future. The greater the weight of the
+    list, the smaller the move ("stride scheduling"). A list that was empty at its turn saves nothing up.
 
     Parameters
     ----------
     places: mapping of str to Place
-        By the key of the list. Others keep their place in the order.
+        By the key of the list. Other lists keep their place in the order.
     """
 
     def __init__(self, places: Mapping[str, Place] | None = None) -> None:
@@ -36,14 +36,14 @@ class QueueSelector:
         self.update(places or {})
 
     def update(self, places: Mapping[str, Place]) -> None:
-        """There are other lists now: new ones begin with the first one to be served of their priority."""
+        """Take other lists. New lists begin with the next list of their priority."""
         for key in places.keys() - self._places.keys():
             peers = [self._next[peer] for peer in self._peers(key, places) if peer in self._places]
             self._next[key] = min(peers, default=0)
         self._places = places
 
     def order(self, keys: Sequence[str]) -> list[str]:
-        """Return waiting lists, given with the highest priority first, in the order in which it is their turn."""
+        """Return waiting lists, given with the highest priority first, in the order of their turns."""
         groups: defaultdict[str, list[str]] = defaultdict(list)
         for key in keys:
             if key in self._places:
@@ -53,7 +53,7 @@ class QueueSelector:
         return self._order
 
     def served(self, key: str) -> None:
-        """Note that a job came out of a list, and none of those that it was the turn of before."""
+        """Note that a job came out of a list, and that the lists before it in turn were empty."""
         if key not in self._places:
             return
         moment = self._next[key]

@@ -1,4 +1,4 @@
-"""The entry of a worker among those that are there, and what is asked of it there."""
+"""The presence of a worker, and the orders that it is given there."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from limpyd_jobs.workers.report import report_of
 if TYPE_CHECKING:
     from limpyd_jobs.workers.engine import Engine
 
-# After how many seconds a worker registers: one that lives for less time is not there for anybody.
+# After how many seconds a worker registers. A worker that lives for less time is not seen.
 FIRST_SIGN = 1.0
 
-# How many classes that could not be imported are told.
+# How many of the classes that could not be imported are told.
 MOST_UNRESOLVED = 100
 
-# What is told of the options.
+# The options that are told.
 OPTIONS = ("prefetch", "lease", "queue_strategy", "burst", "job_timeout", "grace_period", "max_loops", "max_duration")
 
 
@@ -42,7 +42,7 @@ class WorkerRegistration:
     Parameters
     ----------
     engine: Engine
-        Of the worker.
+        The engine of the worker.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -57,12 +57,12 @@ class WorkerRegistration:
         self._last_failure = ""
 
     def renew(self, connection: Redis) -> None:
-        """Give a sign of life, and do what others ask for. Nothing is raised."""
+        """Give a sign of life, and obey the orders. Nothing is raised."""
         with self._lock:
             if self._is_closed:
                 return
             try:
-                while orders := self._keep(connection):  # so that others see at once what it does since
+                while orders := self._keep(connection):  # so that others see the effect at once
                     for order in orders:
                         self._obey(order)
                 self._last_failure = ""
@@ -70,7 +70,7 @@ class WorkerRegistration:
                 self._tell_failure(error)
 
     def close(self, connection: Redis) -> None:
-        """Leave, at the end of the worker. If Redis fails, the entry ends with the lease. Nothing is raised."""
+        """Delete the presence when the worker ends. If Redis fails, it ends with the lease. Nothing is raised."""
         is_free = self._lock.acquire(timeout=WAIT_SLICE)  # Redis may not answer
         self._is_closed = True
         if is_free:
@@ -87,7 +87,7 @@ class WorkerRegistration:
         return sign.orders
 
     def _tell_failure(self, error: Exception) -> None:
-        """Log why nobody sees this worker, once; that Redis fails for now is told by what needs it."""
+        """Log once why nobody sees this worker. Others log that Redis fails for a while."""
         failure = one_line(error, MESSAGE)
         if failure != self._last_failure and not is_transient(error) and self._engine.outages.may_log:
             self._last_failure = failure
@@ -144,7 +144,7 @@ class WorkerRegistration:
     # -- What is asked for
 
     def _obey(self, text: str) -> None:
-        """Do what is asked for. What is no order is told, and changes nothing."""
+        """Obey an order. A text that is not an order is logged, and changes nothing."""
         try:
             order = Order.parse(text)
         except ValueError:
@@ -152,7 +152,7 @@ class WorkerRegistration:
             return
         try:
             self._do(order, f"{order.verb} asked by {one_line(order.by, NAME)}")
-        except Exception as error:  # of a method that the application overrides, say
+        except Exception as error:  # such as of a method that the application overrides
             self._worker.log(f"Unable to do what is asked for: {one_line(error, MESSAGE)}", "error")
 
     def _do(self, order: Order, why: str) -> None:

@@ -1,4 +1,4 @@
-"""What may come up thousands of times a second: said a few times, then counted."""
+"""Messages that may come thousands of times a second: said a few times, then counted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PERIOD = 1.0
 
 
 class Repeats:
-    """Says the first messages of each kind, then once a second how many more there were.
+    """Says the first messages of each kind, then says once a second how many more there were.
 
     Parameters
     ----------
@@ -25,12 +25,12 @@ class Repeats:
         self._until = 0.0
 
     def say(self, kind: str, message: str, level: str = "error") -> None:
-        """Say a message, or count it if some of its kind were said less than a second ago.
+        """Say a message, or count it if enough of its kind were said less than a second ago.
 
         Parameters
         ----------
         kind: str
-            What such messages have in common, as it is named with their number.
+            What such messages have in common, as their number is told with it.
         """
         self.sum_up_if_due()
         if not self._counts:

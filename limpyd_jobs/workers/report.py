@@ -1,4 +1,4 @@
-"""What a worker does at this moment, for somebody who wonders: told from memory, so that it cannot wait for Redis."""
+"""A report of what a worker does at this moment. It is made from memory, so it does not wait for Redis."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from limpyd_jobs.transitions import Delivery
     from limpyd_jobs.workers.engine import Engine
 
-# How many of the jobs that are claimed are named.
+# How many of the claimed jobs are named.
 NAMED = 5
 
 

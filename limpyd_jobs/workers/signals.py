@@ -9,10 +9,10 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-# What asks for the end. The last one is heeded only where nobody else does: under nohup it is ignored, say.
+# The signals that ask for the end. The last one is handled only if nobody else handles it: nohup lets it be ignored.
 INTERRUPT, TERMINATE, HANG_UP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 
-# What asks for a report, and not to begin another job; heeded only where nobody else does, too.
+# The signals that ask for a report, and to be quiet; also handled only if nobody else handles them.
 DUMP, QUIET = signal.SIGUSR1, signal.SIGUSR2
 
 Handler = Callable[[int, FrameType | None], Any]
@@ -21,7 +21,7 @@ Handler = Callable[[int, FrameType | None], Any]
 class Handlers:
     """Handlers of signals that are taken over, and given back.
 
-    Python allows that in the main thread only. In another one, nothing is done.
+    Python allows that in the main thread only. In another thread, nothing is done.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Handlers:
             self._taken.setdefault(number, (before, handler))
 
     def take_unhandled(self, handler: Handler, *numbers: int) -> None:
-        """Let a function handle those of some signals that would end the process."""
+        """Let a function handle some signals, but only the ones that would end the process."""
         self.take(handler, *(number for number in numbers if signal.getsignal(number) == signal.SIG_DFL))
 
     def send(self, number: signal.Signals) -> bool:
@@ -49,7 +49,7 @@ class Handlers:
         return True
 
     def give_back(self) -> None:
-        """Give the signals back to whoever handled them before, but for those that were taken over by somebody else."""
+        """Give the signals back to their earlier handlers, except signals that somebody else has taken over."""
         while self._taken and _is_in_main_thread():
             number, (before, handler) = self._taken.popitem()
             if signal.getsignal(number) == handler:
@@ -61,5 +61,5 @@ def _is_in_main_thread() -> bool:
 
 
 def has_terminal() -> bool:
-    """Whether somebody at a terminal sees this process, and may press Ctrl-C."""
+    """Whether the process belongs to a terminal, where somebody may press Ctrl-C."""
     return any(map(os.isatty, (0, 1, 2)))

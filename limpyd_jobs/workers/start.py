@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# How often a worker that begins asks Redis, as long as its connections are cut.
+# How many times a worker that begins asks Redis, while its connections are cut.
 START_TRIES = 4
 
 
 class Start:
-    """What a worker does before its first job. It warns of what it finds."""
+    """What a worker does before its first job. It warns of problems."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -39,7 +39,7 @@ class Start:
             raise ConfigurationException("max_connections=1 is too few for a worker, whose threads use up to five")
 
     def ask(self, question: Callable[[], T]) -> T:
-        """Ask Redis something: again, a few times, if there is a connection that is cut."""
+        """Ask Redis something. Ask again, a few times, if the connection is cut."""
         for _ in range(START_TRIES - 1):
             try:
                 return question()
@@ -50,7 +50,7 @@ class Start:
         return question()
 
     def find_queues(self) -> None:
-        """Wait until Redis is ready, and there is a queue. Once it answered, Redis may fail."""
+        """Wait until Redis is ready, and there is a queue. After its first answer, Redis may fail."""
         self.check_connections()
         self._warn_of_names()
         self._warn_of_eviction()
@@ -94,15 +94,15 @@ class Start:
             engine.stopping.ends_burst()
 
     def _warn_of_names(self) -> None:
-        """Say so if the class has the names of parameters for something else."""
+        """Warn if the class uses the names of parameters for something else."""
         kind = type(self._worker).__name__
         for name in self._worker._names_of_others:
             text = f"{name} is no parameter of {kind}, but something else: its default is used"
             self._worker.log(text, "warning")
 
     def _warn_of_eviction(self) -> None:
-        """Say so if Redis may delete jobs to make room."""
-        with suppress(ResponseError):  # not everybody may ask
+        """Warn if Redis may delete jobs to make room."""
+        with suppress(ResponseError):  # not every user may ask
             memory: Any = self.ask(partial(self._worker.connection.info, "memory"))
             policy = memory.get("maxmemory_policy", "noeviction")
             if memory.get("maxmemory") and policy != "noeviction":
@@ -112,13 +112,13 @@ class Start:
                 )
 
     def _tell_of_no_queues(self) -> None:
-        """Say that there are no queues of these names; it may be the wrong database, or a slip in a name."""
+        """Say that there are no queues of these names: it may be the wrong database, or a wrong name."""
         queue_model, others = self._worker.queue_model, list[str]()
         with suppress(RedisError):
             others = records.some_queue_names(queue_model)
         database = database_name(queue_model.database.connection_settings or default_settings())
         names = one_line(", ".join(others)) if others else "none"
-        # A burst may well come before the first job, so there it is no warning
+        # A burst may well come before the first job, so then it is not a warning
         is_done = self._engine.stopping.is_done
         what, level = ("there is none", "info") if is_done else ("waiting for one", "warning")
         self._worker.log(

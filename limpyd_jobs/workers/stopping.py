@@ -1,4 +1,4 @@
-"""Why and how a worker comes to its end."""
+"""Why and how a worker ends."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 
 class Stopping:
-    """The signals, limits and states that let a worker begin no other job.
+    """The signals, limits and states after which a worker begins no other job.
 
     Attributes
     ----------
     why: str
-        What asked for the end; empty for nothing that is known.
+        Who or what asked for the end; empty if that is not known.
     is_quiet: bool
-        Whether it is to begin no other job, and to live on until the end is asked for.
+        Whether to begin no other job, and to live on until the end is asked for.
     is_done: bool
         Whether it ended as `burst` says.
     is_for_good: bool
-        Whether somebody asked it to end, who wants no other worker in its place.
+        Whether it was asked to end, and no other worker should replace it.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -46,7 +46,7 @@ class Stopping:
     # -- Signals
 
     def handle_other_signals(self) -> None:
-        """Let no other signal that people send end the running job in its midst, unless the application handles it."""
+        """Let no other signal that people send interrupt the running job, unless the application handles it."""
         if self._worker.terminate_gracefuly:
             self.handlers.take_unhandled(self._worker.catch_end_signal, HANG_UP)
         self.handlers.take_unhandled(self._log_report, DUMP)
@@ -94,7 +94,7 @@ class Stopping:
             self._worker.catch_end_signal(TERMINATE, None)
 
     def _change_begins(self) -> None:
-        """End the wait for a job, and tell that another status is to be shown."""
+        """End the wait for a job, and tell that the status to show has changed."""
         self._engine.intake.wakeup_timer.set(monotonic())
         self._engine.tell_status()
 
@@ -103,7 +103,7 @@ class Stopping:
         self._tell(f"{signal.Signals(signum).name} caught: {report_of(self._engine, frame)}", "warning")
 
     def _tell(self, message: str, level: str = "info") -> None:
-        """Log a message, unless the signal came in the midst of writing another one, which Python does not allow."""
+        """Log a message, unless the signal came while another one was being written: Python does not allow that."""
         with suppress(RuntimeError):
             self._worker.log(message, level)
 
@@ -144,7 +144,7 @@ class Stopping:
         return "must_stop() is true"
 
     def ends_burst(self) -> bool:
-        """Ask for the end if that is what `burst` says, now that there is no job; return whether it does."""
+        """Ask for the end if `burst` says so, now that there is no job; return whether it does."""
         worker, burst = self._worker, self._engine.settings.burst
         if not burst:
             return False

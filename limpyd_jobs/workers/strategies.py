@@ -1,4 +1,4 @@
-"""How a job fails, or goes back to a queue: in one step, or so that code of the application has a say."""
+"""How a job fails, or goes back to a queue: in one step, or in several, with code of the application in between."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class FailAtOnce:
-    """Records the failure and puts the job back in one step, as the application does not want to see it in between."""
+    """Records the failure and puts the job back in one step, as no code of the application sees it in between."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._worker = engine.worker
 
     def __call__(self, claim: JobClaim, exception: BaseException, trace: str | None) -> None:
-        """Record that a job failed, and do what follows from it."""
+        """Record that a job failed, and put it back in a queue if it may run again."""
         hooks, job, queue = self._engine.hooks, claim.job, claim.queue
         self._save_error(job, queue, exception, trace)
         back = self._return_of(claim, exception)
@@ -87,7 +87,7 @@ class OwnPlacement:
     Attributes
     ----------
     least_delay: str
-        The delay of a job that asked to be put back at once, as transitions take it.
+        The delay of a job that asked to be put back at once, in the form that transitions take.
     """
 
     least_delay = ""
@@ -101,11 +101,11 @@ class OwnPlacement:
         return hooks.end(execution.claim.delay, until, hooks.next_claim(execution.claim, "job_delayed")).delayed_until
 
     def put_back(self, claim: JobClaim, request: Requeue) -> None:
-        """Do what is left to do once it is delayed: nothing."""
+        """Do nothing more: the delay was the only step."""
 
 
 class CustomPlacement(OwnPlacement):
-    """The job class, or the queue model, has its own `enqueue_or_delay`, or what that calls."""
+    """For a job class, or a queue model, with its own `enqueue_or_delay`, or its own version of what that calls."""
 
     # So that no other worker takes it until it is put in its queue.
     least_delay = delay_argument(delayed_for=DEFAULT_DELAY)
@@ -137,13 +137,13 @@ class Strategy(NamedTuple):
     Attributes
     ----------
     chained_hooks: frozenset of str
-        Those in whose step the next job may be claimed, as no code of the application comes in between.
+        The hooks whose step may claim the next job, as no code of the application comes in between.
     fail: FailAtOnce
         How a failure is recorded.
     placement: OwnPlacement
         How a job is put back in a queue.
     erases: bool
-        Whether nothing is kept of a job that succeeded.
+        Whether a job that succeeded is deleted.
     """
 
     chained_hooks: frozenset[str]

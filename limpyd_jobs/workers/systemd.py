@@ -1,4 +1,4 @@
-"""Telling the service manager how the service is: the protocol of `sd_notify`, as systemd and others read it."""
+"""Telling the service manager the state of the service, by the protocol of `sd_notify`, as systemd reads it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
 
 def notify(state: str) -> None:
-    """Send a state, as ``READY=1``, ``STOPPING=1`` or ``WATCHDOG=1``, if a service manager listens."""
+    """Send a state, such as ``READY=1``, ``STOPPING=1`` or ``WATCHDOG=1``, if a service manager listens."""
     address = os.environ.get("NOTIFY_SOCKET")
     if address:
         if address.startswith("@"):  # the abstract namespace of Linux

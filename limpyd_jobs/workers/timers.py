@@ -1,4 +1,4 @@
-"""Ending what lasts too long: the code of a job, without its cooperation, and the wait for a job."""
+"""Timers that interrupt the code of a job, without its cooperation, and the wait for a job."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from types import FrameType
 
-# What swallows the exception is interrupted again after this many seconds.
+# Code that swallows the exception is interrupted again after this many seconds.
 AGAIN = 1.0
 
-# No time limit is longer, in seconds: a timer, or a float, may not hold it. These are 30 years.
+# The longest time limit, in seconds, which is 30 years: a timer, or a float, may not hold a longer one.
 LONGEST = 1e9
 
 # How many seconds the thread of a `WakeupTimer` sleeps at once.
@@ -24,8 +24,8 @@ SLEEP = 3600.0
 class JobTimer:
     """Raises an exception in the code of a job once its time is over.
 
-    It uses SIGALRM, so works in the main thread of a process only, and against code that does not use that signal
-    itself. A call into C that does not return to Python is interrupted once it does.
+    It uses SIGALRM, so it works in the main thread of a process only, and only if the code does not use that signal
+    itself. A call into C is interrupted only when it returns to Python.
     """
 
     def __init__(self) -> None:
@@ -38,23 +38,23 @@ class JobTimer:
         return threading.current_thread() is threading.main_thread()
 
     def set(self, name: str, seconds: float, exception: BaseException) -> None:
-        """Raise an exception after some seconds, unless it is cleared by then, in the code of a job if one runs."""
+        """Raise an exception in the code of a job, if one runs, after some seconds, unless it is cleared by then."""
         self._rings[name] = (monotonic() + min(seconds, LONGEST), exception)
         if self._is_armed:
             self._start_timer()
 
     def clear(self, name: str) -> None:
-        """Forget what was set under that name."""
+        """Forget the exception that was set under that name."""
         self._rings.pop(name, None)
 
     def arm(self) -> None:
-        """The code of a job begins."""
+        """Note that the code of a job begins."""
         self._is_armed = True
         if self._rings:
             self._start_timer()
 
     def disarm(self) -> None:
-        """The code of a job is over. To be called twice, as an alarm may ring just before this does anything."""
+        """Note that the code of a job is over. Call it twice: an alarm may ring before the first call has effect."""
         self._is_armed = False
         if self._rings:
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -85,9 +85,9 @@ class WakeupTimer:
         self._moments: SimpleQueue[float | None] = SimpleQueue()  # without a lock that a signal handler may wait for
 
     def set(self, moment: float | None) -> None:
-        """Call the function at that moment, of the monotonic clock, instead of any other; None for never.
+        """Call the function at that moment of the monotonic clock, instead of any other; None for never.
 
-        A signal handler may do so. A moment that has come already counts, whatever is set next.
+        A signal handler may do so. A moment that has come already still counts after the next call.
         """
         if moment != self._moment:
             self._moment = moment

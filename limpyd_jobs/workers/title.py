@@ -12,10 +12,10 @@ from limpyd_jobs.store import records
 from limpyd_jobs.utils import get_delta
 from limpyd_jobs.workers.worker import Worker
 
-# The statuses that change with each job, and for how many seconds the rest of the title may stay as it is.
+# The statuses that change with each job, and after how many seconds the rest of the title is made again.
 PASSING, LASTS = ("waiting", "running"), 1.0
 
-# Stands for what is filled in: no name of a queue has it, as no argument of a command can.
+# The place to fill in: no name of a queue has this character, as no argument of a command can.
 GAP = "\0"
 
 
@@ -30,7 +30,7 @@ def _whole_seconds(duration: timedelta) -> timedelta:
 class WorkerTitle:
     """The title of the process: ``limpyd-jobs-worker#038480 [waiting] queues=a,b loop=0/1000 waiting=2 delayed=0``.
 
-    All of it but the status and the loops is found out once a second at most.
+    All parts except the status and the loops are found out at most once a second.
     """
 
     def __init__(self, program: str, worker: Worker) -> None:
@@ -53,7 +53,7 @@ class WorkerTitle:
     def _made(self, status: str | None, loops: object) -> str:
         worker = self.worker
         stopping = worker._engine.stopping
-        # Once a signal came, it may have interrupted a command to Redis.
+        # A signal may have interrupted a command to Redis.
         if status and not stopping.begins_no_more:
             with suppress(RedisError):
                 self._counts = records.count_jobs(worker.queue_model, worker.queues)

@@ -1,4 +1,4 @@
-"""The jobs whose class a worker cannot resolve: they are deferred, and one warning says so for all of a class."""
+"""The jobs whose class a worker cannot resolve: they are deferred, with one warning for all jobs of a class."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from limpyd_jobs.utils import MESSAGE, is_not_found, one_line, where_to_look, wh
 # How many deferred jobs are read at once.
 CHUNK = 1000
 
-# How many classes are remembered as those that were told of, at the most.
+# The most classes that are remembered as told.
 LIMIT = 1000
 
 Say = Callable[[str, str, str], None]
 
 
 class UnresolvedClasses:
-    """Defers the jobs of classes that cannot be resolved, and lets them be tried as soon as these can.
+    """Defers the jobs of classes that cannot be resolved, and lets them be tried once their class can be resolved.
 
     Parameters
     ----------
     queue_model: type of Queue
     error_model: type of Error
-        Where to record that a job is dead-lettered; None not to.
+        Where to record that a job is dead-lettered; None to record nothing.
     say: callable
-        Takes what such messages have in common, a message, and its level.
+        Takes the kind of a message, the message, and its level.
 
     Attributes
     ----------
     last: Exception
-        Why the class of the job that was deferred last could not be resolved. That is told already.
+        Why the class of the job that was deferred last could not be resolved. It is told already.
     """
 
     def __init__(self, queue_model: type[Queue], error_model: type[Error] | None, say: Say) -> None:
@@ -53,7 +53,7 @@ class UnresolvedClasses:
         self.last: Exception | None = None
 
     def defer(self, key: str, ident: str, error: Exception) -> None:
-        """Send a job back to its queue for a while, or, after too often, give it up.
+        """Defer a job, or dead-letter it if it was deferred too often.
 
         Parameters
         ----------
@@ -71,7 +71,7 @@ class UnresolvedClasses:
 
     @property
     def paths(self) -> list[str]:
-        """Those of classes that could not be resolved so far. Any thread may ask."""
+        """Return the paths of classes that could not be resolved so far. Any thread may ask."""
         return list(self._told.copy())
 
     def _tell(self, ident: str, error: Exception) -> None:
@@ -92,11 +92,11 @@ class UnresolvedClasses:
 
     @property
     def may_be_fewer(self) -> bool:
-        """Whether this process knows other classes than when it was asked last to `retry_deferred`."""
+        """Whether this process knows other classes than at the last call of `retry_deferred`."""
         return job_classes.known is not self._known
 
     def retry_deferred(self, queue_keys: Sequence[str]) -> bool:
-        """Let the deferred jobs of classes that are known by now be due at once; the first time, try to resolve all.
+        """Make the deferred jobs of classes that are known by now due at once; the first time, try to resolve all.
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class UnresolvedClasses:
         Returns
         -------
         bool
-            Whether there are any.
+            Whether there are such jobs.
         """
         known = job_classes.known
         new = None if self._looked_for is None else {*known} - self._looked_for

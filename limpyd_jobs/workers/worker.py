@@ -1,4 +1,4 @@
-"""The worker: what applications use of it, and what they may override."""
+"""The worker: what applications use, and what they may override."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Worker(Parameters):
     Every parameter is also an attribute that a subclass may set, and every method without an underscore may be
     overridden. For the parameters see `Parameters`.
 
-    A hook, as `job_success`, is called at a turn in the life of a job. It records the turn, logs its message, and calls
-    the method that the job may have for it, as ``on_success``. All three may be overridden.
+    A hook, such as `job_success`, is called at a turn in the life of a job. It records the turn, logs its message, and
+    calls the method of the job for it, such as ``on_success``, if there is one. All three may be overridden.
 
     Attributes
     ----------
     last_update_keys, last_requeue_delayed: datetime
-        When `update_keys` and `requeue_delayed_jobs` were called last, naive UTC; None before.
+        When `update_keys` and `requeue_delayed_jobs` were last called, naive UTC; None before the first call.
     """
 
     last_update_keys: datetime | None = None
@@ -79,7 +79,7 @@ class Worker(Parameters):
 
     @property
     def elapsed(self) -> timedelta | None:
-        """For how long it has been, or was, running; None before."""
+        """How long the run has lasted so far, or lasted; None before it."""
         return (self.end_date or utcnow()) - self.start_date if self.start_date else None
 
     def set_logger(self) -> None:
@@ -116,7 +116,7 @@ class Worker(Parameters):
         Raises
         ------
         LimpydJobsException
-            If it was called before.
+            If `run` was called before.
         ConfigurationException
             If ``max_connections`` is 1: the threads of a worker need connections, too.
         redis.exceptions.RedisError
@@ -137,7 +137,7 @@ class Worker(Parameters):
         self.log(f"Run terminated, with {self.num_loops} loops (duration={self.elapsed}): {reason}")
 
     def must_stop(self) -> bool:
-        """Return whether the worker has to end: it was asked to, or a limit is reached."""
+        """Return whether the worker has to end, as it was asked to, or a limit is reached."""
         return self._engine.stopping.is_at_an_end
 
     def handle_end_signal(self) -> None:
@@ -145,13 +145,13 @@ class Worker(Parameters):
         self._engine.stopping.handlers.take(self.catch_end_signal, INTERRUPT, TERMINATE)
 
     def stop_handling_end_signal(self) -> None:
-        """Give the signals back to whoever handled them before. Python allows it in the main thread only."""
+        """Give the signals back to their earlier handlers. Python allows it in the main thread only."""
         self._engine.stopping.handlers.give_back()
 
     def catch_end_signal(self, signum: int, frame: FrameType | None) -> None:
         """Ask the worker to end once the running job is finished.
 
-        A second signal changes nothing, but for a second SIGINT from a terminal: then the running job is released.
+        A second signal changes nothing, except a second SIGINT from a terminal: it releases the running job.
         """
         self._engine.stopping.catch_end_signal(signum)
 
@@ -194,7 +194,7 @@ class Worker(Parameters):
         Raises
         ------
         DoesNotExist
-            If the key is not that of the waiting list of a queue.
+            If the key is not the waiting list of a queue.
         """
         return self._engine.intake.get_queue(queue_redis_key)
 
@@ -203,7 +203,7 @@ class Worker(Parameters):
         return self._engine.intake.get_job(job_ident)
 
     def execute(self, job: Job, queue: Queue) -> Any:
-        """Run a job; what is called if there is no callback."""
+        """Run a job. It is called if there is no callback."""
         return job.run(queue)
 
     # -- Hooks: the turns in the life of a job
@@ -223,21 +223,21 @@ class Worker(Parameters):
     def job_delayed(self, job: Job, queue: Queue) -> None:
         """Hook: a job was delayed while it ran, or before.
 
-        It goes to the delayed set until its `delayed_until`, or for 60 seconds if it has none.
+        It goes to the delayed set until its `delayed_until`, or for 60 seconds without one.
         """
         self._engine.hooks.job_delayed(job, queue)
 
     def job_error(self, job: Job, queue: Queue, exception: BaseException, trace: str | None = None) -> None:
         """Hook: the execution of a job raised an exception.
 
-        The job is recorded as an error and listed in its queue; then it is put back in a queue if it may run again.
+        The job is recorded as an error and listed in its queue. Then it is put back in a queue if it may run again.
         """
         self._engine.hooks.job_error(job, queue, exception, trace)
 
     def additional_error_fields(
         self, job: Job, queue: Queue, exception: BaseException, trace: str | None = None
     ) -> dict[str, Any]:
-        """Return the values of the fields that a subclass of `Error` has in addition."""
+        """Return the values of the additional fields of a subclass of `Error`."""
         return {}
 
     def requeue_job(self, job: Job, queue: Queue, priority: int, delayed_for: float | timedelta | None = None) -> None:
@@ -247,7 +247,7 @@ class Worker(Parameters):
     def job_requeued(self, job: Job, queue: Queue, request: Requeue) -> None:
         """Hook: the code of a job raised `Requeue`. It is put back in its queue, unless it was canceled meanwhile.
 
-        It is no error, and the try is none of its retry policy.
+        It is not an error, and the retry policy does not count the try.
         """
         self._engine.hooks.job_requeued(job, queue, request)
 
@@ -267,7 +267,7 @@ class Worker(Parameters):
         self._engine.hooks.job_scheduled(job, schedule, time)
 
     def schedule_missed(self, schedule: Schedule, time: datetime) -> None:
-        """Hook: this worker passed over a time, naive UTC, of a schedule, as it is too late for its grace."""
+        """Hook: this worker passed over a time, naive UTC, of a schedule, as it is later than its grace time allows."""
         self._engine.hooks.schedule_missed(schedule, time)
 
     # -- Messages: what the hooks log

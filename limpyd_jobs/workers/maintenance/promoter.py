@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # For how many seconds one run moves jobs, at the most. Then jobs are run for as long.
 LONGEST_PROMOTION = 0.1
 
-# What failed with a job: its ident, and why.
+# A job that could not be moved: its ident, and the error.
 Failure = tuple[str, str]
 
 

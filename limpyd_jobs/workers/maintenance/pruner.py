@@ -15,15 +15,15 @@ from limpyd_jobs.utils import MESSAGE, one_line
 if TYPE_CHECKING:
     from limpyd_jobs.workers.engine import Engine
 
-# How many seconds to let pass between two runs; and after one that did not come to the end.
+# How many seconds to let pass between two runs; and after a run that did not finish.
 INTERVAL, BUSY_INTERVAL = 60, 0.1
 
-# What a run does at the most: steps for each list, which are 100 jobs each, and seconds. Meanwhile no job is run.
+# The limits of a run: steps for each list, of 100 jobs each, and seconds. Meanwhile no job is run.
 MAX_STEPS, MAX_SECONDS = 10, 0.5
 
 
 class Pruned(NamedTuple):
-    """How many jobs were deleted; by their ident, why others could not be."""
+    """How many jobs were deleted; and why others could not be deleted, by their ident."""
 
     deleted: int
     failures: dict[str, str]
@@ -37,12 +37,12 @@ class Pruner:
     queue_model: type of Queue
     error_model: type of Error
     keep_success, keep_errors: int or timedelta
-        How many jobs of each queue to keep, or for how long. None for what the queue model says.
+        How many jobs of each queue to keep, or for how long. None for the value of the queue model.
 
     Raises
     ------
     ConfigurationException
-        If what is to be kept is something else, or the errors of a job cannot be found.
+        If `keep_success` or `keep_errors` is something else, or the errors of a job cannot be found.
     """
 
     name = "prune_jobs"
@@ -72,7 +72,7 @@ class Pruner:
         context.maintenance.postpone(self, self.interval)
 
     def prune(self, queue_keys: Sequence[str]) -> Pruned:
-        """Delete what there is to delete in some queues, or a part of it, given by the beginnings of their keys."""
+        """Delete jobs beyond the retention of some queues, or a part of them. The keys of queues begin with `queue_keys`."""
         deadline, deleted, failures = monotonic() + MAX_SECONDS, 0, dict[str, str]()
         lists, before = self._retention.lists(queue_keys), self._starts
         self._starts = {}

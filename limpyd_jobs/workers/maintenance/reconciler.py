@@ -1,4 +1,4 @@
-"""Looking for jobs that were lost on their way, as by a worker of version 2: live, but not where their status says."""
+"""Looking for jobs that were lost, such as by a worker of version 2: queued, but not where their status says."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # How many idents are read at once.
 CHUNK = 1000
 
-# An orphan is put back once it was seen twice, so many seconds apart: a worker of version 2 needs less to start a job.
+# An orphan is put back once it was seen twice, so many seconds apart. A worker of version 2 starts a job in less time.
 PATIENCE = 6.0
 
 
@@ -34,7 +34,7 @@ class Repaired(NamedTuple):
 
 
 class Reconciler:
-    """Puts live jobs that stand nowhere back in their queues: those of all queues of a model."""
+    """Puts queued jobs that stand nowhere back in their queues, for all queues of a model."""
 
     name = "reconcile_jobs"
 
@@ -63,12 +63,12 @@ class Reconciler:
             context.maintenance.postpone(self, PATIENCE)
 
     def reconcile(self) -> tuple[list[Repaired], list[str]]:
-        """Look for orphans if it is time to, and put those back that were seen before.
+        """Look for orphans if it is time to, and put back the ones that were seen before.
 
         Returns
         -------
         tuple
-            The jobs that were put back, and the idents of those, not returned before, that no queue is known of.
+            The jobs that were put back, and the idents of jobs whose queue is not known, if not returned before.
         """
         if not self.is_busy or monotonic() < self._look_again_at:
             return [], []
@@ -101,7 +101,7 @@ class Reconciler:
     def _look(self) -> set[str]:
         """Return the idents of the queued jobs that stand nowhere.
 
-        The jobs are read before the places where they stand, so that a new one is no orphan.
+        The jobs are read before the places where they stand, so that a new job is not taken for an orphan.
         """
         queued = {
             f"{path_of(job_class)}:{pk}"
@@ -114,7 +114,7 @@ class Reconciler:
         return queued
 
     def _placed(self) -> Iterator[str]:
-        """Yield what stands in the queues, in the order in which jobs go through them."""
+        """Yield the entries of the queues, in the order in which jobs go through the places."""
         queues = [f"{self._queue_model._name}:{pk}" for pk in self._queue_pks()]
         for queue in queues:
             yield from self._members(f"{queue}:delayed")
@@ -129,7 +129,7 @@ class Reconciler:
                 yield ident
 
     def _waiting(self, key: str) -> Iterator[str]:
-        """Yield the idents of a list from its end on, so that none is missed while workers take the first ones."""
+        """Yield the idents of a list, the last ones first, so that none is missed while workers take the first ones."""
         end = -1
         with passing_over_wrong_types():
             while idents := self._redis.lrange(key, end - CHUNK + 1, end):

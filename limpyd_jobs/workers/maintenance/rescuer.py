@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Rescuer:
-    """Puts jobs whose lease lapsed back in their waiting lists; one that was rescued too often ends in error.
+    """Puts jobs whose lease lapsed back in their waiting lists. A job that was rescued too often ends in error.
 
     The reconciler is told when it is this worker's turn.
     """
@@ -40,7 +40,7 @@ class Rescuer:
             more = self._rescue_some(context, queue_keys)
 
     def postpone(self, context: Engine) -> None:
-        """Let the others renew their leases first: while Redis was away, nobody could."""
+        """Let the others renew their leases first: they could not while Redis was away."""
         context.maintenance.postpone(self, self._patience)
 
     def _rescue_some(self, context: Engine, queue_keys: Sequence[str]) -> bool:
@@ -64,7 +64,7 @@ class Rescuer:
 
     @staticmethod
     def _resolve(idents: Sequence[str]) -> bool:
-        """Resolve the classes of some jobs, if possible: others are left to workers that can."""
+        """Resolve the classes of some jobs, if possible. Workers that know the others will do so."""
         known = job_classes.known
         for ident in idents:
             with suppress(Exception):

@@ -20,7 +20,7 @@ class Task(Protocol):
     Attributes
     ----------
     name: str
-        As a log line names it.
+        The name in log lines.
     interval: float
         How many seconds to let pass between two runs, unless the task asks for another moment.
     """
@@ -31,11 +31,11 @@ class Task(Protocol):
     def interval(self) -> float: ...
 
     def run(self, context: Engine) -> None:
-        """Do it once. What it raises is logged; the worker goes on."""
+        """Do the task once. Its exceptions are logged, and the worker goes on."""
 
 
 class Maintenance:
-    """Knows when each task is due; at first, all are. Those that are due are run in the order they are given in."""
+    """Knows when each task is due; at first, all are. Tasks that are due are run in the given order."""
 
     def __init__(self, context: Engine, tasks: Sequence[Task]) -> None:
         self._context = context
@@ -51,7 +51,7 @@ class Maintenance:
         return monotonic() >= self._due[task]
 
     def postpone(self, task: Task, seconds: float = 0.0) -> None:
-        """Let a task be due after so many seconds, whenever it was to be due."""
+        """Let a task be due after so many seconds, instead of its earlier moment."""
         self._due[task] = monotonic() + seconds
 
     def hasten(self, task: Task, moment: float) -> None:
@@ -73,7 +73,7 @@ class Maintenance:
                 self._try(task)
 
     def run(self, task: Task) -> None:
-        """Run a task, due or not. What it raises is raised."""
+        """Run a task, due or not. Its exceptions are raised."""
         self.postpone(task, task.interval)
         task.run(self._context)
 

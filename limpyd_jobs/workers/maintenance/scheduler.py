@@ -22,7 +22,7 @@ from limpyd_jobs.workers.backoff import is_transient
 if TYPE_CHECKING:
     from limpyd_jobs.workers.engine import Engine
 
-# How many schedules one run looks at, at the most, beside those that rest.
+# The most schedules that one run looks at, beside the schedules that rest.
 LIMIT = 100
 
 # How long a schedule that cannot be enqueued here rests, in seconds. Another worker may know the class of its jobs.
@@ -30,7 +30,7 @@ REST = 60
 
 
 class Occurrence(NamedTuple):
-    """What became of a schedule that was due.
+    """The outcome of a schedule that was due.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Occurrence(NamedTuple):
 
 
 class Scheduler:
-    """Adds the jobs of schedules, of whatever queues.
+    """Adds the jobs of schedules, for any queues.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class Scheduler:
             context.executor.call_hook(name, "job_scheduled", job, schedule, time)
 
     def declare(self) -> Iterator[tuple[str, str, Exception | None]]:
-        """Make the schedules that job classes declare, or change them; yield the name and what was done to each.
+        """Make or change the schedules that job classes declare; yield the name of each, and what was done.
 
         It is done once for each class, when it is known.
         """
@@ -124,7 +124,7 @@ class Scheduler:
         return one is other or one.connection_settings == other.connection_settings
 
     def enqueue_due(self) -> Iterator[Occurrence]:
-        """Enqueue them; yield what became of each schedule that was due."""
+        """Enqueue the schedules that are due; yield the outcome of each."""
         self.interval = self._longest
         if not self.is_here:
             return
