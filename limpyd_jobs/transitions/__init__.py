@@ -1,7 +1,7 @@
 """Every change of a job's state, each one script and one round trip.
 
-A function per verb: models, queues and plain values in, what the worker or the model needs out. What a script
-refuses becomes an exception. The scripts, with their arguments and replies, are the files of ``lua/``.
+Each verb is a function. It takes models, queues and plain values, and returns what the worker or the model needs. The
+refusal of a script becomes an exception. The scripts, with their arguments and replies, are the files of ``lua/``.
 """
 
 from limpyd_jobs.transitions.claiming import (

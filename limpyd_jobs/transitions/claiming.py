@@ -1,4 +1,4 @@
-"""Claims on jobs: made, renewed, given back."""
+"""Claims on jobs: to make, renew and give them back."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from limpyd_jobs.store.scripting import Script
 from limpyd_jobs.transitions.placing import accept, place_named, preparing
 from limpyd_jobs.utils import EPOCH
 
-# The lease of a running job without a claim, in seconds: its worker, of version 2, may be alive.
+# The lease of a running job without a claim, in seconds: its worker may be of version 2, and alive.
 UNCLAIMED_LEASE = 86400
 
-# How the tokens of jobs begin that are only in the hand of a worker.
+# The beginning of the tokens of jobs that are only in the hand of a worker.
 IN_HAND = "hand:"
 
-# What need not be escaped in the owner that a token names, to be read with the eye.
+# The characters of an owner that are not escaped in a token, so that people can read it.
 _SAFE = ":@+,;=()[] "
 
 _claim = Script("claim")
@@ -50,23 +50,23 @@ _renew = Script("renew")
 
 @dataclass(slots=True)  # not frozen, as that takes three times as long to make
 class ClaimRequest:
-    """What a worker asks for when it wants a job.
+    """The request of a worker for a job.
 
     Attributes
     ----------
     keys: sequence of str
-        The waiting lists, the first to be served first.
+        The waiting lists, in the order in which to serve them.
     token: str
-        The name of the claim, never used before. One that begins with `IN_HAND` leaves the job as it is, but out of its
-        list: for an application that may put it elsewhere before it is claimed to be run.
+        The name of the claim, never used before. If it begins with `IN_HAND`, the job only leaves its list, and is not
+        changed: an application may put it elsewhere before it is claimed to be run.
     lease: float
         For how long the claim holds, in seconds.
     classes: mapping of str to RedisModel
         The job classes the worker knows, by their path.
     is_again: bool
-        Whether it is sent once more, as the reply was lost.
+        Whether the request is sent once more, as its reply was lost.
     connection: PinnedConnection
-        Over what to send it; None for the client of the database.
+        The connection to send it over; None for the client of the database.
     """
 
     keys: Sequence[str]
@@ -77,9 +77,9 @@ class ClaimRequest:
     connection: PinnedConnection | None = field(default=None, compare=False, repr=False)
 
     def named(self, token: str = "token") -> dict[str, Any]:
-        """Return the request as scripts take it, hundreds of waiting lists as one text, which travels much faster.
+        """Return the request as scripts take it. Hundreds of waiting lists are one text, which travels much faster.
 
-        `token` is the name of that, if the script takes another one, too.
+        `token` is the name of the token, if the script takes another token, too.
         """
         lists, classes = "\n".join(self.keys), classes_argument(self.classes)
         return {"lists": lists, token: self.token, "lease": self.lease, "classes": classes}
@@ -92,39 +92,39 @@ class ClaimRequest:
 
 @dataclass(slots=True)  # not frozen, as above
 class Delivery:
-    """What came out of a waiting list. Scripts give all but the error, in this order.
+    """An entry that came out of a waiting list. Scripts give all attributes but the error, in this order.
 
     Attributes
     ----------
     outcome: str
-        ``claimed``; ``found`` for a job that does not wait, so was not claimed; ``unknown`` for one of a class that
-        was not among those of the request, still in its list unless it was given; ``gone`` for one that has no
-        hash, dropped; ``garbage`` for no ident at all, and ``broken`` for one with records of a wrong type, both set
-        aside; ``no queue`` for one from the list of no queue, and ``paused`` for one of a paused queue, put back.
+        ``claimed``; ``found`` for a job that does not wait, so was not claimed; ``unknown`` if the request did not have
+        its class: it is still in its list, unless it was given; ``gone`` for a job without a hash, which is dropped;
+        ``garbage`` for an entry that is not an ident, and ``broken`` for a job with records of a wrong type, both put
+        in quarantine; ``no queue`` for a list of no queue; ``paused`` for a job of a paused queue, put back.
     key: str
         The waiting list.
     ident: str
         The class path and pk of the job.
     status, identifier, queue_name, queue_priority, start, tries: str
-        Of a claimed or found job, the status being the one before the claim.
+        Of a claimed or found job. The status is the one before the claim.
     job_timeout: str
         The field of a claimed job.
     queues: str
-        The last pk of a queue, told with a claimed job: see `NextWakeups`.
+        The last pk of a queue, with a claimed job: see `NextWakeups`.
     token: str
-        The name of the claim; empty unless claimed.
+        The name of the claim; empty if not claimed.
     rescues: int
-        How often the job was rescued, if that is how it came out of the queue's running set.
+        How often the job was rescued, if a rescue took it out of the running set of the queue.
     retry: tuple of str
-        Of a claimed job, what matters if it fails: its field ``retry_policy``; how many of its tries do not count;
-        when it was added, or put back in its queue by hand.
+        What a claimed job needs if it fails: its field ``retry_policy``; how many of its tries do not count; when it
+        was added, or put back in its queue by hand.
     arguments: sequence of str
-        The arguments of a claimed job, in the order of the layout of its class; False for one that has no value.
+        The arguments of a claimed job, in the order of the layout of its class; False for an argument without a value.
         Empty if they are long.
     delayed_until: str
         Until when a claimed job was delayed; empty if it was not.
     error: Exception
-        Why the class of one of an unknown class cannot be resolved.
+        Why the unknown class cannot be resolved.
     """
 
     outcome: str
@@ -145,7 +145,7 @@ class Delivery:
     delayed_until: str = ""
     error: Exception | None = field(default=None, compare=False)
 
-    # As `Ident` and `QueueKey` read them, in a third of the time: for each job they are asked for ten times.
+    # As `Ident` and `QueueKey` read them, in a third of the time: they are read ten times for each job.
 
     @property
     def path(self) -> str:
@@ -168,13 +168,13 @@ class Delivery:
 
     @property
     def history(self) -> History:
-        """What matters if the job fails."""
+        """What a retry policy needs if the job fails."""
         policy, uncounted, since = self.retry
         return History(policy, self.tries, uncounted, self.start, since)
 
     @property
     def is_one_of_several(self) -> bool:
-        """Whether it was claimed at once with others: their tokens have numbers (``one_of_several`` in claims.lua)."""
+        """Whether it was claimed together with others: then tokens have numbers (``one_of_several`` in claims.lua)."""
         return "/" in self.token
 
 
@@ -182,26 +182,26 @@ NOTHING = Delivery("nothing", "", "")
 
 
 class NextWakeups(NamedTuple):
-    """What a worker that found no job has to know to wait for one.
+    """What a worker that found no job needs to know to wait for one.
 
     Attributes
     ----------
     broken: list of str
-        Those of its waiting lists that are none, or of no queue, and have something in them.
+        The keys of its waiting lists that are not lists, or that have entries, but belong to no queue.
     queues: str
-        The last pk of a queue: another one than before says that there are new queues.
+        The last pk of a queue. If it has changed, there are new queues.
     moment: float
-        When this was so, by the clock of Redis.
+        The time of the answer, by the clock of Redis.
     overdue: float
-        Up to that moment, when the last delayed job became due; None if none is.
+        When the last of the delayed jobs that are due now became due; None if no job is due.
     due: float
-        When the next one will be; None if none is delayed.
+        When the next job will be due; None if no other job is delayed.
     missed, scheduled: float
-        The same of schedules.
+        The same for schedules.
     delayed: int
-        How many jobs were delayed, of the classes that were asked for; negative if that is not known.
+        How many jobs of the given classes were delayed; negative if that is not known.
     is_quiet: bool
-        Whether no list was looked into, as no job of these classes came since the look before.
+        Whether no list was looked into, as no job of these classes came since the last look.
     """
 
     broken: Sequence[str] = ()
@@ -229,18 +229,19 @@ def claim(
     schedules: str = "",
     known: str = "",
 ) -> Call[tuple[Delivery | None, NextWakeups]]:
-    """Claim the first job of the first waiting list that has one; tell what is to be known if there is none.
+    """Claim the first job of the first waiting list that has one; without one, return what to know to wait.
 
     Parameters
     ----------
     ident: str
         The job to claim, if it was taken already from the only list of the request.
     worker: str
-        Its name, if it is about to wait: to register it if there is no job, for `wait` seconds, else to end that.
+        The name of the worker, if it is about to wait. Without a job, it is registered for `wait` seconds, else its
+        registration ends.
     schedules: str
         The key of the schedules to tell of; empty for none.
     known: str
-        What the worker knows, if it is about to wait: see `known_of`.
+        What the worker already knows, if it is about to wait: see `known_of`.
 
     Returns
     -------
@@ -261,8 +262,8 @@ def wait_and_claim(
     schedules: str = "",
     known: str = "",
 ) -> tuple[Any, Delivery | None, NextWakeups | None]:
-    """Wait for one of some signals, then claim as `claim` does: in one round trip, as Redis does so by itself. But only
-    if the worker is registered then: else its connection may be lost, and it may have asked anew.
+    """Wait for one of some signals, then claim as `claim` does, in one round trip. Redis claims only if the worker is
+    registered then: else its connection may be lost, and it may have asked again.
 
     Parameters
     ----------
@@ -276,8 +277,8 @@ def wait_and_claim(
     Returns
     -------
     tuple
-        The key of the signal, None if there was none, or the error that kept from waiting; and the others as `claim`,
-        the next_wakeups being None if the worker is not registered.
+        The key of the signal, None without a signal, or the error if the wait was impossible; and the same as `claim`
+        returns, but None instead of the `NextWakeups` if the worker is not registered.
     """
     late = {**_claiming(request, "", worker, wait, schedules, known), "is_late": "1"}
     call = Call(connection, _claim, late, _claimed_late, request.models)
@@ -289,25 +290,25 @@ def wait_and_claim(
 def claim_job(
     job: RedisModel, queue_model: type[RedisModel], queue_name: str, token: str, lease: float
 ) -> Call[Delivery]:
-    """Claim a given job, wherever it stands, be its queue paused or not.
+    """Claim a given job, wherever it stands, also in a paused queue.
 
     Parameters
     ----------
     queue_model: type of Queue
         The model of its queue.
     queue_name: str
-        The queue of a job that stands in none; may be empty.
+        The queue, if the job stands in no queue; may be empty.
     token: str
-        The name of the claim, never used before, but for a call whose reply was lost: see `claim_token`.
+        The name of the claim, used before only by a call whose reply was lost: see `claim_token`.
     lease: float
         For how long the claim holds, in seconds.
 
     Raises
     ------
     AlreadyClaimed
-        If somebody else holds it.
+        If somebody else holds a claim on it.
     NotClaimable
-        If it is finished, or delayed and not due.
+        If the job is finished, or delayed and not due.
     LimpydJobsException
         If another job of its identifier is queued, or there is no queue to put it in.
     ConfigurationException
@@ -329,7 +330,7 @@ def claim_job(
 
 
 def _refusal(job: RedisModel, outcome: str, **known: str) -> Exception:
-    """What the reply of a script stands for that did not claim a job."""
+    """Return the exception for the reply of a script that did not claim a job."""
     if outcome == "taken":
         until = EPOCH + timedelta(seconds=float(known["until"])) if "until" in known else None
         return AlreadyClaimed(job.ident, owner_of(known.get("token")), until)
@@ -347,13 +348,13 @@ def _refusal(job: RedisModel, outcome: str, **known: str) -> Exception:
 
 
 def claim_token(owner: str) -> str:
-    """Return the name of a claim, with something random in it. It tells the owner: see `owner_of`."""
+    """Return the name of a claim, with a random part. It tells the owner: see `owner_of`."""
     return urandom(8).hex() + mark_of(owner)
 
 
 @lru_cache(100)
 def mark_of(owner: str) -> str:
-    """Return what ends the names of all claims of an owner. Scripts give a meaning to ``/``."""
+    """Return the end of the names of all claims of an owner. Scripts give a meaning to ``/``."""
     return f"@{quote(owner, safe=_SAFE)}"
 
 
@@ -363,9 +364,9 @@ class ClaimState(NamedTuple):
     Attributes
     ----------
     status: str
-        That of the job, a value of `STATUSES`; None if the job is gone.
+        The status of the job, a value of `STATUSES`; None if the job is gone.
     owner: str
-        Who holds the claim, or held the one that lapsed; None if nobody does, or a worker of version 2.
+        The owner of the claim, or of the claim that lapsed; None without a claim, or for a worker of version 2.
     left: float
         In how many seconds the lease ends, by the clock of Redis; less than 0 if it has lapsed. None without a lease.
     """
@@ -394,7 +395,7 @@ def claim_state(job: RedisModel) -> Call[ClaimState]:
 
 
 def owner_of(token: str | None) -> str | None:
-    """Return who holds a claim, given its token; None if that does not say so."""
+    """Return the owner of a claim, given its token; None if the token does not tell it."""
     return unquote(token.partition("@")[2].partition("/")[0]) or None if token else None
 
 
@@ -428,7 +429,7 @@ def known_of(classes: Iterable[type[RedisModel]], next_wakeups: NextWakeups | No
     classes: iterable of RedisModel
         The job classes whose jobs may come without a signal.
     next_wakeups: NextWakeups
-        What it was told before; without it, or if that is not enough, all lists are looked into.
+        What it was told before. Without it, or if it is not enough, all lists are looked into.
     """
     prefixes = sorted({prefix for job_class in classes for prefix in _prefixes_of_status(job_class)})
     known: dict[str, Any] = {
@@ -475,8 +476,8 @@ def renew_all(connection: Redis, claims: Sequence[tuple[type[RedisModel], Delive
     Returns
     -------
     list of str
-        For each, ``done``; ``canceled`` if it is done, but somebody canceled the job; ``refused`` if somebody else
-        holds the claim; ``gone`` if the job was deleted; ``failed`` if Redis could not tell.
+        For each, ``done``; ``canceled`` if the lease is renewed, but somebody canceled the job; ``refused`` if somebody
+        else holds the claim; ``gone`` if the job was deleted; ``failed`` if Redis failed.
     """
     calls = [
         Call(connection, _renew, {**held(cls, job.ident, job.token, job.queue_key), "lease": lease}, outcome_of)
@@ -486,7 +487,7 @@ def renew_all(connection: Redis, claims: Sequence[tuple[type[RedisModel], Delive
 
 
 def held(job_class: type[RedisModel], ident: str, token: str, queue_key: str) -> dict[str, Any]:
-    """What scripts take of a claim."""
+    """Return the names of a request that describe a claim."""
     return {"job_model": layout_of(job_class).json, "ident": ident, "token": token, "queue_key": queue_key}
 
 
@@ -494,18 +495,18 @@ def held(job_class: type[RedisModel], ident: str, token: str, queue_key: str) ->
 def release(
     job_class: type[RedisModel], ident: str, token: str, queue_key: str, delay: str = "", *, heeds_status: bool = False
 ) -> Call[Mapping[str, Any]]:
-    """Give a claimed job back, unharmed, to the front of its waiting list; or for later, with a delay.
+    """Give a claimed job back, unharmed, to the front of its waiting list; or with a delay, for later.
 
     Parameters
     ----------
     heeds_status: bool
-        Whether the caller himself sees to a job that was canceled, delayed or deleted meanwhile. Else the next worker
-        does so, and nothing is to be done for one that was deleted.
+        Whether the caller handles a job that was canceled, delayed or deleted meanwhile. Else the next worker handles
+        it; a deleted job needs nothing.
 
     Returns
     -------
     mapping
-        ``outcome``: ``done``, and ``status`` is the one that the job has now; ``gone``; or, if its status is heeded,
+        ``outcome``: ``done``, with ``status``, the status of the job now; ``gone``; or, if `heeds_status`,
         ``canceled`` or ``delayed``, and nothing was changed.
 
     Raises
@@ -513,7 +514,7 @@ def release(
     ClaimLost
         If the claim is not (or no longer) the one on the job.
     JobGone
-        If the job was deleted, and its status is heeded.
+        If the job was deleted, and `heeds_status` is true.
     """
 
     def read(reply: dict[str, Any]) -> Mapping[str, Any]:
@@ -524,7 +525,7 @@ def release(
 
 
 def release_all(claims: Sequence[tuple[type[RedisModel], Delivery]]) -> list[Exception]:
-    """Give claimed jobs back as `release` does, in one round trip, so that they are run in this order; return what
-    failed."""
+    """Give claimed jobs back as `release` does, in one round trip, so that they are run in this order; return the
+    failures."""
     calls = [release.call(cls, job.ident, job.token, job.queue_key) for cls, job in reversed(claims)]
     return [outcome for outcome in send_all(redis_of(claims[0][0]), calls) if isinstance(outcome, Exception)]

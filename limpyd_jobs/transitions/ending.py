@@ -1,4 +1,4 @@
-"""How the run of a job ends, whatever becomes of it: each ends the claim on it."""
+"""The ways in which the run of a job ends. Each ends the claim on the job."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ _succeed_many = Script("succeed_many")
 
 
 class KeptResult(NamedTuple):
-    """What is kept of what the code of a job returned: the text of it, and for how many milliseconds."""
+    """The kept result of a job: its text, and for how many milliseconds to keep it."""
 
     text: str
     milliseconds: int
 
 
 class Success(NamedTuple):
-    """A job that ran, and whose end is to be recorded with others.
+    """A job that ran, and whose end will be recorded with others.
 
     Attributes
     ----------
     job, queue
     fetched: Delivery
-        Its claim.
+        The claim on the job.
     result: object
         What its code returned.
     began, ended: float
-        When its code did so, by the clock of `monotonic`.
+        When its code began and ended, by the clock of `monotonic`.
     is_erased: bool
         Whether to keep nothing of the job.
     kept: KeptResult
-        What is to be kept of the result, if anything.
+        What to keep of the result, if anything.
     """
 
     job: Any
@@ -67,7 +67,7 @@ class Success(NamedTuple):
 
     @property
     def duration(self) -> timedelta:
-        """How long it ran, as its stored dates say."""
+        """How long it ran, by its stored dates."""
         return timedelta(microseconds=_microseconds(self.ended - self.began))
 
 
@@ -77,16 +77,16 @@ class Ending(NamedTuple):
     Attributes
     ----------
     outcome: str
-        ``done``; ``error``, ``requeued`` or ``held`` after a failure; or the status it was given while it ran, if that
-        forbids a success: ``canceled``, ``delayed``.
+        ``done``; ``error``, ``requeued`` or ``held`` after a failure; ``canceled`` or ``delayed`` if the job was given
+        this status while it ran.
     end, delayed_until: str
         When it ended, and until when it is delayed: dates as text, empty for none.
     prefetched: Delivery
-        What the next claim, made in the same step, took out of a waiting list.
+        What the next claim took out of a waiting list in the same step.
     status: str
-        The one that the job has, if the caller had ended this claim before, and otherwise; empty if not.
+        The status of the job, if the caller had ended this claim before in another way; else empty.
     priority: str
-        The one that a job that failed was put back with; empty if nobody asked for that.
+        The priority with which a job that failed was put back; empty if nobody asked for one.
     """
 
     outcome: str
@@ -113,12 +113,12 @@ def succeed(
     token: str
         The claim on the job; empty if nobody claimed it.
     next_claim: ClaimRequest
-        The next job to claim in the same step, if any.
+        The claim to make in the same step, if any.
     erase: str
-        ``1`` to keep nothing of the job, whose class has to be one that `is_erased_at_once`; ``again`` if this was said
-        before: then it is no matter if the job is gone.
+        ``1`` to keep nothing of the job, if its class `is_erased_at_once`; ``again`` if the call is repeated: then the
+        job may be gone.
     kept: KeptResult
-        What is to be kept of what its code returned, if anything.
+        What to keep of the result, if anything.
 
     Raises
     ------
@@ -136,8 +136,8 @@ def is_erased_at_once(job_class: type[RedisModel]) -> bool:
 
 
 class Recorded(NamedTuple):
-    """What became of the success of a job, recorded with others, for `accept_success`: the outcome, when the job ended
-    (or, if the outcome is ``failed``, why), and the changes to fields with indexes that only limpyd can maintain."""
+    """The reply for a success that was recorded with others, for `accept_success`: the outcome, when the job ended (or,
+    if the outcome is ``failed``, why), and the changes to fields with indexes that only limpyd can maintain."""
 
     outcome: str
     detail: str
@@ -152,19 +152,19 @@ def succeed_many(
     Parameters
     ----------
     connection: Redis or PinnedConnection
-        With a client, which threads share, any thread may do so, as long as it claims none.
+        With a client, which threads share, any thread may do so, if it claims no job.
     successes: sequence of Success
-        None of jobs that nobody claimed.
+        Each of a claimed job.
     next_claim: ClaimRequest
-        What to claim, each job with a token of its own.
+        What to claim. Each job gets a token of its own.
     limit: int
-        How many jobs at the most.
+        How many jobs to claim at the most.
 
     Returns
     -------
     tuple
-        What became of each, for `accept_success`; and what came out of the waiting lists. Only the last one may be no
-        claimed job.
+        The reply for each success, for `accept_success`; and the entries that came out of the waiting lists. Only the
+        last of these may be not claimed.
 
     Raises
     ------
@@ -193,7 +193,7 @@ def _recorded(reply: dict[str, Any]) -> tuple[list[Recorded], list[Delivery]]:
 
 
 def _row(success: Success, now: float) -> Sequence[str | int]:
-    """A success as the script takes it: how long it took is the same whenever it is told."""
+    """Return a success as the script takes it. The duration is the same each time that it is sent."""
     _, _, claim, _, began, ended, is_erased, kept = success
     ended_ago = int((now - ended) * 1_000_000)
     began_ago = ended_ago + _microseconds(ended - began)
@@ -208,7 +208,7 @@ def _microseconds(seconds: float) -> int:
 def accept_success(job: RedisModel, reply: Recorded) -> Ending:
     """Return how a job ended, as `succeed` does, with the same exceptions, given what `succeed_many` found.
 
-    It has not to be ``failed``: then one of the records is broken, and nothing of the job is changed.
+    The outcome must not be ``failed``: then a record is broken, and nothing of the job is changed.
     """
     outcome, end, reindex = reply
     if reindex:
@@ -238,13 +238,12 @@ def delay(
     priority: str = "",
     uncounted: bool = False,
 ) -> Call[Ending]:
-    """Delay a job that asked for it while it ran, in the queue of that name and of a priority, else of its own.
+    """Delay a job that asked for it while it ran, in the queue of a given name and priority, else in its own.
 
     Parameters
     ----------
     uncounted: bool
-        True for a try that its retry policy does not count, of a job that is not canceled; if it is, the outcome is
-        ``canceled``.
+        True if the retry policy does not count the try. Then the outcome for a canceled job is ``canceled``.
 
     The other parameters and exceptions: see `succeed`.
     """
@@ -272,16 +271,16 @@ def fail(
     Parameters
     ----------
     requeue_times: int
-        How often a job is put back at the most; None to put it back whatever its tries are.
+        How often a job is put back at the most; None for no limit.
     queue_name, priority, delay: str
-        Where to put it back.
+        Where and for when to put it back.
     hold: bool
         True to hold a job that may run again in error, still claimed and queued, until the caller calls `requeue` or
         `abandon`. The outcome is then ``held``.
     heed_field: bool
-        False, with `hold`, not to look at the field `cancel_on_error` of the job.
+        False, with `hold`, to ignore the field `cancel_on_error` of the job.
     began: float
-        When its code began, by the clock of `monotonic`, if that was not when it was claimed.
+        When its code began, by the clock of `monotonic`, if not at the claim.
 
     The other parameters and exceptions: see `succeed`.
     """
@@ -305,7 +304,7 @@ def requeue(
     delay: str = "",
     place: bool = True,
 ) -> Call[Placed]:
-    """Put a job that rests in error back in a queue.
+    """Put a job in error back in a queue.
 
     Returns
     -------
@@ -317,27 +316,27 @@ def requeue(
     DoesNotExist
         If the job was deleted.
     LimpydJobsException
-        If it is not in error, or another job of its identifier is queued.
+        If the job is not in error, or another job of its identifier is queued.
     """
     return placing(_requeue, job, queue_model, queue_name, priority, delay, place)
 
 
 @Verb
 def skip(job: RedisModel, queue: RedisModel, lease: float) -> Call[bool]:
-    """Let a finished job that was found in a waiting list no longer count as queued; give one that is running without a
-    claim a lease, so that it is rescued if nobody runs it.
+    """Let a finished job that was found in a waiting list no longer count as queued. If the job is running without a
+    claim, give it a lease, so that it is rescued if nobody runs it.
 
     Parameters
     ----------
     queue: RedisModel
-        Where it was found.
+        The queue where it was found.
     lease: float
-        The one of a job with a claim, in seconds.
+        The lease of a job with a claim, in seconds.
 
     Returns
     -------
     bool
-        False if it is not finished.
+        False if the job is not finished.
     """
     request = {
         "job_model": layout_of(type(job)).json,
@@ -353,7 +352,7 @@ def skip(job: RedisModel, queue: RedisModel, lease: float) -> Call[bool]:
 def abandon(
     job_class: type[RedisModel], ident: str, token: str, queue_key: str, delay: str = "", keys: Sequence[str] = ()
 ) -> Call[bool]:
-    """End the claim on a job, and leave its state to whatever its hooks made of it, be it deleted.
+    """End the claim on a job, and leave the job as its hooks left it, even deleted.
 
     Parameters
     ----------
@@ -365,7 +364,7 @@ def abandon(
     Returns
     -------
     bool
-        False if the job is delayed, so still has to be put where its status says: nothing was changed.
+        False if the job is delayed, and still has to be put where its status says: nothing was changed.
     """
     request = {**held(job_class, ident, token, queue_key), "delay": delay, "lists": "\n".join(keys)}
     return Call(sender_of(job_class), _abandon, request, lambda reply: reply["outcome"] != "delayed", [job_class])
@@ -397,6 +396,6 @@ def _as_ending(ident: str, reply: dict[str, Any]) -> Ending:
 
 
 def status_and_claim(job: RedisModel) -> tuple[str | None, str | None]:
-    """Return the status of a job, and the token of the claim on it; None for what it does not have."""
+    """Return the status of a job, and the token of the claim on it; None for a missing value."""
     status, token = cast("list[str | None]", redis_of(job).hmget(job.key, ["status", "_claim_token"]))
     return status, token

@@ -1,4 +1,4 @@
-"""Where jobs are put: added, moved, canceled."""
+"""Adding, moving and canceling jobs."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _cancel = Script("cancel")
 def preparing(
     queue_model: type[RedisModel], name: str, priority: str, job: RedisModel | None = None
 ) -> Callable[[], object] | None:
-    """Return what creates the queue beforehand; None unless a new one would need what only limpyd can write.
+    """Return a function that creates the queue beforehand; None if a script can write all of a new queue.
 
-    Without a priority it is the one of the job.
+    The default priority is the one of the job.
     """
     return partial(_prepare, queue_model, name, priority, job) if layout_of(queue_model).needs_limpyd else None
 
@@ -37,8 +37,8 @@ def _prepare(queue_model: type[RedisModel], name: str, priority: str, job: Redis
 
 
 class Placed(NamedTuple):
-    """Where a job was put: its status (a letter; RUNNING if it was not yet), its priority, until when it is delayed (a
-    date as text)."""
+    """Where a job was put: its status (a letter; RUNNING if it is not put yet), its priority, until when it is delayed
+    (a date as text)."""
 
     status: str
     priority: str
@@ -62,16 +62,16 @@ def add(
     Parameters
     ----------
     delay: str
-        As `arguments.delay_argument` makes it.
+        As made by `arguments.delay_argument`.
     fields: mapping
-        The other fields of the job, written only if it is a new one.
+        The other fields of the job, written only if the job is new.
     place: bool
         False to leave it to the caller to put the job in a queue.
 
     Returns
     -------
     tuple of str
-        ``added``, ``existing``, ``moved``, or, if it is left to the caller to do so, ``outranked``; and the pk.
+        ``added``, ``existing``, ``moved``, or ``outranked`` if the caller has to move the job; and the pk.
 
     Raises
     ------
@@ -111,8 +111,8 @@ def add_many(
     Parameters
     ----------
     jobs: sequence of (str, mapping of str to str)
-        Their identifiers, with the other fields of new jobs, as they are stored: plain ones (see `Layout.plain`), none
-        of which is unique.
+        Their identifiers, with the other fields of new jobs, as they are stored. The fields have to be plain (see
+        `Layout.plain`), and not unique.
 
     For the other parameters, and the exceptions, see `add`.
     """
@@ -141,20 +141,20 @@ def enqueue_due(
     priority: str,
     fields: Mapping[str, Any],
 ) -> tuple[str, str]:
-    """Add the job of a schedule that is due, and set its next time, unless somebody else did.
+    """Add the job of a schedule that is due, and set the next time, unless somebody else did so.
 
     Parameters
     ----------
     occurrence: mapping
-        `seen`: its next_run, trigger and timezone as the caller read them; and `run`, `following` and `score`, as in
-        ``enqueue_due.lua``.
+        `seen`: the next_run, trigger and timezone of the schedule as the caller read them; and `run`, `following` and
+        `score`, as in ``enqueue_due.lua``.
 
     For the other parameters, and the exceptions, see `add`.
 
     Returns
     -------
     tuple of str
-        ``added``, ``existing`` or ``moved``, with the pk of the job; ``passed over`` or ``not due``, without.
+        ``added``, ``existing`` or ``moved``, with the pk of the job; ``passed over`` or ``not due``, without a pk.
     """
     check_database(job_class, queue_model)
     check_database(job_class, schedule_model)
@@ -209,17 +209,17 @@ def move(
 
 @Verb
 def cancel(job: RedisModel, queue_model: type[RedisModel], queue_name: str = "") -> Call[bool]:
-    """Cancel a job that waits or is delayed; tell a running one that it is canceled.
+    """Cancel a job that waits or is delayed; tell a running job that it is canceled.
 
     Parameters
     ----------
     queue_model, queue_name
-        Where a job most likely stands that does not say so itself, as it was added by version 2.
+        The most likely queue of a job that does not name its queue, as it was added by version 2.
 
     Returns
     -------
     bool
-        False if it ended before, in success or error: nothing was changed.
+        False if the job ended before, in success or error: nothing was changed.
 
     Raises
     ------
@@ -278,13 +278,13 @@ def _spared(job: RedisModel) -> dict[str, str]:
 def place_named(
     queue_model: type[RedisModel], queue_name: str, priority: str = "", delay: str = "", **options: str
 ) -> dict[str, Any]:
-    """Return the names of a request that say where to put a job."""
+    """Return the part of a request that says where to put a job."""
     where = given(queue_name=queue_name, priority=priority, delay=delay, **options)
     return {"queue_model": layout_of(queue_model).json, **where}
 
 
 def accept(ident: str, reply: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the reply of a script, unless it is a refusal: then raise what it stands for."""
+    """Return the reply of a script. If it is a refusal, raise its exception."""
     outcome = reply["outcome"]
     if outcome == "already queued":
         raise LimpydJobsException(f"{ident} cannot be queued: job {reply['pk']}, of the same identifier, is queued")

@@ -1,4 +1,4 @@
-"""Jobs that ended and are deleted."""
+"""Deleting jobs that ended."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _prune = Script("prune")
 
 
 class Pruning(NamedTuple):
-    """What became of the oldest entries of a list: how many jobs were deleted; how many entries to pass over the next
-    time; whether there is more to do; the jobs that are left to limpyd; the idents of those of unknown classes, and
-    the (ident, reason) of those that cannot be deleted, left where they are."""
+    """The result for the oldest entries of a list: how many jobs were deleted; how many entries to pass over the next
+    time; whether there is more to do; the jobs that are left to limpyd; the idents of jobs of unknown classes, and the
+    (ident, reason) of jobs that cannot be deleted. Both are left where they are."""
 
     deleted: int
     start: int
@@ -37,15 +37,15 @@ class Pruning(NamedTuple):
 
 
 class Cleared(NamedTuple):
-    """What limpyd has seen to: by their ident, whether it could do so, of jobs; the pks of errors."""
+    """What limpyd has cleared: jobs, by their ident, with whether that was possible; the pks of errors."""
 
     jobs: dict[str, bool]
     errors: set[str]
 
 
 class Begun(NamedTuple):
-    """A job that is being deleted, and what limpyd has to see to before: the special fields of the record with their
-    values, to be taken out of their indexes; and the same of each of its errors, which come first."""
+    """A job that is being deleted, and what limpyd has to clear before: the special fields of the record with their
+    values, to take them out of their indexes; and the same of each of its errors, which come first."""
 
     ident: str
     values: Mapping[str, str]
@@ -62,18 +62,18 @@ def prune(
     start: int = 0,
     cleared: Cleared | None = None,
 ) -> Call[Pruning]:
-    """Delete the oldest jobs of a list of finished jobs, beyond what is to be kept, with all that belongs to them.
+    """Delete the oldest jobs of a list of finished jobs, beyond the retention, with all that belongs to them.
 
     Parameters
     ----------
     list_key: str
         The ``success`` or the ``errors`` list of a queue.
     keep: int or timedelta
-        How many entries, or for how long.
+        How many entries to keep, or for how long.
     start: int
         How many entries at the beginning to pass over.
     cleared: Cleared
-        What `clear` did of what the last call left to it.
+        What `clear` did for the last call.
     """
     jobs, errors = cleared or ({}, ())
     limpyd = {
@@ -103,7 +103,7 @@ def _pruning(reply: dict[str, Any]) -> Pruning:
 
 
 def clear(model: type[RedisModel], pk: str, values: Mapping[str, str]) -> None:
-    """Do what a script cannot when it deletes a record: what only limpyd, or the model's own ``delete``, can."""
+    """Do the part of deleting a record that a script cannot do, by limpyd or the model's own ``delete``."""
     record = attached(model, pk)
     if not _is_erasable(model):
         record.delete()
@@ -120,13 +120,13 @@ def check_prunable(queue_model: type[RedisModel], error_model: type[RedisModel])
 
 
 def _needs_limpyd(model: type[RedisModel]) -> bool:
-    """Whether there is something to clear in each record of a model, be it without special fields."""
+    """Whether each record of a model has something to clear, even without special fields."""
     with suppress(ConfigurationException):  # no script is told of such a class
         return not _is_erasable(model) or bool(layout_of(model).outside)
     return False
 
 
 def _is_erasable(model: type[RedisModel]) -> bool:
-    """Whether records of a model are for a script to delete: fields of other models may point to them."""
+    """Whether a script may delete records of a model: not if fields of other models may point to them."""
     relations = getattr(model.database, "_relations", {}).get(model._name.lower())
     return layout_of(model).erasable and not relations

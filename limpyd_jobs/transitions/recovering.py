@@ -1,4 +1,4 @@
-"""Jobs that come back: whose time has come, whose worker died, which got lost, or which nobody here can run."""
+"""Bringing jobs back that are due, whose worker died, that got lost, or that nobody here can run."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ PROMOTE_LIMIT = 1000
 # How many lapsed leases one call of rescue() looks at in each queue, at the most.
 RESCUE_LIMIT = 100
 
-# How long a job of a class that cannot be resolved rests before it is tried again.
+# How long a job whose class cannot be resolved waits before it is tried again.
 DEFERRAL_SECONDS = 60
 
-# How many idents one call of reconcile() looks at: each may be looked for in a long list.
+# How many idents one call of reconcile() looks at: it may have to search a long list for each.
 RECONCILE_LIMIT = 100
 
-# How often one is deferred before it is dead-lettered: for about an hour.
+# How often a job is deferred before it is dead-lettered: for about an hour.
 MAX_DEFERRALS = 60
 
 Place = Callable[[str, str], None]
@@ -41,9 +41,9 @@ _promote = Script("promote")
 
 
 class Rescue(NamedTuple):
-    """What became of lapsed leases: the jobs that wait again; the idents of those of unknown classes, left where they
-    are; and one job that was rescued too often, claimed for the caller to fail it. Then whether the caller has to
-    reconcile; the idents, with a reason, of broken jobs, which are in quarantine now; and how many jobs have half a
+    """The result for lapsed leases: the jobs that wait again; the idents of jobs of unknown classes, left where they
+    are; and one job that was rescued too often, claimed so that the caller can fail it. Then whether the caller has to
+    reconcile; the idents, with a reason, of broken jobs, which are in quarantine now; and how many jobs got half a
     lease more, as Redis was just started."""
 
     rescued: list[Delivery]
@@ -66,14 +66,14 @@ def promote(
     Parameters
     ----------
     place: callable
-        Is called with the queue key and the ident of each job to put it in the waiting list; what it raises is told.
-        None to do that at once. A job that does not come to be in a list is put there by `reconcile`.
+        Called with the queue key and the ident of each job to put it in the waiting list; its exceptions are returned.
+        None to do that at once. If a job does not get into a list, `reconcile` puts it there.
 
     Returns
     -------
     tuple
-        Whether more are due; the (ident, reason) of those that were dropped; the (queue key, ident) of those of a
-        class that is not among the given ones, which stay where they are.
+        Whether more jobs are due; the (ident, reason) of jobs that were dropped; the (queue key, ident) of jobs whose
+        class is not given, which stay where they are.
     """
     request = {"limit": limit, "custom": flag(place), "classes": classes_argument(classes)}
     has_more, failures, unknown, ready = send(
@@ -100,7 +100,7 @@ def _failures_to_place(place: Place, ready: Sequence[tuple[str, str]]) -> Iterat
     for queue_key, ident in ready:
         try:
             place(queue_key, ident)
-        except Exception as error:  # whatever the application's own way to do so raises
+        except Exception as error:  # the application's own way may raise any exception
             yield ident, printable(error)
 
 
@@ -117,9 +117,9 @@ def rescue(
     Parameters
     ----------
     request: ClaimRequest
-        For the claim on a job that was rescued too often; its keys do not matter.
+        Used to claim a job that was rescued too often; its keys do not matter.
     is_starting: bool
-        Whether the worker just began, so that somebody has to reconcile soon, and Redis may have been away.
+        Whether the worker just began: then somebody has to reconcile soon, and Redis may have been away.
     """
     limits = {"limit": RESCUE_LIMIT, "max_rescues": max_rescues}
     names = {"token": request.token, "lease": request.lease, "classes": classes_argument(request.classes)}
@@ -138,21 +138,21 @@ def _rescued(reply: dict[str, Any]) -> Rescue:
 def reconcile(
     queue_model: type[RedisModel], job_class: type[RedisModel], idents: Sequence[str], lease: float
 ) -> Call[tuple[list[tuple[str, str, str]], list[str]]]:
-    """Put live jobs of a class that are not where their status says there: in a list, a delayed set or under a lease.
-    Those that ended no longer count as queued.
+    """Put queued jobs of a class where their status says: in a list, a delayed set or under a lease. Jobs that ended no
+    longer count as queued.
 
     Parameters
     ----------
     idents: sequence of str
         At most `RECONCILE_LIMIT`.
     lease: float
-        The one of a job that has a claim, but no lease, in seconds.
+        The lease of a job that has a claim, but no lease, in seconds.
 
     Returns
     -------
     tuple
-        The (ident, status, queue key) of the jobs that were put somewhere; and the idents of those of which nothing
-        says in which queue they belong, which is so for jobs of version 2 only.
+        The (ident, status, queue key) of the jobs that were put back; and the idents of jobs whose queue is not known,
+        which are jobs of version 2 only.
     """
     leases = {"lease": lease, "unclaimed_lease": UNCLAIMED_LEASE}
     where = place_named(queue_model, getattr(job_class, "queue_name", None) or "")
@@ -172,8 +172,8 @@ def defer_unresolved(
     seconds: float = DEFERRAL_SECONDS,
     max_deferrals: int = MAX_DEFERRALS,
 ) -> Call[tuple[str, str]]:
-    """Send a job whose class cannot be resolved back to its queue for some seconds, its hash untouched. If that
-    happened so many times already, it leaves the queue for the list of errors.
+    """Delay a job whose class cannot be resolved for some seconds, its hash untouched. If that happened too often, move
+    it to the list of errors.
 
     Parameters
     ----------
@@ -193,14 +193,14 @@ def defer_unresolved(
 def retry_deferred(
     queue_model: type[RedisModel], queue_key: str, job_class: type[RedisModel], idents: Sequence[str]
 ) -> Call[int]:
-    """Let jobs that rest in a queue, as nobody could resolve their class, be due at once; return how many did.
+    """Make deferred jobs of a queue, whose class nobody could resolve, due at once; return how many there were.
 
     Parameters
     ----------
     queue_key: str
         The beginning of the keys of the queue.
     idents: sequence of str
-        Of jobs of that class, at most some thousand.
+        The jobs of that class, at most some thousand.
     """
     request = {"job_model": layout_of(job_class).json, "idents": listed(idents)}
     return Call(redis_of(queue_model), _retry_deferred, request, itemgetter("number"), keys=[queue_key])

@@ -72,7 +72,7 @@ class Pruner:
         context.maintenance.postpone(self, self.interval)
 
     def prune(self, queue_keys: Sequence[str]) -> Pruned:
-        """Delete jobs beyond the retention of some queues, or a part of them. The keys of queues begin with `queue_keys`."""
+        """Delete jobs beyond the retention, or some of them. The queues are given by the beginnings of their keys."""
         deadline, deleted, failures = monotonic() + MAX_SECONDS, 0, dict[str, str]()
         lists, before = self._retention.lists(queue_keys), self._starts
         self._starts = {}
