@@ -1,4 +1,4 @@
-"""Which models there are to check."""
+"""The models to check."""
 
 from __future__ import annotations
 
@@ -68,17 +68,17 @@ class Catalogue:
 
     @property
     def database(self) -> Any:
-        """The database of all of them."""
+        """The database of all the models."""
         return self.queues[0].database
 
     def job_class(self, path: str) -> Model | None:
-        """Return the job class of a path, imported if need be; None if it cannot be had."""
+        """Return the job class of a path, imported if need be; None if it cannot be resolved."""
         if path not in self._paths:
             self._paths[path] = self._meet(path)
         return self._paths[path]
 
     def is_unresolved(self, ident: str) -> bool:
-        """Return whether that is the ident of a job whose class cannot be had."""
+        """Return whether a text is the ident of a job whose class cannot be resolved."""
         parsed = Ident.parse(ident)
         return parsed is not None and self.job_class(parsed.path) is None
 
@@ -86,19 +86,19 @@ class Catalogue:
         try:
             found: Model = job_classes.resolve(path)
             layout_of(found)
-        except Exception as error:  # whatever its module raises
+        except Exception as error:  # its module may raise any exception
             self.unknown[path] = f"{type(error).__name__}: {printable(error)}"
             return None
         return self.jobs.setdefault(found.get_model_repr(), found)
 
 
 def catalogues(queue_models: Iterable[Model] | None, error_models: Iterable[Model] | None) -> list[Catalogue]:
-    """Return the models that are imported, those of each database by themselves.
+    """Return the models that are imported, a catalogue for each database.
 
     Parameters
     ----------
     queue_models, error_models: iterables of model classes
-        None for all that are imported.
+        None for all imported models.
     """
     queues = list(concrete(Queue)) if queue_models is None else list(queue_models)
     errors = list(concrete(Error)) if error_models is None else list(error_models)

@@ -1,4 +1,4 @@
-"""The check: two looks at a database, some seconds apart; what is wrong both times is wrong."""
+"""The check looks at a database twice, some seconds apart. A problem counts if it is there both times."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from limpyd_jobs.store.records import redis_of
 
 Progress = Callable[[str], None]
 
-# A worker may hold a job that stands in no list, and version 2 takes its time to change one: so long at most.
+# For how many seconds at most a worker holds a job that stands in no list, or version 2 takes to change a job.
 PAUSE = 5
 LEASE = 86400
 
@@ -37,32 +37,32 @@ def check(
     unknown_status: str = LEAVE,
     progress: Progress | None = None,
 ) -> Report:
-    """Look for what is wrong in the database: jobs in no list or in several, wrong indexes, keys of nothing.
+    """Look for problems in the database: jobs in no list or in several, wrong indexes, keys of nothing.
 
-    Workers and producers may go on: it reads in small bites, and what is wrong is looked at a second time, and
-    repaired, each in one atomic step. It looks at all job classes that are imported, or that jobs in the queues are
-    of and that can be imported.
+    Workers and producers may go on: it reads in small parts, then looks at each problem a second time, and repairs it,
+    in one atomic step. It looks at all job classes that are imported, and at the classes of the jobs in the queues if
+    they can be imported.
 
     Parameters
     ----------
     repair: bool
-        True to repair what can be.
+        True to repair the problems that can be repaired.
     queue_models, error_models: iterables of model classes
-        By default all that are imported.
+        By default, all imported models.
     lease: float
-        How long, in seconds, a job that is RUNNING without a lease is left to whoever may be running it, before a
+        For how many seconds a job that is RUNNING without a lease is left alone, as somebody may run it, before a
         worker puts it back: 0 if no worker of version 2 lives.
     pause: float
         How many seconds lie between the two looks; less than 5 only if nothing else uses the database.
     unresolved: str
-        What a repair does with jobs in queues whose class cannot be had, unless somebody runs them: ``leave`` them
+        What a repair does with jobs in queues whose class cannot be resolved, unless somebody runs them: ``leave`` them
         there; ``quarantine``, to move their idents to the quarantine list of their queue; ``delete``, to remove them.
-        Either way their hashes stay: a worker that can have the class puts them back.
+        Their hashes always stay: a worker that can resolve the class puts them back.
     unknown_status: str
-        What a repair does with jobs that stand in no queue, and whose status is none of the six: ``leave`` them;
+        What a repair does with jobs that stand in no queue, and whose status is not one of the six: ``leave``,
         ``requeue`` or ``delete`` them.
     progress: callable
-        Is called with a line of text now and then.
+        Called with a line of text now and then.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def check(
     Raises
     ------
     ValueError
-        If `unresolved` or `unknown_status` is none of these words.
+        If `unresolved` or `unknown_status` is another word.
     redis.exceptions.RedisError
         If Redis fails.
 
@@ -143,7 +143,7 @@ class _Session:
             self._progress(f"{what}: {number}")
 
     def _look_again(self, repair: bool) -> Iterator[Finding]:
-        """Yield what is wrong. The order matters to a repair, as each step relies on the ones before."""
+        """Yield the problems. The order matters to a repair, as each step relies on the steps before it."""
         for step in (
             self._keys.look_at_types_again,
             self._records.look_again,

@@ -1,4 +1,4 @@
-"""All keys of the database that are under the name of a model: whom they belong to, and what they are."""
+"""All keys of the database that begin with the name of a model: their records, and their types."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from limpyd_jobs.store.layout import HISTORY_KEY, LOG_KEY, RESULT_KEY, layout_of
 # Index sets up to this size are looked at as a whole.
 SMALL_SET = 50
 
-# Keys of a model that are no fields of a record, with their types; that of `due` is a matter of schedules.py.
+# Keys of a model that are not fields of a record, with their types; schedules.py checks `due`.
 OF_MODEL = {
     **dict.fromkeys(("collection", "paused"), "set"),
     **dict.fromkeys(("idle_workers", "leases"), "zset"),
@@ -31,7 +31,7 @@ OF_MODEL = {
     "due": "",
 }
 
-# Keys of a record that are none of its fields, those of version 2 included.
+# Keys of a record that are not its fields, also those of version 2.
 OF_RECORD = {"hash", "requeue_all_delayed_ready_jobs", RESULT_KEY, LOG_KEY, HISTORY_KEY}
 
 TYPES = (
@@ -47,7 +47,7 @@ Index = tuple[Model, str, str]  # the model, the field, the beginning of the key
 
 
 class Keys:
-    """Looks at all keys, and again at those that looked wrong."""
+    """Looks at all keys, and again at the keys that looked wrong."""
 
     def __init__(self, reader: Reader, catalogue: Catalogue, queues: Queues, records: Records) -> None:
         self._reader = reader
@@ -66,7 +66,7 @@ class Keys:
     # The first look
 
     def look(self) -> Iterator[int]:
-        """Look at all keys; yield how many were, now and then."""
+        """Look at all keys; yield now and then how many there were."""
         number = 0
         for keys in self._reader.all_keys():
             hashes: defaultdict[Model, list[str]] = defaultdict(list)
@@ -82,7 +82,7 @@ class Keys:
             yield number
 
     def _sort(self, key: str, hashes: Any, of_fields: Any, of_indexes: Any) -> None:
-        """Tell what a key is by its name."""
+        """Sort a key by its name."""
         match = self._pattern.fullmatch(key)
         if not match:
             return
@@ -136,7 +136,7 @@ class Keys:
         for batch in chunks(members, BATCH):
             found, large, wrong = scripts.stale_index_entries(self._reader.connection, *index, batch, SMALL_SET)
             self._stale[index] += [(value, pk) for value, pk in found]
-            if field not in self._indexes[model]["special"]:  # which has sets of its own kind
+            if field not in self._indexes[model]["special"]:  # those have sets of another kind
                 self._no_sets.update({prefix + value: index for value, _ in wrong})
             for value in large:
                 for pks in self._members(index, value):
@@ -155,7 +155,7 @@ class Keys:
     # The second look
 
     def look_at_types_again(self, repair: bool) -> Iterator[Found]:
-        """Yield the keys that are still of a wrong type, and delete those that can be made anew if asked to."""
+        """Yield the keys that are still of a wrong type; if asked to, delete the keys that can be made again."""
         for key, (model, pk, kind) in self._wrong.items():
             what = self._what_is_of_a_wrong_type(model, key, pk)
             is_repaired = repair and what != "wrong type of a field"
@@ -178,7 +178,7 @@ class Keys:
         return "wrong type" if is_place else "wrong type of a field"
 
     def _pks_of_value(self, index: Index, value: str) -> Iterator[str]:
-        """The records that belong in an index key, which is lost."""
+        """Yield the pks of the records that belong in an index key that is lost."""
         model, field, _ = index
         for pks in self._reader.members(f"{model._name}:collection"):
             replies = self._reader.all(("HGET", f"{model._name}:{pk}:hash", field) for pk in pks)
@@ -194,7 +194,7 @@ class Keys:
                     yield index[0], pk, "stray", (index[1], value)
 
     def look_at_owners_again(self, repair: bool) -> Iterator[Found]:
-        """Yield the keys that still belong to nothing, and delete those of records that are gone if asked to."""
+        """Yield the keys that still belong to nothing; if asked to, delete the keys of deleted records."""
         for key, (model, pk) in self._ownerless.items():
             is_kept = issubclass(model, Queue) and self._queues.is_kept(f"{model._name}:{pk}")
             for _, problem, kind in scripts.orphan_keys(
@@ -203,7 +203,7 @@ class Keys:
                 yield model, key, "jobs of no queue" if is_kept else problem, (kind,)
         lifetimes = self._reader.all(("TTL", key) for key in self._meaningless)
         for (key, model), lifetime in zip(self._meaningless.items(), lifetimes, strict=True):
-            if lifetime == -1:  # others are gone, or go by themselves, as what limpyd keeps for a collection
+            if lifetime == -1:  # others are gone, or expire, such as keys of a limpyd collection
                 yield model, key, "no meaning", ()
 
 

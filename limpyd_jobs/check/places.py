@@ -1,4 +1,4 @@
-"""Where jobs stand, against what their hashes say."""
+"""Comparing where jobs stand with what their hashes say."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from limpyd_jobs.utils import datetime_to_score, one_line, parse_datetime
 
 PLACES = {STATUSES.WAITING: "waiting", STATUSES.DELAYED: "delayed", STATUSES.RUNNING: "_running"}
 
-# What must not change between the two looks at a job: in the order of lua/repair_placement.lua.
+# The fields that must not change between the two looks at a job, in the order of lua/repair_placement.lua.
 SEEN = ("status", "queued", "_claim_token", "start", "end", "_last_claim", "_rescues", "delayed_until")
 
 T = TypeVar("T")
@@ -28,9 +28,9 @@ Pk = int | str  # numbers take less room
 
 
 class Places:
-    """Looks at all the places jobs stand in, after all jobs were, and again at what did not fit.
+    """Looks at all places of jobs, after all jobs were read, and again at the jobs that were not where they belong.
 
-    It keeps some numbers for each job that is not at rest, about 250 bytes in all.
+    It keeps some numbers for each queued job, about 250 bytes in all.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Places:
         self._identifiers: set[int] = set()
         self._rivals: set[tuple[str, str]] = set()  # paths and identifiers of several jobs
         self._met: defaultdict[str, set[Pk]] = defaultdict(set)  # by the path
-        self._suspects: dict[str, str] = {}  # what the hash said, by the ident
+        self._suspects: dict[str, str] = {}  # the values of the hash, by the ident
         self._orphans: set[str] = set()
         self._garbage: set[str] = set()
         self.unresolved: Counter[str] = Counter()
@@ -56,7 +56,7 @@ class Places:
     # The first look
 
     def expect(self, model: Model, live: list[list[str]]) -> None:
-        """Note where jobs should be found: pks, statuses, identifiers, and whether something is wrong already."""
+        """Note where jobs should be: pks, statuses, identifiers, and whether something is already wrong."""
         for pk, status, identifier, is_odd in live:
             path = model.get_model_repr()
             if status in PLACES:
@@ -72,13 +72,13 @@ class Places:
         self._identifiers.add(number)
 
     def discover(self) -> None:
-        """Find out of which classes the jobs in the queues are."""
+        """Find the classes of the jobs in the queues."""
         for _, _, idents, _ in self._walk(PLACES):
             for path in {ident.path for ident in map(Ident.parse, idents) if ident}:
                 self._catalogue.job_class(path)
 
     def look(self) -> Iterator[int]:
-        """Look at all places; yield how many entries there were, now and then."""
+        """Look at all places; yield now and then how many entries there were."""
         self._queues.read()
         number = 0
         for key, status, idents, scores in self._walk(PLACES):
@@ -88,7 +88,7 @@ class Places:
         self._sum_up()
 
     def _walk(self, statuses: Iterable[str]) -> Iterator[tuple[str, str, list[str], list[float]]]:
-        """Yield, in chunks, what stands in the queues: the key, the status that belongs there, idents, scores."""
+        """Yield, in chunks, the entries of the queues: the key, the status that belongs there, idents, scores."""
         for queue in self._queues.sound:
             for status in statuses:
                 key = f"{queue}:{PLACES[status]}"
@@ -118,7 +118,7 @@ class Places:
         self._compare(status, to_compare)
 
     def _compare(self, status: str, jobs: list[tuple[Model, str, float]]) -> None:
-        """Look at the hashes of jobs that stand in a place: those of delayed and running ones, and newcomers."""
+        """Look at the hashes of the delayed, running and new jobs that stand in a place."""
         fields = ("status", "delayed_until", "_claim_token")
         replies = self._reader.all(("HMGET", f"{model._name}:{pk}:hash", *fields) for model, pk, _ in jobs)
         for (model, pk, score), reply in zip(jobs, replies, strict=True):
@@ -130,7 +130,7 @@ class Places:
                 self._suspects[f"{model.get_model_repr()}:{pk}"] = ""
 
     def _sum_up(self) -> None:
-        """All was seen: what was expected and is not there is suspicious."""
+        """Suspect the jobs that were expected in a place, but not seen in any."""
         for (path, status), pks in self._expected.items():
             missing = {f"{path}:{pk}" for pk in pks - self._met[path]}
             if status == STATUSES.WAITING:
@@ -150,14 +150,14 @@ class Places:
         return bool(self._suspects or self._garbage or self.unresolved)
 
     def look_again(self, repair: bool) -> Iterator[Found]:
-        """Yield what is still wrong, and repair it if asked to."""
+        """Yield the problems that are still there, and repair them if asked to."""
         self._queues.read()
         self._forget_found_orphans()
         if self.unresolved:
             yield from self._look_at_strangers(self._choices.unresolved if repair else LEAVE)
         for ident in self._garbage:
             yield from self._repair_placement(None, ident, repair)
-        # An orphan goes to the beginning of its list, so the last comes first.
+        # An orphan goes to the beginning of its list, so the last one is put back first.
         idents = sorted(self._suspects, key=_rank, reverse=True)
         hints = self._read(idents, ("_queue_key", "priority", "delayed_until"), list)
         for ident, (queue_key, priority, delayed_until) in zip(idents, hints, strict=True):
@@ -176,7 +176,7 @@ class Places:
             )
 
     def _look_at_strangers(self, choice: str) -> Iterator[Found]:
-        """Yield how many jobs there are of each class that cannot be had, and do with them what was chosen."""
+        """Yield how many jobs there are of each class that cannot be resolved, and treat them as was chosen."""
         loose, running = Counter[str](), Counter[str]()
         for key, idents in self._strangers_by_place():
             base, _, place = key.rpartition(":")
@@ -190,7 +190,7 @@ class Places:
                 yield None, path, kind, (number, self._catalogue.unknown[path])
 
     def _strangers_by_place(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield the key of each place with the jobs in it whose classes cannot be had."""
+        """Yield the key of each place, with its jobs whose class cannot be resolved."""
         found: defaultdict[str, dict[str, None]] = defaultdict(dict)
         for key, _, idents, _ in self._walk(PLACES):
             found[key].update(dict.fromkeys(filter(self._catalogue.is_unresolved, idents)))
@@ -198,7 +198,7 @@ class Places:
             yield key, list(unresolved)
 
     def _forget_found_orphans(self) -> None:
-        """Jobs that stood in no list may have been in the hands of a worker: those that are back are no orphans."""
+        """Forget jobs that stand in a list again: they are not orphans, a worker had them in hand."""
         for _, _, idents, _ in self._walk([STATUSES.WAITING] if self._orphans else []):
             for ident in self._orphans.intersection(idents):
                 self._orphans.discard(ident)
@@ -223,7 +223,7 @@ class Places:
             yield model, ident, problem, (place, status, is_repairable)
 
     def _read(self, idents: Iterable[str], fields: tuple[str, ...], convert: Callable[[list[str]], T]) -> Iterator[T]:
-        """Yield the values of some fields of jobs, '' for none."""
+        """Yield the values of some fields of jobs, '' without a value."""
         jobs = self._catalogue.jobs
         commands = (("HMGET", f"{jobs[path]._name}:{pk}:hash", *fields) for path, pk in map(Ident.of, idents))
         for reply in self._reader.all(commands):
@@ -232,7 +232,7 @@ class Places:
 
 
 def is_date_of(score: float, text: str | None) -> bool:
-    """Whether a score in a sorted set is that of a date, as text."""
+    """Whether a score in a sorted set is the score of a date, given as text."""
     moment = parse_datetime(text)
     return moment is not None and abs(score - datetime_to_score(moment)) < 0.0001
 

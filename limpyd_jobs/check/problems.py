@@ -1,4 +1,4 @@
-"""What can be wrong: which invariant it breaks, what it is in words, and what a repair does about it."""
+"""The kinds of problems: the invariant that each breaks, a text about it, and its repair."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ LEAVE = "leave"
 
 @dataclass(frozen=True)
 class Choices:
-    """What a repair does about problems that it leaves alone unless it is told what to do: ``leave``, or another word.
+    """What a repair does about problems for which the user has to choose: ``leave``, or another word.
 
     Attributes
     ----------
     unresolved: str
-        About jobs in queues whose class cannot be had: ``quarantine`` or ``delete``.
+        About jobs in queues whose class cannot be resolved: ``quarantine`` or ``delete``.
     unknown_status: str
-        About jobs in no queue whose status is none of the six: ``requeue`` or ``delete``.
+        About jobs in no queue whose status is not one of the six: ``requeue`` or ``delete``.
 
     Raises
     ------
@@ -45,15 +45,15 @@ class Problem(NamedTuple):
     Attributes
     ----------
     invariant: str
-        The name of what it breaks, ``I1`` to ``I11``.
+        The name of the invariant that it breaks, ``I1`` to ``I11``.
     text: str
         What is wrong, with ``{0}`` and ``{1}`` for its details.
     repair: str
-        What a repair does; empty if there is none.
+        What a repair does; empty if there is no repair.
     choice: str
-        The one of the `Choices` that decides what a repair does; empty if none does.
+        The name of the choice in `Choices` that decides what a repair does; empty if there is no choice.
     repairs: mapping of str to str
-        What a repair does by the word that was chosen.
+        What a repair does, by the chosen word.
     """
 
     invariant: str
@@ -63,12 +63,12 @@ class Problem(NamedTuple):
     repairs: Mapping[str, str] = MappingProxyType({})
 
     def repair_by(self, choices: Choices) -> str:
-        """Return what a repair does; empty if there is none."""
+        """Return what a repair does; empty if there is no repair."""
         return self.repairs.get(getattr(choices, self.choice), "") if self.choice else self.repair
 
     @property
     def option(self) -> str:
-        """The options of the command line that would repair it; empty if no choice decides that."""
+        """The options of the command line that would repair it; empty if there is no choice."""
         return f"--{self.choice.replace('_', '-')}={'|'.join(self.repairs)}" if self.choice else ""
 
 

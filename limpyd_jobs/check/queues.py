@@ -1,4 +1,4 @@
-"""The queues: which there are, which are one too many, and where a job that stands nowhere belongs."""
+"""The queues: which there are, which are duplicates, and to which one a job that stands nowhere belongs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from limpyd_jobs.check.problems import Choices
 from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.store import records
 
-# How many jobs move at once from a queue to its twin, so that it takes a few milliseconds.
+# How many jobs move at once from a queue to its duplicate, so that it takes a few milliseconds.
 MERGE_LIMIT = 200
 
 
@@ -38,7 +38,7 @@ class Queues:
     sound: list of str
         The beginnings of the keys of the queues that jobs can stand in.
     recordless: set of str
-        Those of queues that do not exist, although there are jobs in them.
+        The beginnings of the keys of queues that do not exist, although there are jobs in them.
     """
 
     def __init__(self, reader: Reader, catalogue: Catalogue, choices: Choices) -> None:
@@ -49,7 +49,7 @@ class Queues:
         self.read()
 
     def read(self) -> None:
-        """Read which queues there are now."""
+        """Read the queues that there are now."""
         self._all = [queue for model in self._catalogue.queues for queue in self._of_model(model)]
         named = [queue for queue in self._all if queue.name and queue.priority is not None]
         self.sound = [queue.key for queue in named]
@@ -69,8 +69,8 @@ class Queues:
                 yield StoredQueue(model, pk, *found)
 
     def home(self, job_class: Model, queue_key: str | None, priority: str | None, create: bool) -> str:
-        """Return the queue a job belongs in: the one its hash names, else that of its class, else the only one of its
-        priority; empty if none of these is to be had."""
+        """Return the queue of a job: the one its hash names, else the one of its class, else the only one of its
+        priority; empty if there is no such queue."""
         if queue_key in self.sound:
             return str(queue_key)
         model, priority = job_class.queue_model, priority if read_priority(priority) is not None else "0"
@@ -89,21 +89,21 @@ class Queues:
         self.sound.append(key)
         return key
 
-    # What is wrong with queues themselves
+    # Problems of the queues themselves
 
     @property
     def is_suspicious(self) -> bool:
         return bool(self.recordless) or any(self._twins()) or len(self.sound) < len(self._all)
 
     def _twins(self) -> Iterator[tuple[StoredQueue, str]]:
-        """The queues of a name and a priority that an older queue has, too."""
+        """Yield the queues whose name and priority an older queue has, too."""
         for queue in self._all:
             oldest = self._by_rank.get((queue.model, queue.name, queue.priority), queue.key)
             if oldest != queue.key:
                 yield queue, oldest
 
     def merge(self, repair: bool) -> Iterator[Found]:
-        """Yield the queues that are one too many, and merge each into the oldest if asked to."""
+        """Yield the duplicate queues, and merge each into the oldest one if asked to."""
         self.read()
         for queue in [each for each in self._all if each.name and each.priority is None]:
             if repair:
@@ -132,7 +132,7 @@ class Queues:
                 yield queue.model, queue.key, "no name, but jobs" if is_kept else "no name", ()
 
     def is_kept(self, key: str) -> bool:
-        """Whether a queue that jobs cannot stand in must not be deleted: there are some whose classes cannot be had."""
+        """Whether a queue without a name must not be deleted, as it has jobs whose class cannot be resolved."""
         if self._choices.unresolved == "delete":
             return False
         in_lists = (ident for chunk in self._reader.entries(f"{key}:waiting") for ident in chunk)

@@ -1,4 +1,4 @@
-"""Reading a database of any size in small bites, so that nobody else has to wait."""
+"""Reading a database of any size in small parts, so that nobody else has to wait."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ CHUNK = 1000
 class Reader:
     """Reads keys of any size in chunks of at most `CHUNK`.
 
-    What does not change meanwhile is read; what does may be missed, or read twice. A key of a wrong type counts as
-    empty.
+    Entries that do not change meanwhile are read once. Others may be missed, or read twice. A key of a wrong type
+    counts as empty.
     """
 
     def __init__(self, connection: Redis) -> None:
         self.connection: Any = connection
 
     def all(self, commands: Iterable[Sequence[Any]]) -> Iterator[Any]:
-        """Yield the replies to some commands; an exception for one that Redis refuses."""
+        """Yield the replies to some commands; an exception for a command that Redis refuses."""
         for chunk in chunks(commands, CHUNK):
             pipeline = self.connection.pipeline(transaction=False)
             for command in chunk:
@@ -54,9 +54,9 @@ class Reader:
                 yield list(found)
 
     def entries(self, key: str) -> Iterator[list[str]]:
-        """Yield the entries of a list, from its end: what leaves at its beginning moves none of the others.
+        """Yield the entries of a list, from its end: an entry that leaves at the beginning does not move the others.
 
-        What joins at the end does, so the last entry that was read is read again to find where to go on.
+        An entry that is added at the end does, so the last entry that was read is read again to find where to go on.
         """
         last, read = None, 0
         while True:

@@ -1,4 +1,4 @@
-"""The records of each model: their hashes, their values, and the indexes these belong in."""
+"""The records of each model: their hashes, their values, and their indexes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Live = Callable[[Model, list[list[str]]], None]
 
 
 class Records:
-    """Looks at all records, and again at those that looked wrong."""
+    """Looks at all records, and again at the records that looked wrong."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -32,10 +32,10 @@ class Records:
         self.counts: dict[Model, int] = {}
 
     def look(self, model: Model, on_live: Live) -> Iterator[int]:
-        """Look at all records of a model; yield how many were, now and then.
+        """Look at all records of a model; yield now and then how many there were.
 
-        `on_live` is called with the pk, status and identifier of each job that is not at rest, and '1' if that
-        cannot be so.
+        `on_live` is called with the pk, status and identifier of each job that is not at rest, and '1' if these
+        cannot be right.
         """
         self.counts[model] = 0
         unlisted = list(chunks(self._suspects[model], BATCH))
@@ -45,13 +45,13 @@ class Records:
                 self._suspects[model].update(pk for pk, *_ in problems)
                 on_live(model, live)
             highest = max((int(pk) for pk in pks if pk.isascii() and pk.isdigit()), default=0)
-            if highest and not issubclass(model, TimedRecord):  # whose pks are given
+            if highest and not issubclass(model, TimedRecord):  # those have given pks
                 self._highest[model] = max(highest, self._highest.get(model, 0))
             self.counts[model] += len(pks)
             yield self.counts[model]
 
     def suspect(self, model: Model, pks: Iterable[str]) -> None:
-        """Have records looked at that were found elsewhere."""
+        """Note records that were found elsewhere, to look at them."""
         self._suspects[model].update(pks)
 
     @property
@@ -59,7 +59,7 @@ class Records:
         return any(self._suspects.values()) or any(self._low_counters())
 
     def look_again(self, repair: bool) -> Iterator[Found]:
-        """Yield what is still wrong, and repair it if asked to."""
+        """Yield the problems that are still there, and repair them if asked to."""
         for model, suspects in self._suspects.items():
             for batch in chunks(sorted(suspects), BATCH):
                 for pk, kind, *details in self._check_records(model, batch, repair)[0]:
@@ -84,12 +84,12 @@ def hash_fields(model: Model) -> str:
 
 
 def integers(model: Model) -> str:
-    """Return the hash fields that hold an integer, each with what to set it to if it does not, as JSON."""
+    """Return the hash fields that hold an integer, each with a value to repair it with, as JSON."""
     return json.dumps({name: "0" for name in ("priority", "tries") if name in json.loads(hash_fields(model))})
 
 
 def unchecked_indexes(model: Model) -> Iterator[str]:
-    """Yield the indexed fields of a model that are not, or not all, checked."""
+    """Yield the indexed fields of a model that are not checked, or not in all their indexes."""
     for name in model._fields:
         field = model.get_field(name)
         if getattr(field, "indexable", False) and (

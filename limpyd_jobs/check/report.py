@@ -1,4 +1,4 @@
-"""What a check found, as objects, as a table and as JSON."""
+"""The findings of a check, as objects, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ class Finding:
     Attributes
     ----------
     invariant: str
-        What it breaks: ``I1`` to ``I11``.
+        The invariant that it breaks: ``I1`` to ``I11``.
     model: str
         The path of a job class, or of the model of the queue or error.
     subject: str
         The ident of a job, the pk of another record, or a key.
     kind: str
-        What is wrong, in a few words that are the same for all of its kind.
+        The kind of the problem, in a few words.
     problem: str
-        What is wrong, in words.
+        A text about the problem.
     repair: str
-        What a repair does; empty if there is none.
+        What a repair does; empty if there is no repair.
     repaired: bool
-        Whether that was done.
+        Whether the repair was done.
     option: str
-        The option of the command that would repair it, with the words it takes: ``--unresolved=quarantine|delete``;
-        empty if it needs none, or has it.
+        The option of the command that would repair it, with its words: ``--unresolved=quarantine|delete``; empty if no
+        option is needed, or if it is given.
     """
 
     invariant: str
@@ -70,9 +70,9 @@ class Report:
     unchecked: list of str
         What was not looked at.
     databases: list of str
-        The names of those that were.
+        The names of the databases that were looked at.
     seconds: float
-        How long it took.
+        How long the check took.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -87,7 +87,7 @@ class Report:
         return [finding for finding in self.findings if not finding.repaired]
 
     def as_json(self) -> str:
-        """Return all of it as the text of one JSON object, as ``limpyd-jobs check --json`` prints it."""
+        """Return the report as the text of one JSON object, as ``limpyd-jobs check --json`` prints it."""
         return json.dumps(
             {
                 "found": len(self.findings),
@@ -101,7 +101,7 @@ class Report:
         )
 
     def as_table(self) -> str:
-        """Return the findings as lines of text, the first ones of each kind, and what they come to."""
+        """Return the first findings of each kind as lines of text, and a summary."""
         return "\n".join([*self._rows(), self._summary()])
 
     def _rows(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The schedules: whether they stand among those that are due, and whether they can be enqueued."""
+"""The schedules: whether they stand in the sorted set by their due time, and whether they can be enqueued."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class Schedules:
         self.is_suspicious = False
 
     def discover(self) -> None:
-        """Meet the classes of the jobs that are scheduled."""
+        """Resolve the classes of the jobs that are scheduled."""
         for model in self._catalogue.schedules:
             for _, stored in self._hashes(model):
                 if "job_model_repr" in stored:
                     self._catalogue.job_class(stored["job_model_repr"])
 
     def look(self) -> Iterator[int]:
-        """Look at all schedules; yield how many things are wrong."""
+        """Look at all schedules; yield how many problems there are."""
         found = len(list(self.look_again(repair=False)))
         self.is_suspicious = found > 0
         yield found
 
     def look_again(self, repair: bool) -> Iterator[Found]:
-        """Yield what is wrong, and repair it if asked to."""
+        """Yield the problems, and repair them if asked to."""
         for model in self._catalogue.schedules:
             yield from self._places(model, repair)
             yield from self._obstacles(model)
@@ -74,7 +74,7 @@ class Schedules:
         try:
             Plan.read(stored, job_class).identifier(datetime.now(timezone.utc))
         except ConfigurationException:
-            return ""  # without APScheduler nothing can be said
+            return ""  # without APScheduler nobody can tell
         except Exception as error:
             return printable(error)
         return ""

@@ -1,6 +1,6 @@
-"""What the check asks Redis for: to look at some records, atomically, or to put them right.
+"""The scripts of the check. They look at some records, or repair them, atomically.
 
-What the values of each request mean, and the rows of the lists that come back, is in the headers of ``lua/``.
+The headers in ``lua/`` explain the values of each request, and the rows of the lists in a reply.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ def stale_index_entries(
     largest: int,
     repair: bool = False,
 ) -> tuple[Rows, list[str], Rows]:
-    """Look for pks in the index of a field whose hashes have another value; return them, what is too large to be looked
-    at as a whole, and the keys that are no sets."""
+    """Look for pks in the index of a field whose hashes have another value; return them, the sets that are too large to
+    look at as a whole, and the keys that are not sets."""
     index = {"field": field, "prefix": prefix, "largest": largest, "members": listed(members)}
     request = {**_looking(model, repair), **index, "range": flag(is_range(model, field, prefix))}
     return send(Call(connection, _stale_index_entries, request, _lists("stale", "large", "wrong")))
 
 
 def is_range(model: type[RedisModel], field: str, key: str) -> bool:
-    """Whether a key is that of a range index of a field, which scripts maintain."""
+    """Whether a key is a range index of a field, which scripts maintain."""
     return key in layout_of(model).description["ranges"].get(field, ())
 
 
 def orphan_keys(
     connection: Redis, model: type[RedisModel], keys: Iterable[tuple[str, str, str]], repair: bool = False
 ) -> Rows:
-    """Look for keys of records that do not exist, or keys of a wrong type; or delete them."""
+    """Look for keys of missing records, and keys of a wrong type; or delete them."""
     request = {**_looking(model, repair), "keys": listed(keys)}
     return send(Call(connection, _orphan_keys, request, _lists("found")))
 
@@ -76,9 +76,9 @@ def repair_placement(
     repair: bool = False,
     **details: Any,
 ) -> Rows:
-    """Look whether a job stands where its hash says and nowhere else; or put that right.
+    """Look whether a job stands only where its hash says; or repair that.
 
-    The class is None for what is no ident; the queues are all those it may stand in.
+    The class is None for a text that is not an ident. The queues are all where it may stand.
     """
     model = layout_of(job_class).json if job_class else ""
     request = {"job_model": model, "ident": ident, "repair": flag(repair), "in_no_list": flag(in_no_list), **details}
@@ -87,13 +87,13 @@ def repair_placement(
 
 
 def unresolved(connection: Redis, queue_key: str, place: str, idents: Iterable[str], choice: str) -> list[str]:
-    """Return which jobs of classes that cannot be had nobody runs, and do with them what was chosen."""
+    """Return the jobs of unresolved classes that nobody runs, and treat them as was chosen."""
     request = {"idents": listed(idents), "kind": place, "choice": choice}
     return send(Call(connection, _unresolved, request, _lists("idents"), keys=[queue_key]))
 
 
 def repair_schedules(connection: Redis, model: type[RedisModel], pks: Iterable[str], repair: bool = False) -> Rows:
-    """Look whether schedules stand among those that are due as their hashes say; or put that right."""
+    """Look whether schedules stand in the sorted set as their hashes say; or repair that."""
     request = {**_looking(model, repair), "pks": listed(pks)}
     return send(Call(connection, _repair_schedules, request, _lists("found"), keys=[due_key(model)]))
 
@@ -101,13 +101,13 @@ def repair_schedules(connection: Redis, model: type[RedisModel], pks: Iterable[s
 def merge_queues(
     connection: Redis, origin: str, target: str, classes: Mapping[str, type[RedisModel]], limit: int
 ) -> int:
-    """Move what is in a queue, up to a limit, to another one of the same name and priority; return how much it was."""
+    """Move entries of a queue, up to a limit, to another one of the same name and priority; return how many."""
     request = {"limit": limit, "classes": classes_argument(classes)}
     return send(Call(connection, _merge_queues, request, itemgetter("moved"), list(classes.values()), [origin, target]))
 
 
 def raise_counter(connection: Redis, model: type[RedisModel], highest: int, repair: bool = False) -> str | None:
-    """Look whether the counter of a model is below its highest pk, or raise it; return what it is if so, else None."""
+    """Look whether the counter of a model is below its highest pk, or raise it; if so return the counter, else None."""
     request = {**_looking(model, repair), "highest": highest}
     return send(Call(connection, _raise_counter, request, methodcaller("get", "counter")))
 
@@ -117,7 +117,7 @@ def _looking(model: type[RedisModel], repair: bool) -> dict[str, Any]:
 
 
 def _lists(*names: str) -> Callable[[dict[str, Any]], Any]:
-    """Return what reads some lists of a reply, or the only one: those that are empty come as objects."""
+    """Return a function that reads some lists of a reply, or the only one: empty lists come as objects."""
 
     def read(reply: dict[str, Any]) -> Any:
         lists = tuple(list(reply[name]) for name in names)
