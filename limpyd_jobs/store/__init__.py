@@ -1,1 +1,1 @@
-"""How the records, indexes, classes and connections of limpyd are met."""
+"""The records, indexes, classes and connections, on top of limpyd."""

@@ -17,7 +17,7 @@ from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.store.lazy_fields import why_fixed
 from limpyd_jobs.utils import memoized, one_line
 
-# The text of one argument. It travels with the claim of the job, so a script has to hold it.
+# The longest text of one argument. It travels with the claim of the job, so a script has to hold it.
 MAX_BYTES = 512 * 1024
 
 _MISSING: Any = object()
@@ -25,17 +25,17 @@ _MISSING: Any = object()
 
 class ValueField(AtomicHashField):
     """A field that holds a value of Python, stored as text that people and other programs can read: ``options =
-    ValueField(json)``. It is set as any field, ``record.options.hset({"size": 5})``, and read by ``options.value()``.
+    ValueField(json)``. It is set like any field, ``record.options.hset({"size": 5})``, and read by ``options.value()``.
 
     Parameters
     ----------
     kind: type, or the module json or pickle
-        What a value has to be: ``str``, ``int``, ``float``, ``bool``, ``bytes`` or ``datetime``; with ``json``,
-        anything that JSON can hold, and bytes in it; with ``pickle``, anything, but reading it runs any code in it.
+        The kind of values: ``str``, ``int``, ``float``, ``bool``, ``bytes`` or ``datetime``; with ``json``, anything
+        that JSON can hold, and bytes in it; with ``pickle``, any object, but reading it runs any code in it.
     default: object
-        The value of a new record, if none is given.
+        The value of a new record, if no value is given.
     **attributes
-        What limpyd's fields take: ``indexable``, ``unique``, ``indexes``. An index holds texts, as they are stored.
+        As limpyd's fields take them: ``indexable``, ``unique``, ``indexes``. An index holds texts, as they are stored.
     """
 
     stores_the_same = True
@@ -59,7 +59,7 @@ class ValueField(AtomicHashField):
         TypeError
             If the value is of another kind.
         ValueError
-            If it is too long.
+            If the text is too long.
         """
         what = f"The {self._word.split()[-1]} {self.name!r} of {self._model.__name__}"
         text = self.codec.stored(what, value)
@@ -67,12 +67,12 @@ class ValueField(AtomicHashField):
         return text
 
     def read(self, text: str) -> Any:
-        """Return the value that somebody wrote as text, as it is stored.
+        """Return the value of a text that somebody wrote as it is stored.
 
         Raises
         ------
         ValueError
-            If it is none, or if reading it could run code.
+            If it is not the text of a value, or if reading it could run code.
         """
         what = f"The {self._word.split()[-1]} {self.name!r} of {self._model.__name__}"
         if self.kind is pickle:
@@ -86,18 +86,18 @@ class ValueField(AtomicHashField):
         return value
 
     def value(self) -> Any:
-        """Return the value that is stored now; None if there is none.
+        """Return the value that is stored now; None without a value.
 
         Raises
         ------
         ValueError
-            If the text is none of a value.
+            If the stored text is not the text of a value.
         """
         text = self.hget()
         return None if text is None else self.codec.load(text)
 
     def proxy_set(self, value: Any) -> Any:
-        """Set it; limpyd would take a list or a dictionary for several arguments."""
+        """Set the value; limpyd would take a list or a dictionary for several arguments."""
         return self.hset(value)
 
     def _call_command(self, name: str, *args: Any, **kwargs: Any) -> Any:
@@ -109,8 +109,8 @@ class ValueField(AtomicHashField):
 class Argument(ValueField):
     """A field of a job class that is given when a job is added, and never changes: ``size = Argument(int)``.
 
-    Its value comes along when a worker claims the job: inside `run`, ``job.size.hget()``, the text that is stored, and
-    ``job.arguments.size``, the value, cost no round trip. Without a default, `add_job` wants the argument. For the
+    Its value comes with the claim of the job. So, inside `run`, ``job.size.hget()``, the stored text, and
+    ``job.arguments.size``, the value, cost no round trip. Without a default, `add_job` requires the argument. For the
     parameters see `ValueField`; the kind is ``str`` by default.
     """
 
@@ -133,23 +133,23 @@ class Argument(ValueField):
         return super()._call_command(name, *args, **kwargs)
 
     def _set_once(self, value: Any) -> Any:
-        """Set it as a record is made; it has no value then."""
+        """Set the value when a record is made: it has none yet."""
         if not super()._call_command("hsetnx", value):
             raise AttributeError(why_fixed(self._model, self.name))
         return 1
 
     def delete(self) -> Any:
-        """Delete it, as its job is."""
+        """Delete the field, together with its job."""
         return super()._call_command("hdel")
 
 
 class Arguments:
-    """The arguments of a job, as the values they were given: ``job.arguments.size``. They are read at once, if need be.
+    """The arguments of a job, as values: ``job.arguments.size``. If need be, all are read in one step.
 
     Raises
     ------
     AttributeError
-        If the class has no such argument, or if one is set.
+        If the class has no such argument, or if code tries to set one.
     """
 
     def __init__(self, job: RedisModel) -> None:
@@ -180,7 +180,7 @@ class Arguments:
 
 
 class ArgumentsOfJob:
-    """What gives a job its `Arguments`, and gives way to a field or method of that name of an application."""
+    """Gives a job its `Arguments`, unless the application has a field or method of that name."""
 
     def __get__(self, job: Any, owner: type) -> Any:
         return self if job is None else Arguments(job)
@@ -192,7 +192,7 @@ def stored_arguments(job_class: type[RedisModel], given: Mapping[str, Any]) -> d
     Raises
     ------
     TypeError, ValueError
-        If one is missing, of another kind, or too long.
+        If an argument is missing, of another kind, or too long.
     """
     fields = arguments_of(job_class)
     missing = [name for name, field in fields.items() if field.is_needed and name not in given]
@@ -202,14 +202,14 @@ def stored_arguments(job_class: type[RedisModel], given: Mapping[str, Any]) -> d
 
 
 def know_arguments(job: RedisModel, texts: Sequence[Any]) -> None:
-    """Let a job know its arguments, as they came with its claim, in the order of its layout."""
+    """Keep the arguments that came with the claim of a job, in the order of its layout, on its object."""
     if texts:
         known = zip(layout_of(type(job)).description["arguments"], texts, strict=True)
         vars(job)["_arguments"] = {name: None if text is False else text for name, text in known}
 
 
 def as_stored(job_class: type[RedisModel], texts: Mapping[str, Any]) -> dict[str, Any]:
-    """Say of the arguments among fields that were stored before that they are texts, not values."""
+    """Mark the arguments among fields that were stored before as texts, not values."""
     arguments = arguments_of(job_class)
     return {name: Stored(text) if name in arguments else text for name, text in texts.items()}
 
@@ -223,13 +223,13 @@ def arguments_of(model: type[RedisModel]) -> dict[str, Argument]:
 
 @memoized
 def value_fields_of(model: type[RedisModel]) -> dict[str, ValueField]:
-    """Return the fields of a model that hold values, but for the arguments, by their names."""
+    """Return the fields of a model that hold values, without the arguments, by their names."""
     fields = {name: model.get_class_field(name) for name in model._fields}
     return {name: each for name, each in fields.items() if isinstance(each, ValueField) and not each.is_fixed}
 
 
 def with_stored_values(model: type[RedisModel], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields with the texts that are stored for values; None stays.
+    """Return fields with the stored texts of their values; None stays.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""The hash fields of the models: each change is one step, with that of the index.
+"""The hash fields of the models: each change is one step, together with the index.
 
-limpyd changes an indexed field in several commands: it reads the old value, takes the record out of the index of that
-one, puts it in that of the new one, writes. Its locks keep other processes that do so out, but not the scripts.
+limpyd changes an indexed field in several commands. It reads the old value, takes the record out of the index of the
+old value, puts it in the index of the new value, and writes. Its locks stop other processes, but not the scripts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class AtomicHashField(InstanceHashField):
     # read by layout.py
     stores_the_same = True
 
-    # Whether its value never changes, once it is given.
+    # Whether the value never changes once it is given.
     is_fixed = False
 
     def _call_command(self, name: str, *args: Any, **kwargs: Any) -> Any:
@@ -62,14 +62,14 @@ class AtomicModel(RedisModel):
     abstract = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Make the fields atomic before limpyd sees them, so that a subclass declares them as in any limpyd model."""
+        """Make the fields atomic before limpyd sees them, so that a subclass declares them like any limpyd model."""
         super().__init_subclass__(**kwargs)
         for field in vars(cls).values():
             if type(field) is InstanceHashField:
                 field.__class__ = AtomicHashField
 
     def _set_pk(self, value: str) -> None:
-        """limpyd, which sets the defaults first, would make a hash of no record for a moment."""
+        """Join the collection before the defaults: limpyd would make a hash without a record for a moment."""
         self.connection.sadd(self.get_field("pk").collection_key, value)
         super()._set_pk(value)
 
@@ -97,7 +97,7 @@ class AtomicModel(RedisModel):
         return self.post_command(sender=self, name="hdel", result=result, args=names, kwargs={})
 
     def delete(self) -> None:
-        """Delete the record: first what only limpyd can, then all the rest in one step."""
+        """Delete the record: first the parts that only limpyd can delete, then all the rest in one step."""
         connect(self)
         plain = layout_of(type(self)).plain
         for field in self.fields:
@@ -108,7 +108,7 @@ class AtomicModel(RedisModel):
 
 
 def _stored(model: type[RedisModel], name: str, value: Any) -> Any:
-    """Return what is stored for a value, by a field that holds values of Python."""
+    """Return the text that a field which holds values of Python stores for a value."""
     field: Any = model.get_class_field(name) if model.has_field(name) else None
     return field.stored(value) if hasattr(field, "stored") else value
 
@@ -125,7 +125,7 @@ def are_plain(record: RedisModel, names: Iterable[str]) -> bool:
 
 
 def connect(record: RedisModel) -> None:
-    """Do as limpyd before a change: make a new record, and raise `DoesNotExist` if there is none of its pk."""
+    """Do as limpyd before a change: make a new record, or raise `DoesNotExist` if the record with its pk is gone."""
     record.pk.get()
     if not record.connected:
         record.connect()

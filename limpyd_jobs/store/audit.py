@@ -1,4 +1,4 @@
-"""Who did what to many jobs at once: the last entries of a stream."""
+"""A stream with the last actions on many jobs at once, and who did them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST = 10_000
 
 
 def write_entry(connection: Any, **told: Any) -> None:
-    """Write an entry: what was done, by whom. It is done already, so that it cannot be written is only logged."""
+    """Write an entry: what was done, by whom. As it is done already, a failure to write is only logged."""
     entry = {name: one_line(value, MESSAGE) for name, value in {"who": user_and_process(), **told}.items()}
     try:
         connection.xadd(KEY, entry, maxlen=MOST, approximate=True)
@@ -32,12 +32,12 @@ def write_entry(connection: Any, **told: Any) -> None:
 
 
 def user_and_process() -> str:
-    """Return who does something here: the name of the user, the host and the pid."""
+    """Return the name of the user, the host and the pid."""
     return f"{_user()}@{host_and_pid()}"
 
 
 def last_entries(connection: Any, most: int) -> list[Mapping[str, str]]:
-    """Return the last entries, the newest first, each with ``at``: the date, naive UTC, or empty if it is none."""
+    """Return the last entries, the newest first, each with ``at``: the date, naive UTC, or empty if it has none."""
     found: Any = []
     with passing_over_wrong_types():
         found = connection.xrevrange(KEY, count=most)

@@ -1,4 +1,4 @@
-"""Models bound to a database at run time: subclasses that are stored as the classes they come from."""
+"""Models bound to a database at run time: subclasses with the same path as the classes they come from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from limpyd_jobs.store.database import JobsDatabase
 
 Model = TypeVar("Model", bound=type[RedisModel])
 
-# limpyd shows a class to other threads before it is whole; renewed in a forked child, where its holder does not exist
+# limpyd shows a class to other threads before it is whole. Renewed in a forked child, where its holder does not exist
 _lock = RLock()
 
 
@@ -27,7 +27,7 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 
 def origin_of(model: Model) -> Model:
-    """Return the class that a bound one comes from; any other one itself."""
+    """Return the class that a bound class comes from; for any other class, the class itself."""
     origin: Model = vars(model).get("_bound_from", model)
     return origin
 
@@ -53,19 +53,19 @@ def bound(model: Model, database: JobsDatabase, namespace: str | None = None) ->
 
 
 def bound_like(model: Model, other: type[RedisModel]) -> Model:
-    """Return a model bound as another one is; as it is, if the other one is not."""
+    """Return a model bound like another one; if the other one is not bound, the model itself."""
     if origin_of(other) is other:
         return model
     return bound(model, other.database, _new_namespace(origin_of(other), other.namespace))
 
 
 def bound_models(database: Any, base: Model) -> list[Model]:
-    """Return the models that are bound to a database, of those that inherit from a class."""
+    """Return the subclasses of a class that are bound to a database."""
     return [model for model in vars(database).get("_bound", {}).values() if issubclass(model, base)]
 
 
 def _new_namespace(origin: type[RedisModel], namespace: str) -> str | None:
-    """Return a namespace; None if it is the one that the class has anyway, so that others keep theirs."""
+    """Return a namespace; None if the class has it anyway, so that other classes keep theirs."""
     return None if namespace == origin.namespace else namespace
 
 
@@ -92,7 +92,7 @@ def _check(origin: Any, database: JobsDatabase, namespace: str) -> None:
     relations = getattr(origin.database, "_relations", {}).get(origin._name.lower())
     if relations or any(isinstance(field, RelatedFieldMixin) for field in origin.get_fields()):
         raise ConfigurationException(f"{origin.__name__} has relations to other models, so it cannot be bound")
-    # limpyd would return that one in its place, as both are made here
+    # limpyd would return the other class instead, as both are made here
     name = f"{namespace}:{origin.__name__.lower()}"
     if name in database._models:
         other = origin_of(database._models[name])

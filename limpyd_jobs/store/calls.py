@@ -1,4 +1,4 @@
-"""What Redis is asked to do in one step, as a value, and who sends it."""
+"""Calls of scripts, as values, and sending them. Each is one step in Redis."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ Reply = TypeVar("Reply")
 
 @dataclass(slots=True)  # not frozen, as that takes three times as long to make
 class Call(Generic[Reply]):
-    """A script, what it is asked for, and what its reply means. It does nothing by itself: see `send`.
+    """A script, its request, and how to read its reply. It does nothing by itself: see `send`.
 
     Attributes
     ----------
     sender: Redis, PinnedConnection or SharedConnection
-        Over what to send it.
+        The connection to send it over.
     script: Script
     request: mapping
         The names that the header of the script lists, with texts and numbers.
     read: callable
-        Returns what the reply of the script, a mapping, stands for; raises what a refusal does.
+        Takes the reply of the script, a mapping, and returns its meaning; for a refusal, raises an exception.
     models: sequence of RedisModel
-        Those of whose records the script may change fields with indexes that only limpyd can maintain.
+        The models that may have indexes that only limpyd can maintain, of fields that the script may change.
     keys: sequence of str
         The keys that the header lists.
     before: callable
-        What has to be done before it is sent; None for nothing.
+        Called before the script is sent; None for nothing.
     subject: str
-        Whose end it records: if Redis fails, `NotRecorded` is raised. Empty for others.
+        The job whose end the script records: if Redis fails, `NotRecorded` is raised. Empty for other scripts.
     fields: mapping
         The fields of a record, if the header lists them.
     """
@@ -72,7 +72,7 @@ class Call(Generic[Reply]):
         return words
 
     def accept(self, text: str) -> Reply:
-        """Maintain the indexes that a reply asks for, and return what it stands for."""
+        """Maintain the indexes that a reply asks for, and return its meaning."""
         reply, _ = _decoder.raw_decode(text)
         for name, pk, *change in reply.pop("reindex", ()):
             reindexed(next(model for model in self.models if model._name == name), pk, [change])
@@ -80,7 +80,7 @@ class Call(Generic[Reply]):
 
 
 class Verb(Generic[P, Reply]):
-    """A function that makes a `Call`, which is sent at once; ``verb.call(…)`` returns it instead."""
+    """A function that makes a `Call` and sends it at once; ``verb.call(…)`` returns the call instead."""
 
     def __init__(self, call: Callable[P, Call[Reply]]) -> None:
         self.call = call
@@ -91,16 +91,16 @@ class Verb(Generic[P, Reply]):
 
 
 def send(call: Call[Reply]) -> Reply:
-    """Send a call, in one round trip; return what the reply stands for.
+    """Send a call, in one round trip; return the meaning of the reply.
 
     Raises
     ------
     NotRecorded
-        If Redis fails, and it records how a job ended.
+        If Redis fails, and the call records how a job ended.
     redis.exceptions.RedisError
         If Redis fails otherwise.
     Exception
-        What a refusal stands for.
+        The exception of a refusal.
     """
     if call.before:
         call.before()
@@ -114,12 +114,12 @@ def send(call: Call[Reply]) -> Reply:
 
 
 def send_after(connection: PinnedConnection, command: Sequence[Any], call: Call[Reply]) -> tuple[Any, Reply]:
-    """Send a command, and a call for when it is done, in one round trip.
+    """Send a command, and a call to run after it, in one round trip.
 
     Returns
     -------
     tuple
-        The reply to the command, which may be an error; and what that of the script stands for.
+        The reply to the command, which may be an error; and the meaning of the reply of the script.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def send_after(connection: PinnedConnection, command: Sequence[Any], call: Call[
 
 
 def send_all(connection: Redis, calls: Iterable[Call[Reply]]) -> list[Reply | Exception]:
-    """Send several calls, in one round trip; return what each reply stands for, or what failed.
+    """Send several calls, in one round trip; return the meaning of each reply, or the exception.
 
     Raises
     ------
@@ -162,7 +162,7 @@ def send_all(connection: Redis, calls: Iterable[Call[Reply]]) -> list[Reply | Ex
 
 @contextmanager
 def passing_over_wrong_types() -> Iterator[None]:
-    """Go on behind the block if Redis says that a key is of a wrong type: somebody else put something else there."""
+    """Go on after the block if Redis says that a key is of a wrong type: somebody else wrote it."""
     try:
         yield
     except ResponseError as error:
@@ -171,7 +171,7 @@ def passing_over_wrong_types() -> Iterator[None]:
 
 
 def reindexed(model: type[RedisModel], pk: str, changes: Iterable[Sequence[Any]]) -> None:
-    """Maintain the indexes that a script cannot, after it changed a field from one value, if it had one, to another."""
+    """Maintain the indexes that a script cannot, after it changed a field from one value, if any, to another."""
     for name, old, new in changes:
         for index in special_indexes(model.get_field(name)):
             if isinstance(old, str):
@@ -187,7 +187,7 @@ def flag(value: object) -> str:
 
 
 def given(**names: Any) -> dict[str, Any]:
-    """Return the names of a request without those whose value is empty, which scripts take for the same."""
+    """Return the names of a request without empty values: to scripts, they mean the same as missing ones."""
     return {name: value for name, value in names.items() if value}
 
 
@@ -197,5 +197,5 @@ def listed(values: Iterable[Any]) -> str:
 
 
 def outcome_of(reply: Mapping[str, Any]) -> Any:
-    """Read a reply that has nothing but what became of the request."""
+    """Read a reply that has nothing but an outcome."""
     return reply["outcome"]

@@ -1,5 +1,5 @@
-"""How values of Python are stored as text: in a form that limpyd, version 2 and people can read, and that comes back as
-the same value."""
+"""How values of Python are stored as text: in a form that limpyd, version 2 and people can read, and that is read back
+as the same value."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from datetime import datetime
 from types import ModuleType
 from typing import Any, NamedTuple
 
-# The one key of an object that stands for bytes in JSON, which has none.
+# The only key of an object that stands for bytes in JSON, which has no bytes.
 _BYTES = "$bytes"
 
 
 class Stored(str):
-    """A text that is stored as it is, as it was made from a value."""
+    """A text that was made from a value, and is stored as it is."""
 
     __slots__ = ()
 
@@ -27,13 +27,13 @@ class Codec(NamedTuple):
     Attributes
     ----------
     name: str
-        What such a value is, for messages.
+        The kind of value, for messages.
     types: tuple of type
-        What a value has to be, exactly; empty for anything that comes back as the same.
+        The exact types of a value; empty for any value that is read back as the same.
     dump, load: callable
         From a value to text, and back.
     is_exact: bool
-        Whether each value comes back as an equal one, which can be said beforehand.
+        Whether it is known beforehand that each value is read back as an equal one.
     """
 
     name: str
@@ -43,12 +43,12 @@ class Codec(NamedTuple):
     is_exact: bool = True
 
     def stored(self, what: str, value: Any) -> Stored:
-        """Return the text of a value; one that is stored already as it is.
+        """Return the text of a value; a `Stored` text as it is.
 
         Raises
         ------
         TypeError
-            If the value, which is described by `what`, is of another type, or would not come back as the same.
+            If the value, which is described by `what`, is of another type, or would not be read back as the same.
         """
         if isinstance(value, Stored):
             return value
@@ -97,7 +97,7 @@ _decoder = json.JSONDecoder(object_hook=_untagged, parse_constant=_infinity)
 
 
 def dump_compact(value: Any) -> str:
-    """Return what JSON can hold, bytes included, as text without spaces."""
+    """Return a value that JSON can hold, bytes included, as text without spaces."""
     return _encoder.encode(value)
 
 
@@ -118,7 +118,7 @@ CODECS: dict[Any, Codec] = {
     bytes: Codec("bytes", (bytes,), lambda raw: b64encode(raw).decode(), lambda text: b64decode(text, validate=True)),
     datetime: Codec("a datetime", (datetime,), datetime.isoformat, datetime.fromisoformat),
     json: Codec("JSON", (), dump_compact, _load_json),
-    # Reading one runs any code that stands in it.
+    # Reading a pickle runs any code in it.
     pickle: Codec(
         "a pickle",
         (),
@@ -135,7 +135,7 @@ def codec_of(kind: type | ModuleType) -> Codec:
     Raises
     ------
     TypeError
-        If there is none.
+        If there is no such codec.
     """
     try:
         return CODECS[kind]

@@ -16,13 +16,13 @@ from redis import ConnectionPool, Redis
 from redis.exceptions import RedisError, ResponseError
 from redis.utils import HIREDIS_AVAILABLE
 
-# A connection that was not used for so many seconds goes back to the pool first, which looks whether it is still good.
+# A connection that was not used for so many seconds goes back to the pool first, which checks it.
 IDLE = 0.1
 
-# So does one of a pool that says for how long it may be kept (`limpyd_jobs.store.primary`), for that to ask where it
-# leads.
+# So does a connection of a pool that limits how long it may be kept (`limpyd_jobs.store.primary`): the pool asks where
+# it leads.
 
-# The first releases of redis-py 5 want the name of a command to take a connection out of a pool, later ones warn of it.
+# The first releases of redis-py 5 need the name of a command to take a connection out of a pool, later ones warn of it.
 _name = signature(ConnectionPool.get_connection).parameters.get("command_name")
 _FOR_ANYTHING = ("_",) if _name and _name.default is Parameter.empty else ()
 
@@ -30,16 +30,16 @@ _FOR_ANYTHING = ("_",) if _name and _name.default is Parameter.empty else ()
 class PinnedConnection:
     """Sends commands over one connection of a client's pool, and reads their replies, as scripts need them.
 
-    A client of redis-py takes a connection out of its pool, and puts it back, for each command: together with what else
-    it does for all kinds of commands that is a third of the time. Not to be used by two threads at once. A connection
-    is taken when it is needed first, and another one after a failure, and in a forked child.
+    For each command, a client of redis-py takes a connection out of its pool, and puts it back. With its other work for
+    all kinds of commands, that is a third of the time. Not to be used by two threads at once. A connection is taken at
+    the first use; another one is taken after a failure, and in a forked child.
 
     Parameters
     ----------
     client: callable
         Returns the client, a `redis.Redis`.
     looks: bool
-        Whether to look each time if the connection is still good, as the pool does, for those who do not try again.
+        Whether to check each time that the connection is still good, as the pool does: for callers that try only once.
     """
 
     def __init__(self, client: Callable[[], Redis], *, looks: bool = False) -> None:
@@ -57,7 +57,7 @@ class PinnedConnection:
         Raises
         ------
         redis.exceptions.RedisError
-            If that is an error, or if the connection fails.
+            If the reply is an error, or if the connection fails.
         """
         (reply,) = self.execute_commands(words)
         if isinstance(reply, ResponseError):
@@ -65,7 +65,7 @@ class PinnedConnection:
         return reply
 
     def execute_commands(self, *commands: Sequence[Any]) -> list[Any]:
-        """Send some commands at once; return their replies, of which some may be errors.
+        """Send some commands at once; return their replies. Some of them may be errors.
 
         Raises
         ------
@@ -77,7 +77,7 @@ class PinnedConnection:
             connection.send_packed_command(_packed(connection, commands))
             replies = [_reply_or_error(connection) for _ in commands]
         except BaseException:
-            connection.disconnect()  # a reply may be on its way still
+            connection.disconnect()  # a reply may still be on its way
             self.close()
             raise
         self._used_at = monotonic()
@@ -90,7 +90,7 @@ class PinnedConnection:
             self._connection = None
 
     def interrupt(self) -> None:
-        """Let the command fail that another thread waits for."""
+        """Make the command that another thread waits for fail."""
         used = getattr(self._connection, "_sock", None)
         if used is not None:
             with suppress(OSError):
@@ -111,19 +111,19 @@ class PinnedConnection:
         if self._pid != os.getpid() or now - self._used_at > IDLE or now > self._keep_until:
             return False
         try:
-            # nothing was asked: what there is to read can only be its end
+            # no command was sent, so there can only be its end to read
             return not (self._looks and _can_read(self._connection))
         except (RedisError, OSError):
             return False
 
 
 class SharedConnection:
-    """One line for all threads of a process: who finds it in use sends by the client meanwhile.
+    """One line for all threads of a process. If it is in use, a thread sends by the client instead.
 
     Parameters
     ----------
     client: redis.Redis
-        Its pool has to have a connection to spare.
+        Its pool needs a connection more than the other users take.
     """
 
     def __init__(self, client: Redis) -> None:
@@ -140,9 +140,9 @@ class SharedConnection:
         Raises
         ------
         redis.exceptions.RedisError
-            If that is an error, or if the connection fails.
+            If the reply is an error, or if the connection fails.
         """
-        if self._pid != os.getpid():  # of the process this one was forked from, a thread may have had the line in use
+        if self._pid != os.getpid():  # a thread of the parent process may have had the line in use
             self._begin()
         try:
             line = self._free.pop()
@@ -162,7 +162,7 @@ class SharedConnection:
 
 
 def _can_read(connection: Any) -> bool:
-    """Whether there is something to read, or the end: as the connection itself tells, in less than half of the time."""
+    """Whether there is data or the end to read: as the connection itself tells, in less than half of the time."""
     used = connection._sock
     if used is None or not hasattr(select, "poll"):
         return bool(connection.can_read())
@@ -172,7 +172,7 @@ def _can_read(connection: Any) -> bool:
 
 
 def _packed(connection: Any, commands: Sequence[Sequence[Any]]) -> list[bytes]:
-    """Return what the connection would send for some commands: made in a third of the time, unless it has hiredis."""
+    """Return the bytes of some commands, as the connection makes them, in a third of the time unless it has hiredis."""
     if HIREDIS_AVAILABLE:
         return list(connection.pack_commands(commands))
     encoder, parts = connection.encoder, []

@@ -1,9 +1,9 @@
-"""Where Redis is: settings or a URL → the models' database.
+"""The database of the models, by settings or a URL.
 
 A database is named by settings, the arguments of `redis.Redis` (``host``, ``port``, ``db``, ``password``,
-``unix_socket_path``, ``ssl``…), and these of our own:
+``unix_socket_path``, ``ssl``…), and these additional ones:
 
-- ``url``: a text as `parse_database` reads it;
+- ``url``: a text that `parse_database` reads;
 - ``sentinels``, a list of ``(host, port)``, with ``service_name`` and maybe ``sentinel_kwargs`` (settings of
   the connections to the sentinels): the primary that Redis Sentinel knows;
 - ``embedded``: a private server (see `limpyd_jobs.store.embedded`), True for a temporary one, or the directory of
@@ -38,7 +38,7 @@ Settings = dict[str, Any]
 VARIABLE = "LIMPYD_JOBS_DATABASE"
 OLDEST_REDIS = (6, 2)
 
-# With one of these settings, each command goes by the client, which heeds them.
+# With one of these settings, each command goes through the client, which follows them.
 ABOUT_CONNECTIONS = ("max_connections", "retry", "retry_on_timeout", "retry_on_error", "credential_provider")
 
 # one lock for all databases, renewed in a forked child: the thread that held it does not exist there
@@ -56,7 +56,7 @@ os.register_at_fork(after_in_child=_renew_lock)
 class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
     """The Redis database of some models: a limpyd database that can be moved, by settings or by a URL.
 
-    Without settings it is the one that the environment variable LIMPYD_JOBS_DATABASE names at the first use,
+    Without settings it is the database that the environment variable LIMPYD_JOBS_DATABASE names at the first use,
     or else localhost:6379, database 0. Nothing connects before the first command.
 
     >>> BaseJobsModel.database.connect(host="redis.example.com", port=6379, db=2)
@@ -64,7 +64,7 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
     >>> BaseJobsModel.use_database(JobsDatabase(url="unix:///run/redis.sock?db=2"))
 
     Unless the settings say otherwise, a command is never sent twice (redis-py's own retries are off),
-    connecting takes 5 seconds at most, and an answer 10 seconds. A connection that is told READONLY is
+    connecting takes 5 seconds at most, and an answer 10 seconds. A connection that gets the answer READONLY is
     dropped with a `redis.ConnectionError`, so that the next one may find the new primary.
 
     Text that is not UTF-8 is read as surrogate escapes, which are written back as the same bytes: a broken
@@ -113,15 +113,15 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
     def of_client(cls, client: redis.Redis) -> JobsDatabase:
         """Return the database that an existing client of redis-py uses, with connections of its own.
 
-        Host, port, user, password, TLS, unix socket, timeouts and sentinels are those of the client. How it reads
+        Host, port, user, password, TLS, unix socket, timeouts and sentinels are taken from the client. How it reads
         replies, and repeats commands, does not matter.
 
         Raises
         ------
         TypeError
-            If it is no client, or one of asyncio, of a cluster, or a pipeline.
+            If it is not a client, or is a client of asyncio or of a cluster, or a pipeline.
         ConfigurationException
-            If its connections are of a class of its own, as those of fakeredis, or lead to replicas.
+            If its connections are of a special class, such as those of fakeredis, or lead to replicas.
         """
         if not isinstance(client, redis.Redis) or isinstance(client, Pipeline):
             raise TypeError(f"A database is that of a redis.Redis, not of {client!r}")
@@ -130,7 +130,7 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
     def from_url(self, url: str) -> redis.Redis:
         """Move this database, and all models that use it, to a URL; return the client.
 
-        The same as ``connect(url=url)``: any text is fine that `parse_database` can read.
+        The same as ``connect(url=url)``: it takes any text that `parse_database` can read.
         """
         return self.connect(url=url)
 
@@ -152,11 +152,11 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
 
     @property
     def sender(self) -> SharedConnection | redis.Redis:
-        """What sends a command in the least time, whatever pipeline is open: the client, or what holds a connection."""
+        """The fastest sender of a command, even while a pipeline is open: the client, or a `SharedConnection`."""
         return self._shared or self._direct_connection or self.connect()
 
     def close_idle(self) -> None:
-        """Close the connections that nothing uses right now; the next command opens one."""
+        """Close the connections that are not in use right now; the next command opens one."""
         if self._shared is not None:
             self._shared.close_idle()
         if self._direct_connection is not None:
@@ -184,7 +184,7 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
             self._pipelined_connection = pipeline
 
 
-# What of the settings of a client's connections is of any database.
+# The settings of a client's connections that a database keeps.
 _OF_CONNECTIONS = re.compile(
     r"host|port|db|username|password|credential_provider|client_name|health_check_interval|ssl_.+"
     r"|socket_(?:connect_)?timeout|socket_keepalive(?:_options)?"
@@ -197,7 +197,7 @@ def settings_of(client: redis.Redis) -> Settings:
     Raises
     ------
     ConfigurationException
-        If they do not say all of how it reaches the primary.
+        If they do not tell completely how the client reaches the primary.
     """
     pool: Any = client.connection_pool
     of_redis_py = next(each for each in pool.connection_class.__mro__ if each.__module__ != __name__)
@@ -224,7 +224,7 @@ def settings_of(client: redis.Redis) -> Settings:
 
 
 def default_settings() -> Settings:
-    """Return the settings of the database to use where none is given.
+    """Return the settings of the database to use if none is given.
 
     Raises
     ------
@@ -262,7 +262,7 @@ def _shown_path(path: str | os.PathLike[str]) -> str:
 
 
 def _shown_address(host: str, port: int) -> str:
-    host = host.rpartition("@")[2]  # with a user and a password it is none, but they are not to be shown
+    host = host.rpartition("@")[2]  # a host has no user and password, but if they are given, they must not be shown
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -335,12 +335,12 @@ def _greet(connection: Any) -> None:
 
 
 def tolerant(client: redis.Redis) -> redis.Redis:
-    """Let a client read what is not UTF-8, and write it back, as those of a `JobsDatabase` do; return it."""
+    """Let a client read text that is not UTF-8, and write it back, as clients of a `JobsDatabase` do; return it."""
     pool = client.connection_pool
     if pool.connection_kwargs.get("encoding_errors", "strict") == "strict":
         pool.connection_kwargs["encoding_errors"] = "surrogateescape"
         pool.connection_class = _escaping(pool.connection_class)
-        pool.reset()  # of the connections that there are
+        pool.reset()  # for the existing connections
     return client
 
 
@@ -348,7 +348,7 @@ def tolerant(client: redis.Redis) -> redis.Redis:
 def _escaping(connection_class: Any) -> Any:
     """Return a class of connections that writes any text that was read."""
 
-    # hiredis, which redis-py uses where it is installed, knows no surrogate escapes, and says less of what is wrong
+    # hiredis, which redis-py uses if it is installed, knows no surrogate escapes, and has shorter error messages
 
     class Connection(connection_class):  # type: ignore[misc]
         def send_command(self, *args: Any, **kwargs: Any) -> Any:
@@ -369,8 +369,8 @@ def _escaping(connection_class: Any) -> Any:
 
 @cache
 def _improved(connection_class: Any) -> Any:
-    """Return the same, but that it also leaves a primary that is none any more."""
-    # where Sentinel may name another one, it is also left if it has lost its replicas: they may have gone over to that
+    """Return the same class, but its connections also leave a server that is not a primary any more."""
+    # where Sentinel may name another one, a server without its replicas is left, too: they may follow the other one
     reasons = ("READONLY", "NOREPLICAS") if issubclass(connection_class, SentinelManagedConnection) else ("READONLY",)
 
     class Connection(_escaping(connection_class)):  # type: ignore[misc]
@@ -392,7 +392,7 @@ def _improved(connection_class: Any) -> Any:
 
 
 def _refusal(error: redis.ResponseError, reasons: Iterable[str]) -> str | None:
-    """Which of some reasons a server gives; Redis 6.2 wraps the error of a script into another one."""
+    """Return which of some reasons a server gives; Redis 6.2 wraps the error of a script into another one."""
     text = str(error)
     return next((reason for reason in reasons if text.startswith(f"{reason} ") or f"-{reason} " in text), None)
 
@@ -409,7 +409,7 @@ HOST_PORT_DB = re.compile(HOST + r"(?::(?P<port>\w+)(?::(?P<db>\w+))?)?")
 
 
 def parse_database(text: str) -> Settings:
-    """Return the settings that a text names, as ``--database`` and LIMPYD_JOBS_DATABASE have it.
+    """Return the settings that a text names, such as the value of ``--database`` and LIMPYD_JOBS_DATABASE.
 
     Accepted are ``host``, ``host:port``, ``host:port:db`` (an IPv6 address in brackets), and the URLs
 
@@ -419,12 +419,12 @@ def parse_database(text: str) -> Settings:
       ``rediss+sentinel://…``;
     - ``embedded://`` and ``embedded:///path/of/the/data[?db=2]``.
 
-    After a ``?``, more settings may follow: those of `OPTIONS`.
+    After a ``?``, more settings of `OPTIONS` may follow.
 
     Raises
     ------
     ConfigurationException
-        If the text is nothing of that; the message shows it without its password.
+        If the text is none of these; the message shows it without its password.
     """
     text = text.strip()
     try:
@@ -445,7 +445,7 @@ def hide_passwords(text: str) -> str:
 
 
 def _check(settings: Settings) -> None:
-    """Let redis-py say what it does not like, without connecting."""
+    """Let redis-py check the settings, without connecting."""
     if "embedded" not in settings:
         pool = _client(settings).connection_pool
         pool.connection_class(**pool.connection_kwargs)
@@ -471,7 +471,7 @@ def _parse_url(text: str) -> Settings:
 
 
 def _split(text: str) -> SplitResult:
-    """Divide a URL as `urlsplit` does, which takes each of several hosts, but not always all of them together."""
+    """Divide a URL as `urlsplit` does. That takes each of several hosts alone, but not always all of them together."""
     scheme, separator, rest = text.partition("://")
     hosts = re.split("[/?#]", rest, maxsplit=1)[0]
     if "," not in hosts:
@@ -534,7 +534,7 @@ def _parse_credentials(url: SplitResult) -> tuple[Settings, str]:
 
 
 def _parse_options(url: SplitResult) -> Settings:
-    """Read what follows the question mark."""
+    """Read the options after the question mark."""
     settings: Settings = {}
     for name, value in parse_qsl(url.query, keep_blank_values=True):
         is_for_sentinels = name in ("sentinel_username", "sentinel_password") and "sentinel" in url.scheme

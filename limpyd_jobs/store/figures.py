@@ -1,6 +1,6 @@
 """Figures: how many jobs were run, how they ended, how long they waited and ran; by queue, class and minute or day.
 
-Each worker gathers them, and adds them to those of all with its heartbeat.
+Each worker gathers its figures. Its heartbeat adds them to the figures of all workers.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from limpyd_jobs.store.calls import Call, listed, outcome_of, send
 from limpyd_jobs.store.scripting import Script
 
 # A hash for each minute and each day, named by its first second since the epoch. Its fields are the name of a queue and
-# the path of a class, with a line break in between; of an empty name, the last pk of a class. See `write_figures.lua`.
+# the path of a class, with a line break in between; for an empty name, the last pk of a class. See `write_figures.lua`.
 KEY = "limpyd-jobs:figures:"
 
-# The upper bounds of the buckets of histograms, in seconds; what is more is in one more.
+# The upper bounds of the buckets of histograms, in seconds. One more bucket is for longer times.
 BOUNDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3600, 4 * 3600, 24 * 3600)
 
 _write_figures = Script("write_figures")
@@ -27,10 +27,10 @@ _write_figures = Script("write_figures")
 
 BUCKETS = len(BOUNDS) + 1
 
-# A number has that many digits at the most: somebody else wrote any other.
+# A number has at most so many digits: somebody else wrote a longer one.
 DIGITS = 18
 
-# Where the numbers of a row stand.
+# The positions of the numbers in a row.
 STARTED, SUCCEEDED, FAILED, WAITED, RAN = 0, 1, 2, 3, 4 + BUCKETS
 LENGTH = RAN + 1 + BUCKETS
 
@@ -41,9 +41,9 @@ class Histogram(NamedTuple):
     Attributes
     ----------
     microseconds: int
-        How long all together.
+        The sum of all times.
     counts: sequence of int
-        How often up to each bound of `BOUNDS`, beyond the one before; the last one is for what took longer.
+        How many times are up to each bound of `BOUNDS`, and above the one before it. The last is for longer times.
     """
 
     microseconds: int
@@ -51,14 +51,14 @@ class Histogram(NamedTuple):
 
     @property
     def mean(self) -> float | None:
-        """The mean in seconds; None if there is nothing."""
+        """The mean in seconds; None without any times."""
         total = sum(self.counts)
         return self.microseconds / 1_000_000 / total if total else None
 
     def quantile(self, part: float) -> float | None:
-        """Return the bound, in seconds, that this part of all is within; None if there is nothing.
+        """Return the bound, in seconds, below which this part of all times is; None without any times.
 
-        What took longer than the last bound counts as that.
+        A time above the last bound counts as the last bound.
         """
         wanted, seen = part * sum(self.counts), 0
         for bound, number in zip((*BOUNDS, BOUNDS[-1]), self.counts, strict=True):
@@ -69,13 +69,13 @@ class Histogram(NamedTuple):
 
 
 class Figures:
-    """What became of the jobs of a queue and a class, or of more of them.
+    """The figures of the jobs of a queue and a class, or of several.
 
     Parameters
     ----------
     numbers: sequence of int
-        As they are stored, in this order: how many started, succeeded, failed; of the waits, then of the runs, how many
-        microseconds all together, and how many are in each bucket.
+        As they are stored, in this order: how many jobs started, succeeded, failed; then, for the waits and for the
+        runs, the sum in microseconds, and how many are in each bucket.
     """
 
     def __init__(self, numbers: Iterable[int] = (0,) * LENGTH) -> None:
@@ -110,7 +110,7 @@ class Figures:
         return Histogram(self.numbers[RAN], self.numbers[RAN + 1 :])
 
     def observe_start(self, waited: float | None) -> None:
-        """Count a job that began, after so many seconds; None if nobody knows."""
+        """Count a job that began after so many seconds; None if the time is not known."""
         numbers = self.numbers
         numbers[STARTED] += 1
         if waited is not None:
@@ -125,17 +125,17 @@ class Figures:
         numbers[RAN + 1 + bisect_left(BOUNDS, ran)] += 1
 
     def add(self, other: Figures) -> None:
-        """Add others to these."""
+        """Add other figures to these."""
         self.numbers = [one + another for one, another in zip(self.numbers, other.numbers, strict=True)]
 
 
 def write(connection: Redis, figures: Mapping[tuple[str, str], Figures], classes: Mapping[str, str]) -> None:
-    """Add figures, by the name of a queue and the path of a class, to those of this minute and day.
+    """Add figures, by the name of a queue and the path of a class, to the figures of this minute and day.
 
     Parameters
     ----------
     classes: mapping of str to str
-        The name of the model, by the path of a class: of these the last pk is noted, which tells how many were added.
+        The name of the model, by the path of a class. The last pk of each is noted: it tells how many jobs were added.
     """
     rows = [[queue, path, each.numbers] for (queue, path), each in figures.items()]
     request = {"rows": listed(rows), "classes": json.dumps(classes)}
@@ -143,7 +143,7 @@ def write(connection: Redis, figures: Mapping[tuple[str, str], Figures], classes
 
 
 def read(connection: Any, period: str, starts: Iterable[int]) -> list[dict[str, str]]:
-    """Return what is stored of some periods, ``minute`` or ``day``, by their first seconds since the epoch.
+    """Return the stored figures of some periods, ``minute`` or ``day``, by their first seconds since the epoch.
 
     A key of a wrong type counts as empty.
     """
@@ -154,7 +154,7 @@ def read(connection: Any, period: str, starts: Iterable[int]) -> list[dict[str, 
 
 
 def figures_of(text: str) -> Figures | None:
-    """Read a field; None if it has no such numbers."""
+    """Return the figures of a field; None if it has no such numbers."""
     words = text.split()
     if len(words) != LENGTH or not all(map(is_number, words)):
         return None
@@ -162,5 +162,5 @@ def figures_of(text: str) -> Figures | None:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a number as scripts write it."""
+    """Whether a text is a number in the form that scripts write."""
     return text.isascii() and text.isdecimal() and len(text) <= DIGITS

@@ -1,4 +1,4 @@
-"""From the class paths that are stored with jobs to classes: of jobs only, whatever the path says."""
+"""Resolving the class paths that are stored with jobs. Only job classes are imported, whatever the path says."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ MAX_PATH_LENGTH = 1024
 
 
 class NotAllowed(ImportError):
-    """A class is of none of the modules that job classes may come from."""
+    """A class is not of one of the modules that job classes may come from."""
 
 
 def resolve_path(path: str, base: type[T]) -> type[T]:
     """Return the class of a path, which must be one of the subclasses of `base`, or `base` itself.
 
-    If it is not imported yet, the source of its module is read before: only a module that defines such a class, or
-    brings one in, as far as its source tells (see `defines_subclass`), and is no part of the standard library, is
-    imported.
+    If the class is not imported yet, the source of its module is read before. The module is imported only if, as far as
+    its source tells (see `defines_subclass`), it defines or imports such a class, and if it is not part of the standard
+    library.
 
     Raises
     ------
     ValueError
-        If it is not the path of a class, or of something else.
+        If it is not the path of a class, or the path of another object.
     ImportError, AttributeError
         If there is no such module, or no such class in it.
     """
@@ -77,7 +77,7 @@ def _import(module_name: str) -> ModuleType:
 
 
 def _look_up(module: ModuleType, name: str, path: str, base: type[T]) -> type[T]:
-    """Return what a module has, without any code of the module or of the object that has a say in it."""
+    """Return a class of a module, without running code of the module or of the object."""
     names = vars(module) if isinstance(module, ModuleType) else {}
     if name not in names:
         raise AttributeError(f"{path!r} is not there: its module has no such name")
@@ -93,7 +93,7 @@ def module_names(modules: str | Sequence[str]) -> list[str]:
     Raises
     ------
     ConfigurationException
-        If there is none, or one that cannot be the name of a module.
+        If there is no name, or one that cannot be the name of a module.
     """
     names = modules.split(",") if isinstance(modules, str) else modules
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
@@ -108,19 +108,19 @@ def module_names(modules: str | Sequence[str]) -> list[str]:
 
 
 def import_with_submodules(name: str) -> None:
-    """Import a module, and, if it is a package, all that is in it, but for a ``__main__``, which is a program.
+    """Import a module, and, if it is a package, all its modules, except ``__main__``, which is a program.
 
     Raises
     ------
     ConfigurationException
-        If one cannot be imported.
+        If a module cannot be imported.
     """
     try:
         module = _import(name)
-    except Exception as error:  # whatever the module raises
+    except Exception as error:  # the module may raise any exception
         hint = f". {where_to_look()}" if is_not_found(error, name.partition(".")[0]) else ""
         raise ConfigurationException(f"cannot import {name!r}: {why_not_imported(error)}{hint}") from error
-    if name == __name__.partition(".")[0]:  # its job class is imported, and not all guests may be
+    if name == __name__.partition(".")[0]:  # its job class is imported, and not all its guests can be
         return
     for info in iter_modules(getattr(module, "__path__", ()), f"{name}."):
         last = info.name.rpartition(".")[2]
@@ -129,15 +129,15 @@ def import_with_submodules(name: str) -> None:
 
 
 class JobClasses(Generic[T]):
-    """The job classes met lately by this process; at first, some of those that are imported. A script is told of them,
-    as it changes jobs before it is known what class they are of.
+    """The job classes that this process used lately; at first, some of the imported ones. Scripts are told of them, as
+    they change jobs before the caller knows the classes of the jobs.
 
     Parameters
     ----------
     base: type
         The class that all of them inherit from.
     limit: int
-        How many to remember at the most.
+        How many classes to remember at the most.
     """
 
     def __init__(self, base: type[T], limit: int = 32) -> None:
@@ -155,16 +155,16 @@ class JobClasses(Generic[T]):
         return self._met
 
     def look_again(self) -> None:
-        """Know all classes that are imported, those that tests define inside functions among them."""
+        """Know all classes that are imported, also those that tests define inside functions."""
         self._met = {path_of(cls): cls for cls in self.all()}
 
     def all(self) -> list[type[T]]:
-        """Return the classes this process knows of: those that are imported, and those it has met."""
+        """Return the classes that this process knows: the imported ones, and those it has resolved."""
         imported = (cls for cls in concrete(self.base) if self._allows(path_of(cls)))
         return list(dict.fromkeys([*imported, *self._met.values()]))
 
     def allow(self, modules: str | Sequence[str] | None) -> None:
-        """From now on, in the whole process, resolve only the classes of these modules and of what is below them.
+        """From now on, in the whole process, resolve only the classes of these modules and of the modules below them.
 
         Parameters
         ----------
@@ -180,7 +180,7 @@ class JobClasses(Generic[T]):
         self._met = {}
 
     def load(self, modules: str | Sequence[str]) -> None:
-        """Import these modules, and all that is below them, and `allow` no others. Exceptions: as `allow`, and
+        """Import these modules, and all modules below them, and `allow` no others. Exceptions: as `allow`, and
 
         Raises
         ------
@@ -194,7 +194,7 @@ class JobClasses(Generic[T]):
             self.allow(names)
 
     def resolve(self, path: str) -> type[T]:
-        """Return the class of a path, if it is one of the allowed modules, and remember it.
+        """Return the class of a path, if it is in one of the allowed modules, and remember it.
 
         For the other exceptions see `resolve_path`.
 
@@ -208,14 +208,14 @@ class JobClasses(Generic[T]):
             self._check(path)
             cls = resolve_path(path, self.base)
             self._check(path_of(cls))
-            # The path may be an old one of a class that was moved.
+            # The path may be the old path of a class that was moved.
             paths = dict.fromkeys((path, path_of(cls)), cls)
             others = [(known, other) for known, other in self.known.items() if known not in paths]
             self._met = {**dict(others[len(paths) - self.limit :]), **paths}
         return cls
 
     def like(self, model: type[RedisModel]) -> JobClasses[T] | BoundJobClasses:
-        """Return the classes of the jobs that go with a model, such as that of a queue: bound as it is, if it is."""
+        """Return the job classes for a model, such as a queue model: bound like the model, if it is bound."""
         return self if origin_of(model) is model else BoundJobClasses(self, model)
 
     def _check(self, path: str) -> None:
@@ -229,7 +229,7 @@ class JobClasses(Generic[T]):
 
 
 class BoundJobClasses:
-    """The job classes of this process, bound as a model is."""
+    """The job classes of this process, bound like a model."""
 
     def __init__(self, classes: JobClasses[Any], model: type[RedisModel]) -> None:
         self._classes = classes
@@ -237,7 +237,7 @@ class BoundJobClasses:
 
     @property
     def known(self) -> Mapping[str, Any]:
-        """As `JobClasses.known`, but for those that cannot be bound."""
+        """As `JobClasses.known`, without the classes that cannot be bound."""
         known = {}
         for path, cls in self._classes.known.items():
             with suppress(ConfigurationException):
@@ -256,12 +256,12 @@ class BoundJobClasses:
 
 
 def check_addable(job_class: Any) -> None:
-    """Look at a class whose first job is about to be added; warn if workers in other processes could not import it.
+    """Check a class before its first job is added; warn if workers in other processes could not import it.
 
     Raises
     ------
     ConfigurationException
-        If a worker that calls its `run` method would run nothing of it.
+        If a worker that calls its `run` method would not run its code.
     """
     kind = unordinary_kind(getattr(job_class, "run", None))
     if kind:
@@ -276,7 +276,7 @@ def check_addable(job_class: Any) -> None:
 
 
 def _place_out_of_reach(cls: type) -> str:
-    """Return where a class is defined, if it is where no other process finds it; else nothing."""
+    """Return where a class is defined, if no other process finds it there; else empty."""
     if cls.__module__ == "__main__":
         return "is defined in the program itself"
     is_inside = "." in cls.__qualname__
@@ -287,7 +287,7 @@ def _place_out_of_reach(cls: type) -> str:
 
 
 def _is_private(database: Any) -> bool:
-    """Whether the Redis server of a database is one of this process, so that there are no other workers."""
+    """Whether only this process uses the Redis server of a database, so that there are no other workers."""
     return (getattr(database, "connection_settings", None) or {}).get("embedded") is True
 
 
@@ -306,7 +306,7 @@ def path_of(cls: type) -> str:
 
 
 def concrete(base: type[T]) -> Any:
-    """The class and its subclasses, all that are imported, without the abstract ones, and those bound to a database."""
+    """The class and its imported subclasses, without the abstract ones, and those bound to a database."""
     if origin_of(base) is not base:
         return
     if not getattr(base, "abstract", False):

@@ -1,6 +1,6 @@
-"""The job classes of a database: what is to be known of each to read its jobs without importing it.
+"""The job classes of a database: what a process has to know of each to read its jobs without importing it.
 
-They are written with the first job that a process adds of a class, in the same step.
+A class is written in the same step as the first job of it that a process adds.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ UNREADABLE = (AttributeError, KeyError, RecursionError, TypeError, ValueError)
 
 
 class KnownClass(NamedTuple):
-    """A job class, as others have to know it.
+    """What other processes have to know of a job class.
 
     Attributes
     ----------
     path: str
-        As in idents.
+        The class path, as in idents.
     name: str
-        What its keys begin with.
+        The beginning of its keys.
     fields: frozenset of str
-        Those of its hash.
+        The fields of its hash.
     indexes: mapping of str to str
-        Of a field with an index of equality: what its keys begin with; a value follows.
+        By a field with an index of equality: the beginning of the keys, which a value follows.
     ranges: mapping of str to str
-        Of a field that is indexed as a number, or as a date: the key of the sorted set.
+        By a field that is indexed as a number, or as a date: the key of the sorted set.
     dates: frozenset of str
-        The fields that hold dates as `isoformat` has them.
+        The fields that hold dates in the form of `isoformat`.
     """
 
     path: str
@@ -53,12 +53,12 @@ class KnownClass(NamedTuple):
 
     @classmethod
     def of(cls, job_class: type[RedisModel]) -> KnownClass:
-        """Return what is to be known of a class.
+        """Return what other processes have to know of a class.
 
         Raises
         ------
         ConfigurationException
-            If no script can work with it.
+            If no script can work with the class.
         """
         layout = layout_of(job_class)
         indexes, ranges, dates = (layout.description[name] for name in ("indexes", "ranges", "dates"))
@@ -76,39 +76,39 @@ class KnownClass(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> KnownClass:
-        """Read what `as_json` makes; of other texts, raise one of `UNREADABLE`."""
+        """Read a text of `as_json`; for other texts, raise one of `UNREADABLE`."""
         path, name, names, indexes, ranges, dates = json.loads(text)
         texts = (path, name, *names, *indexes.values(), *ranges.values(), *dates)
         if len(texts) > MOST_TEXTS:
             raise ValueError("no class has so many fields")
         for each in texts:
-            each.encode()  # scripts take no others
+            each.encode()  # scripts take only UTF-8
         return cls(path, name, frozenset(names), indexes, ranges, frozenset(dates))
 
     def as_json(self) -> str:
-        """Return it as it is stored."""
+        """Return the class as it is stored."""
         fields = (sorted(self.fields), self.indexes, self.ranges, sorted(self.dates))
         return json.dumps([self.path, self.name, *fields], separators=(",", ":"))
 
 
 def unwritten(job_class: type[RedisModel]) -> str:
-    """Return the JSON of a class that is to be written by this process; nothing if it did so."""
+    """Return the JSON of a class that this process has to write; empty if it has done so."""
     is_written = job_class in vars(job_class.database).get("_written_classes", ())
     return "" if is_written else KnownClass.of(job_class).as_json()
 
 
 def was_written(job_class: type[RedisModel]) -> None:
-    """Note that the class is in its database now."""
+    """Note that a class is written in its database now."""
     vars(job_class.database).setdefault("_written_classes", set()).add(job_class)
 
 
 def known_classes(connection: Any, imported: Iterable[type[RedisModel]] = ()) -> dict[str, KnownClass]:
-    """Return the classes of a database, by path: those that are written there, if they can be read, and others.
+    """Return the classes of a database, by path: the readable ones that are written there, and the given ones.
 
     Parameters
     ----------
     imported: iterable of job classes
-        Which this process knows better.
+        Classes that this process knows better.
     """
     found = {}
     for path, text in _stored(connection).items():
@@ -119,14 +119,14 @@ def known_classes(connection: Any, imported: Iterable[type[RedisModel]] = ()) ->
         if known.path == path:
             found[path] = known
     for job_class in imported:
-        with suppress(ConfigurationException):  # its jobs cannot be added, so there are none
+        with suppress(ConfigurationException):  # jobs of this class cannot be added, so there are none
             known = KnownClass.of(job_class)
             found[known.path] = known
     return found
 
 
 def _stored(connection: Any) -> dict[str, str]:
-    """Return what is written; nothing if somebody else put something else there."""
+    """Return the written classes; nothing if somebody else put something else there."""
     with passing_over_wrong_types():
         return dict(connection.hgetall(KEY))
     return {}

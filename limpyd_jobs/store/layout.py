@@ -21,14 +21,14 @@ from limpyd_jobs.utils import memoized, overrides
 
 Model = TypeVar("Model", bound=type)
 
-# The ends of the keys of what the code of a job returned, of the lines that it logged, and of the changes of its
-# status. Scripts delete them with it.
+# The ends of the keys of a job's result, of the lines that it logged, and of the changes of its status. Scripts delete
+# these keys with the job.
 RESULT_KEY, LOG_KEY, HISTORY_KEY = "_result", "_log", "_history"
 
 # For how many seconds a result is kept by `keep_result = True`.
 A_DAY = 86400.0
 
-# The fields by which scripts find records, by the class that these are of.
+# The fields by which scripts find records, by the class of the records.
 _LOOKED_UP: dict[type, tuple[str, ...]] = {}
 
 
@@ -39,25 +39,25 @@ class Layout:
     Attributes
     ----------
     description: dict
-        What ``lua/includes/records.lua`` says.
+        As described in ``lua/includes/records.lua``.
     json: str
-        The same as the scripts take it, without what is empty.
+        The same as the scripts take it, without empty parts.
     plain: frozenset of str
         The fields that a script can write with all their indexes: hash fields with no index but `EqualIndex`,
         `NumberRangeIndex` and `DateTimeRangeIndex`.
     special: frozenset of str
         The hash fields that a script can write, but with indexes that only limpyd can maintain, afterwards.
     other_defaults: dict
-        The default values of all the fields but the plain ones.
+        The default values of all fields that are not plain.
     has_unique: bool
         Whether a plain field is unique.
     erasable: bool
         Whether a script can delete a record, once limpyd has cleared the indexes of its special fields and deleted the
         fields that are `outside`.
     outside: tuple of str
-        The fields that are no hash fields, and have indexes.
+        The fields with indexes that are not hash fields.
     dates: frozenset of str
-        The hash fields that hold dates: those with a `DateTimeRangeIndex`, and those of the kind `datetime`.
+        The hash fields that hold dates: fields with a `DateTimeRangeIndex`, and fields of the kind `datetime`.
     """
 
     description: Mapping[str, Any]
@@ -72,11 +72,11 @@ class Layout:
 
     @property
     def needs_limpyd(self) -> bool:
-        """Whether making a record takes more than a script, even one with no fields but its defaults."""
+        """Whether a script alone cannot make a record, even if no fields are given."""
         return bool(self.other_defaults or self.special)
 
     def split(self, fields: Mapping[str, Any], scripted: frozenset[str]) -> tuple[dict[str, str], dict[str, Any]]:
-        """Divide the fields of a new record in those a script writes, and those limpyd has to write before."""
+        """Divide the fields of a new record into those a script writes, and those limpyd has to write before."""
         if not fields and not self.other_defaults:
             return {}, {}
         fields = {**self.other_defaults, **fields}
@@ -126,7 +126,7 @@ def layout_of(model: type[RedisModel]) -> Layout:
 
 @memoized
 def layout_to_add(job_class: type[RedisModel]) -> Layout:
-    """Return the layout of a class whose jobs are to be added. The first time, it is looked at by `check_addable`."""
+    """Return the layout of a class, to add jobs of it. The first time, `check_addable` checks the class."""
     layout = layout_of(job_class)
     check_addable(job_class)
     return layout
@@ -142,7 +142,7 @@ def _line_of(named: tuple[str, type[RedisModel]]) -> str:
     path, job_class = named
     try:
         return f"{path} {layout_of(job_class).json}\n"
-    except ConfigurationException:  # a class that no script can work with is as good as unknown
+    except ConfigurationException:  # a class that no script can work with counts as unknown
         return ""
 
 
@@ -151,15 +151,15 @@ def _has_leases(model: type[RedisModel]) -> bool:
 
 
 def _kept_history(model: type[RedisModel]) -> int:
-    """How many changes of the status of a job are kept; 0 if ``keep_history`` is something of the application."""
+    """Return how many changes of the status of a job to keep; 0 if the application uses ``keep_history`` otherwise."""
     number = getattr(model, "keep_history", 0)
     return number if type(number) is int and number > 0 else 0
 
 
 @memoized
 def kept_for(model: type[RedisModel]) -> float | None:
-    """Return for how many seconds the results of a job class are kept; None if they are not, or if the attribute
-    ``keep_result`` is something of the application."""
+    """Return for how many seconds the results of a job class are kept; None if they are not, or if the application uses
+    the attribute ``keep_result`` otherwise."""
     value = getattr(model, "keep_result", None)
     if value is True:
         return A_DAY
@@ -172,7 +172,7 @@ def _tells(model: type[RedisModel], special: set[str]) -> bool:
     Raises
     ------
     ConfigurationException
-        If it does, and is one of jobs whose status has an index that only limpyd can maintain.
+        If it does, and it is a job class whose status has an index that only limpyd can maintain.
     """
     tells = getattr(model, "tells_changes", False) is True or bool(kept_for(model))
     if tells and "status" in special and hasattr(model, "get_model_repr"):
@@ -187,7 +187,7 @@ def _is_erasable(field: Any) -> bool:
 
 
 def found_by(*names: str) -> Callable[[Model], Model]:
-    """Say of a class, and so of its subclasses, by which fields scripts find the records."""
+    """Declare by which fields scripts find the records of a class and of its subclasses."""
 
     def decorate(model: Model) -> Model:
         _LOOKED_UP[model] = names
@@ -197,7 +197,7 @@ def found_by(*names: str) -> Callable[[Model], Model]:
 
 
 def check_found_by(model: type[RedisModel], names: Iterable[str]) -> None:
-    """Raise `ConfigurationException` if a script cannot find records by these fields, for want of plain indexes."""
+    """Raise `ConfigurationException` if a script cannot find records by these fields, as they lack plain indexes."""
     for name in names:
         field = model.get_field(name) if model.has_field(name) else None
         if not isinstance(field, InstanceHashField) or not _prefixes(field):
@@ -207,7 +207,7 @@ def check_found_by(model: type[RedisModel], names: Iterable[str]) -> None:
 
 
 def _is_of_no_other_kind(field: Any) -> bool:
-    """Whether a hash field is one of limpyd's, or of `atomic_fields`, which stores the same."""
+    """Whether a hash field is of limpyd's class, or of `atomic_fields`, which stores the same."""
     return type(field) is InstanceHashField or "stores_the_same" in vars(type(field))
 
 
@@ -234,12 +234,12 @@ _OF_INDEXES = ("add", "remove", "store", "unstore", "get_storage_key", "normaliz
 
 
 def _is_plain(index: BaseIndex) -> bool:
-    """Whether an index keeps the pks of a value in a set whose key ends with that value, whatever begins it."""
+    """Whether an index keeps the pks of a value in a set whose key ends with that value."""
     return isinstance(index, EqualIndex) and not overrides(type(index), EqualIndex, *_OF_INDEXES)
 
 
 def _is_plain_range(index: BaseIndex) -> bool:
-    """Whether an index keeps all pks in one sorted set, by the value as a number, or as a date."""
+    """Whether an index keeps all pks in one sorted set, with the value as a number, or as a date."""
     base = DateTimeRangeIndex if isinstance(index, DateTimeRangeIndex) else NumberRangeIndex
     names = (*_OF_INDEXES, "prepare_data_to_store", "raise_if_not_float")
     return isinstance(index, base) and not overrides(type(index), base, *names)

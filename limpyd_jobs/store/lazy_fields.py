@@ -1,5 +1,5 @@
-"""Records whose fields are made when they are asked for: limpyd copies them all for each instance, which takes longer
-than everything else that is done to add a job, and most are never used."""
+"""Records whose fields are made when they are used. limpyd copies all fields for each instance, which takes longer than
+everything else that adds a job, and most fields are never used."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from limpyd_jobs.utils import memoized
 
 
 class _OfBoth:
-    """A method that is one of the class for the class, and another one for an instance.
+    """A method that does one thing for the class, and another one for an instance.
 
     limpyd puts the latter into each instance, which then refers to itself: the garbage collector has to find each.
     """
@@ -27,7 +27,7 @@ class _OfBoth:
 
 
 class LazyModel(RedisModel):
-    """A model whose instances make each of their fields once it is asked for."""
+    """A model whose instances make each of their fields when it is first used."""
 
     abstract = True
 
@@ -38,7 +38,7 @@ class LazyModel(RedisModel):
         if args or kwargs or type(self).__getattr__ is not _GETATTR:
             super().__init__(*args, **kwargs)
             return
-        # what limpyd does for an instance that stands for no record yet, except for the fields
+        # the same as limpyd does for an instance that has no record yet, except for the fields
         self.__dict__.update(
             lockable=type(self).lockable,
             _connected=False,
@@ -50,18 +50,18 @@ class LazyModel(RedisModel):
 
     @classmethod
     def lazy_connect(cls, pk: Any) -> Any:
-        """Return the instance of a record that may not exist: as limpyd does, but without an object for its pk."""
+        """Return the instance of a record that may not exist, as limpyd does, but without an object for its pk."""
         instance = cls()
         instance.__dict__.update(_pk=cls.get_class_field("pk").normalize(pk))
         return instance
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Refuse to put a value in the place of a field, which would store nothing. Any other attribute may be set.
+        """Refuse to replace a field by a value, as that would store nothing. Any other attribute may be set.
 
         Raises
         ------
         AttributeError
-            If it is the name of a field.
+            If a field has this name.
         """
         if name[0] != "_" and name in _field_names(type(self)) and not isinstance(value, RedisField):
             raise AttributeError(_why_not_assigned(type(self), name), name=name, obj=self)
@@ -72,7 +72,7 @@ class LazyModel(RedisModel):
         if name not in cls._fields and name != "pk":
             raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}", name=name, obj=self)
         original = cls.get_class_field(name)
-        if original.name != name:  # `pk`, where the model has a name of its own for it
+        if original.name != name:  # `pk`, if the model has another name for it
             return getattr(self, original.name)
         field = copy(original)
         field._attach_to_instance(self)
@@ -94,7 +94,7 @@ def _why_not_assigned(model: type[LazyModel], name: str) -> str:
 
 
 def why_fixed(model: type[RedisModel], name: str) -> str:
-    """Return the message for a field that is not to be changed."""
+    """Return the message for a field that must not be changed."""
     return f"{name!r} is an argument of {model.__name__}, given when a job is added: it never changes"
 
 
@@ -105,20 +105,20 @@ def _field_names(model: type[LazyModel]) -> frozenset[str]:
 
 @memoized
 def _hidden_fields(model: type[LazyModel]) -> tuple[str, ...]:
-    """The fields of whose names a class has something else, as a base has a method: they are made at once, to be found
-    before that."""
+    """Return the fields whose names a class uses otherwise, such as for a method of a base. They are made at once, so
+    that the name leads to the field."""
     return tuple(name for name in model._fields if hasattr(model, name))
 
 
 def has_method(record: LazyModel, name: str) -> bool:
-    """Whether a record has a method, or something else that can be called: soon done if it has nothing of that name."""
+    """Whether a record has a method, or another callable, of a name. It is fast if nothing has that name."""
     cls = type(record)
     may_have = name in vars(record) or cls.__getattr__ is not _GETATTR or hasattr(cls, name)
     return may_have and callable(getattr(record, name, None))
 
 
 def pk_of(record: RedisModel) -> Any:
-    """Return the pk of a record, which gets one if it has none, without the making of its field if it has.
+    """Return the pk of a record, without making its field. If the record has no pk, it gets one.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The fields that are given for a new record: whether they may be, and how they are stored.
+"""The fields that are given for a new record: whether they are allowed, and how they are stored.
 
 These are functions, not methods of the models, as an application may have methods of any name.
 """
@@ -17,15 +17,15 @@ from limpyd_jobs.store.argument import arguments_of, stored_arguments, value_fie
 from limpyd_jobs.store.own_fields import is_own
 from limpyd_jobs.utils import memoized
 
-# The fields of a job that a transition decides.
+# The fields of a job that a transition sets.
 _RESERVED = ("identifier", "status", "priority", "added", "start", "end", "delayed_until", "queued")
 
-# Those of our own fields that can be given, with what makes of a value what is stored.
+# The own fields of this library that can be given, each with a function that returns the stored text of a value.
 _OWN = {"job_timeout": stored_timeout, "retry_policy": stored_policy}
 
 
 def check_fields(model: type[RedisModel], fields: Mapping[str, Any], reserved: Iterable[str] = ()) -> None:
-    """Check that a model has some fields, none of which is reserved, or the pk, and can index their values.
+    """Check that a model has some fields, that none is reserved or the pk, and that it can index their values.
 
     Raises
     ------
@@ -41,7 +41,7 @@ def check_fields(model: type[RedisModel], fields: Mapping[str, Any], reserved: I
 
 @memoized
 def _usual_fields(model: type[RedisModel]) -> dict[str, bool]:
-    """Return whether each of the public fields of a model, but the pk, is indexed; dynamic ones are not among them."""
+    """Return for each public field of a model whether it is indexed; without the pk, and dynamic fields."""
     names = [name for name in model._fields if not name.startswith("_") and not model._field_is_pk(name)]
     return {name: bool(getattr(model.get_field(name), "indexable", False)) for name in names}
 
@@ -79,10 +79,10 @@ def checked_fields(job_class: type[RedisModel], fields: dict[str, Any]) -> dict[
 
 
 def stored_names(job_class: type[RedisModel], fields: dict[str, Any]) -> dict[str, Any]:
-    """Name fields for a new job, once they were checked, as they are stored."""
+    """Return checked fields for a new job by their stored names."""
     return {f"_{name}" if is_own(job_class, name) else name: value for name, value in fields.items()}
 
 
 def default_priority(model: type[RedisModel], priority: int | str | None) -> str:
-    """Return the text of a priority, of the default one of the model if it is None."""
+    """Return the text of a priority; if it is None, of the default one of the model."""
     return stored_priority(getattr(model.get_field("priority"), "default", 0) if priority is None else priority)

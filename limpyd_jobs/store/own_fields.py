@@ -1,7 +1,7 @@
-"""What this library stores with a record beyond the fields of version 2.
+"""The fields that this library stores with a record in addition to those of version 2.
 
 An application may have a field or a method of any name. So ours are stored under names that begin with an underscore,
-which limpyd allows no application, and whoever wants to read them uses a public name that gives way to theirs.
+which limpyd does not allow to applications. They are read by a public name, unless the application uses it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ Model = TypeVar("Model", bound=type[RedisModel])
 
 
 class Alias:
-    """A field of a model by another name, which a subclass may take for a field or method of its own.
+    """Another name of a field of a model. A subclass may use that name for a field or method of its own.
 
-    A property would keep limpyd from giving a field of that name to an instance.
+    With a property, limpyd could not give a field of that name to an instance.
     """
 
     def __init__(self, field_name: str) -> None:
@@ -28,8 +28,8 @@ class Alias:
 
 
 class OwnField(Alias):
-    """A field of ours, and the public name to read it by: ``rescues = OwnField(fields.InstanceHashField())`` is stored
-    as ``_rescues``. The class needs the decorator `with_own_fields`."""
+    """A field of this library, and its public name: ``rescues = OwnField(fields.InstanceHashField())`` is stored as
+    ``_rescues``. The class needs the decorator `with_own_fields`."""
 
     def __init__(self, field: RedisField) -> None:
         self.field = field
@@ -39,7 +39,7 @@ class OwnField(Alias):
 
 
 def with_own_fields(model: Model) -> Model:
-    """Make the own fields of a model fields of limpyd, which passes over names that begin with an underscore."""
+    """Make own fields of a model fields of limpyd, which ignores names that begin with an underscore."""
     for own in [value for value in vars(model).values() if isinstance(value, OwnField)]:
         field = own.field
         field.name = own.field_name
@@ -52,5 +52,5 @@ def with_own_fields(model: Model) -> Model:
 
 
 def is_own(model: type[RedisModel], name: str) -> bool:
-    """Whether a public name is that of a field of ours in that model, which has nothing else of that name."""
+    """Whether a public name stands for an own field in a model, and the model uses it for nothing else."""
     return isinstance(getattr(model, name, None), OwnField) and name not in model._fields

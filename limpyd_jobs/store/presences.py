@@ -1,4 +1,4 @@
-"""Who is there: kept up, and listed, in one step each."""
+"""Presences. To keep one, and to list them, is one step each."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _list_presences = Script("list_presences")
 
 Model = type[RedisModel]
 
-# How many orders are kept for somebody, the last ones.
+# How many orders are kept for one presence: the last ones.
 MOST_ORDERS = 100
 
 
 class Sign(NamedTuple):
-    """What is known after a sign of life.
+    """The result of a sign of life.
 
     Attributes
     ----------
     pk: str
-        Of the record.
+        The pk of the record.
     since: str
         The date of the first sign.
     orders: list of str
-        What others ask for; each is told once.
+        The orders of others; each is told once.
     """
 
     pk: str
@@ -43,7 +43,7 @@ class Sign(NamedTuple):
 
 
 def keep(model: Model, pk: str, fields: Mapping[str, str], lease: float) -> tuple[str, str]:
-    """Say that somebody is there for so many seconds; return the pk, and since when.
+    """Say that somebody is there for so many seconds; return the pk, and the date of the first sign.
 
     Parameters
     ----------
@@ -55,12 +55,12 @@ def keep(model: Model, pk: str, fields: Mapping[str, str], lease: float) -> tupl
 
 
 def keep_and_take_orders(connection: Redis, model: Model, pk: str, fields: Mapping[str, str], lease: float) -> Sign:
-    """Say so of somebody who takes orders, over a connection that any thread may use.
+    """Do the same for somebody who takes orders, over a connection that any thread may use.
 
     Parameters
     ----------
     pk: str
-        Of the record, which is made if there is none.
+        The pk of the record. A missing record is made.
     """
     return send(_call_to_keep(connection, model, pk, fields, lease, takes_orders="1"))
 
@@ -84,12 +84,12 @@ def leave(connection: Redis, model: Model, pk: str) -> None:
 
 
 def give_order(model: Model, pk: str, order: str, lasts: float) -> bool:
-    """Ask something of somebody who takes orders, to be told with the next sign of life; return whether he is there.
+    """Give an order to somebody, told with the next sign of life; return whether that presence exists.
 
     Parameters
     ----------
     lasts: float
-        After how many seconds it lapses.
+        After how many seconds the order lapses.
     """
     layout = layout_of(model)
     request = {"model": layout.json, "pk": pk, "order": order, "lasts": lasts, "most": MOST_ORDERS}
@@ -98,7 +98,7 @@ def give_order(model: Model, pk: str, order: str, lasts: float) -> bool:
 
 
 def living(model: Model, kind: str = "") -> list[tuple[str, float, dict[str, str]]]:
-    """Return the pk, the end, and the fields of those who are there, maybe only of a kind."""
+    """Return the pk, the end, and the fields of the living presences, of one kind if it is given."""
 
     def read(reply: Reply) -> list[tuple[str, float, dict[str, str]]]:
         return [(pk, float(end), dict(zip(flat[::2], flat[1::2], strict=True))) for pk, end, flat in reply["records"]]

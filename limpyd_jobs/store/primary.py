@@ -12,19 +12,19 @@ Address = tuple[str, int]
 
 ASK = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME")
 
-# For how many seconds an answer of Sentinel counts, and for how many it is not asked again if there is none.
+# For how many seconds an answer of Sentinel counts, and Sentinel is not asked again if it did not answer.
 COUNTS = 1.0
 PATIENCE = 10.0
 
-# How long one sentinel has to connect, and to answer, in seconds: others are there for the case that it does not.
+# How many seconds one sentinel has to connect, and to answer. Then another one is asked.
 TIMEOUT = 1.0
 
 
 class Sentinels(Sentinel):
-    """Some sentinels, which are asked one after the other until one answers; next time that one is the first."""
+    """Some sentinels. They are asked one after the other until one answers; next time, this one is the first."""
 
     def primary_of(self, service: str) -> Address | None:
-        """Return where the primary of a service is; None if no sentinel says so."""
+        """Return the address of the primary of a service; None if no sentinel tells it."""
         for sentinel in tuple(self.sentinels):
             try:
                 found: Any = sentinel.execute_command(*ASK, service)  # type: ignore[no-untyped-call]
@@ -37,12 +37,12 @@ class Sentinels(Sentinel):
         return None
 
     def discover_master(self, service_name: str) -> Address:
-        """Return the same, which is right as soon as a failover has promoted a replica.
+        """Return the same address. It is right as soon as a failover has promoted a replica.
 
         Raises
         ------
         redis.sentinel.MasterNotFoundError
-            If no sentinel knows it.
+            If no sentinel knows the service.
         """
         address: Address = self.primary_of(service_name) or super().discover_master(service_name)  # type: ignore[no-untyped-call]
         return address
@@ -51,13 +51,13 @@ class Sentinels(Sentinel):
 class PrimaryPool(SentinelConnectionPool):
     """Connections to the primary of a service, to which Sentinel still points.
 
-    In a planned failover the old primary goes on to take writes for some 10 seconds, and then forgets them. So before a
-    connection is handed out, Sentinel is asked again, unless it answered less than a second ago. If it names another
-    primary, connections to the old one are closed: those that are in use once they are given back. As long as no
+    In a planned failover the old primary goes on to take writes for some 10 seconds, and then forgets them. So Sentinel
+    is asked again before a connection is handed out, unless it answered less than a second ago. If it names another
+    primary, connections to the old one are closed; those in use are closed when they are given back. As long as no
     sentinel answers, connections are kept.
     """
 
-    kept_for = COUNTS  # in seconds, that a connection may be kept without giving it back
+    kept_for = COUNTS  # for how many seconds a connection may be kept before it is given back
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._ask_at = 0.0
@@ -75,4 +75,4 @@ class PrimaryPool(SentinelConnectionPool):
         if address is None:
             self._ask_at = monotonic() + PATIENCE
         elif address != self.master_address:
-            self.get_master_address()  # type: ignore[no-untyped-call]  # closes those that are not in use
+            self.get_master_address()  # type: ignore[no-untyped-call]  # closes connections that are not in use

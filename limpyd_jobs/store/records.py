@@ -1,6 +1,6 @@
-"""Records of the models: made, found, changed and deleted in one step each. None of this is a transition of a job.
+"""Making, finding, changing and deleting records of the models, in one step each. These are not transitions of a job.
 
-The scripts are those of ``lua/`` whose header names no status.
+Their scripts are in ``lua/``; no header of them names a status.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PAGE = 200
 
 
 def get_queue(queue_model: type[RedisModel], name: str, priority: str, fields: Mapping[str, Any]) -> str:
-    """Find the queue of a name and a priority, or create it with those fields; return its pk.
+    """Find the queue of a name and a priority, or create it with the given fields; return its pk.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def get_queue(queue_model: type[RedisModel], name: str, priority: str, fields: M
 
 def list_queues(queue_model: type[RedisModel], names: Iterable[str]) -> list[tuple[str, str, str, int, int, int]]:
     """Return the pk, name, priority, number of waiting jobs, number of delayed jobs, and whether it is paused (1 or 0),
-    of the queues of some names, but for those of strangers whose keys would not fit in a line."""
+    of the queues of some names, without queues of other programs whose keys would not fit in a line."""
     request = {"queue_model": layout_of(queue_model).json, "names": listed(map(_text_of, names))}
     rows = send(Call(redis_of(queue_model), _list_queues, request, itemgetter("queues")))
     return [tuple(row) for row in rows if "\n" not in row[0]]
@@ -73,7 +73,7 @@ def list_queues(queue_model: type[RedisModel], names: Iterable[str]) -> list[tup
 def read_queues(
     queue_model: type[RedisModel], names: Iterable[str], *, lapsed: bool
 ) -> list[tuple[str, str, str, list[str], list[str]]]:
-    """Return the pk, name and priority of the queues of some names, the idents that run, and those that wait."""
+    """Return the pk, name and priority of the queues of some names, the idents that run, and the idents that wait."""
     request = {
         "queue_model": layout_of(queue_model).json,
         "names": listed(map(_text_of, names)),
@@ -90,7 +90,7 @@ def _text_of(name: Any) -> str:
 
 
 def some_queue_names(queue_model: type[RedisModel]) -> list[str]:
-    """Return the names of some queues, of all if there are at most some dozens."""
+    """Return the names of some queues; of all queues if there are at most some dozens."""
     client = redis_of(queue_model)
     pks: Any = client.srandmember(f"{queue_model._name}:collection", 100)
     pipe = client.pipeline(transaction=False)
@@ -106,12 +106,12 @@ def count_jobs(queue_model: type[RedisModel], names: Iterable[str]) -> tuple[int
 
 
 def pause(queue_model: type[RedisModel], name: str) -> bool:
-    """Let the jobs of the queues of a name rest; return False if they do already."""
+    """Pause the queues of a name; return False if they are paused already."""
     return bool(redis_of(queue_model).sadd(_paused_key(queue_model), name))
 
 
 def resume(queue_model: type[RedisModel], name: str) -> bool:
-    """End the pause of the queues of a name; return False if there is none."""
+    """End the pause of the queues of a name; return False if they are not paused."""
     is_paused = bool(redis_of(queue_model).srem(_paused_key(queue_model), name))
     if is_paused:
         notify_all(redis_of(queue_model), signal_key(queue_model, name))
@@ -134,7 +134,7 @@ def notify_one(queue: RedisModel) -> None:
 
 
 def notify_next(connection: Redis, key: str) -> None:
-    """End the wait of the worker that waits for that key, be it the next one."""
+    """End the wait of the worker that waits for that key, or its next wait."""
     pipe: Any = connection.pipeline()
     pipe.rpush(key, "1").expire(key, 10).execute()
 
@@ -156,7 +156,7 @@ def add_error(error_model: type[RedisModel], fields: Mapping[str, Any], *, again
     Parameters
     ----------
     again: bool
-        True if a call before with the same fields failed: the error it may have made is found, and is whole then.
+        True if an earlier call with the same fields failed: the error that it may have made is found, and completed.
 
     Raises
     ------
@@ -177,30 +177,30 @@ def add_error(error_model: type[RedisModel], fields: Mapping[str, Any], *, again
 
 
 def due_key(schedule_model: type[RedisModel]) -> str:
-    """Return the key of the sorted set of the schedules that are active, by when they are due."""
+    """Return the key of the sorted set of the active schedules, by when they are due."""
     return f"{schedule_model._name}:due"
 
 
 def set_schedule(
     schedule_model: type[RedisModel], pk: str, due: str, fields: Mapping[str, str], heard_by: str = ""
 ) -> str:
-    """Make a schedule, or change one, with its place among those that are due; return its pk.
+    """Make or change a schedule, and its place in the sorted set by due time; return its pk.
 
     Parameters
     ----------
     pk: str
-        Empty for a new one.
+        Empty for a new schedule.
     due: str
         When it is due, in seconds since the epoch; empty for never, ``keep`` for as before.
     fields: mapping of str to str
         An empty value unsets a field.
     heard_by: str
-        The key of a signal, to tell an idle worker if no other schedule is due before; empty not to.
+        The key of a signal that tells an idle worker, if no other schedule is due before; empty to tell nobody.
 
     Raises
     ------
     DoesNotExist
-        If it was deleted.
+        If the schedule was deleted.
     UniquenessError
         If another schedule has the value of a unique field.
     """
@@ -218,9 +218,9 @@ def set_schedule(
 def due_schedules(
     schedule_model: type[RedisModel], limit: int
 ) -> tuple[float, float | None, list[tuple[str, dict[str, str]]]]:
-    """Return the time, the next time that a schedule is due, and the pk and fields of those that are due now.
+    """Return the time, the next time that a schedule is due, and the pk and fields of the schedules that are due now.
 
-    Both times are in seconds since the epoch, by the clock of Redis; the second is None if there is none.
+    Both times are in seconds since the epoch, by the clock of Redis; the second is None if no other schedule is active.
     """
 
     def read(reply: Reply) -> tuple[float, float | None, list[tuple[str, dict[str, str]]]]:
@@ -244,7 +244,7 @@ def set_fields(record: RedisModel, fields: Mapping[str, Any], *, only_new: bool 
     -------
     int or Pipeline
         How many of the fields had no value before. Inside one of limpyd's pipelines, it is the pipeline, and a
-        refusal stands among the results.
+        refusal is one of the results.
 
     Raises
     ------
@@ -272,12 +272,12 @@ def increase_field(record: RedisModel, name: str, amount: float, command: str) -
 def read_many(
     model: type[RedisModel], pks: Iterable[str], names: Sequence[str] = ()
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the pk and the hash fields of those records that exist, in their order, a page in one round trip.
+    """Yield the pk and the hash fields of the records that exist, in their order, a page in one round trip.
 
     Parameters
     ----------
     names: sequence of str
-        The fields to read, as they are stored; none for all.
+        The fields to read, by their stored names; without names, all fields.
     """
 
     def read(reply: Reply) -> list[tuple[str, dict[str, str]]]:
@@ -290,8 +290,8 @@ def read_many(
 
 
 def delete_many(model: type[RedisModel], pks: Iterable[str]) -> int:
-    """Delete records, a page in one round trip if nothing is stored of them but plain fields, else one by one; return
-    how many there were."""
+    """Delete records, a page in one round trip if they have only plain fields, else one by one; return how many there
+    were."""
     layout, number = layout_of(model), 0
     if not layout.erasable or layout.special or layout.description["keys"]:
         for pk in pks:
@@ -311,12 +311,12 @@ def _pages(pks: Iterable[str]) -> Iterator[list[str]]:
 
 
 def delete_record(record: RedisModel) -> None:
-    """Delete what a script can delete of a record: its hash and plain indexes, and its entry in the collection."""
+    """Delete the part of a record that a script can delete: its hash, plain indexes, and entry in the collection."""
     _write(_delete_record, record, {})
 
 
 def check_database(job_class: type[RedisModel], queue_model: type[RedisModel]) -> None:
-    """A script cannot change a job here and a queue there."""
+    """Check that jobs and queues are on one database, as a script changes both."""
     one, other = job_class.database, queue_model.database
     if one is not other and one.connection_settings != other.connection_settings:
         raise ConfigurationException(
@@ -351,14 +351,14 @@ def redis_of(model: RedisModel | type[RedisModel]) -> Redis:
 
 
 def list_of(record: RedisModel, key: str) -> list[str]:
-    """Return a list that is kept beside a record; one of a wrong type counts as empty."""
+    """Return a list that is kept beside a record; a key of a wrong type counts as empty."""
     with passing_over_wrong_types():
         return cast("list[str]", redis_of(record).lrange(key, 0, -1))
     return []
 
 
 def sender_of(model: type[RedisModel]) -> Redis | SharedConnection:
-    """What sends a script of a model in the least time."""
+    """Return the fastest sender of a script of a model."""
     return model.database.sender if isinstance(model.database, JobsDatabase) else redis_of(model)
 
 
@@ -368,7 +368,7 @@ Creating = Callable[[str, Mapping[str, str], bool], Call[Reply]]
 def creating(
     model: type[RedisModel], script: Script, request: Mapping[str, Any], *, sender: Any = None, **options: Any
 ) -> Creating:
-    """Return what makes the calls of `create`, of a pk that was reserved, the fields, and whether to reserve one.
+    """Return a function that makes the calls of `create`. It takes a reserved pk, the fields, and whether to reserve.
 
     The options are attributes of the calls.
     """
@@ -406,7 +406,7 @@ def _write(
     request = {"model": layout_of(type(record)).json, "pk": pk_of(record), **request}
     call: Call[Reply] = Call(redis_of(record), script, request, partial(unique, type(record)), fields=fields)
     if isinstance(connection, Pipeline):
-        # a script that is not known would fail all the commands
+        # a script that Redis does not know would make all commands fail
         reply = connection.eval(script.source, 0, *call.words())
     else:
         reply = script(connection, args=call.words())
@@ -424,7 +424,7 @@ def _delete_fields(record: RedisModel, names: Iterable[str]) -> None:
 
 
 def unique(model: type[RedisModel], reply: Reply) -> Reply:
-    """Return the reply of a script, unless another record has the value of a unique field: then raise that."""
+    """Return the reply of a script. If another record has the value of a unique field, raise `UniquenessError`."""
     if reply["outcome"] == "not unique":
         raise UniquenessError(
             f'Value "{reply["value"]}" already indexed for unique field {model.__name__}.{reply["field"]} '

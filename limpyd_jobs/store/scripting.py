@@ -23,15 +23,15 @@ _ENTRY = re.compile(r"^--   ([a-z_]+(?:, [a-z_]+)*)(?:  .*)?$", re.MULTILINE)
 
 
 def names_in(source: str) -> list[str]:
-    """Return the names that the header of a script lists under ``request``, but for the fields of a record."""
+    """Return the names that the header of a script lists under ``request``, without the fields of a record."""
     entries = source.partition("\n-- request\n")[2].partition("\n-- reply\n")[0]
     names = [name for entry in _ENTRY.findall(entries) for name in entry.split(", ")]
     return [name for name in names if name != "fields"]
 
 
 def load(name: str, folder: Path = FOLDER) -> str:
-    """Return the source of ``<name>.lua``, each ``--@include <file>`` line replaced, the first time, by that file,
-    ``--@names`` by a list of the names of its request, and ``--@moved`` by what moves the time, if tests do."""
+    """Return the source of ``<name>.lua``. The first ``--@include <file>`` line of a file is replaced by that file,
+    ``--@names`` by a list of the names of its request, and ``--@moved`` by code that moves the time, if tests do so."""
     included: set[str] = set()
 
     def expand(source: str) -> str:
@@ -51,7 +51,7 @@ def load(name: str, folder: Path = FOLDER) -> str:
 
 
 def reload_all() -> None:
-    """Let all scripts be loaded anew when they are called next, as the time was moved."""
+    """Let all scripts be loaded again at their next call, as the time was moved."""
     for script in _scripts:
         for name in ("source", "sha"):
             vars(script).pop(name, None)
@@ -61,7 +61,7 @@ _scripts: WeakSet[Script] = WeakSet()
 
 
 class Script:
-    """A Lua script, sent to Redis by its SHA, and whole only if the server does not know it yet.
+    """A Lua script, sent to Redis by its SHA, or completely if the server does not know it yet.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class Script:
 
     @cached_property
     def positions(self) -> dict[str, int]:
-        """Where the values of the names of a request stand among the arguments."""
+        """The positions of the values of a request among the arguments, by name."""
         return {name: position for position, name in enumerate(names_in(self.source))}
 
     @cached_property
@@ -94,7 +94,7 @@ class Script:
         Raises
         ------
         redis.exceptions.RedisError
-            Whatever the server or the connection answers.
+            Any error of the server or the connection.
         """
         try:
             return sender.execute_command("EVALSHA", self.sha, len(keys), *keys, *args)  # type: ignore[no-untyped-call]

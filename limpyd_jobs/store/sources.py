@@ -1,4 +1,4 @@
-"""What the source of a module says, read without importing anything, not even the packages the module is in."""
+"""Reading the source of a module without importing anything, not even the packages of the module."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from importlib.util import find_spec, resolve_name
 from types import ModuleType
 from typing import Any, NamedTuple
 
-# Where importing a module may do anything, and no job is. The first was part of it until Python 3.12.
+# Packages without jobs, where importing a module may do anything. The first was part of Python before 3.12.
 STANDARD_LIBRARY = frozenset({"distutils", "__main__"}) | sys.stdlib_module_names
 
 BLOCKS = (ast.If, ast.Try, ast.ExceptHandler, ast.With)
 
-# How many modules are read at the most to find out what one class derives from.
+# How many modules are read at the most to find the bases of one class.
 READ_LIMIT = 50
 
 
@@ -29,9 +29,9 @@ def is_standard(module: str) -> bool:
 def defines_subclass(module: str, name: str, base: type) -> bool:
     """Return whether a module, once imported, would have a subclass of `base` of that name at its top level.
 
-    The bases of the class are followed by their names, through the modules they are brought in from, until one is
-    imported already, so can be looked up. Bases that are made in another way are not found, but for those that are
-    arguments of a call, as in ``class Task(with_metaclass(Meta, Job))``.
+    The bases of the class are followed by their names, through the modules that they come from, until a base is
+    imported already, and can be looked up. Bases that are made in another way are not found, except arguments of a call,
+    as in ``class Task(with_metaclass(Meta, Job))``.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def defines_subclass(module: str, name: str, base: type) -> bool:
 
 
 class _Source(NamedTuple):
-    """What a module says at its top level, and the package that its relative imports begin at."""
+    """The statements of a module at its top level, and the package where its relative imports begin."""
 
     nodes: list[ast.AST]
     package: str
@@ -59,7 +59,7 @@ class _Search:
         self._seen: set[tuple[str, str]] = set()
 
     def finds(self, module: str, name: str) -> bool:
-        """Return whether there is a subclass at a place, as far as can be told."""
+        """Return whether there is a subclass at a place, as far as the source tells."""
         if is_standard(module) or (module, name) in self._seen:
             return False
         self._seen.add((module, name))
@@ -68,13 +68,13 @@ class _Search:
             return issubclass(type(found), type) and issubclass(found, self._base)
         try:
             source = self.read(module)
-        except (ImportError, ValueError):  # the latter by modules that were made without a spec
+        except (ImportError, ValueError):  # the latter for modules that were made without a spec
             return False
         places = (place for node in source.nodes for place in _origins(node, name, module, source.package))
         return any(self.finds(*place) for place in places)
 
     def read(self, module: str) -> _Source:
-        """Return what a module says, which is read once."""
+        """Return the source of a module, which is read once."""
         if module not in self._sources:
             if len(self._sources) == READ_LIMIT:
                 raise ImportError(f"More than {READ_LIMIT} modules would be read", name=module)
@@ -85,7 +85,7 @@ class _Search:
 
 
 def _imported(module: str, name: str) -> Any:
-    """Return what is at a place if that is imported, without any code of a module having a say in it; else None."""
+    """Return the object at a place if it is imported, without running code of a module; else None."""
     found: Any = sys.modules.get(module)
     for part in name.split("."):
         if not issubclass(type(found), ModuleType):
@@ -95,7 +95,7 @@ def _imported(module: str, name: str) -> Any:
 
 
 def _origins(node: ast.AST, name: str, module: str, package: str) -> Iterator[tuple[str, str]]:
-    """Yield the places of which one must be a subclass for the name to be one, if a statement defines it."""
+    """Yield the places of which one must be a subclass if a statement defines the name as a subclass."""
     first, _, rest = name.partition(".")
     if isinstance(node, ast.ClassDef) and node.name == name:
         yield from ((module, base) for base in _names(node.bases))
@@ -105,7 +105,7 @@ def _origins(node: ast.AST, name: str, module: str, package: str) -> Iterator[tu
     elif isinstance(node, ast.ImportFrom):
         for alias in node.names:
             if alias.name == "*" or (alias.asname or alias.name) == first:
-                with suppress(ImportError):  # from above the topmost package
+                with suppress(ImportError):  # an import from above the top package
                     origin = resolve_name("." * node.level + (node.module or ""), package)
                     yield from _places(origin, name if alias.name == "*" else f"{alias.name}.{rest}".rstrip("."))
     elif isinstance(node, ast.Import) and rest:
@@ -115,7 +115,7 @@ def _origins(node: ast.AST, name: str, module: str, package: str) -> Iterator[tu
 
 
 def _places(module: str, name: str) -> Iterator[tuple[str, str]]:
-    """Yield the places that a name with dots may stand for: what is before a dot may be a module of a package."""
+    """Yield the places that a name with dots may stand for: the part before a dot may be a module of a package."""
     yield module, name
     while "." in name:
         part, _, name = name.partition(".")
@@ -124,7 +124,7 @@ def _places(module: str, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _names(expressions: Iterable[ast.expr]) -> Iterator[str]:
-    """Yield the names that some bases of a class have, with their dots; of a call, those of its arguments."""
+    """Yield the names of some bases of a class, with their dots; for a call, the names of its arguments."""
     for expression in expressions:
         if isinstance(expression, ast.Call):
             yield from _names(expression.args)
@@ -155,7 +155,7 @@ def _parse(module: str, spec: ModuleSpec) -> ast.Module:
 
 
 def _find(module: str) -> ModuleSpec:
-    """Find a module by way of its packages. `importlib.util.find_spec` would import these."""
+    """Find a module through its packages. `importlib.util.find_spec` would import these."""
     path: list[str] | None = None
     names = module.split(".")
     for number in range(1, len(names)):
@@ -166,7 +166,7 @@ def _find(module: str) -> ModuleSpec:
 
 
 def _find_in(path: list[str] | None, module: str) -> ModuleSpec:
-    """Find a module by the last part of its name, in the folders of its package, or, given none, where Python does."""
+    """Find a module by the last part of its name, in the folders of its package, or, without these, as Python does."""
     name = module.rpartition(".")[2]
     spec = PathFinder.find_spec(name, path)
     if spec is None and path is None:

@@ -1,4 +1,4 @@
-"""Timed records: made, changed, leased once they are due, and removed, in one step each."""
+"""Making, changing, leasing and removing timed records, in one step each."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class NextDue(NamedTuple):
     Attributes
     ----------
     due: float
-        When the first one is due that nobody leases, in seconds since the epoch; None if there is none.
+        When the first record that nobody leases is due, in seconds since the epoch; None if there is none.
     lapse: float
         In how many seconds the first lease ends; None if there is none.
     """
@@ -50,7 +50,7 @@ def due_key(model: Model) -> str:
     Raises
     ------
     ConfigurationException
-        If the model names no field that has one, or has fields that a script cannot write.
+        If the model names no field with such an index, or has fields that a script cannot write.
     """
     layout, name = layout_of(model), getattr(model, "due_field", "")
     dates = layout.description["dates"]
@@ -77,23 +77,23 @@ def leases_key(model: Model) -> str:
 def put(
     model: Model, pk: str, fields: Fields, expected: Fields | None = None, owner: str = "", *, is_new: bool = False
 ) -> bool:
-    """Make a record, or change it, unless a field has another value than is expected; return whether it was done.
+    """Make a record, or change it if its fields have the expected values; return whether it was done.
 
     Parameters
     ----------
     fields, expected: mapping
         None for no value.
     owner: str
-        Whose lease ends with it, be it done or not.
+        The owner whose lease ends, whether the change is done or not.
 
     Raises
     ------
     DoesNotExist
         If there is no record to change.
     UniquenessError
-        If there is one of that pk already, or with the value of a unique field.
+        If another record has that pk, or the value of a unique field.
     ValueError
-        If the moment when it is due is no number: limpyd's index takes such a one for 0, so it would be due at once.
+        If the due moment is not a number: limpyd's index would take it for 0, so the record would be due at once.
     """
 
     def read(reply: Reply) -> bool:
@@ -111,10 +111,10 @@ def put(
 
 
 def _check_moment(model: Any, fields: Fields) -> None:
-    """Raise `ValueError` if a field that says when a record is due is given something that is no number."""
+    """Raise `ValueError` if the field that says when a record is due gets a value that is not a number."""
     moment = fields.get(model.due_field)
     if not isinstance(moment, (str, bytes)) or not moment:
-        return  # what is neither text nor number is refused as any value of a field is
+        return  # other values are refused, as by any field
     try:
         float(moment)
     except ValueError:
@@ -146,7 +146,7 @@ def lease_due(
 
 
 def next_due(model: Model, owner: str = "", returned: Iterable[str] = (), skipped: Iterable[str] = ()) -> NextDue:
-    """Give leases of an owner back, and return when to look again."""
+    """Give back leases of an owner, and return when to look again."""
 
     def read(reply: Reply) -> NextDue:
         return NextDue(*(float(reply[name]) if name in reply else None for name in NextDue._fields))
@@ -164,7 +164,7 @@ def _condition(model: Model, expected: Fields | None, owner: str) -> dict[str, s
     if not expected:
         return given(owner=owner)
     known = with_stored_values(model, expected)
-    # a text is as it was read, be it UTF-8 or not
+    # a text is as it was read, even if it is not UTF-8
     texts = {name: value if isinstance(value, str) else _stored(name, value) for name, value in known.items()}
     return given(expected=dump_compact(texts), owner=owner)
 
