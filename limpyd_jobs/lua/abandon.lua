@@ -5,7 +5,7 @@
 -- request
 --   job_model, ident, token, queue_key
 --   delay     for a job in hand that waits and stands in none of the lists
---   lists     where it may stand
+--   lists     the lists where it may stand
 -- reply
 --   done
 --   delayed   it has to be put in the delayed set: nothing is changed
@@ -29,7 +29,7 @@ if refused then
   return answer(refused)
 end
 
--- Whether somebody put the job in the queue of a waiting list, a moment ago.
+-- Whether somebody has just put the job in the queue of a waiting list.
 local function stands_in(key)
   for _, rank in ipairs({1, -1}) do
     if type(redis.pcall('LPOS', key, job.ident, 'RANK', rank, 'MAXLEN', NEAR)) == 'number' then return true end

@@ -8,11 +8,11 @@
 --   custom        '1' to leave the placing to the caller
 --   reserve       '1' to make nothing new, but give a pk
 --   reserved_pk   that was given before
---   known_class   JSON, to be written, as known_classes.py says: what is to be known of the class
+--   known_class   JSON, to be written: what others have to know of the class, see known_classes.py
 -- reply
 --   added, existing, moved   {pk}
 --   reserved      {pk}
---   outranked     {pk}: one that the caller has to move
+--   outranked     {pk}: of a job that the caller has to move
 --   not unique    {field, value, pk of its owner}
 
 --@include adding

@@ -9,7 +9,7 @@
 --   prepend       '1' to put them first
 --   known_class   as in add.lua
 -- reply
---   done   {pks}: of each job, whatever became of it, as in add.lua
+--   done   {pks}: of each job, whatever its outcome in add.lua
 
 --@include adding
 

@@ -3,7 +3,7 @@
 -- request
 --   model, pks, repair
 --   names      of the hash fields, as JSON
---   integers   fields that hold an integer, as JSON: {field: value if it holds none}
+--   integers   fields that hold an integer, as JSON: {field: value if it holds something else}
 -- reply
 --   done   {problems, live}
 --     problems   {pk, problem, field or '', value}…
@@ -48,7 +48,7 @@ local function look_at_value(pk, field, value)
     set(pk, field, proper)
   end
   for _, prefix in ipairs(model.indexes[field] or {}) do
-    -- an error is that of a key which is no set: see stale_index_entries.lua
+    -- there is an error if the key is not a set: see stale_index_entries.lua
     if redis.pcall('SISMEMBER', prefix .. (repairs and proper or value), pk) ~= 1 then
       report(pk, 'not indexed', field, value)
       if repairs then redis.call('SADD', prefix .. proper, pk) end
@@ -81,7 +81,7 @@ local function look_at_state(pk, key)
   live[#live + 1] = {pk, status, hash[2] or '', is_fine and '' or '1'}
 end
 
--- Whether a hash has no fields but those that version 2 does not know, and so leaves there when it deletes a record.
+-- Whether a hash has only fields that version 2 does not know, and so leaves there when it deletes a record.
 local function is_left_over(key)
   for _, field in ipairs(redis.call('HKEYS', key)) do
     if string.sub(field, 1, 1) ~= '_' then return false end

@@ -4,31 +4,31 @@
 -- what: takes the first job of the first list that has one, or the given one, and begins a lease
 -- request
 --   lists, token, lease, classes   for the token, see `is_in_hand`
---   ident       none to take a job from the lists; or one that was taken from the only list by other means
+--   ident       none to take a job from the lists; or a job that was taken from the only list by other means
 --   is_again    '1' if this is sent once more, as the reply was lost
---   worker      its name, if it is about to wait, to register it if there is no job, else to end that; or none
+--   worker      its name, if it is about to wait: it is registered if there is no job, else no longer; or none
 --   wait        for how long: seconds
---   schedules   sorted set of the schedules that are active, by when they are due; or none
---   is_late     '1' if it was sent along with a wait, so that it may be late: only to be done while the worker is
+--   schedules   sorted set of the active schedules, by when they are due; or none
+--   is_late     '1' if it was sent together with a wait, so that it may be late: it is done only if the worker is
 --               registered
 --   known       what the worker knows, if it is about to wait, as JSON; or none:
---               {waiting: indexes of the jobs that wait, delayed: of those that are delayed, one of each for each job
---               class, number: how many were delayed at its last look into all lists, due: when the first of them is,
---               or none}. Without `number`, it wants a look into all lists; else only if something may have come since.
+--               {waiting: indexes of the jobs that wait, delayed: of the delayed jobs, one of each for each job class,
+--               number: how many were delayed at its last look into all lists, due: when the first of them is due, or
+--               none}. Without `number`, all lists are looked into; else only if there may be a new job.
 -- reply
 --   claimed    {key, ident, token, status before, identifier, queue_name, queue_priority, start, tries, job_timeout, arguments,
 --              retry: {policy, uncounted tries, since}, delayed_until, queues}
 --   found      {key, ident, status, identifier, queue_name, queue_priority}: off the list, but not waiting, so not claimed
---   unknown    {key, ident}: of a class that is not among those given: still on the list (unless given)
+--   unknown    {key, ident}: of a class that was not given: still on the list (unless the ident was given)
 --   gone       {key, ident}: has no hash: dropped
---   garbage    {key, ident}: not an ident: set aside
---   broken     {key, ident, status: the error}: its hash is none: set aside
---   no queue   {key, ident}: the given ident comes from the list of no queue, or of a broken one: put back
+--   garbage    {key, ident}: not an ident: in quarantine now
+--   broken     {key, ident, status: the error}: its hash is not a hash: in quarantine now
+--   no queue   {key, ident}: the given ident comes from a list of no queue, or of a broken queue: put back
 --   paused     {key, ident}: the given ident comes from the list of a paused queue: put back, to the front
---   nothing    {broken, queues, moment, overdue, due, missed, scheduled, delayed, is_quiet}: those of the lists that
---              are none, or of no queue; the last pk of a queue; the moment; when, up to it, a job became due, the last
---              one, and when the next one will, if any; and the same of schedules; how many jobs are delayed, of the
---              given indexes; and whether no list was looked into, as nothing came since the last time
+--   nothing    {broken, queues, moment, overdue, due, missed, scheduled, delayed, is_quiet}: the lists that are not
+--              lists, or of no queue; the last pk of a queue; the moment; when the last of the jobs that are due now
+--              became due, and when the next job will be due, if any; the same for schedules; how many jobs are in the
+--              given indexes of delayed jobs; and whether no list was looked into, as no job came since the last time
 --   unregistered   nothing was done: the worker asks by itself, or is gone
 
 --@include repeated
@@ -56,7 +56,7 @@ local function claim_given()
   return claim_safely(first_key, queue, ident, classes[path], token, lease, false)
 end
 
--- The lists that have something of which nothing can be claimed, but for those of paused queues.
+-- The lists with entries that cannot be claimed, except the lists of paused queues.
 local function broken_lists()
   local broken, i = {}, next_filled(lists, 1)
   while i do
@@ -70,8 +70,8 @@ local function broken_lists()
   return broken
 end
 
--- The last score of a sorted set up to a moment, and the first one after it, each unless another one is given that is
--- later, or earlier.
+-- The last score of a sorted set up to a moment, or the given one if it is later; and the first score after the moment,
+-- or the given one if it is earlier.
 local function around(moment, key, last, first)
   local past = redis.pcall('ZREVRANGEBYSCORE', key, moment, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
   local future = redis.pcall('ZRANGEBYSCORE', key, '(' .. moment, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
@@ -79,7 +79,7 @@ local function around(moment, key, last, first)
     future and not (first and tonumber(first) < tonumber(future)) and future or first
 end
 
--- The delayed sets beside these lists, in the same way.
+-- The delayed sets beside some lists, in the same form.
 local function delayed_sets_of(lists)
   local sets = {}
   return function(last)
@@ -91,7 +91,7 @@ local function delayed_sets_of(lists)
   end
 end
 
--- The same of all delayed sets.
+-- The same for all delayed sets.
 local function delays_around(moment)
   local last, first
   local sets = delayed_sets_of(lists)
@@ -114,14 +114,14 @@ end
 
 local delayed = known and size_of_all(known.delayed)
 
--- Whether nothing came since the last look into all lists, but for what was pushed by hand: what says that it waits, or
--- is delayed, is in the indexes, of which there are as many as job classes, however many queues there are.
+-- Whether no job came since the last look into all lists, except jobs that were pushed by hand. The indexes have the
+-- jobs that wait or are delayed. There is one for each job class, however many queues there are.
 local function is_quiet()
   return known and known.number == delayed and size_of_all(known.waiting) == 0
     and not (known.due and tonumber(known.due) <= now() / 1000000)
 end
 
--- What the worker has to know to wait.
+-- What the worker needs to know to wait.
 local function next_wakeups(quiet)
   local moment, broken, overdue, due = score(now()), {}, nil, known and known.due
   if not quiet then
@@ -142,7 +142,7 @@ local function register()
   redis.pcall('ZADD', key, score(now() + (request.wait or 0) * 1000000), worker)
 end
 
--- Whether the worker was registered, and is no more.
+-- Ends the registration of the worker; returns whether there was one.
 local function unregister()
   return redis.pcall('ZREM', shared_key(string.sub(first_key, 1, -9), 'idle_workers'), worker) == 1
 end

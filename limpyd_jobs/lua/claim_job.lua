@@ -4,7 +4,7 @@
 -- what: a given job, wherever it stands: a delayed one if it is due, a running one if its lease lapsed
 -- request
 --   job_model, ident, token, lease, queue_model
---   queue_name   of a job that stands in none, or none
+--   queue_name   of a job that stands in no queue, or none
 -- reply
 --   claimed             as in claim.lua; also to the holder of this claim, whose first reply was lost: the lease begins
 --                       anew. 'found' and 'nothing', which the same function can answer, do not occur
@@ -12,7 +12,7 @@
 --   taken               {token, if it has one; until: the end of the lease, if there is one}: somebody else holds it
 --   not to be run       {status, delayed_until}
 --   already queued      {pk of the queued job of the same identifier}
---   no queue            it stands in none, and no name is given
+--   no queue            it stands in no queue, and no name is given
 --   other queue model   {queue_key}
 --   gone                also if it is deleted at this moment
 
@@ -41,7 +41,7 @@ local function waits()
   return not status or status == 'w' or is_due
 end
 
--- Why the job cannot be claimed, with what is to be known of that; nil if it can.
+-- Why the job cannot be claimed, with the details; nil if it can.
 local function reason_against()
   local ends = is_held and lease_end()
   if is_held and holder ~= token and not (ends and tonumber(ends) <= now() / 1000000) then
@@ -57,16 +57,16 @@ local function reason_against()
   end
 end
 
-local queue  -- the one of the list that was looked at last
+local queue  -- of the list that was looked at last
 
--- Mostly it stands where its hash says, near the front, which is quickly found. Should it stand there twice, a worker will
--- drop the other entry.
+-- Mostly it stands where its hash says, near the front, and is quickly found. If it stands there twice, a worker drops
+-- the other entry.
 local function leave_known_list()
   queue = status == 'w' and known and sound_queue(known)
   return queue and redis.call('LREM', known .. ':waiting', 1, job.ident) == 1 and known
 end
 
--- The queue of a job that stands in none: the one it was in, or the one of the given name; nil if there is none.
+-- The queue of a job that stands in no queue: its last one, or the one of the given name; nil if there is none.
 local function home()
   if known and sound_queue(known) then
     return known
@@ -92,7 +92,7 @@ if not is_again then
     return answer(obstacle, details)
   end
 end
--- What could refuse a change is asked before the job is taken from its place.
+-- Keys that could refuse a change are probed before the job is taken from its place.
 for _, prefix in ipairs(job.model.indexes.status) do
   probe('SCARD', prefix .. (status or ''), prefix .. 'w', prefix .. 'r')
 end
@@ -109,6 +109,6 @@ if status ~= 'w' then
 end
 forget_deferrals(base, job.ident)
 queue = base == known and queue or sound_queue(base) or {}
-last_queues[base] = ''  -- no worker, who would look at it
+last_queues[base] = ''  -- this caller is not a worker, and does not need it
 local claimed = claim(base .. ':waiting', queue, job.pk, job.model, token, tonumber(request.lease), false)
 return answer(claimed.outcome, {delivery = delivery(claimed)})

@@ -11,7 +11,7 @@
 --   deferred        {queue_name}: to the delayed set
 --   dead lettered   {queue_name}: to the errors
 --
--- Its hash is not touched, as nothing is known of its indexes. Where it should be put is of a wrong type: set aside.
+-- Its hash is not touched, as its indexes are not known. If its new place is of a wrong type, it goes in quarantine.
 
 --@include envelope
 --@include clock
@@ -28,7 +28,7 @@ local function put(...)
   end
 end
 
--- Errors if the hash of counts is none: then the job is just deferred.
+-- If the hash of counts is of a wrong type, the job is just deferred.
 local count = tonumber(redis.pcall('HINCRBY', counts, ident, 1)) or 0
 local name = redis.call('HGET', queue .. ':hash', 'name') or ''
 redis.call('LREM', KEYS[1], 1, ident)
@@ -38,7 +38,7 @@ if count > limit then
   put('RPUSH', queue .. ':errors', ident)
   return answer('dead lettered', {queue_name = name})
 end
--- A job that leaves the queue by other ways than a claim leaves its count behind.
+-- A job that leaves the queue without a claim leaves its count behind.
 redis.call('EXPIRE', counts, math.ceil(math.max(86400, seconds * 10)))
 put('ZADD', queue .. ':delayed', score(now() + seconds * 1000000), ident)
 return answer('deferred', {queue_name = name})

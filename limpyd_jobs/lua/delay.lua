@@ -7,11 +7,11 @@
 --   token         none for a job that nobody claimed
 --   delay         none or a past one makes the job wait
 --   priority      none to keep it
---   uncounted     '1' for a try that is none of its retry policy, of a job that was not canceled meanwhile
+--   uncounted     '1' if the retry policy does not count the try, and the job was not canceled meanwhile
 --   lists, next_token, lease, classes   the next claim, if any
 -- reply
 --   done       {delayed_until, prefetched}
---   canceled   as its status says: nothing is changed
+--   canceled   by its status: nothing is changed
 --   refused    somebody else holds the claim: nothing is changed
 --   gone
 

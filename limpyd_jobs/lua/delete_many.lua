@@ -3,7 +3,7 @@
 -- request
 --   model, pks, first, last, within, conditions, dry
 --   queue_model
---   default_name  where a job most likely stands that does not say so itself; or none
+--   default_name  the most likely queue of a job that names none; or none
 -- reply
 --   done   {outcomes: {'done', 'claimed', 'broken', 'refused by Redis': number}, looked: at how many, seen: the last pk}
 

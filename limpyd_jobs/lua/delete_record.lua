@@ -3,9 +3,9 @@
 -- request
 --   model, pk
 -- reply
---   (a number)   1, or 0 if it was no record (any more)
+--   (a number)   1, or 0 if there was no such record (any more)
 --
--- Before this, limpyd has deleted what is stored outside of the hash, or indexed in a way that is its own.
+-- Before this, limpyd has deleted the fields outside of the hash, and cleared the indexes that only it can maintain.
 
 --@include records
 

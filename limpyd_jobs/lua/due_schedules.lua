@@ -1,13 +1,13 @@
 -- verb: due schedules
 -- what: tells which are due
--- KEYS[1]  sorted set of the schedules that are active, by when they are due
+-- KEYS[1]  sorted set of the active schedules, by when they are due
 -- request
 --   model
 --   limit   how many to return at most
 -- reply
 --   done   {moment: now, in seconds; upcoming: the next time after it, if any; schedules: [pk, [field, value…]]…}
 --
--- Those that were deleted lose their place. The fields of a hash of a wrong type are none.
+-- Schedules that were deleted lose their place. A hash of a wrong type counts as one without fields.
 
 --@include clock
 --@include records

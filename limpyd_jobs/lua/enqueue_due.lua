@@ -2,13 +2,13 @@
 -- from: new
 -- to: waiting
 -- what: as add, for a schedule that is due: once for each time, as its next one is set in the same step
--- KEYS[1]  sorted set of the schedules that are active, by when they are due
+-- KEYS[1]  sorted set of the active schedules, by when they are due
 -- request
 --   model, pk     of the schedule
 --   next_run, trigger, timezone   as the caller read them
 --   run           the time that is due, none to pass over it
---   following     the next one, none for never again
---   score         that of it
+--   following     the next time, none for never again
+--   score         the score of that time
 --   job_model, identifier, fields
 --   queue_model, queue_name, priority
 --   reserve, reserved_pk   see add.lua

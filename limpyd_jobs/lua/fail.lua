@@ -5,11 +5,11 @@
 -- request
 --   job_model, ident, queue_key
 --   token           none for a job that nobody claimed
---   requeue_times   how often the job may be put back; none to do so whatever its tries are, as its retry policy says so
+--   requeue_times   how often the job may be put back; none for no limit, as its retry policy has decided
 --   queue_model, queue_name, priority, delay   where to put it back
 --   mode            'place'; 'hold' leaves a job that may run again in error, claimed and queued, until its worker calls
---                   requeue or abandon; 'hold anyway' does so whatever its field cancel_on_error says
---   began           how long ago its code began, in microseconds; or none if that was when it was claimed
+--                   requeue or abandon; 'hold anyway' ignores its field cancel_on_error
+--   began           how long ago its code began, in microseconds; or none if it began at the claim
 --   lists, next_token, lease, classes   the next claim, if any
 -- reply
 --   error      {end, prefetched}
@@ -37,8 +37,8 @@ local function may_run_again()
   return requeue_times > 0 and (tonumber(hash[1]) or 0) <= requeue_times and not is_to_be_canceled
 end
 
--- What to note of its priority if it is its retry policy that changes it, to another one or, if that is not decided yet,
--- to its own; nil for nothing.
+-- The note about its priority if its retry policy changes it, to another one or, if that is not decided yet, to its
+-- own; nil for no note.
 local function note(priority)
   local own = hash[3] or '0'
   local is_to_be_noted = not request.requeue_times and (request.mode ~= 'place' or priority ~= own)

@@ -1,6 +1,6 @@
 -- verb: give order
 -- what: asks something of somebody who is there, who is told with the next sign of life
--- KEYS[1]  sorted set of those who are there, by when that ends
+-- KEYS[1]  sorted set of the presences, by when they end
 -- request
 --   model, pk, order
 --   lasts   for how many seconds it is kept, unless it is told before

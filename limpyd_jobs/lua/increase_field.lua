@@ -5,7 +5,7 @@
 --   command   HINCRBY or HINCRBYFLOAT
 --   amount
 -- reply
---   (a number)   the new value; as a text if it is no integer of up to 53 bits, which is all that numbers of Lua can hold
+--   (a number)   the new value; as a text if it is not an integer of up to 53 bits, as numbers of Lua hold no more
 --   not unique   {field, value, pk of its owner}
 --   gone
 
@@ -18,7 +18,7 @@ if not is_in_collection(model, pk) then
   return answer('gone')
 end
 
--- It is Redis that computes, but the value is set once it is known that its indexes can be.
+-- Redis computes the value, but it is set only after its indexes were probed.
 local old = redis.call('HGET', key, field)
 local number = redis.call(request.command, key, field, request.amount)
 local value = redis.call('HGET', key, field)

@@ -1,9 +1,9 @@
 -- verb: keep presence
 -- what: somebody is there, for so many seconds from now
--- KEYS[1]  sorted set of those who are there, by when that ends
+-- KEYS[1]  sorted set of the presences, by when they end
 -- request
 --   model, lease, fields
---   pk             of its record, once it has one: if that vanished, it is made anew
+--   pk             of its record, once it has one: a deleted record is made again
 --   takes_orders   '1' if the record has a list of orders: these are told once
 -- reply
 --   done   {pk, since: the date of the first call, orders: [what others ask of it…]}
@@ -13,7 +13,7 @@
 
 local model, pk, fields = model_of(request.model), request.pk, request.fields
 
--- What somebody broke is no reason to be taken for dead.
+-- A presence with a broken key must not be taken for dead.
 local function take_orders()
   local key = orders_key(model, pk)
   local orders = redis.pcall('LRANGE', key, 0, -1)

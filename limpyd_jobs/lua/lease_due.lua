@@ -5,15 +5,15 @@
 -- request
 --   model
 --   field     that says when a record is due
---   owner     who gets them, and those that are leased to it already
+--   owner     who gets them, and the records that are leased to it already
 --   lease
---   moment    what is due at that time is due: seconds since the epoch
+--   moment    the time at which they are due: seconds since the epoch
 --   limit     how many to give at most
 --   skipped   JSON, a list: the pks to pass over, or none
 -- reply
 --   done   {pks, records: [{field: value}]}, the earliest first
 --
--- A lease that has ended is nobody's.
+-- A lease that has ended belongs to nobody.
 
 --@include leases
 
@@ -26,8 +26,8 @@ for _, pk in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', score(now()), 'L
   if not is_gone(model, pk) then update(model, pk, {leased_by = false}) end
 end
 
--- Takes a record, unless somebody else has it; returns whether there are enough now. What is found in the index, and is no
--- record that is due, is left to the check.
+-- Takes a record, unless somebody else has it; returns whether there are enough now. An entry of the index that is not
+-- a due record is left to the check.
 local function take(pk)
   local found, fields = redis.pcall('HGETALL', hash_key(model, pk)), {}
   for i = 1, #found, 2 do fields[found[i]] = found[i + 1] end

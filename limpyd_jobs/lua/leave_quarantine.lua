@@ -11,7 +11,7 @@
 --@include notifying
 
 local base, number = request.queue_key, 0
-redis.call('LLEN', base .. ':waiting')  -- errors before anything is written, if that is no list
+redis.call('LLEN', base .. ':waiting')  -- fails before anything is written if the key is not a list
 for _, entry in ipairs(cjson.decode(request.idents)) do
   if redis.call('LREM', base .. ':_quarantine', 1, entry) == 1 then
     if not request.drop then redis.call('RPUSH', base .. ':waiting', entry) end

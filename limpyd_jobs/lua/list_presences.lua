@@ -1,6 +1,6 @@
 -- verb: list presences
 -- what: returns who is there, and deletes the records of those who are not any more
--- KEYS[1]  sorted set of those who are there, by when that ends
+-- KEYS[1]  sorted set of the presences, by when they end
 -- request
 --   model
 --   kind    of those to return; or none for all
@@ -12,7 +12,7 @@
 local model, records = model_of(request.model), {}
 local moment = score(now())
 
--- What cannot be deleted, as it is broken, is left to the check; so is a key of a wrong type, which counts as empty.
+-- A record that cannot be deleted is left to the check; so is a key of a wrong type, which counts as empty.
 for _, pk in ipairs(redis.pcall('ZRANGEBYSCORE', KEYS[1], '-inf', moment, 'LIMIT', 0, 1000)) do
   pcall(delete_record, model, pk)
   redis.call('ZREM', KEYS[1], pk)

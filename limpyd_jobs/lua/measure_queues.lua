@@ -19,7 +19,7 @@ local function count(command, key)
   return type(number) == 'number' and number or 0
 end
 
--- What tells since when a job waits: when it was added, when its delay was over, when it ended before.
+-- The fields that tell since when a job waits: when it was added, when its delay was over, when it ended before.
 local function dates_of(ident)
   local path, pk = parse_ident(type(ident) == 'string' and ident or '')
   local name = path and classes[path]

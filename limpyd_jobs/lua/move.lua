@@ -14,7 +14,7 @@
 --   gone
 --   claimed          somebody runs it
 --
--- A job whose code is being run is only marked as delayed: its worker puts it in a queue once it ends.
+-- A job that runs is only marked as delayed: its worker puts it in a queue when it ends.
 
 --@include claims
 --@include places

@@ -6,10 +6,10 @@
 --   model, pks, first, last, within, conditions, dry
 --   queue_model
 --   queue_name    none for the queue in which each is
---   default_name  the queue of a job that does not say in which it is
---   priority      none for that of each
---   delay         none to keep that of each
---   promote       '1' for delayed jobs only, which are to wait no longer
+--   default_name  the queue of a job that names none
+--   priority      none for the own one of each
+--   delay         none to keep the own one of each
+--   promote       '1' for delayed jobs only: their delay ends
 -- reply
 --   done   {outcomes: {'done', 'not queued', 'not delayed', 'claimed', 'no queue', 'broken',
 --          'refused by Redis': number}, looked: at how many, seen: the last pk}
@@ -24,7 +24,7 @@ local function why_not(job, is_claimed)
   if job.status ~= 'w' and job.status ~= 'd' then return 'not queued' end
 end
 
--- When a job is due that is not to be delayed otherwise.
+-- When a job is due if it keeps its delay.
 local function own_due(job)
   local text = not request.promote and redis.call('HGET', job.key, 'delayed_until')
   local at = text and parse_date(text)
@@ -38,7 +38,7 @@ return do_each(why_not, function(job, own_name)
   if hash[1] ~= '1' then return 'not queued' end
   local due = given_due or own_due(job)
   local priority = request.priority or hash[2] or '0'
-  prepare_place(queue_model, name, priority, due)  -- what is wrong there, and here, has to be known before
+  prepare_place(queue_model, name, priority, due)  -- a broken key there, or here, has to be known before
   probe_indexes(job_model, job.pk, placed({}, priority, due))
   take_out(queue_model, own_name or name, job)
   place(job, queue_model, name, priority, due, false, {})

@@ -6,10 +6,10 @@
 --   model
 --   field      that says when a record is due
 --   owner      whose leases are given back
---   returned   JSON, a list: the pks of these, or none
+--   returned   JSON, a list: their pks, or none
 --   skipped    JSON, a list: the pks to pass over, or none
 -- reply
---   done   {due: when the first one is due that nobody leases, if any: seconds since the epoch; lapse: in how many
+--   done   {due: when the first record that nobody leases is due, if any: seconds since the epoch; lapse: in how many
 --          seconds the first lease ends, if there is one}
 
 --@include leases
@@ -19,7 +19,7 @@ local model = model_of(request.model)
 for _, pk in ipairs(cjson.decode(request.returned or '[]')) do
   end_lease(KEYS[2], model, pk, request.owner)
 end
--- What is found in the index, and is no record that is due, never is.
+-- An entry of the index that is not a due record is never due.
 local first = first_of_due(KEYS[1], '+inf', request.skipped, function(pk)
   return type(redis.pcall('HGET', hash_key(model, pk), request.field)) == 'string' and not is_leased(KEYS[2], pk)
 end)

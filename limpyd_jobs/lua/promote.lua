@@ -10,14 +10,14 @@
 -- reply
 --   done   {has_more, failures, unknown, ready}
 --     has_more   whether more are due
---     failures   {ident, reason}… of those that could not be moved: dropped if they never can
---     unknown    {queue, ident}… of classes that are not among those given: left where they are
---     ready      {queue, ident}… of those that the caller has to put in the waiting list
+--     failures   {ident, reason}… of jobs that could not be moved: dropped if they never can
+--     unknown    {queue, ident}… of jobs whose class was not given: left where they are
+--     ready      {queue, ident}… of jobs that the caller has to put in the waiting list
 --   or the error of Redis, if it refuses all writes for now
 --
--- A job that is due but not delayed (canceled, say), or delayed by its code while it still runs, is moved as it is, for
--- a worker to skip it. A queue whose jobs are being moved by redis-limpyd-jobs 2, which sets a lock, is left alone; so
--- is one with keys of a wrong type.
+-- A job that is due but not delayed (such as a canceled one), or delayed by its code while it still runs, is moved as
+-- it is: a worker will skip it. A queue is left alone while redis-limpyd-jobs 2 moves its jobs, under a lock; so is a
+-- queue with keys of a wrong type.
 
 --@include clock
 --@include idents
@@ -40,7 +40,7 @@ end
 local function promote(queue, ident, model, pk)
   local hash = redis.call('HMGET', hash_key(model, pk), 'status', '_claim_token')
   if hash[1] == 'd' and not hash[2] then
-    -- should the caller not come to it, the job is found in no list, and is put in this queue
+    -- if the caller fails to do it, the job is found in no list, and is put in this queue
     update(model, pk, {status = 'w', _queue_key = is_custom and queue or nil})
   end
   if is_custom then

@@ -9,20 +9,20 @@
 --   start      how many entries at the beginning of the list to pass over
 --   limit      how many entries to look at, at most
 --   error_model, classes
---   limpyd     its part: {models: {name: true if each record of it needs limpyd}, jobs: {ident: true if that is done,
---              false if it cannot be}, errors: {pk: true if that is done}}
+--   limpyd     its part: {models: {name: true if each record of it needs limpyd}, jobs: {ident: true if limpyd has done
+--              it, false if it cannot}, errors: {pk: true if limpyd has done it}}
 -- reply
 --   done   {deleted, start, has_more, begun, unknown, failures}
 --     deleted    how many jobs left their collection, for good
 --     start      how many entries at the beginning to pass over the next time
 --     has_more   whether there is more to look at
 --     begun      {ident, {special field: value}, {pk of an error, {special field: value}}…}… of jobs that can run no more
---                (they are out of the collection), but have indexes, or errors that have, which only limpyd can
---                maintain: first those of the errors, and once there are none left, those of the job
---     unknown    idents of classes that are not among those given: left where they are
---     failures   {ident, reason}… of those that could not be deleted: left where they are
+--                (they are out of the collection), but have indexes that only limpyd can maintain, or errors with such
+--                indexes: limpyd clears the indexes of the errors first, and then those of the job
+--     unknown    idents of jobs whose class was not given: left where they are
+--     failures   {ident, reason}… of jobs that could not be deleted: left where they are
 --
--- Entries of jobs that are gone, live again, or ended otherwise since are old ones, and dropped.
+-- Old entries, of jobs that are gone, queued again, or ended otherwise since, are dropped.
 
 --@include clock
 --@include idents
@@ -36,16 +36,16 @@ local queue, name = string.match(list, '^(.+):(%a+)$')
 local status_of_list = name == 'success' and 's' or 'e'
 local deleted, begun, unknown, failures = 0, {}, {}, {}
 
--- What was looked at, beside the entries: long lists and many errors end this call early.
+-- The effort beside the entries: long lists and many errors end this call early.
 local effort, max_effort = 0, 100000
 
--- Whether an ident stands in a list, as the options of LPOS say.
+-- Whether an ident stands in a list, with the options of LPOS.
 local function stands_in(key, ident, ...)
   effort = effort + redis.call('LLEN', key)
   return redis.call('LPOS', key, ident, ...)
 end
 
--- Whether the job ended later once more, and that is listed in a place that is still to be kept, or to be looked at.
+-- Whether the job ended once more later, and a later entry for it is still kept, or will be looked at.
 local function is_listed_again(job, tries, queue_key)
   if queue_key and queue_key ~= queue and stands_in(queue_key .. ':' .. name, job.ident) then
     return true
@@ -63,7 +63,7 @@ local function is_old(finish, added)
   return oldest > 0 and (is_date and finish or added or '') < date_text(oldest)
 end
 
--- What is to become of an entry: 'delete' its job; 'drop' it; 'leave' it; 'keep' it with all behind it.
+-- What to do with an entry: 'delete' its job; 'drop' it; 'leave' it; 'keep' it and all after it.
 local function fate_of(job)
   if limpyd.jobs[job.ident] == false then
     return 'leave'
@@ -83,7 +83,7 @@ local function fate_of(job)
   return keep and 'delete' or 'keep'
 end
 
--- The values of a record that stand in indexes which only limpyd can maintain.
+-- The values of a record in indexes that only limpyd can maintain.
 local function special_values(model, pk)
   local found = {}
   for field in pairs(model.special) do
@@ -92,18 +92,18 @@ local function special_values(model, pk)
   return found
 end
 
--- Takes a record out of its collection, as the beginning of its end; 1 unless that was done before.
+-- Takes a record out of its collection, to begin its deletion; 1 unless that was done before.
 local function take_out(model, pk)
   return redis.call('SREM', model.name .. ':collection', pk)
 end
 
 local function erase(model, pk)
   local number = delete_record(model, pk)
-  reindex = {}  -- limpyd did that before
+  reindex = {}  -- limpyd has maintained these
   return number
 end
 
--- Errors name their job by the path its class has now, or had when it was listed.
+-- Errors name their job by the path that its class has now, or that it had when the job was listed.
 local function errors_of(job)
   local of_job = error_model.indexes.job_pk[1] .. job.pk
   local found = redis.call('SINTER', of_job, error_model.indexes.job_model_repr[1] .. job.model.path)
@@ -116,8 +116,8 @@ local function errors_of(job)
   return found
 end
 
--- Deletes the errors of a job; returns those, with their special values, that limpyd has to see to before. If the
--- application deleted the job, and kept its errors, these are its own, but for those whose end has begun.
+-- Deletes the errors of a job; returns the errors, with their special values, that limpyd has to clear before. If the
+-- application deleted the job, and kept its errors, they stay, except errors whose deletion has begun.
 local function erase_errors(job)
   local is_there, by_limpyd = redis.call('EXISTS', job.key) == 1, {}
   for _, pk in ipairs(errors_of(job)) do
@@ -132,7 +132,7 @@ local function erase_errors(job)
   return by_limpyd
 end
 
--- From now on the job can run no more, and is deleted whatever happens to its worker.
+-- From now on the job cannot run any more, and will be deleted whatever happens to this worker.
 local function begin(job, values, errors)
   probe('SCARD', error_model.name .. ':collection')
   deleted = deleted + take_out(job.model, job.pk)

@@ -1,6 +1,6 @@
 -- verb: put record
 -- what: a record is made, or changed if it still is as it was read
--- KEYS[1]  the leases of timed records: that of this one ends, if it is the owner's; or none
+-- KEYS[1]  the leases of timed records: the lease of this one ends, if it belongs to the owner; or none
 -- request
 --   model, fields   '' for no value
 --   pk              of the record
@@ -9,9 +9,9 @@
 --   owner           of the lease, or none
 -- reply
 --   done
---   existing     there is one of that pk: nothing is changed
---   gone         there is none
---   changed      one of the expected fields has another value: of all this, only the lease is ended
+--   existing     there is a record with that pk: nothing is changed
+--   gone         there is no such record
+--   changed      one of the expected fields has another value: only the lease is ended
 --   not unique   {field, value, pk of its owner}: nothing is changed
 
 --@include leases

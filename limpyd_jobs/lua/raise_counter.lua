@@ -4,7 +4,7 @@
 --   model, repair
 --   highest   pk
 -- reply
---   done   {counter: if it is too low; or what it is if it is no number}
+--   done   {counter: if it is too low; or its value if it is not a number}
 
 --@include envelope
 

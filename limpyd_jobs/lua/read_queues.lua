@@ -3,7 +3,7 @@
 -- request
 --   queue_model
 --   names    JSON, a list
---   lapsed   '1' to leave out what is claimed by somebody whose lease holds
+--   lapsed   '1' to leave out jobs with a claim whose lease holds
 -- reply
 --   done   {queues: [pk, name, priority, the idents that run, by the end of their lease, the idents that wait]…}
 

@@ -4,15 +4,15 @@
 -- what: a job that is not where its status says, as a worker of version 2 died while it was handed the job, is put there
 -- request
 --   job_model, idents, queue_model
---   queue_name        of a job that names none; or none
+--   queue_name        of a job that names no queue; or none
 --   lease             of a running job that has a claim, but no lease
 --   unclaimed_lease   of a running job without a claim, as version 2 runs them: seconds. See lease_without_claim
 -- reply
 --   done   {repaired, unplaceable}
 --     repaired      {ident, status, queue: model name and pk}…
---     unplaceable   idents of jobs of which nothing says in which queue they belong
+--     unplaceable   idents of jobs whose queue is not known
 --
--- Those that ended, but still count as queued, no longer do: canceled ones, say, that were lost on their way to the
+-- Jobs that ended, but still count as queued, no longer do: such as canceled jobs that were lost on their way to the
 -- worker that would have skipped them.
 
 --@include claims
@@ -23,7 +23,7 @@ local queue_model, queue_name = model_of(request.queue_model), request.queue_nam
 local lease, unclaimed_lease = tonumber(request.lease), tonumber(request.unclaimed_lease)
 local repaired, unplaceable = {}, {}
 
--- The queue of a job that names none: the one of its priority and the given name, or the only one of its priority.
+-- The queue of a job that names none: the queue of its priority and the given name, or the only one of its priority.
 local function likely_queue(priority)
   if queue_name then
     return queue_model.name .. ':' .. find_or_create_queue(queue_model, queue_name, priority)
@@ -36,7 +36,7 @@ local function stands_in(queue, ident)
   return redis.call('LPOS', queue .. ':waiting', ident) or redis.call('ZSCORE', queue .. ':delayed', ident)
 end
 
--- Puts a job where it is missing. Returns whether it was.
+-- Puts a job where it is missing. Returns whether it was missing.
 local function repair(job, queue, hash)
   local status, is_queued, claim_token = hash[1], hash[2] == '1', hash[4]
   if status == 'r' and not redis.call('ZSCORE', queue .. ':_running', job.ident) then
@@ -78,7 +78,7 @@ local function reconcile(ident)
 end
 
 for _, ident in ipairs(cjson.decode(request.idents)) do
-  -- a record that is broken does not keep the others
+  -- a broken record does not stop the others
   pcall(reconcile, ident)
 end
 return answer('done', {repaired = repaired, unplaceable = unplaceable})

@@ -4,11 +4,11 @@
 -- what: given back unharmed, the try not counted: to the front of its list, or for later
 -- request
 --   job_model, ident, token, queue_key, delay
---   heeds_status   '1' if the caller itself sees to a job that was canceled or delayed meanwhile; else it is put in the
---                  waiting list, for the next worker to do so
+--   heeds_status   '1' if the caller itself handles a job that was canceled or delayed meanwhile; else it is put in the
+--                  waiting list, and the next worker handles it
 -- reply
---   done      {status}: the one that it has now
---   canceled, delayed   if the status is heeded: the one that the job was given meanwhile: nothing is changed
+--   done      {status}: of the job now
+--   canceled, delayed   with `heeds_status`, if the job was given this status meanwhile: nothing is changed
 --   refused   somebody else holds the claim: nothing is changed
 --   gone
 

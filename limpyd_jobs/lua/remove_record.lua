@@ -7,8 +7,8 @@
 --   owner      of the lease, or none
 -- reply
 --   done
---   gone      there is none
---   changed   one of the expected fields has another value: of all this, only the lease is ended
+--   gone      there is no such record
+--   changed   one of the expected fields has another value: only the lease is ended
 
 --@include leases
 

@@ -5,7 +5,7 @@
 -- request
 --   job_model, ident, token, queue_key, lease
 -- reply
---   done       so it is, too, if this claim was just ended by its holder, who was not told yet
+--   done       also if its holder just ended this claim, and has no reply yet
 --   canceled   the same, and somebody canceled the job
 --   refused    somebody else holds the claim: nothing is changed
 --   gone
@@ -20,7 +20,7 @@ if refused then
   return answer(was_ended_with(job, token) and 'done' or refused)
 end
 
--- A full Redis refuses ZADD, unless something was written before: the job must not be taken for lost.
+-- A full Redis refuses ZADD, unless the script has written before: the job must not be taken for lost.
 if redis.call('ZREM', queue .. ':_running', job.ident) == 1 then
   redis.call('ZADD', queue .. ':_running', score(now() + request.lease * 1000000), job.ident)
 end

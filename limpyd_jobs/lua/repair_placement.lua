@@ -2,20 +2,20 @@
 -- what: looks whether a job stands where its hash says, and nowhere else, or puts that right
 -- KEYS     all queues it may stand in: model name and pk
 -- request
---   job_model        none for what is no ident
+--   job_model        none for an entry that is not an ident
 --   ident, repair
 --   home             queue to put it in: model name and pk, or none
 --   in_no_list       '1' if it is known to stand in no waiting list
 --   lease, token     of a job that runs without one
 --   delayed_until    its field, as it was read
---   due              the score of that date, or none if it is no date
---   seen             what its hash said when it was found, fields joined by NUL: if it says otherwise, nothing is wrong
---   unknown_status   what to do if its status is none and it is in no queue: 'requeue'; 'delete', for which it is
---                    canceled, and left to the caller; or another word
+--   due              the score of that date, or none if it is not a date
+--   seen             the fields of its hash when it was found, joined by NUL: if they have changed, nothing is wrong
+--   unknown_status   what to do if its status is not valid and it is in no queue: 'requeue'; 'delete': it is canceled,
+--                    and the caller deletes it; or another word
 -- reply
 --   done   {problems: [problem, place or '', '1' if it can be repaired or '']…}
 --
--- What is wrong is left over from a job that was not made whole.
+-- Problems are left over from a job that was not completely written.
 
 --@include clock
 --@include idents
@@ -30,7 +30,7 @@ local function report(problem, where, cannot)
   problems[#problems + 1] = {problem, where or '', cannot and '' or '1'}
 end
 
--- All is looked at before anything is written.
+-- Everything is read before anything is written.
 local function later(...)
   commands[#commands + 1] = {...}
 end
@@ -60,7 +60,7 @@ local function look_in(base)
   end
 end
 
--- Takes the ident away from a place, but for one standing in a queue to keep it in, if any.
+-- Takes the ident out of a place, except one entry in the queue to keep it in, if any.
 local function remove(name, keep)
   for base, times in pairs(standing[name]) do
     local key = base .. ':' .. name
@@ -81,7 +81,7 @@ local function must_not_stand_in(name, problem)
   end
 end
 
--- Of the queues it stands in, the one to keep it in.
+-- Of the queues where it stands, the one to keep it in.
 local function best(name)
   return standing[name][home] and home or next(standing[name])
 end
@@ -142,7 +142,7 @@ end
 
 local function settle_running(hash)
   if not FINAL[hash.status] then must_be_queued(hash) end
-  -- one that version 2 runs has a lease without a claim once it was found
+  -- a job that version 2 runs has a lease without a claim once it was found
   if not hash._claim_token and total._running == 0 then
     report('not claimed')
     changes._claim_token = request.token
@@ -255,7 +255,7 @@ local function settle_unknown(hash)
   end
 end
 
--- Whether it rests in the delayed set, whatever its hash says, as a worker could not resolve its class.
+-- Whether it was deferred to the delayed set, as a worker could not resolve its class, whatever its hash says.
 local function is_deferred()
   local base = next(standing.delayed)
   local is_there_only = total.delayed == 1 and total.waiting == 0 and total._running == 0
@@ -287,7 +287,7 @@ local function repair_placement(hash)
   end
 end
 
--- Whether the hash says what it said when the job was found; it is then read.
+-- Reads the hash, and returns whether it is the same as when the job was found.
 local function read_hash()
   local names = {'status', 'queued', '_claim_token', 'start', 'end', '_last_claim', '_rescues', 'delayed_until'}
   local values, hash = redis.call('HMGET', job.key, unpack(names)), {}

@@ -1,17 +1,17 @@
 -- verb: repair schedules
 -- what: looks whether schedules stand among those that are due, or not, as their hashes say; or puts that right
--- KEYS[1]  sorted set of the schedules that are active, by when they are due
+-- KEYS[1]  sorted set of the active schedules, by when they are due
 -- request
 --   model, pks, repair
 -- reply
---   done   {found: [pk, problem, detail]… of what was wrong; the pk is '' for what is wrong with the sorted set}
+--   done   {found: [pk, problem, detail]…; the pk is '' for a problem of the sorted set}
 
 --@include clock
 --@include records
 
 local model, repair = model_of(request.model), request.repair
 
--- Its score as it should be, false for none; nil if nothing can be said.
+-- The score that a schedule should have, false for none; nil if that is not known.
 local function expected(pk)
   local hash = redis.pcall('HMGET', hash_key(model, pk), 'next_run', 'paused')
   if hash.err then
@@ -23,7 +23,7 @@ local function expected(pk)
   return moment and score(moment)
 end
 
--- Nothing can be said as long as the collection is none.
+-- Nothing is known if the collection is of a wrong type.
 local function problem_of(pk, due, wanted)
   local is_known, is_none = pcall(is_gone, model, pk)
   if is_known and is_none then

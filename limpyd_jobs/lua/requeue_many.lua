@@ -7,7 +7,7 @@
 --   queue_model, delay
 --   queue_name    none for the queue in which each was last
 --   default_name  the queue of a job that does not say in which it was
---   priority      none for that of each
+--   priority      none for the own one of each
 -- reply
 --   done   {outcomes: {as in requeue.lua, or 'no queue', 'claimed', 'broken', 'refused by Redis':
 --          number}, looked: at how many, seen: the last pk}

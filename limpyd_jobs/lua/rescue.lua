@@ -12,16 +12,16 @@
 -- reply
 --   done   {rescued, unknown, exhausted, has_to_reconcile, broken, spared}
 --     rescued     {key of the waiting list, ident, identifier, queue_name, queue_priority, rescues}…
---     unknown     idents of classes that are not among those given: left where they are
---     exhausted   as a claimed job in claim.lua: one that was rescued too often, which the caller has to fail; if any
---     has_to_reconcile   of all workers one has to, every five minutes
---     broken      {ident, reason}… of jobs whose hash is none: they are in the quarantine of their queue now
---     spared      how many have half a lease more: a worker that just began may not know that Redis did so as well, so
+--     unknown     idents of jobs whose class was not given: left where they are
+--     exhausted   as a claimed job in claim.lua: a job that was rescued too often, which the caller has to fail; if any
+--     has_to_reconcile   one of all workers has to, every five minutes
+--     broken      {ident, reason}… of jobs whose hash is not a hash: they are in the quarantine of their queue now
+--     spared      how many have half a lease more: a worker that just began may not know that Redis just began, too, so
 --                 that nobody could renew a lease
 --
--- A job that was canceled, delayed or put in error by its worker before that died goes to the waiting list, too, where
--- the next worker sees to it. One that is running without a claim was given its lease by reconcile. Of several that were
--- claimed at once nobody knows which one was running: neither the rescue nor the try counts, and each comes alone next.
+-- A job that its worker canceled, delayed or put in error before it died goes to the waiting list, too: the next worker
+-- handles it. A job that runs without a claim got its lease from reconcile. If several jobs were claimed at once,
+-- nobody knows which one was running: neither the rescue nor the try counts, and each comes alone next.
 
 --@include clock
 --@include claims
@@ -33,7 +33,7 @@ local token, is_starting, classes = request.token, request.is_starting, classes_
 local moment = now()
 local rescued, unknown, broken, spared, exhausted = {}, {}, {}, 0
 
--- To be run again, unless it was canceled or delayed.
+-- The job will run again, unless it was canceled or delayed.
 local function is_to_run(status)
   return status == 'r' or status == 'e'
 end
@@ -64,7 +64,7 @@ local function take_over(queue, job)
   })
 end
 
--- The second in which Redis was started, if the caller just began, and that is less than a lease ago.
+-- The second in which Redis was started, if the caller just began, and Redis was started less than a lease ago.
 local function recent_start()
   local information = is_starting and redis.pcall('INFO', 'server')
   local seconds = type(information) == 'string' and tonumber(string.match(information, 'uptime_in_seconds:(%d+)'))
@@ -106,7 +106,7 @@ local function rescue(queue, ident)
   }
 end
 
--- Whatever fails does not keep the others: a queue whose keys are of a wrong type is looked at again in a minute.
+-- A failure does not stop the others: a queue whose keys are of a wrong type is looked at again in a minute.
 local function rescue_failed(queue, ident, reason)
   if is_broken(job_of(classes[parse_ident(ident)], ident).key) then
     set_aside(queue, ident)
@@ -117,7 +117,8 @@ local function rescue_failed(queue, ident, reason)
   end
 end
 
--- Whether the caller has to reconcile, as nobody has begun to for five minutes, or ten seconds if it just began itself.
+-- Whether the caller has to reconcile, as nobody has done so for five minutes, or for ten seconds if it just began
+-- itself.
 local function has_to_reconcile()
   local lock = shared_key(KEYS[1], 'reconcile_lock')
   local left = redis.call('PTTL', lock)
@@ -128,7 +129,7 @@ local function has_to_reconcile()
   return false
 end
 
--- Lets others come before the jobs of unknown classes at the next look: their leases lapsed as well, but last.
+-- Moves the jobs of unknown classes behind the others for the next look: their leases stay lapsed, but come last.
 local function look_at_others_first(queue, first)
   for i = first, #unknown do
     redis.call('ZADD', queue .. ':_running', 'XX', score(moment), unknown[i])

@@ -5,7 +5,7 @@
 --   job_model
 --   idents      of jobs of that class
 -- reply
---   done   {number: of those that rest no longer}. One that is delayed for another reason stays so
+--   done   {number: of jobs that are due now}. A job that is delayed for another reason stays so
 
 --@include clock
 --@include idents

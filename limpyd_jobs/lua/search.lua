@@ -2,7 +2,7 @@
 -- what: looks at some jobs of a class, and tells which meet some conditions
 -- request
 --   model, pks, first, last, within, conditions
---   names   JSON: the fields to return of those that meet them; none to count them only. `queue` is a queue's name
+--   names   JSON: the fields to return of the jobs that meet them; none to count only. `queue` is a queue's name
 --   most    how many to return
 --   by      the field whose values to count; `error` and `fingerprint` are those of the last error of a job
 --   errors  JSON, for these: {of_job, of_class, errors}, as the test `error` in includes/finding.lua has them
@@ -22,7 +22,7 @@ local LARGEST = 1000000
 
 local number, found, counts, size = 0, {}, {}, 0
 
--- The value of the last error that is recorded of a job; of an error without a fingerprint, its type.
+-- The value of the last error that is recorded of a job; without a fingerprint, its type.
 local function of_last_error(pk)
   local pks = redis.pcall('SINTER', errors.of_job .. pk, errors.of_class)
   local last = nil

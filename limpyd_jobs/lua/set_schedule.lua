@@ -1,10 +1,10 @@
 -- verb: set schedule
 -- what: a schedule is made or changed, with its place among those that are due
--- KEYS[1]  sorted set of the schedules that are active, by when they are due
--- KEYS[2]  the list of a signal: the idle workers that wait for it are told if no other one is due before; none not to
+-- KEYS[1]  sorted set of the active schedules, by when they are due
+-- KEYS[2]  the list of a signal: it tells idle workers, if no other schedule is due before; none to tell nobody
 -- request
 --   model, fields   '' for no value
---   pk              none for a new one
+--   pk              none for a new schedule
 --   due             when it is due, in seconds; none for never, 'keep' for as before
 -- reply
 --   done         {pk}

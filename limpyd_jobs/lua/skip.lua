@@ -4,8 +4,8 @@
 -- what: a finished job that was found in a waiting list is no longer queued; one that runs without a claim gets a lease
 -- request
 --   job_model, ident, queue_key
---   lease             of a job that is running with a claim
---   unclaimed_lease   of one without, as version 2 runs them: seconds. See lease_without_claim
+--   lease             of a running job with a claim
+--   unclaimed_lease   of a running job without a claim, as version 2 runs them: seconds. See lease_without_claim
 -- reply
 --   done
 --   refused   the job is not finished, or its end is being recorded: nothing is changed, but for a lease
@@ -16,8 +16,8 @@
 
 local job, queue = job_of(request.job_model, request.ident), request.queue_key
 
--- Somebody set the status of a job that waited, or a worker of version 2 runs it, and it was added again: its lease says
--- until when nobody else does.
+-- Somebody set the status of a job that waited, or a worker of version 2 runs it, and it was added again: until its
+-- lease ends, nobody else runs it.
 local function give_lease()
   local hash = redis.call('HMGET', job.key, '_claim_token', '_queue_key', 'start')
   local has_one = redis.call('ZSCORE', (hash[2] or queue) .. ':_running', job.ident)

@@ -3,14 +3,14 @@
 -- request
 --   model, field, repair
 --   prefix    beginning of the keys of the index; of a range index, its key
---   range     '1' for a range index: the values of the members are empty, and nothing is said of the scores
---   largest   set to look at as a whole
+--   range     '1' for a range index: the values of the members are empty, and the scores are not checked
+--   largest   the size of the largest set to look at as a whole
 --   members   what to look at, as JSON: [value, pk]…, or [value] for the whole set
 -- reply
 --   done   {stale, large, wrong}
 --     stale   {value, pk}…
 --     large   the values whose sets are too large
---     wrong   {value, type}… of the keys that are no sets, or no sorted sets: deleted to repair
+--     wrong   {value, type}… of the keys that are not sets, or not sorted sets: a repair deletes them
 
 --@include records
 

@@ -5,12 +5,12 @@
 -- request
 --   job_model, ident, queue_key
 --   token      none for a job that nobody claimed
---   erase      '1' to keep nothing of it; 'again' if that was asked for before: then it is no matter if it is gone
---   result, kept_for   what its code returned, to be kept for some milliseconds; or none
+--   erase      '1' to keep nothing of it; 'again' if the request is repeated: then the job may be gone
+--   result, kept_for   the result to keep, and for how many milliseconds; or none
 --   lists, next_token, lease, classes   the next claim, if any
 -- reply
 --   done       {end, prefetched}
---   canceled   the status that the job was given while it ran: nothing is changed
+--   canceled   the job was given this status while it ran: nothing is changed
 --   delayed    the same
 --   refused    somebody else holds the claim: nothing is changed
 --   gone

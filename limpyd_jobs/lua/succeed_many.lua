@@ -4,21 +4,21 @@
 -- what: as succeed, for several jobs that ran one after the other; may claim several next jobs
 -- request
 --   successes       JSON: [ident, token of the claim, queue: model name and pk, how long ago its code began, and ended:
---                   microseconds; '1' to keep nothing of the job, which then may be gone already; what it returned, to
---                   be kept, and for how many milliseconds, if at all]…
+--                   microseconds; '1' to keep nothing of the job, which then may be gone already; the result to keep,
+--                   and for how many milliseconds, if at all]…
 --   limit           how many jobs to claim at the most
 --   lists, lease    to claim them from
---   token           of the claims: '/1', '/2'… is added to it if the limit is more than one, but for one that comes alone
+--   token           of the claims: '/1', '/2'… is added if the limit is more than one and the job does not come alone
 --   is_again        '1' if this is sent once more, as the reply was lost
 --   classes         of these jobs, too
 -- reply
 --   done   {endings, claimed}
---     endings   what became of each: {outcome: as in succeed.lua; end; reindex: its own, if any}; or, if something is
---               broken, {outcome: 'failed'; error}: nothing is changed
---     claimed   what came out of the waiting lists, as in claim.lua…
+--     endings   for each: {outcome: as in succeed.lua; end; reindex: its own, if any}; or, if a key is broken,
+--               {outcome: 'failed'; error}: nothing is changed
+--     claimed   the entries of the waiting lists, as in claim.lua…
 --
--- Each is recorded, or not, whatever becomes of the others; if Redis accepts no write at all, the reply is its error. Nothing is claimed behind what is no job to run, and a job
--- that was rescued is claimed alone.
+-- Each is recorded, or not, independently of the others. If Redis accepts no write at all, the reply is its error.
+-- After an entry that is not a job to run, nothing is claimed. A job that was rescued is claimed alone.
 
 --@include successes
 --@include repeated
@@ -54,7 +54,7 @@ local function record_safely(row)
   return {outcome = 'failed', error = text_of_error(reply)}
 end
 
--- Claims several jobs, up to the first that is none to run, and that is the last.
+-- Claims several jobs, up to the first entry that is not a job to run, which is the last one.
 local function claim_several(lists, limit, token, lease, classes)
   local found, reply = {}
   begin_batch()

@@ -8,7 +8,7 @@
 -- reply
 --   done   {idents}
 --
--- Only its class knows where the hash of a job is.
+-- Only the class knows where the hash of a job is.
 
 --@include clock
 --@include quarantine

@@ -1,6 +1,6 @@
 -- verb: write figures
 -- what: adds to the figures of this minute, and of this day, what became of some jobs
--- KEYS[1]  what the keys of figures begin with
+-- KEYS[1]  the beginning of the keys of figures
 -- request
 --   rows      JSON: [name of a queue, path of a class, [numbers…]]…
 --   classes   JSON: the name of the model by the path of a class: of these, the last pk is noted
@@ -10,16 +10,16 @@
 --@include envelope
 --@include clock
 
--- The seconds of a period, for how long its figures are kept, and how many rows it has at the most.
+-- The seconds of a period, for how many its figures are kept, and how many rows it has at the most.
 local PERIODS = {
   minute = {size = 60, kept = 2 * 86400, most = 500},
   day = {size = 86400, kept = 366 * 86400, most = 5000},
 }
 
--- How many words a command has at the most.
+-- The most words of a command.
 local STEP = 1000
 
--- Stands for all others, once there are too many rows.
+-- The row for all others, once there are too many rows.
 local OTHERS = '\n'
 
 local function sum(text, numbers)
@@ -34,7 +34,7 @@ local function sum(text, numbers)
   return table.concat(total, ' ')
 end
 
--- The last pk of each class, as a field: what it is more than in the period before is how many jobs were added.
+-- The last pk of each class, as a field: its difference to the period before is how many jobs were added.
 local function last_pks(classes)
   local found = {}
   for path, name in pairs(classes) do
@@ -44,7 +44,7 @@ local function last_pks(classes)
   return found
 end
 
--- The fields of a period once the rows are added, those beyond its room as one.
+-- The fields of a period once the rows are added; rows for which there is no room are added as one.
 local function summed(key, rows, most)
   local names, found = {OTHERS}, {}
   for i, row in ipairs(rows) do names[i + 1] = row[1] .. '\n' .. row[2] end

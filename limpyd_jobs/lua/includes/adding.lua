@@ -1,8 +1,8 @@
--- Adding: a job is new, or is the queued one of its identifier.
+-- Adding: makes a new job, or finds the queued job with its identifier.
 
 --@include places
 
--- Lets the jobs of a class be found by those who cannot import it: see known_classes.py.
+-- Lets processes that cannot import a class find its jobs: see known_classes.py.
 local function write_class(model, known)
   redis.pcall('HSET', 'limpyd-jobs:classes', model.path, known)
 end
@@ -16,8 +16,8 @@ local function is_above(one, other)
   return one ~= other and (one > other) == (tonumber(one) > 0)
 end
 
--- `where` is {model: that of the queue, name, priority, due, prepend, custom}. The outcomes, with what is to be known of
--- them, are documented in add.lua.
+-- `where` is {model: of the queue, name, priority, due, prepend, custom}. The outcomes and their details are documented
+-- in add.lua.
 local function move_up(model, pk, where)
   local job = {model = model, pk = pk, ident = model.path .. ':' .. pk, key = hash_key(model, pk)}
   local hash = redis.call('HMGET', job.key, 'status', 'priority', '_claim_token')

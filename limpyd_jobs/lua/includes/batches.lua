@@ -1,4 +1,4 @@
--- Batches: what several jobs write to the same list or set is sent in one command, at the end of the batch.
+-- Batches: the changes of several jobs to the same list or set are sent in one command, at the end of the batch.
 
 local batch, pending, popped
 
@@ -6,7 +6,7 @@ local function begin_batch()
   batch, pending, popped = {}, {}, {}
 end
 
--- Changes a list or a set, with arguments of which there may be any number. In a batch, its type has to be probed before.
+-- Changes a list or a set, with any number of arguments. In a batch, its type has to be probed before.
 local function send(command, key, ...)
   if batch then
     pending[#pending + 1] = {command, key, ...}
@@ -15,7 +15,7 @@ local function send(command, key, ...)
   end
 end
 
--- Keeps what one job sends until the end of the batch.
+-- Keeps the commands of one job until the end of the batch.
 local function keep_pending()
   for _, parts in ipairs(batch and pending or {}) do
     local name = parts[1] .. parts[2]
@@ -30,12 +30,12 @@ local function keep_pending()
   pending = {}
 end
 
--- Drops what a job sent before it failed.
+-- Drops the commands of a job that failed.
 local function drop_pending()
   pending = {}
 end
 
--- The first entry of a list, those that are popped left out; as LINDEX.
+-- The first entry of a list, without the popped ones; as LINDEX.
 local function first_of(key)
   return redis.pcall('LINDEX', key, popped and popped[key] or 0)
 end
@@ -48,7 +48,7 @@ local function pop(key)
   end
 end
 
--- Sends all that is kept. The batch goes on.
+-- Sends all kept commands. The batch goes on.
 local function end_batch()
   if batch then
     keep_pending()

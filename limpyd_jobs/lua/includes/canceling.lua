@@ -1,4 +1,4 @@
--- Canceling: a job is not to be run, or not again.
+-- Canceling: a job must not run, or not again.
 
 --@include idents
 --@include places
@@ -28,7 +28,7 @@ local function cancel_job(job, where)
     return 'ended'
   end
 
-  -- The hash first: whatever may be left in a queue is only a hint, which workers drop.
+  -- The hash first: an ident that may be left in a queue is only a hint, which workers drop.
   update(job.model, job.pk, {status = 'c', queued = false, _rescues = false})
   if is_queued then
     (where.unplace or unplace)(where.model, where.name or '', job)

@@ -4,7 +4,7 @@
 
 local CLAIM_FIELDS = {'status', '_claim_token', 'queued', '_queue_key', '_rescues', '_last_claim'}
 
--- What a job says of itself that matters when a claim ends, as it was when this was called first.
+-- The fields of a job that matter when a claim ends, as they were at the first call.
 local function claim_of(job)
   if not job.known then
     job.known = {}
@@ -15,14 +15,14 @@ local function claim_of(job)
   return job.known
 end
 
--- Whether the token is that of a worker whose application may still put the job elsewhere, before it runs: then the job
--- is in no list, and has a lease, but otherwise is as it was while it waited.
+-- Whether the token is of a worker whose application may still put the job elsewhere, before it runs. Then the job is
+-- in no list, and has a lease, but otherwise is as it was while it waited.
 local function is_in_hand(token)
   return token and string.sub(token, 1, 5) == 'hand:'
 end
 
--- What came out of a waiting list, as claim.lua documents it, as callers read it: without names, which take twice as
--- long. The order is that of the attributes of `Delivery`.
+-- An entry of a waiting list, as documented in claim.lua, in the form that callers read: without names, which take
+-- twice as long. The order is as of the attributes of `Delivery`.
 local function delivery(found)
   return {
     found.outcome, found.key, found.ident, found.status or '', found.identifier or '', found.queue_name or '',
@@ -41,7 +41,8 @@ local function is_one_of_several(token)
   return string.find(token, '/', 1, true) ~= nil
 end
 
--- Why a caller may not end the claim on a job: it does not hold it, or the job was deleted; nil if it may. No token stands for a job that nobody claimed.
+-- Why a caller may not end the claim on a job: it does not hold the claim, or the job was deleted; nil if it may. A job
+-- that nobody claimed has no token.
 local function refusal(job, token)
   local held = claim_of(job)._claim_token
   if not held and redis.call('EXISTS', job.key) == 0 then
@@ -51,7 +52,7 @@ local function refusal(job, token)
   end
 end
 
--- Takes a job out of the running jobs of its queue, whose type was probed: its lease ends.
+-- Takes a job out of the running jobs of its queue, whose type was probed, so that its lease ends.
 local function leave_running(base, job)
   local stored = claim_of(job)._queue_key
   send('ZREM', base .. ':_running', job.ident)
@@ -60,8 +61,8 @@ local function leave_running(base, job)
   end
 end
 
--- Changes a job so that nobody has a claim on it any more. With the token of the caller, it is kept, for the caller to
--- be told the same if it asks again.
+-- Changes a job so that nobody has a claim on it any more. The token of the caller, if given, is kept, so that the
+-- caller gets the same reply if it asks again.
 local function end_claim(base, job, changes, token)
   probe('ZCARD', base .. ':_running')
   changes._claim_token = false
@@ -71,19 +72,19 @@ local function end_claim(base, job, changes, token)
   leave_running(base, job)
 end
 
--- Whether it was the caller who ended the claim, and asks again, as the first reply was lost.
+-- Whether the caller ended the claim, and asks again, as the first reply was lost.
 local function was_ended_with(job, token)
   return token and claim_of(job)._last_claim == token
 end
 
--- The lease of a job that is running without a claim, given the seconds of one with a claim, and those to leave to a
--- worker of version 2. That sets the start with the status: without one, somebody else set the status, maybe to run the
--- job himself, who is left ten leases.
+-- The lease of a job that runs without a claim, given the seconds for a job with a claim, and the seconds for a worker
+-- of version 2. Such a worker sets the start with the status. Without a start, somebody else set the status, maybe to
+-- run the job: the lease is ten times as long.
 local function lease_without_claim(start, lease, unclaimed_lease)
   return start and unclaimed_lease or 10 * lease
 end
 
--- The tries of a job once the last one does not count.
+-- The tries of a job if the last one does not count.
 local function one_try_less(tries)
   local left = (tonumber(tries) or 0) - 1
   return left > 0 and string.format('%d', left)

@@ -52,7 +52,7 @@ local function now_text()
   return text_of_this_call
 end
 
--- The moment of a stored date, or nil if it is none: the calendar as above, days_from_civil.
+-- The moment of a stored date, or nil if it is not a date: the calendar as above, days_from_civil.
 local function parse_date(text)
   local year, month, day, hour, minute, second, fraction =
     string.match(text or '', '^(%d%d%d%d)-(%d%d)-(%d%d) (%d%d):(%d%d):(%d%d)%.?(%d*)$')
@@ -74,11 +74,11 @@ local function score(microseconds)
   return string.format('%.6f', microseconds / 1000000)
 end
 
--- Those of the years 1 and 9999, beyond which Python has no dates.
+-- The scores of the years 1 and 9999, beyond which Python has no dates.
 local FIRST_SECOND, LAST_SECOND = -62135596800, 253402300799
 
--- The score of a date as Python's isoformat has it, with ' ' or 'T', in UTC unless it names another offset; nil if it is
--- none. Seconds and their fraction are apart, as microseconds are exact up to the year 2255 only.
+-- The score of a date in the form of Python's isoformat, with ' ' or 'T', in UTC unless it names another offset; nil if
+-- it is not a date. Seconds and their fraction are apart, as microseconds are exact up to the year 2255 only.
 local function score_of_date(text)
   local day, clock = string.match(text, '^(%d%d%d%d%-%d%d%-%d%d)(.*)$')
   local time, rest = string.match(clock == '' and ' 00:00:00' or clock or '', '^[ T](%d%d:%d%d:%d%d)(.*)$')
@@ -97,7 +97,7 @@ local function score_of_date(text)
 end
 
 -- When a delay ends, as {at: microseconds, text}: nil is no delay, '+5000000' in five seconds,
--- '4070908800000000 2099-01-01 00:00:00' at that moment. The text comes along as numbers of Lua are exact up to the
+-- '4070908800000000 2099-01-01 00:00:00' at that moment. The text is given, too, as numbers of Lua are exact up to the
 -- year 2255 only.
 local function due_at(delay)
   if not delay then

@@ -1,9 +1,9 @@
--- Ending: the claim on a job is ended, and the next one is made in the same call, if it asks for one: with `lists`,
--- `next_token`, `lease` and `classes`.
+-- Ending: ends the claim on a job, and makes the next one in the same call, if the request has `lists`, `next_token`,
+-- `lease` and `classes`.
 
 --@include repeated
 
--- The next claim; nil if there is none. `is_repeated` if this call may have made it before.
+-- The next claim; nil without one. `is_repeated` if this call may have made it before.
 local function claim_next(is_repeated)
   if not request.next_token then
     return nil
@@ -14,9 +14,9 @@ local function claim_next(is_repeated)
   return not found.err and found.outcome ~= 'nothing' and delivery(found) or nil
 end
 
--- The reply to a caller who ended its claim already, and asks again, as the first reply was lost; nil to others. The
--- next claim may be on the same job, once more. `outcome` is the one of a job that was put back in a queue;
--- `statuses` are those of which the caller gives the job one: another one comes with the reply.
+-- The reply to a caller that ended its claim already, and asks again, as the first reply was lost; nil for others. The
+-- next claim may be on the same job, once more. `outcome` is used if the job was put back in a queue. `statuses` are
+-- the ones that the caller may give to the job: the reply tells another status.
 local function ended_before(job, token, outcome, statuses)
   local hash = redis.call('HMGET', job.key, '_last_claim', 'status', 'end', 'delayed_until', '_claim_token')
   local is_next = request.next_token and hash[5] == request.next_token

@@ -1,11 +1,11 @@
--- Envelope: what a script is asked for, and what it answers.
+-- Envelope: the request of a script, and its reply.
 --
--- The header of a script lists the names of its request, and ARGV has the values in that order: clients and servers take
--- much longer for names on the wire. '1' stands for yes; what is empty, or not given, is nil. These mean the same
--- everywhere:
+-- The header of a script lists the names of its request, and ARGV has the values in that order: clients and servers
+-- take much longer for names on the wire. '1' stands for yes; a value that is empty, or not given, is nil. These names
+-- mean the same everywhere:
 --   model, job_model, queue_model, error_model   JSON: see records.lua
 --   ident       class path and pk of a job: 'myapp.jobs.MyJob:12'
---   token       of the claim on the job; of a call that makes one, never used before
+--   token       of the claim on the job; a call that makes a claim needs one that was never used before
 --   queue_key   the beginning of the keys of a queue: model name and pk
 --   lists       keys of waiting lists, the first to be served first, one in a line
 --   lease       for how long a claim holds: seconds
@@ -24,12 +24,12 @@ for i = #names + 1, #ARGV, 2 do
   request.fields[ARGV[i]] = ARGV[i + 1]
 end
 
--- The changes made to fields with indexes that only limpyd can maintain, for the caller to do so:
+-- The changes of fields with indexes that only limpyd can maintain, so that the caller can do so:
 -- {model name, pk, field, old value or false, new value or false}…
 local reindex = {}
 
--- The reply, as JSON, which clients read much faster than so many values: what became of the request, with what the
--- caller has to know of it, and `reindex`, if anything is to be done. A list that is empty is an object.
+-- The reply, as JSON, which clients read much faster than so many values: the outcome, its details, and `reindex`, if
+-- there are indexes to maintain. An empty list is an object.
 local function answer(outcome, reply)
   reply = reply or {}
   reply.outcome = outcome

@@ -1,7 +1,7 @@
--- Finding: which jobs of a class meet some conditions. These mean the same everywhere:
+-- Finding: which jobs of a class meet some conditions. These names mean the same everywhere:
 --   pks            the jobs to look at; or
 --   first, last    all from one pk to another, which are numbers, in that order
---   within         the key of a set: which of these
+--   within         the key of a set: only its members
 --   conditions     JSON: [{test, field, value…, is_negated}…], see TESTS
 
 --@include envelope
@@ -13,7 +13,7 @@ local function key_of(pk)
   return key_prefix .. pk .. ':hash'
 end
 
--- The fields that are read of each job, and where each stands among them.
+-- The fields that are read of each job, and their positions.
 local fields, positions = {'status'}, {status = 1}
 
 local function position_of(field)
@@ -35,7 +35,7 @@ local function name_of_queue(key)
   return key and queue_names[key]
 end
 
--- The number of a text, as indexes of numbers have it: Python reads 1_000, but nothing hexadecimal.
+-- The number of a text, as in indexes of numbers: Python reads 1_000, but no hexadecimal number.
 local function number_of(text)
   return not string.find(text, '[xX]') and tonumber((string.gsub(text, '(%d)_%f[%d]', '%1'))) or nil
 end
@@ -88,12 +88,12 @@ local TESTS = {
     return name and #name <= LONGEST_NAME and matches_pattern(name, condition.pattern)
   end,
   pk = function(condition, _, pk) return pk == condition.value end,
-  -- a claim is named by something random, '@', and its owner
+  -- the name of a claim is a random text, '@', and its owner
   owner = function(condition, value)
     local owner = value and string.match(value, '^[^@]*@([^/]*)')
     return owner == condition.value or owner and string.sub(owner, 1, #condition.value + 1) == condition.value .. ':'
   end,
-  -- an error of that type, or fingerprint, is recorded of the job; of some only those without a fingerprint are meant
+  -- the job has an error of that type, or fingerprint; for some types, only errors without a fingerprint count
   error = function(condition, _, pk)
     local found = redis.pcall('SINTER', condition.of_job .. pk, condition.of_class, condition.of_kind)
     if found.err or not condition.without then return not found.err and #found > 0 end
@@ -126,7 +126,7 @@ local function look_at(pk)
   return not values.err and meets(values, pk) and has_something(values, pk) and values
 end
 
--- The pks to look at: those that are given, or those of a range that are in a set.
+-- The pks to look at: the given ones, or the members of a set that are in a range.
 local function pks_of_range()
   local first, last, pks = tonumber(request.first), tonumber(request.last), {}
   for pk = first, last, first <= last and 1 or -1 do pks[#pks + 1] = string.format('%.0f', pk) end
@@ -138,15 +138,15 @@ local function pks_of_range()
   return those, pks[#pks]
 end
 
--- For how many microseconds to keep all others waiting, about. The caller goes on behind the last pk.
+-- For about how many microseconds all other clients may wait. The caller goes on after the last pk.
 local LONGEST = 20000
 
 local has_os, processor_clock = pcall(function() return os.clock end)
 local is_frozen = (redis.REDIS_VERSION_NUM or 0) >= 0x070200
 local times_read = 0
 
--- Microseconds, by a clock that goes on during a script. Since Redis 7.2, TIME stands still meanwhile; since 7.4, and in
--- Valkey 8, there is os.clock(). Between them there is none: each time it is read counts as a millisecond.
+-- Microseconds, by a clock that goes on during a script. Since Redis 7.2, TIME stands still meanwhile. Since 7.4, and
+-- in Valkey 8, there is os.clock(). Versions between have no such clock: each reading counts as a millisecond.
 local function running_clock()
   times_read = times_read + 1
   if has_os then return processor_clock() * 1000000 end
@@ -155,8 +155,8 @@ local function running_clock()
   return tonumber(time[1]) * 1000000 + tonumber(time[2])
 end
 
--- Calls a function with the pk of each job that is found, and the values of its fields, until it returns true, or it took
--- too long, as there may be any number of conditions. Returns at how many jobs it looked, and the last pk.
+-- Calls a function with the pk of each job that is found, and the values of its fields, until it returns true, or the
+-- time is over, as there may be any number of conditions. Returns at how many jobs it looked, and the last pk.
 local function for_each_found(act)
   local pks, last
   local started, each = running_clock(), math.max(1, math.min(20, math.floor(200 / (#conditions + 1))))

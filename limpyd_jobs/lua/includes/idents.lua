@@ -1,14 +1,14 @@
--- Idents: how jobs are named in lists and sets, as 'myapp.jobs.MyJob:12'.
+-- Idents: the names of jobs in lists and sets, such as 'myapp.jobs.MyJob:12'.
 
 --@include records
 
--- Splits an ident, 'myapp.jobs.MyJob:12', in its class path and pk; nil if it is none.
+-- Splits an ident, 'myapp.jobs.MyJob:12', into its class path and pk; nil if it is not an ident.
 local function parse_ident(ident)
   return string.match(ident, '^([^:]+%.[^:.]+):([^:]+)$')
 end
 
 -- The models of the job classes that a caller knows, given as text with the class path and the model in each line: a
--- table that looks a path up when it is asked for, as most are not.
+-- table that looks a path up only when it is used, as most are not.
 local function classes_from(text)
   return setmetatable({}, {__index = function(classes, path)
     local _, before = string.find(text, '\n' .. path .. ' ', 1, true)

@@ -1,5 +1,5 @@
--- Leases: of timed records, which somebody looks after once they are due. A sorted set has the pks, by when each lease
--- ends; a record says whose it is.
+-- Leases of timed records, which somebody handles once they are due. A sorted set has the pks, by the end of the lease;
+-- each record names the owner.
 
 --@include clock
 --@include records
@@ -9,7 +9,7 @@ local function is_leased(key, pk)
   return ends and tonumber(ends) > now() / 1000000
 end
 
--- Ends the lease of a record, if it is that of the owner, and makes other changes to its fields.
+-- Ends the lease of a record, if it belongs to the owner, and makes other changes to its fields.
 local function end_lease(key, model, pk, owner, changes)
   changes = changes or {}
   if key and owner and redis.call('HGET', hash_key(model, pk), 'leased_by') == owner then
@@ -20,7 +20,7 @@ local function end_lease(key, model, pk, owner, changes)
 end
 
 -- The first record that is due at some time and that a function accepts: they are looked at one by one, the earliest
--- first. Those to be passed over are given as JSON, a list, or none.
+-- first. The pks to pass over are given as JSON, a list, or not given.
 local function first_of_due(key, moment, skipped, accepts)
   local offset, size, passed_over = 0, 100, {}
   for _, pk in ipairs(cjson.decode(skipped or '[]')) do passed_over[pk] = true end

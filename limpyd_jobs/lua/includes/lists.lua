@@ -1,7 +1,7 @@
 -- Lists: the waiting lists of a call, of which there may be hundreds.
 
--- The waiting lists of a call, given as one text with a key in each line: a function that returns them, taken apart up
--- to an index. A worker may have hundreds, and finds its job in one of the first.
+-- The waiting lists of a call, given as one text with a key in each line: a function that returns them, split up to an
+-- index. A worker may have hundreds, and finds its job in one of the first.
 local function lists_from(text)
   local keys, position = {}, 1
   text = text or ''
@@ -15,10 +15,10 @@ local function lists_from(text)
   end
 end
 
--- How many lists to look into, and how many of the others to ask about at once.
+-- How many lists to look into, and how many of the other lists to ask about at once.
 local FEW, STRETCH = 4, 64
 
--- Where the first key is that exists, of some of which one does.
+-- The index of the first key that exists, among keys of which at least one does.
 local function first_existing(keys, first, last)
   while first < last do
     local middle = math.floor((first + last) / 2)
@@ -27,7 +27,7 @@ local function first_existing(keys, first, last)
   return first
 end
 
--- Where the first list is, from an index on, that may have a job; nil if there is none.
+-- The index, from a given one on, of the first list that may have a job; nil if there is no such list.
 local function next_filled(lists, first)
   if first <= FEW then
     return lists(first)[first] and first

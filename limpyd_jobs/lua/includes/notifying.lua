@@ -1,11 +1,11 @@
--- Signals: what ends the wait of idle workers, for them to look again whether there is a job, and when one is due.
+-- Signals: they end the wait of idle workers, which then look again whether there is a job, and when one is due.
 
 --@include shared_key
 
 local idle_workers = {}
 
--- How many workers wait. They are registered beside the queues, in a sorted set of their names, with the moment when they
--- should have been heard of again.
+-- How many workers wait. They are registered beside the queues, in a sorted set of their names, with the moment up to
+-- which they have to give another sign.
 local function count_idle_workers(key)
   if not idle_workers[key] then
     local number = redis.pcall('ZCARD', key)
@@ -14,9 +14,9 @@ local function count_idle_workers(key)
   return idle_workers[key]
 end
 
--- There is one list for each name of queues, in the `BLPOP` of all workers of that name, and nothing but tokens in it:
--- each ends one of these waits. There are no more tokens than workers that wait, and unheard ones are gone after
--- seconds: who begins to wait has looked before.
+-- There is one list for each name of queues, in the `BLPOP` of all workers of that name. It has only tokens: each ends
+-- one of these waits. There are no more tokens than workers that wait, and unused ones expire after seconds: a worker
+-- that begins to wait has looked before.
 local function notify(key, is_for_all)
   local idle = count_idle_workers(string.match(key, '^(.-):_signal:') .. ':idle_workers')
   local tokens = idle > 0 and redis.pcall('LLEN', key)
@@ -26,7 +26,7 @@ local function notify(key, is_for_all)
   end
 end
 
--- The names of queues that need not be read, by the beginning of their keys.
+-- The known names of queues, by the beginning of their keys.
 local known_names = {}
 
 -- Ends the wait of a worker, or of all, that may have something to do in the queue of some keys.

@@ -1,4 +1,4 @@
--- Orders: what is asked of somebody who is there, in a list.
+-- Orders: a list of what others ask of a presence.
 
 local function orders_key(model, pk)
   return model.name .. ':' .. pk .. ':orders'

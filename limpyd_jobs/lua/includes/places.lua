@@ -1,11 +1,11 @@
--- Places: where a job stands in a queue: its waiting list, its delayed set, its running set.
+-- Places: where a job stands in a queue: in its waiting list, its delayed set, its running set.
 
 --@include clock
 --@include records
 --@include notifying
 
--- The pk of the queue of that name and priority (the oldest, should there be several), or nil. One that was only half
--- made, in the indexes but without a hash, is none.
+-- The pk of the queue of that name and priority (the oldest, if there are several), or nil. A queue that is only half
+-- made, in the indexes but without a hash, does not count.
 local function find_queue(queue_model, name, priority)
   local pks = redis.call('SINTER', queue_model.indexes.name[1] .. name, queue_model.indexes.priority[1] .. priority)
   if #pks > 1 then
@@ -35,7 +35,7 @@ local function unplace_from(base, ident)
     + redis.call('ZREM', base .. ':_running', ident)
 end
 
--- Takes a job away from the first of some queues where it stands; returns that one, or nil.
+-- Takes a job out of the first of some queues where it stands; returns that queue, or nil.
 local function unplace_from_any(queue_model, pks, ident)
   for _, pk in ipairs(pks) do
     local base = queue_model.name .. ':' .. pk
@@ -45,9 +45,9 @@ local function unplace_from_any(queue_model, pks, ident)
   end
 end
 
--- Takes a job away from where it stands, and returns the beginning of the keys of that queue, or nil: the queue its hash
--- names. One that version 2 wrote names none: most likely it stands in the queue of the given name and of its own
--- priority, else in another one of that priority, else, if its priority was changed by hand, in any.
+-- Takes a job out of the queue that its hash names, and returns the beginning of the keys of that queue, or nil. A job
+-- of version 2 names none. Most likely it stands in the queue of the given name and its own priority, else in another
+-- one of that priority, else, if its priority was changed by hand, in any queue.
 local function unplace(queue_model, name, job)
   local hash = redis.call('HMGET', job.key, 'priority', '_queue_key')
   local priority, known = hash[1] or '0', hash[2]
@@ -61,12 +61,12 @@ local function unplace(queue_model, name, job)
     or unplace_from_any(queue_model, redis.call('SRANDMEMBER', queue_model.name .. ':collection', 1000), job.ident)
 end
 
--- What a job notes once its retry policy changes its priority: the one it had first, and the one it has now.
+-- The note of a job whose retry policy changes its priority: the first priority, and the one it has now.
 local function note_of_priority(first, priority)
   return first .. ' ' .. priority
 end
 
--- The priority that a job had first, by that note; nil if there is none, or the job was given another priority since.
+-- The first priority of a job, by that note; nil without a note, or if the job was given another priority since.
 local function first_priority(note, priority)
   local first, last = string.match(note or '', '^(%S+) (%S+)$')
   return last == priority and first or nil
@@ -76,8 +76,8 @@ local function is_delayed(due)
   return due and due.at > now()
 end
 
--- What the hash of a job says once it waits in a queue, or is delayed there until `due` (as due_at returns it). Without
--- a queue, it is for the caller to put the job in one.
+-- The fields of a job that waits in a queue, or is delayed there until `due` (as due_at returns it). Without a queue,
+-- the caller puts the job in one.
 local function placed(changes, priority, due, base)
   changes.queued = '1'
   changes._queue_key = base or false
@@ -92,7 +92,7 @@ local function placed(changes, priority, due, base)
   return changes
 end
 
--- The beginning of the keys of the queue of that name and priority, once a job can be put in it.
+-- Makes sure that a job can be put in the queue of that name and priority; returns the beginning of its keys.
 local function prepare_place(queue_model, name, priority, due)
   local base = queue_model.name .. ':' .. find_or_create_queue(queue_model, name, priority)
   known_names[base] = name
@@ -104,8 +104,8 @@ local function prepare_place(queue_model, name, priority, due)
   return base
 end
 
--- Puts a job in the list or set of a queue that its new status asks for. Who waits for a job is told, or, if it is the
--- first one to be due, all who do.
+-- Puts a job in the list or set of a queue for its new status. It notifies a worker, or, if the job is the first one to
+-- be due, all workers.
 local function push(base, ident, status, due, prepend)
   if status == 'd' then
     redis.call('ZADD', base .. ':delayed', score(due.at), ident)
@@ -116,7 +116,7 @@ local function push(base, ident, status, due, prepend)
   end
 end
 
--- A job, anywhere, goes to the waiting list or the delayed set of the queue of that name and priority.
+-- Moves a job from anywhere to the waiting list or the delayed set of the queue of that name and priority.
 local function place(job, queue_model, name, priority, due, prepend, changes)
   local base = prepare_place(queue_model, name, priority, due)
   placed(changes, priority, due, base)

@@ -1,6 +1,6 @@
--- Quarantine: what becomes of what no worker can do anything with, and what a failure was.
+-- Quarantine: keeps entries that no worker can run, and tells what a failure was.
 
--- Keeps an ident that no worker can do anything with where one can look at it: the last thousand of each queue.
+-- Keeps an entry that no worker can run, so that people can look at it: the last thousand of each queue.
 local function set_aside(base, ident)
   redis.call('RPUSH', base .. ':_quarantine', ident)
   redis.call('LTRIM', base .. ':_quarantine', -1000, -1)
@@ -10,7 +10,7 @@ local function text_of_error(failure)
   return type(failure) == 'table' and failure.err or tostring(failure)
 end
 
--- Whether a write failed for no fault of the record, but as Redis accepts none for now, or none of this user.
+-- Whether a write failed not because of the record, but because Redis accepts no writes now, or none of this user.
 local function is_refused_by_redis(failure)
   local text = text_of_error(failure)
   for _, reason in ipairs({'MISCONF', 'NOREPLICAS', 'READONLY', 'OOM', 'NOPERM', 'ACL failure', "can't run this"}) do

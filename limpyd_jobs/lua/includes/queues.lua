@@ -1,14 +1,14 @@
--- Queues: whether jobs can be claimed there, and may be.
+-- Queues: whether jobs can be claimed there, and whether they may.
 
 --@include shared_key
 --@include records
 
--- Whether the jobs of a name, in the queue of some keys, have to rest: the names stand in a set beside the queues.
+-- Whether the queues of a name are paused, given the keys of one queue: a set beside the queues has the names.
 local function is_paused(base, name)
   return name and redis.pcall('SISMEMBER', shared_key(base, 'paused'), name) == 1
 end
 
--- The name and priority of the queue of some keys, if a claim can be recorded there; else nil.
+-- The name and priority of a queue, given its keys, if a claim can be recorded there; else nil.
 local function sound_queue(base)
   local queue = redis.pcall('HMGET', base .. ':hash', 'name', 'priority')
   local exists = not queue.err and (queue[1] or queue[2] or redis.call('EXISTS', base .. ':hash') == 1)
@@ -19,7 +19,7 @@ end
 
 local open_queues = {}
 
--- The same, unless its jobs have to rest; asked for once, as nothing of that changes while jobs are claimed.
+-- The same, but nil if the queue is paused. It is read once, as it does not change while jobs are claimed.
 local function open_queue(base)
   if open_queues[base] == nil then
     local queue = sound_queue(base)
@@ -30,7 +30,7 @@ end
 
 local last_queues = {}
 
--- The last pk of a queue, of the model of the queue of some keys, for workers to see that there are new ones; or ''.
+-- The last pk of the queues of a model, given the keys of one queue, so that workers see new queues; or ''.
 local function last_queue(base)
   if not last_queues[base] then
     local pk = redis.pcall('GET', shared_key(base, 'max_pk'))

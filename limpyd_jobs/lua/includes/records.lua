@@ -1,11 +1,10 @@
 -- Records: the hash of a limpyd model, its index sets and its collection, always changed together.
--- A model is given as JSON: {name, path: that of the class of a job, indexes: {field: [key prefix]}, ranges: {field:
--- [key]}, dates: {key: true}, special: {field: true}, unique: {field: key prefix}, defaults: {field: value}, keys: [field], arguments:
--- [field], leases: key}. `indexes` keep a set for each value, `ranges` one sorted set for all, by the value as a number, or as a date
--- if the key is among the `dates`.
--- `special` are the fields that have an index which only limpyd can maintain; `keys` those that are stored outside of the
--- hash; `leases` is the key of those of timed records, `tells` whether its changes are told,
--- `history` how many changes of status are kept of a job.
+-- A model is given as JSON: {name, path: of the class of a job, indexes: {field: [key prefix]}, ranges: {field:
+-- [key]}, dates: {key: true}, special: {field: true}, unique: {field: key prefix}, defaults: {field: value}, keys:
+-- [field], arguments: [field], leases: key}. `indexes` keep a set for each value, `ranges` one sorted set for all, by
+-- the value as a number, or as a date if the key is among the `dates`. `special` are the fields that have an index
+-- which only limpyd can maintain; `keys` the fields that are stored outside of the hash; `leases` is the key of the
+-- leases of timed records, `tells` whether changes are told, `history` how many changes of status are kept of a job.
 
 --@include envelope
 --@include batches
@@ -17,8 +16,8 @@ end
 
 local probed = {}
 
--- Errors before anything is written if one of these keys has a wrong type: Redis does not undo half a script. Once is
--- enough, as what this script writes then is of that type.
+-- Fails before anything is written if one of these keys has a wrong type: Redis does not undo half a script. Each key
+-- is probed once, as this script then writes only that type.
 local function probe(command, ...)
   for i = 1, select('#', ...) do
     local key = select(i, ...)
@@ -31,7 +30,7 @@ end
 
 local NOTHING, known_models = {}, {}
 
--- The model of a JSON, which a caller may give more than once. What is empty is left out of it.
+-- The model of a JSON text, which a caller may give more than once. Its empty parts are left out.
 local function model_of(json)
   local model = known_models[json]
   if not model then
@@ -45,7 +44,7 @@ local function model_of(json)
   return model
 end
 
--- Changes a set, and notes how to undo that: if it fails, all that is noted is undone, and it errors.
+-- Changes a set, and notes how to undo that. If it fails, all noted changes are undone, and the script fails.
 local function write(undo, command, opposite, key, pk)
   if batch then
     probe('SCARD', key)
@@ -63,7 +62,7 @@ local function write(undo, command, opposite, key, pk)
   end
 end
 
--- Changes the sets of an index: a value may be false. It is one command if the pk stands where it should.
+-- Changes the sets of an index; a value may be false. It is one command if the pk stands where it should.
 local function write_index(undo, prefix, old, value, pk)
   if old and value and not batch and redis.pcall('SMOVE', prefix .. old, prefix .. value, pk) == 1 then
     undo[#undo + 1] = {'SMOVE', prefix .. value, prefix .. old, pk}
@@ -73,7 +72,7 @@ local function write_index(undo, prefix, old, value, pk)
   if value then write(undo, 'SADD', 'SREM', prefix .. value, pk) end
 end
 
--- A value as a score, as limpyd has it: that of what is no number is 0. Redis takes no number too large, or too small.
+-- The score of a value, as in limpyd: 0 if it is not a number. Redis refuses numbers that are too large, or too small.
 local function score_of(value)
   local text = string.lower(string.gsub(string.match(value, '^%s*(.-)%s*$'), '(%d)_%f[%d]', '%1'))
   local sign, word = string.match(text, '^([+-]?)(%a+)$')
@@ -84,7 +83,7 @@ local function score_of(value)
   return math.abs(number) == math.huge and (number > 0 and 'inf' or '-inf') or number == 0 and '0' or text
 end
 
--- The score of a value in a range index; nil if it has none there, as no date it is.
+-- The score of a value in a range index; nil if the index is of dates and the value is not a date.
 local function score_in(model, key, value)
   return (model.dates[key] and score_of_date or score_of)(value)
 end
@@ -100,8 +99,8 @@ local function write_ranges(model, pk, changes, values)
   end
 end
 
--- The values that fields have before some changes: those that the caller has read already, and, of the others, those of
--- indexed fields. The value false is that of a field that has none.
+-- The values of fields before some changes: the values that the caller has read already, and the values of other
+-- indexed fields. A field without a value has the value false.
 local function values_before(model, pk, changes, known)
   local values, names = {}, {}
   for field in pairs(changes) do
@@ -145,14 +144,14 @@ local function write_fields(model, pk, changes, values)
   for _, change in ipairs(special) do reindex[#reindex + 1] = change end
 end
 
--- Tells those who listen that a record was made, changed or deleted; of a job, with its status, the one before, and its
--- queue. Nothing depends on it: that it fails is no failure of the step.
+-- Tells listeners that a record was made, changed or deleted; for a job, with its status, the one before, and its
+-- queue. Nothing depends on it: if it fails, the step goes on.
 local function tell(model, pk, what, status, before, queue_key)
   local of_job = model.path and {'status', status or '', 'before', before or '', 'queue', queue_key or ''} or NOTHING
   redis.pcall('XADD', model.name .. ':changes', 'MAXLEN', '~', 10000, '*', 'pk', pk, 'what', what, unpack(of_job))
 end
 
--- Tells what was written to a record: of a job, another status; of others, anything but a lease.
+-- Tells what was written to a record: for a job, another status; for other records, all except a lease.
 local function tell_written(model, pk, what, changes, values)
   if model.path then
     local status, before = changes.status, values.status or false
@@ -169,7 +168,7 @@ local function tell_written(model, pk, what, changes, values)
   end
 end
 
--- Notes another status in the history of a job, with the claim that it began or ended by. Nothing depends on it.
+-- Notes another status in the history of a job, with the claim that began or ended with it. Nothing depends on it.
 local function note_history(model, pk, changes, before)
   local status = changes.status
   if not status or status == before then return end
@@ -187,8 +186,8 @@ local function update(model, pk, changes, known)
   if model.history then note_history(model, pk, changes, values.status) end
 end
 
--- Errors before anything is written if changes of a record cannot be, as an index of theirs is of a wrong type: for who
--- writes something else before.
+-- Fails before anything is written if a record cannot be changed, as an index is of a wrong type. It is for callers
+-- that write something else before.
 local function probe_indexes(model, pk, changes)
   local values = values_before(model, pk, changes, NOTHING)
   for field, value in pairs(changes) do
@@ -215,8 +214,8 @@ local function remove_from_indexes(model, pk)
   write_fields(model, pk, changes, values_before(model, pk, changes, NOTHING))
 end
 
--- Deletes the hash of a record, its other fields, and what stands of it in indexes and its collection; 1, or 0 if it was
--- not there. Of a job, a status may be given: as if it had that, which is told.
+-- Deletes the hash of a record, its other fields, and its entries in indexes and its collection; 1, or 0 if it was not
+-- there. For a job, a status may be given: it is told as if the job had it.
 local function delete_record(model, pk, status)
   local key, collection, before = hash_key(model, pk), model.name .. ':collection', nil
   probe('SCARD', collection)
@@ -235,7 +234,7 @@ local function delete_record(model, pk, status)
   return redis.call('SREM', collection, pk)
 end
 
--- The pk of a job of that identifier that is queued, another one than the given, or nil.
+-- The pk of another queued job with that identifier, or nil.
 local function other_queued(job, identifier)
   local indexes = job.model.indexes
   for _, pk in ipairs(redis.call('SINTER', indexes.identifier[1] .. identifier, indexes.queued[1] .. '1')) do
@@ -245,7 +244,7 @@ local function other_queued(job, identifier)
   end
 end
 
--- Whether a record was made, and not deleted: else a write would make half of one.
+-- Whether a record was made, and not deleted: else a write would make half a record.
 local function is_in_collection(model, pk)
   local collection = model.name .. ':collection'
   local is_in = redis.call('SISMEMBER', collection, pk) == 1
@@ -253,7 +252,7 @@ local function is_in_collection(model, pk)
   return is_in
 end
 
--- A counter, increased by one. A text that is no number begins anew; what is no text is not ours to overwrite.
+-- Increases a counter by one. A text that is not a number is replaced; a key of another type is left alone.
 local function increased(counter)
   local number = redis.pcall('INCR', counter)
   if type(number) ~= 'number' then
@@ -264,7 +263,7 @@ local function increased(counter)
   return string.format('%.0f', number)
 end
 
--- The next primary key, past every existing one even if the counter was lost.
+-- The next primary key, above every existing one even if the counter was lost.
 local function new_pk(model)
   local counter, collection = model.name .. ':max_pk', model.name .. ':collection'
   local pk = increased(counter)
@@ -279,8 +278,8 @@ local function new_pk(model)
   return pk
 end
 
--- The first field whose value another record than that of a pk, if given, has already: {field, value, pk of its owner};
--- nil if there is none.
+-- The first field whose value another record has already: {field, value, pk of its owner}; nil if there is no such
+-- field. `pk` is the record itself, if it exists.
 local function not_unique(model, fields, pk)
   for field, prefix in pairs(model.unique) do
     for _, owner in ipairs(fields[field] and redis.call('SMEMBERS', prefix .. fields[field]) or {}) do
@@ -291,7 +290,7 @@ local function not_unique(model, fields, pk)
   end
 end
 
--- Makes a new record, the model's defaults included. One whose pk was reserved may have some fields already.
+-- Makes a new record, with the model's defaults. A record whose pk was reserved may have some fields already.
 local function create(model, pk, fields, is_reserved)
   probe('SCARD', model.name .. ':collection')
   for field, value in pairs(model.defaults) do
@@ -303,8 +302,8 @@ local function create(model, pk, fields, is_reserved)
   if model.history then note_history(model, pk, fields) end
 end
 
--- Whether a record does not exist (any more), or is being deleted: it leaves its collection first. The caller may know
--- that it has fields.
+-- Whether a record does not exist (any more), or is being deleted: then it has left its collection. `has_fields` is
+-- true if the caller knows that it has fields.
 local function is_gone(model, pk, has_fields)
   return not (has_fields or redis.call('EXISTS', hash_key(model, pk)) == 1) or not is_in_collection(model, pk)
 end

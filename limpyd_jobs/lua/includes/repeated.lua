@@ -1,13 +1,13 @@
--- Repeated: what was claimed by a call that is sent once more.
+-- Repeated: the jobs that were claimed by a call that is sent once more.
 
 --@include taking
 
--- Which one of the claims of a call that is, or nil; 0 if it is the only one.
+-- The number of a claim among the claims of a call, or nil; 0 if it is the only one.
 local function number_among(token, other)
   return other == token and 0 or string.sub(other, 1, #token + 1) == token .. '/' and tonumber(string.sub(other, #token + 2))
 end
 
--- The jobs that were claimed with that token, by a call whose reply was lost, in the order in which they were.
+-- The jobs that were claimed with that token, by a call whose reply was lost, in the order of their claims.
 local function claimed_with(lists, token, classes)
   local found = {}
   for _, key in ipairs(lists(math.huge)) do

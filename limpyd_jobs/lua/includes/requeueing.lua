@@ -1,10 +1,10 @@
--- Requeueing: a job in error is to be run again.
+-- Requeueing: puts a job in error back in a queue.
 
 --@include claims
 --@include places
 
--- `where` is {model: that of the queue, name, priority: none for its own, due, custom}. The outcomes, with what is to be
--- known of them, are documented in requeue.lua.
+-- `where` is {model: of the queue, name, priority: none for its own, due, custom}. The outcomes and their details are
+-- documented in requeue.lua.
 local function requeue_job(job, where)
   local hash = redis.call(
     'HMGET', job.key, 'status', 'identifier', 'priority', '_claim_token', 'tries', '_first_priority')
@@ -19,7 +19,7 @@ local function requeue_job(job, where)
     return 'already queued', {pk = other}
   end
 
-  -- If it is a hook of its worker that puts the job back, the claim is still held.
+  -- If a hook of its worker puts the job back, the claim is still held.
   if hash[4] then
     unplace(where.model, where.name, job)
   end

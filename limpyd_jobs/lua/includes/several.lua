@@ -1,6 +1,6 @@
--- Several: the same is done with each job that is found, by itself. These mean the same everywhere:
---   model     that of the jobs
---   dry       '1' to change nothing, but to tell what would become of each
+-- Several: does the same with each job that is found, one by one. These names mean the same everywhere:
+--   model     of the jobs
+--   dry       '1' to change nothing, but to tell each outcome
 
 --@include idents
 --@include places
@@ -10,8 +10,8 @@
 local job_model = model_of(request.model)
 local queue_position, token_position = position_of('_queue_key'), position_of('_claim_token')
 
--- As unplace, where most jobs stand: those that wait at the beginning of their list, as the oldest come first. To look for
--- each in a whole list would take much longer.
+-- As unplace, but looks first where most jobs stand: jobs that wait are at the beginning of their list, as the oldest
+-- come first. To look for each in a whole list would take much longer.
 local function take_out(queue_model, name, job)
   local base = job.queue_key
   local is_out = base and (job.status == 'd' and redis.pcall('ZREM', base .. ':delayed', job.ident)
@@ -23,9 +23,9 @@ local function outcome_of(failure)
   return is_refused_by_redis(failure) and 'refused by Redis' or 'broken'
 end
 
--- Calls `why_not` with each job that is found, and whether it is claimed: it returns the outcome of one that is to be left
--- alone. Of the others, calls `act` with the job and the name of its queue, which returns an outcome. Answers
--- how many jobs have which outcome.
+-- Calls `why_not` with each job that is found, and whether it is claimed: it returns the outcome if the job must be
+-- left alone. For the others, calls `act` with the job and the name of its queue: it returns an outcome. Answers how
+-- many jobs have which outcome.
 local function do_each(why_not, act)
   local outcomes, started = {}, running_clock()
   local looked, seen = for_each_found(function(pk, values)

@@ -1,20 +1,20 @@
--- Successes: jobs that ran to their end, unless they were given another status meanwhile.
+-- Successes: jobs that ran to their end, and were not given another status meanwhile.
 
 --@include claims
 
--- Keeps what the code of a job returned, for some milliseconds.
+-- Keeps the result of a job for some milliseconds.
 local function keep_result(job, text, kept_for)
   redis.call('SET', job.model.name .. ':' .. job.pk .. ':_result', text, 'PX', kept_for)
 end
 
--- A job of which nothing is to be kept is gone already: it leaves nothing but its lease, if that.
+-- A job of which nothing is kept is gone already: only its lease may be left.
 local function forget_gone(job, queue)
   probe('ZCARD', queue .. ':_running')
   leave_running(queue, job)
 end
 
--- Ends the claim on a job that succeeded, with more changes to its hash, or deletes it. What is returned, if anything, says why not:
--- then nothing is changed. So it is for a caller who did that already, whose first reply was lost.
+-- Ends the claim on a job that succeeded, with more changes to its hash, or deletes it. If it cannot, it changes
+-- nothing, and returns why. The same holds for a caller that did that already, and whose first reply was lost.
 local function end_in_success(job, token, queue, changes, is_erased, result, kept_for)
   local status = claim_of(job).status
   if status == 'c' then

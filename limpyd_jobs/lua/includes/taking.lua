@@ -1,4 +1,4 @@
--- Taking: the next job is claimed, out of its waiting list.
+-- Taking: claims the next job, out of its waiting list.
 
 --@include clock
 --@include claims
@@ -6,7 +6,7 @@
 --@include queues
 --@include quarantine
 
--- What to read of a job that is to be claimed; after these come the arguments of its class.
+-- The fields to read to claim a job; the arguments of its class follow.
 local RETRY_FIELDS = {'_retry_policy', '_uncounted_tries', 'added', '_requeued_at'}
 local CLAIM_FIELDS = {
   'status', 'identifier', 'tries', 'queued', '_job_timeout', '_last_claim', '_rescues', 'delayed_until',
@@ -14,7 +14,7 @@ local CLAIM_FIELDS = {
 }
 
 -- What the worker needs to decide whether the job is tried again if it fails: the policy of the job, how many of its
--- tries do not count, since when its age does. `first` is where RETRY_FIELDS begin in values of the hash.
+-- tries do not count, and the beginning of its age. `first` is where RETRY_FIELDS begin in values of the hash.
 local function retry_of(hash, first)
   return {hash[first] or '', hash[first + 1] or '', hash[first + 3] or hash[first + 2] or ''}
 end
@@ -30,8 +30,8 @@ local function fields_to_claim(model)
   return model.fields_to_claim
 end
 
--- The arguments among these values, which travel with the claim; nil if there are none, or they are long: then the job
--- reads those that it uses.
+-- The arguments among these values, which travel with the claim; nil without arguments, or if they are long: then the
+-- job reads the ones that it uses.
 local function arguments_among(model, hash)
   local arguments, first, size = {}, #CLAIM_FIELDS, 0
   for i = 1, #(model.arguments or {}) do
@@ -41,12 +41,12 @@ local function arguments_among(model, hash)
   return #arguments > 0 and size <= 65536 and arguments or nil
 end
 
--- Claims a job that was taken from the waiting list of a sound queue, or takes it, if it waits indeed. The reply is
--- documented in claim.lua. The ident may name the class by an old path; what is kept names it by its own.
+-- Claims a job that was taken from the waiting list of a sound queue, or takes it, if it really waits. The reply is
+-- documented in claim.lua. The ident may have an old path of the class; the stored ident has its own path.
 --
--- With a number it is one of several that a worker claims at once: then this is part of the token. A job that was
--- rescued comes alone, as it may be what kills its workers: it is left in its list unless its number is 1. The lease of
--- the last one lapses first: so they are rescued in their order, and Redis finds the place of each without a search.
+-- With a number, it is one of several jobs that a worker claims at once: the number is part of the token. A job that
+-- was rescued comes alone, as it may kill its workers: it is left in its list unless its number is 1. The lease of the
+-- last one lapses first: so they are rescued in their order, and Redis finds the place of each without a search.
 local function claim(key, queue, pk, model, token, lease, is_first, number)
   local base = string.sub(key, 1, -9)
   local job = {model = model, pk = pk, ident = model.path .. ':' .. pk, key = hash_key(model, pk)}
@@ -97,7 +97,8 @@ local function forget_deferrals(base, ident)
   end
 end
 
--- Claims a job whose hash may be none: then it is set aside. If what all jobs share is broken, the reply is an error.
+-- Claims a job. If its hash is of a wrong type, the job is put in quarantine. If a key that jobs share is broken, the
+-- reply is an error.
 local function claim_safely(key, queue, ident, model, token, lease, is_first, number)
   local _, pk = parse_ident(ident)
   forget_deferrals(string.sub(key, 1, -9), ident)
@@ -117,8 +118,8 @@ local function claim_safely(key, queue, ident, model, token, lease, is_first, nu
   return {outcome = 'broken', key = key, ident = ident, status = text_of_error(reply)}
 end
 
--- Claims the first job of a waiting list; nil if it has none. A list of no sound queue, or no list, has none, nor does
--- that of a paused queue.
+-- Claims the first job of a waiting list; nil if it has none. A key that is not a list counts as empty, as do the lists
+-- of broken and of paused queues.
 local function claim_from(key, token, lease, classes, number)
   local ident, base = first_of(key), string.sub(key, 1, -9)
   local queue = type(ident) == 'string' and open_queue(base)
@@ -139,8 +140,8 @@ end
 -- Nothing is added to the lists before this one while a script runs: they had no job.
 local first_list = 1
 
--- Claims the first job of the first waiting list that has one. An error, as what all jobs of a class share is broken, is
--- the reply only if no other list has a job.
+-- Claims the first job of the first waiting list that has one. An error, as a key that all jobs of a class share is
+-- broken, is the reply only if no other list has a job.
 local function claim_first(lists, token, lease, classes, number)
   local failed
   local i = next_filled(lists, first_list)

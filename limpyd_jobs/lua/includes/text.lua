@@ -1,4 +1,4 @@
--- Text: what can be decoded as UTF-8.
+-- Text: values that can be decoded as UTF-8.
 
 local CONTINUATION = '[\128-\191]'
 local SEQUENCES = {
@@ -30,7 +30,7 @@ local function next_sequence(value, position)
   end
 end
 
--- A value with each byte that is no text written as \xNN.
+-- A value with each byte that is not text written as \xNN.
 local function as_text(value)
   if is_text(value) then
     return value
