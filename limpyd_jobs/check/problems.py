@@ -51,7 +51,7 @@ class Problem(NamedTuple):
     repair: str
         What a repair does; empty if there is no repair.
     choice: str
-        The name of the choice in `Choices` that decides what a repair does; empty if there is no choice.
+        The attribute of `Choices` that decides what a repair does; empty if none does.
     repairs: mapping of str to str
         What a repair does, by the chosen word.
     """

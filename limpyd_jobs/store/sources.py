@@ -30,8 +30,8 @@ def defines_subclass(module: str, name: str, base: type) -> bool:
     """Return whether a module, once imported, would have a subclass of `base` of that name at its top level.
 
     The bases of the class are followed by their names, through the modules that they come from, until a base is
-    imported already, and can be looked up. Bases that are made in another way are not found, except arguments of a call,
-    as in ``class Task(with_metaclass(Meta, Job))``.
+    imported already, and can be looked up. Bases that are made in another way are not found, except the arguments of a
+    call, as in ``class Task(with_metaclass(Meta, Job))``.
 
     Raises
     ------

@@ -245,7 +245,7 @@ class WorkerConfig:
     def _check_connection(self) -> None:
         """Raise `redis.RedisError` if the worker's database does not answer. A database that is still loading does
         answer. Raise `ConfigurationException` if there may be too few connections.
-        
+
         If there is a connection, but it is cut, the worker tries again a few times.
         """
         worker = self._worker()

@@ -30,7 +30,7 @@ class Repeats:
         Parameters
         ----------
         kind: str
-            What such messages have in common, as their number is told with it.
+            What such messages have in common; told with their number.
         """
         self.sum_up_if_due()
         if not self._counts:
