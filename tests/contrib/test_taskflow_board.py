@@ -337,6 +337,18 @@ class TestWaiting:
             thread.join(20)
             assert not thread.is_alive()
 
+    def test_of_a_conductor_goes_on_if_redis_fails(self, redis_binary: str) -> None:
+        with RedisServer(redis_binary) as server:
+            board = LimpydJobBoard("flows", {"unix_socket_path": server.socket})
+            board.connect()
+            timeout = board.timeout(0.01)
+            server.stop()
+            timeout.wait()
+            server.start()
+            timeout.wait()
+            assert not board.listen()  # as it listens by now
+            board.close()
+
     def test_who_is_registered_is_told(self, board: LimpydJobBoard, make: Make) -> None:
         told: list[Any] = []
         listener = make()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
 
+from taskflow.exceptions import JobFailure
 from taskflow.jobs import base
 from taskflow.types.notifier import Notifier
 from taskflow.types.timing import Timeout
@@ -16,6 +17,10 @@ from limpyd_jobs.models import Changes, JobChange
 
 if TYPE_CHECKING:
     from limpyd_jobs.contrib.taskflow.board import LimpydJobBoard
+
+
+# After how many seconds to try again to listen, if Redis fails.
+AGAIN = 1.0
 
 
 class BoardNotifier(Notifier):
@@ -43,7 +48,11 @@ class BoardTimeout(Timeout):
 
     def wait(self) -> None:
         """Wait until a job is posted, or the conductor is stopped."""
-        has_begun = self._board.connected and self._board.listen()
+        try:
+            has_begun = self._board.connected and self._board.listen()
+        except JobFailure:  # TaskFlow does not expect one here: it would end the conductor
+            self._news.wait(min(AGAIN, self.value))
+            return
         if not (has_begun or self.is_stopped()):  # only another look tells of jobs that were posted before
             self._news.wait(self.value)
             self._news.clear()
