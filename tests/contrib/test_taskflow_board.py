@@ -18,9 +18,13 @@ from servers import RedisServer, wait_until
 
 pytest.importorskip("taskflow")
 
-from taskflow import exceptions, states
+from taskflow import engines, exceptions, states, task
+from taskflow.conductors import backends as conductors
 from taskflow.jobs import backends, base
+from taskflow.patterns import linear_flow
+from taskflow.persistence import backends as stores
 from taskflow.types.entity import Entity
+from taskflow.utils import persistence_utils
 
 from limpyd_jobs import Error, Queue
 from limpyd_jobs import check as checking
@@ -54,6 +58,17 @@ def board(make: Make) -> LimpydJobBoard:
 
 def names(jobs: Any) -> list[str]:
     return [job.name for job in jobs]
+
+
+def flow() -> linear_flow.Flow:
+    return linear_flow.Flow("flow").add(task.FunctorTask(lambda: time.sleep(0.01), name="step"))
+
+
+def post_flow(board: LimpydJobBoard) -> Any:
+    """Post a flow that a conductor can run."""
+    book, detail = persistence_utils.temporary_flow_detail(board.persistence)
+    engines.save_factory_details(detail, flow, [], {}, backend=board.persistence)
+    return board.post("flow", book=book, details={"flow_uuid": detail.uuid})
 
 
 def queue_of(board: LimpydJobBoard) -> Queue:
@@ -336,6 +351,24 @@ class TestWaiting:
             end()
             thread.join(20)
             assert not thread.is_alive()
+
+    def test_of_a_conductor_that_runs_as_many_as_it_may_ends_with_one_of_them(self, redis_server: RedisServer) -> None:
+        persistence = stores.fetch({"connection": "memory"})
+        board = LimpydJobBoard("flows", {"unix_socket_path": redis_server.socket}, persistence=persistence)
+        board.connect()
+        jobs = [post_flow(board) for _ in range(3)]
+        conductor = conductors.fetch(
+            *("nonblocking", "one", board),
+            persistence=persistence,
+            wait_timeout=board.timeout(600),
+            max_simultaneous_jobs=1,
+        )
+        thread = Thread(target=conductor.run)
+        thread.start()
+        assert [job.wait(60) for job in jobs] == [True, True, True]
+        conductor.stop()
+        thread.join(60)
+        board.close()
 
     def test_of_a_conductor_goes_on_if_redis_fails(self, redis_binary: str) -> None:
         with RedisServer(redis_binary) as server:

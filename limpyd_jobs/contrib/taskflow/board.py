@@ -80,7 +80,8 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         self.model = Posting.bound_to(database)
         self.errors = Error.bound_to(database, "taskflow")
         self.presences = Presence.bound_to(database, "taskflow")
-        self.wakes: list[Callable[[], None]] = []
+        self.wakes: list[Callable[[], None]] = []  # called if a job is posted
+        self.at_ends: list[Callable[[], None]] = []  # called if a claim of this board ends
         self.reader = PostingReader(self)
         self._session = Session[Posting](lease)
         self._begin()
@@ -285,6 +286,13 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         self._end(job, who, "trash", lambda claim: claim.fail(exceptions.JobFailure(f"trashed by {who}")))
 
     def _end(self, job: LimpydJob, who: str, what: str, verb: Callable[[Claim[Posting]], None]) -> None:
+        try:
+            self._end_claim(job, who, what, verb)
+        finally:
+            for tell in [*self.at_ends]:
+                tell()
+
+    def _end_claim(self, job: LimpydJob, who: str, what: str, verb: Callable[[Claim[Posting]], None]) -> None:
         _check_who(who)
         claim = self._session.held(job.posting)
         if claim is None:  # a conductor does not ask again: one that was silent for too long must not keep the claim

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 # After how many seconds to try again to listen, if Redis fails.
 AGAIN = 1.0
 
+# How soon to look again after a job ended, in seconds: its conductor counts it as one that runs for a moment more.
+SOON = 0.05
+
 
 class BoardNotifier(Notifier):
     """Tells registered callbacks which jobs are posted and removed."""
@@ -38,23 +41,31 @@ class BoardNotifier(Notifier):
 
 
 class BoardTimeout(Timeout):
-    """How long a conductor waits if it found no job: until a job is posted."""
+    """How long a conductor waits if it found no job, or runs as many as it may: until a job is posted, or ends."""
 
     def __init__(self, board: LimpydJobBoard, value: float) -> None:
         super().__init__(value)
         self._board = board
         self._news = Event()  # also a job that was posted before the wait began
+        self._pause = value
         board.wakes.append(self._news.set)
+        board.at_ends.append(self._hear_of_end)
+
+    def _hear_of_end(self) -> None:
+        """Look now, and soon again, then less and less often."""
+        self._pause = min(SOON, self.value)
+        self._news.set()
 
     def wait(self) -> None:
-        """Wait until a job is posted, or the conductor is stopped."""
+        """Wait until a job is posted, or ends, or the conductor is stopped."""
         try:
             has_begun = self._board.connected and self._board.listen()
         except JobFailure:  # TaskFlow does not expect one here: it would end the conductor
             self._news.wait(min(AGAIN, self.value))
             return
         if not (has_begun or self.is_stopped()):  # only another look tells of jobs that were posted before
-            self._news.wait(self.value)
+            pause, self._pause = self._pause, min(2 * self._pause, self.value)
+            self._news.wait(pause)
             self._news.clear()
 
     def interrupt(self) -> None:
