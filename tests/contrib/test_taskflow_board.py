@@ -370,6 +370,12 @@ class TestWaiting:
         thread.join(60)
         board.close()
 
+    @pytest.mark.parametrize(("lease", "seconds"), [(30, 7.5), (8, 2), (0.4, 0.5)])
+    def test_of_a_conductor_is_no_longer_than_a_part_of_the_lease(
+        self, make: Make, lease: float, seconds: float
+    ) -> None:
+        assert make(lease=lease).timeout().value == seconds
+
     def test_of_a_conductor_goes_on_if_redis_fails(self, redis_binary: str) -> None:
         with RedisServer(redis_binary) as server:
             board = LimpydJobBoard("flows", {"unix_socket_path": server.socket})
@@ -688,6 +694,25 @@ class TestAConductorThatDies:
         wait_until(lambda: job.state == states.UNCLAIMED)
         board.claim(job, "conductor")
         board.consume(job, "conductor")
+
+    def test_is_followed_by_one_that_waits(self, make: Make, conductor: subprocess.Popen[str]) -> None:
+        board, other = make(lease=1), make()
+        timeout = board.timeout()
+        conductor.kill()
+        claimed = Event()
+
+        def conduct() -> None:
+            while not claimed.is_set():
+                for job in board.iterjobs(only_unclaimed=True):
+                    board.claim(job, "another")
+                    claimed.set()
+                timeout.wait()
+
+        thread = Thread(target=conduct)
+        thread.start()
+        thread.join(60)
+        (job,) = other.iterjobs()
+        assert (claimed.is_set(), other.find_owner(job)) == (True, "another")
 
     def test_or_was_silent_is_refused(self, board: LimpydJobBoard, conductor: subprocess.Popen[str]) -> None:
         conductor.send_signal(signal.SIGSTOP)

@@ -119,7 +119,7 @@ def conduct() -> None:
     store = open_store()
     board = open_board(store)
     name = f"conductor-{os.getpid()}"
-    options = {"persistence": store, "engine": "serial", "wait_timeout": board.timeout(LEASE / 2)}
+    options = {"persistence": store, "engine": "serial", "wait_timeout": board.timeout()}
     conductor_backends.fetch("blocking", name, board, **options).run()
 
 

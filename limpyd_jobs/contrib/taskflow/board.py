@@ -35,6 +35,9 @@ from limpyd_jobs.contrib.taskflow.settings import settings_of
 
 OPEN = (STATUSES.WAITING, STATUSES.DELAYED, STATUSES.RUNNING)
 
+# The least time for which a conductor waits by default, in seconds.
+SHORTEST_WAIT = 0.5
+
 
 class LimpydJobBoard(base.NotifyingJobBoard):
     """Postings in Redis, as jobs of a queue.
@@ -198,9 +201,16 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         with self.failures():
             return self._events.listen()
 
-    def timeout(self, seconds: float = 30) -> BoardTimeout:
-        """Return a `wait_timeout` for a conductor, so that a posting reaches it at once."""
-        return BoardTimeout(self, seconds)
+    def timeout(self, seconds: float | None = None) -> BoardTimeout:
+        """Return a `wait_timeout` for a conductor, so that a posting reaches it at once.
+
+        Parameters
+        ----------
+        seconds: float
+            How often to look all the same: nobody tells it of a claim that lapsed. By default each quarter of the
+            ``lease`` of the board, but not more often than twice a second.
+        """
+        return BoardTimeout(self, max(SHORTEST_WAIT, self._session.lease / 4) if seconds is None else seconds)
 
     # -- Changing
 
