@@ -6,6 +6,7 @@ import logging
 import os
 from contextlib import suppress
 from threading import Lock
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from redis.exceptions import RedisError
@@ -173,9 +174,10 @@ class Session(Generic[AJob]):
                 self._forget(key, claim)
 
     def _renew(self, claim: Claim[AJob]) -> bool:
-        """Renew a claim, and return whether it may be held still."""
+        """Renew a claim, unless it holds for longer anyhow, and return whether it may be held still."""
         try:
-            claim.renew()
+            if claim._holds_until < monotonic() + self.lease:
+                claim.renew(self.lease)
         except (ClaimLost, JobGone):
             return False
         except Exception as error:

@@ -183,6 +183,17 @@ class TestClaiming:
             board.claim(job, "ann", expiry=500)
         assert 400 < (job.expires_in() or 0) <= 500
 
+    @pytest.mark.parametrize("expiry", [None, 500])
+    def test_again_by_the_same_without_an_expiry_leaves_it_alone(self, make: Make, expiry: float | None) -> None:
+        board = make(lease=100)
+        job = board.post("x")
+        board.claim(job, "ann", expiry=expiry)
+        (before,) = queue_of(board).running.zrange(0, -1, withscores=True)
+        with pytest.raises(exceptions.UnclaimableJob):
+            board.claim(job, "ann")
+        assert queue_of(board).running.zrange(0, -1, withscores=True) == [before]
+        assert is_renewed(board) == (expiry is None)
+
     def test_with_an_expiry_lapses(self, board: LimpydJobBoard, make: Make) -> None:
         job = board.post("x")
         board.claim(job, "ann", expiry=0.2)

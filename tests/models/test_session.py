@@ -52,6 +52,24 @@ class TestAClaim:
             assert session.held(job) is claim
             assert job.claim_owner() == "ann"
 
+    def test_that_was_renewed_for_less_is_renewed_for_the_lease_of_the_session(self) -> None:
+        job = Parcel.add_job("a")
+        with Session[Parcel](lease=600) as session:
+            claim = session.claim(job)
+            claim.renew(5)
+            short = lease_end(job)
+            session._beat()
+            assert lease_end(job) > short + 500
+            assert claim.lease == 600
+
+    def test_that_was_renewed_for_longer_is_left_alone_meanwhile(self) -> None:
+        job = Parcel.add_job("a")
+        with Session[Parcel](lease=10) as session:
+            session.claim(job).renew(600)
+            long = lease_end(job)
+            session._beat()
+            assert lease_end(job) == long
+
     def test_is_released_at_the_end(self) -> None:
         jobs = [Parcel.add_job(name) for name in "abc"]
         with Session[Parcel]() as session:

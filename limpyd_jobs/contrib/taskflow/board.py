@@ -249,7 +249,8 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         Raises
         ------
         UnclaimableJob
-            If it is claimed already. The message says by whom.
+            If it is claimed already. The message says by whom. A claim of the same name lasts for `expiry` seconds
+            from now on, if that is given.
         NotFound
             If the posting is gone.
         """
@@ -259,8 +260,8 @@ class LimpydJobBoard(base.NotifyingJobBoard):
             try:
                 self._session.claim(job.posting, who, lease, error_model=self.errors)
             except AlreadyClaimed as error:
-                if error.owner == who:
-                    self.extend(job, lease or self._session.lease)
+                if error.owner == who and lease is not None:
+                    self.extend(job, lease)
                 raise exceptions.UnclaimableJob(f"Job {job.uuid} is claimed already by {error.owner!r}") from error
             except (JobGone, LimpydJobsException) as error:
                 self._check_is_open()  # it may be closed meanwhile
