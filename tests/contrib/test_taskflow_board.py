@@ -344,6 +344,20 @@ class TestWaiting:
         assert names(other.wait(30)) == ["x"]
         thread.join()
 
+    @pytest.mark.parametrize(
+        ("timeout", "error"), [(float("nan"), ValueError), (-1, ValueError), ("x", TypeError), (True, TypeError)]
+    )
+    def test_needs_a_time(self, board: LimpydJobBoard, timeout: Any, error: Any) -> None:
+        for wait in (board.wait, board.post("x").wait):
+            with pytest.raises(error, match="timeout must be"):
+                wait(timeout)
+
+    def test_without_an_end(self, board: LimpydJobBoard, make: Make) -> None:
+        thread = Thread(target=lambda: board.post("x"))
+        thread.start()
+        assert names(make().wait(float("inf"))) == ["x"]
+        thread.join()
+
     def test_for_the_end_of_a_job(self, board: LimpydJobBoard, make: Make) -> None:
         job = board.post("x")
         assert not job.wait(0.05)

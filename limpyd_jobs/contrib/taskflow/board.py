@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from threading import Event, Lock
+from math import inf
+from threading import TIMEOUT_MAX, Event, Lock
 from time import monotonic
 from typing import Any
 
@@ -180,17 +181,18 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         ------
         NotFound
             If nothing is posted within `timeout` seconds.
+        TypeError, ValueError
+            If `timeout` is not None, nor a number of 0 or more.
         """
-        posted = Event()
-        end = None if timeout is None else monotonic() + timeout
+        posted, end = Event(), monotonic() + _time_to_wait(timeout)
         self.listen()
         self.wakes.append(posted.set)
         try:
             while not self.job_count:
-                left = None if end is None else end - monotonic()
-                if left is not None and left <= 0:
+                left = end - monotonic()
+                if left <= 0:
                     raise exceptions.NotFound(f"Nothing was posted on {self.name!r} within {timeout} seconds")
-                posted.wait(left)
+                posted.wait(min(left, TIMEOUT_MAX))
                 posted.clear()
         finally:
             self.wakes.remove(posted.set)
@@ -347,6 +349,16 @@ def _failures() -> Iterator[None]:
         yield
     except (RedisError, NotRecorded) as error:
         raise exceptions.JobFailure(f"Redis failed: {error}") from error
+
+
+def _time_to_wait(timeout: Any) -> float:
+    if timeout is None:
+        return inf
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        raise TypeError(f"The timeout must be a number of seconds, or None, not {timeout!r}")
+    if not timeout >= 0:
+        raise ValueError(f"The timeout must be 0 seconds or more, not {timeout!r}")
+    return timeout
 
 
 def _check_who(who: Any) -> None:
