@@ -36,8 +36,8 @@ class Session(Generic[AJob]):
     ...     claim = session.claim(job, owner="ann")
     ...     claim.succeed()
 
-    Jobs that are still claimed at the end go back to their queues. If the process dies, the claims lapse with their
-    leases. A forked process has no part in them, and begins a session of its own.
+    Jobs that are still claimed at the end go back to the front of their queues, the oldest first. If the process dies,
+    the claims lapse with their leases. A forked process has no part in them, and begins a session of its own.
 
     Parameters
     ----------
@@ -85,7 +85,8 @@ class Session(Generic[AJob]):
                 return
             self._is_open = False
             self._heartbeat.stop()
-            presences, claims = self._presences, [self._claims[key] for key in self._renewed]
+            renewed = sorted(self._renewed, key=_age, reverse=True)  # each goes to the front of its queue
+            presences, claims = self._presences, [self._claims[key] for key in renewed]
             self._forget_all()
         for presence in presences:
             presence.close()
@@ -199,3 +200,8 @@ def _release(claim: Claim[Any]) -> None:
 def _key(job: JobRecord) -> Key:
     """The key of a job here: a class may be bound to several databases."""
     return type(job), job.ident
+
+
+def _age(key: Key) -> tuple[int, str]:
+    """Sort jobs of a class by their age: older ones have lower pks."""
+    return len(key[1]), key[1]

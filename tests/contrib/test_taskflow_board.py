@@ -107,6 +107,21 @@ class TestPosting:
         assert names(sorted(board.iterjobs(), reverse=True)) == expected[::-1]
         assert board.job_count == 9
 
+    def test_is_listed_by_its_age_whether_it_is_claimed_or_not(self, board: LimpydJobBoard, make: Make) -> None:
+        jobs = [board.post(str(number)) for number in range(20)]
+        for number in (2, 9, 10):
+            board.claim(jobs[number], "ann", expiry=0.01 if number == 9 else 500)
+        for number in (4, 12):
+            board.claim(jobs[number], "ann")
+            board.abandon(jobs[number], "ann")
+        board.claim(jobs[7], "ann")
+        board.trash(jobs[7], "ann")
+        jobs[7].posting.requeue("flows")
+        wait_until(lambda: jobs[9].state == states.UNCLAIMED)
+        everything = [str(number) for number in range(20)]
+        assert names(board.iterjobs()) == everything
+        assert names(board.iterjobs(only_unclaimed=True)) == [each for each in everything if each not in ("2", "10")]
+
     def test_is_read_a_page_at_a_time(self, board: LimpydJobBoard, commands: Any) -> None:
         for number in range(450):
             board.post(str(number))

@@ -70,6 +70,13 @@ class TestAClaim:
             session._beat()
             assert lease_end(job) == long
 
+    def test_is_released_so_that_the_oldest_is_the_first(self) -> None:
+        jobs = [Parcel.add_job(str(number)) for number in range(12)]
+        with Session[Parcel]() as session:
+            for job in jobs[3:] + jobs[:3]:
+                session.claim(job)
+        assert Queue.get_queue("parcels").waiting.lmembers() == [job.ident for job in jobs]
+
     def test_is_released_at_the_end(self) -> None:
         jobs = [Parcel.add_job(name) for name in "abc"]
         with Session[Parcel]() as session:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from limpyd_jobs import STATUSES
@@ -51,9 +51,9 @@ class PostingReader:
         """Yield the postings of all priorities, as of one moment: others take the first ones meanwhile."""
         with self._board.failures():
             for queue, _, number, running, waiting in self._board.queues(lapsed=only_unclaimed):
-                claimed = sorted(map(self._pk_of, running), key=number_of)
-                yield from self._read(claimed, queue, number)
-                yield from self._read(map(self._pk_of, waiting), queue, number, only_unclaimed)
+                pks = sorted(map(self._pk_of, [*running, *waiting]), key=number_of)
+                lapsed = set(map(self._pk_of, running)) if only_unclaimed else None
+                yield from self._read(pks, queue, number, lapsed)
 
     def _pk_of(self, ident: str) -> str:
         """Return the pk of a posting, given its ident; nothing if it is not the ident of a posting."""
@@ -61,11 +61,12 @@ class PostingReader:
         return pk if path == self._path else ""
 
     def _read(
-        self, pks: Iterable[str], queue: Board, number: str, without_claimed: bool = False
+        self, pks: Iterable[str], queue: Board, number: str, lapsed: Collection[str] | None = None
     ) -> Iterator[LimpydJob]:
+        """Read postings. If it is given which claims lapsed, those that were claimed meanwhile are left out."""
         for pk, stored in self._model.read_many(filter(None, pks), *FIELDS):
-            if without_claimed and stored.get("status") == STATUSES.RUNNING:
-                continue  # since its pk was read
+            if lapsed is not None and pk not in lapsed and stored.get("status") == STATUSES.RUNNING:
+                continue
             try:
                 yield self._job(self._model.lazy_connect(pk), stored, number)
             except (KeyError, RecursionError, TypeError, ValueError) as error:
