@@ -439,6 +439,40 @@ class TestWaiting:
         board.consume(job, "ann")
         wait_until(lambda: told == [("POSTED", "x"), ("REMOVAL", "x")])
 
+    @pytest.mark.parametrize("is_early", [True, False])
+    def test_who_is_registered_is_told_that_what_was_posted_before_is_gone(
+        self, board: LimpydJobBoard, redis_server: RedisServer, is_early: bool
+    ) -> None:
+        told: list[Any] = []
+        job = board.post("x")
+        listener = LimpydJobBoard("flows", {"unix_socket_path": redis_server.socket})
+        if is_early:
+            listener.notifier.register(base.REMOVAL, lambda event, details: told.append(details["job"].name))
+        listener.connect()
+        if not is_early:
+            listener.notifier.register(base.REMOVAL, lambda event, details: told.append(details["job"].name))
+        board.claim(job, "ann")
+        board.consume(job, "ann")
+        wait_until(lambda: told == ["x"])
+        listener.close()
+
+    def test_who_is_registered_is_told_of_what_is_trashed_and_posted_again(
+        self, board: LimpydJobBoard, make: Make
+    ) -> None:
+        told: list[Any] = []
+        listener = make()
+        for event in (base.POSTED, base.REMOVAL):
+            listener.notifier.register(event, lambda event, details: told.append(event))
+        job = board.post("x")
+        board.claim(job, "ann")
+        board.trash(job, "ann")
+        wait_until(lambda: told[:1] == ["POSTED"])
+        job.posting.requeue("flows")
+        board.claim(job, "ann")
+        wait_until(lambda: told == ["POSTED", "REMOVAL", "POSTED"])
+        board.consume(job, "ann")
+        wait_until(lambda: told == ["POSTED", "REMOVAL", "POSTED", "REMOVAL"])
+
     def test_is_told_of_what_is_consumed_before_anybody_could_look(self, make: Make) -> None:
         board, told = make(), []
         for event in (base.POSTED, base.REMOVAL):

@@ -110,7 +110,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
                 self.model.get_connection().ping()
             self._session.open()
         if len(self.notifier):
-            self.listen()
+            self.tell_changes()
 
     def close(self) -> None:
         """Close the board, and release claims without an expiry. May be called twice."""
@@ -202,6 +202,11 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         """Begin to hear of changes by others, in a thread; return False if that was done before."""
         with self.failures():
             return self._events.listen()
+
+    def tell_changes(self) -> None:
+        """Begin to tell registered callbacks what is posted and removed, by anybody."""
+        self.listen()
+        self._events.learn()
 
     def timeout(self, seconds: float | None = None) -> BoardTimeout:
         """Return a `wait_timeout` for a conductor, so that a posting reaches it at once.

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from limpyd_jobs.contrib.taskflow.board import LimpydJobBoard
 
 
+# The statuses of postings that are off the board.
+ENDED = (STATUSES.SUCCESS, STATUSES.ERROR, STATUSES.CANCELED)
+
 # After how many seconds to try again to listen, if Redis fails.
 AGAIN = 1.0
 
@@ -35,9 +38,10 @@ class BoardNotifier(Notifier):
 
     def register(self, *args: Any, **kwargs: Any) -> None:
         """Register a callback: see TaskFlow."""
+        is_first = not len(self)
         super().register(*args, **kwargs)
-        if self._board.connected:
-            self._board.listen()
+        if is_first and self._board.connected:
+            self._board.tell_changes()
 
 
 class BoardTimeout(Timeout):
@@ -80,9 +84,10 @@ class BoardEvents:
     def __init__(self, board: LimpydJobBoard) -> None:
         self._board = board
         self._changes: Changes | None = None
-        self._posted: dict[str, LimpydJob] = {}
+        self._before: dict[str, LimpydJob] = {}  # the jobs that were posted before callbacks were registered
+        self._posted: dict[str, LimpydJob] = {}  # those that were told
         self._own: dict[str, LimpydJob] = {}  # the jobs that are posted here, until they are told
-        self._beginning, self._posting = Lock(), Lock()
+        self._beginning, self._posting, self._learning = Lock(), Lock(), Lock()
 
     def listen(self) -> bool:
         """Begin to hear changes, in a thread; return False if that was done before."""
@@ -92,6 +97,12 @@ class BoardEvents:
             self._changes = self._board.model.changes()
             self._changes.follow(self._hear, f"board {self._board.name}")
             return True
+
+    def learn(self) -> None:
+        """Read what is posted already, to tell its removal. Removals meanwhile are told after that."""
+        with self._learning:
+            for job in self._board.iterjobs():
+                self._before[job.posting.pk.get()] = job
 
     def close(self) -> None:
         """Stop hearing changes."""
@@ -119,10 +130,10 @@ class BoardEvents:
             for wake in [*self._board.wakes]:
                 wake()
         if len(self._board.notifier):
-            if change.what == "made":
+            if change.what == "deleted" or change.status in ENDED:
+                self._tell_removal(change)
+            elif change.what == "made" or change.status_before in ENDED:
                 self._tell_posted(change)
-            elif _is_removal(change) and change.pk in self._posted:
-                self._board.notifier.notify(base.REMOVAL, {"job": self._posted.pop(change.pk)})
 
     def _tell_posted(self, change: JobChange) -> None:
         with self._posting:  # a job that is posted here is known, even if it is consumed by now
@@ -133,6 +144,9 @@ class BoardEvents:
             self._posted[change.pk] = job
             self._board.notifier.notify(base.POSTED, {"job": job})
 
-
-def _is_removal(change: JobChange) -> bool:
-    return change.what == "deleted" or change.status in (STATUSES.SUCCESS, STATUSES.ERROR, STATUSES.CANCELED)
+    def _tell_removal(self, change: JobChange) -> None:
+        with self._learning:
+            before = self._before.pop(change.pk, None)
+            job = self._posted.pop(change.pk, before)
+        if job:
+            self._board.notifier.notify(base.REMOVAL, {"job": job})
