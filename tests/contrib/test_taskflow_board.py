@@ -661,6 +661,8 @@ class TestTheBoard:
         assert (living.name, living.details) == ("c", {"board": "flows", "metadata": {"x": 1}})
         with pytest.raises(NotImplementedError):
             board.register_entity(Entity("worker", "c", {}))
+        with pytest.raises(exceptions.JobFailure, match="'d' cannot be registered"):
+            board.register_entity(Entity("conductor", "d", {"x": object()}))
         board.close()
         assert make().presences.alive() == []
 
@@ -669,15 +671,56 @@ class TestTheBoard:
         with pytest.raises(ValueError, match=r"lease|invalid literal"):
             LimpydJobBoard("flows", conf)
 
+    @pytest.mark.parametrize(
+        ("conf", "said"),
+        [
+            ({"namespace": None}, "namespace"),
+            ({"namespace": ""}, "namespace"),
+            ({"namespace": b""}, "namespace"),
+            ({"db": None}, "setting db must not be None"),
+            ({"password": None}, "setting password must not be None"),
+            ({"port": [1]}, "setting port"),
+            ({"url": 5}, "'5' is not the name of a database"),
+        ],
+    )
+    def test_refuses_what_is_no_setting(self, conf: Any, said: str) -> None:
+        with pytest.raises(ValueError, match=said):
+            LimpydJobBoard("flows", conf)
+
+    def test_needs_a_name(self) -> None:
+        with pytest.raises(ValueError, match="name, must not be empty"):
+            LimpydJobBoard("", {})
+
+    @pytest.mark.parametrize(
+        ("url", "settings"),
+        [
+            ("limpyd://redis.example:6399/?lease=5", {"host": "redis.example", "port": 6399}),
+            ("limpyd://redis.example", {"host": "redis.example"}),
+            ("limpyd://[::1]:6399/?db=2", {"host": "::1", "port": 6399, "db": 2}),
+            ("limpyd://redis.example?host=other", {"host": "other"}),
+            ("limpyd://ann:secret@redis.example", {"username": "ann", "password": "secret", "host": "redis.example"}),
+        ],
+    )
+    def test_is_where_a_url_says(self, url: str, settings: Any, caplog: Any) -> None:
+        found = backends.fetch("flows", url).model.database.connection_settings
+        assert {name: found.get(name) for name in settings} == settings
+        assert not caplog.records
+
+    def test_says_what_is_no_job_and_no_book(self, board: LimpydJobBoard) -> None:
+        none: Any = None
+        for call in (board.claim, board.consume, board.abandon, board.trash):
+            with pytest.raises(TypeError, match="The job must be one of this board, not None"):
+                call(none, "ann")
+        with pytest.raises(TypeError, match="its book must be a LogBook, not 'x'"):
+            board.post("a", book="x")
+        assert board.job_count == 0
+
     def test_names_what_it_does_not_know_in_its_configuration(self, caplog: Any) -> None:
         LimpydJobBoard("flows", {"board": "limpyd", "port": "6379", "health_check_interval": 5, "sentinel_kwargs": {}})
         assert not caplog.records
         LimpydJobBoard("flows", {"leese": 5, "hosts": "zoo:2181"})
         (record,) = caplog.records
         assert "ignores what it does not know in its configuration: 'leese', 'hosts'" in record.getMessage()
-        caplog.clear()
-        backends.fetch("flows", "limpyd://redis.example:6399/?lease=5")
-        assert "'hostname'" in caplog.text
 
     def test_takes_the_settings_of_the_redis_board(self) -> None:
         board = LimpydJobBoard("flows", {"host": "localhost", "ssl": "true", "ssl_ca_certs": "/etc/redis.pem"})

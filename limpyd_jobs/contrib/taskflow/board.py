@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 from taskflow import exceptions, states
 from taskflow.conductors.base import Conductor
 from taskflow.jobs import base
+from taskflow.persistence.models import LogBook
 
 from limpyd_jobs import (
     STATUSES,
@@ -230,11 +231,15 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         ------
         ValueError
             If the priority is not valid.
+        TypeError
+            If the book is not a LogBook.
         JobFailure
             If the details are not a mapping, or cannot be stored as JSON, or Redis fails.
         """
         if details and not isinstance(details, Mapping):
             raise exceptions.JobFailure(f"{name!r} cannot be posted: its details must be a mapping, not {details!r}")
+        if book is not None and not isinstance(book, LogBook):
+            raise TypeError(f"{name!r} cannot be posted: its book must be a LogBook, not {book!r}")
         priority = base.JobPriority.convert(priority)
         book_data = None if book is None else {"name": book.name, "uuid": book.uuid}
         values: dict[str, Any] = {"title": name, "details": details or {}, "book": book_data}
@@ -261,7 +266,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         NotFound
             If the posting is gone.
         """
-        _check_who(who)
+        _check(job, who)
         lease = None if expiry is None else seconds("expiry", expiry)
         with self.failures():
             try:
@@ -311,7 +316,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
                 tell()
 
     def _end_claim(self, job: LimpydJob, who: str, what: str, verb: Callable[[Claim[Posting]], None]) -> None:
-        _check_who(who)
+        _check(job, who)
         claim = self._session.held(job.posting)
         if claim is None:  # a conductor does not ask again: one that was silent for too long must not keep the claim
             self._session.let_lapse(job.posting)
@@ -340,12 +345,17 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         ------
         NotImplementedError
             If the entity is not a conductor.
+        JobFailure
+            If its metadata cannot be stored as JSON, or Redis fails.
         """
         if entity.kind != Conductor.ENTITY_KIND:
             raise exceptions.NotImplementedError(f"Only conductors can be registered, not a {entity.kind!r}")
         about = {"board": self.queue_name, "metadata": entity.metadata}
         with self.failures():
-            self._session.register(self.presences, entity.kind, entity.name, **about)
+            try:
+                self._session.register(self.presences, entity.kind, entity.name, **about)
+            except (TypeError, ValueError) as error:
+                raise exceptions.JobFailure(f"{entity.name!r} cannot be registered: {error}") from error
 
 
 @contextmanager
@@ -366,7 +376,9 @@ def _time_to_wait(timeout: Any) -> float:
     return timeout
 
 
-def _check_who(who: Any) -> None:
+def _check(job: Any, who: Any) -> None:
+    if not isinstance(job, LimpydJob):
+        raise TypeError(f"The job must be one of this board, not {job!r}")
     if not isinstance(who, str):
         raise TypeError(f"Who claims a job must be a string, not {who!r}")
     if not who:

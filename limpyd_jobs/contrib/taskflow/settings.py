@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from oslo_utils import strutils
 
+from limpyd_jobs import ConfigurationException
 from limpyd_jobs.contrib.settings import seconds
 from limpyd_jobs.store.database import JobsDatabase
 
@@ -27,7 +28,7 @@ OF_DATABASE: dict[str, Callable[[Any], Any]] = {
 
 # Other settings. The last ones belong to TaskFlow's own board for Redis, and mean nothing here.
 OTHERS = {
-    *("board", "namespace", "lease", "sentinel"),
+    *("board", "hostname", "namespace", "lease", "sentinel"),
     *("encoding", "encoding_errors", "retry_on_timeout", "health_check_interval"),
     *("sentinel_fallbacks", "sentinel_kwargs"),
 }
@@ -52,12 +53,33 @@ def settings_of(name: str, conf: Mapping[str, Any], client: Any) -> Settings:
     if conf.get("sentinel") is not None:
         raise ValueError("Name Sentinels by a url: redis+sentinel://host1:26379,host2:26379/name/0")
     _warn_of_unknown(name, conf)
-    queue_name, lease = conf.get("namespace", name), seconds("lease", conf.get("lease", LEASE))
-    if client is not None:
-        database = JobsDatabase.of_client(client)
-    else:
-        database = JobsDatabase(**{key: convert(conf[key]) for key, convert in OF_DATABASE.items() if key in conf})
-    return Settings(queue_name.decode() if isinstance(queue_name, bytes) else str(queue_name), lease, database)
+    queue_name, lease = _queue_name(conf.get("namespace", name)), seconds("lease", conf.get("lease", LEASE))
+    return Settings(queue_name, lease, _database(conf) if client is None else JobsDatabase.of_client(client))
+
+
+def _queue_name(given: Any) -> str:
+    if given in (None, "", b""):
+        raise ValueError(f"The namespace of a board, or else its name, must not be empty, nor None: it is {given!r}")
+    return given.decode() if isinstance(given, bytes) else str(given)
+
+
+def _database(conf: Mapping[str, Any]) -> JobsDatabase:
+    given = {key: conf[key] for key in OF_DATABASE if key in conf}
+    if "hostname" in conf:  # of a URL, limpyd://host:port, where TaskFlow adds the port once more
+        given.setdefault("host", str(conf["hostname"]).removesuffix(f":{conf.get('port')}"))
+    try:
+        return JobsDatabase(**{key: _converted(key, value) for key, value in given.items()})
+    except ConfigurationException as error:
+        raise ValueError(str(error)) from error
+
+
+def _converted(key: str, value: Any) -> Any:
+    if value is None:
+        raise ValueError(f"The setting {key} must not be None: leave it out")
+    try:
+        return OF_DATABASE[key](value)
+    except TypeError as error:
+        raise ValueError(f"The setting {key} is wrong: {error}") from error
 
 
 def _warn_of_unknown(name: str, conf: Mapping[str, Any]) -> None:
