@@ -11,6 +11,7 @@ from typing import Any
 
 from limpyd_jobs.commands.command import JSON, JSONL, READING_OPTIONS, Command
 from limpyd_jobs.models import BaseJobsModel
+from limpyd_jobs.query import quarantine_entries, queue_states
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.workers.options import WorkerOption
 
@@ -81,14 +82,17 @@ def _scheduled(models: Sequence[Any]) -> tuple[Sequence[str], Iterator[Sequence[
 
 def _postings(model: Any) -> tuple[Sequence[str], Iterator[Sequence[str]]]:
     def rows() -> Iterator[Sequence[str]]:
-        for posting in model.collection().instances():
-            found = posting.hgetall()
-            status = STATUSES.by_value(found.get("status"), "?")
-            owner = posting.claim_owner() or ""
-            told = (found.get(name, "") for name in ("added", "identifier", "title"))
-            yield (*told, status.lower(), found.get("priority", ""), owner)
+        boards = {state.pk: state.name for state in queue_states(queue_model=model.queue_model)}
+        quarantine = {each.entry for each in quarantine_entries(queue_model=model.queue_model)}
+        for pk, found in model.read_many(model.collection()):
+            posting = model.lazy_connect(pk)
+            status = STATUSES.by_value(found.get("status"), "?").lower()
+            status = "quarantined" if posting.ident in quarantine else status
+            board = boards.get(found.get("_queue_key", "").rpartition(":")[2], "")
+            moment, uuid, name = (found.get(each, "") for each in ("added", "identifier", "title"))
+            yield moment, board, uuid, name, status, found.get("priority", ""), posting.claim_owner() or ""
 
-    return ("posted (UTC)", "uuid", "name", "status", "priority", "claimed by"), rows()
+    return ("posted (UTC)", "board", "uuid", "name", "status", "priority", "claimed by"), rows()
 
 
 def _key(column: str) -> str:

@@ -77,11 +77,31 @@ def test_postings_of_taskflow_are_listed(redis_server: RedisServer) -> None:
     assert f"{job.uuid}  resize  running  1         ann" in told
     assert "crop    waiting  0" in told
     rows = [json.loads(line) for line in run(redis_server, "hosts", "taskflow", "--jsonl")[1].splitlines()]
-    assert [(row["name"], row["status"], row["claimed_by"]) for row in rows] == [
-        ("resize", "running", "ann"),
-        ("crop", "waiting", ""),
+    assert [(row["board"], row["name"], row["status"], row["claimed_by"]) for row in rows] == [
+        ("flows", "resize", "running", "ann"),
+        ("flows", "crop", "waiting", ""),
     ]
     assert run(redis_server, "check", "--pause=0")[0] == 0
+    board.close()
+
+
+def test_postings_that_are_broken_or_gone_are_told_apart(redis_server: RedisServer, redis_client: redis.Redis) -> None:
+    pytest.importorskip("taskflow")
+    from limpyd_jobs.contrib.taskflow import LimpydJobBoard
+
+    board = LimpydJobBoard("flows", {"unix_socket_path": redis_server.socket})
+    board.connect()
+    jobs = {name: board.post(name) for name in ("trashed", "broken", "gone")}
+    board.claim(jobs["trashed"], "ann")
+    board.trash(jobs["trashed"], "ann")
+    redis_client.hset(f"taskflow:posting:{jobs['broken'].posting.pk.get()}:hash", "details", "{")
+    redis_client.delete(f"taskflow:posting:{jobs['gone'].posting.pk.get()}:hash")
+    assert list(board.iterjobs()) == []
+    rows = [json.loads(line) for line in run(redis_server, "hosts", "taskflow", "--jsonl")[1].splitlines()]
+    assert [(row["board"], row["name"], row["status"]) for row in rows] == [
+        ("flows", "trashed", "error"),
+        ("flows", "broken", "quarantined"),
+    ]
     board.close()
 
 

@@ -167,6 +167,17 @@ class TestPosting:
         assert list(make("others").iterjobs()) == []
         assert names(make("other name", namespace="flows").iterjobs()) == ["x"]
 
+    def test_whose_record_is_gone_is_not_counted(self, board: LimpydJobBoard, redis_client: redis.Redis) -> None:
+        jobs = [board.post(str(number)) for number in range(3)]
+        board.claim(jobs[0], "ann")
+        redis_client.delete(f"taskflow:posting:{jobs[1].posting.pk.get()}:hash")
+        assert board.job_count == 2
+        for number in (0, 2):
+            redis_client.delete(f"taskflow:posting:{jobs[number].posting.pk.get()}:hash")
+        assert board.job_count == 0
+        with pytest.raises(exceptions.NotFound):
+            board.wait(0)
+
     def test_that_is_broken_is_set_aside_and_the_others_are_served(
         self, board: LimpydJobBoard, redis_client: redis.Redis, caplog: Any
     ) -> None:

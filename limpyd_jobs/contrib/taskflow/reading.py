@@ -55,6 +55,11 @@ class PostingReader:
                 lapsed = set(map(self._pk_of, running)) if only_unclaimed else None
                 yield from self._read(pks, queue, number, lapsed)
 
+    def count(self) -> int:
+        """Count the postings, apart from those whose records are gone."""
+        idents = (ident for each in self._board.queues() for ident in (*each.running, *each.waiting))
+        return sum(1 for _ in self._model.read_many(filter(None, map(self._pk_of, idents)), "status"))
+
     def _pk_of(self, ident: str) -> str:
         """Return the pk of a posting, given its ident; nothing if it is not the ident of a posting."""
         path, _, pk = ident.rpartition(":")
