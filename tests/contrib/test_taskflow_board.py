@@ -156,7 +156,7 @@ class TestPosting:
         with pytest.raises(ValueError, match="priority"):
             board.post("x", priority=priority)
 
-    @pytest.mark.parametrize("details", [{"x": object()}, {1: 2}, {"x": (1,)}])
+    @pytest.mark.parametrize("details", [{"x": object()}, {1: 2}, {"x": (1,)}, {"x": [{1: 2}]}])
     def test_needs_details_that_can_be_stored(self, board: LimpydJobBoard, details: Any) -> None:
         with pytest.raises(exceptions.JobFailure, match="details"):
             board.post("x", details=details)
