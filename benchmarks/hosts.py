@@ -158,10 +158,11 @@ def due_one(store: Any, times: int) -> float:
 
 
 def due_many(store: Any) -> float:
-    """Return how long it takes to look for what is due, and then end the round, as schedulers do."""
-    passed = seconds(lambda _: store.get_due_jobs(NOW))
+    """Return how long it takes to be handed out 1,000 jobs, be it in several rounds, each ended as schedulers do."""
+    due: list[Job] = []
+    passed = seconds(lambda _: due.extend(store.get_due_jobs(NOW)))
     store.get_next_run_time()
-    return passed
+    return passed * 1_000 / len(due)
 
 
 APSCHEDULER = Host(

@@ -32,6 +32,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 from limpyd_jobs import Error, Queue
 from limpyd_jobs import check as checking
 from limpyd_jobs.contrib.apscheduler import LimpydJobStore, RedisJobStore, ScheduledJob
+from limpyd_jobs.contrib.apscheduler.store import ROUND
 from limpyd_jobs.schedules.triggers import describe_trigger
 from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.store.timed import due_key
@@ -169,6 +170,35 @@ class TestSeveralSchedulers:
         assert [job.id for job in store_of(second).get_due_jobs(NOW)] == ["a"]
         store_of(second).shutdown()
         assert [job.id for job in store_of(first).get_due_jobs(NOW)] == ["a"]
+
+    def test_are_handed_out_some_jobs_at_once_and_the_others_after_these(self, scheduler: Any) -> None:
+        first, second = scheduler(), scheduler()
+        for number in range(ROUND + 1):
+            first.add_job(note, "date", run_date=PAST, id=str(number))
+        assert len(store_of(first).get_due_jobs(NOW)) == ROUND
+        assert len(store_of(second).get_due_jobs(NOW)) == 1
+        store_of(second).get_next_run_time()
+        assert round_of(first) == 0
+        assert len(ran) == ROUND
+        round_of(first)
+        assert len(ran) == ROUND + 1
+
+    def test_run_no_more_once_half_of_the_lease_is_gone(self, scheduler: Any) -> None:
+        first, second = scheduler(LimpydJobStore(lease=0.2)), scheduler()
+        for number in range(3):
+            first.add_job(note, "date", run_date=PAST, args=[number])
+
+        class Slow(DebugExecutor):
+            def submit_job(self, job: Any, run_times: Any) -> None:
+                super().submit_job(job, run_times)
+                wait_until(lambda: time.monotonic() > store_of(first)._halfway)
+
+        first._executors["default"] = slow = Slow()
+        slow.start(first, "default")
+        assert round_of(first) == 0
+        assert len(ran) == 1
+        round_of(second)
+        assert sorted(args for args, _ in ran) == [(0,), (1,), (2,)]
 
     def test_hand_out_nothing_while_they_are_paused(self, scheduler: Any) -> None:
         made = scheduler()

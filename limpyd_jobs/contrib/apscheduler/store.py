@@ -40,6 +40,9 @@ UNPARKED = {"parked": None, "reason": None, "parked_run_time": None}
 # The last moment of the year 9999, which is the last one of a datetime, in seconds since the epoch.
 LAST = 253402300799
 
+# How many jobs a scheduler is handed out at once. It is handed out others as soon as it is done with these.
+ROUND = 100
+
 
 class LimpydJobStore(BaseJobStore):
     """Stores jobs in Redis, as records of `ScheduledJob`. Any number of schedulers may share it.
@@ -102,6 +105,8 @@ class LimpydJobStore(BaseJobStore):
         self._pid = os.getpid()
         self.owner = f"{socket.gethostname()}:{self._pid} {uuid4().hex[:8]}"
         self._round: dict[str, StoredJob] = {}
+        self._handed_out: list[Job] = []
+        self._halfway = inf
         self._removed: set[str] = set()
         self._refused: dict[str, float] = {}
         self._unsettled: list[Callable[[], object]] = []
@@ -140,17 +145,19 @@ class LimpydJobStore(BaseJobStore):
         return next(self._restored(self.model.read_many([job_id])), None)
 
     def get_due_jobs(self, now: datetime) -> list[Job]:
-        """Lease the jobs that are due and that no other scheduler has; return them, the earliest first."""
+        """Lease jobs that are due and that no other scheduler has; return them, the earliest first."""
         if self._scheduler is not None and self._scheduler.state != STATE_RUNNING:
             return []
         if self._pid != os.getpid():
             self._start_anew()
         self._settle_all()
         self._try_again()
-        rows = self.model.lease_due(self.owner, self.lease, now.timestamp(), skipped=self._skipped())
+        self._halfway = time.monotonic() + self.lease / 2
+        rows = self.model.lease_due(self.owner, self.lease, now.timestamp(), ROUND, self._skipped())
         jobs = [job for job in self._restored(rows) if self._has_executor(job)]
         self._round = {job.id: job for job in jobs}
-        return sorted(jobs, key=_place)
+        self._handed_out = sorted(jobs, key=_place)
+        return self._handed_out
 
     def get_next_run_time(self) -> datetime | None:
         """Give back the leases of jobs that were handed out and not run, and return when to look again."""
@@ -207,9 +214,8 @@ class LimpydJobStore(BaseJobStore):
             return
         handed_out = self._round.get(job.id)
         if handed_out is not None and handed_out is job:
-            if self._is_refused(handed_out):
+            if not self._was_run(handed_out):
                 return
-            del self._round[job.id]
             advance = self._serializer.dump_advance(job)
             self._settle(partial(self.model.change, job.id, advance, _watched(handed_out), self.owner))
             return
@@ -229,9 +235,8 @@ class LimpydJobStore(BaseJobStore):
             return
         handed_out = self._round.get(job_id)
         if handed_out is not None:
-            if self._is_refused(handed_out):
+            if not self._was_run(handed_out):
                 return
-            del self._round[job_id]
             self._removed.add(job_id)
             self._settle(partial(self.model.remove, job_id, _watched(handed_out), self.owner))
             return
@@ -333,11 +338,20 @@ class LimpydJobStore(BaseJobStore):
 
     # -- What a scheduler did to the jobs it was handed out
 
-    def _is_refused(self, job: StoredJob) -> bool:
-        """Whether a job could not be submitted. Then it stays due, and is handed out again after a pause."""
+    def _was_run(self, job: StoredJob) -> bool:
+        """Take a job out of the round, unless it could not be submitted: then it is handed out again after a pause.
+
+        If half of the lease is gone, the round ends. The scheduler goes through the list that it was handed out, so it
+        runs nothing that is not in it any more. These jobs are given back, and are due at once: a scheduler that is
+        slow runs no job that another one may have.
+        """
+        if time.monotonic() > self._halfway:
+            self._handed_out.clear()
         if job.is_refused:
             self._refused[job.id] = time.monotonic() + self._scheduler.jobstore_retry_interval
-        return job.is_refused
+        else:
+            del self._round[job.id]
+        return not job.is_refused
 
     def _skipped(self) -> list[str]:
         """Return the jobs that are not to be handed out now."""
