@@ -12,7 +12,7 @@ from servers import RedisServer, wait_until
 
 pytest.importorskip("apscheduler")
 
-from apscheduler.events import EVENT_JOB_MAX_INSTANCES
+from apscheduler.events import EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.schedulers.base import STATE_RUNNING
 
@@ -116,14 +116,23 @@ def test_so_many_are_queued_at_once_whatever_scheduler_added_them() -> None:
     assert len(ran) == 2
 
 
-def test_what_is_too_late_is_canceled() -> None:
+def test_what_is_submitted_too_late_is_missed() -> None:
+    told: list[Any] = []
     scheduler = make(misfire_grace_time=5)
+    scheduler.add_listener(told.append, EVENT_JOB_MISSED)
     scheduler.add_job(note, "date", run_date=PAST, id="a")
     scheduler._process_jobs()
+    assert [(event.job_id, event.scheduled_run_time) for event in told] == [("a", PAST)]
+    assert len(ScheduledRun.collection()) == 0
+    assert scheduler.get_jobs() == []
+
+
+def test_what_was_added_is_run_however_long_it_waited() -> None:
+    call = '{"misfire_grace_time":1,"args":["late"]}'  # earlier versions wrote the grace time with it
+    values = {"scheduled": "a", "slot": "a", "run_time": PAST, "func": f"{__name__}:note", "call": call}
+    ScheduledRun.add_job("a", **values)
     work()
-    assert ran == []
-    (job,) = ScheduledRun.collection(scheduled="a").instances()
-    assert job.status.hget() == STATUSES.CANCELED
+    assert ran == [(("late",), {})]
 
 
 def test_what_fails_is_an_error_like_any_other() -> None:

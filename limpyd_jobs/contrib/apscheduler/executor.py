@@ -8,6 +8,7 @@ from collections.abc import Container, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from apscheduler.events import EVENT_JOB_MISSED, JobExecutionEvent
 from apscheduler.executors.base import BaseExecutor, MaxInstancesReachedError
 from apscheduler.job import Job as TheirJob
 from apscheduler.util import ref_to_obj
@@ -15,7 +16,7 @@ from limpyd import fields
 from limpyd.exceptions import UniquenessError
 from redis.exceptions import RedisError
 
-from limpyd_jobs import Argument, Cancel, Job, Queue
+from limpyd_jobs import Argument, Job, Queue
 from limpyd_jobs.contrib.apscheduler.records import Serializer, StoredJob
 from limpyd_jobs.contrib.apscheduler.store import database_of
 from limpyd_jobs.store.database import JobsDatabase
@@ -41,12 +42,9 @@ class ScheduledRun(Job):
     call = Argument()
 
     def run(self, queue: Queue) -> Any:
-        """Call the function, unless it is too late for the `misfire_grace_time` of its job: then end as canceled."""
+        """Call the function, however late it is: what was added is done."""
         self.serializer.check_is_allowed(self.arguments.func)
         call = self.serializer.load_call(self.arguments.call)
-        late, grace = datetime.now(timezone.utc) - self.arguments.run_time, call["misfire_grace_time"]
-        if grace is not None and late > timedelta(seconds=grace):
-            raise Cancel(f"its run time was missed by {late}")
         return ref_to_obj(self.arguments.func)(*call["args"], **call["kwargs"])
 
 
@@ -63,6 +61,9 @@ class LimpydExecutor(BaseExecutor):
     counted in Redis, so for all schedulers together. Keep the jobs that ended for longer than the lease of the job
     store, so that a run is not added again: ``--keep-success=1d``. Events of APScheduler tell that a job was submitted,
     not how it ended. The queue tells that, as for any job.
+
+    A run that is submitted later than the `misfire_grace_time` of its job allows is not added: it is missed, as with
+    any executor. What was added is run, however long it waits for a worker.
 
     Parameters
     ----------
@@ -137,13 +138,26 @@ class LimpydExecutor(BaseExecutor):
         serializer = self.job_class.serializer
         state = job.__getstate__()
         serializer.check_is_allowed(state["func"])
-        call = serializer.dump_call(job, misfire_grace_time=state["misfire_grace_time"])
+        call = serializer.dump_call(job)
         for slot, moment in slots.items():
+            if self._is_missed(job, moment):
+                continue
             values = {"scheduled": job.id, "slot": slot, "run_time": moment, "func": state["func"], "call": call}
             try:
                 self.job_class.add_job(slot, **self._place, **values)
             except UniquenessError:  # a scheduler that died before it could say so has added it
                 self._logger.info("The run %s was added before", slot)
+
+    def _is_missed(self, job: TheirJob, run_time: datetime) -> bool:
+        """Whether it is too late to run a job for some run time. If so, tell it as the executors of APScheduler do."""
+        late = datetime.now(timezone.utc) - run_time
+        if job.misfire_grace_time is None or late <= timedelta(seconds=job.misfire_grace_time):
+            return False
+        self._logger.warning("The run time of the job %r was missed by %s", job.id, late)
+        if self._scheduler is not None:
+            event = JobExecutionEvent(EVENT_JOB_MISSED, job.id, job._jobstore_alias, run_time)
+            self._scheduler._dispatch_event(event)
+        return True
 
 
 def _slot_of(job: TheirJob, run_time: datetime) -> str:

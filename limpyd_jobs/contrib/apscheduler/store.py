@@ -64,10 +64,10 @@ class LimpydJobStore(BaseJobStore):
         The modules whose functions may be scheduled; None for any.
     lease: float
         For how many seconds due jobs belong to the scheduler that looked first. If it dies before it has submitted
-        them, another scheduler runs them after that time.
+        them, another scheduler runs them after that time, if their `misfire_grace_time` is longer.
     look_again: float
         After how many seconds a scheduler that waits looks again for jobs that others have added, and for parked jobs
-        that it can restore.
+        that it can restore. Their `misfire_grace_time` should be longer.
     **settings
         Other settings of the database: ``host``, ``port``, ``db``, ``password``…
 
