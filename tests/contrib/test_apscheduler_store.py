@@ -388,6 +388,32 @@ class TestAJobWhoseExecutorIsElsewhere:
         assert ran == [((), {})]
         assert stored("a") == {}
 
+    @pytest.fixture
+    def here(self, scheduler: Any) -> BackgroundScheduler:
+        """A scheduler that has left a job to others."""
+        made = scheduler()
+        made.add_job(note, "date", run_date=PAST, id="a", executor="other")
+        round_of(made)
+        assert ran == []
+        return made
+
+    def test_is_run_here_once_the_executor_is_here(self, here: Any) -> None:
+        here.add_executor(DebugExecutor(), "other")
+        round_of(here)
+        assert len(ran) == 1
+
+    def test_is_run_here_once_it_has_an_executor_of_here(self, here: Any, scheduler: Any) -> None:
+        scheduler().modify_job("a", executor="default")
+        assert store_of(here)._is_early({"a"})
+        round_of(here)
+        assert len(ran) == 1
+
+    def test_is_told_of_once(self, here: Any, caplog: Any) -> None:
+        caplog.clear()
+        store_of(here)._tried = -1e9
+        assert 25 < (round_of(here) or 0) <= 30
+        assert caplog.records == []
+
 
 class TestWhatCanBeStored:
     @pytest.mark.parametrize(

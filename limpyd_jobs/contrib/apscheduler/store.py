@@ -111,6 +111,7 @@ class LimpydJobStore(BaseJobStore):
         self._refused: dict[str, float] = {}
         self._unsettled: list[Callable[[], object]] = []
         self._unloadable: dict[str, Stored] = {}
+        self._elsewhere: dict[str, str] = {}
         self._planned: datetime | None = None
         self._tried = -inf
 
@@ -309,7 +310,7 @@ class LimpydJobStore(BaseJobStore):
         if self._scheduler is None or job.executor in self._scheduler._executors:
             return True
         self._logger.error("The job %r is left to others, as there is no executor %r here", job.id, job.executor)
-        self._unloadable[job.id] = job.as_read
+        self._elsewhere[job.id] = job.executor
         self.model.next_due(self.owner, [job.id])
         return False
 
@@ -321,6 +322,10 @@ class LimpydJobStore(BaseJobStore):
         self._tried = time.monotonic()
         self._begin_to_listen()
         known, self._unloadable = self._unloadable, {}
+        left, self._elsewhere = self._elsewhere, {}
+        for pk, stored in self.model.read_many([*left], "executor"):
+            if stored.get("executor") == left[pk]:
+                self._elsewhere[pk] = left[pk]
         for pk, stored in self.model.read_many({*known, *self.model.collection(parked="1")}):
             if pk in known and _content(known[pk]) == _content(stored):
                 self._unloadable[pk] = stored
@@ -357,7 +362,12 @@ class LimpydJobStore(BaseJobStore):
         """Return the jobs that are not to be handed out now."""
         now = time.monotonic()
         self._refused = {pk: until for pk, until in self._refused.items() if until > now}
-        return [*self._unloadable, *self._refused]
+        return [*self._unloadable, *self._refused, *self._left()]
+
+    def _left(self) -> list[str]:
+        """Return the jobs whose executor this scheduler does not have by now."""
+        executors = self._scheduler._executors if self._scheduler else {}
+        return [pk for pk, executor in dict(self._elsewhere).items() if executor not in executors]
 
     def _settle(self, action: Callable[[], object]) -> None:
         """Record what the scheduler did with a job that is due. If Redis fails, which would end the scheduler, do it
@@ -405,11 +415,11 @@ class LimpydJobStore(BaseJobStore):
 
     def _is_early(self, changed: set[str]) -> bool:
         """Whether to look earlier than planned, as some jobs were changed."""
-        if not changed.isdisjoint([*self._unloadable]):  # they may be others now
+        if not changed.isdisjoint([*self._unloadable, *self._elsewhere]):  # they may be others now
             self._tried = -inf
             return True
         try:
-            due = self.model.next_due(skipped=[*self._unloadable]).due
+            due = self.model.next_due(skipped=[*self._unloadable, *self._left()]).due
         except RedisError as error:
             self._logger.debug("A change is not heard of, so the scheduler looks as planned: %s", error)
             return False
