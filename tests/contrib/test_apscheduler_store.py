@@ -267,7 +267,33 @@ class TestAChangeOfSomebodyElse:
         job._modify(next_run_time=FUTURE)
         store_of(first).update_job(job)
         found = second.get_job("a")
-        assert (str(found.trigger.timezone), found.next_run_time) == ("Europe/Paris", PAST)
+        assert str(found.trigger.timezone) == "Europe/Paris"
+        assert NOW < found.next_run_time == CronTrigger(hour=3, timezone="Europe/Paris").get_next_fire_time(PAST, NOW)
+
+    @pytest.mark.parametrize("before", [IntervalTrigger(hours=1), DateTrigger(PAST)])
+    @pytest.mark.parametrize(
+        ("after", "following"),
+        [
+            (IntervalTrigger(hours=2), PAST + timedelta(hours=2)),
+            (IntervalTrigger(seconds=50), PAST + timedelta(seconds=100)),
+            (DateTrigger(FUTURE), None),
+        ],
+    )
+    def test_of_the_trigger_says_when_it_runs_next_and_it_does_not_run_twice(
+        self, scheduler: Any, before: Any, after: Any, following: datetime | None
+    ) -> None:
+        first, second = scheduler(), scheduler()
+        first.add_job(note, before, id="a", next_run_time=PAST)
+        (job,) = store_of(first).get_due_jobs(NOW)
+        second.modify_job("a", trigger=after)
+        if isinstance(before, DateTrigger):
+            store_of(first).remove_job("a")
+        else:
+            job._modify(next_run_time=FUTURE)
+            store_of(first).update_job(job)
+        found = second.get_job("a")
+        assert (found and found.next_run_time) == following
+        assert not stored("a").get("leased_by")
 
     def test_to_what_is_gone_is_told(self, scheduler: Any) -> None:
         made = scheduler()

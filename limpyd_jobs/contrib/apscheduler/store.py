@@ -106,6 +106,7 @@ class LimpydJobStore(BaseJobStore):
         self.owner = f"{socket.gethostname()}:{self._pid} {uuid4().hex[:8]}"
         self._round: dict[str, StoredJob] = {}
         self._handed_out: list[Job] = []
+        self._moment = datetime.now(timezone.utc)
         self._halfway = inf
         self._removed: set[str] = set()
         self._refused: dict[str, float] = {}
@@ -153,7 +154,7 @@ class LimpydJobStore(BaseJobStore):
             self._start_anew()
         self._settle_all()
         self._try_again()
-        self._halfway = time.monotonic() + self.lease / 2
+        self._moment, self._halfway = now, time.monotonic() + self.lease / 2
         rows = self.model.lease_due(self.owner, self.lease, now.timestamp(), ROUND, self._skipped())
         jobs = [job for job in self._restored(rows) if self._has_executor(job)]
         self._round = {job.id: job for job in jobs}
@@ -202,7 +203,8 @@ class LimpydJobStore(BaseJobStore):
     def update_job(self, job: Job) -> None:
         """Store the changes of a job since it was read.
 
-        If somebody else has changed or removed a job meanwhile, an update by the scheduler that ran it changes nothing.
+        If somebody else has changed the next run time of a job, or removed it, an update by the scheduler that ran it
+        changes nothing. If it has another trigger now, that one says when it runs next.
 
         Raises
         ------
@@ -217,8 +219,7 @@ class LimpydJobStore(BaseJobStore):
         if handed_out is not None and handed_out is job:
             if not self._was_run(handed_out):
                 return
-            advance = self._serializer.dump_advance(job)
-            self._settle(partial(self.model.change, job.id, advance, _watched(handed_out), self.owner))
+            self._settle(partial(self._record, job, self._serializer.dump_advance(job), self._moment))
             return
         changes = self._dumped(job, getattr(job, "as_read", None))
         with self._lookup_error(job.id):
@@ -239,7 +240,7 @@ class LimpydJobStore(BaseJobStore):
             if not self._was_run(handed_out):
                 return
             self._removed.add(job_id)
-            self._settle(partial(self.model.remove, job_id, _watched(handed_out), self.owner))
+            self._settle(partial(self._record, handed_out, None, self._moment))
             return
         with self._lookup_error(job_id):
             self.model.remove(job_id)
@@ -369,6 +370,25 @@ class LimpydJobStore(BaseJobStore):
         executors = self._scheduler._executors if self._scheduler else {}
         return [pk for pk, executor in dict(self._elsewhere).items() if executor not in executors]
 
+    def _record(self, job: StoredJob, advance: Stored | None, moment: datetime) -> None:
+        """Record that a job has run: advance it, or remove it if it has no next time.
+
+        If somebody has given it another trigger meanwhile, but no other run time, the new trigger says when it is next.
+        """
+        while not self._is_recorded(job, advance):
+            found = next(self._restored(self.model.read_many([job.id])), None)
+            if found is None or found.as_read.get("next_run_time") != job.as_read.get("next_run_time"):
+                return
+            last = found._get_run_times(moment)[-1]
+            found.next_run_time = found.trigger.get_next_fire_time(last, moment)
+            job, advance = found, self._serializer.dump_advance(found) if found.next_run_time else None
+
+    def _is_recorded(self, job: StoredJob, advance: Stored | None) -> bool:
+        watched = {name: job.as_read.get(name) for name in WATCHED}
+        if advance is None:
+            return self.model.remove(job.id, watched, self.owner)
+        return self.model.change(job.id, advance, watched, self.owner)
+
     def _settle(self, action: Callable[[], object]) -> None:
         """Record what the scheduler did with a job that is due. If Redis fails, which would end the scheduler, do it
         later."""
@@ -496,10 +516,6 @@ def _place(job: StoredJob) -> tuple[float, int, str]:
     moment = job.as_read.get("next_run_time") or job.as_read.get("parked_run_time") or "inf"
     position = job.as_read.get("position", "")
     return float(moment), len(position), position
-
-
-def _watched(job: StoredJob) -> dict[str, str | None]:
-    return {name: job.as_read.get(name) for name in WATCHED}
 
 
 def _content(stored: Stored) -> dict[str, str | None]:
