@@ -346,6 +346,27 @@ class TestAJobThatCannotBeRestored:
         round_of(self.old)
         assert len(ran) == 1
 
+    def test_keeps_its_run_time_if_somebody_changes_it_who_read_it_before(
+        self, scheduler: Any, monkeypatch: Any
+    ) -> None:
+        monkeypatch.setitem(globals(), "gone", other_note)
+        new = scheduler()
+        job = new.get_job("a")
+        monkeypatch.delitem(globals(), "gone")
+        round_of(self.old)
+        assert stored("a")["parked"] == "1"
+        job._modify(name="new")
+        store_of(new).update_job(job)
+        assert "parked" not in stored("a")
+        assert stored("a")["next_run_time"] == f"{PAST.timestamp():.6f}"
+        assert ScheduledJob.collection(name="new", next_run_time__lt=NOW.timestamp()).instances()
+
+    def test_can_be_paused_by_who_can_restore_it(self, scheduler: Any, monkeypatch: Any) -> None:
+        round_of(self.old)
+        monkeypatch.setitem(globals(), "gone", other_note)
+        scheduler().pause_job("a")
+        assert not {"parked", "parked_run_time", "next_run_time"} & stored("a").keys()
+
     def test_can_be_removed(self) -> None:
         round_of(self.old)
         self.old.remove_job("a")

@@ -162,7 +162,6 @@ class Serializer:
         self.check_is_allowed(stored["func"])
         state = self.load_call(stored["state"])
         trigger = self._loaded_trigger(stored["trigger"], stored.get("timezone"))
-        moment = stored.get("next_run_time") or stored.get("parked_run_time")
         state.update(
             id=pk,
             name=stored["name"],
@@ -170,7 +169,7 @@ class Serializer:
             executor=stored["executor"],
             args=tuple(state["args"]),
             trigger=trigger,
-            next_run_time=moment_of(moment, getattr(trigger, "timezone", None) or zone),
+            next_run_time=moment_of(run_time_of(stored), getattr(trigger, "timezone", None) or zone),
         )
         job = StoredJob.__new__(StoredJob)
         job.__setstate__(state)
@@ -283,6 +282,11 @@ def _as_json(value: Any) -> str:
 def is_json(text: str) -> bool:
     """Return whether a stored text is JSON, and not a pickle."""
     return text.startswith("{")
+
+
+def run_time_of(stored: Mapping[str, str]) -> str:
+    """Return the next run time of a record, also if it is parked; empty if it is paused."""
+    return stored.get("next_run_time") or stored.get("parked_run_time") or ""
 
 
 def text_of(moment: datetime | None) -> str:

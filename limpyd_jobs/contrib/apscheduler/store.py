@@ -23,7 +23,7 @@ from limpyd.exceptions import DoesNotExist, UniquenessError
 from redis import Redis
 from redis.exceptions import RedisError, ResponseError
 
-from limpyd_jobs.contrib.apscheduler.records import ScheduledJob, Serializer, StoredJob
+from limpyd_jobs.contrib.apscheduler.records import ScheduledJob, Serializer, StoredJob, run_time_of
 from limpyd_jobs.contrib.settings import seconds
 from limpyd_jobs.store.database import JobsDatabase
 
@@ -223,7 +223,7 @@ class LimpydJobStore(BaseJobStore):
             return
         changes = self._dumped(job, getattr(job, "as_read", None))
         with self._lookup_error(job.id):
-            self.model.change(job.id, changes | UNPARKED)
+            self._change(job.id, changes)
 
     def remove_job(self, job_id: str) -> None:
         """Remove a job.
@@ -279,8 +279,20 @@ class LimpydJobStore(BaseJobStore):
 
     def _dumped(self, job: Job, as_read: Stored | None = None) -> dict[str, str | None]:
         """Return the fields of a job that changed since it was read."""
-        fields = self._serializer.dump(job).items()
-        return {name: value or None for name, value in fields if as_read is None or value != as_read.get(name, "")}
+        fields = self._serializer.dump(job)
+        if as_read is not None:
+            before = {**as_read, "next_run_time": run_time_of(as_read)}
+            fields = {name: value for name, value in fields.items() if value != before.get(name, "")}
+        return {name: value or None for name, value in fields.items()}
+
+    def _change(self, pk: str, changes: Mapping[str, str | None]) -> None:
+        """Change a job. If it is parked, unpark it, with the run time that it had."""
+        while not self.model.change(pk, changes, {"parked": None}):
+            stored = dict(self.model.read_many([pk])).get(pk, {})
+            before = {name: stored.get(name) for name in ("parked", "parked_run_time")}
+            unparked = {"next_run_time": before["parked_run_time"], **changes, **UNPARKED}
+            if before["parked"] and self.model.change(pk, unparked, before):
+                return
 
     def _restored(self, rows: Iterable[tuple[str, Stored]]) -> Iterator[StoredJob]:
         """Yield the jobs of some records. A job that cannot be restored is parked."""
@@ -513,9 +525,8 @@ def database_of(
 
 def _place(job: StoredJob) -> tuple[float, int, str]:
     """The place of a job in the order of all: by its next run time, then by when it was added."""
-    moment = job.as_read.get("next_run_time") or job.as_read.get("parked_run_time") or "inf"
     position = job.as_read.get("position", "")
-    return float(moment), len(position), position
+    return float(run_time_of(job.as_read) or "inf"), len(position), position
 
 
 def _content(stored: Stored) -> dict[str, str | None]:
