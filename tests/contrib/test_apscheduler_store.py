@@ -323,6 +323,15 @@ class TestAJobThatCannotBeRestored:
         assert self.old.get_jobs() == []
         assert self.old.get_job("a") is None
 
+    def test_is_not_parked_by_who_only_looks(self, caplog: Any) -> None:
+        before = stored("a")
+        assert self.old.get_jobs() == []
+        assert self.old.get_job("a") is None
+        assert stored("a") == before
+        assert [record.levelname for record in caplog.records] == 2 * ["WARNING"]
+        round_of(self.old)
+        assert stored("a")["parked"] == "1"
+
     def test_is_told_of_once(self, caplog: Any) -> None:
         store = store_of(self.old)
         for _ in range(3):
@@ -536,7 +545,7 @@ class TestWhatCanBeStored:
 
     def test_a_pickle_is_not_read_by_who_reads_json(self, scheduler: Any, redis_client: redis.Redis) -> None:
         scheduler(LimpydJobStore(serializer="pickle")).add_job(note, "date", run_date=PAST, id="a", args=[Bomb()])
-        assert scheduler().get_job("a") is None
+        assert store_of(scheduler()).get_due_jobs(NOW) == []
         assert "pickle" in stored("a")["reason"]
         assert ran == []
 
@@ -544,7 +553,7 @@ class TestWhatCanBeStored:
         with pytest.raises(ValueError, match="none of the modules that are allowed"):
             scheduler(LimpydJobStore(allowed=["shop"])).add_job(note, "date", run_date=PAST, id="a")
         scheduler().add_job(note, "date", run_date=PAST, id="a")
-        assert scheduler(LimpydJobStore(allowed=["shop"])).get_job("a") is None
+        assert store_of(scheduler(LimpydJobStore(allowed=["shop"]))).get_due_jobs(NOW) == []
         assert "none of the modules" in stored("a")["reason"]
         assert scheduler(LimpydJobStore(allowed=[__name__])).get_job("a").id == "a"
 

@@ -156,7 +156,7 @@ class LimpydJobStore(BaseJobStore):
         self._try_again()
         self._moment, self._halfway = now, time.monotonic() + self.lease / 2
         rows = self.model.lease_due(self.owner, self.lease, now.timestamp(), ROUND, self._skipped())
-        jobs = [job for job in self._restored(rows) if self._has_executor(job)]
+        jobs = [job for job in self._restored(rows, are_due=True) if self._has_executor(job)]
         self._round = {job.id: job for job in jobs}
         self._handed_out = sorted(jobs, key=_place)
         return self._handed_out
@@ -294,21 +294,24 @@ class LimpydJobStore(BaseJobStore):
             if before["parked"] and self.model.change(pk, unparked, before):
                 return
 
-    def _restored(self, rows: Iterable[tuple[str, Stored]]) -> Iterator[StoredJob]:
-        """Yield the jobs of some records. A job that cannot be restored is parked."""
+    def _restored(self, rows: Iterable[tuple[str, Stored]], *, are_due: bool = False) -> Iterator[StoredJob]:
+        """Yield the jobs of some records. A job that cannot be restored is left out, and parked if it is due."""
         zone = getattr(self._scheduler, "timezone", None) or timezone.utc
         for pk, stored in rows:
             try:
                 job = self._serializer.load(pk, stored, zone)
             except Exception as error:
-                self._park(pk, stored, f"{type(error).__name__}: {error}")
+                reason = f"{type(error).__name__}: {error}".encode(errors="backslashreplace").decode()
+                if are_due:
+                    self._park(pk, stored, reason)
+                elif pk not in self._unloadable:
+                    self._logger.warning("The job %r cannot be restored here: %s", pk, reason)
             else:
                 job._scheduler, job._jobstore_alias = self._scheduler, self._alias
                 yield job
 
     def _park(self, pk: str, stored: Stored, reason: str) -> None:
         """Set aside a job that cannot be restored here, until it is changed, or another process can restore it."""
-        reason = reason.encode(errors="backslashreplace").decode()
         if pk not in self._unloadable:
             self._logger.error("The job %r cannot be restored, and is parked: %s", pk, reason)
         self._unloadable[pk] = stored
@@ -342,7 +345,7 @@ class LimpydJobStore(BaseJobStore):
         for pk, stored in self.model.read_many({*known, *self.model.collection(parked="1")}):
             if pk in known and _content(known[pk]) == _content(stored):
                 self._unloadable[pk] = stored
-            elif any(self._restored([(pk, stored)])) and stored.get("parked"):
+            elif stored.get("parked") and any(self._restored([(pk, stored)], are_due=True)):
                 changes = {**UNPARKED, "next_run_time": stored.get("parked_run_time")}
                 with suppress(DoesNotExist):
                     self.model.change(pk, changes, {**_content(stored), "parked": "1"})
