@@ -785,6 +785,18 @@ def test_a_forked_process_holds_no_leases(scheduler: Any) -> None:
     assert os.waitpid(pid, 0)[1] == 0
 
 
+def test_changes_are_not_looked_at_during_a_round_which_looks_itself_at_its_end(scheduler: Any) -> None:
+    made = scheduler()
+    store = store_of(made)
+    store.get_due_jobs(NOW)
+    scheduler().add_job(note, "date", run_date=PAST, id="a")
+    assert not store._is_early({"a"})
+    assert store.get_next_run_time() == PAST
+    assert not store._is_early({"a"})  # as it is planned
+    scheduler().add_job(note, "date", run_date=PAST - timedelta(seconds=1), id="b")
+    assert store._is_early({"b"})
+
+
 class TestAJobOfAnotherProcess:
     @pytest.fixture
     def running(self) -> Iterator[BackgroundScheduler]:

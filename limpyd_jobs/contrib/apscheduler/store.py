@@ -43,6 +43,9 @@ LAST = 253402300799
 # How many jobs a scheduler is handed out at once. It is handed out others as soon as it is done with these.
 ROUND = 100
 
+# For how many seconds to gather changes after each look at what is due, so that many changes are few looks.
+PAUSE = 0.02
+
 
 class LimpydJobStore(BaseJobStore):
     """Stores jobs in Redis, as records of `ScheduledJob`. Any number of schedulers may share it.
@@ -114,6 +117,7 @@ class LimpydJobStore(BaseJobStore):
         self._unloadable: dict[str, Stored] = {}
         self._elsewhere: dict[str, str] = {}
         self._planned: datetime | None = None
+        self._is_in_round = False
         self._tried = -inf
 
     @property
@@ -159,12 +163,15 @@ class LimpydJobStore(BaseJobStore):
         jobs = [job for job in self._restored(rows, are_due=True) if self._has_executor(job)]
         self._round = {job.id: job for job in jobs}
         self._handed_out = sorted(jobs, key=_place)
+        self._is_in_round = True
         return self._handed_out
 
     def get_next_run_time(self) -> datetime | None:
         """Give back the leases of jobs that were handed out and not run, and return when to look again."""
         returned, self._round = [*self._round], {}
         self._removed.clear()
+        # what changes from now on may be due before what is planned here
+        self._planned, self._is_in_round = None, False
         now = datetime.now(timezone.utc)
         try:
             due, lapse = self.model.next_due(self.owner, returned, self._skipped())
@@ -443,6 +450,7 @@ class LimpydJobStore(BaseJobStore):
             while found := changes.read():
                 if self._is_early({change.pk for change in found}):
                     self._scheduler.wakeup()
+                time.sleep(PAUSE)
         except Exception as error:  # such as the error of a connection that is closed as the process ends
             self._logger.debug("Changes are not heard of any more, so the scheduler looks as planned: %s", error)
         if changes is not self._changes:
@@ -453,6 +461,8 @@ class LimpydJobStore(BaseJobStore):
         if not changed.isdisjoint([*self._unloadable, *self._elsewhere]):  # they may be others now
             self._tried = -inf
             return True
+        if self._is_in_round:  # at its end, the scheduler looks what is due next
+            return False
         try:
             due = self.model.next_due(skipped=[*self._unloadable, *self._left()]).due
         except RedisError as error:
