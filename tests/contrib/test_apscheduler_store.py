@@ -797,6 +797,27 @@ def test_changes_are_not_looked_at_during_a_round_which_looks_itself_at_its_end(
     assert store._is_early({"b"})
 
 
+@pytest.mark.parametrize("call", ["get_next_run_time", "update_job", "remove_job"])
+def test_a_forked_process_does_not_end_the_round_of_its_parent(scheduler: Any, call: str) -> None:
+    made = scheduler()
+    made.add_job(note, "interval", hours=1, next_run_time=PAST, id="a")
+    made.add_job(note, "interval", hours=1, next_run_time=PAST, id="b")
+    store = store_of(made)
+    job, _ = store.get_due_jobs(NOW)
+    pid = os.fork()
+    if pid == 0:
+        arguments = {"get_next_run_time": [], "update_job": [job], "remove_job": ["a"]}[call]
+        job._modify(name="new")
+        getattr(store, call)(*arguments)
+        os._exit(len(store._round))
+    assert os.waitpid(pid, 0)[1] == 0
+    assert [*store._round] == ["a", "b"]
+    assert stored("b")["leased_by"] == store.owner
+    assert stored("a").get("leased_by") == (None if call == "remove_job" else store.owner)
+    if call == "update_job":
+        assert stored("a")["name"] == "new"
+
+
 class TestAJobOfAnotherProcess:
     @pytest.fixture
     def running(self) -> Iterator[BackgroundScheduler]:

@@ -15,6 +15,7 @@ from math import inf
 from threading import Thread
 from typing import Any
 from uuid import uuid4
+from weakref import WeakSet
 
 from apscheduler.job import Job
 from apscheduler.jobstores.base import BaseJobStore, ConflictingIdError, JobLookupError
@@ -100,13 +101,14 @@ class LimpydJobStore(BaseJobStore):
         self.model = ScheduledJob.bound_to(database_of(url, database, client, settings), namespace)
         self.lease, self.look_again = seconds("lease", lease), seconds("look_again", look_again)
         self._serializer = Serializer(serializer, pickle_protocol, allowed)
-        self._changes: Any = None
         self._start_anew()
+        _stores.add(self)
 
     def _start_anew(self) -> None:
-        """Begin as a process that holds no leases."""
-        self._pid = os.getpid()
-        self.owner = f"{socket.gethostname()}:{self._pid} {uuid4().hex[:8]}"
+        """Begin as a process that holds no leases. In a forked child, those, and the thread that listens, belong to the
+        parent."""
+        self.owner = f"{socket.gethostname()}:{os.getpid()} {uuid4().hex[:8]}"
+        self._changes: Any = None
         self._round: dict[str, StoredJob] = {}
         self._handed_out: list[Job] = []
         self._moment = datetime.now(timezone.utc)
@@ -134,9 +136,6 @@ class LimpydJobStore(BaseJobStore):
 
     def shutdown(self) -> None:
         """Give the leases back. May be called twice."""
-        if self._pid != os.getpid():  # the leases, and the thread that listens, belong to the parent
-            self._changes = None
-            self._start_anew()
         if self._changes is not None:
             self._changes.close()
             self._changes = None
@@ -154,8 +153,6 @@ class LimpydJobStore(BaseJobStore):
         """Lease jobs that are due and that no other scheduler has; return them, the earliest first."""
         if self._scheduler is not None and self._scheduler.state != STATE_RUNNING:
             return []
-        if self._pid != os.getpid():
-            self._start_anew()
         self._settle_all()
         self._try_again()
         self._moment, self._halfway = now, time.monotonic() + self.lease / 2
@@ -469,6 +466,18 @@ class LimpydJobStore(BaseJobStore):
             self._logger.debug("A change is not heard of, so the scheduler looks as planned: %s", error)
             return False
         return due is not None and (self._planned is None or due < self._planned.timestamp())
+
+
+# The stores of this process.
+_stores: WeakSet[LimpydJobStore] = WeakSet()
+
+
+def _start_all_anew() -> None:
+    for store in _stores:
+        store._start_anew()
+
+
+os.register_at_fork(after_in_child=_start_all_anew)
 
 
 class RedisJobStore(LimpydJobStore):
