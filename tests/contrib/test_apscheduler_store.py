@@ -658,6 +658,33 @@ class TestTheirJobs:
         assert redis_client.hkeys("apscheduler.jobs") == ["c"]
         assert redis_client.zcard("apscheduler.run_times") == 0
 
+    def test_are_not_added_again_once_another_process_took_them_over_and_ran_them(
+        self, scheduler: Any, redis_server: RedisServer, redis_client: redis.Redis
+    ) -> None:
+        where = {"unix_socket_path": redis_server.socket, "db": 0}
+        theirs = scheduler(TheirStore(**where))
+        for name in "ab":
+            theirs.add_job(note, "date", run_date=PAST, id=name, args=[Meanwhile()])
+        TO_DO.append(lambda: round_of(scheduler(RedisJobStore(**where))))
+        ours = scheduler(RedisJobStore(**where))
+        assert len(ran) == 2
+        assert ours.get_jobs() == []
+
+
+TO_DO: list[Callable[[], Any]] = []
+
+
+class Meanwhile:
+    """Does something when it is read from a pickle, once."""
+
+    def __reduce__(self) -> Any:
+        return meanwhile, ()
+
+
+def meanwhile() -> None:
+    if TO_DO:
+        TO_DO.pop()()
+
 
 class TestWhenRedisFails:
     def test_the_scheduler_begins_and_works_later(self, scheduler: Any, redis_binary: str) -> None:

@@ -257,13 +257,15 @@ class LimpydJobStore(BaseJobStore):
         """Take over the jobs of APScheduler's own store in the same database, which are pickles; return how many.
 
         Each job is deleted there once it is here. A job whose id is known here already is only deleted there. A job
-        that cannot be restored stays.
+        that cannot be restored stays. Several processes may do this at the same time.
         """
         client, number = self.model.get_connection(), 0
         for job_id, pickled in client.hgetall(jobs_key).items():
             try:
                 job = Job.__new__(Job)
                 job.__setstate__(pickle.loads(pickled.encode(errors="surrogateescape")))
+                if not client.hexists(jobs_key, job_id):  # another process has taken it over, and maybe run it
+                    continue
                 with suppress(ConflictingIdError):
                     self.add_job(job)
                     number += 1
