@@ -224,7 +224,7 @@ def test_runs_of_which_some_were_added_before_redis_failed_are_all_added(
         ({"job_class": dict}, "job_class must be a subclass of ScheduledRun"),
         ({"job_class": "myapp:Run"}, "job_class must be a subclass of ScheduledRun"),
         ({"queue_name": ""}, "queue_name must be a text that is not empty"),
-        ({"port": "abc"}, "port must be an integer, not 'abc'"),
+        ({"port": "abc"}, "port must be an integer of 0 or more, not 'abc'"),
     ],
 )
 def test_invalid_arguments_are_refused(arguments: Any, wrong: str) -> None:

@@ -31,7 +31,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from limpyd_jobs import Error, Queue
 from limpyd_jobs import check as checking
-from limpyd_jobs.contrib.apscheduler import LimpydJobStore, RedisJobStore, ScheduledJob
+from limpyd_jobs.contrib.apscheduler import LimpydExecutor, LimpydJobStore, RedisJobStore, ScheduledJob
 from limpyd_jobs.contrib.apscheduler.store import ROUND
 from limpyd_jobs.schedules.triggers import describe_trigger
 from limpyd_jobs.store.database import JobsDatabase
@@ -487,6 +487,18 @@ class TestWhatCanBeStored:
         assert stored("a") == {}
 
     @pytest.mark.parametrize(
+        ("options", "wrong"),
+        [
+            ({"args": [1, "\ud800"]}, "argument 1 of the job 'a' has half of a character"),
+            ({"kwargs": {"what": {"deep": ["\udfff"]}}}, "argument 'what' of the job 'a' has half of a character"),
+        ],
+    )
+    def test_has_whole_characters(self, scheduler: Any, options: Any, wrong: str) -> None:
+        with pytest.raises(ValueError, match=wrong):
+            scheduler().add_job(note, "date", run_date=FUTURE, id="a", **options)
+        assert stored("a") == {}
+
+    @pytest.mark.parametrize(
         "trigger",
         [
             IntervalTrigger(hours=2, start_date=PAST, end_date=FUTURE, timezone="UTC"),
@@ -613,6 +625,21 @@ class TestBadArguments:
     def test_are_named_if_they_are_wrong(self, store_class: Any, arguments: Any, told: str) -> None:
         with pytest.raises((TypeError, ValueError), match=told):
             store_class(**arguments)
+
+    @pytest.mark.parametrize("db", [None, "x", -1, True, 1.5, ""])
+    @pytest.mark.parametrize("host_class", [LimpydJobStore, LimpydExecutor, RedisJobStore])
+    def test_a_database_is_a_number(self, host_class: Any, db: Any) -> None:
+        with pytest.raises(ValueError, match=r"^(The \"db\" parameter|db) must"):
+            host_class(db=db)
+
+    def test_a_database_may_be_text_as_in_a_file_of_settings(self, redis_server: RedisServer) -> None:
+        store = LimpydJobStore(unix_socket_path=redis_server.socket, db="3")
+        assert [*store.jobs] == []
+        assert store.model.get_connection().connection_pool.connection_kwargs["db"] in (3, "3")
+
+    def test_a_namespace_is_that_of_another_store(self) -> None:
+        with pytest.raises(TypeError, match="has no namespace: its jobs_key"):
+            RedisJobStore(namespace="x")
 
     def test_another_serializer_is_that_of_another_store(self) -> None:
         with pytest.raises(TypeError, match=r"take LimpydJobStore, and its import_jobs\(\)"):

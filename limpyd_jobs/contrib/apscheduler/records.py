@@ -143,8 +143,7 @@ class Serializer:
 
         try:
             for name, value in [*enumerate(args), *kwargs.items()]:
-                if type(value) not in PLAIN:
-                    codec_of(json).stored(f"The argument {name!r} of the job {job.id!r}", value)
+                _check_argument(f"The argument {name!r} of the job {job.id!r}", value)
             return _as_json(call)
         except (TypeError, ValueError):
             if not self.is_pickle:
@@ -271,6 +270,15 @@ def _long(name: str, value: Any, zone: tzinfo) -> Any:
         moment = moment_of(value, zone)
         return moment and moment.isoformat()
     return value
+
+
+def _check_argument(what: str, value: Any) -> None:
+    """Raise `TypeError`, or `ValueError`, if JSON cannot hold a value, or Redis cannot hold its text."""
+    text = value if type(value) in PLAIN else codec_of(json).stored(what, value)
+    try:
+        str(text).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{what} has half of a character, which cannot be stored: {error}") from None
 
 
 def _as_json(value: Any) -> str:

@@ -502,9 +502,11 @@ class RedisJobStore(LimpydJobStore):
             raise ValueError('The "run_times_key" parameter must not be empty')
         if "serializer" in connect_args:
             raise TypeError("RedisJobStore stores pickles: for JSON, take LimpydJobStore, and its import_jobs()")
+        if "namespace" in connect_args:
+            raise TypeError("RedisJobStore has no namespace: its jobs_key is the beginning of its keys")
         ours = {name: connect_args.pop(name) for name in ("allowed", "lease", "look_again") if name in connect_args}
         super().__init__(
-            namespace=jobs_key, serializer="pickle", pickle_protocol=pickle_protocol, db=int(db), **ours, **connect_args
+            namespace=jobs_key, serializer="pickle", pickle_protocol=pickle_protocol, db=db, **ours, **connect_args
         )
         self.jobs_key, self.run_times_key = jobs_key, run_times_key
         self._has_taken_over = False
@@ -534,9 +536,9 @@ def database_of(
     """Return the database that is named; without a name, the database of `limpyd_jobs`."""
     if client is not None:
         return JobsDatabase.of_client(client)
-    port = settings.get("port", 0)
-    if not str(port).isdecimal():
-        raise ValueError(f"port must be an integer, not {port!r}")
+    for name in {"db", "port"} & settings.keys():
+        if not str(settings[name]).isdecimal():  # it may be text, from a file of settings
+            raise ValueError(f"{name} must be an integer of 0 or more, not {settings[name]!r}")
     if url is not None and not isinstance(url, str):
         raise TypeError(f"url must be a text, as redis://localhost:6379/0, not {url!r}")
     unknown = settings.keys() - signature(Redis).parameters.keys()
