@@ -153,6 +153,21 @@ def test_json_takes_what_comes_back_the_same_and_a_pickle_more() -> None:
     assert ran == [((Thing(),), {})]
 
 
+def test_what_cannot_be_stored_stays_due_until_it_can(caplog: pytest.LogCaptureFixture) -> None:
+    scheduler = make()
+    scheduler.jobstore_retry_interval = 0.001
+    scheduler.add_job(note, "date", run_date=PAST, id="a", args=[Thing()])
+    scheduler._process_jobs()
+    assert "The argument 0 of the job 'a'" in caplog.text
+    assert [job.id for job in scheduler.get_jobs()] == ["a"]
+    pickled = LimpydExecutor(job_class=PickledRun)
+    pickled.start(scheduler, "default")
+    scheduler._executors["default"] = pickled
+    wait_until(lambda: scheduler._process_jobs() is None or scheduler.get_jobs() == [])
+    work()
+    assert ran == [((Thing(),), {})]
+
+
 def test_a_pickle_is_not_read_by_a_class_that_does_not_say_so() -> None:
     scheduler = make()
     job = scheduler.add_job(note, "interval", hours=1, id="a", args=[Thing()])

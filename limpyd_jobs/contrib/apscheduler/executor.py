@@ -106,8 +106,8 @@ class LimpydExecutor(BaseExecutor):
     def submit_job(self, job: TheirJob, run_times: list[datetime]) -> None:
         """Add a job for each of some run times, unless it was added before.
 
-        If Redis fails, APScheduler goes on as if they had been added. With `LimpydJobStore`, they stay due, and are
-        submitted again soon. With another store they are lost.
+        If Redis fails, or a run cannot be stored, APScheduler logs that, and goes on as if they had been added. With
+        `LimpydJobStore`, they stay due, and are submitted again soon. With another store they are lost.
 
         Raises
         ------
@@ -121,7 +121,7 @@ class LimpydExecutor(BaseExecutor):
             if self._is_full(job, slots):
                 raise MaxInstancesReachedError(job)
             self._do_submit_job(job, slots)
-        except RedisError:
+        except (RedisError, TypeError, ValueError):
             if isinstance(job, StoredJob):
                 job.is_refused = True
             raise
