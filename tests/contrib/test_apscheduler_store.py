@@ -257,6 +257,15 @@ class TestAChangeOfSomebodyElse:
         found = second.get_job("a")
         assert (found.args, found.name) == ((2,), "new")
 
+    def test_stays_if_nothing_was_changed_since_it_was_read(self, scheduler: Any) -> None:
+        first, second = scheduler(), scheduler()
+        first.add_job(note, "interval", hours=1, id="a", args=[1])
+        job = first.get_job("a")
+        second.modify_job("a", args=[2])
+        before = stored("a")
+        store_of(first).update_job(job)
+        assert stored("a") == before
+
     def test_may_be_one_of_the_time_zone_alone(self, scheduler: Any) -> None:
         first, second = scheduler(), scheduler()
         first.add_job(note, "cron", hour=3, id="a", next_run_time=PAST)
