@@ -42,7 +42,7 @@ UNPARKED = {"parked": None, "reason": None, "parked_run_time": None}
 LAST = 253402300799
 
 # How many jobs a scheduler is handed out at once. It is handed out others as soon as it is done with these.
-ROUND = 100
+ROUND = 200
 
 # For how many seconds to gather changes after each look at what is due, so that many changes are few looks.
 PAUSE = 0.02
