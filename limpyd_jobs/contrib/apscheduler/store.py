@@ -118,6 +118,7 @@ class LimpydJobStore(BaseJobStore):
         self._unsettled: list[Callable[[], object]] = []
         self._unloadable: dict[str, Stored] = {}
         self._elsewhere: dict[str, str] = {}
+        self._unread: set[str] = set()  # what could not be restored when somebody looked: it is parked once it is due
         self._planned: datetime | None = None
         self._is_in_round = False
         self._tried = -inf
@@ -171,7 +172,7 @@ class LimpydJobStore(BaseJobStore):
         self._planned, self._is_in_round = None, False
         now = datetime.now(timezone.utc)
         try:
-            due, lapse = self.model.next_due(self.owner, returned, self._skipped())
+            due, lapse = self.model.next_due(self.owner, returned, [*self._skipped(), *self._unread])
         except RedisError as error:  # it would end the thread of the scheduler
             self._logger.warning("The next run time is not known, and asked for again: %s", error)
             return now + timedelta(seconds=self._scheduler.jobstore_retry_interval if self._scheduler else 1)
@@ -311,6 +312,7 @@ class LimpydJobStore(BaseJobStore):
                 if are_due:
                     self._park(pk, stored, reason)
                 elif pk not in self._unloadable:
+                    self._unread.add(pk)
                     self._logger.warning("The job %r cannot be restored here: %s", pk, reason)
             else:
                 job._scheduler, job._jobstore_alias = self._scheduler, self._alias
@@ -343,6 +345,7 @@ class LimpydJobStore(BaseJobStore):
             return
         self._tried = time.monotonic()
         self._begin_to_listen()
+        self._unread.clear()
         known, self._unloadable = self._unloadable, {}
         left, self._elsewhere = self._elsewhere, {}
         for pk, stored in self.model.read_many([*left], "executor"):
@@ -457,6 +460,7 @@ class LimpydJobStore(BaseJobStore):
 
     def _is_early(self, changed: set[str]) -> bool:
         """Whether to look earlier than planned, as some jobs were changed."""
+        self._unread.difference_update(changed)
         if not changed.isdisjoint([*self._unloadable, *self._elsewhere]):  # they may be others now
             self._tried = -inf
             return True
