@@ -261,8 +261,8 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         Raises
         ------
         UnclaimableJob
-            If it is claimed already. The message says by whom. A claim of the same name lasts for `expiry` seconds
-            from now on, if that is given.
+            If it is claimed already. The message says by whom. If this board claimed it for the same name, the claim
+            lasts for `expiry` seconds from now on; without `expiry`, as long as before.
         NotFound
             If the posting is gone.
         """

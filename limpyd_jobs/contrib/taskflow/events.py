@@ -45,7 +45,8 @@ class BoardNotifier(Notifier):
 
 
 class BoardTimeout(Timeout):
-    """How long a conductor waits if it found no job, or runs as many as it may: until a job is posted, or ends."""
+    """How long a conductor waits if it found no job, or runs as many as it may: until a job is posted, or one of this
+    board ends."""
 
     def __init__(self, board: LimpydJobBoard, value: float) -> None:
         super().__init__(value)
@@ -61,7 +62,7 @@ class BoardTimeout(Timeout):
         self._news.set()
 
     def wait(self) -> None:
-        """Wait until a job is posted, or ends, or the conductor is stopped."""
+        """Wait until a job is posted, or one of this board ends, or the conductor is stopped."""
         try:
             has_begun = self._board.connected and self._board.listen()
         except JobFailure:  # TaskFlow does not expect one here: it would end the conductor
