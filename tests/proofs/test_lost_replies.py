@@ -20,8 +20,10 @@ from servers import RedisServer, wait_until
 from limpyd_jobs import Error, Job, LimpydJobsException, Queue, transitions
 from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.store.figures import KEY, LENGTH, Figures
 from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.workers import backoff, fetcher
+from limpyd_jobs.workers.figures import WorkerFigures
 from limpyd_jobs.workers.maintenance import reconciler
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -271,3 +273,23 @@ def end_all(client: redis.Redis, until: Callable[[], Any] = lambda: True, **para
         ours.end_forced = True
         thread.join()
     return runs
+
+
+@pytest.mark.parametrize(("fault", "written"), [(Fault.CUT_BEFORE_REQUEST, []), (Fault.CUT_BEFORE_REPLY, ["3"])])
+def test_figures_whose_reply_is_lost_are_not_counted_twice(
+    proxy: Proxy,
+    behind: Callable[[], None],
+    jobs_database: JobsDatabase,
+    redis_client: redis.Redis,
+    fault: Fault,
+    written: list[str],
+) -> None:
+    behind()
+    gathered = WorkerFigures({})
+    gathered._figures[("bells", "a.B")] = Figures([3, *[0] * (LENGTH - 1)])
+    proxy.on("write_figures", fault)
+    for _ in range(2):
+        gathered.write(jobs_database.connection)
+    assert proxy.faults == ["write_figures"]
+    stored = [redis_client.hget(key, "bells\na.B") for key in redis_client.keys(f"{KEY}minute:*")]
+    assert [text.split()[0] for text in stored] == written

@@ -238,12 +238,17 @@ class Slow(Job):
         self.look()
         return super().cancel()
 
+    def delete(self) -> Any:
+        return super().delete()
+
     def look(self) -> None:
         if self.looks:
             self.looks.pop()(self)
 
 
-@pytest.mark.parametrize("verb", [lambda jobs: jobs.move_all(priority=3), lambda jobs: jobs.delay_all(60)])
+@pytest.mark.parametrize(
+    "verb", [lambda jobs: jobs.move_all(priority=3), lambda jobs: jobs.delay_all(60), lambda jobs: jobs.delete_all()]
+)
 def test_a_job_that_is_claimed_at_the_last_moment_is_left_alone_by_the_ways_of_a_class(verb: Any) -> None:
     claims: list[Any] = []
     for number in range(3):

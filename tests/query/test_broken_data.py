@@ -19,6 +19,7 @@ from limpyd_jobs.query import (
     quarantine_entries,
     queue_states,
     read_figures,
+    walk,
 )
 from limpyd_jobs.store import audit, records
 
@@ -149,3 +150,13 @@ def test_the_jobs_of_a_class_that_nobody_can_have_are_not_looked_for(redis_clien
     redis_client.hset("limpyd-jobs:classes", "big.C", json.dumps(["big.C", "big:c", names, {}, {}, []]))
     redis_client.sadd("big:c:collection", 1, 2)
     assert len([*JobFilter().records()]) == 3
+
+
+@pytest.mark.parametrize("highest", [10**14, 10**17])
+def test_a_counter_far_beyond_all_jobs_makes_no_search_longer(
+    redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch, highest: int
+) -> None:
+    monkeypatch.setattr(walk, "SMALL", 1)
+    monkeypatch.setattr(walk, "MEDIUM", 1)
+    redis_client.set("broken:note:max_pk", highest)
+    assert JobFilter(Note, "identifier!=x").count() == (3, True)
