@@ -127,6 +127,8 @@ def test_a_cause_is_shown_with_its_last_error_and_jobs(redis_server: RedisServer
     assert f"jobs in error now: 3. To put them back in their queues: limpyd-jobs errors requeue {fingerprint}" in text
     both = json.loads(output(redis_server, "show", fingerprint, fingerprint_of("KeyError"), "--json"))
     assert [each["count"] for each in both] == [3, 1]
+    lines = output(redis_server, "show", fingerprint, fingerprint_of("KeyError"), "--jsonl").splitlines()
+    assert [json.loads(line) for line in lines] == both
 
 
 def test_the_jobs_of_a_cause_are_requeued(redis_server: RedisServer, fingerprint: str) -> None:
@@ -135,11 +137,12 @@ def test_the_jobs_of_a_cause_are_requeued(redis_server: RedisServer, fingerprint
         2,
         "limpyd-jobs errors: error: requeue 3 jobs? Give --yes to do so, or --dry-run for what would be done",
     )
-    assert json.loads(output(redis_server, "requeue", fingerprint, "--dry-run", "--json", *IMPORTABLE))["done"] == 3
+    told = json.loads(output(redis_server, "requeue", fingerprint, "--dry-run", "--json", *IMPORTABLE))
+    assert (told["done"], told["dry_run"]) == (3, True)
     assert JobFilter("status=error").count().number == 4
     assert output(redis_server, "requeue", fingerprint, "--yes", *IMPORTABLE).splitlines()[1].split() == [
         "3",
-        "requeue",
+        "requeued",
     ]
     assert [job.identifier for job in JobFilter("status=error")] == ["bill 0"]
 
@@ -177,6 +180,7 @@ def test_another_error_model_may_be_named(redis_server: RedisServer) -> None:
         (["list", "--after=x"], "'x' is not where a page ended"),
         (["show"], "show needs a fingerprint after it: errors groups tells them"),
         (["show", "0123456789abcdef"], "there is no error with the fingerprint 0123456789abcdef"),
+        (["requeue", "deadbeef"], "there is no error with the fingerprint deadbeef"),
         (["requeue"], "requeue needs one fingerprint after it: errors groups tells them"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -155,9 +156,15 @@ def act(server: RedisServer, *arguments: str) -> tuple[int, str]:
 
 
 def test_what_a_verb_would_do_is_told_before(redis_server: RedisServer) -> None:
-    told = "jobs\n2     would requeue\n4     not in error\n"
+    told = "jobs\n2     would be requeued\n4     not in error\n"
     assert act(redis_server, "requeue", "--all", "--dry-run") == (0, told)
     assert output(redis_server, "count", "status=error") == "2\n"
+
+
+def test_programs_are_told_that_nothing_was_done(redis_server: RedisServer) -> None:
+    told = {"done": 2, "skipped": 4, "refused": 0, "reasons": {"not in error": 4}, "dry_run": True}
+    for option in ("--json", "--jsonl"):
+        assert json.loads(act(redis_server, "requeue", "--all", "--dry-run", option)[1]) == told
 
 
 def test_where_nobody_can_be_asked_a_yes_is_needed(redis_server: RedisServer) -> None:
@@ -170,28 +177,48 @@ def test_where_nobody_can_be_asked_a_yes_is_needed(redis_server: RedisServer) ->
 def test_all_jobs_of_a_filter_are_requeued_moved_delayed_promoted_canceled_and_deleted(
     redis_server: RedisServer,
 ) -> None:
-    assert act(redis_server, "requeue", "status=error", "to=ann", "--yes") == (0, "jobs\n1     requeue\n")
+    assert act(redis_server, "requeue", "status=error", "to=ann", "--yes") == (0, "jobs\n1     requeued\n")
     assert act(redis_server, "move", "to=ann", "--queue=others", "--priority=2", "--yes")[0] == 0
     assert output(redis_server, "count", "queue=others", "priority=2") == "3\n"
-    assert act(redis_server, "delay", "queue=others", "--until=+1h", "--yes") == (0, "jobs\n3     delay\n")
+    assert act(redis_server, "delay", "queue=others", "--until=+1h", "--yes") == (0, "jobs\n3     delayed\n")
     assert output(redis_server, "count", "delayed_until>+59m", "status=delayed") == "3\n"
-    assert act(redis_server, "promote", "status=delayed", "--yes") == (0, "jobs\n3     promote\n")
-    assert act(redis_server, "cancel", "queue=others", "--yes") == (0, "jobs\n3     cancel\n")
+    assert act(redis_server, "promote", "status=delayed", "--yes") == (0, "jobs\n3     promoted\n")
+    assert act(redis_server, "cancel", "queue=others", "--yes") == (0, "jobs\n3     canceled\n")
     status, out = act(redis_server, "delete", "--all", "--yes", "--json")
     assert (status, json.loads(out)) == (0, {"done": 6, "skipped": 0, "refused": 0, "reasons": {}})
     assert output(redis_server, "count") == "0\n"
 
 
+@pytest.mark.parametrize(("answer", "number"), [("y\n", 2), ("n\n", 0), ("\n", 0), ("\x04", 0)])
+@pytest.mark.parametrize("option", [[], ["--json"]])
+def test_somebody_at_a_terminal_is_asked(
+    redis_server: RedisServer, answer: str, number: int, option: list[str]
+) -> None:
+    ours, theirs = pty.openpty()
+    command = [COMMAND, "jobs", "cancel", "to=ann", "status=waiting", JOBS, PATH, *option]
+    env = {**os.environ, "LIMPYD_JOBS_DATABASE": redis_server.url}
+    os.write(ours, answer.encode())
+    done = subprocess.run(command, env=env, stdin=theirs, capture_output=True, text=True, timeout=60)
+    os.close(theirs)
+    os.close(ours)
+    assert done.stderr.startswith("cancel 2 jobs? [y/N] ")
+    assert done.stderr.endswith("limpyd-jobs jobs: nothing was done\n") == (number == 0)
+    assert (done.returncode, bool(done.stdout)) == ((0, True) if number else (1, False))
+    assert output(redis_server, "count", "status=canceled") == f"{number}\n"
+    if option and number:
+        assert json.loads(done.stdout)["done"] == number
+
+
 def test_jobs_may_be_named_by_their_idents(redis_server: RedisServer) -> None:
     idents = [f"{Letter.get_model_repr()}:{pk}" for pk in (3, 4)]
-    assert act(redis_server, "cancel", *idents, "--yes") == (0, "jobs\n2     cancel\n")
+    assert act(redis_server, "cancel", *idents, "--yes") == (0, "jobs\n2     canceled\n")
     status, out = act(redis_server, "cancel", f"{Letter.get_model_repr()}:99", "--yes")
-    assert (status, out) == (1, f"jobs\n0     cancel\n1     there is no job class={Letter.get_model_repr()} pk=99\n")
+    assert (status, out) == (1, f"jobs\n0     canceled\n1     there is no job {Letter.get_model_repr()}:99\n")
 
 
 def test_what_is_refused_is_told_with_the_reason(redis_server: RedisServer) -> None:
     Letter.add_job("letter 0", to="again")
-    told = "jobs\n1     requeue\n1     already queued\n"
+    told = "jobs\n1     requeued\n1     already queued\n"
     assert act(redis_server, "requeue", "status=error", "--yes") == (1, told)
 
 
@@ -240,6 +267,7 @@ def test_a_job_is_added(redis_server: RedisServer) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
+        (["add", Letter.get_model_repr(), "a", "to=b", "--dry-run"], "--dry-run means nothing to add"),
         (["add"], "add needs a class and an identifier after it"),
         (["add", "no.such.Class", "a"], "no.such.Class cannot be imported: "),
         (["add", Letter.get_model_repr(), "a", "to"], "'to' is no field: write it as field=value"),
@@ -254,6 +282,7 @@ def test_what_cannot_be_added_or_exported_is_said(redis_server: RedisServer, arg
     status, out, err = run(redis_server, *arguments, JOBS, PATH)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert told in err
+    assert output(redis_server, "count") == "6\n"
 
 
 @pytest.mark.parametrize("key", ["command:letter:1:hash", "jobs:error:1:hash"])

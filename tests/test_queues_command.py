@@ -115,12 +115,12 @@ def test_queues_are_paused_and_resumed(redis_server: RedisServer) -> None:
 
 def test_a_queue_is_cleared(redis_server: RedisServer) -> None:
     clear = ("queues", "clear", "bills", *IMPORTABLE)
-    assert output(redis_server, *clear, "--dry-run") == "jobs\n5     would delete\n"
+    assert output(redis_server, *clear, "--dry-run") == "jobs\n5     would be deleted\n"
     assert JobFilter().count().number == 5
     status, out, err = run(redis_server, *clear)
     assert (status, out) == (2, "")
     assert "delete 5 jobs? Give --yes to do so" in err
-    assert output(redis_server, *clear, "--yes") == "jobs\n5     delete\n"
+    assert output(redis_server, *clear, "--yes") == "jobs\n5     deleted\n"
     assert JobFilter().count().number == 0
     assert Queue.count_jobs("bills") == (0, 0)
 
@@ -128,7 +128,7 @@ def test_a_queue_is_cleared(redis_server: RedisServer) -> None:
 def test_only_empty_queues_are_deleted(redis_server: RedisServer) -> None:
     status, out, err = run(redis_server, "queues", "delete", "bills", "--yes")
     assert (status, err) == (1, "")
-    assert "bills, priority 0: is not empty: 3 jobs wait, 1 are delayed, 0 run" in out
+    assert "bills, priority 0: is not empty: 3 waiting, 1 delayed, 0 running" in out
     JobFilter().delete_all()
     assert output(redis_server, "queues", "delete", "bills", "--yes").count("deleted") == 2
     assert output(redis_server, "queues", "list", "--json") == "[]\n"
@@ -161,6 +161,8 @@ def test_entries_leave_quarantine(redis_server: RedisServer) -> None:
     assert [row["entry"] for row in rows] == ["rubbish", "x.Y:1"]
     assert json.loads(output(redis_server, "quarantine", "retry", "x.Y:1", "--yes", "--json")) == {"done": 1}
     assert queue.waiting.lrange(-1, -1) == ["x.Y:1"]
-    assert output(redis_server, "quarantine", "drop", "--all", "--queue=bills", "--dry-run").endswith("would drop\n")
-    assert output(redis_server, "quarantine", "drop", "--all", "--yes").splitlines()[1].split() == ["1", "drop"]
+    assert output(redis_server, "quarantine", "drop", "--all", "--queue=bills", "--dry-run").endswith(
+        "would be dropped\n"
+    )
+    assert output(redis_server, "quarantine", "drop", "--all", "--yes").splitlines()[1].split() == ["1", "dropped"]
     assert json.loads(output(redis_server, "quarantine", "list", "--json")) == []

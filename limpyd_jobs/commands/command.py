@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from optparse import Option, Values
 from textwrap import fill
@@ -13,6 +14,7 @@ from limpyd_jobs.commands.tables import Row, print_json, print_json_lines, print
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.store.database import parse_database
+from limpyd_jobs.utils import MESSAGE, one_line
 from limpyd_jobs.workers.options import SCRIPT_OPTIONS, WorkerOption, modules
 from limpyd_jobs.workers.parser import (
     LaxOptionParser,
@@ -58,7 +60,7 @@ COMMON_OPTIONS: tuple[Option, ...] = (
 READING_OPTIONS = tuple(option for option in COMMON_OPTIONS if option.dest in ("database", "pythonpath"))
 
 JSON = WorkerOption("--json", action="store_true", help="Print JSON (default: a table)")
-JSONL = WorkerOption("--jsonl", action="store_true", help="Print lists as JSON, one object per line (default: a table)")
+JSONL = WorkerOption("--jsonl", action="store_true", help="Print JSON, one object per line (default: a table)")
 
 
 class Command:
@@ -121,12 +123,30 @@ class Command:
 
     def print_list(self, values: Iterable[Mapping[str, Any]], heading: Row, rows: Iterable[Row]) -> None:
         """Print a list as the options ask for: `values` as JSON, or `rows` as a table."""
-        if self.options.jsonl:
-            print_json_lines(values)
-        elif self.options.json:
-            print_json([*values])
-        else:
+        if not self.print_as_json([*values]):
             print_table([heading, *rows])
+
+    def print_as_json(self, value: Any) -> bool:
+        """Print a value as JSON, a list of values with ``--jsonl`` in lines, if the options ask for it; return whether
+        they do."""
+        if self.options.jsonl:
+            print_json_lines(value if isinstance(value, list) else [value])
+        elif self.options.json:
+            print_json(value)
+        return bool(self.options.jsonl or self.options.json)
+
+    @property
+    def mark(self) -> Mapping[str, bool]:
+        """What marks JSON that only tells what would be done."""
+        return {"dry_run": True} if self.options.dry_run else {}
+
+    def would_be(self, done: str) -> str:
+        """Return what was done, or would be."""
+        return f"would be {done}" if self.options.dry_run else done
+
+    def tell(self, text: str) -> None:
+        """Say something on standard error, so that it is no part of the output."""
+        print(f"{self.parser.get_prog_name()}: {one_line(text, MESSAGE)}", file=sys.stderr)
 
     def _import(self) -> None:
         """Import what the options name."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
 from limpyd_jobs.commands.progress import shown_progress
-from limpyd_jobs.commands.tables import print_error, print_json, print_table
+from limpyd_jobs.commands.tables import count_of, print_error, print_table
 from limpyd_jobs.commands.verbs import DRY_RUN, ERROR_MODEL, YES, Verb, VerbCommand
 from limpyd_jobs.models import Error
 from limpyd_jobs.query import ErrorFilter, ErrorGroup, FoundError, JobFilter, Tally
@@ -76,7 +75,7 @@ A filter is made of words. All of them must be met:
         others = [("(others)", f"{found.others:,}", *[""] * 4)] if found.others else []
         self.print_list(map(as_json, found.groups), GROUPS, [*map(_row_of_group, found.groups), *others])
         if not found.is_exact:
-            self._warn("there was no time to look at all errors")
+            self.tell("there was no time to look at all errors")
 
     def _list(self, words: Sequence[str]) -> None:
         asked = ErrorFilter(*words, error_model=self._model)
@@ -84,14 +83,13 @@ A filter is made of words. All of them must be met:
         self.print_list((error._asdict() for error in page.errors), HEADING, map(_row_of_error, page.errors))
         if page.following:
             why = "there are more errors" if page.is_complete else "there was no time to look at all errors"
-            self._warn(f"{why}: --after={page.following}")
+            self.tell(f"{why}: --after={page.following}")
 
     def _show(self, words: Sequence[str]) -> None:
         if not words:
             self.parser.error("show needs a fingerprint after it: errors groups tells them")
         shown = [self._details(word) for word in words]
-        if self.options.json:
-            print_json(shown[0] if len(shown) == 1 else shown)
+        if self.print_as_json(shown[0] if len(shown) == 1 else shown):
             return
         for each in shown:
             self._print_details(each)
@@ -100,7 +98,7 @@ A filter is made of words. All of them must be met:
         asked = ErrorFilter(error_model=self._model, fingerprint=fingerprint)
         groups = asked.groups(1).groups
         if not groups:
-            raise LookupError(f"there is no error with the fingerprint {one_line(fingerprint)}")
+            raise _no_errors(fingerprint)
         [group] = groups
         sample = dict(self._model.read_many([group.last])).get(group.last, {})
         return {
@@ -124,19 +122,23 @@ A filter is made of words. All of them must be met:
     def _requeue(self, words: Sequence[str]) -> int:
         if len(words) != 1:
             self.parser.error("requeue needs one fingerprint after it: errors groups tells them")
-        would = self._requeue_all(words[0], dry_run=True)
+        [fingerprint] = words
+        if not ErrorFilter(error_model=self._model, fingerprint=fingerprint).count().number:
+            raise _no_errors(fingerprint)
+        would = self._requeue_all(fingerprint, dry_run=True)
         if self.options.dry_run:
-            return self.print_tally("would requeue", would)
-        if would.done and not self.is_sure(f"requeue {would.done:,} jobs?"):
+            return self.print_tally("requeued", would)
+        if would.done and not self.is_sure(f"requeue {count_of(would.done, 'job')}?"):
             return 1
-        return self.print_tally("requeue", self._requeue_all(words[0]))
+        return self.print_tally("requeued", self._requeue_all(fingerprint))
 
     def _requeue_all(self, fingerprint: str, *, dry_run: bool = False) -> Tally:
         with shown_progress("looked at {:,} of {:,} jobs") as progress:
             return self._jobs_of(fingerprint).requeue_all(dry_run=dry_run, progress=progress)
 
-    def _warn(self, text: str) -> None:
-        print(f"{self.parser.get_prog_name()}: {text}", file=sys.stderr)
+
+def _no_errors(fingerprint: str) -> LookupError:
+    return LookupError(f"there is no error with the fingerprint {one_line(fingerprint)}")
 
 
 def as_json(group: ErrorGroup) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -11,7 +10,7 @@ from typing import Any
 
 from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
 from limpyd_jobs.commands.progress import shown_progress
-from limpyd_jobs.commands.tables import print_error, print_json, print_json_lines, print_table
+from limpyd_jobs.commands.tables import count_of, print_error, print_json_lines, print_table
 from limpyd_jobs.commands.verbs import DRY_RUN, ERROR_MODEL, YES, Verb, VerbCommand
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import Error, Job, job_classes
@@ -140,17 +139,14 @@ A filter is made of words. All of them must be met:
     def _tell_of_more(self, page: Page) -> None:
         if page.following:
             why = "there are more jobs" if page.is_complete else "there was no time to look at all jobs"
-            self._tell(f"{why}: --after={page.following}")
+            self.tell(f"{why}: --after={page.following}")
 
     def _tell_of_indexes(self, asked: JobFilter, took: float, is_complete: bool) -> None:
         """If a search took long, say with which indexes it would be short."""
         if is_complete and took < LONG:
             return
         for missing in asked.missing_indexes()[:MOST_HINTS]:
-            self._tell(f"jobs are looked at one by one, as {missing}. {missing.how}")
-
-    def _tell(self, text: str) -> None:
-        print(f"{self.parser.get_prog_name()}: {one_line(text, MESSAGE)}", file=sys.stderr)
+            self.tell(f"jobs are looked at one by one, as {missing}. {missing.how}")
 
     def _count(self, words: Sequence[str]) -> None:
         asked, timeout = self._filter(*words), self.options.timeout
@@ -167,13 +163,11 @@ A filter is made of words. All of them must be met:
         else:
             self._print_count(found)
         if not found.is_exact:
-            self._tell("there was no time to look at all jobs")
+            self.tell("there was no time to look at all jobs")
         self._tell_of_indexes(asked, took, found.is_exact)
 
     def _print_count(self, found: Count) -> None:
-        if self.options.json:
-            print_json({"count": found.number, **({} if found.is_exact else {"at_least": True})})
-        else:
+        if not self.print_as_json({"count": found.number, **({} if found.is_exact else {"at_least": True})}):
             print(found)
 
     def _print_facets(self, found: Facets) -> None:
@@ -186,19 +180,16 @@ A filter is made of words. All of them must be met:
         if not words:
             self.parser.error("show needs the ident of a job after it, as myapp.jobs.SendMail:12")
         found = [job_details(ident, error_model=self._error_model) for ident in words]
-        if self.options.json:
-            print_json([_details_as_json(job) for job in found])
-            return
-        for job in found:
-            _print_details(job)
+        if not self.print_as_json([_details_as_json(job) for job in found]):
+            for job in found:
+                _print_details(job)
 
     def _explain(self, words: Sequence[str]) -> None:
         if not words:
             self.parser.error("explain needs the ident of a job after it, as myapp.jobs.SendMail:12")
         found = [explain_job(ident, error_model=self._error_model) for ident in words]
-        if self.options.json:
-            rows = [{**each._asdict(), "reasons": [reason._asdict() for reason in each.reasons]} for each in found]
-            print_json(rows[0] if len(rows) == 1 else rows)
+        rows = [{**each._asdict(), "reasons": [reason._asdict() for reason in each.reasons]} for each in found]
+        if self.print_as_json(rows[0] if len(rows) == 1 else rows):
             return
         for each in found:
             print(f"{one_line(each.ident)} is {one_line(each.status)}.")
@@ -222,8 +213,8 @@ A filter is made of words. All of them must be met:
         except Exception as error:  # whatever its module raises
             raise ValueError(f"{one_line(path)} cannot be imported: {described(error)}. {where_to_look()}") from None
         job = job_class.add_job(identifier, **_values(job_class, given), **self._arguments_of("add"))
-        row = {"ident": job.ident, "identifier": identifier}
-        print_json(row) if self.options.json else print(one_line(job.ident))
+        if not self.print_as_json({"ident": job.ident, "identifier": identifier}):
+            print(one_line(job.ident))
 
     def _do(self, verb: str, words: Sequence[str]) -> int:
         """Apply a verb to all jobs that are found: count them, ask, and tell what was done."""
@@ -231,17 +222,18 @@ A filter is made of words. All of them must be met:
             self.parser.error(f"say which jobs to {verb}: give a filter, idents, or --all for all jobs")
         asked, arguments = self._filters(words), self._arguments_of(verb)
         would = Tally.sum(self._act(verb, each, arguments, dry_run=True) for each in asked)
+        done = f"{verb.removesuffix('e')}ed"
         if self.options.dry_run:
-            return self.print_tally(f"would {verb}", would)
-        if would.done and not self.is_sure(f"{verb} {would.done:,} jobs?"):
+            return self.print_tally(done, would)
+        if would.done and not self.is_sure(f"{verb} {count_of(would.done, 'job')}?"):
             return 1
-        return self.print_tally(verb, Tally.sum(self._act(verb, each, arguments) for each in asked))
+        return self.print_tally(done, Tally.sum(self._act(verb, each, arguments) for each in asked))
 
     def _act(self, verb: str, asked: JobFilter, arguments: Mapping[str, Any], *, dry_run: bool = False) -> Tally:
         with shown_progress(f"{'count' if dry_run else verb}: looked at {{:,}} of {{:,}} jobs") as progress:
             tally: Tally = getattr(asked, f"{verb}_all")(**arguments, dry_run=dry_run, progress=progress)
         is_gone = any(condition.field == "pk" for condition in asked.conditions) and tally == Tally.of(Counter())
-        return Tally.of(Counter({f"there is no job {asked}": 1})) if is_gone else tally
+        return Tally.of(Counter({f"there is no job {_name_of(asked)}": 1})) if is_gone else tally
 
     def _arguments_of(self, verb: str) -> dict[str, Any]:
         until = self.options.delayed_until
@@ -255,6 +247,12 @@ A filter is made of words. All of them must be met:
         for name in given.keys() - set(VERBS.get(verb, PLACE)):
             self.parser.error(f"{FLAGS[name]} means nothing to {verb}")
         return given
+
+
+def _name_of(asked: JobFilter) -> str:
+    """Return the ident of the job that a filter asks for, or else the filter."""
+    values = {condition.field: condition.value for condition in asked.conditions}
+    return f"{values['class']}:{values['pk']}" if values.keys() == {"class", "pk"} else f"{asked}"
 
 
 def _values(job_class: type[Job], words: Sequence[str]) -> dict[str, Any]:

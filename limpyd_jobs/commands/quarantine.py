@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
-from limpyd_jobs.commands.tables import print_json, print_table
+from limpyd_jobs.commands.tables import count_of, print_table
 from limpyd_jobs.commands.verbs import DRY_RUN, YES, Verb, VerbCommand
 from limpyd_jobs.models import BaseJobsModel, Queue
 from limpyd_jobs.query import QuarantineEntry, leave_quarantine, quarantine_entries
@@ -39,8 +39,8 @@ Without a word, it lists. retry and drop need entries as list shows them, or --a
         """Return what each verb does."""
         return {
             "list": self._list,
-            "retry": lambda words: self._leave("retry", words),
-            "drop": lambda words: self._leave("drop", words),
+            "retry": lambda words: self._leave("retry", "put back", words),
+            "drop": lambda words: self._leave("drop", "dropped", words),
         }
 
     @property
@@ -56,7 +56,7 @@ Without a word, it lists. retry and drop need entries as list shows them, or --a
         rows = [{"queue": each.queue, "priority": each.priority, "entry": each.entry} for each in self._entries()]
         self.print_list(rows, ("queue", "priority", "entry"), (tuple(row.values()) for row in rows))
 
-    def _leave(self, verb: str, words: Sequence[str]) -> int:
+    def _leave(self, verb: str, done: str, words: Sequence[str]) -> int:
         if bool(words) == bool(self.options.all):
             self.parser.error(f"say what to {verb}: give entries as list shows them, or --all")
         found = self._entries()
@@ -65,18 +65,16 @@ Without a word, it lists. retry and drop need entries as list shows them, or --a
             raise LookupError(f"{one_line(min(unknown))} is not in quarantine")
         asked = [each for each in found if self.options.all or each.entry in words]
         if self.options.dry_run or not asked:
-            return self._tell(f"would {verb}", len(asked))
-        if not self.is_sure(f"{verb} {len(asked):,} entries?"):
+            return self._print(done, len(asked))
+        if not self.is_sure(f"{verb} {count_of(len(asked), 'entry', 'entries')}?"):
             return 1
         number = leave_quarantine(asked, queue_model=self._model, drop=verb == "drop")
         told = {"done": number, "skipped": len(asked) - number, "refused": 0}
         what = "all" if self.options.all else " ".join(words)
         write_entry(BaseJobsModel.get_connection(), verb=f"quarantine {verb}", filter=what, **told)
-        return self._tell(verb, number)
+        return self._print(done, number)
 
-    def _tell(self, verb: str, number: int) -> int:
-        if self.options.json:
-            print_json({"done": number})
-        else:
-            print_table([("entries", ""), (f"{number:,}", verb)])
+    def _print(self, done: str, number: int) -> int:
+        if not self.print_as_json({"done": number, **self.mark}):
+            print_table([("entries", ""), (f"{number:,}", self.would_be(done))])
         return 0

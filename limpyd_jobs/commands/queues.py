@@ -8,7 +8,7 @@ from typing import Any
 from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
 from limpyd_jobs.commands.pause import Pause, Resume, names_near
 from limpyd_jobs.commands.progress import shown_progress
-from limpyd_jobs.commands.tables import print_json, print_table, span
+from limpyd_jobs.commands.tables import count_of, print_table, span
 from limpyd_jobs.commands.verbs import DRY_RUN, YES, Verb, VerbCommand
 from limpyd_jobs.models import BaseJobsModel, Queue
 from limpyd_jobs.query import JobFilter, QueueState, Tally, delete_queue, queue_states
@@ -78,8 +78,7 @@ Without a word, it lists. clear and delete count first, and ask."""
             status: {name: JobFilter(queue=name, status=status).facets("class").counts for name in names}
             for status in ("waiting", "delayed")
         }
-        if self.options.json:
-            print_json({"queues": [as_json(state) for state in states], **by_class})
+        if self.print_as_json({"queues": [as_json(state) for state in states], **by_class}):
             return
         print_table([HEADING, *map(as_row, states)])
         rows = [
@@ -100,10 +99,10 @@ Without a word, it lists. clear and delete count first, and ask."""
         self._states(names)
         would = self._delete_jobs(names, dry_run=True)
         if self.options.dry_run:
-            return self.print_tally("would delete", would)
-        if would.done and not self.is_sure(f"delete {would.done:,} jobs?"):
+            return self.print_tally("deleted", would)
+        if would.done and not self.is_sure(f"delete {count_of(would.done, 'job')}?"):
             return 1
-        return self.print_tally("delete", self._delete_jobs(names))
+        return self.print_tally("deleted", self._delete_jobs(names))
 
     def _delete_jobs(self, names: Sequence[str], *, dry_run: bool = False) -> Tally:
         tallies = []
@@ -121,14 +120,14 @@ Without a word, it lists. clear and delete count first, and ask."""
         states = self._states(names)
         used = [state for state in states if state.is_in_use]
         for state in used:
-            what = f"{state.waiting:,} jobs wait, {state.delayed:,} are delayed, {state.running:,} run"
+            what = f"{state.waiting:,} waiting, {state.delayed:,} delayed, {state.running:,} running"
             print(f"{one_line(state.name)}, priority {one_line(state.priority)}: is not empty: {what}")
         empty = [state for state in states if state not in used]
         if self.options.dry_run:
             for state in empty:
                 print(f"{one_line(state.name)}, priority {one_line(state.priority)}: would be deleted")
             return 1 if used else 0
-        if empty and not self.is_sure(f"delete {len(empty):,} empty queues?"):
+        if empty and not self.is_sure(f"delete {count_of(len(empty), 'empty queue')}?"):
             return 1
         for state in empty:
             outcome = delete_queue(state, queue_model=self._model)

@@ -9,7 +9,6 @@ from typing import Any
 from limpyd.exceptions import DoesNotExist, UniquenessError
 
 from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
-from limpyd_jobs.commands.tables import print_json
 from limpyd_jobs.commands.verbs import Verb, VerbCommand
 from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
 from limpyd_jobs.schedules import Schedule
@@ -106,7 +105,8 @@ class Schedules(VerbCommand):
 
     def _next(self, words: Sequence[str]) -> None:
         times = [time.isoformat() for time in self._named("next", words).next_times(10)]
-        print_json(times) if self.options.json else print("\n".join(times))
+        if not self.print_as_json(times):
+            print("\n".join(times))
 
     def _add(self, words: Sequence[str]) -> None:
         name, job_class = self._as_many("add", words, "NAME", "JOB_CLASS")
@@ -119,11 +119,13 @@ class Schedules(VerbCommand):
         fields = _parsed("--fields", self.options.fields or "{}")
         schedule = Schedule.add(name, job_class, paused=bool(self.options.paused), **given, **fields)
         first = schedule.next_times(1)[0].isoformat()
-        print_json({"name": name, "next_run": first}) if self.options.json else print(first)
+        if not self.print_as_json({"name": name, "next_run": first}):
+            print(first)
 
     def _run_now(self, words: Sequence[str]) -> None:
         ident = self._named("run-now", words).run_now().ident
-        print_json({"ident": ident}) if self.options.json else print(one_line(ident))
+        if not self.print_as_json({"ident": ident}):
+            print(one_line(ident))
 
 
 def _name(stored: Mapping[str, str]) -> str:

@@ -41,10 +41,15 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=True))
 
 
-def print_json_lines(values: Iterable[Mapping[str, Any]]) -> None:
+def print_json_lines(values: Iterable[Any]) -> None:
     """Print each value as JSON in a line of its own."""
     for value in values:
         print(json.dumps(value, ensure_ascii=True))
+
+
+def count_of(number: int, one: str, many: str = "") -> str:
+    """Return a number of things: ``1 job``, ``1,200 jobs``."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
 def span(seconds: float) -> str:

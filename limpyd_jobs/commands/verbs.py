@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from limpyd_jobs.commands.command import Command
-from limpyd_jobs.commands.tables import print_json, print_table
+from limpyd_jobs.commands.tables import print_table
 from limpyd_jobs.query import Tally
 from limpyd_jobs.utils import MESSAGE, one_line
 from limpyd_jobs.workers.options import WorkerOption
@@ -51,18 +51,20 @@ class VerbCommand(Command):
         """Ask whether to do something, unless ``--yes`` is given. It is an error if nobody can be asked."""
         if self.options.yes:
             return True
-        if not sys.stdin.isatty():
+        if not (sys.stdin and sys.stdin.isatty()):
             self.parser.error(f"{question} Give --yes to do so, or --dry-run for what would be done")
-        try:
-            return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
-        except EOFError:  # Ctrl-D
-            return False
+        print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+        answer = sys.stdin.readline()
+        if answer.strip().lower() in ("y", "yes"):
+            return True
+        if not answer:  # Ctrl-D
+            print(file=sys.stderr)
+        self.tell("nothing was done")
+        return False
 
-    def print_tally(self, verb: str, tally: Tally) -> int:
-        """Print the outcomes of many jobs; return the exit status."""
-        if self.options.json:
-            print_json(tally._asdict())
-        else:
+    def print_tally(self, done: str, tally: Tally) -> int:
+        """Print the outcomes of many jobs, given what was done, as ``deleted``; return the exit status."""
+        if not self.print_as_json({**tally._asdict(), **self.mark}):
             reasons = [(f"{number:,}", reason) for reason, number in tally.reasons.items()]
-            print_table([("jobs", ""), (f"{tally.done:,}", verb), *reasons])
+            print_table([("jobs", ""), (f"{tally.done:,}", self.would_be(done)), *reasons])
         return 1 if tally.refused else 0

@@ -10,7 +10,7 @@ from typing import Any
 
 from limpyd_jobs.commands.command import JSON, JSONL, READING_OPTIONS
 from limpyd_jobs.commands.pause import names_near
-from limpyd_jobs.commands.tables import print_json, print_table, span
+from limpyd_jobs.commands.tables import count_of, print_table, span
 from limpyd_jobs.commands.verbs import DRY_RUN, YES, Verb, VerbCommand
 from limpyd_jobs.models import LivingWorker, WorkerPresence
 from limpyd_jobs.models.worker_presence import checked_level
@@ -79,9 +79,7 @@ heartbeat, by default within 15 seconds."""
 
     def _show(self, names: Sequence[str]) -> None:
         workers = self._asked("show", names)
-        if self.options.json:
-            print_json([as_json(worker) for worker in workers])
-        else:
+        if not self.print_as_json([as_json(worker) for worker in workers]):
             _print_details(workers)
 
     # -- Asking for something
@@ -95,12 +93,12 @@ heartbeat, by default within 15 seconds."""
     def _order(self, verb: str, names: Sequence[str], value: str = "") -> int:
         workers = self._asked(verb, names)
         if self.options.dry_run:
-            self._tell_asked(workers, "would be asked")
+            self._tell_asked(workers)
             return 0
-        if verb == "stop" and self.options.all and not self.is_sure(f"Stop all {len(workers)} workers?"):
+        if verb == "stop" and self.options.all and not self.is_sure(f"stop all {count_of(len(workers), 'worker')}?"):
             return 1
         asked = [worker for worker in workers if self._is_asked(worker, verb, value)]
-        self._tell_asked(asked, "asked")
+        self._tell_asked(asked)
         return 0 if len(asked) == len(workers) or self.options.all else 1
 
     def _is_asked(self, worker: LivingWorker, verb: str, value: str) -> bool:
@@ -110,12 +108,11 @@ heartbeat, by default within 15 seconds."""
             return True
         return False
 
-    def _tell_asked(self, workers: Sequence[LivingWorker], what: str) -> None:
-        if self.options.json:
-            print_json({"asked": [worker.name for worker in workers]})
+    def _tell_asked(self, workers: Sequence[LivingWorker]) -> None:
+        if self.print_as_json({"asked": [worker.name for worker in workers], **self.mark}):
             return
         for worker in workers:
-            print(f"{one_line(worker.name)}: {what}")
+            print(f"{one_line(worker.name)}: {self.would_be('asked')}")
         if not workers:
             print("there are no workers")
 
