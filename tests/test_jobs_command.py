@@ -235,11 +235,14 @@ def test_who_did_what_is_told(redis_server: RedisServer) -> None:
 def test_why_a_job_does_not_run_is_told(redis_server: RedisServer) -> None:
     ident = f"{Letter.get_model_repr()}:4"
     shown = output(redis_server, "explain", ident).splitlines()
-    assert shown[:2] == [f"{ident} is waiting.", "  1 job waits before it in the queue letters."]
+    assert shown[:2] == [f"{ident}: waiting", "  1 job waits before it in the queue letters."]
     told = json.loads(output(redis_server, "explain", ident, "--json"))
     assert (told["ident"], told["status"], told["reasons"][0]["code"]) == (ident, "waiting", "jobs_before")
     both = json.loads(output(redis_server, "explain", ident, ident, "--json"))
     assert [each["ident"] for each in both] == [ident] * 2
+    for verb in ("explain", "show"):
+        lines = output(redis_server, verb, ident, ident, "--jsonl").splitlines()
+        assert [json.loads(line)["ident"] for line in lines] == [ident] * 2
 
 
 def test_jobs_are_exported_with_all_that_is_stored(redis_server: RedisServer) -> None:

@@ -192,7 +192,7 @@ A filter is made of words. All of them must be met:
         if self.print_as_json(rows[0] if len(rows) == 1 else rows):
             return
         for each in found:
-            print(f"{one_line(each.ident)} is {one_line(each.status)}.")
+            print(f"{one_line(each.ident)}: {one_line(each.status)}")
             for reason in each.reasons:
                 print(f"  {one_line(reason.text, MESSAGE)}")
 

@@ -73,7 +73,7 @@ class _Place(NamedTuple):
     idle_workers: int
     now: float
     ahead: int  # jobs that wait in queues of the same name with a higher priority
-    running: int  # jobs of that name
+    running: int  # jobs of that name whose lease has not lapsed
     workers: list[LivingWorker]  # of queues of that model, without workers of version 2, and those that just began
 
     @classmethod
@@ -114,6 +114,11 @@ class _Place(NamedTuple):
         """The workers of the queue."""
         return [worker for worker in self.workers if self.name in worker.queues]
 
+    @property
+    def has_workers(self) -> bool:
+        """Whether the queue has workers: some that are there, or that run a job of it."""
+        return bool(self.servers or self.running)
+
 
 def _hash(connection: Any, key: str, *names: str) -> list[str | None]:
     found: list[str | None] = replies_to(connection, [("HMGET", key, *names)])[0] or [None] * len(names)
@@ -122,13 +127,13 @@ def _hash(connection: Any, key: str, *names: str) -> list[str | None]:
 
 def _others(connection: Any, model: str, name: str | None, priority: int) -> tuple[int, int]:
     """Return how many jobs wait in the queues of a name with a higher priority, and how many of that name run."""
-    (pks,) = replies_to(connection, [("SMEMBERS", f"{model}:name:{name}")])
+    pks, now = replies_to(connection, [("SMEMBERS", f"{model}:name:{name}"), ("TIME",)])
     ahead, running = 0, 0
     for pk in sorted(pks or ()):
         commands = (
             ("HGET", f"{model}:{pk}:hash", "priority"),
             ("LLEN", f"{model}:{pk}:waiting"),
-            ("ZCARD", f"{model}:{pk}:_running"),
+            ("ZCOUNT", f"{model}:{pk}:_running", now[0], "+inf"),
         )
         other, waiting, runs = replies_to(connection, commands)
         ahead += (waiting or 0) if (read_priority(other) or 0) > priority else 0
@@ -156,28 +161,38 @@ def _reasons(details: JobDetails, stored: Mapping[str, str], place: _Place) -> I
         yield from _reasons_of_delayed(stored, place)
     else:
         yield from _reasons_of_waiting(details.ident, place)
+    if status in (STATUSES.WAITING, STATUSES.DELAYED) and stored.get("tries") and details.errors:
+        yield Reason("retry", f"Try {stored['tries']} failed: {_last_error(details)}.")
     if place.is_queue and place.is_paused and status in (STATUSES.WAITING, STATUSES.DELAYED):
         yield Reason("paused", f"The queue {place.name} is paused: limpyd-jobs resume {place.name}")
 
 
 def _reasons_of_running(stored: Mapping[str, str], place: _Place) -> Iterator[Reason]:
     owner = owner_of(stored.get("_claim_token")) or "a worker that does not say who it is"
-    yield Reason("running", f"It runs, since {stored.get('start', 'some time')}, by {owner}.")
+    has_lapsed = place.lease is not None and place.lease < place.now
+    runs = "It is recorded as running" if has_lapsed else "It runs"
+    yield Reason("running", f"{runs}, since {stored.get('start', 'some time')}, by {owner}.")
     if stored.get("status") == STATUSES.CANCELED:
         yield Reason("cancel_asked", "It was canceled: its code is told if it asks, and goes on until then.")
     if place.lease is None:
         yield Reason("no_lease", "It has no lease: a worker of version 2 runs it, or code of an application.")
-    elif place.lease < place.now:
+    elif has_lapsed:
         lapsed = f"The lease of {owner} ended {_seconds(place.now - place.lease)} ago: it died, or was silent."
-        yield Reason("lease_lapsed", f"{lapsed} A worker of the queue {place.name} will put the job back.")
+        back = "will put the job back" if place.has_workers else "has to put the job back, but none is there"
+        yield Reason("lease_lapsed", f"{lapsed} A worker of the queue {place.name} {back}.")
+        if not place.has_workers:
+            yield Reason("no_worker", _no_worker(place))
 
 
 def _reasons_of_failed(details: JobDetails, stored: Mapping[str, str], end: str) -> Iterator[Reason]:
-    error = details.errors[0] if details.errors else {}
-    told = f": {error.get('type', '')}: {one_line(error.get('message', ''), MESSAGE)}" if error else ""
-    tries = stored.get("tries", "0")
-    yield Reason("error", f"It failed, at {end}, in try {tries}{told}")
+    told = f": {_last_error(details)}" if details.errors else ""
+    yield Reason("error", f"It failed, at {end}, in try {stored.get('tries', '0')}{told}")
     yield Reason("not_requeued", "It is not tried again by itself: limpyd-jobs jobs requeue " + details.ident)
+
+
+def _last_error(details: JobDetails) -> str:
+    error = details.errors[0]
+    return f"{error.get('type', '')}: {one_line(error.get('message', ''), MESSAGE)}"
 
 
 def _reasons_of_delayed(stored: Mapping[str, str], place: _Place) -> Iterator[Reason]:
@@ -189,8 +204,6 @@ def _reasons_of_delayed(stored: Mapping[str, str], place: _Place) -> Iterator[Re
     else:
         yield Reason("due", f"It is due since {until} (UTC): a worker of the queue {place.name} lets it wait there.")
         yield from _lack_of_workers(place)
-    if stored.get("tries"):
-        yield Reason("retry", f"Tries so far: {stored['tries']}.")
 
 
 def _reasons_of_waiting(ident: str, place: _Place) -> Iterator[Reason]:
@@ -215,7 +228,8 @@ def _reasons_of_waiting(ident: str, place: _Place) -> Iterator[Reason]:
 def _reasons_of_its_class(ident: str, place: _Place) -> Iterator[Reason]:
     if place.deferrals:
         again = "" if place.due is None else f", and try again in {_seconds(max(place.due - place.now, 0))}"
-        what = f"Workers could not import its class, {place.deferrals} times{again}"
+        times = "once" if place.deferrals == 1 else f"{place.deferrals:,} times"
+        what = f"Workers could not import its class, {times}{again}"
         yield Reason("deferred", f"{what}: see --pythonpath and --job-modules.")
     path = Ident.of(ident).path
     if place.servers and all(path in worker.unresolved for worker in place.servers):
@@ -227,7 +241,7 @@ def _lack_of_workers(place: _Place) -> Iterator[Reason]:
         return
     if place.servers:
         yield from _reasons_of_workers(place)
-    elif not place.running:
+    elif not place.has_workers:
         yield Reason("no_worker", _no_worker(place))
 
 

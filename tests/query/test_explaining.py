@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import redis
 from limpyd_jobs import Error, Job, Queue, Worker, WorkerPresence
 from limpyd_jobs.query import explain_job
 from limpyd_jobs.store import presences
+from limpyd_jobs.utils import utcnow
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -88,6 +90,21 @@ def test_it_is_known_which_queues_workers_serve() -> None:
                     assert codes(job) == ["next"]
 
 
+def test_a_job_of_a_dead_worker_is_no_sign_of_workers(redis_client: redis.Redis) -> None:
+    dead, job = add("dead"), add("waits")
+    dead.claim("web1:17", lease=100)
+    assert codes(job) == ["next"]
+    redis_client.zadd(f"{QUEUE}:_running", {dead.ident: 5})
+    assert codes(job) == ["next", "no_worker"]
+    assert codes(dead) == ["running", "lease_lapsed", "no_worker"]
+    assert text(dead, "running").startswith("It is recorded as running, since ")
+    assert text(dead, "lease_lapsed").endswith("of the queue mails has to put the job back, but none is there.")
+    with a_worker("mails"):
+        assert codes(job) == ["next"]
+        assert codes(dead) == ["running", "lease_lapsed"]
+        assert text(dead, "lease_lapsed").endswith("A worker of the queue mails will put the job back.")
+
+
 def test_that_nothing_can_be_known_of_workers_changes_nothing(redis_client: redis.Redis) -> None:
     job = add()
     redis_client.set("jobs:workerpresence:leases", "x")
@@ -114,7 +131,23 @@ def test_a_retry_is_told() -> None:
     job = add()
     Worker("mails", callback=lambda job, queue: 1 / 0, requeue_times=1, requeue_delay_delta=60, max_loops=1).run()
     assert codes(job) == ["delayed", "retry"]
-    assert text(job, "retry") == "Tries so far: 1."
+    assert text(job, "retry") == "Try 1 failed: ZeroDivisionError: division by zero."
+    Error.collection().instances()[0].delete()
+    assert codes(job) == ["delayed"]
+
+
+def test_a_try_that_failed_is_told_of_one_that_waits_already() -> None:
+    job = add()
+    Worker("mails", callback=lambda job, queue: 1 / 0, requeue_times=1, requeue_delay_delta=0, max_loops=1).run()
+    assert codes(job) == ["next", "no_worker", "retry"]
+
+
+def test_one_that_was_delayed_by_its_code_did_not_fail() -> None:
+    job = add()
+    until = utcnow() + timedelta(minutes=1)
+    run(lambda job, queue: job.enqueue_or_delay("mails", delayed_until=until))
+    assert job.tries.hget() == "1"
+    assert codes(job) == ["delayed"]
 
 
 def test_one_may_be_in_no_list(redis_client: redis.Redis) -> None:
@@ -130,6 +163,8 @@ def test_its_class_may_be_unknown_to_workers(redis_client: redis.Redis) -> None:
     redis_client.hset(f"{QUEUE}:_deferrals", job.ident, 3)
     assert codes(job)[0] == "deferred"
     assert "could not import its class, 3 times" in text(job, "deferred")
+    redis_client.hset(f"{QUEUE}:_deferrals", job.ident, 1)
+    assert "could not import its class, once" in text(job, "deferred")
 
 
 def test_it_may_be_in_the_quarantine(redis_client: redis.Redis) -> None:
@@ -145,7 +180,7 @@ def test_one_that_runs_tells_who_runs_it(redis_client: redis.Redis) -> None:
     assert codes(job) == ["running"]
     assert text(job, "running").endswith("by web1:17.")
     redis_client.zadd(f"{QUEUE}:_running", {job.ident: 5})
-    assert codes(job) == ["running", "lease_lapsed"]
+    assert codes(job) == ["running", "lease_lapsed", "no_worker"]
     assert "The lease of web1:17 ended" in text(job, "lease_lapsed")
     redis_client.delete(f"{QUEUE}:_running")
     assert codes(job) == ["running", "no_lease"]
