@@ -9,7 +9,10 @@ import re
 import signal
 import subprocess
 import sys
+import termios
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,7 @@ import preloaded
 import pytest
 from servers import RedisServer, wait_until
 
-from limpyd_jobs import Job, Worker
+from limpyd_jobs import Job, Queue, Worker, WorkerPresence
 from limpyd_jobs.query import overview
 
 COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
@@ -69,27 +72,37 @@ def test_programs_get_json(redis_server: RedisServer) -> None:
     assert [(queue["name"], queue["waiting"]) for queue in shown["queues"]] == [("tickets", 2)]
 
 
-def test_workers_that_are_there_are_shown(redis_server: RedisServer) -> None:
-    keep, shown = threading.Event(), ""
+@pytest.fixture
+def busy() -> Iterator[Callable[[], str]]:
+    """A function that lets a worker run a job until the end of the test, and returns its name."""
+    keep = threading.Event()
     worker = Worker("tickets", callback=lambda job, queue: keep.wait(30), max_loops=1, logger_level=60)
     thread = threading.Thread(target=worker.run)
     worker.stop_handling_end_signal()
-    thread.start()
 
-    def is_shown() -> bool:
-        nonlocal shown
-        shown = run(redis_server, "info", "--json")[1]
-        return bool(json.loads(shown)["workers"])
+    def start() -> str:
+        thread.start()
+        wait_until(lambda: WorkerPresence.alive())
+        return WorkerPresence.alive()[0].name
 
-    try:
-        wait_until(is_shown)
-        (told,) = json.loads(shown)["workers"]
-        assert (told["queues"], told["status"], told["pid"]) == (["tickets"], "busy", os.getpid())
-        assert [job["identifier"] for job in told["running"]] == ["next"]
-        assert told["name"] in run(redis_server, "info")[1]
-    finally:
-        keep.set()
-        thread.join()
+    yield start
+    keep.set()
+    thread.join()
+
+
+def test_workers_that_are_there_are_shown(redis_server: RedisServer, busy: Callable[[], str]) -> None:
+    name = busy()
+    (told,) = json.loads(run(redis_server, "info", "--json")[1])["workers"]
+    assert (told["queues"], told["status"], told["pid"]) == (["tickets"], "busy", os.getpid())
+    assert [job["identifier"] for job in told["running"]] == ["next"]
+    assert name == told["name"]
+    assert name in run(redis_server, "info")[1]
+
+
+def test_one_look_is_json_again_and_again_is_not(redis_server: RedisServer) -> None:
+    status, out, err = run(redis_server, "info", "--watch", "--json")
+    assert (status, out) == (2, "")
+    assert "--watch does not go with --json" in err
 
 
 def test_an_empty_database_has_only_headings(redis_server: RedisServer, redis_client: Any) -> None:
@@ -113,28 +126,80 @@ def test_it_is_shown_again_and_again(redis_server: RedisServer) -> None:
         assert process.wait(20) == 0
 
 
-def test_top_fills_a_terminal_until_ctrl_c(redis_server: RedisServer) -> None:
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [COMMAND, "top", "--every=0.1"], env=environment(redis_server), stdout=theirs, stdin=theirs
-    )
-    os.close(theirs)
-    shown = ""
+class Terminal:
+    """A terminal in which top runs."""
 
-    def has_all() -> bool:
-        nonlocal shown
-        shown += os.read(ours, 65536).decode(errors="replace")
-        plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
-        return "begun/min" in plain and "tickets" in plain and "identifier" in plain
+    def __init__(self, server: RedisServer, options: list[str], **others: str) -> None:
+        self.ours, self.theirs = pty.openpty()
+        self.modes = termios.tcgetattr(self.theirs)
+        self.env = {**environment(server), **others}
+        self.options = {"env": self.env, "stdin": self.theirs, "stdout": self.theirs, "stderr": self.theirs}
+        self.process = subprocess.Popen([*options, "top", "--every=0.1"], **self.options)
+        self.shown = ""
 
+    def shows(self, *texts: str) -> bool:
+        self.shown += os.read(self.ours, 65536).decode(errors="replace")
+        return all(text in self.plain for text in texts)
+
+    @property
+    def plain(self) -> str:
+        return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", self.shown)
+
+
+@contextmanager
+def top(server: RedisServer, options: list[str] | None = None, **others: str) -> Iterator[Terminal]:
+    terminal = Terminal(server, options or [COMMAND], **others)
     try:
-        wait_until(has_all)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        yield terminal
     finally:
-        process.kill()
-        process.wait()
-        os.close(ours)
+        terminal.process.kill()
+        terminal.process.wait()
+        os.close(terminal.ours)
+        os.close(terminal.theirs)
+
+
+WITHOUT_RICH = "import sys; sys.modules['rich'] = None; from limpyd_jobs.scripts.jobs import main; main()"
+
+
+@pytest.mark.parametrize("options", [[COMMAND], [sys.executable, "-c", WITHOUT_RICH]], ids=["rich", "plain"])
+@pytest.mark.parametrize("end", ["q", "Q", "Ctrl-C"])
+def test_top_fills_a_terminal_until_q_or_ctrl_c(redis_server: RedisServer, options: list[str], end: str) -> None:
+    with top(redis_server, options) as terminal:
+        wait_until(lambda: terminal.shows("begun/min", "tickets", "identifier", "(q or Ctrl-C ends)"))
+        assert termios.tcgetattr(terminal.theirs) != terminal.modes
+        os.write(terminal.ours, b"x")
+        if end == "Ctrl-C":
+            terminal.process.send_signal(signal.SIGINT)
+        else:
+            os.write(terminal.ours, end.encode())
+        assert terminal.process.wait(20) == 0
+        assert termios.tcgetattr(terminal.theirs) == terminal.modes
+
+
+def test_top_needs_no_keyboard(redis_server: RedisServer) -> None:
+    with top(redis_server, ["sh", "-c", f'exec "{COMMAND}" "$1" "$2" < /dev/null', "sh"]) as terminal:
+        wait_until(lambda: terminal.shows("tickets", "(Ctrl-C ends)"))
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.process.wait(20) == 0
+
+
+SMALL = {"COLUMNS": "80", "LINES": "24"}
+
+
+def test_top_keeps_names_whole_in_a_small_terminal(redis_server: RedisServer, busy: Callable[[], str]) -> None:
+    name = busy()
+    with top(redis_server, **SMALL) as terminal:
+        wait_until(lambda: terminal.shows(f"{name}  busy", f"{Ticket.get_model_repr()}:3  next", "failed/min"))
+        assert "memory" not in terminal.plain
+
+
+def test_top_shows_the_jobs_that_run_before_many_queues(redis_server: RedisServer, busy: Callable[[], str]) -> None:
+    for number in range(30):
+        Queue.get_queue(f"a queue with a name that is rather long {number}")
+    busy()
+    with top(redis_server, **SMALL) as terminal:
+        wait_until(lambda: terminal.shows(f"{Ticket.get_model_repr()}:3  next", "rather long 0"))
+        assert terminal.plain.index(":3  next") < terminal.plain.index("rather long 0")
 
 
 def test_top_needs_a_terminal(redis_server: RedisServer) -> None:

@@ -82,6 +82,8 @@ class Command:
         Its options, the common ones included.
     words: str
         The words and options of the command line, as the help shows them; by default, only options.
+    ends: str
+        How it ends in other ways than its docstring says, for the help.
     options: optparse.Values
         The values of the options, with their classes imported; None for options that are not given.
     given: list of str
@@ -90,6 +92,7 @@ class Command:
 
     summary = ""
     words = ""
+    ends = "; 3 if Redis cannot be used; 130 after Ctrl-C"
     option_list: tuple[Option, ...] = COMMON_OPTIONS
     options: Values
     given: list[str]
@@ -97,7 +100,7 @@ class Command:
     def __init__(self, prog: str, argv: Sequence[str]) -> None:
         self.argv = list(argv)
         statuses = " ".join(f"{type(self).__doc__ or ''}".split()).rstrip(".")
-        statuses = fill(f"{statuses}; 3 if Redis cannot be used; 130 after Ctrl-C.", HELP_WIDTH)
+        statuses = fill(f"{statuses}{self.ends}.", HELP_WIDTH)
         usage = f"%prog {self.words or '[options]'}\n\n{self.summary}\n\n{statuses}"
         self.parser = WorkerOptionParser(prog=prog, usage=usage)
         self.parser.add_grouped_options(self.option_list)

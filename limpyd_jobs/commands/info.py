@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
+from select import select
+from shutil import get_terminal_size
 from typing import Any
 
 from redis.exceptions import RedisError
@@ -19,15 +22,28 @@ from limpyd_jobs.commands.workers import as_json as worker_as_json
 from limpyd_jobs.commands.workers import as_row as worker_as_row
 from limpyd_jobs.query import Overview, overview, read_figures, summed
 from limpyd_jobs.store.figures import Figures
-from limpyd_jobs.utils import one_line, parse_datetime, utcnow
+from limpyd_jobs.utils import MESSAGE, one_line, parse_datetime, utcnow
 from limpyd_jobs.workers.options import WorkerOption, interval
 from limpyd_jobs.workers.parser import cannot_use_redis
 
 # A table with its title; an empty title for none.
 Section = tuple[str, list[Row]]
 
+# Shows some of these; and waits some seconds, and may return True to end that.
+Show = Callable[[list[Section]], None]
+Wait = Callable[[float], bool | None]
+
 # How many of the jobs that run are shown, and of how many minutes the rates are.
 MOST_RUNNING, MINUTES = 20, 5
+
+# The columns that top leaves out on a narrow terminal, the least important first.
+DISPENSABLE = (
+    *("memory", "since", "last sign", "mean run", "try", "canceled", "done", "begun/min", "failed", "queues"),
+    *("failed/min", "priority"),
+)
+
+# The style of a title, as rich calls it.
+TITLE = "bold"
 
 # How many columns of the queues tell the state of now, not of the last minutes.
 WAITING = HEADING.index("success")
@@ -38,7 +54,7 @@ EVERY = WorkerOption(
 
 
 class Info(Command):
-    """Exit status: 0."""
+    """Exit status: 0, with --watch also after Ctrl-C."""
 
     summary = "Show a database at a glance: how many jobs there are, the queues, the workers"
     option_list = (
@@ -51,40 +67,67 @@ class Info(Command):
     def run(self) -> int:
         """Show it."""
         if self.options.watch:
+            if self.options.json:
+                self.parser.error("--watch does not go with --json")
             return self._watch()
         seen = overview()
         if self.options.json:
             print_json(_as_json(seen))
         else:
-            print("\n".join(_lines(_sections(seen))))
+            print(_text(_sections(seen)))
         return 0
 
     def _watch(self) -> int:
         with _shown_again() if sys.stdout.isatty() else _printed() as show:
             return self._look_again(lambda: show(_seen(lambda: _sections(overview()))))
 
-    def _look_again(self, look: Callable[[], None]) -> int:
-        """Look again and again, until Ctrl-C."""
-        try:
-            while True:
+    def _look_again(self, look: Callable[[], None], wait: Wait = time.sleep) -> int:
+        """Look again and again, until Ctrl-C, or until the wait between two looks returns True."""
+        with suppress(KeyboardInterrupt):
+            look()
+            while not wait(self.options.every):
                 look()
-                time.sleep(self.options.every)
-        except KeyboardInterrupt:
-            return 0
+        return 0
 
 
 class Top(Info):
-    """Exit status: 0; 2 if the output is no terminal."""
+    """Exit status: 0 after q or Ctrl-C; 2 if the command line is wrong, or the output is no terminal."""
 
-    summary = "Watch a database on the whole screen: the rates of the queues, and the jobs that run"
+    summary = "Watch a database on the whole screen: the jobs that run, and the rates of the queues; q or Ctrl-C ends"
+    ends = ""
     option_list = (*READING_OPTIONS, EVERY)
 
     def run(self) -> int:
-        """Show it until Ctrl-C."""
+        """Show it until q or Ctrl-C."""
         if not sys.stdout.isatty():
             self.parser.error("needs a terminal; limpyd-jobs info --watch does not")
-        with _on_whole_screen() as show:
-            return self._look_again(lambda: show(_seen(lambda: _live_sections(overview(most_running=MOST_RUNNING)))))
+        with _keyboard() as (keys, is_q_typed), _on_whole_screen() as show:
+            return self._look_again(lambda: show(_titled(_seen(_live_sections), f"({keys} ends)")), is_q_typed)
+
+
+@contextmanager
+def _keyboard() -> Iterator[tuple[str, Wait]]:
+    """Yield which keys end the command, and a function that waits, and returns whether q is typed.
+
+    If the input is no terminal, it only waits.
+    """
+    if not (sys.stdin and sys.stdin.isatty()):
+        yield "Ctrl-C", time.sleep
+        return
+    import termios
+    import tty
+
+    terminal = sys.stdin.fileno()
+
+    def is_q_typed(seconds: float) -> bool:
+        return bool(select([terminal], [], [], seconds)[0]) and b"q" in os.read(terminal, 100).lower()
+
+    before = termios.tcgetattr(terminal)
+    try:
+        tty.setcbreak(terminal)
+        yield "q or Ctrl-C", is_q_typed
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
 
 def _seen(look: Callable[[], list[Section]]) -> list[Section]:
@@ -120,8 +163,15 @@ def _totals(seen: Overview) -> Section:
     return f"{seen.database}{memory}", [("jobs", *statuses, "latency"), row]
 
 
-def _live_sections(seen: Overview) -> list[Section]:
-    """As `_sections`, with the rates of the last minutes, and the jobs that run."""
+def _live_sections() -> list[Section]:
+    """As `_sections`, with the jobs that run, and the rates of the last minutes, as wide as the terminal."""
+    width, height = get_terminal_size()
+    seen = overview(most_running=min(max(height // 3 - 2, 1), MOST_RUNNING))
+    sections = [_totals(seen), ("", _running(seen)), ("", _rates(seen)), _workers(seen)]
+    return [(title, _fitted(rows, width)) for title, rows in sections]
+
+
+def _rates(seen: Overview) -> list[Row]:
     periods = read_figures(timedelta(minutes=MINUTES))
     rates, told = summed(periods, lambda queue, _: queue), set[str]()
 
@@ -133,67 +183,82 @@ def _live_sections(seen: Overview) -> list[Section]:
         figures = rates.get(name, Figures())
         return (f"{figures.started / MINUTES:,.1f}", f"{figures.failed / MINUTES:,.1f}", _span(figures.ran.mean))
 
-    queues: list[Row] = [(*HEADING[:WAITING], "begun/min", "failed/min", "mean run", "")]
+    rows: list[Row] = [(*HEADING[:WAITING], "begun/min", "failed/min", "mean run", HEADING[-1])]
     for state in seen.queues:
         *shown, note = as_row(state)
-        queues.append((*shown[:WAITING], *rate(state.name), note))
-    running: list[Row] = [("running", "identifier", "queue", "try", "for")]
+        rows.append((*shown[:WAITING], *rate(state.name), note))
+    return rows
+
+
+def _running(seen: Overview) -> list[Row]:
+    rows: list[Row] = [("running", "identifier", "queue", "try", "for")]
     for job in seen.running:
         start = parse_datetime(job.start)
         ran = _span(max((utcnow() - start).total_seconds(), 0)) if start else ""
-        running.append((job.ident, job.identifier, job.queue, job.tries, ran))
-    return [_totals(seen), ("", queues), _workers(seen), ("", running)]
+        rows.append((job.ident, job.identifier, job.queue, job.tries, ran))
+    return rows
+
+
+def _fitted(rows: list[Row], width: int) -> list[Row]:
+    """Leave out columns, the least important first, until a table is as wide as the terminal at the most."""
+    for name in DISPENSABLE:
+        if name in rows[0] and max(map(len, table_lines(rows))) > width:
+            at = rows[0].index(name)
+            rows = [(*row[:at], *row[at + 1 :]) for row in rows]
+    return rows
+
+
+def _titled(sections: list[Section], text: str) -> list[Section]:
+    """Put a text at the end of the first title."""
+    (title, rows), *others = sections
+    return [(f"{title} {text}", rows), *others]
 
 
 def _span(seconds: float | None) -> str:
     return "" if seconds is None else span(seconds)
 
 
-def _lines(sections: list[Section]) -> Iterator[str]:
+def _lines(sections: list[Section]) -> Iterator[tuple[str, str]]:
+    """Yield the lines of some sections, each with its style."""
     for number, (title, rows) in enumerate(sections):
         if number:
-            yield ""
+            yield "", ""
         if title:
-            yield one_line(title)
-        yield from table_lines(rows)
+            yield one_line(title, MESSAGE), TITLE
+        for at, line in enumerate(table_lines(rows)):
+            yield line, "" if at else "bold cyan"
+
+
+def _text(sections: list[Section], most: int | None = None) -> str:
+    return "\n".join([line for line, _ in _lines(sections)][:most])
 
 
 @contextmanager
-def _printed() -> Iterator[Callable[[list[Section]], None]]:
+def _printed() -> Iterator[Show]:
     """Print one look below the other."""
-    yield lambda sections: print("\n".join(_lines(sections)), end="\n\n", flush=True)
+    yield lambda sections: print(_text(sections), end="\n\n", flush=True)
 
 
 @contextmanager
-def _shown_again() -> Iterator[Callable[[list[Section]], None]]:
+def _shown_again() -> Iterator[Show]:
     """Print each look in place of the one before."""
-
-    def show(sections: list[Section]) -> None:
-        print("\x1b[H\x1b[J" + "\n".join(_lines(sections)), flush=True)
-
     print("\x1b[2J", end="")
-    yield show
+    yield lambda sections: print(f"\x1b[H\x1b[J{_text(sections)}", flush=True)
 
 
 @contextmanager
-def _on_whole_screen() -> Iterator[Callable[[list[Section]], None]]:
-    """Show each look on a screen of its own, with colours if rich is installed."""
+def _on_whole_screen() -> Iterator[Show]:
+    """Show what fits on the screen; with rich on a screen of its own, with colours. Only titles are wrapped."""
     try:
         from rich.console import Group
         from rich.live import Live
-        from rich.table import Table
         from rich.text import Text
     except ImportError:
-        with _shown_again() as show:
-            yield show
+        yield lambda sections: print(f"\x1b[H\x1b[2J{_text(sections, get_terminal_size().lines - 1)}", flush=True)
         return
 
-    def drawn(section: Section) -> Group:
-        title, (heading, *rows) = section[0], section[1] or [()]
-        table = Table(*map(str, heading), box=None, header_style="bold cyan", pad_edge=False, padding=(0, 2, 0, 0))
-        for row in rows:
-            table.add_row(*(Text("" if cell is None else one_line(cell)) for cell in row))
-        return Group(Text(one_line(title), style="bold") if title else Text(""), table)
+    def drawn(line: str, style: str) -> Text:
+        return Text(line, style, no_wrap=style != TITLE, overflow="ellipsis")
 
     with Live(screen=True, auto_refresh=False) as live:
-        yield lambda sections: live.update(Group(*map(drawn, sections)), refresh=True)
+        yield lambda sections: live.update(Group(*(drawn(*line) for line in _lines(sections))), refresh=True)
