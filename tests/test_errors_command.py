@@ -89,6 +89,9 @@ def test_a_filter_says_which_errors(redis_server: RedisServer) -> None:
 
 def test_the_others_are_counted(redis_server: RedisServer) -> None:
     assert output(redis_server, "groups", "--limit=1").splitlines()[-1].split() == ["(others)", "1"]
+    status, out, err = run(redis_server, "groups", "--limit=1", "--json")
+    assert (status, len(json.loads(out))) == (0, 1)
+    assert err == "limpyd-jobs errors: not printed: 1 error of other causes. See --limit\n"
 
 
 def test_errors_are_listed_the_last_first(redis_server: RedisServer, fingerprint: str) -> None:

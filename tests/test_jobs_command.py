@@ -72,6 +72,15 @@ def test_they_are_counted_by_a_field(redis_server: RedisServer) -> None:
     assert sorted(found, key=str) == [{"to": "ann", "count": 1}, {"to": "bob", "count": 1}]
 
 
+def test_only_some_values_may_be_told(redis_server: RedisServer) -> None:
+    words = ("count", "--by=identifier", "--limit=4")
+    assert output(redis_server, *words).splitlines()[-1] == "2     (others)"
+    for option in ("--json", "--jsonl"):
+        status, out, err = run(redis_server, *words, option)
+        assert (status, out.count('"count": 1')) == (0, 4)
+        assert err == "limpyd-jobs jobs: not printed: 2 jobs of other values. See --limit\n"
+
+
 def test_they_are_listed_the_newest_first(redis_server: RedisServer) -> None:
     lines = output(redis_server, "list", "to=ann").splitlines()
     assert lines[0].split() == ["ident", "identifier", "status", "queue", "priority", "tries", "added", "start", "end"]

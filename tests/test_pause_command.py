@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import redis
 from servers import RedisServer
 
 from limpyd_jobs import Job, Queue
+from limpyd_jobs.models import BaseJobsModel
+from limpyd_jobs.store.audit import last_entries
 
 COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
 
@@ -32,6 +35,30 @@ def test_names_are_paused_and_resumed(redis_server: RedisServer) -> None:
     assert run(redis_server, "resume", "mails") == (0, "mails: resumed\n")
     assert run(redis_server, "resume", "mails") == (0, "mails: not paused\n")
     assert Queue.get_paused_names() == {"pushes"}
+
+
+def test_what_would_be_paused_or_resumed_is_told(redis_server: RedisServer) -> None:
+    for name in ("mails", "pushes"):
+        Queue.get_queue(name)
+    Queue.pause("mails")
+    told = "mails: paused already\npushes: would be paused\n"
+    assert run(redis_server, "pause", "mails", "pushes", "--dry-run") == (0, told)
+    told = "mails: would be resumed\npushes: not paused\n"
+    assert run(redis_server, "resume", "mails", "pushes", "--dry-run") == (0, told)
+    rows = json.loads(run(redis_server, "resume", "mails", "--dry-run", "--json")[1])
+    assert rows == [{"queue": "mails", "outcome": "would be resumed", "dry_run": True}]
+    assert Queue.get_paused_names() == {"mails"}
+    assert last_entries(BaseJobsModel.get_connection(), 1) == []
+
+
+def test_who_paused_and_resumed_is_written_down_if_that_changed_something(redis_server: RedisServer) -> None:
+    for words in (["pause", "mails", "pushes"], ["queues", "pause", "mails"], ["resume", "mails"], ["resume", "mails"]):
+        run(redis_server, *words)
+    entries = last_entries(BaseJobsModel.get_connection(), 9)
+    assert [(entry["verb"], entry["filter"], entry["done"]) for entry in entries] == [
+        ("resume queues", "queue=mails", "1"),
+        ("pause queues", "queue=mails queue=pushes", "2"),
+    ]
 
 
 def test_a_name_near_a_paused_one_is_told_of(redis_server: RedisServer) -> None:
@@ -58,6 +85,10 @@ def test_what_is_paused_is_listed(redis_server: RedisServer) -> None:
     for name in ("pushes", "mails"):
         Queue.pause(name)
     assert run(redis_server, "pause", "--list") == (0, "mails: 2 waiting, 1 delayed\npushes: no queue\n")
+    assert json.loads(run(redis_server, "pause", "--list", "--json")[1]) == [
+        {"queue": "mails", "waiting": 2, "delayed": 1},
+        {"queue": "pushes", "waiting": None, "delayed": None},
+    ]
 
 
 def test_those_of_another_queue_model_are_named_by_it(redis_server: RedisServer, redis_client: redis.Redis) -> None:

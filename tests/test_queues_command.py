@@ -111,6 +111,10 @@ def test_queues_are_paused_and_resumed(redis_server: RedisServer) -> None:
     assert output(redis_server, "queues", "pause", "bills") == "bills: paused\n"
     assert output(redis_server, "queues", "list").count("paused") == 2
     assert output(redis_server, "queues", "resume", "bills") == "bills: resumed\n"
+    done = output(redis_server, "queues", f"--database={redis_server.url}", "pause", "bills", "--jsonl")
+    assert json.loads(done) == {"queue": "bills", "outcome": "paused"}
+    status, out, err = run(redis_server, "queues", "pause")
+    assert (status, out, err) == (2, "", "limpyd-jobs queues: error: the name of a queue is needed\n")
 
 
 def test_a_queue_is_cleared(redis_server: RedisServer) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from limpyd_jobs.commands.tables import Row, print_json, print_json_lines, print_table
+from limpyd_jobs.commands.tables import Row, count_of, print_json, print_json_lines, print_table
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.store.database import parse_database
@@ -146,6 +146,11 @@ class Command:
     def would_be(self, done: str) -> str:
         """Return what was done, or would be."""
         return f"would be {done}" if self.options.dry_run else done
+
+    def tell_of_others(self, number: int, what: str, values: str) -> None:
+        """Say how much the JSON leaves out; a table has a row for that."""
+        if number and (self.options.jsonl or self.options.json):
+            self.tell(f"not printed: {count_of(number, what)} of other {values}. See --limit")
 
     def tell(self, text: str) -> None:
         """Say something on standard error, so that it is no part of the output."""

@@ -74,6 +74,7 @@ A filter is made of words. All of them must be met:
             found = asked.groups(self.options.limit, self.options.timeout, progress)
         others = [("(others)", f"{found.others:,}", *[""] * 4)] if found.others else []
         self.print_list(map(as_json, found.groups), GROUPS, [*map(_row_of_group, found.groups), *others])
+        self.tell_of_others(found.others, "error", "causes")
         if not found.is_exact:
             self.tell("there was no time to look at all errors")
 

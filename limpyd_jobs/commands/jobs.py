@@ -74,7 +74,7 @@ A filter is made of words. All of them must be met:
             type="int",
             default=50,
             check=between(1, 10_000),
-            help="list: how many jobs, at the most (default: 50)",
+            help="list: how many jobs, at the most; count --by: how many values (default: 50)",
         ),
         WorkerOption("--after", help="list: the value that the previous page told to go on with"),
         WorkerOption("--oldest-first", action="store_true", help="list: the oldest first (default: the newest)"),
@@ -154,7 +154,7 @@ A filter is made of words. All of them must be met:
         began = monotonic()
         with shown_progress("looked at {:,} of {:,} jobs") as progress:
             if self.options.by:
-                found = asked.facets(self.options.by, timeout=timeout, progress=progress)
+                found = asked.facets(self.options.by, self.options.limit, timeout, progress)
             else:
                 found = asked.count(timeout, progress)
         took = monotonic() - began
@@ -175,6 +175,7 @@ A filter is made of words. All of them must be met:
         rows = [(f"{number:,}", value or "(none)") for value, number in found.counts.items()]
         others = [(f"{found.others:,}", "(others)")] if found.others else []
         self.print_list(values, ("jobs", self.options.by), [*rows, *others])
+        self.tell_of_others(found.others, "job", "values")
 
     def _show(self, words: Sequence[str]) -> None:
         if not words:

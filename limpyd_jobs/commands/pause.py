@@ -2,65 +2,51 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import ClassVar
+from optparse import Values
+from typing import Any, ClassVar
 
 from limpyd_jobs.arguments import stored_queue_name
-from limpyd_jobs.commands.command import COMMON_OPTIONS, Command
-from limpyd_jobs.models import Queue
+from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL, Command
+from limpyd_jobs.commands.verbs import DRY_RUN
+from limpyd_jobs.models import BaseJobsModel, Queue
 from limpyd_jobs.store import records
+from limpyd_jobs.store.audit import write_entry
 from limpyd_jobs.utils import one_line
 from limpyd_jobs.workers.options import WorkerOption
 
 
 class Resume(Command):
-    """Exit status: 0, also for queues that are not paused."""
+    """Exit status: 0, also for queues that are not paused; 2 if the command line is wrong."""
 
     summary = "Let workers run the jobs of some paused queues again"
-    words = "name... "
-    told: ClassVar = ("resumed", "not paused")
+    words = "name... [options]"
+    option_list = (
+        *(option for option in COMMON_OPTIONS if option.dest != "error_model"),
+        *(DRY_RUN, JSON, JSONL),
+    )
+
+    pauses: ClassVar = False
 
     def run(self) -> int:
-        """Resume each queue that is named, and say so."""
-        for name in self._names():
-            print(f"{one_line(name)}: {self.told[0 if self._change(name) else 1]}")
-        return 0
-
-    @property
-    def _queue_model(self) -> type[Queue]:
-        return self.options.queue_model or Queue
-
-    def _names(self) -> list[str]:
-        if not self.given:
-            self.parser.error("the name of a queue is needed")
+        """Pause or resume each queue that is named, and say so."""
         try:
-            return [stored_queue_name(name) for name in self.given]
+            return change_pauses(self, self.given, pauses=self.pauses)
         except ValueError as error:
             self.parser.error(str(error))
 
-    def _change(self, name: str) -> bool:
-        is_resumed = records.resume(self._queue_model, name)
-        if not is_resumed:
-            near = names_near(name, records.paused_names(self._queue_model))
-            if near:
-                self._warn(f"{one_line(name)} is not paused{near}")
-        return is_resumed
-
-    def _warn(self, text: str) -> None:
-        print(f"{self.parser.get_prog_name()}: warning: {text}", file=sys.stderr)
-
 
 class Pause(Resume):
-    """Exit status: 0, also for queues that are paused already, or that do not exist yet."""
+    """Exit status: 0, also for queues that are paused already, or that do not exist yet; 2 if the command line is
+    wrong."""
 
     summary = "Let the jobs of some queues wait: workers begin no more of them; running jobs go on"
-    words = "name... | --list"
-    told = ("paused", "paused already")
+    words = "name... | --list [options]"
+    pauses = True
     option_list = (
         WorkerOption("--list", action="store_true", help="Show which queues are paused, and what waits in them"),
-        *COMMON_OPTIONS,
+        *Resume.option_list,
     )
 
     def run(self) -> int:
@@ -69,22 +55,71 @@ class Pause(Resume):
             return super().run()
         if self.given:
             self.parser.error("--list takes no names")
-        names = sorted(records.paused_names(self._queue_model))
-        for name in names:
-            print(f"{one_line(name)}: {self._what_waits(name)}")
-        if not names:
+        rows = [self._what_waits(name) for name in sorted(records.paused_names(_model_of(self.options)))]
+        if self.print_as_json(rows):
+            return 0
+        for row in rows:
+            waits = "no queue" if row["waiting"] is None else f"{row['waiting']} waiting, {row['delayed']} delayed"
+            print(f"{one_line(row['queue'])}: {waits}")
+        if not rows:
             print("no queue is paused")
         return 0
 
-    def _what_waits(self, name: str) -> str:
-        rows = records.list_queues(self._queue_model, [name])
-        return f"{sum(row[3] for row in rows)} waiting, {sum(row[4] for row in rows)} delayed" if rows else "no queue"
+    def _what_waits(self, name: str) -> Mapping[str, Any]:
+        rows = records.list_queues(_model_of(self.options), [name])
+        waiting, delayed = (sum(int(row[at]) for row in rows) if rows else None for at in (3, 4))
+        return {"queue": name, "waiting": waiting, "delayed": delayed}
 
-    def _change(self, name: str) -> bool:
-        if not records.list_queues(self._queue_model, [name]):
-            names = self._queue_model.collection().values_list("name", flat=True)
-            self._warn(f"no queue is named {one_line(name)} so far{names_near(name, names)}")
-        return records.pause(self._queue_model, name)
+
+def change_pauses(command: Command, names: Sequence[str], *, pauses: bool) -> int:
+    """Pause the queues of some names, or resume them, as the options of a command say, and print what was done.
+
+    Returns
+    -------
+    int
+        The exit status.
+
+    Raises
+    ------
+    ValueError
+        If a name is not valid.
+    """
+    if not names:
+        command.parser.error("the name of a queue is needed")
+    model, verb = _model_of(command.options), "pause" if pauses else "resume"
+    done, undone = ("paused", "paused already") if pauses else ("resumed", "not paused")
+    names = [stored_queue_name(name) for name in names]
+    _warn(command, names, pauses=pauses)
+    if command.options.dry_run:
+        paused = records.paused_names(model)
+        is_changed = {name: (name in paused) != pauses for name in names}
+    else:
+        is_changed = {name: getattr(records, verb)(model, name) for name in names}
+    rows = [{"queue": name, "outcome": command.would_be(done) if is_changed[name] else undone} for name in names]
+    if not command.print_as_json([{**row, **command.mark} for row in rows]):
+        for row in rows:
+            print(f"{one_line(row['queue'])}: {row['outcome']}")
+    number = sum(is_changed.values())
+    if number and not command.options.dry_run:
+        asked = " ".join(f"queue={name}" for name in names)
+        numbers = {"done": number, "skipped": len(is_changed) - number, "refused": 0}
+        write_entry(BaseJobsModel.get_connection(), verb=f"{verb} queues", filter=asked, **numbers)
+    return 0
+
+
+def _warn(command: Command, names: Sequence[str], *, pauses: bool) -> None:
+    """Warn of names that may be wrong."""
+    model = _model_of(command.options)
+    for name in names:
+        if pauses and not records.list_queues(model, [name]):
+            near = names_near(name, model.collection().values_list("name", flat=True))
+            command.tell(f"warning: no queue is named {one_line(name)} so far{near}")
+        elif not pauses and name not in (paused := records.paused_names(model)) and names_near(name, paused):
+            command.tell(f"warning: {one_line(name)} is not paused{names_near(name, paused)}")
+
+
+def _model_of(options: Values) -> type[Queue]:
+    return options.queue_model or Queue
 
 
 def names_near(name: str, others: Iterable[str | None]) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
-from limpyd_jobs.commands.pause import Pause, Resume, names_near
+from limpyd_jobs.commands.pause import change_pauses, names_near
 from limpyd_jobs.commands.progress import shown_progress
 from limpyd_jobs.commands.tables import count_of, print_table, span
 from limpyd_jobs.commands.verbs import DRY_RUN, YES, Verb, VerbCommand
@@ -16,9 +17,6 @@ from limpyd_jobs.store.audit import write_entry
 from limpyd_jobs.utils import one_line
 
 HEADING = ("queue", "priority", "waiting", "latency", "delayed", "running", "success", "errors", "quarantine", "")
-
-# Verbs that are commands of their own, too.
-DELEGATED = {"pause": Pause, "resume": Resume}
 
 
 class Queues(VerbCommand):
@@ -37,18 +35,13 @@ class Queues(VerbCommand):
 Without a word, it lists. clear and delete count first, and ask."""
     option_list = (*(option for option in COMMON_OPTIONS if option.dest != "error_model"), DRY_RUN, YES, JSON, JSONL)
 
-    def execute(self) -> int:
-        """Do what the command line asks for, maybe by another command."""
-        word = next((word for word in self.argv if not word.startswith("-")), "")
-        if word not in DELEGATED:
-            return super().execute()
-        words = list(self.argv)
-        words.remove(word)
-        return DELEGATED[word](f"{self.parser.get_prog_name()} {word}", words).execute()
-
     def verbs(self) -> Mapping[str, Verb]:
         """Return what each verb does."""
-        return {"list": self._list, "show": self._show, **dict.fromkeys(DELEGATED, self._list)} | {
+        return {
+            "list": self._list,
+            "show": self._show,
+            "pause": partial(change_pauses, self, pauses=True),
+            "resume": partial(change_pauses, self, pauses=False),
             "clear": self._clear,
             "delete": self._delete,
         }
