@@ -17,6 +17,7 @@ from limpyd_jobs import Job, Queue
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.query import JobFilter
 from limpyd_jobs.store.audit import last_entries
+from limpyd_jobs.utils import parse_datetime, utcnow
 
 COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
 
@@ -84,6 +85,8 @@ def test_queues_are_listed(redis_server: RedisServer) -> None:
         *("name", "priority", "paused", "waiting", "delayed", "running", "success", "errors", "quarantine"),
         *("latency", "next_due"),
     }
+    assert rows[0]["next_due"] is None
+    assert parse_datetime(rows[1]["next_due"]) > utcnow()
     lines = output(redis_server, "queues", "list", "bills").splitlines()
     assert lines[0].split() == [
         "queue",
@@ -95,6 +98,7 @@ def test_queues_are_listed(redis_server: RedisServer) -> None:
         "success",
         "errors",
         "quarantine",
+        "state",
     ]
     assert lines[1].split()[:3] == ["bills", "5", "1"]
 

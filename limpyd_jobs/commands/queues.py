@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -14,9 +16,9 @@ from limpyd_jobs.commands.verbs import DRY_RUN, YES, Verb, VerbCommand
 from limpyd_jobs.models import BaseJobsModel, Queue
 from limpyd_jobs.query import JobFilter, QueueState, Tally, delete_queue, queue_states
 from limpyd_jobs.store.audit import write_entry
-from limpyd_jobs.utils import one_line
+from limpyd_jobs.utils import EPOCH, one_line
 
-HEADING = ("queue", "priority", "waiting", "latency", "delayed", "running", "success", "errors", "quarantine", "")
+HEADING = ("queue", "priority", "waiting", "latency", "delayed", "running", "success", "errors", "quarantine", "state")
 
 
 class Queues(VerbCommand):
@@ -138,7 +140,15 @@ Without a word, it lists. clear and delete count first, and ask."""
 def as_json(state: QueueState) -> dict[str, Any]:
     """Return a queue as JSON has it."""
     told = {name: value for name, value in state._asdict().items() if name not in ("is_paused", "pk")}
+    told["next_due"] = _date(state.next_due)
     return {"name": told.pop("name"), "priority": told.pop("priority"), "paused": state.is_paused, **told}
+
+
+def _date(epoch: float | None) -> str | None:
+    """Return a moment as a date in UTC; None if there is none, or somebody stored what is none."""
+    with suppress(OverflowError):
+        return None if epoch is None else str(EPOCH + timedelta(seconds=epoch))
+    return None
 
 
 def as_row(state: QueueState) -> Sequence[object]:

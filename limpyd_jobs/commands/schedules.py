@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from limpyd.exceptions import DoesNotExist, UniquenessError
 
+from limpyd_jobs.arguments import read_priority
 from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
 from limpyd_jobs.commands.verbs import Verb, VerbCommand
 from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
@@ -132,15 +134,23 @@ def _name(stored: Mapping[str, str]) -> str:
     return stored.get("name", "")
 
 
-def _as_json(stored: Mapping[str, str]) -> dict[str, str | None]:
-    """Return a schedule as JSON has it, given its stored fields."""
+def _texts(stored: Mapping[str, str]) -> dict[str, str | None]:
+    """Return what is shown of a schedule, given its stored fields."""
     state = "paused" if stored.get("paused") else "active" if stored.get("next_run") else "over"
     return {"name": _name(stored), "state": state, **{name: stored.get(field) for name, field in SHOWN.items()}}
 
 
+def _as_json(stored: Mapping[str, str]) -> dict[str, Any]:
+    """Return a schedule as JSON has it; a trigger that is no JSON is a text."""
+    trigger: Any = stored.get("trigger")
+    with suppress(TypeError, ValueError, RecursionError):
+        trigger = json.loads(trigger)
+    return {**_texts(stored), "priority": read_priority(stored.get("priority")), "trigger": trigger}
+
+
 def _as_row(stored: Mapping[str, str]) -> Sequence[object]:
     """Return a schedule as the table shows it."""
-    return [*_as_json(stored).values()]
+    return [*_texts(stored).values()]
 
 
 def _parsed(option: str, text: str) -> Any:
