@@ -47,6 +47,8 @@ def test_verbs_are_completed() -> None:
     assert completed_by_bash("limpyd-jobs", "queues", "cl") == ["clear"]
     assert {"list", "export", "requeue"} <= set(completed_by_bash("limpyd-jobs", "jobs", ""))
     assert completed_by_bash("limpyd-jobs", "jobs", "list", "sta") == []
+    assert completed_by_bash("limpyd-jobs", "completion", "") == ["bash", "zsh", "fish"]
+    assert completed_by_bash("limpyd-jobs", "hosts", "ta") == ["taskflow"]
 
 
 def test_options_are_completed() -> None:

@@ -58,6 +58,7 @@ def test_figures_are_told_by_queue(redis_server: RedisServer) -> None:
     assert (parcels["queue"], parcels["started"], parcels["succeeded"], parcels["failed"]) == ("parcels", 3, 2, 1)
     assert sum(each["count"] for each in parcels["ran"]["buckets"]) == 3
     assert [each["up_to"] for each in parcels["waited"]["buckets"]] == [*BOUNDS, None]
+    assert [json.loads(line) for line in output(redis_server, "--jsonl").splitlines()] == [letters, parcels]
     lines = output(redis_server).splitlines()
     assert lines[0].split()[:5] == ["queue", "added", "started", "succeeded", "failed"]
     assert lines[2].split()[:4] == ["parcels", "3", "2", "1"]
@@ -92,7 +93,8 @@ def test_without_figures_there_is_only_the_heading(redis_server: RedisServer) ->
         (["--since=-3d"], "figures by the minute go back 2 days at the most"),
         (["--since=-3y"], "is no time"),
         (["--daily", "--since=2020-01-01"], "figures by the day go back 366 days at the most"),
-        (["--since=+1h"], "go back 2 days at the most, so not -1 day"),
+        (["--since=+1h"], "option --since: it must be in the past"),
+        (["--since=2100-01-01"], "option --since: it must be in the past"),
         (["--by=colour"], "'colour' is not one of queue, class, time"),
         (["now"], "unexpected argument: 'now'"),
     ],

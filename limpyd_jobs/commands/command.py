@@ -82,6 +82,8 @@ class Command:
         Its options, the common ones included.
     words: str
         The words and options of the command line, as the help shows them; by default, only options.
+    first_words: sequence of str
+        The words of which it needs one, unless it has verbs.
     ends: str
         How it ends in other ways than its docstring says, for the help.
     options: optparse.Values
@@ -92,6 +94,7 @@ class Command:
 
     summary = ""
     words = ""
+    first_words: Sequence[str] = ()
     ends = "; 3 if Redis cannot be used; 130 after Ctrl-C"
     option_list: tuple[Option, ...] = COMMON_OPTIONS
     options: Values

@@ -41,6 +41,7 @@ class Completion(Command):
   bash: source <(limpyd-jobs completion bash)
   zsh:  source <(limpyd-jobs completion zsh)
   fish: limpyd-jobs completion fish | source"""
+    first_words = ("bash", "zsh", "fish")
     option_list = tuple(option for option in READING_OPTIONS if option.dest == "pythonpath")
     commands: Mapping[str, type[Command]] = {}
 
@@ -57,7 +58,7 @@ class Completion(Command):
 def words_of(name: str, command_class: type[Command]) -> Words:
     """Return what may follow a command."""
     command = command_class(f"{PROG} {name}", [])
-    verbs = list(command.verbs()) if isinstance(command, VerbCommand) else []
+    verbs = list(command.verbs()) if isinstance(command, VerbCommand) else command.first_words
     return Words(command.summary, verbs, _options_of(command.parser))
 
 

@@ -30,6 +30,7 @@ class Hosts(Command):
 
     summary = "List the jobs that APScheduler has in its job store, or TaskFlow on its boards"
     words = "apscheduler|taskflow [options]"
+    first_words = tuple(GUESTS)
     option_list = (
         *READING_OPTIONS,
         WorkerOption("--namespace", help=f"apscheduler: of the job store (default: {' and '.join(JOB_STORES)})"),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Any
 
-from limpyd_jobs.commands.command import JSON, READING_OPTIONS, Command
-from limpyd_jobs.commands.tables import chart, print_json, print_table, span
+from limpyd_jobs.commands.command import JSON, JSONL, READING_OPTIONS, Command
+from limpyd_jobs.commands.tables import chart, print_table, span
 from limpyd_jobs.query.conditions import parse_moment
 from limpyd_jobs.query.figures import Period, read_figures, summed
 from limpyd_jobs.store.figures import BOUNDS, Figures, Histogram
@@ -43,18 +44,21 @@ class Stats(Command):
         WorkerOption("--queue", help="Of this queue only; * and ? stand for any text"),
         WorkerOption("--class", dest="job_class", help="Of this class only, by its path, as shop.jobs.*"),
         JSON,
+        JSONL,
     )
 
     def run(self) -> int:
         """Print the figures."""
         try:
             since = utcnow() - parse_moment("--since", self.options.since or ("-30d" if self.options.daily else "-1h"))
+            if since <= timedelta():
+                raise ValueError("option --since: it must be in the past")
             periods = read_figures(since, "day" if self.options.daily else "minute")
         except ValueError as error:
             self.parser.error(one_line(error, MESSAGE))
-        if self.options.json:
-            print_json(self._as_json(periods))
-        elif self.options.by == "time":
+        if self.print_as_json(self._as_json(periods)):
+            return 0
+        if self.options.by == "time":
             self._print_times(periods)
         else:
             self._print_groups(periods, since.total_seconds())
