@@ -52,6 +52,8 @@ PROG = "limpyd-jobs"
 
 def main() -> None:
     """Run the command that the command line of this process names, and end with its exit status."""
+    if sys.stdout is None:
+        sys.exit(f"{PROG}: error: standard output is closed")
     argv = sys.argv[1:]
     name = argv[0] if argv else ""
     if name not in COMMANDS:
@@ -63,10 +65,20 @@ def main() -> None:
         sys.stdout.flush()
     except KeyboardInterrupt:
         status = 128 + signal.SIGINT
-    except BrokenPipeError:  # the reader has enough, as head has: Python must not report that as it ends
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader has enough, as head has
+        _write_no_more()
         status = 128 + signal.SIGPIPE
+    except OSError as error:
+        if error.filename is not None:  # not of the output
+            raise
+        _write_no_more()
+        sys.exit(f"{PROG} {name}: error: the output cannot be written: {error.strerror}")
     sys.exit(status)
+
+
+def _write_no_more() -> None:
+    """Let the rest of the output go nowhere, so that Python does not fail once more as it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def refuse(argv: list[str]) -> None:
