@@ -180,7 +180,7 @@ def test_another_error_model_may_be_named(redis_server: RedisServer) -> None:
         (["nope"], "'nope' is not one of groups, list, show, requeue"),
         (["groups", "mails"], "'mails' is no condition: write it as field=value"),
         (["list", "status=error"], "An error has no field 'status'; there are: app_version, class, code"),
-        (["list", "--after=x"], "'x' is not where a page ended"),
+        (["list", "--after=x"], "'x' is not where a page ended: give what the page before told after --after="),
         (["show"], "show needs a fingerprint after it: errors groups tells them"),
         (["show", "0123456789abcdef"], "there is no error with the fingerprint 0123456789abcdef"),
         (["requeue", "deadbeef"], "there is no error with the fingerprint deadbeef"),

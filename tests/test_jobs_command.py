@@ -17,6 +17,7 @@ from servers import RedisServer
 
 from limpyd_jobs import Argument, Job, Worker
 from limpyd_jobs.commands.jobs import Jobs
+from limpyd_jobs.utils import parse_datetime, utcnow
 
 COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
 
@@ -101,6 +102,29 @@ def test_who_reads_no_further_is_told_nothing(redis_server: RedisServer) -> None
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
 
 
+OUTPUTS = {"closed": "standard output is closed", "full": "the output cannot be written: No space left on device"}
+
+
+@pytest.mark.parametrize(("output", "arguments"), [("closed", ">&-"), ("full", ">/dev/full")])
+@pytest.mark.parametrize("words", [["jobs", "list"], ["jobs", "cancel", "to=ann", "--yes"]])
+def test_an_output_that_cannot_be_written_is_told_in_a_line(
+    redis_server: RedisServer, output: str, arguments: str, words: list[str]
+) -> None:
+    env = {**os.environ, "LIMPYD_JOBS_DATABASE": redis_server.url}
+    command = [
+        "sh",
+        "-c",
+        f'exec "$@" {arguments}',
+        "sh",
+        COMMAND,
+        *words,
+        *([JOBS, PATH] if "cancel" in words else []),
+    ]
+    done = subprocess.run(command, env=env, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.endswith(f"error: {OUTPUTS[output]}\n")
+
+
 def test_a_page_tells_how_to_go_on(redis_server: RedisServer) -> None:
     status, out, err = run(redis_server, "list", "--limit=4", "--jsonl")
     assert (status, len(out.splitlines())) == (0, 4)
@@ -131,15 +155,18 @@ def test_a_job_is_shown_with_its_errors(redis_server: RedisServer) -> None:
         (["cancel", "ann"], "'ann' is no condition"),
         (["cancel", "to=ann", "--queue=x"], "--queue means nothing to cancel"),
         (["promote", "to=ann", "--for=3"], "--for means nothing to promote"),
-        (["move", "to=ann"], "say where to move the jobs"),
-        (["delay", "to=ann"], "say until when to delay the jobs"),
+        (["move", "to=ann"], "say where to move the jobs: give --queue, --priority, or both"),
+        (["delay", "to=ann"], "say until when to delay the jobs: give --for or --until"),
+        (["delay", "to=ann", "--until=+1h", "--for=3"], "--for and --until do not go together"),
+        (["delay", "to=ann", "--for=soon"], "'soon' is no time span: write it as 90, 90s, 30m, 1h or 2d"),
+        (["delay", "to=ann", "--for=0h"], "The for argument (0h) must be a positive integer"),
         (["delay", "to=ann", "--until=soon"], "--until: 'soon' is no time: write "),
         (["list", "letters"], "'letters' is no condition: write it as field=value"),
         (["count", "too=ann"], "No job class that is meant has a field 'too'; there are: "),
         (["count", "--by=too"], "has a field 'too'"),
         (["count", "status=fine"], "'fine' is no status: waiting, delayed, running, success, error, canceled"),
         (["list", "--limit=0"], "must be a number from 1 to 10000"),
-        (["list", "--after=x"], "'x' is not where a page ended"),
+        (["list", "--after=x"], "'x' is not where a page ended: give what the page before told after --after="),
         (["explain"], "explain needs the ident of a job after it"),
         (["explain", "x"], "'x' is not the ident of a job"),
         (["show"], "show needs the ident of a job after it"),
@@ -235,7 +262,7 @@ def test_who_did_what_is_told(redis_server: RedisServer) -> None:
     act(redis_server, "requeue", "status=error", "--yes")
     done = preloaded.run([COMMAND, "audit", "--json"], env={**os.environ, "LIMPYD_JOBS_DATABASE": redis_server.url})
     (entry,) = json.loads(done.stdout)
-    assert (entry["verb"], entry["filter"], entry["done"]) == ("requeue", "status=error", "2")
+    assert (entry["verb"], entry["filter"], entry["done"]) == ("requeue", "status=error", 2)
     done = preloaded.run([COMMAND, "audit"], env={**os.environ, "LIMPYD_JOBS_DATABASE": redis_server.url})
     assert done.stdout.splitlines()[0].split() == ["at", "(UTC)", "who", "verb", "filter", "done", "skipped", "refused"]
     assert len(done.stdout.splitlines()) == 2
@@ -274,6 +301,42 @@ def test_a_job_is_added(redis_server: RedisServer) -> None:
     assert Letter.get(8).status.hget() == "d"
     status, out = act(redis_server, "add", path, "letter 11", "to=eve", "--json")
     assert json.loads(out) == {"ident": f"{path}:9", "identifier": "letter 11"}
+
+
+def test_that_a_job_is_queued_already_is_told(redis_server: RedisServer) -> None:
+    words = ("add", Letter.get_model_repr(), "letter 9", "to=eve")
+    act(redis_server, *words)
+    status, out, err = run(redis_server, *words, JOBS, PATH)
+    assert (status, out) == (0, f"{Letter.get_model_repr()}:7\n")
+    assert err == "limpyd-jobs jobs: a job of this identifier is queued already, so none was added\n"
+    Letter.get(7).cancel()
+    assert act(redis_server, *words) == (0, f"{Letter.get_model_repr()}:8\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("90.5", 90.5), ("90s", 90), ("30m", 1800), ("1.5h", 5400), ("2d", 172_800)]
+)
+def test_a_delay_is_given_in_seconds_or_larger_units(redis_server: RedisServer, text: str, seconds: float) -> None:
+    before = utcnow()
+    act(redis_server, "delay", "identifier=letter 5", f"--for={text}", "--yes")
+    until = parse_datetime(Letter.get(6).delayed_until.hget())
+    assert until is not None
+    assert seconds <= (until - before).total_seconds() < seconds + 60
+
+
+def test_that_nothing_is_found_as_a_name_is_wrong_is_told(redis_server: RedisServer) -> None:
+    told = {
+        "queue=leters": "no queue is named leters, but there is: letters",
+        "queue=x": "no queue is named x",
+        "class=Leter": "no job class is Leter, but there is: Letter",
+        f"class={__name__}.Leter": f"no job class is {__name__}.Leter, but there is: {__name__}.Letter",
+    }
+    for word, text in told.items():
+        for words in (["list"], ["count"], ["count", "--by=status"]):
+            status, out, err = run(redis_server, *words, word)
+            assert (status, len(out.splitlines()), err) == (0, 1, f"limpyd-jobs jobs: {text}\n")
+    for word in ("queue=letters", "queue!=leters", "class=Leter*", "class=Letter"):
+        assert output(redis_server, "count", word, "identifier=x") == "0\n"
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,19 @@ from time import monotonic
 from typing import Any
 
 from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
+from limpyd_jobs.commands.pause import names_near
 from limpyd_jobs.commands.progress import shown_progress
 from limpyd_jobs.commands.tables import count_of, print_error, print_json_lines, print_table
 from limpyd_jobs.commands.verbs import DRY_RUN, ERROR_MODEL, YES, Verb, VerbCommand
 from limpyd_jobs.idents import Ident
-from limpyd_jobs.models import Error, Job, job_classes
+from limpyd_jobs.models import BaseJobsModel, Error, Job, Queue, job_classes
 from limpyd_jobs.query import Count, Facets, FoundJob, JobDetails, JobFilter, Page, Tally, explain_job, job_details
+from limpyd_jobs.query.classes import classes_of
 from limpyd_jobs.query.conditions import parse_moment
+from limpyd_jobs.query.walk import is_pk
+from limpyd_jobs.retrying import SECONDS_OF
 from limpyd_jobs.store.argument import ValueField
+from limpyd_jobs.store.records import redis_of
 from limpyd_jobs.utils import MESSAGE, described, one_line, where_to_look
 from limpyd_jobs.workers.options import WorkerOption, between, interval, seconds
 
@@ -34,6 +39,16 @@ VERBS = {
     "delete": (),
 }
 FLAGS = {"queue_name": "--queue", "priority": "--priority", "delayed_for": "--for", "delayed_until": "--until"}
+
+
+def _time_span(text: str) -> float:
+    """Return the seconds of a time span as ``90``, ``90s``, ``30m``, ``1h`` or ``2d``."""
+    unit = text[-1:] if text[-1:] in SECONDS_OF else ""
+    try:
+        number = float(text.removesuffix(unit)) * SECONDS_OF[unit]
+    except ValueError:
+        raise ValueError(f"{text!r} is no time span: write it as 90, 90s, 30m, 1h or 2d") from None
+    return interval(number)
 
 
 class Jobs(VerbCommand):
@@ -85,13 +100,22 @@ A filter is made of words. All of them must be met:
             check=seconds,
             help="list, count: after how many seconds to stop, and tell what is known (default: look at all)",
         ),
-        WorkerOption("--queue", help="requeue, move: the name of the queue (default: where each is, or was)"),
-        WorkerOption("--priority", help="requeue, move: the priority (default: the one of each job)"),
         WorkerOption(
-            "--for", dest="delayed_for", type="float", check=interval, help="delay, requeue: for how many seconds"
+            "--queue",
+            help="add, requeue, move: the name of the queue (default: the one of the class; where each job is, or was)",
         ),
         WorkerOption(
-            "--until", dest="delayed_until", help="delay, requeue: until when, as 2026-11-20T10:30 (UTC), or +2h"
+            "--priority",
+            help="add, requeue, move: the priority (default: the one of the class; of each job)",
+        ),
+        WorkerOption(
+            "--for",
+            dest="delayed_for",
+            check=_time_span,
+            help="add, delay, requeue: for how many seconds, or for a time span as 30m, 1h or 2d",
+        ),
+        WorkerOption(
+            "--until", dest="delayed_until", help="add, delay, requeue: until when, as 2026-11-20T10:30 (UTC), or +2h"
         ),
         WorkerOption("--all", action="store_true", help="Take all jobs, where a filter or idents are needed"),
         DRY_RUN,
@@ -133,6 +157,8 @@ A filter is made of words. All of them must be met:
         )
         took = monotonic() - began
         self.print_list((job._asdict() for job in page.jobs), FoundJob._fields, map(_shown, page.jobs))
+        if not (page.jobs or self.options.after):
+            self._tell_of_unknown_names(asked)
         self._tell_of_more(page)
         self._tell_of_indexes(asked, took, page.is_complete)
 
@@ -140,6 +166,19 @@ A filter is made of words. All of them must be met:
         if page.following:
             why = "there are more jobs" if page.is_complete else "there was no time to look at all jobs"
             self.tell(f"{why}: --after={page.following}")
+
+    def _tell_of_unknown_names(self, asked: JobFilter) -> None:
+        """If a queue or a class that is asked for does not exist, say so, and which names are similar."""
+        for field, comparison, name in asked.conditions:
+            if (field, comparison) == ("queue", "="):
+                known, what = {*Queue.collection().values_list("name", flat=True)}, "no queue is named"
+            elif (field, comparison) == ("class", "=") and not {"*", "?"} & {*name}:
+                paths = classes_of(BaseJobsModel.database)
+                known, what = {path if "." in name else path.rpartition(".")[2] for path in paths}, "no job class is"
+            else:
+                continue
+            if known and name not in known:
+                self.tell(f"{what} {one_line(name)}{names_near(name, known)}")
 
     def _tell_of_indexes(self, asked: JobFilter, took: float, is_complete: bool) -> None:
         """If a search took long, say with which indexes it would be short."""
@@ -162,6 +201,8 @@ A filter is made of words. All of them must be met:
             self._print_facets(found)
         else:
             self._print_count(found)
+        if not (found.counts if isinstance(found, Facets) else found.number):
+            self._tell_of_unknown_names(asked)
         if not found.is_exact:
             self.tell("there was no time to look at all jobs")
         self._tell_of_indexes(asked, took, found.is_exact)
@@ -213,7 +254,10 @@ A filter is made of words. All of them must be met:
             job_class = job_classes.resolve(path)
         except Exception as error:  # whatever its module raises
             raise ValueError(f"{one_line(path)} cannot be imported: {described(error)}. {where_to_look()}") from None
+        last = _last_pk(job_class)
         job = job_class.add_job(identifier, **_values(job_class, given), **self._arguments_of("add"))
+        if is_pk(job.pk.get()) and int(job.pk.get()) <= last:
+            self.tell("a job of this identifier is queued already, so none was added")
         if not self.print_as_json({"ident": job.ident, "identifier": identifier}):
             print(one_line(job.ident))
 
@@ -254,6 +298,12 @@ def _name_of(asked: JobFilter) -> str:
     """Return the ident of the job that a filter asks for, or else the filter."""
     values = {condition.field: condition.value for condition in asked.conditions}
     return f"{values['class']}:{values['pk']}" if values.keys() == {"class", "pk"} else f"{asked}"
+
+
+def _last_pk(job_class: type[Job]) -> int:
+    """Return the pk of the newest job of a class."""
+    last = redis_of(job_class).get(f"{job_class._name}:max_pk")
+    return int(last) if isinstance(last, str) and is_pk(last) else 0
 
 
 def _values(job_class: type[Job], words: Sequence[str]) -> dict[str, Any]:

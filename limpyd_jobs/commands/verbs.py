@@ -17,6 +17,16 @@ ERROR_MODEL = WorkerOption("--error-model", help="The model of the errors of you
 DRY_RUN = WorkerOption("--dry-run", action="store_true", help="Only tell what would be done")
 YES = WorkerOption("--yes", action="store_true", help="Do not ask")
 
+# What messages of Python say, and what is written on the command line.
+AS_WRITTEN = {
+    "a queue_name, a priority, or both": "--queue, --priority, or both",
+    "a delayed_for, or a delayed_until": "--for or --until",
+    "delayed_until and delayed_for arguments are exclusive": "--for and --until do not go together",
+    "delayed_for argument": "--for",
+    "delayed_until argument": "--until",
+    "give the `following` of one": "give what the page before told after --after=",
+}
+
 
 class VerbCommand(Command):
     """A command with verbs. If the application or Redis refuses something, that is an error of the command line.
@@ -45,7 +55,10 @@ class VerbCommand(Command):
         try:
             return verbs[verb](words) or 0
         except self.refusals as error:
-            self.parser.error(one_line(error.args[0] if isinstance(error, KeyError) and error.args else error, MESSAGE))
+            text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+            for phrase, written in AS_WRITTEN.items():
+                text = text.replace(phrase, written)
+            self.parser.error(one_line(text, MESSAGE))
 
     def is_sure(self, question: str) -> bool:
         """Ask whether to do something, unless ``--yes`` is given. It is an error if nobody can be asked."""
