@@ -225,8 +225,10 @@ def test_all_jobs_of_a_filter_are_requeued_moved_delayed_promoted_canceled_and_d
     assert output(redis_server, "count") == "0\n"
 
 
-@pytest.mark.parametrize(("answer", "number"), [("y\n", 2), ("n\n", 0), ("\n", 0), ("\x04", 0)])
-@pytest.mark.parametrize("option", [[], ["--json"]])
+@pytest.mark.parametrize(
+    ("answer", "number", "option"),
+    [("y\n", 2, ["--json"]), ("n\n", 0, ["--json"]), ("\n", 0, []), ("\x04", 0, [])],
+)
 def test_somebody_at_a_terminal_is_asked(
     redis_server: RedisServer, answer: str, number: int, option: list[str]
 ) -> None:

@@ -77,9 +77,9 @@ def test_a_schedule_is_added_listed_paused_resumed_run_and_removed(run: Run, red
         "last_run": None,
         "job": "bakery.Bread",
         "queue": "stone",
-        "priority": "5",
+        "priority": 5,
         "timezone": "Europe/Paris",
-        "trigger": '{"cron": "0 3 * * *"}',
+        "trigger": {"cron": "0 3 * * *"},
     }
 
     assert run("pause", "nightly").returncode == 0
