@@ -34,6 +34,10 @@ class Letter(Job):
         raise KeyError(f"no address of {self.arguments.to}")
 
 
+class Parcel(Job):
+    namespace = "command"
+
+
 @pytest.fixture(autouse=True)
 def _jobs() -> None:
     for number in range(6):
@@ -347,6 +351,7 @@ def test_that_nothing_is_found_as_a_name_is_wrong_is_told(redis_server: RedisSer
         (["add", Letter.get_model_repr(), "a", "to=b", "--dry-run"], "--dry-run means nothing to add"),
         (["add"], "add needs a class and an identifier after it"),
         (["add", "no.such.Class", "a"], "no.such.Class cannot be imported: "),
+        (["add", Parcel.get_model_repr(), "a"], "Queue's name not defined: give --queue, or let Parcel have one"),
         (["add", Letter.get_model_repr(), "a", "to"], "'to' is no field: write it as field=value"),
         (["add", Letter.get_model_repr(), "a", "too=b"], "Letter has no field 'too'"),
         (["add", Letter.get_model_repr(), "a", "_claim_token=b"], "Letter has no field '_claim_token'"),

@@ -8,11 +8,14 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
+from limpyd.exceptions import UniquenessError
+
 from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
 from limpyd_jobs.commands.pause import names_near
 from limpyd_jobs.commands.progress import shown_progress
 from limpyd_jobs.commands.tables import count_of, print_error, print_json_lines, print_table
 from limpyd_jobs.commands.verbs import DRY_RUN, ERROR_MODEL, YES, Verb, VerbCommand
+from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import BaseJobsModel, Error, Job, Queue, job_classes
 from limpyd_jobs.query import Count, Facets, FoundJob, JobDetails, JobFilter, Page, Tally, explain_job, job_details
@@ -123,6 +126,8 @@ A filter is made of words. All of them must be met:
         JSON,
         JSONL,
     )
+
+    refusals = (*VerbCommand.refusals, LimpydJobsException, UniquenessError)
 
     def verbs(self) -> Mapping[str, Verb]:
         """Return what each verb does."""

@@ -19,6 +19,7 @@ YES = WorkerOption("--yes", action="store_true", help="Do not ask")
 
 # What messages of Python say, and what is written on the command line.
 AS_WRITTEN = {
+    "give a queue_name, or let": "give --queue, or let",
     "a queue_name, a priority, or both": "--queue, --priority, or both",
     "a delayed_for, or a delayed_until": "--for or --until",
     "delayed_until and delayed_for arguments are exclusive": "--for and --until do not go together",
