@@ -367,7 +367,7 @@ def test_a_job_whose_class_no_worker_can_import_says_so(redis_server: RedisServe
         wait_until(lambda: the_worker().unresolved == [Task.get_model_repr()])
         deferred, unknown = explain_job(job.ident).reasons
         assert (deferred.code, unknown.code) == ("deferred", "class_unknown")
-        assert deferred.text.startswith("Workers could not import its class, 1 times, and try again in ")
+        assert deferred.text.startswith("Workers could not import its class, once, and try again in ")
         assert unknown.text == f"No worker of the queue queue that is there can import {Task.get_model_repr()}."
 
 
@@ -416,7 +416,7 @@ class TestTheCommand:
             assert run(redis_server, "workers", "dump", name)[0] == 0
             assert run(redis_server, "workers", "log-level", "WARNING", "--all")[0] == 0
             status, _, error = run(redis_server, "workers", "stop", "--all")
-            assert (status, "Stop all 1 workers?" in error) == (2, True)
+            assert (status, "stop all 1 worker?" in error) == (2, True)
             assert run(redis_server, "workers", "stop", "--all", "--yes")[0] == 0
             _, log = child.communicate(timeout=60)
             assert child.returncode == 0
