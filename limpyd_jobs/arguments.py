@@ -234,6 +234,13 @@ def delay_argument(delayed_for: float | timedelta | None = None, delayed_until: 
     return f"+{round(delayed_for * 1_000_000)}" if until > utcnow() else ""
 
 
+def told_delay(argument: str) -> str:
+    """Return a delay, as `delay_argument` makes it, as people read it: ``+60 s``, or the date."""
+    if argument.startswith("+"):
+        return f"+{int(argument) / 1_000_000:g} s"
+    return argument.partition(" ")[2]
+
+
 def check_retention(name: str, value: Any) -> None:
     """Refuse a value that does not say how many jobs, or for how long, to keep: 0 or more, a `timedelta`, or None for
     all.

@@ -8,7 +8,7 @@ from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.store.audit import last_entries
 from limpyd_jobs.workers.options import WorkerOption, between
 
-TEXTS, NUMBERS = ("at", "who", "verb", "filter"), ("done", "skipped", "refused")
+TEXTS, NUMBERS = ("at", "who", "verb", "filter", "how"), ("done", "skipped", "refused")
 
 
 class Audit(Command):

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 from limpyd_jobs import transitions
-from limpyd_jobs.arguments import delay_argument, stored_priority, stored_queue_name
+from limpyd_jobs.arguments import delay_argument, stored_priority, stored_queue_name, told_delay
 from limpyd_jobs.exceptions import AlreadyClaimed, LimpydJobsException
 from limpyd_jobs.models import Job, compute_delayed_until, has_custom_placement
 from limpyd_jobs.query.walk import Source
@@ -105,6 +105,14 @@ class Action:
     def request(self) -> Mapping[str, Any]:
         """Return the request for the script, as far as it does not depend on the class."""
         return {}
+
+    @property
+    def how(self) -> str:
+        """Say how jobs are changed, for the audit: ``queue_name=urgent priority=5``; empty if the verb says all."""
+        asked = self.request()
+        told = {name: asked[name] for name in ("queue_name", "priority") if name in asked}
+        told |= {"delay": told_delay(asked["delay"])} if "delay" in asked else {}
+        return " ".join(f"{name}={value}" for name, value in told.items())
 
     def do_one(self, job: Job, queue_name: str | None) -> None:
         """Do it with one job. `queue_name` is the queue that it is or was in."""

@@ -180,8 +180,11 @@ class JobFilter:
         Raises
         ------
         ValueError
-            If no class of the database has a field that is asked for, or `after` is not the `following` of a page.
+            If no class of the database has a field that is asked for, `after` is not the `following` of a page, or
+            `limit` is less than 1.
         """
+        if limit < 1:
+            raise ValueError(f"A page has 1 job or more, not {limit!r}")
         search = _Search(self, timeout)
         positions = positions_of(after) if after else {}
         shown = [
@@ -298,7 +301,7 @@ class JobFilter:
         finally:
             tally = Tally.of(outcomes)
             if outcomes and not dry_run:
-                search.write_audit(action.verb, self, tally)
+                search.write_audit(action, self, tally)
         return tally
 
     def __iter__(self) -> Iterator[FoundJob]:
@@ -416,10 +419,10 @@ class _Search(Walk):
         """Look at the jobs of a source until there is no time left."""
         return self.timed(source.steps(start, **options))
 
-    def write_audit(self, verb: str, asked: JobFilter, tally: Tally) -> None:
+    def write_audit(self, action: Action, asked: JobFilter, tally: Tally) -> None:
         """Write an entry about what was done."""
         numbers = {"done": tally.done, "skipped": tally.skipped, "refused": tally.refused}
-        write_entry(self._connection, verb=verb, filter=f"{asked}", **numbers)
+        write_entry(self._connection, verb=action.verb, filter=f"{asked}", how=action.how, **numbers)
 
 
 class _Shown:

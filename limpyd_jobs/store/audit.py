@@ -28,7 +28,8 @@ def write_entry(connection: Any, **told: Any) -> None:
     try:
         connection.xadd(KEY, entry, maxlen=MOST, approximate=True)
     except RedisError as error:
-        log.warning("Not written to the audit: %s: %s", entry, one_line(error, MESSAGE))
+        text = " ".join(f"{name}={value}" for name, value in entry.items())
+        log.warning("Not written to the audit: %s: %s", text, one_line(error, MESSAGE))
 
 
 def user_and_process() -> str:

@@ -163,13 +163,17 @@ def test_jobs_of_a_class_that_cannot_be_imported_are_refused(redis_client: redis
 
 
 def test_who_did_what_is_written_down(letters: list[Letter]) -> None:
-    JobFilter("status=error", to="ann").requeue_all()
+    JobFilter("status=error", to="ann").requeue_all("urgent", 5, delayed_for=60)
     JobFilter(Letter).cancel_all(dry_run=True)
     (entry,) = last_entries(BaseJobsModel.database.connection, 10)
-    assert entry["verb"] == "requeue"
+    assert (entry["verb"], entry["how"]) == ("requeue", "queue_name=urgent priority=5 delay=+60 s")
     assert entry["filter"] == "status=error to=ann"
     assert (entry["done"], entry["skipped"], entry["refused"]) == ("2", "0", "0")
     assert "@" in entry["who"]
+    JobFilter(Letter).promote_all()
+    JobFilter(Letter).delay_all(delayed_until=datetime(2100, 1, 2))
+    told = [entry["how"] for entry in last_entries(BaseJobsModel.database.connection, 2)]
+    assert told == ["delay=2100-01-02 00:00:00", ""]
 
 
 @pytest.mark.parametrize(

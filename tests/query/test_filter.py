@@ -250,6 +250,12 @@ def test_many_conditions_keep_nobody_waiting(commands: Callable[[], AbstractCont
         JobFilter(*(f"identifier!={number}" for number in range(1_001)))
 
 
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_page_of_no_jobs_is_refused(limit: int) -> None:
+    with pytest.raises(ValueError, match="A page has 1 job or more"):
+        JobFilter().page(limit)
+
+
 def test_a_database_of_its_own_can_be_asked(redis_server: RedisServer) -> None:
     other = JobsDatabase(unix_socket_path=redis_server.socket, db=3)
     Letter.bound_to(other).add_job("far", to="ann", pages=1)

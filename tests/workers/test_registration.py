@@ -352,11 +352,12 @@ def a_record(client: redis.Redis, pk: str = "worker-a", ends: str = "4000000000"
     client.zadd(LEASES, {pk: ends})
 
 
-def test_a_job_whose_worker_is_quiet_says_so() -> None:
+def test_a_job_whose_worker_is_quiet_says_so(redis_client: redis.Redis) -> None:
     job = Task.add_job("a", delayed_for=3600)
     with registered():
         asked(the_worker(), "quiet")
         wait_for("quiet")
+        wait_until(lambda: not redis_client.info("clients")["blocked_clients"], "a worker that waits for no job")
         job.enqueue_or_delay()
         assert [reason.code for reason in explain_job(job.ident).reasons] == ["next", "workers_quiet"]
 
