@@ -13,10 +13,11 @@ from typing import Any
 
 import preloaded
 import pytest
-from servers import RedisServer
+from servers import RedisServer, wait_until
 
 from limpyd_jobs import Argument, Job, Worker
 from limpyd_jobs.commands.jobs import Jobs
+from limpyd_jobs.query import JobFilter
 from limpyd_jobs.utils import parse_datetime, utcnow
 
 COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
@@ -383,3 +384,17 @@ def test_a_value_that_no_database_can_hold_is_refused_in_words(capsys: pytest.Ca
     with pytest.raises(SystemExit):
         Jobs("limpyd-jobs jobs", ["count", "to=\ud800"]).execute()
     assert "'utf-8' codec can't encode" in capsys.readouterr().err
+
+
+def test_a_verb_that_is_interrupted_says_what_to_do(redis_server: RedisServer) -> None:
+    Letter.add_jobs((f"more {number}" for number in range(30_000)), to="ann")
+    environment = {**os.environ, "LIMPYD_JOBS_DATABASE": redis_server.url}
+    command = [COMMAND, "jobs", "cancel", "status=waiting", "--yes", JOBS, PATH]
+    child = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    canceled = JobFilter("status=canceled")
+    wait_until(lambda: canceled.count().number, "a canceled job")
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=60)
+    assert (child.returncode, out) == (128 + signal.SIGINT, "")
+    assert "limpyd-jobs jobs: not all is done; what was done stays done: see limpyd-jobs audit" in err
+    assert JobFilter("status=waiting").count().number > 0

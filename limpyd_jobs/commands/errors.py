@@ -131,7 +131,9 @@ A filter is made of words. All of them must be met:
             return self.print_tally("requeued", would)
         if would.done and not self.is_sure(f"requeue {count_of(would.done, 'job')}?"):
             return 1
-        return self.print_tally("requeued", self._requeue_all(fingerprint))
+        with self.telling_if_cut():
+            tally = self._requeue_all(fingerprint)
+        return self.print_tally("requeued", tally)
 
     def _requeue_all(self, fingerprint: str, *, dry_run: bool = False) -> Tally:
         with shown_progress("looked at {:,} of {:,} jobs") as progress:

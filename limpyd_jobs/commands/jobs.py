@@ -277,7 +277,9 @@ A filter is made of words. All of them must be met:
             return self.print_tally(done, would)
         if would.done and not self.is_sure(f"{verb} {count_of(would.done, 'job')}?"):
             return 1
-        return self.print_tally(done, Tally.sum(self._act(verb, each, arguments) for each in asked))
+        with self.telling_if_cut():
+            tally = Tally.sum(self._act(verb, each, arguments) for each in asked)
+        return self.print_tally(done, tally)
 
     def _act(self, verb: str, asked: JobFilter, arguments: Mapping[str, Any], *, dry_run: bool = False) -> Tally:
         with shown_progress(f"{'count' if dry_run else verb}: looked at {{:,}} of {{:,}} jobs") as progress:

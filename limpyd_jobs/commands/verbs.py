@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from redis.exceptions import RedisError
 
 from limpyd_jobs.commands.command import Command
 from limpyd_jobs.commands.tables import print_table
@@ -75,6 +78,17 @@ class VerbCommand(Command):
             print(file=sys.stderr)
         self.tell("nothing was done")
         return False
+
+    @contextmanager
+    def telling_if_cut(self) -> Iterator[None]:
+        """Say what to do if Ctrl-C, or a failure of Redis, ends this block before all is done."""
+        try:
+            yield
+        except (KeyboardInterrupt, RedisError):
+            self.tell(
+                "not all is done; what was done stays done: see limpyd-jobs audit. Type the line again for the rest"
+            )
+            raise
 
     def print_tally(self, done: str, tally: Tally) -> int:
         """Print the outcomes of many jobs, given what was done, as ``deleted``; return the exit status."""
