@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 from limpyd_jobs.arguments import read_priority
 from limpyd_jobs.idents import Ident
-from limpyd_jobs.models import BaseJobsModel, Error, LivingWorker, WorkerPresence
+from limpyd_jobs.models import BaseJobsModel, Error, LivingWorker, WorkerPresence, job_classes
 from limpyd_jobs.query.classes import connection_to, on, replies_to
 from limpyd_jobs.query.details import JobDetails, job_details, stored_job
+from limpyd_jobs.retrying import own_policy, read_policy
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.transitions import owner_of
@@ -162,9 +163,19 @@ def _reasons(details: JobDetails, stored: Mapping[str, str], place: _Place) -> I
     else:
         yield from _reasons_of_waiting(details.ident, place)
     if status in (STATUSES.WAITING, STATUSES.DELAYED) and stored.get("tries") and details.errors:
-        yield Reason("retry", f"Try {stored['tries']} failed: {_last_error(details)}.")
+        yield Reason("retry", f"Try {stored['tries']}{_of_most(details, stored)} failed: {_last_error(details)}.")
     if place.is_queue and place.is_paused and status in (STATUSES.WAITING, STATUSES.DELAYED):
         yield Reason("paused", f"The queue {place.name} is paused: limpyd-jobs resume {place.name}")
+
+
+def _of_most(details: JobDetails, stored: Mapping[str, str]) -> str:
+    """Tell how many tries there are, if the job, or its class, has a retry policy that says so."""
+    job_class = job_classes.known.get(Ident.of(details.ident).path)
+    policy = read_policy(stored.get("_retry_policy")) or own_policy(getattr(job_class, "default_retry_policy", None))
+    tries = read_priority(stored["tries"])
+    if policy is None or policy.times is None or tries is None or tries > policy.times:
+        return ""
+    return f" of {policy.times + 1}"
 
 
 def _reasons_of_running(stored: Mapping[str, str], place: _Place) -> Iterator[Reason]:

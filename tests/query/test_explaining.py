@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from limpyd_jobs import Error, Job, Queue, Worker, WorkerPresence
+from limpyd_jobs import Error, Job, Queue, Retry, Worker, WorkerPresence
 from limpyd_jobs.query import explain_job
 from limpyd_jobs.store import presences
 from limpyd_jobs.utils import utcnow
@@ -134,6 +134,13 @@ def test_a_retry_is_told() -> None:
     assert text(job, "retry") == "Try 1 failed: ZeroDivisionError: division by zero."
     Error.collection().instances()[0].delete()
     assert codes(job) == ["delayed"]
+
+
+def test_how_many_tries_there_are_is_told_if_the_job_says_so() -> None:
+    job = add(retry_policy=Retry(times=4, delay=60))
+    Worker("mails", callback=lambda job, queue: 1 / 0, max_loops=1).run()
+    assert text(job, "retry") == "Try 1 of 5 failed: ZeroDivisionError: division by zero."
+    assert text(job, "delayed").startswith("It is delayed until ")
 
 
 def test_a_try_that_failed_is_told_of_one_that_waits_already() -> None:
