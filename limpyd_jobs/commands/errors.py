@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
 from limpyd_jobs.commands.progress import shown_progress
-from limpyd_jobs.commands.tables import count_of, print_error, print_table
+from limpyd_jobs.commands.tables import print_error, print_table
 from limpyd_jobs.commands.verbs import DRY_RUN, ERROR_MODEL, YES, Verb, VerbCommand
 from limpyd_jobs.models import Error
 from limpyd_jobs.query import ErrorFilter, ErrorGroup, FoundError, JobFilter, Tally
@@ -126,14 +127,7 @@ A filter is made of words. All of them must be met:
         [fingerprint] = words
         if not ErrorFilter(error_model=self._model, fingerprint=fingerprint).count().number:
             raise _no_errors(fingerprint)
-        would = self._requeue_all(fingerprint, dry_run=True)
-        if self.options.dry_run:
-            return self.print_tally("requeued", would)
-        if would.done and not self.is_sure(f"requeue {count_of(would.done, 'job')}?"):
-            return 1
-        with self.telling_if_cut():
-            tally = self._requeue_all(fingerprint)
-        return self.print_tally("requeued", tally)
+        return self.change_many("requeue", partial(self._requeue_all, fingerprint))
 
     def _requeue_all(self, fingerprint: str, *, dry_run: bool = False) -> Tally:
         with shown_progress("looked at {:,} of {:,} jobs") as progress:

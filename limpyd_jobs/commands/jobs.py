@@ -13,7 +13,7 @@ from limpyd.exceptions import UniquenessError
 from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
 from limpyd_jobs.commands.pause import names_near
 from limpyd_jobs.commands.progress import shown_progress
-from limpyd_jobs.commands.tables import count_of, print_error, print_json_lines, print_table
+from limpyd_jobs.commands.tables import print_error, print_json_lines, print_table
 from limpyd_jobs.commands.verbs import DRY_RUN, ERROR_MODEL, YES, Verb, VerbCommand
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.idents import Ident
@@ -271,15 +271,11 @@ A filter is made of words. All of them must be met:
         if bool(words) == bool(self.options.all):
             self.parser.error(f"say which jobs to {verb}: give a filter, idents, or --all for all jobs")
         asked, arguments = self._filters(words), self._arguments_of(verb)
-        would = Tally.sum(self._act(verb, each, arguments, dry_run=True) for each in asked)
-        done = f"{verb.removesuffix('e')}ed"
-        if self.options.dry_run:
-            return self.print_tally(done, would)
-        if would.done and not self.is_sure(f"{verb} {count_of(would.done, 'job')}?"):
-            return 1
-        with self.telling_if_cut():
-            tally = Tally.sum(self._act(verb, each, arguments) for each in asked)
-        return self.print_tally(done, tally)
+
+        def act(**how: bool) -> Tally:
+            return Tally.sum(self._act(verb, each, arguments, **how) for each in asked)
+
+        return self.change_many(verb, act)
 
     def _act(self, verb: str, asked: JobFilter, arguments: Mapping[str, Any], *, dry_run: bool = False) -> Tally:
         with shown_progress(f"{'count' if dry_run else verb}: looked at {{:,}} of {{:,}} jobs") as progress:

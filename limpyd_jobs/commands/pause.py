@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 from limpyd_jobs.arguments import stored_queue_name
 from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL, Command
 from limpyd_jobs.commands.verbs import DRY_RUN
-from limpyd_jobs.models import BaseJobsModel, Queue
+from limpyd_jobs.models import Queue
 from limpyd_jobs.store import records
-from limpyd_jobs.store.audit import write_entry
 from limpyd_jobs.utils import one_line
 from limpyd_jobs.workers.options import WorkerOption
 
@@ -99,11 +98,6 @@ def change_pauses(command: Command, names: Sequence[str], *, pauses: bool) -> in
     if not command.print_as_json([{**row, **command.mark} for row in rows]):
         for row in rows:
             print(f"{one_line(row['queue'])}: {row['outcome']}")
-    number = sum(is_changed.values())
-    if number and not command.options.dry_run:
-        asked = " ".join(f"queue={name}" for name in names)
-        numbers = {"done": number, "skipped": len(is_changed) - number, "refused": 0}
-        write_entry(BaseJobsModel.get_connection(), verb=f"{verb} queues", filter=asked, **numbers)
     return 0
 
 

@@ -92,12 +92,7 @@ Without a word, it lists. clear and delete count first, and ask."""
         if not names:
             self.parser.error("clear needs the name of a queue after it")
         self._states(names)
-        would = self._delete_jobs(names, dry_run=True)
-        if self.options.dry_run:
-            return self.print_tally("deleted", would)
-        if would.done and not self.is_sure(f"delete {count_of(would.done, 'job')}?"):
-            return 1
-        return self.print_tally("deleted", self._delete_jobs(names))
+        return self.change_many("delete", partial(self._delete_jobs, names))
 
     def _delete_jobs(self, names: Sequence[str], *, dry_run: bool = False) -> Tally:
         tallies = []
@@ -145,7 +140,7 @@ def as_json(state: QueueState) -> dict[str, Any]:
 
 
 def _date(epoch: float | None) -> str | None:
-    """Return a moment as a date in UTC; None if there is none, or somebody stored what is none."""
+    """Return seconds since the epoch as a date in UTC; None if there are none, or they are beyond all dates."""
     with suppress(OverflowError):
         return None if epoch is None else str(EPOCH + timedelta(seconds=epoch))
     return None

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from redis.exceptions import RedisError
 
 from limpyd_jobs.commands.command import Command
-from limpyd_jobs.commands.tables import print_table
+from limpyd_jobs.commands.tables import count_of, print_table
 from limpyd_jobs.query import Tally
 from limpyd_jobs.utils import MESSAGE, one_line
 from limpyd_jobs.workers.options import WorkerOption
@@ -79,8 +79,25 @@ class VerbCommand(Command):
         self.tell("nothing was done")
         return False
 
+    def change_many(self, verb: str, act: Callable[..., Tally]) -> int:
+        """Count the jobs that a verb would change, ask, change them, and print the outcomes; return the exit status.
+
+        Parameters
+        ----------
+        act: callable
+            Applies the verb to the jobs; with ``dry_run=True``, it only counts.
+        """
+        would, done = act(dry_run=True), f"{verb.removesuffix('e')}ed"
+        if self.options.dry_run:
+            return self.print_tally(done, would)
+        if would.done and not self.is_sure(f"{verb} {count_of(would.done, 'job')}?"):
+            return 1
+        with self._telling_if_cut():
+            tally = act()
+        return self.print_tally(done, tally)
+
     @contextmanager
-    def telling_if_cut(self) -> Iterator[None]:
+    def _telling_if_cut(self) -> Iterator[None]:
         """Say what to do if Ctrl-C, or a failure of Redis, ends this block before all is done."""
         try:
             yield

@@ -18,6 +18,7 @@ from redis.client import Pipeline
 from redis.exceptions import RedisError
 
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.store.audit import write_entry
 from limpyd_jobs.store.calls import Call, flag, given, listed, outcome_of, passing_over_wrong_types, send
 from limpyd_jobs.store.connections import SharedConnection
 from limpyd_jobs.store.database import JobsDatabase
@@ -107,7 +108,10 @@ def count_jobs(queue_model: type[RedisModel], names: Iterable[str]) -> tuple[int
 
 def pause(queue_model: type[RedisModel], name: str) -> bool:
     """Pause the queues of a name; return False if they are paused already."""
-    return bool(redis_of(queue_model).sadd(_paused_key(queue_model), name))
+    is_new = bool(redis_of(queue_model).sadd(_paused_key(queue_model), name))
+    if is_new:
+        write_entry(redis_of(queue_model), verb="pause", filter=f"queue={name}", done=1)
+    return is_new
 
 
 def resume(queue_model: type[RedisModel], name: str) -> bool:
@@ -115,6 +119,7 @@ def resume(queue_model: type[RedisModel], name: str) -> bool:
     is_paused = bool(redis_of(queue_model).srem(_paused_key(queue_model), name))
     if is_paused:
         notify_all(redis_of(queue_model), signal_key(queue_model, name))
+        write_entry(redis_of(queue_model), verb="resume", filter=f"queue={name}", done=1)
     return is_paused
 
 

@@ -296,7 +296,13 @@ def test_reading_changes_nothing(redis_client: redis.Redis) -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "is_met"),
-    [("*" * 50 + ".", False), ("*.*.*.*.*.*x", False), ("a.*.a.?.?.?*b", False)],
+    [
+        ("*" * 50 + ".", False),
+        ("*.*.*.*.*.*x", False),
+        ("a.*.a.?.?.?*b", False),
+        ("a.*.a.?", True),
+        ("*" * 50 + ".a.a.a", True),
+    ],
 )
 def test_no_pattern_takes_long(redis_client: redis.Redis, pattern: str, is_met: bool) -> None:
     """However many ways there are to divide a name among the stars."""

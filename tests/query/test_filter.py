@@ -256,6 +256,14 @@ def test_a_page_of_no_jobs_is_refused(limit: int) -> None:
         JobFilter().page(limit)
 
 
+@pytest.mark.parametrize("owner", ["web1:4711:5f0c", "web1:4711", "web1", "web", "web1:47", "4711"])
+def test_the_first_parts_of_the_name_of_an_owner_are_enough(owner: str) -> None:
+    claim = Parcel.add_job("claimed").claim("web1:4711:5f0c")
+    found = JobFilter(f"owner={owner}").count().number
+    assert found == (owner in ("web1:4711:5f0c", "web1:4711", "web1"))
+    claim.release()
+
+
 def test_a_database_of_its_own_can_be_asked(redis_server: RedisServer) -> None:
     other = JobsDatabase(unix_socket_path=redis_server.socket, db=3)
     Letter.bound_to(other).add_job("far", to="ann", pages=1)

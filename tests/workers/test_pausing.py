@@ -14,6 +14,7 @@ from running import Collector, delayed_and_due, waiting_idly, work, worker_of, w
 from servers import wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
+from limpyd_jobs.store import audit
 
 
 class Parcel(Job):
@@ -40,10 +41,11 @@ class TestNames:
             with pytest.raises(ValueError, match="name"):
                 change(name)
 
-    def test_nothing_remains_of_a_pause(self, redis_client: redis.Redis) -> None:
+    def test_nothing_remains_of_a_pause_but_who_did_it(self, redis_client: redis.Redis) -> None:
         Queue.pause("a")
         Queue.resume("a")
-        assert redis_client.keys() == []
+        assert redis_client.keys() == [audit.KEY]
+        assert [entry["verb"] for entry in audit.last_entries(redis_client, 9)] == ["resume", "pause"]
 
     def test_other_queue_models_are_not_paused(self, collector: Collector) -> None:
         class Belt(Queue):
