@@ -7,16 +7,18 @@
 --   is_new          '1' to make it
 --   expected        JSON: {field: value, or '' for none}, or none
 --   owner           of the lease, or none
+--   replaced_key, replaced_field   of a hash: the new record takes the place of this field, which is deleted; or none
 -- reply
 --   done
 --   existing     there is a record with that pk: nothing is changed
---   gone         there is no such record
+--   gone         there is no such record, or no field to replace
 --   changed      one of the expected fields has another value: only the lease is ended
 --   not unique   {field, value, pk of its owner}: nothing is changed
 
 --@include leases
 
 local model, pk, fields = model_of(request.model), request.pk, request.fields
+local replaced_key, replaced_field = request.replaced_key, request.replaced_field
 
 for field, value in pairs(fields) do
   fields[field] = value ~= '' and value
@@ -24,6 +26,8 @@ end
 if request.is_new and redis.call('EXISTS', hash_key(model, pk)) == 1 then
   return answer('existing')
 elseif not request.is_new and is_gone(model, pk) then
+  return answer('gone')
+elseif replaced_key and redis.call('HEXISTS', replaced_key, replaced_field) == 0 then
   return answer('gone')
 elseif not is_as_expected(model, pk, request.expected) then
   end_lease(KEYS[1], model, pk, request.owner)
@@ -35,6 +39,7 @@ if conflict then
 end
 if request.is_new then
   create(model, pk, fields)
+  if replaced_key then redis.call('HDEL', replaced_key, replaced_field) end
 else
   end_lease(KEYS[1], model, pk, request.owner, fields)
 end

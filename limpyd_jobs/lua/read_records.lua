@@ -4,32 +4,22 @@
 --   model, pks
 --   names   JSON, a list: the fields to return, or none for all
 -- reply
---   done   {records: [pk, [field, value…]]… of those that exist}
+--   done   {records: [pk, values]… of those that exist}: the values of the names, false for none; without names, all
+--          fields, each with its value
 
 --@include records
 
 local model, names, found = model_of(request.model), cjson.decode(request.names), {}
 
-local function fields_of(pk)
-  if #names == 0 then
-    return redis.pcall('HGETALL', hash_key(model, pk))
-  end
-  local values = redis.pcall('HMGET', hash_key(model, pk), unpack(names))
-  if values.err then return values end
-  local fields = {}
-  for i, value in ipairs(values) do
-    if value then
-      fields[#fields + 1] = names[i]
-      fields[#fields + 1] = value
-    end
-  end
-  return fields
-end
-
 for _, pk in ipairs(cjson.decode(request.pks)) do
-  local fields = fields_of(pk)
-  if not fields.err and (#fields > 0 or redis.call('EXISTS', hash_key(model, pk)) == 1) then
-    found[#found + 1] = {pk, fields}
+  local key, values = hash_key(model, pk), nil
+  if #names > 0 then
+    values = redis.pcall('HMGET', key, unpack(names))
+  else
+    values = redis.pcall('HGETALL', key)
+  end
+  if not values.err and (values[1] or redis.call('EXISTS', key) == 1) then
+    found[#found + 1] = {pk, values}
   end
 end
 return answer('done', {records = found})

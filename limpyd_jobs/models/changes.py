@@ -90,8 +90,8 @@ class Changes:
     """An iterator over the changes from the moment at which it is made.
 
     It ends if no change comes for some time. You may iterate over it again: it goes on where it was, also if Redis
-    failed meanwhile. Only one thread may iterate at a time. Any thread may call `close`. `follow` lets a thread of its
-    own call a function with each change.
+    failed meanwhile. Only one thread may iterate at a time. Any thread may call `close`. `follow` and `follow_many`
+    let a thread of their own call a function with the changes.
 
     Parameters
     ----------
@@ -171,21 +171,40 @@ class Changes:
         name: str
             The name of the thread.
         """
-        Thread(target=self._follow, args=(hear,), name=name, daemon=True).start()
+        self._follow(lambda: next(self, None), hear, 0, name)
 
-    def _follow(self, hear: Callable[[Any], object]) -> None:
-        change = None
-        while not self._closed.is_set():
-            try:
-                change = change or next(self, None)
-                if change:
-                    hear(change)
-                change = None
-            except Exception as error:
-                if not _is_transient(error):
-                    change = None
-                log.warning("A change cannot be told: %s", described(error))
-                self._rest()
+    def follow_many(
+        self, hear: Callable[[list[Any]], object], pause: float = 0.02, name: str = "limpyd-jobs-changes"
+    ) -> None:
+        """Do as `follow`, with a list of all changes that came together, so that many changes are few calls.
+
+        Parameters
+        ----------
+        hear: callable
+            Takes a list of changes.
+        pause: float
+            For how many seconds to gather changes after each call.
+        name: str
+            The name of the thread.
+        """
+        self._follow(self.read, hear, pause, name)
+
+    def _follow(self, ask: Callable[[], Any], hear: Callable[[Any], object], pause: float, name: str) -> None:
+        def tell() -> None:
+            news = None
+            while not self._closed.wait(pause):
+                try:
+                    news = news or ask()
+                    if news:
+                        hear(news)
+                    news = None
+                except Exception as error:
+                    if not _is_transient(error):
+                        news = None
+                    log.warning("A change cannot be told: %s", described(error))
+                    self._rest()
+
+        Thread(target=tell, name=name, daemon=True).start()
 
     def close(self) -> None:
         """End the iteration, also in another thread, and give the connection back."""

@@ -49,8 +49,16 @@ class TimedRecord(BaseJobsModel):
     leased_by = fields.InstanceHashField(indexable=True)
 
     @classmethod
-    def make(cls, pk: str, values: Mapping[str, Any]) -> Self:
+    def make(cls, pk: str, values: Mapping[str, Any], replaced: tuple[str, str] | None = None) -> Self:
         """Make a record, in one step.
+
+        Parameters
+        ----------
+        values: mapping
+            The values of fields, by their names.
+        replaced: tuple of str
+            The key of a hash, and a field of it that the record takes the place of: it is deleted in the same step. So
+            several processes can take over other data together.
 
         Raises
         ------
@@ -58,13 +66,15 @@ class TimedRecord(BaseJobsModel):
             If no field has a value, or the moment when it is due is not a number. A record needs a value.
         UniquenessError
             If there is a record of that pk already.
+        DoesNotExist
+            If the field that is to be replaced is gone.
         ConfigurationException
             If the fields of the class are not as described above.
         """
         timed.due_key(cls)
         if not any(value is not None for value in [*values.values(), *layout_of(cls).description["defaults"].values()]):
             raise ValueError(f"A {cls.__name__} needs a field with a value")
-        timed.put(cls, pk, values, is_new=True)
+        timed.make(cls, pk, values, replaced)
         made: Self = records.attached(cls, pk)
         return made
 
@@ -95,7 +105,7 @@ class TimedRecord(BaseJobsModel):
         ValueError
             If the moment when it is due is not a number.
         """
-        return timed.put(cls, pk, values, expected, owner)
+        return timed.change(cls, pk, values, expected, owner)
 
     @classmethod
     def remove(cls, pk: str, expected: Mapping[str, Any] | None = None, owner: str = "") -> bool:

@@ -286,8 +286,11 @@ def read_many(
     """
 
     def read(reply: Reply) -> list[tuple[str, dict[str, str]]]:
-        rows = [(pk, iter(flat)) for pk, flat in reply["records"]]
-        return [(pk, dict(zip(flat, flat, strict=True))) for pk, flat in rows]
+        return [(pk, fields_of(values)) for pk, values in reply["records"]]
+
+    def fields_of(values: list[Any]) -> dict[str, str]:
+        pairs = zip(names, values, strict=True) if names else zip(values[::2], values[1::2], strict=True)
+        return {name: value for name, value in pairs if value is not False}
 
     for page in _pages(pks):
         request = {"model": layout_of(model).json, "pks": listed(page), "names": listed(names)}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 from limpyd.exceptions import DoesNotExist, UniquenessError
 from limpyd.model import RedisModel
@@ -11,7 +11,7 @@ from limpyd.model import RedisModel
 from limpyd_jobs.arguments import stored_value
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.store.argument import with_stored_values
-from limpyd_jobs.store.calls import Call, flag, given, listed, send
+from limpyd_jobs.store.calls import Call, given, listed, send
 from limpyd_jobs.store.codecs import dump_compact
 from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.store.new_fields import check_fields
@@ -26,6 +26,7 @@ _remove_record = Script("remove_record")
 
 Model = type[RedisModel]
 Fields = Mapping[str, Any]
+Result = TypeVar("Result")
 
 
 class NextDue(NamedTuple):
@@ -74,10 +75,38 @@ def leases_key(model: Model) -> str:
     return key
 
 
-def put(
-    model: Model, pk: str, fields: Fields, expected: Fields | None = None, owner: str = "", *, is_new: bool = False
-) -> bool:
-    """Make a record, or change it if its fields have the expected values; return whether it was done.
+def make(model: Model, pk: str, fields: Fields, replaced: tuple[str, str] | None = None) -> None:
+    """Make a record. It may take the place of a field of a hash.
+
+    Parameters
+    ----------
+    fields: mapping
+        None for no value.
+    replaced: tuple of str
+        The key and the field.
+
+    Raises
+    ------
+    DoesNotExist
+        If there is no such field.
+    UniquenessError
+        If another record has that pk, or the value of a unique field.
+    ValueError
+        If the due moment is not a number: limpyd's index would take it for 0, so the record would be due at once.
+    """
+
+    def read(reply: Reply) -> None:
+        if reply["outcome"] == "existing":
+            raise UniquenessError(f"There is a {model.__name__} with pk {pk} already")
+        if unique(model, reply)["outcome"] == "gone" and replaced:
+            raise DoesNotExist("The hash {} has no field {!r}".format(*replaced))
+
+    place = dict(zip(("replaced_key", "replaced_field"), replaced or (), strict=False))
+    send(_put(model, pk, fields, read, is_new="1", **place))
+
+
+def change(model: Model, pk: str, fields: Fields, expected: Fields | None = None, owner: str = "") -> bool:
+    """Change a record if its fields have the expected values; return whether it was done.
 
     Parameters
     ----------
@@ -89,25 +118,27 @@ def put(
     Raises
     ------
     DoesNotExist
-        If there is no record to change.
+        If there is no such record.
     UniquenessError
-        If another record has that pk, or the value of a unique field.
+        If another record has the value of a unique field.
     ValueError
-        If the due moment is not a number: limpyd's index would take it for 0, so the record would be due at once.
+        If the due moment is not a number.
     """
 
     def read(reply: Reply) -> bool:
-        if reply["outcome"] == "existing":
-            raise UniquenessError(f"There is a {model.__name__} with pk {pk} already")
         return _is_done(model, pk, unique(model, reply))
 
+    return send(_put(model, pk, fields, read, **_condition(model, expected, owner)))
+
+
+def _put(model: Model, pk: str, fields: Fields, read: Callable[[Reply], Result], **request: str) -> Call[Result]:
     due_key(model)
     fields = with_stored_values(model, fields)
     check_fields(model, fields)
     _check_moment(model, fields)
-    request = {"model": layout_of(model).json, "pk": pk, "is_new": flag(is_new), **_condition(model, expected, owner)}
     stored = {name: _stored(name, value) for name, value in fields.items()}
-    return send(Call(sender_of(model), _put_record, request, read, keys=[leases_key(model)], fields=stored))
+    request = {"model": layout_of(model).json, "pk": pk, **request}
+    return Call(sender_of(model), _put_record, request, read, keys=[leases_key(model)], fields=stored)
 
 
 def _check_moment(model: Any, fields: Fields) -> None:
@@ -122,7 +153,7 @@ def _check_moment(model: Any, fields: Fields) -> None:
 
 
 def remove(model: Model, pk: str, expected: Fields | None = None, owner: str = "") -> bool:
-    """Delete a record: see `put`."""
+    """Delete a record: see `change`."""
     due_key(model)
     request = {"model": layout_of(model).json, "pk": pk, **_condition(model, expected, owner)}
     keys = [leases_key(model)]

@@ -32,7 +32,6 @@ from apscheduler.triggers.interval import IntervalTrigger
 from limpyd_jobs import Error, Queue
 from limpyd_jobs import check as checking
 from limpyd_jobs.contrib.apscheduler import LimpydExecutor, LimpydJobStore, RedisJobStore, ScheduledJob
-from limpyd_jobs.contrib.apscheduler.store import ROUND
 from limpyd_jobs.schedules.triggers import describe_trigger
 from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.store.timed import due_key
@@ -171,17 +170,20 @@ class TestSeveralSchedulers:
         store_of(second).shutdown()
         assert [job.id for job in store_of(first).get_due_jobs(NOW)] == ["a"]
 
-    def test_are_handed_out_some_jobs_at_once_and_the_others_after_these(self, scheduler: Any) -> None:
+    def test_are_handed_out_some_jobs_at_once_and_the_others_after_these(
+        self, scheduler: Any, monkeypatch: Any
+    ) -> None:
+        monkeypatch.setattr("limpyd_jobs.contrib.apscheduler.store.ROUND", 2)
         first, second = scheduler(), scheduler()
-        for number in range(ROUND + 1):
+        for number in range(3):
             first.add_job(note, "date", run_date=PAST, id=str(number))
-        assert len(store_of(first).get_due_jobs(NOW)) == ROUND
+        assert len(store_of(first).get_due_jobs(NOW)) == 2
         assert len(store_of(second).get_due_jobs(NOW)) == 1
         store_of(second).get_next_run_time()
         assert round_of(first) == 0
-        assert len(ran) == ROUND
+        assert len(ran) == 2
         round_of(first)
-        assert len(ran) == ROUND + 1
+        assert len(ran) == 3
 
     def test_run_no_more_once_half_of_the_lease_is_gone(self, scheduler: Any) -> None:
         first, second = scheduler(LimpydJobStore(lease=0.2)), scheduler()
@@ -191,7 +193,7 @@ class TestSeveralSchedulers:
         class Slow(DebugExecutor):
             def submit_job(self, job: Any, run_times: Any) -> None:
                 super().submit_job(job, run_times)
-                wait_until(lambda: time.monotonic() > store_of(first)._halfway)
+                wait_until(lambda: time.monotonic() > store_of(first).round._halfway)
 
         first._executors["default"] = slow = Slow()
         slow.start(first, "default")
@@ -344,7 +346,7 @@ class TestAJobThatCannotBeRestored:
     def test_is_told_of_once(self, caplog: Any) -> None:
         store = store_of(self.old)
         for _ in range(3):
-            store._tried = -1e9
+            store.reader._looked = -1e9
             round_of(self.old)
         assert [record.levelname for record in caplog.records].count("ERROR") == 1
 
@@ -360,7 +362,7 @@ class TestAJobThatCannotBeRestored:
         round_of(self.old)
         scheduler().add_job(note, "date", run_date=PAST, id="a", replace_existing=True)
         assert not {"parked", "reason", "parked_run_time"} & stored("a").keys()
-        store_of(self.old)._tried = -1e9
+        store_of(self.old).reader._looked = -1e9
         round_of(self.old)
         assert len(ran) == 1
 
@@ -469,13 +471,13 @@ class TestAJobWhoseExecutorIsElsewhere:
 
     def test_is_run_here_once_it_has_an_executor_of_here(self, here: Any, scheduler: Any) -> None:
         scheduler().modify_job("a", executor="default")
-        assert store_of(here)._is_early({"a"})
+        assert store_of(here).events.is_early({"a"})
         round_of(here)
         assert len(ran) == 1
 
     def test_is_told_of_once(self, here: Any, caplog: Any) -> None:
         caplog.clear()
-        store_of(here)._tried = -1e9
+        store_of(here).reader._looked = -1e9
         assert 25 < (round_of(here) or 0) <= 30
         assert caplog.records == []
 
@@ -791,7 +793,7 @@ def test_a_scheduler_that_started_while_redis_was_down_hears_of_changes_later(
         server.stop()
         made = scheduler(LimpydJobStore(server.url, look_again=0.01))
         server.start()
-        wait_until(lambda: round_of(made) is not None and store_of(made)._changes is not None)
+        wait_until(lambda: round_of(made) is not None and store_of(made).events._changes is not None)
         made._event.clear()
         scheduler(LimpydJobStore(server.url)).add_job(note, "date", run_date=PAST, id="a")
         wait_until(made._event.is_set)
@@ -853,11 +855,11 @@ def test_changes_are_not_looked_at_during_a_round_which_looks_itself_at_its_end(
     store = store_of(made)
     store.get_due_jobs(NOW)
     scheduler().add_job(note, "date", run_date=PAST, id="a")
-    assert not store._is_early({"a"})
+    assert not store.events.is_early({"a"})
     assert store.get_next_run_time() == PAST
-    assert not store._is_early({"a"})  # as it is planned
+    assert not store.events.is_early({"a"})  # as it is planned
     scheduler().add_job(note, "date", run_date=PAST - timedelta(seconds=1), id="b")
-    assert store._is_early({"b"})
+    assert store.events.is_early({"b"})
 
 
 @pytest.mark.parametrize("call", ["get_next_run_time", "update_job", "remove_job"])
@@ -872,9 +874,9 @@ def test_a_forked_process_does_not_end_the_round_of_its_parent(scheduler: Any, c
         arguments = {"get_next_run_time": [], "update_job": [job], "remove_job": ["a"]}[call]
         job._modify(name="new")
         getattr(store, call)(*arguments)
-        os._exit(len(store._round))
+        os._exit(len(store.round._jobs))
     assert os.waitpid(pid, 0)[1] == 0
-    assert [*store._round] == ["a", "b"]
+    assert [*store.round._jobs] == ["a", "b"]
     assert stored("b")["leased_by"] == store.owner
     assert stored("a").get("leased_by") == (None if call == "remove_job" else store.owner)
     if call == "update_job":
@@ -890,9 +892,16 @@ class TestAJobOfAnotherProcess:
         made.add_jobstore(store)
         made.add_executor(DebugExecutor())
         made.start()
-        wait_until(lambda: store._planned)
+        wait_until(lambda: store.events.planned)
         yield made
         made.shutdown()
+
+    def test_is_run_as_soon_as_its_executor_is_added_here(self, running: Any, scheduler: Any) -> None:
+        scheduler().add_job(note, "date", run_date=PAST, id="a", executor="other")
+        wait_until(lambda: store_of(running).reader.left_to_others == ["a"])
+        assert ran == []
+        running.add_executor(DebugExecutor(), "other")
+        wait_until(lambda: len(ran) == 1)
 
     def test_that_is_added_or_brought_forward_is_run_in_time(self, running: Any, scheduler: Any) -> None:
         other = scheduler()

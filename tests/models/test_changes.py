@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
-from threading import Thread
+from threading import Event, Thread
 from threading import enumerate as enumerate_threads
 from typing import Any
 
@@ -337,6 +337,23 @@ class TestWaiting:
             wait_until(lambda: found[-1:] == ["4"])
         assert found == ["1", "2", "2", "3", "4"]  # once more if that was because Redis failed
         assert [word in caplog.text for word in ("mine", "gone", "WRONGTYPE")] == [True] * 3
+
+    def test_that_come_together_are_told_together(self) -> None:
+        found: list[list[str]] = []
+        went_on = Event()
+
+        def hear(changes: list[Any]) -> None:
+            found.append([change.pk for change in changes])
+            went_on.wait(30)
+
+        with Photo.changes() as changes:
+            changes.follow_many(hear, name="listener of photos")
+            Photo.add_job("a")
+            wait_until(lambda: found == [["1"]])
+            Photo.add_jobs(["b", "c", "d"])
+            went_on.set()
+            wait_until(lambda: found == [["1"], ["2", "3", "4"]])
+        wait_until(lambda: "listener of photos" not in [thread.name for thread in enumerate_threads()])
 
     def test_is_told_of_each_slice_of_a_short_socket_timeout(self, redis_server: RedisServer) -> None:
         there = Photo.bound_to(JobsDatabase(unix_socket_path=redis_server.socket, db=5, socket_timeout=0.1), "short")

@@ -32,6 +32,23 @@ def test_there_is_but_one_of_a_pk(world: World) -> None:
         Reminder.make("tea", {"at": 13})
 
 
+def test_one_may_take_the_place_of_a_field_of_a_hash(world: World) -> None:
+    world.client.hset("theirs", mapping={"tea": "…", "cake": "…"})
+    Reminder.make("tea", {"at": 12.5}, replaced=("theirs", "tea"))
+    assert world.client.hgetall("theirs") == {"cake": "…"}
+    assert stored("tea")["at"] == "12.5"
+    with world.unchanged(), pytest.raises(DoesNotExist, match="The hash theirs has no field 'milk'"):
+        Reminder.make("milk", {"at": 12.5}, replaced=("theirs", "milk"))
+    with world.unchanged(), pytest.raises(UniquenessError):
+        Reminder.make("tea", {"at": 12.5}, replaced=("theirs", "cake"))
+
+
+def test_nothing_is_made_in_the_place_of_what_is_no_hash(world: World) -> None:
+    world.client.set("theirs", "x")
+    with world.unchanged(), pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        Reminder.make("tea", {"at": 12.5}, replaced=("theirs", "tea"))
+
+
 @pytest.mark.parametrize("moment", ["tomorrow", "2030-01-01", b"soon"])
 def test_a_moment_that_is_no_number_is_refused_as_it_would_be_due_at_once(world: World, moment: Any) -> None:
     Reminder.make("tea", {"at": 12.5})

@@ -7,6 +7,7 @@
 
 from limpyd_jobs.contrib.apscheduler.executor import LimpydExecutor, PickledRun, ScheduledRun
 from limpyd_jobs.contrib.apscheduler.records import ScheduledJob
-from limpyd_jobs.contrib.apscheduler.store import LimpydJobStore, RedisJobStore
+from limpyd_jobs.contrib.apscheduler.redis_store import RedisJobStore
+from limpyd_jobs.contrib.apscheduler.store import LimpydJobStore
 
 __all__ = ["LimpydExecutor", "LimpydJobStore", "PickledRun", "RedisJobStore", "ScheduledJob", "ScheduledRun"]

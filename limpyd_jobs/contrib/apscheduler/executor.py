@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs import Argument, Job, Queue
 from limpyd_jobs.contrib.apscheduler.records import Serializer, StoredJob
-from limpyd_jobs.contrib.apscheduler.store import database_of
+from limpyd_jobs.contrib.apscheduler.settings import database_of
 from limpyd_jobs.store.database import JobsDatabase
 
 

@@ -20,6 +20,8 @@ from limpyd_jobs import TimedRecord
 from limpyd_jobs.schedules.triggers import describe_trigger, trigger_of, zone_of
 from limpyd_jobs.store.codecs import codec_of
 
+Stored = Mapping[str, str]  # the fields of a record
+
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 MICROSECOND = timedelta(microseconds=1)
 
@@ -71,7 +73,7 @@ class StoredJob(Job):
     """A job as it was read, with its stored fields, and whether its run could not be submitted."""
 
     __slots__ = ("as_read", "is_refused")
-    as_read: Mapping[str, str]
+    as_read: Stored
     is_refused: bool
 
 
@@ -150,7 +152,7 @@ class Serializer:
                 raise
             return self._pickled(call)
 
-    def load(self, pk: str, stored: Mapping[str, str], zone: tzinfo) -> StoredJob:
+    def load(self, pk: str, stored: Stored, zone: tzinfo) -> StoredJob:
         """Return a job by its fields. The zone is for a time whose trigger has none.
 
         Raises
@@ -292,7 +294,7 @@ def is_json(text: str) -> bool:
     return text.startswith("{")
 
 
-def run_time_of(stored: Mapping[str, str]) -> str:
+def run_time_of(stored: Stored) -> str:
     """Return the next run time of a record, also if it is parked; empty if it is paused."""
     return stored.get("next_run_time") or stored.get("parked_run_time") or ""
 

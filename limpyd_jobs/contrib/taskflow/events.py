@@ -103,7 +103,7 @@ class BoardEvents:
         """Read what is posted already, to tell its removal. Removals meanwhile are told after that."""
         with self._learning:
             for job in self._board.iterjobs():
-                self._before[job.posting.pk.get()] = job
+                self._before[job.pk] = job
 
     def close(self) -> None:
         """Stop hearing changes."""
@@ -116,7 +116,7 @@ class BoardEvents:
         with self._posting:
             job = make()
             if len(self._board.notifier):
-                self._own[job.posting.pk.get()] = job
+                self._own[job.pk] = job
         return job
 
     def _hear(self, change: JobChange) -> None:

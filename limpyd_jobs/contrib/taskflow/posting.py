@@ -45,11 +45,27 @@ class Posting(Job):
 class LimpydJob(base.Job):
     """A posting, as TaskFlow sees it."""
 
-    def __init__(self, board: LimpydJobBoard, posting: Posting, priority: base.JobPriority, **known: Any) -> None:
-        self.created: datetime | None = known.pop("created", None)
+    def __init__(
+        self,
+        board: LimpydJobBoard,
+        pk: str,
+        priority: base.JobPriority,
+        posting: Posting | None = None,
+        created: datetime | None = None,
+        **known: Any,
+    ) -> None:
         super().__init__(board, **known)
-        self.posting = posting
+        self.pk = pk
         self._priority = priority
+        self._posting = posting
+        self._created = created
+
+    @property
+    def posting(self) -> Posting:
+        """The record."""
+        if self._posting is None:
+            self._posting = self.board.model.lazy_connect(self.pk)
+        return self._posting
 
     @property
     def priority(self) -> base.JobPriority:
@@ -65,10 +81,10 @@ class LimpydJob(base.Job):
     @property
     def created_on(self) -> datetime | None:
         """When it was posted, in UTC."""
-        if self.created is None:
+        if self._created is None:
             with self.board.failures():
-                self.created = date_of(self.posting.added.hget())
-        return self.created
+                self._created = date_of(self.posting.added.hget())
+        return self._created
 
     @property
     def last_modified(self) -> datetime | None:
@@ -95,7 +111,7 @@ class LimpydJob(base.Job):
 
 
 def _rank(job: LimpydJob) -> tuple[int, int]:
-    return -PRIORITIES[job.priority], number_of(job.posting.pk.get())
+    return -PRIORITIES[job.priority], number_of(job.pk)
 
 
 def number_of(pk: str) -> int:

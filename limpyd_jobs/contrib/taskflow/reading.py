@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from limpyd_jobs import STATUSES
-from limpyd_jobs.contrib.taskflow.posting import BY_NUMBER, Board, LimpydJob, Posting, date_of, number_of
+from limpyd_jobs.contrib.taskflow.posting import BY_NUMBER, Board, LimpydJob, date_of, number_of
 
 if TYPE_CHECKING:
     from limpyd_jobs.contrib.taskflow.board import LimpydJobBoard
@@ -73,17 +73,18 @@ class PostingReader:
             if lapsed is not None and pk not in lapsed and stored.get("status") == STATUSES.RUNNING:
                 continue
             try:
-                yield self._job(self._model.lazy_connect(pk), stored, number)
+                yield self._job(pk, stored, number)
             except (KeyError, RecursionError, TypeError, ValueError) as error:
                 self._set_aside(f"{self._path}:{pk}", queue, error)
 
-    def _job(self, posting: Posting, stored: Mapping[str, str], number: str) -> LimpydJob:
-        details, book = (json.loads(stored[name]) for name in ("details", "book"))
+    def _job(self, pk: str, stored: Mapping[str, str], number: str) -> LimpydJob:
+        details = json.loads(stored["details"])
+        book = None if stored["book"] == "null" else json.loads(stored["book"])  # mostly there is none
         if not isinstance(details, dict) or not isinstance(book, (dict, type(None))):
             raise TypeError("its details, or its book, are no mapping")
         return LimpydJob(
             self._board,
-            posting,
+            pk,
             BY_NUMBER[number],
             created=date_of(stored["added"]),
             name=stored["title"],

@@ -1,0 +1,137 @@
+"""How jobs are restored from their records, and set aside if they cannot be restored, or run, here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from datetime import timezone
+from math import inf
+from typing import TYPE_CHECKING
+
+from limpyd.exceptions import DoesNotExist
+
+from limpyd_jobs.contrib.apscheduler.records import Stored, StoredJob
+
+if TYPE_CHECKING:
+    from limpyd_jobs.contrib.apscheduler.store import LimpydJobStore
+
+# The fields that decide whether a job can be restored.
+CONTENT = ("func", "trigger", "timezone", "state")
+
+UNPARKED = {"parked": None, "reason": None, "parked_run_time": None}
+
+
+class JobReader:
+    """Restores the jobs of a store, and knows which ones to pass over: those that this process cannot restore, and
+    those whose executor it does not have."""
+
+    def __init__(self, store: LimpydJobStore) -> None:
+        self._store = store
+        self._model = store.model
+        self._parked: dict[str, Stored] = {}  # as they were when they could not be restored
+        self._unread: set[str] = set()  # could not be restored when somebody looked: they are parked once they are due
+        self._executors: dict[str, str] = {}  # of the jobs that are left to others
+        self._looked = -inf
+
+    def jobs(self, rows: Iterable[tuple[str, Stored]]) -> Iterator[StoredJob]:
+        """Yield the jobs of some records. A job that cannot be restored is left out."""
+        return self._restored(rows, self._note)
+
+    def due(self, rows: Iterable[tuple[str, Stored]]) -> list[StoredJob]:
+        """Return the jobs of some records that are leased here, as they are due.
+
+        A job that cannot be restored is parked. One that cannot be run here is left to others.
+        """
+        return [job for job in self._restored(rows, self._park) if self._has_executor(job)]
+
+    def skipped(self) -> list[str]:
+        """Return the jobs that are not to be handed out here."""
+        return [*self._parked, *self.left_to_others]
+
+    @property
+    def unread(self) -> list[str]:
+        """The jobs that could not be restored when somebody looked, so that it does not matter when they are due."""
+        return [*self._unread]
+
+    @property
+    def left_to_others(self) -> list[str]:
+        """The jobs whose executor this scheduler does not have by now."""
+        executors = self._store._scheduler._executors if self._store._scheduler else {}
+        return [pk for pk, executor in dict(self._executors).items() if executor not in executors]
+
+    def forget(self, changed: set[str]) -> bool:
+        """Look at jobs anew, as they were changed; return whether they were set aside. Called by another thread."""
+        self._unread.difference_update(changed)
+        was_set_aside = not changed.isdisjoint([*self._parked, *self._executors])
+        if was_set_aside:
+            self._looked = -inf
+        return was_set_aside
+
+    def look_again(self, interval: float) -> None:
+        """Each so many seconds, look again at the jobs that were set aside, here or by others."""
+        if time.monotonic() < self._looked + interval:
+            return
+        self._looked = time.monotonic()
+        self._unread.clear()
+        self._look_at_those_left()
+        self._look_at_those_parked()
+
+    def _look_at_those_left(self) -> None:
+        left, self._executors = self._executors, {}
+        for pk, stored in self._model.read_many([*left], "executor"):
+            if stored.get("executor") == left[pk]:
+                self._executors[pk] = left[pk]
+
+    def _look_at_those_parked(self) -> None:
+        known, self._parked = self._parked, {}
+        for pk, stored in self._model.read_many({*known, *self._model.collection(parked="1")}):
+            if pk in known and _content(known[pk]) == _content(stored):
+                self._parked[pk] = stored
+            elif stored.get("parked") and any(self._restored([(pk, stored)], self._park)):
+                changes = {**UNPARKED, "next_run_time": stored.get("parked_run_time")}
+                with suppress(DoesNotExist):
+                    self._model.change(pk, changes, {**_content(stored), "parked": "1"})
+
+    def _restored(
+        self, rows: Iterable[tuple[str, Stored]], set_aside: Callable[[str, Stored, str], None]
+    ) -> Iterator[StoredJob]:
+        scheduler = self._store._scheduler
+        zone = getattr(scheduler, "timezone", None) or timezone.utc
+        for pk, stored in rows:
+            try:
+                job = self._store.serializer.load(pk, stored, zone)
+            except Exception as error:
+                set_aside(pk, stored, f"{type(error).__name__}: {error}".encode(errors="backslashreplace").decode())
+            else:
+                job._scheduler, job._jobstore_alias = scheduler, self._store._alias
+                yield job
+
+    def _note(self, pk: str, stored: Stored, reason: str) -> None:
+        if pk not in self._parked:
+            self._unread.add(pk)
+            self._store._logger.warning("The job %r cannot be restored here: %s", pk, reason)
+
+    def _park(self, pk: str, stored: Stored, reason: str) -> None:
+        """Set aside a job that cannot be restored here, until it is changed, or another process can restore it."""
+        if pk not in self._parked:
+            self._store._logger.error("The job %r cannot be restored, and is parked: %s", pk, reason)
+        self._parked[pk] = stored
+        moment = stored.get("next_run_time")
+        if moment:
+            changes = {"parked": "1", "reason": reason, "parked_run_time": moment, "next_run_time": None}
+            with suppress(DoesNotExist):
+                self._model.change(pk, changes, {**_content(stored), "next_run_time": moment}, self._store.owner)
+
+    def _has_executor(self, job: StoredJob) -> bool:
+        """Whether a job can be run here. If not, leave it to others: APScheduler would delete it."""
+        if self._store._scheduler is None or job.executor in self._store._scheduler._executors:
+            return True
+        self._store._logger.error("The job %r is left to others, as there is no executor %r here", job.id, job.executor)
+        self._executors[job.id] = job.executor
+        self._model.next_due(self._store.owner, [job.id])
+        return False
+
+
+def _content(stored: Stored) -> dict[str, str | None]:
+    return {name: stored.get(name) for name in CONTENT}
