@@ -247,9 +247,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
 
         def add() -> LimpydJob:
             posting = self.model.add_job(known["uuid"], self.queue_name, PRIORITIES[priority], **values)
-            return LimpydJob(
-                self, posting.pk.get(), priority, posting, book_data=book_data, backend=self.persistence, **known
-            )
+            return LimpydJob(self, posting, priority, book_data=book_data, backend=self.persistence, **known)
 
         with self.failures():
             try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timezone
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from taskflow.jobs import base
@@ -43,29 +44,39 @@ class Posting(Job):
 
 
 class LimpydJob(base.Job):
-    """A posting, as TaskFlow sees it."""
+    """A posting, as TaskFlow sees it.
+
+    Parameters
+    ----------
+    record: str or Posting
+        The pk of the posting, or the posting itself.
+    created: datetime
+        When it was posted, if that is known.
+    """
 
     def __init__(
         self,
         board: LimpydJobBoard,
-        pk: str,
+        record: str | Posting,
         priority: base.JobPriority,
-        posting: Posting | None = None,
         created: datetime | None = None,
         **known: Any,
     ) -> None:
         super().__init__(board, **known)
-        self.pk = pk
+        self.__dict__["pk" if isinstance(record, str) else "posting"] = record
         self._priority = priority
-        self._posting = posting
         self._created = created
 
-    @property
+    @cached_property
+    def pk(self) -> str:
+        """The pk of the posting."""
+        return str(self.posting.pk.get())
+
+    @cached_property
     def posting(self) -> Posting:
-        """The record."""
-        if self._posting is None:
-            self._posting = self.board.model.lazy_connect(self.pk)
-        return self._posting
+        """The posting."""
+        found: Posting = self.board.model.lazy_connect(self.pk)
+        return found
 
     @property
     def priority(self) -> base.JobPriority:
