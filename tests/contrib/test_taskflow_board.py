@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from threading import Event, Thread
 from typing import Any
 
@@ -688,6 +689,7 @@ class TestTheBoard:
             ({"namespace": None}, "namespace"),
             ({"namespace": ""}, "namespace"),
             ({"namespace": b""}, "namespace"),
+            ({"namespace": "a,b"}, "comma"),
             ({"db": None}, "setting db must not be None"),
             ({"password": None}, "setting password must not be None"),
             ({"port": [1]}, "setting port"),
@@ -719,9 +721,10 @@ class TestTheBoard:
 
     def test_says_what_is_no_job_and_no_book(self, board: LimpydJobBoard) -> None:
         none: Any = None
-        for call in (board.claim, board.consume, board.abandon, board.trash):
+        calls = [partial(call, who="ann") for call in (board.claim, board.consume, board.abandon, board.trash)]
+        for call in (*calls, board.find_owner):
             with pytest.raises(TypeError, match="The job must be one of this board, not None"):
-                call(none, "ann")
+                call(none)
         with pytest.raises(TypeError, match="its book must be a LogBook, not 'x'"):
             board.post("a", book="x")
         assert board.job_count == 0

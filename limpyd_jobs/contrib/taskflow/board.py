@@ -165,6 +165,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
     def look(self, job: LimpydJob) -> tuple[str, str | None, float | None]:
         """Return the state of a posting; and, if it is claimed, who holds the claim, and in how many seconds it
         lapses."""
+        _check_job(job)
         with self.failures():
             found = job.posting.claim_state()
         if found.is_held:
@@ -376,9 +377,13 @@ def _time_to_wait(timeout: Any) -> float:
     return timeout
 
 
-def _check(job: Any, who: Any) -> None:
+def _check_job(job: Any) -> None:
     if not isinstance(job, LimpydJob):
         raise TypeError(f"The job must be one of this board, not {job!r}")
+
+
+def _check(job: Any, who: Any) -> None:
+    _check_job(job)
     if not isinstance(who, str):
         raise TypeError(f"Who claims a job must be a string, not {who!r}")
     if not who:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from oslo_utils import strutils
 
 from limpyd_jobs import ConfigurationException
+from limpyd_jobs.arguments import stored_queue_name
 from limpyd_jobs.contrib.settings import seconds
 from limpyd_jobs.store.database import JobsDatabase
 
@@ -60,7 +61,7 @@ def settings_of(name: str, conf: Mapping[str, Any], client: Any) -> Settings:
 def _queue_name(given: Any) -> str:
     if given in (None, "", b""):
         raise ValueError(f"The namespace of a board, or else its name, must not be empty, nor None: it is {given!r}")
-    return given.decode() if isinstance(given, bytes) else str(given)
+    return stored_queue_name(given.decode() if isinstance(given, bytes) else str(given))
 
 
 def _database(conf: Mapping[str, Any]) -> JobsDatabase:
