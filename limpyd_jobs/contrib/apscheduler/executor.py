@@ -17,7 +17,8 @@ from limpyd.exceptions import UniquenessError
 from redis.exceptions import RedisError
 
 from limpyd_jobs import Argument, Job, Queue
-from limpyd_jobs.contrib.apscheduler.records import Serializer, StoredJob
+from limpyd_jobs.contrib.apscheduler.records import StoredJob
+from limpyd_jobs.contrib.apscheduler.serializing import Serializer
 from limpyd_jobs.contrib.apscheduler.settings import database_of
 from limpyd_jobs.store.database import JobsDatabase
 

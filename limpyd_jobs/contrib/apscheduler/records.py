@@ -1,47 +1,23 @@
-"""How a job of APScheduler is stored and read."""
+"""The records of the jobs of APScheduler."""
 
 from __future__ import annotations
 
-import json
-import pickle
-import re
-from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone, tzinfo
-from functools import lru_cache
-from typing import Any
 
 from apscheduler.job import Job
-from apscheduler.util import ref_to_obj
 from limpyd import fields
 from limpyd.indexes import NumberRangeIndex
 
 from limpyd_jobs import TimedRecord
-from limpyd_jobs.schedules.triggers import describe_trigger, trigger_of, zone_of
-from limpyd_jobs.store.codecs import codec_of
 
 Stored = Mapping[str, str]  # the fields of a record
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 MICROSECOND = timedelta(microseconds=1)
 
-# The values of a job's state that are stored together with its arguments, unless they are these.
-OPTIONS = {"misfire_grace_time": 1, "coalesce": True, "max_instances": 1}
-
-# What JSON holds as it is.
-PLAIN = (str, int, bool, type(None))
-
-# The arguments of a trigger that are moments.
-LIMITS = ("start_date", "end_date")
-
-# How they are stored, as the next run time is: see `text_of`.
-MOMENT = re.compile(r"-?\d+\.\d{6}", re.ASCII)
-
 # Up to this number of seconds, in the year 2106, a float has the microseconds right.
 EXACT = 2**32
-
-# How many triggers that were read are remembered. A job that comes again has the same one each time.
-TRIGGERS = 10_000
 
 
 class ScheduledJob(TimedRecord):
@@ -75,223 +51,6 @@ class StoredJob(Job):
     __slots__ = ("as_read", "is_refused")
     as_read: Stored
     is_refused: bool
-
-
-class Serializer:
-    """From jobs to fields, and back.
-
-    Parameters
-    ----------
-    kind: str
-        ``json`` or ``pickle``. With ``pickle``, values that JSON cannot hold are stored as a pickle. Reading one runs
-        any code that stands in Redis, so nobody else may write to that database.
-    protocol: int
-        The protocol of pickles.
-    allowed: iterable of str
-        The modules, with what is in them, whose functions may be scheduled; None for any. A pickle runs any code.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is invalid.
-    """
-
-    def __init__(self, kind: str, protocol: int, allowed: Iterable[str] | None) -> None:
-        if kind not in ("json", "pickle"):
-            raise ValueError(f"The serializer must be 'json' or 'pickle', not {kind!r}")
-        if isinstance(allowed, str):  # each of its letters would be a module
-            raise TypeError(f"allowed must be a list of modules, as [{allowed!r}], not {allowed!r}")
-        if allowed is not None and not isinstance(allowed, Iterable):
-            raise TypeError(f"allowed must be a list of modules, as ['myapp.jobs'], not {allowed!r}")
-        if not str(protocol).isdecimal() or int(protocol) > pickle.HIGHEST_PROTOCOL:  # a file of settings gives text
-            raise ValueError(f"pickle_protocol must be from 0 to {pickle.HIGHEST_PROTOCOL}, not {protocol!r}")
-        self.is_pickle = kind == "pickle"
-        self._protocol = int(protocol)
-        self._allowed = None if allowed is None else tuple(allowed)
-
-    def dump(self, job: Job) -> dict[str, str]:
-        """Return the fields of a job.
-
-        Raises
-        ------
-        TypeError
-            If an argument, or the trigger, cannot be stored. The message says which.
-        ValueError
-            If the function has no name by which it could be found again, or is not allowed.
-        """
-        options = {name: getattr(job, name) for name, usual in OPTIONS.items() if getattr(job, name) != usual}
-        call = self.dump_call(job, **options)
-        self.check_is_allowed(job.func_ref)
-        return {
-            "name": job.name,
-            "func": job.func_ref,
-            "executor": job.executor,
-            "next_run_time": text_of(job.next_run_time),
-            **self._dumped_trigger(job),
-            "state": call,
-        }
-
-    def dump_advance(self, job: StoredJob) -> dict[str, str]:
-        """Return the fields of a job that change when it is due. A trigger that is a pickle may count, so it is one of
-        them."""
-        fields = {"next_run_time": text_of(job.next_run_time)}
-        return fields if is_json(job.as_read["trigger"]) else {**fields, **self._dumped_trigger(job)}
-
-    def dump_call(self, job: Job, **options: Any) -> str:
-        """Return the text of the arguments of a job, and of some options. Exceptions: see `dump`."""
-        state = job.__getstate__()
-        args, kwargs = list(state["args"]), dict(state["kwargs"])
-        call = {**options, "args": args, **({"kwargs": kwargs} if kwargs else {})}
-
-        try:
-            for name, value in [*enumerate(args), *kwargs.items()]:
-                _check_argument(f"The argument {name!r} of the job {job.id!r}", value)
-            return _as_json(call)
-        except (TypeError, ValueError):
-            if not self.is_pickle:
-                raise
-            return self._pickled(call)
-
-    def load(self, pk: str, stored: Stored, zone: tzinfo) -> StoredJob:
-        """Return a job by its fields. The zone is for a time whose trigger has none.
-
-        Raises
-        ------
-        Exception
-            Any exception, if the job cannot be restored.
-        """
-        self.check_is_allowed(stored["func"])
-        state = self.load_call(stored["state"])
-        trigger = self._loaded_trigger(stored["trigger"], stored.get("timezone"))
-        state.update(
-            id=pk,
-            name=stored["name"],
-            func=stored["func"],
-            executor=stored["executor"],
-            args=tuple(state["args"]),
-            trigger=trigger,
-            next_run_time=moment_of(run_time_of(stored), getattr(trigger, "timezone", None) or zone),
-        )
-        job = StoredJob.__new__(StoredJob)
-        job.__setstate__(state)
-        job.as_read, job.is_refused = stored, False
-        return job
-
-    def check_is_allowed(self, func: str) -> None:
-        """Raise `ValueError` if a function, given as ``module:name``, may not be scheduled.
-
-        It must be found in one of the modules, and made there. Functions that they import, such as ``os.system``, do
-        not count.
-        """
-        if self._allowed is None:
-            return
-        if not (
-            self._is_allowed(func.partition(":")[0]) and self._is_allowed(getattr(ref_to_obj(func), "__module__", None))
-        ):
-            raise ValueError(f"The function {func!r} is in none of the modules that are allowed")
-
-    def _is_allowed(self, module: str | None) -> bool:
-        return any(module == each or str(module).startswith(f"{each}.") for each in self._allowed or ())
-
-    def _dumped_trigger(self, job: Job) -> dict[str, str]:
-        """Return the fields of the trigger of a job."""
-        try:
-            description, zone = _shortened(job.trigger)
-            return {"trigger": _as_json(description), "timezone": zone}
-        except (TypeError, ValueError) as error:
-            if self.is_pickle:
-                return {"trigger": self._pickled(job.trigger), "timezone": ""}
-            raise TypeError(
-                f"The trigger of the job {job.id!r} cannot be stored as JSON (serializer='pickle' may): {error}"
-            ) from error
-
-    def _pickled(self, value: Any) -> str:
-        return b64encode(pickle.dumps(value, self._protocol)).decode()
-
-    def _loaded_trigger(self, text: str, zone: str | None) -> Any:
-        if not is_json(text):
-            return self._loaded(text)
-        kind, state = _described_trigger(text, zone or "UTC")
-        trigger = kind.__new__(kind)  # each job has its own, as an application may change it
-        trigger.__setstate__(state)
-        return trigger
-
-    def load_call(self, text: str) -> dict[str, Any]:
-        """Return the values that `dump_call` has stored, as JSON or, if this is allowed, as a pickle; with all
-        options."""
-        return {**OPTIONS, "kwargs": {}, **self._loaded(text)}
-
-    def _loaded(self, text: str) -> Any:
-        if is_json(text):
-            return codec_of(json).load(text)
-        if not self.is_pickle:
-            raise ValueError("it is stored as a pickle, but only JSON is read here")
-        return codec_of(pickle).load(text)
-
-
-@lru_cache(TRIGGERS)
-def _described_trigger(text: str, zone: str) -> tuple[Any, Any]:
-    """Return the class and the state of the trigger of a stored description."""
-    trigger = trigger_of(_lengthened(codec_of(json).load(text), zone_of(zone)), zone)
-    return type(trigger), trigger.__getstate__()
-
-
-def _shortened(trigger: Any) -> tuple[dict[str, Any], str]:
-    """Return the description of a trigger as it is stored, and its time zone, which is empty for UTC.
-
-    Redis needs half of the memory for a record if no value has more than 64 bytes, as an interval would have.
-    `_lengthened` makes the description of it.
-    """
-    ((kind, what),) = describe_trigger(trigger).items()
-    if not isinstance(what, dict):
-        return {kind: what}, ""
-    zone = what.pop("timezone", "UTC")
-    short = {name: _short(name, value, trigger.timezone) for name, value in what.items()}
-    return {kind: short}, "" if zone == "UTC" else zone
-
-
-def _short(name: str, value: Any, zone: tzinfo) -> Any:
-    if name in LIMITS and "T" in value:  # the one of a calendar is a date
-        moment = datetime.fromisoformat(value)
-        return text_of(moment) if moment.astimezone(zone).isoformat() == value else value
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _lengthened(stored: Any, zone: tzinfo) -> Any:
-    """Return the description of a trigger from the stored one, shortened or not."""
-    if not isinstance(stored, dict):
-        return stored
-    return {
-        kind: {name: _long(name, value, zone) for name, value in what.items()} if isinstance(what, dict) else what
-        for kind, what in stored.items()
-    }
-
-
-def _long(name: str, value: Any, zone: tzinfo) -> Any:
-    if name in LIMITS and MOMENT.fullmatch(str(value)):
-        moment = moment_of(value, zone)
-        return moment and moment.isoformat()
-    return value
-
-
-def _check_argument(what: str, value: Any) -> None:
-    """Raise `TypeError`, or `ValueError`, if JSON cannot hold a value, or Redis cannot hold its text."""
-    text = value if type(value) in PLAIN else codec_of(json).stored(what, value)
-    try:
-        str(text).encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f"{what} has half of a character, which cannot be stored: {error}") from None
-
-
-def _as_json(value: Any) -> str:
-    text = codec_of(json).dump(value)
-    text.encode()  # JSON of ours may hold half of a character, which Redis cannot
-    return text
-
-
-def is_json(text: str) -> bool:
-    """Return whether a stored text is JSON, and not a pickle."""
-    return text.startswith("{")
 
 
 def run_time_of(stored: Stored) -> str:

@@ -21,8 +21,9 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs.contrib.apscheduler.events import StoreEvents
 from limpyd_jobs.contrib.apscheduler.reading import UNPARKED, JobReader
-from limpyd_jobs.contrib.apscheduler.records import ScheduledJob, Serializer, Stored, StoredJob, run_time_of
+from limpyd_jobs.contrib.apscheduler.records import ScheduledJob, Stored, StoredJob, run_time_of
 from limpyd_jobs.contrib.apscheduler.rounds import Round
+from limpyd_jobs.contrib.apscheduler.serializing import Serializer
 from limpyd_jobs.contrib.apscheduler.settings import database_of
 from limpyd_jobs.contrib.settings import seconds
 from limpyd_jobs.store.database import JobsDatabase
