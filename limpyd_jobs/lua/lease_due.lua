@@ -23,18 +23,18 @@ local holders, pks, records = model.indexes.leased_by or NOTHING, {}, {}
 
 for _, pk in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', score(now()), 'LIMIT', 0, 1000)) do
   redis.call('ZREM', leases, pk)
-  if not is_gone(model, pk) then update(model, pk, {leased_by = false}) end
+  if not is_gone(model, pk) then pcall(update, model, pk, {leased_by = false}) end  -- unless a key is foreign
 end
 
 -- Takes a record, unless somebody else has it; returns whether there are enough now. An entry of the index that is not
--- a due record is left to the check.
+-- a due record, or whose owner stands in a foreign key, is left to the check.
 local function take(pk)
   local found, fields = redis.pcall('HGETALL', hash_key(model, pk)), {}
   for i = 1, #found, 2 do fields[found[i]] = found[i + 1] end
-  if not fields[request.field] then return end
+  local at = fields[request.field]
+  if not at or (tonumber(at) or 0) > tonumber(request.moment) then return end
   if fields.leased_by and fields.leased_by ~= owner then
-    if is_leased(leases, pk) then return end
-    update(model, pk, {leased_by = false})
+    if is_leased(leases, pk) or not pcall(update, model, pk, {leased_by = false}) then return end
   end
   pks[#pks + 1], records[#records + 1] = pk, fields
   return #pks == limit

@@ -21,7 +21,9 @@ for _, pk in ipairs(cjson.decode(request.returned or '[]')) do
 end
 -- An entry of the index that is not a due record is never due.
 local first = first_of_due(KEYS[1], '+inf', request.skipped, function(pk)
-  return type(redis.pcall('HGET', hash_key(model, pk), request.field)) == 'string' and not is_leased(KEYS[2], pk)
+  local at = redis.pcall('HGET', hash_key(model, pk), request.field)
+  local is_due = type(at) == 'string' and (tonumber(at) or 0) <= tonumber(redis.call('ZSCORE', KEYS[1], pk))
+  return is_due and not is_leased(KEYS[2], pk)
 end)
 local due = first and redis.call('ZSCORE', KEYS[1], first)
 local lease = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. score(now()), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]

@@ -13,6 +13,7 @@
 --   existing     there is a record with that pk: nothing is changed
 --   gone         there is no such record, or no field to replace
 --   changed      one of the expected fields has another value: only the lease is ended
+--   empty        no field would have a value any more: nothing is changed
 --   not unique   {field, value, pk of its owner}: nothing is changed
 
 --@include leases
@@ -23,6 +24,17 @@ local replaced_key, replaced_field = request.replaced_key, request.replaced_fiel
 for field, value in pairs(fields) do
   fields[field] = value ~= '' and value
 end
+-- Whether a change leaves no field of the record.
+local function leaves_nothing()
+  for _, value in pairs(fields) do
+    if value then return false end
+  end
+  for _, name in ipairs(redis.call('HKEYS', hash_key(model, pk))) do
+    if fields[name] == nil and name ~= 'leased_by' then return false end
+  end
+  return true
+end
+
 if request.is_new and redis.call('EXISTS', hash_key(model, pk)) == 1 then
   return answer('existing')
 elseif not request.is_new and is_gone(model, pk) then
@@ -32,6 +44,8 @@ elseif replaced_key and redis.call('HEXISTS', replaced_key, replaced_field) == 0
 elseif not is_as_expected(model, pk, request.expected) then
   end_lease(KEYS[1], model, pk, request.owner)
   return answer('changed')
+elseif not request.is_new and leaves_nothing() then
+  return answer('empty')
 end
 local conflict = not_unique(model, fields, pk)
 if conflict then

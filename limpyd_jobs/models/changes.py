@@ -18,7 +18,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.connections import PinnedConnection
 from limpyd_jobs.store.layout import layout_of
@@ -129,7 +129,7 @@ class Changes:
         self._slice = _slice_of(redis_of(first))
         self._waiting: deque[Change] = deque()
         self._closed, self._lock, self._is_reading = Event(), Lock(), False
-        self._delay = FIRST
+        self._delay, self._is_followed = FIRST, False
         self._ids = dict.fromkeys(self._models, _checked_id(since)) if since is not None else self._last_ids()
 
     def __iter__(self) -> Changes:
@@ -137,7 +137,7 @@ class Changes:
 
     def __next__(self) -> Any:
         if not self._waiting:
-            self._waiting.extend(self.read(self._timeout))
+            self._waiting.extend(self.read())
         if not self._waiting:
             raise StopIteration
         return self._waiting.popleft()
@@ -149,7 +149,14 @@ class Changes:
         self.close()
 
     def read(self, timeout: float | None = None) -> list[Any]:
-        """Wait for changes and return them. The result is empty if none came in that many seconds, or after `close`."""
+        """Wait for changes and return them. The result is empty if none came in time, or after `close`.
+
+        Parameters
+        ----------
+        timeout: float
+            For how many seconds to wait; None for the timeout with which it was made.
+        """
+        timeout = self._timeout if timeout is None else checked_timeout(timeout)
         end = monotonic() + (inf if timeout is None else timeout)
         while not self._closed.is_set():
             left = end - monotonic()
@@ -170,6 +177,13 @@ class Changes:
             Takes a change.
         name: str
             The name of the thread.
+
+        Raises
+        ------
+        TypeError
+            If `hear` is not a function.
+        LimpydJobsException
+            If they are closed, or followed already.
         """
         self._follow(lambda: next(self, None), hear, 0, name)
 
@@ -186,10 +200,24 @@ class Changes:
             For how many seconds to gather changes after each call.
         name: str
             The name of the thread.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is invalid.
+        LimpydJobsException
+            If they are closed, or followed already.
         """
         self._follow(self.read, hear, pause, name)
 
     def _follow(self, ask: Callable[[], Any], hear: Callable[[Any], object], pause: float, name: str) -> None:
+        if not callable(hear):
+            raise TypeError(f"What hears of changes must be a function, not {hear!r}")
+        pause = checked_timeout(pause) or 0
+        if self._closed.is_set() or self._is_followed:
+            raise LimpydJobsException("These changes are closed, or another thread follows them: make others")
+        self._is_followed = True
+
         def tell() -> None:
             news = None
             while not self._closed.wait(pause):
@@ -201,7 +229,8 @@ class Changes:
                 except Exception as error:
                     if not _is_transient(error):
                         news = None
-                    log.warning("A change cannot be told: %s", described(error))
+                    called = getattr(hear, "__qualname__", hear)
+                    log.warning("The function %s, which hears of changes, failed: %s", called, described(error))
                     self._rest()
 
         Thread(target=tell, name=name, daemon=True).start()
@@ -228,7 +257,7 @@ class Changes:
             log.warning("Changes cannot be read, trying again: %s", error)
             self._rest(seconds)
             return []
-        self._delay = FIRST
+        self._delay, self._is_followed = FIRST, False
         self._ids.update((key, entries[-1][0]) for key, entries in reply)
         return found
 

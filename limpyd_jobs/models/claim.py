@@ -117,8 +117,10 @@ class Claim(Generic[AJob]):
         asked = monotonic()
         try:
             delivery = transitions.claim_job(job, queue_model, queue_name, token, lease)
-        except LimpydJobsException:
+        except (LimpydJobsException, JobGone):
             raise
+        except DoesNotExist:  # it was deleted through this object
+            raise JobGone(type(job).get_model_repr()) from None
         except BaseException:
             job._unsure_claim = caller, token
             raise

@@ -9,6 +9,7 @@ from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from limpyd.exceptions import DoesNotExist
 from redis.exceptions import RedisError
 
 from limpyd_jobs.arguments import checked_lease
@@ -113,7 +114,11 @@ class Session(Generic[AJob]):
         ------
         LimpydJobsException
             If the session is not open, or is closed meanwhile, or the job cannot be claimed.
+        TypeError
+            If it is not a job.
         """
+        if not isinstance(job, JobRecord):
+            raise TypeError(f"Only a job can be claimed, not {job!r}")
         claims = self._claims_if_open()
         claim: Claim[AJob] = job.claim(owner, self.lease if lease is None else lease, **options)
         with self._lock:
@@ -127,13 +132,15 @@ class Session(Generic[AJob]):
     def held(self, job: AJob) -> Claim[AJob] | None:
         """Return the claim on a job; None if this session has none, or it was ended or lost."""
         self._be_of_this_process()
-        claim = self._claims.get(_key(job))
+        claim = None
+        with suppress(DoesNotExist):  # it was deleted through this object
+            claim = self._claims.get(_key(job))
         return None if claim is None or claim.status is not None or claim.is_lost else claim
 
     def let_lapse(self, job: AJob) -> None:
         """Stop renewing the claim on a job, if there is one. It can still be ended until its lease lapses."""
         self._be_of_this_process()
-        with self._lock:
+        with self._lock, suppress(DoesNotExist):  # it was deleted through this object
             self._renewed.discard(_key(job))
 
     def register(self, presence_model: type[Presence], kind: str, name: str | None = None, **details: Any) -> None:

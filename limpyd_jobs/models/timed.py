@@ -22,7 +22,8 @@ class TimedRecord(BaseJobsModel):
     """A record that is due at a time. The process that looks after it leases it, so that no other one does.
 
     A subclass has a field for the moment, in seconds since the epoch, with a `NumberRangeIndex`. A record without a
-    value of this field is never due. All fields must be hash fields with no index but this and `EqualIndex`.
+    value of this field is never due. All fields must be hash fields with no index but `EqualIndex`,
+    `NumberRangeIndex` and `DateTimeRangeIndex`.
 
     >>> class Reminder(TimedRecord):
     ...     due_field = "at"
@@ -102,8 +103,10 @@ class TimedRecord(BaseJobsModel):
         ------
         DoesNotExist
             If there is no such record.
+        AttributeError
+            If there is no such field.
         ValueError
-            If the moment when it is due is not a number.
+            If the moment when it is due is not a number, or no field would have a value any more.
         """
         return timed.change(cls, pk, values, expected, owner)
 

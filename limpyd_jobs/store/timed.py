@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from math import isfinite
 from typing import Any, NamedTuple, TypeVar
 
 from limpyd.exceptions import DoesNotExist, UniquenessError
@@ -101,8 +103,9 @@ def make(model: Model, pk: str, fields: Fields, replaced: tuple[str, str] | None
         if unique(model, reply)["outcome"] == "gone" and replaced:
             raise DoesNotExist("The hash {} has no field {!r}".format(*replaced))
 
-    place = dict(zip(("replaced_key", "replaced_field"), replaced or (), strict=False))
-    send(_put(model, pk, fields, read, is_new="1", **place))
+    if not _checked_pk(model, pk):
+        raise ValueError(f"The pk of a {model.__name__} must not be empty")
+    send(_put(model, pk, fields, read, is_new="1", **_checked_place(replaced)))
 
 
 def change(model: Model, pk: str, fields: Fields, expected: Fields | None = None, owner: str = "") -> bool:
@@ -121,13 +124,18 @@ def change(model: Model, pk: str, fields: Fields, expected: Fields | None = None
         If there is no such record.
     UniquenessError
         If another record has the value of a unique field.
-    ValueError
-        If the due moment is not a number.
+    AttributeError
+        If there is no such field.
+    TypeError, ValueError
+        If the due moment is not a number, or no field would have a value any more, or an argument is invalid.
     """
 
     def read(reply: Reply) -> bool:
+        if reply["outcome"] == "empty":
+            raise ValueError(f"The {model.__name__} {pk} needs a field with a value: remove it instead")
         return _is_done(model, pk, unique(model, reply))
 
+    _check_is_named(model, pk)
     return send(_put(model, pk, fields, read, **_condition(model, expected, owner)))
 
 
@@ -144,17 +152,37 @@ def _put(model: Model, pk: str, fields: Fields, read: Callable[[Reply], Result],
 def _check_moment(model: Any, fields: Fields) -> None:
     """Raise `ValueError` if the field that says when a record is due gets a value that is not a number."""
     moment = fields.get(model.due_field)
-    if not isinstance(moment, (str, bytes)) or not moment:
+    if not isinstance(moment, (str, bytes, float)) or moment in ("", b""):
         return  # other values are refused, as by any field
-    try:
-        float(moment)
-    except ValueError:
-        raise ValueError(f"{model.due_field} must be in seconds since the epoch, not {moment!r}") from None
+    with suppress(ValueError):  # other digits than those of ASCII are a number to Python only
+        if isfinite(float(moment)) and (isinstance(moment, float) or moment.isascii()):
+            return
+    raise ValueError(f"{model.due_field} must be in seconds since the epoch, not {moment!r}")
+
+
+def _checked_pk(model: Model, pk: Any) -> str:
+    if isinstance(pk, bool) or not isinstance(pk, (str, int)):
+        raise TypeError(f"The pk of a {model.__name__} must be a text, not {pk!r}")
+    return str(pk)
+
+
+def _check_is_named(model: Model, pk: Any) -> None:
+    if not _checked_pk(model, pk):
+        raise DoesNotExist(f"No {model.__name__} has an empty pk")
+
+
+def _checked_place(replaced: Any) -> dict[str, str]:
+    if replaced is None:
+        return {}
+    if not (isinstance(replaced, tuple) and [type(each) for each in replaced] == [str, str]):
+        raise TypeError(f"What is replaced must be a tuple of a key and a field, not {replaced!r}")
+    return {"replaced_key": replaced[0], "replaced_field": replaced[1]}
 
 
 def remove(model: Model, pk: str, expected: Fields | None = None, owner: str = "") -> bool:
     """Delete a record: see `change`."""
     due_key(model)
+    _check_is_named(model, pk)
     request = {"model": layout_of(model).json, "pk": pk, **_condition(model, expected, owner)}
     keys = [leases_key(model)]
     return send(Call(sender_of(model), _remove_record, request, lambda reply: _is_done(model, pk, reply), keys=keys))
@@ -163,11 +191,21 @@ def remove(model: Model, pk: str, expected: Fields | None = None, owner: str = "
 def lease_due(
     model: Model, owner: str, lease: float, moment: float, limit: int, skipped: Iterable[str] = ()
 ) -> list[tuple[str, dict[str, str]]]:
-    """Give the records that are due at a moment to an owner; return the pk and the fields of each."""
+    """Give the records that are due at a moment to an owner; return the pk and the fields of each.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is invalid.
+    """
 
     def read(reply: Reply) -> list[tuple[str, dict[str, str]]]:
         return list(zip(reply["pks"], reply["records"], strict=True))
 
+    if isinstance(moment, bool) or not isinstance(moment, (int, float)) or not isfinite(moment):
+        raise ValueError(f"The moment must be in seconds since the epoch, not {moment!r}")
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise ValueError(f"The limit must be an integer of 1 or more, not {limit!r}")
     request = {
         **given(model=layout_of(model).json, field=model.due_field, owner=owner, lease=lease, limit=limit),
         **_pks(skipped=skipped),
@@ -194,6 +232,7 @@ def _stored(name: str, value: Any) -> str:
 def _condition(model: Model, expected: Fields | None, owner: str) -> dict[str, str]:
     if not expected:
         return given(owner=owner)
+    check_fields(model, expected)
     known = with_stored_values(model, expected)
     # a text is as it was read, even if it is not UTF-8
     texts = {name: value if isinstance(value, str) else _stored(name, value) for name, value in known.items()}
@@ -201,6 +240,9 @@ def _condition(model: Model, expected: Fields | None, owner: str) -> dict[str, s
 
 
 def _pks(**lists: Iterable[str]) -> dict[str, str]:
+    for name, pks in lists.items():
+        if isinstance(pks, str):  # each of its letters would be one
+            raise TypeError(f"{name} must be a list of pks, as [{pks!r}], not {pks!r}")
     return {name: listed(pks) for name, pks in lists.items() if pks}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from threading import Event
@@ -28,6 +29,11 @@ ran: list[Any] = []
 
 def note(*args: Any, **kwargs: Any) -> None:
     ran.append((args, kwargs))
+
+
+async def note_later(*args: Any) -> None:
+    await asyncio.sleep(0)
+    ran.append(args)
 
 
 def fail() -> None:
@@ -79,6 +85,22 @@ def test_what_is_due_is_run_by_a_worker() -> None:
     (job,) = ScheduledRun.collection(scheduled="a").instances()
     assert job.identifier.hget() == f"a:{PAST:%Y-%m-%dT%H:%M:%S.%fZ}"
     assert job.status.hget() == STATUSES.SUCCESS
+
+
+def test_a_grace_time_may_be_longer_than_any_time() -> None:
+    scheduler = make()
+    scheduler.add_job(note, "date", run_date=PAST, misfire_grace_time=10**14)
+    scheduler._process_jobs()
+    work()
+    assert len(ran) == 1
+
+
+def test_a_coroutine_is_run_to_its_end() -> None:
+    scheduler = make()
+    scheduler.add_job(note_later, "date", run_date=PAST, args=[5])
+    scheduler._process_jobs()
+    work()
+    assert ran == [(5,)]
 
 
 def test_each_run_that_was_missed_is_one_job_unless_they_coalesce() -> None:
@@ -238,7 +260,9 @@ def test_runs_of_which_some_were_added_before_redis_failed_are_all_added(
         ({"priority": 1.5}, "priority must be an integer"),
         ({"job_class": dict}, "job_class must be a subclass of ScheduledRun"),
         ({"job_class": "myapp:Run"}, "job_class must be a subclass of ScheduledRun"),
-        ({"queue_name": ""}, "queue_name must be a text that is not empty"),
+        ({"queue_name": ""}, "name of a queue must be neither empty nor have a comma"),
+        ({"queue_name": "a,b"}, "name of a queue must be neither empty nor have a comma"),
+        ({"queu_name": "a"}, "'queu_name' is neither an argument of this class nor of redis.Redis"),
         ({"port": "abc"}, "port must be an integer of 0 or more, not 'abc'"),
     ],
 )

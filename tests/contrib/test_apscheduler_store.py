@@ -7,7 +7,9 @@ import os
 import pickle
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from threading import Event
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -18,11 +20,12 @@ from servers import RedisServer, wait_until
 
 pytest.importorskip("apscheduler")
 
+from apscheduler.events import EVENT_JOB_REMOVED
 from apscheduler.executors.debug import DebugExecutor
 from apscheduler.jobstores.base import ConflictingIdError, JobLookupError
 from apscheduler.jobstores.redis import RedisJobStore as TheirStore
 from apscheduler.schedulers.background import BackgroundScheduler
-from apscheduler.schedulers.base import STATE_PAUSED, STATE_RUNNING
+from apscheduler.schedulers.base import STATE_PAUSED, STATE_RUNNING, STATE_STOPPED, BaseScheduler
 from apscheduler.triggers.calendarinterval import CalendarIntervalTrigger
 from apscheduler.triggers.combining import OrTrigger
 from apscheduler.triggers.cron import CronTrigger
@@ -481,6 +484,150 @@ class TestAJobWhoseExecutorIsElsewhere:
         assert 25 < (round_of(here) or 0) <= 30
         assert caplog.records == []
 
+    def test_is_left_to_others_as_well_if_the_executor_is_removed_in_the_midst_of_a_round(self, scheduler: Any) -> None:
+        made = scheduler()
+        made.add_executor(DebugExecutor(), "other")
+        TO_DO.append(lambda: made.remove_executor("other"))
+        made.add_job(meanwhile, "date", run_date=PAST - timedelta(seconds=1))
+        made.add_job(note, "date", run_date=PAST, id="a", executor="other")
+        round_of(made)
+        assert (ran, made.get_job("a").id, stored("a").get("leased_by")) == ([], "a", None)
+
+
+class TestAShutdownInTheMidstOfARound:
+    """What was given to an executor is recorded, and the rest is given back."""
+
+    @pytest.mark.parametrize("options", [{"trigger": "date"}, {"trigger": "interval", "hours": 1}])
+    def test_of_one_thread_by_itself(self, scheduler: Any, options: Any) -> None:
+        first, second = scheduler(), scheduler()
+        TO_DO.append(lambda: BaseScheduler.shutdown(first, wait=False))
+        first.add_job(meanwhile, id="a", next_run_time=PAST - timedelta(seconds=1), **options)
+        for name in "bc":
+            first.add_job(note, id=name, next_run_time=PAST, args=[name], **options)
+        with suppress(JobLookupError):  # APScheduler finds no job any more
+            round_of(first)
+        assert TO_DO == ran == []
+        round_of(second)
+        assert ran == [(("b",), {}), (("c",), {})]
+        assert stored("a").get("leased_by") is stored("b").get("leased_by") is None
+        assert (stored("a") == {}) == (options["trigger"] == "date")
+
+    def test_by_another_thread(self, scheduler: Any) -> None:
+        first, second = scheduler(), scheduler()
+        for name in "ab":
+            first.add_job(note, "date", run_date=PAST, id=name, args=[name])
+        job = next(iter(store_of(first).get_due_jobs(NOW)))
+        first._executors["default"].submit_job(job, [PAST])
+        first.state = STATE_STOPPED
+        with pytest.raises(JobLookupError):
+            first.remove_job("a")
+        store_of(first).shutdown()
+        round_of(second)
+        assert ran == [(("a",), {}), (("b",), {})]
+
+
+class TestAJobThatIsRemovedWhileItRuns:
+    def test_may_be_added_anew_and_changed_or_removed(self, scheduler: Any) -> None:
+        made = scheduler()
+        made.add_job(note, "date", run_date=PAST, id="a")
+
+        def add_again(_: Any) -> None:
+            if not ran[1:]:
+                ran.append("again")
+                made.add_job(note, "interval", hours=1, next_run_time=PAST, id="a")
+                made.pause_job("a")
+
+        made.add_listener(add_again, EVENT_JOB_REMOVED)
+        round_of(made)
+        assert made.get_job("a").next_run_time is None
+        round_of(made)
+        assert ran == [((), {}), "again"]
+
+    def test_ends_no_scheduler_if_it_removes_itself(self, scheduler: Any) -> None:
+        made = scheduler()
+        for name, trigger in (("a", "date"), ("b", "interval")):
+            TO_DO.append(partial(made.remove_job, name))
+            made.add_job(meanwhile, trigger, id=name, next_run_time=PAST)
+            round_of(made)
+        assert stored("a") == stored("b") == {}
+
+
+class TestATriggerThatFails:
+    @pytest.mark.parametrize(
+        ("stored_trigger", "reason"),
+        [
+            ('{"interval":{"days":4000000,"start_date":"0.000000"}}', "out of range"),
+            ('{"interval":{"seconds":1e-06,"start_date":"0.000000"}}', "more than 1,000,000 run times"),
+        ],
+    )
+    def test_is_parked_and_ends_no_scheduler(
+        self, scheduler: Any, redis_client: redis.Redis, stored_trigger: str, reason: str
+    ) -> None:
+        made = scheduler()
+        made.add_job(note, "interval", hours=1, next_run_time=PAST, id="a")
+        redis_client.hset("apscheduler:scheduledjob:a:hash", "trigger", stored_trigger)
+        round_of(made)
+        assert (ran, stored("a")["parked"]) == ([], "1")
+        assert reason in stored("a")["reason"]
+
+
+class TestForeignData:
+    def test_far_leases_end_no_scheduler(self, scheduler: Any, redis_client: redis.Redis) -> None:
+        for score in (1e15, float("inf")):
+            redis_client.zadd("apscheduler:scheduledjob:leases", {"x": score})
+            assert 25 < (round_of(scheduler()) or 0) <= 30
+
+    def test_a_moment_that_is_not_utf_8_keeps_no_other_job_waiting(
+        self, scheduler: Any, redis_client: redis.Redis
+    ) -> None:
+        made = scheduler()
+        for name in "ab":
+            made.add_job(note, "date", run_date=PAST, id=name)
+        redis_client.hset("apscheduler:scheduledjob:a:hash", "next_run_time", b"\xff")
+        round_of(made)
+        assert len(ran) == 1
+        assert (stored("a")["parked"], stored("a")["parked_run_time"]) == ("1", "\\udcff")
+
+    @pytest.mark.parametrize("moment", ["", "253402300000.000000"])
+    def test_a_job_that_has_no_time_now_is_not_asked_for_again_and_again(
+        self, scheduler: Any, redis_client: redis.Redis, moment: str
+    ) -> None:
+        made = scheduler()
+        made.add_job(note, "date", run_date=PAST, id="a")
+        redis_client.hset("apscheduler:scheduledjob:a:hash", "next_run_time", moment)
+        round_of(made)
+        assert 25 < (round_of(made) or 0) <= 30
+        assert ran == []
+
+    def test_that_prevent_the_record_of_a_run_let_it_run_once(self, scheduler: Any, redis_client: redis.Redis) -> None:
+        made = scheduler()
+        made.add_job(note, "date", run_date=PAST, id="a", name="n")
+        redis_client.rename("apscheduler:scheduledjob:name:n", "elsewhere")
+        redis_client.set("apscheduler:scheduledjob:name:n", "foreign")
+        for _ in range(3):
+            round_of(made)
+        assert len(ran) == 1
+        redis_client.rename("elsewhere", "apscheduler:scheduledjob:name:n")
+        round_of(made)
+        assert (len(ran), stored("a")) == (1, {})
+
+    def test_in_the_place_of_their_jobs_keep_no_job_waiting(
+        self, scheduler: Any, redis_client: redis.Redis, redis_server: RedisServer
+    ) -> None:
+        redis_client.set("apscheduler.jobs", "foreign")
+        made = scheduler(RedisJobStore(unix_socket_path=redis_server.socket))
+        made.add_job(note, "date", run_date=PAST)
+        round_of(made)
+        assert len(ran) == 1
+
+
+def test_a_store_serves_one_scheduler(scheduler: Any) -> None:
+    store = store_of(scheduler())
+    with pytest.raises(ValueError, match="give each scheduler a store of its own"):
+        scheduler(store)
+    store.shutdown()
+    scheduler(store)
+
 
 class TestWhatCanBeStored:
     @pytest.mark.parametrize(
@@ -625,9 +772,12 @@ class TestBadArguments:
     @pytest.mark.parametrize(
         ("arguments", "told"),
         [
-            ({"nonsense": 5}, "'nonsense' is no option of a job store, nor of redis.Redis"),
+            ({"nonsense": 5}, "'nonsense' is neither an argument of this class nor of redis.Redis"),
             ({"allowed": 5}, r"allowed must be a list of modules, as \['myapp.jobs'\], not 5"),
+            ({"allowed": [3]}, r"allowed must be a list of modules, as \['myapp.jobs'\], not \[3\]"),
             ({"url": 5}, "url must be a text"),
+            ({"url": "redis://x", "client": redis.Redis()}, "Say once where Redis is: give url or client"),
+            ({"client": redis.Redis(), "port": 5}, "'port' is a setting of the client: give one of them"),
             ({"pickle_protocol": "x"}, "pickle_protocol must be from 0 to"),
             ({"pickle_protocol": 99}, "pickle_protocol must be from 0 to"),
         ],
@@ -676,6 +826,21 @@ class TestWhereItIs:
         ]
         assert all(store.model.database.connection_settings["db"] == 7 for store in stores)
         assert LimpydJobStore().model is ScheduledJob
+
+    def test_is_the_one_of_a_url_a_client_or_a_pool_also_in_the_place_of_theirs(
+        self, redis_server: RedisServer
+    ) -> None:
+        where = {"unix_socket_path": redis_server.socket, "db": 7}
+        stores = [
+            RedisJobStore(url=f"unix://{redis_server.socket}?db=7"),
+            RedisJobStore(client=redis.Redis(**where)),
+            RedisJobStore(database=JobsDatabase(**where)),
+            RedisJobStore(connection_pool=redis.Redis(**where).connection_pool),
+            RedisJobStore(db=7, url=f"unix://{redis_server.socket}?db=5"),
+        ]
+        assert [store.model.database.connection_settings["db"] for store in stores] == [7] * 5
+        assert stores[3].get_all_jobs() == []
+        assert RedisJobStore().model.database.connection_settings["db"] == 0
 
     def test_may_be_named_by_its_entry_point(self, redis_server: RedisServer) -> None:
         made = BackgroundScheduler(timezone="UTC")
@@ -898,7 +1063,7 @@ class TestAJobOfAnotherProcess:
 
     def test_is_run_as_soon_as_its_executor_is_added_here(self, running: Any, scheduler: Any) -> None:
         scheduler().add_job(note, "date", run_date=PAST, id="a", executor="other")
-        wait_until(lambda: store_of(running).reader.left_to_others == ["a"])
+        wait_until(lambda: store_of(running).reader.left_to_others == ["a"] and store_of(running).events.planned)
         assert ran == []
         running.add_executor(DebugExecutor(), "other")
         wait_until(lambda: len(ran) == 1)

@@ -355,6 +355,23 @@ class TestWaiting:
             wait_until(lambda: found == [["1"], ["2", "3", "4"]])
         wait_until(lambda: "listener of photos" not in [thread.name for thread in enumerate_threads()])
 
+    def test_are_heard_by_one_function(self) -> None:
+        changes = Photo.changes()
+        none: Any = "x"
+        for wrong in (lambda: changes.follow(none), lambda: changes.follow_many(print, pause=none)):
+            with pytest.raises(TypeError, match="must be a"):
+                wrong()
+        changes.follow(print)
+        with pytest.raises(LimpydJobsException, match="another thread follows them"):
+            changes.follow(print)
+        changes.close()
+        with pytest.raises(LimpydJobsException, match="are closed"):
+            changes.follow_many(print)
+
+    def test_is_read_in_the_time_that_was_given_at_first(self) -> None:
+        with Photo.changes(timeout=0.05) as changes:
+            assert changes.read() == []
+
     def test_is_told_of_each_slice_of_a_short_socket_timeout(self, redis_server: RedisServer) -> None:
         there = Photo.bound_to(JobsDatabase(unix_socket_path=redis_server.socket, db=5, socket_timeout=0.1), "short")
         with there.changes(timeout=0.5) as changes:

@@ -12,7 +12,7 @@ from invariants import violations
 from running import work
 from servers import RedisServer, wait_until
 
-from limpyd_jobs import STATUSES, AlreadyClaimed, Error, Job, LimpydJobsException, Presence, Queue, Session
+from limpyd_jobs import STATUSES, AlreadyClaimed, Error, Job, JobGone, LimpydJobsException, Presence, Queue, Session
 from limpyd_jobs.store.database import JobsDatabase
 
 pytestmark = pytest.mark.usefixtures("redis_client", "consistent")
@@ -43,6 +43,19 @@ def lapse() -> None:
 
 
 class TestAClaim:
+    def test_of_a_job_that_was_deleted_is_not_held(self) -> None:
+        with Session[Parcel]() as session:
+            job = Parcel.add_job("a")
+            session.claim(job)
+            job.delete()
+            session.let_lapse(job)
+            assert session.held(job) is None
+            with pytest.raises(JobGone):
+                session.claim(job)
+            none: Any = "a"
+            with pytest.raises(TypeError, match="Only a job can be claimed, not 'a'"):
+                session.claim(none)
+
     def test_is_renewed_as_long_as_the_session_is_open(self) -> None:
         job = Parcel.add_job("a")
         with Session[Parcel](lease=0.2) as session:

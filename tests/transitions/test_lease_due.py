@@ -114,6 +114,49 @@ def test_leases_of_a_wrong_type_are_told_and_nothing_is_given(world: World) -> N
         pks("ann")
 
 
+def test_one_that_is_due_later_than_its_index_says_is_passed_over(world: World) -> None:
+    make(a=1, b=5, c=9)
+    world.client.hset("lab:reminder:a:hash", "at", "7")
+    assert Reminder.next_due().due == 5
+    assert pks("ann", moment=6) == ["b"]
+    assert pks("ann", moment=7) == ["a", "b"]
+
+
+def test_one_whose_owner_stands_in_a_foreign_key_does_not_keep_others_waiting(world: World) -> None:
+    make(a=1, b=2, c=3)
+    world.client.set("lab:reminder:leased_by:evil", "foreign")
+    for name in ("a", "c"):
+        world.client.hset(f"lab:reminder:{name}:hash", "leased_by", "evil")
+    let_lapse(world, "c")
+    assert pks("ann") == ["b"]
+
+
+def test_a_lapsed_lease_of_a_foreign_record_does_not_keep_others_waiting(world: World) -> None:
+    make(b=2)
+    world.client.set("lab:reminder:a:hash", "foreign")
+    world.client.sadd("lab:reminder:collection", "a")
+    let_lapse(world, "a")
+    assert pks("ann") == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("argument", "error"),
+    [
+        ({"limit": 0}, ValueError),
+        ({"limit": 1.5}, ValueError),
+        ({"limit": True}, ValueError),
+        ({"limit": None}, ValueError),
+        ({"moment": float("nan")}, ValueError),
+        ({"moment": "5"}, ValueError),
+        ({"skipped": "abc"}, TypeError),
+    ],
+)
+def test_invalid_arguments_are_refused(world: World, argument: Any, error: Any) -> None:
+    make(a=1)
+    with world.unchanged(), pytest.raises(error, match="must be"):
+        Reminder.lease_due("ann", **argument)
+
+
 @pytest.mark.parametrize("lease", [0, -1, float("nan"), True, "5"])
 def test_a_lease_is_a_number_of_seconds(lease: Any) -> None:
     with pytest.raises(ValueError, match="lease"):

@@ -43,13 +43,50 @@ def test_one_may_take_the_place_of_a_field_of_a_hash(world: World) -> None:
         Reminder.make("tea", {"at": 12.5}, replaced=("theirs", "cake"))
 
 
+@pytest.mark.parametrize("replaced", ["theirs", ("theirs",), ("a", "b", "c"), ("theirs", 5)])
+def test_what_is_replaced_is_a_key_and_a_field(world: World, replaced: Any) -> None:
+    with world.unchanged(), pytest.raises(TypeError, match="a tuple of a key and a field"):
+        Reminder.make("tea", {"at": 12.5}, replaced=replaced)
+
+
+@pytest.mark.parametrize(("pk", "error"), [("", ValueError), (None, TypeError), (b"a", TypeError), (True, TypeError)])
+def test_one_has_a_pk(world: World, pk: Any, error: Any) -> None:
+    with world.unchanged(), pytest.raises(error, match="The pk of a Reminder must"):
+        Reminder.make(pk, {"at": 12.5})
+
+
+def test_there_is_none_of_an_empty_pk(world: World) -> None:
+    for call in (lambda: Reminder.change("", {"at": 1}), lambda: Reminder.remove("")):
+        with world.unchanged(), pytest.raises(DoesNotExist):
+            call()
+
+
+def test_a_change_leaves_a_field_with_a_value(world: World) -> None:
+    Reminder.make("tea", {"at": 12.5, "colour": None})
+    Reminder.lease_due("ann")
+    with world.unchanged(), pytest.raises(ValueError, match="needs a field with a value: remove it instead"):
+        Reminder.change("tea", {"at": None}, owner="ann")
+    assert Reminder.change("tea", {"at": None, "text": "then"}, owner="ann")
+    assert stored("tea") == {"text": "then"}
+
+
+def test_what_is_expected_of_a_field_that_does_not_exist_is_refused(world: World) -> None:
+    Reminder.make("tea", {"at": 12.5})
+    for call in (
+        lambda: Reminder.change("tea", {"text": "x"}, expected={"txt": None}),
+        lambda: Reminder.remove("tea", expected={"txt": None}),
+    ):
+        with world.unchanged(), pytest.raises(AttributeError, match="is 'text' meant"):
+            call()
+
+
 def test_nothing_is_made_in_the_place_of_what_is_no_hash(world: World) -> None:
     world.client.set("theirs", "x")
     with world.unchanged(), pytest.raises(redis.ResponseError, match="WRONGTYPE"):
         Reminder.make("tea", {"at": 12.5}, replaced=("theirs", "tea"))
 
 
-@pytest.mark.parametrize("moment", ["tomorrow", "2030-01-01", b"soon"])
+@pytest.mark.parametrize("moment", ["tomorrow", "2030-01-01", b"soon", "nan", float("nan"), float("-inf"), "inf", "٣"])
 def test_a_moment_that_is_no_number_is_refused_as_it_would_be_due_at_once(world: World, moment: Any) -> None:
     Reminder.make("tea", {"at": 12.5})
     for wrong in (lambda: Reminder.make("cake", {"at": moment}), lambda: Reminder.change("tea", {"at": moment})):

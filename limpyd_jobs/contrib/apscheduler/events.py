@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from apscheduler.events import EVENT_EXECUTOR_ADDED
+from apscheduler.events import EVENT_EXECUTOR_ADDED, SchedulerEvent
 from redis.exceptions import RedisError
 
 from limpyd_jobs.models import Change, Changes
@@ -57,8 +57,8 @@ class StoreEvents:
             if self._changes is None:  # the store was closed meanwhile
                 self._store.model.database.close_idle()
 
-    def _hear_of_executor(self, _: object) -> None:
-        if self._store.reader.left_to_others:
+    def _hear_of_executor(self, event: SchedulerEvent) -> None:
+        if self._store.reader.waits_for(event.alias):
             self._store._scheduler.wakeup()
 
     def is_early(self, changed: set[str]) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 import re
 from collections.abc import Container, Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
+from inspect import iscoroutine
 from typing import Any
 
 from apscheduler.events import EVENT_JOB_MISSED, JobExecutionEvent
@@ -17,6 +19,7 @@ from limpyd.exceptions import UniquenessError
 from redis.exceptions import RedisError
 
 from limpyd_jobs import Argument, Job, Queue
+from limpyd_jobs.arguments import stored_queue_name
 from limpyd_jobs.contrib.apscheduler.records import StoredJob
 from limpyd_jobs.contrib.apscheduler.serializing import Serializer
 from limpyd_jobs.contrib.apscheduler.settings import database_of
@@ -43,10 +46,11 @@ class ScheduledRun(Job):
     call = Argument()
 
     def run(self, queue: Queue) -> Any:
-        """Call the function, however late it is: what was added is done."""
+        """Call the function, however late it is: what was added is done. A coroutine is run to its end."""
         self.serializer.check_is_allowed(self.arguments.func)
         call = self.serializer.load_call(self.arguments.call)
-        return ref_to_obj(self.arguments.func)(*call["args"], **call["kwargs"])
+        result = ref_to_obj(self.arguments.func)(*call["args"], **call["kwargs"])
+        return asyncio.run(result) if iscoroutine(result) else result
 
 
 class PickledRun(ScheduledRun):
@@ -97,12 +101,13 @@ class LimpydExecutor(BaseExecutor):
         super().__init__()
         if not (isinstance(job_class, type) and issubclass(job_class, ScheduledRun)):
             raise TypeError(f"job_class must be a subclass of ScheduledRun, not {job_class!r}")
-        if queue_name is not None and (not isinstance(queue_name, str) or not queue_name):
-            raise ValueError(f"queue_name must be a text that is not empty, not {queue_name!r}")
         if priority is not None and not re.fullmatch(r"-?[0-9]{1,18}", str(priority)):
             raise ValueError(f"priority must be an integer, not {priority!r}")
         self.job_class = job_class.bound_to(database_of(url, database, client, settings))
-        self._place: dict[str, Any] = {"queue_name": queue_name, "priority": priority}
+        self._place: dict[str, Any] = {
+            "queue_name": None if queue_name is None else stored_queue_name(queue_name),
+            "priority": priority,
+        }
 
     def submit_job(self, job: TheirJob, run_times: list[datetime]) -> None:
         """Add a job for each of some run times, unless it was added before.
@@ -152,7 +157,7 @@ class LimpydExecutor(BaseExecutor):
     def _is_missed(self, job: TheirJob, run_time: datetime) -> bool:
         """Whether it is too late to run a job for some run time. If so, tell it as the executors of APScheduler do."""
         late = datetime.now(timezone.utc) - run_time
-        if job.misfire_grace_time is None or late <= timedelta(seconds=job.misfire_grace_time):
+        if job.misfire_grace_time is None or late.total_seconds() <= job.misfire_grace_time:
             return False
         self._logger.warning("The run time of the job %r was missed by %s", job.id, late)
         if self._scheduler is not None:

@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import timezone
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
 from limpyd.exceptions import DoesNotExist
+from redis.exceptions import RedisError
 
 from limpyd_jobs.contrib.apscheduler.records import Stored, StoredJob
 
@@ -43,7 +45,7 @@ class JobReader:
 
         A job that cannot be restored is parked. One that cannot be run here is left to others.
         """
-        return [job for job in self._restored(rows, self._park) if self._has_executor(job)]
+        return [job for job in self._restored(rows, self._park) if self.has_executor(job) and _has_time(job)]
 
     def skipped(self) -> list[str]:
         """Return the jobs that are not to be handed out here."""
@@ -53,6 +55,10 @@ class JobReader:
     def unread(self) -> list[str]:
         """The jobs that could not be restored when somebody looked, so that it does not matter when they are due."""
         return [*self._unread]
+
+    def waits_for(self, executor: str) -> bool:
+        """Whether jobs are left to others for want of an executor."""
+        return executor in self._executors.values()
 
     @property
     def left_to_others(self) -> list[str]:
@@ -94,7 +100,7 @@ class JobReader:
                     self._model.change(pk, changes, {**_content(stored), "parked": "1"})
 
     def _restored(
-        self, rows: Iterable[tuple[str, Stored]], set_aside: Callable[[str, Stored, str], None]
+        self, rows: Iterable[tuple[str, Stored]], set_aside: Callable[[str, Stored, Exception], None]
     ) -> Iterator[StoredJob]:
         scheduler = self._store._scheduler
         zone = getattr(scheduler, "timezone", None) or timezone.utc
@@ -102,35 +108,53 @@ class JobReader:
             try:
                 job = self._store.serializer.load(pk, stored, zone)
             except Exception as error:
-                set_aside(pk, stored, f"{type(error).__name__}: {error}".encode(errors="backslashreplace").decode())
+                set_aside(pk, stored, error)
             else:
                 job._scheduler, job._jobstore_alias = scheduler, self._store._alias
+                job.set_aside = partial(self._park, pk, stored)
                 yield job
 
-    def _note(self, pk: str, stored: Stored, reason: str) -> None:
+    def _note(self, pk: str, stored: Stored, error: Exception) -> None:
         if pk not in self._parked:
             self._unread.add(pk)
-            self._store._logger.warning("The job %r cannot be restored here: %s", pk, reason)
+            self._store._logger.warning("The job %r cannot be restored here: %s", pk, _valid(_described(error)))
 
-    def _park(self, pk: str, stored: Stored, reason: str) -> None:
+    def _park(self, pk: str, stored: Stored, error: Exception) -> None:
         """Set aside a job that cannot be restored here, until it is changed, or another process can restore it."""
+        reason = _valid(_described(error))
         if pk not in self._parked:
             self._store._logger.error("The job %r cannot be restored, and is parked: %s", pk, reason)
         self._parked[pk] = stored
         moment = stored.get("next_run_time")
         if moment:
-            changes = {"parked": "1", "reason": reason, "parked_run_time": moment, "next_run_time": None}
+            changes = {"parked": "1", "reason": reason, "parked_run_time": _valid(moment), "next_run_time": None}
             with suppress(DoesNotExist):
                 self._model.change(pk, changes, {**_content(stored), "next_run_time": moment}, self._store.owner)
 
-    def _has_executor(self, job: StoredJob) -> bool:
+    def has_executor(self, job: StoredJob) -> bool:
         """Whether a job can be run here. If not, leave it to others: APScheduler would delete it."""
         if self._store._scheduler is None or job.executor in self._store._scheduler._executors:
             return True
         self._store._logger.error("The job %r is left to others, as there is no executor %r here", job.id, job.executor)
         self._executors[job.id] = job.executor
-        self._model.next_due(self._store.owner, [job.id])
+        with suppress(RedisError):  # then the lease lapses
+            self._model.next_due(self._store.owner, [job.id])
         return False
+
+
+def _has_time(job: StoredJob) -> bool:
+    if job.next_run_time is None:  # somebody else wrote that
+        job.set_aside(ValueError("it is due, but has no next run time"))
+    return job.next_run_time is not None
+
+
+def _described(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _valid(text: str) -> str:
+    """Return a text, which may not have been UTF-8 in Redis, as text that can be stored."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _content(stored: Stored) -> dict[str, str | None]:

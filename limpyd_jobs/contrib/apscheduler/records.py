@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone, tzinfo
 
 from apscheduler.job import Job
@@ -15,6 +16,9 @@ Stored = Mapping[str, str]  # the fields of a record
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 MICROSECOND = timedelta(microseconds=1)
+
+# How many times a job may have missed. To go through them takes a second or two.
+MOST = 1_000_000
 
 # Up to this number of seconds, in the year 2106, a float has the microseconds right.
 EXACT = 2**32
@@ -46,11 +50,44 @@ class ScheduledJob(TimedRecord):
 
 
 class StoredJob(Job):
-    """A job as it was read, with its stored fields, and whether its run could not be submitted."""
+    """A job as it was read.
 
-    __slots__ = ("as_read", "is_refused")
+    Attributes
+    ----------
+    as_read: mapping of str to str
+        Its stored fields.
+    is_refused: bool
+        Whether its run could not be submitted.
+    set_aside: callable
+        Sets the job aside, as its trigger fails. Takes the exception.
+    """
+
+    __slots__ = ("as_read", "is_refused", "set_aside")
     as_read: Stored
     is_refused: bool
+    set_aside: Callable[[Exception], None]
+
+    def _get_run_times(self, now: datetime) -> list[datetime]:
+        """Return the run times up to now: the last one, if that is all that is run.
+
+        APScheduler asks for them where an exception would end the scheduler.
+        """
+        found: deque[datetime] = deque(maxlen=1 if self.coalesce else None)
+        try:
+            for moment in self._moments(now):
+                found.append(moment)
+        except Exception as error:
+            self.set_aside(error)
+            return []
+        return [*found]
+
+    def _moments(self, now: datetime) -> Iterator[datetime]:
+        moment, number = self.next_run_time, 0
+        while moment and moment.timestamp() <= now.timestamp():
+            if number == MOST:
+                raise OverflowError(f"it has more than {MOST:,} run times since {self.next_run_time}")
+            yield moment
+            moment, number = self.trigger.get_next_fire_time(moment, now), number + 1
 
 
 def run_time_of(stored: Stored) -> str:

@@ -11,6 +11,9 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs.contrib.apscheduler.store import LimpydJobStore
 
+# The arguments that say which database it is, besides `db`.
+ELSEWHERE = {"url", "database", "client", "connection_pool"}
+
 
 class RedisJobStore(LimpydJobStore):
     """A `LimpydJobStore` with the arguments of APScheduler's own `RedisJobStore`. When it starts, it takes over the
@@ -35,8 +38,10 @@ class RedisJobStore(LimpydJobStore):
         if "namespace" in connect_args:
             raise TypeError("RedisJobStore has no namespace: its jobs_key is the beginning of its keys")
         ours = {name: connect_args.pop(name) for name in ("allowed", "lease", "look_again") if name in connect_args}
+        if db != 0 or not connect_args.keys() & ELSEWHERE:  # 0 is what it is if nobody says otherwise
+            connect_args["db"] = db
         super().__init__(
-            namespace=jobs_key, serializer="pickle", pickle_protocol=pickle_protocol, db=db, **ours, **connect_args
+            namespace=jobs_key, serializer="pickle", pickle_protocol=pickle_protocol, **ours, **connect_args
         )
         self.jobs_key, self.run_times_key = jobs_key, run_times_key
         self._has_taken_over = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from functools import partial
@@ -11,6 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from apscheduler.job import Job
+from apscheduler.schedulers.base import STATE_RUNNING
 from limpyd.exceptions import DoesNotExist
 from redis.exceptions import RedisError, ResponseError
 
@@ -23,32 +24,53 @@ if TYPE_CHECKING:
 WATCHED = ("next_run_time", "trigger", "timezone")
 
 
+class HandedOut(list[StoredJob]):
+    """The jobs of a round. Whoever goes through them is given no more once the round may not go on.
+
+    Parameters
+    ----------
+    goes_on: callable
+        Takes the next job, None at the end, and returns whether it is to be run.
+    """
+
+    def __init__(self, jobs: Iterable[StoredJob], goes_on: Callable[[StoredJob | None], bool]) -> None:
+        super().__init__(jobs)
+        self._goes_on = goes_on
+
+    def __iter__(self) -> Iterator[StoredJob]:
+        for job in super().__iter__():
+            if not self._goes_on(job):
+                return
+            yield job
+        self._goes_on(None)
+
+
 class Round:
     """The jobs that a scheduler was handed out: from a look at what is due until it asks when to look again.
 
-    If half of the lease is gone, the round ends. The scheduler goes through the list that it was handed out, so it runs
-    nothing that is not in it any more. These jobs are given back, and are due at once: a scheduler that is slow runs no
-    job that another one may have.
+    The scheduler goes through them one by one. It is given no more of them once half of the lease is gone, or it was
+    shut down. These jobs are given back, and are due at once: a scheduler that is slow runs no job that another one may
+    have.
 
     Attributes
     ----------
     is_open: bool
-        Whether the scheduler goes through its list now.
+        Whether the scheduler goes through the jobs now.
     """
 
     def __init__(self, store: LimpydJobStore) -> None:
         self._store = store
         self.is_open = False
         self._jobs: dict[str, StoredJob] = {}
-        self._list: list[Job] = []
-        self._removed: set[str] = set()
+        self._current: StoredJob | None = None
+        self._recorded: dict[str, StoredJob] = {}
         self._refused: dict[str, float] = {}
-        self._unrecorded: list[Callable[[], object]] = []
+        self._unrecorded: dict[str, Callable[[], object]] = {}
         self._moment = datetime.now(timezone.utc)
         self._halfway = inf
 
-    def begin(self, jobs: Iterable[StoredJob], moment: datetime, halfway: float) -> list[Job]:
-        """Hand out the jobs that are due at a moment; return the list.
+    def begin(self, jobs: Sequence[StoredJob], moment: datetime, halfway: float) -> list[StoredJob]:
+        """Hand out the jobs that are due at a moment; return them, to be gone through.
 
         Parameters
         ----------
@@ -56,24 +78,46 @@ class Round:
             When half of the lease is gone, by the monotonic clock.
         """
         self._moment, self._halfway = moment, halfway
-        self._list = [*jobs]
-        self._jobs = {job.id: job for job in self._list}
+        self._jobs = {job.id: job for job in jobs}
         self.is_open = True
-        return self._list
+        return HandedOut(jobs, self._goes_on)
+
+    def _goes_on(self, job: StoredJob | None) -> bool:
+        scheduler = self._store._scheduler
+        is_stopped = scheduler is not None and scheduler.state != STATE_RUNNING
+        self._current = None if is_stopped or time.monotonic() > self._halfway else job
+        return self._current is not None
 
     def end(self) -> list[str]:
         """End the round; return the jobs that were handed out and not run."""
-        returned, self._jobs, self.is_open = [*self._jobs], {}, False
-        self._removed.clear()
+        returned, self._jobs, self._current, self.is_open = [*self._jobs], {}, None, False
+        self._recorded.clear()
+        return returned
+
+    def stop(self) -> list[str]:
+        """End the round as the scheduler is shut down in the midst of it; return the jobs that were not run.
+
+        A job that it was about to give to its executor counts as run: APScheduler does not record that any more.
+        """
+        job = self._current
+        if job is not None and self.has(job) and not job.is_refused:
+            job.next_run_time = self._time_after(job, self._moment)
+            self.update(job) if job.next_run_time else self.remove(job.id)
+        recorded, returned = self._recorded.copy(), self.end()
+        self._recorded.update(recorded)  # for the update that APScheduler may still make
         return returned
 
     def has(self, job: Job) -> bool:
         """Whether this is the object that was handed out."""
         return self._jobs.get(job.id) is job
 
-    def has_removed(self, job: Job) -> bool:
-        """Whether this is a job that was handed out and then removed."""
-        return job.id in self._removed and isinstance(job, StoredJob)
+    def has_recorded(self, job: Job) -> bool:
+        """Whether this is the object of a job that was handed out, and what became of it is recorded."""
+        return self._recorded.get(job.id) is job
+
+    def has_recorded_one(self, pk: str) -> bool:
+        """Whether what became of a job of this id is recorded: it may be removed by now."""
+        return pk in self._recorded
 
     def update(self, job: StoredJob) -> None:
         """Record that a job has run, and when it is to run next."""
@@ -82,21 +126,18 @@ class Round:
 
     def remove(self, pk: str) -> bool:
         """Record that a job has run, and is not to run again; return False if it was not handed out."""
-        if pk in self._removed:
-            return True
         job = self._jobs.get(pk)
         if job is None:
-            return False
-        if self._was_run(job):
-            self._removed.add(pk)
+            return pk in self._unrecorded
+        if self._store.reader.has_executor(job) and self._was_run(job):
             self._record_or_later(job, None)
         return True
 
-    def refused(self) -> list[str]:
-        """Return the jobs that could not be submitted a moment ago."""
+    def skipped(self) -> list[str]:
+        """Return the jobs that could not be submitted a moment ago, or recorded yet."""
         now = time.monotonic()
         self._refused = {pk: until for pk, until in self._refused.items() if until > now}
-        return [*self._refused]
+        return [*self._refused, *self._unrecorded]
 
     @property
     def has_left_something(self) -> bool:
@@ -104,25 +145,23 @@ class Round:
         return bool(self._unrecorded or self._refused)
 
     def record_all(self) -> None:
-        """Record what could not be recorded before."""
-        while self._unrecorded:
+        """Record what could not be recorded before. What a foreign key prevents stays for the next time."""
+        for pk, record in [*self._unrecorded.items()]:
             try:
                 with suppress(DoesNotExist):
-                    self._unrecorded[0]()
+                    record()
+                del self._unrecorded[pk]
             except ResponseError as error:
-                if "WRONGTYPE" not in str(error):
+                if not is_of_foreign_key(error):
                     raise
-                self._store._logger.error("What became of a job cannot be recorded, as a key is foreign: %s", error)
-            del self._unrecorded[0]
+                self._store._logger.debug("What became of the job %r is not recorded yet: %s", pk, error)
 
     def _was_run(self, job: StoredJob) -> bool:
         """Take a job out of the round, unless it could not be submitted: then it is handed out again after a pause."""
-        if time.monotonic() > self._halfway:
-            self._list.clear()
         if job.is_refused:
             self._refused[job.id] = time.monotonic() + self._store._scheduler.jobstore_retry_interval
         else:
-            del self._jobs[job.id]
+            self._recorded[job.id] = self._jobs.pop(job.id)
         return not job.is_refused
 
     def _record_or_later(self, job: StoredJob, advance: Stored | None) -> None:
@@ -132,8 +171,8 @@ class Round:
             with suppress(DoesNotExist):  # then somebody removed it, which is as well
                 record()
         except RedisError as error:
-            self._store._logger.error("What became of a job is not recorded yet: %s", error)
-            self._unrecorded.append(record)
+            self._store._logger.error("What became of the job %r is not recorded yet: %s", job.id, error)
+            self._unrecorded[job.id] = record
 
     def _record(self, job: StoredJob, advance: Stored | None, moment: datetime) -> None:
         """Advance a job, or remove it if it has no next time.
@@ -144,12 +183,21 @@ class Round:
             found = self._store.lookup_job(job.id)
             if found is None or found.as_read.get("next_run_time") != job.as_read.get("next_run_time"):
                 return
-            last = found._get_run_times(moment)[-1]
-            found.next_run_time = found.trigger.get_next_fire_time(last, moment)
+            found.next_run_time = self._time_after(found, moment)
             job, advance = found, self._store.serializer.dump_advance(found) if found.next_run_time else None
+
+    def _time_after(self, job: StoredJob, moment: datetime) -> datetime | None:
+        """Return when a job that has run is to run next."""
+        times = job._get_run_times(moment)
+        return job.trigger.get_next_fire_time(times[-1], moment) if times else job.next_run_time
 
     def _is_recorded(self, job: StoredJob, advance: Stored | None) -> bool:
         model, watched = self._store.model, {name: job.as_read.get(name) for name in WATCHED}
         if advance is None:
             return model.remove(job.id, watched, self._store.owner)
         return model.change(job.id, advance, watched, self._store.owner)
+
+
+def is_of_foreign_key(error: Exception) -> bool:
+    """Whether Redis refused something as somebody else wrote another type of value to a key."""
+    return isinstance(error, ResponseError) and "WRONGTYPE" in str(error)

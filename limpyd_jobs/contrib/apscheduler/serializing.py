@@ -45,7 +45,8 @@ class Serializer:
     protocol: int
         The protocol of pickles.
     allowed: iterable of str
-        The modules, with what is in them, whose functions may be scheduled; None for any. A pickle runs any code.
+        The modules, or packages, in which functions have to be defined to be scheduled; None for any. A pickle runs any
+        code.
 
     Raises
     ------
@@ -56,15 +57,11 @@ class Serializer:
     def __init__(self, kind: str, protocol: int, allowed: Iterable[str] | None) -> None:
         if kind not in ("json", "pickle"):
             raise ValueError(f"The serializer must be 'json' or 'pickle', not {kind!r}")
-        if isinstance(allowed, str):  # each of its letters would be a module
-            raise TypeError(f"allowed must be a list of modules, as [{allowed!r}], not {allowed!r}")
-        if allowed is not None and not isinstance(allowed, Iterable):
-            raise TypeError(f"allowed must be a list of modules, as ['myapp.jobs'], not {allowed!r}")
         if not str(protocol).isdecimal() or int(protocol) > pickle.HIGHEST_PROTOCOL:  # a file of settings gives text
             raise ValueError(f"pickle_protocol must be from 0 to {pickle.HIGHEST_PROTOCOL}, not {protocol!r}")
         self.is_pickle = kind == "pickle"
+        self._allowed = _checked_modules(allowed)
         self._protocol = int(protocol)
-        self._allowed = None if allowed is None else tuple(allowed)
 
     def dump(self, job: Job) -> dict[str, str]:
         """Return the fields of a job.
@@ -184,6 +181,17 @@ class Serializer:
         if not self.is_pickle:
             raise ValueError("it is stored as a pickle, but only JSON is read here")
         return codec_of(pickle).load(text)
+
+
+def _checked_modules(allowed: Any) -> tuple[str, ...] | None:
+    if allowed is None:
+        return None
+    if isinstance(allowed, str):  # each of its letters would be a module
+        raise TypeError(f"allowed must be a list of modules, as [{allowed!r}], not {allowed!r}")
+    names = tuple(allowed) if isinstance(allowed, Iterable) else (allowed,)
+    if not all(isinstance(each, str) for each in names):
+        raise TypeError(f"allowed must be a list of modules, as ['myapp.jobs'], not {allowed!r}")
+    return names
 
 
 @lru_cache(TRIGGERS)

@@ -7,7 +7,7 @@ import pickle
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from typing import Any
 from uuid import uuid4
@@ -17,12 +17,12 @@ from apscheduler.job import Job
 from apscheduler.jobstores.base import BaseJobStore, ConflictingIdError, JobLookupError
 from apscheduler.schedulers.base import STATE_RUNNING
 from limpyd.exceptions import DoesNotExist, UniquenessError
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from limpyd_jobs.contrib.apscheduler.events import StoreEvents
 from limpyd_jobs.contrib.apscheduler.reading import UNPARKED, JobReader
 from limpyd_jobs.contrib.apscheduler.records import ScheduledJob, Stored, StoredJob, run_time_of
-from limpyd_jobs.contrib.apscheduler.rounds import Round
+from limpyd_jobs.contrib.apscheduler.rounds import Round, is_of_foreign_key
 from limpyd_jobs.contrib.apscheduler.serializing import Serializer
 from limpyd_jobs.contrib.apscheduler.settings import database_of
 from limpyd_jobs.contrib.settings import seconds
@@ -30,6 +30,9 @@ from limpyd_jobs.store.database import JobsDatabase
 
 # The last moment of the year 9999, which is the last one of a datetime, in seconds since the epoch.
 LAST = 253402300799
+
+# After how many seconds to look again at the latest.
+LONGEST = 86_400
 
 # How many jobs a scheduler is handed out at once. It is handed out others as soon as it is done with these.
 ROUND = 1_000
@@ -52,7 +55,7 @@ class LimpydJobStore(BaseJobStore):
         ``json``, or ``pickle`` for what JSON cannot hold: see `Serializer`.
     pickle_protocol: int
     allowed: iterable of str
-        The modules whose functions may be scheduled; None for any.
+        The modules, or packages, in which functions have to be defined to be scheduled; None for any.
     lease: float
         For how many seconds due jobs belong to the scheduler that looked first. If it dies before it has submitted
         them, another scheduler runs them after that time, if their `misfire_grace_time` is longer.
@@ -60,7 +63,7 @@ class LimpydJobStore(BaseJobStore):
         After how many seconds a scheduler that waits looks again for jobs that others have added, and for parked jobs
         that it can restore. Their `misfire_grace_time` should be longer.
     **settings
-        Other settings of the database: ``host``, ``port``, ``db``, ``password``…
+        Other settings of the database: ``host``, ``port``, ``db``, ``password``… They go with a `url`, or alone.
 
     Raises
     ------
@@ -95,6 +98,7 @@ class LimpydJobStore(BaseJobStore):
         """Begin as a process that holds no leases. In a forked child, those, and the thread that listens, belong to the
         parent."""
         self.owner = f"{socket.gethostname()}:{os.getpid()} {uuid4().hex[:8]}"
+        self._is_started = False
         self.reader, self.round, self.events = JobReader(self), Round(self), StoreEvents(self)
 
     @property
@@ -105,8 +109,17 @@ class LimpydJobStore(BaseJobStore):
     # -- What schedulers call
 
     def start(self, scheduler: Any, alias: str) -> None:
-        """Begin to listen to the changes by other processes, so that a job that is added there is run in time."""
+        """Begin to listen to the changes by other processes, so that a job that is added there is run in time.
+
+        Raises
+        ------
+        ValueError
+            If another scheduler uses this object.
+        """
+        if self._is_started and scheduler is not self._scheduler:
+            raise ValueError("A job store serves one scheduler: give each scheduler a store of its own")
         super().start(scheduler, alias)
+        self._is_started = True
         self.events.listen()
 
     def shutdown(self) -> None:
@@ -114,8 +127,9 @@ class LimpydJobStore(BaseJobStore):
         self.events.close()
         with suppress(RedisError):
             self.round.record_all()
-            self.model.next_due(self.owner, self.round.end())
+            self.model.next_due(self.owner, self.round.stop())
         self.model.database.close_idle()
+        self._is_started = False
 
     def lookup_job(self, job_id: str) -> StoredJob | None:
         """Return a job; None if there is no such job, or it cannot be restored here."""
@@ -142,10 +156,18 @@ class LimpydJobStore(BaseJobStore):
             self._logger.warning("The next run time is not known, and asked for again: %s", error)
             return now + timedelta(seconds=self._scheduler.jobstore_retry_interval if self._scheduler else 1)
         moments = [datetime.fromtimestamp(max(due, 0), timezone.utc)] if due is not None and due < LAST else []
-        pauses = (lapse, 1 if self.round.has_left_something else None, self.look_again if self._scheduler else None)
-        moments += [now + timedelta(seconds=pause) for pause in pauses if pause is not None]
+        moments += [now + timedelta(seconds=pause) for pause in self._pauses(lapse)]
         self.events.planned = min(moments, default=None)
         return self.events.planned
+
+    def _pauses(self, lapse: float | None) -> Iterator[float]:
+        """Yield after how many seconds to look again, though no job is due."""
+        if lapse is not None:
+            yield min(lapse, LONGEST)
+        if self.round.has_left_something:
+            yield 1
+        if self._scheduler is not None:
+            yield self.look_again
 
     def get_all_jobs(self) -> list[Job]:
         """Return all jobs, by their next run time; paused jobs last."""
@@ -179,14 +201,18 @@ class LimpydJobStore(BaseJobStore):
         TypeError, ValueError
             If it cannot be stored.
         """
-        if self.round.has_removed(job):
+        if self.round.has_recorded(job):
             return
         if self.round.has(job):
             self.round.update(job)
             return
         changes = self._dumped(job, getattr(job, "as_read", None))
-        with self._lookup_error(job.id):
+        try:
             self._change(job.id, changes)
+        except DoesNotExist:
+            raise JobLookupError(job.id) from None
+        if isinstance(job, StoredJob):
+            job.as_read = {**job.as_read, **{name: value or "" for name, value in changes.items()}}
 
     def remove_job(self, job_id: str) -> None:
         """Remove a job.
@@ -198,8 +224,11 @@ class LimpydJobStore(BaseJobStore):
         """
         if self.round.remove(job_id):
             return
-        with self._lookup_error(job_id):
+        try:
             self.model.remove(job_id)
+        except DoesNotExist:
+            if not self.round.has_recorded_one(job_id):  # APScheduler removes what it ran, also if that is gone
+                raise JobLookupError(job_id) from None
 
     def remove_all_jobs(self) -> None:
         """Remove all jobs."""
@@ -211,24 +240,39 @@ class LimpydJobStore(BaseJobStore):
         Each job is deleted there once it is here. A job whose id is known here already is only deleted there. A job
         that cannot be restored stays. Several processes may do this at the same time.
         """
-        client, number = self.model.get_connection(), 0
-        for job_id, pickled in client.hgetall(jobs_key).items():
+        number = 0
+        for job_id, pickled in self._their_jobs(jobs_key).items():
             try:
                 job = Job.__new__(Job)
                 job.__setstate__(pickle.loads(pickled.encode(errors="surrogateescape")))
-                self.model.make(job.id, self._new(job), replaced=(jobs_key, job_id))
-                number += 1
-            except DoesNotExist:  # another process has taken it over
-                continue
-            except UniquenessError:
-                client.hdel(jobs_key, job_id)
-            except RedisError:
-                raise
+                number += self._takes_over(job, job_id, jobs_key, run_times_key)
             except Exception as error:
+                if isinstance(error, RedisError) and not is_of_foreign_key(error):
+                    raise
                 self._logger.error("The job %r of %s is not taken over: %s", job_id, jobs_key, error)
-                continue
-            client.zrem(run_times_key, job_id)
         return number
+
+    def _their_jobs(self, jobs_key: str) -> Mapping[str, str]:
+        try:
+            return dict(self.model.get_connection().hgetall(jobs_key))
+        except ResponseError as error:
+            if not is_of_foreign_key(error):
+                raise
+            self._logger.error("No job is taken over from %s: %s", jobs_key, error)
+            return {}
+
+    def _takes_over(self, job: Job, job_id: str, jobs_key: str, run_times_key: str) -> bool:
+        """Take over a job, unless another process has done so, or its id is known here; return whether it was done."""
+        client, is_new = self.model.get_connection(), True
+        try:
+            self.model.make(job.id, self._new(job), replaced=(jobs_key, job_id))
+        except DoesNotExist:
+            return False
+        except UniquenessError:
+            is_new = False
+            client.hdel(jobs_key, job_id)
+        client.zrem(run_times_key, job_id)
+        return is_new
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.model._name}>"
@@ -237,7 +281,7 @@ class LimpydJobStore(BaseJobStore):
 
     def _skipped(self) -> list[str]:
         """Return the jobs that are not to be handed out now."""
-        return [*self.reader.skipped(), *self.round.refused()]
+        return [*self.reader.skipped(), *self.round.skipped()]
 
     def _new(self, job: Job) -> dict[str, Any]:
         """Return the fields of a new job."""
@@ -259,13 +303,6 @@ class LimpydJobStore(BaseJobStore):
             unparked = {"next_run_time": before["parked_run_time"], **changes, **UNPARKED}
             if before["parked"] and self.model.change(pk, unparked, before):
                 return
-
-    @contextmanager
-    def _lookup_error(self, job_id: str) -> Iterator[None]:
-        try:
-            yield
-        except DoesNotExist:
-            raise JobLookupError(job_id) from None
 
 
 # The stores of this process.
