@@ -226,12 +226,13 @@ class Changes:
                     if news:
                         hear(news)
                     news = None
-                except Exception as error:
-                    if not _is_transient(error):
-                        news = None
+                except (Exception, SystemExit) as error:
                     called = getattr(hear, "__qualname__", hear)
                     log.warning("The function %s, which hears of changes, failed: %s", called, described(error))
-                    self._rest()
+                    if _is_transient(error):
+                        self._rest()
+                    else:
+                        news = None
 
         Thread(target=tell, name=name, daemon=True).start()
 
@@ -365,7 +366,7 @@ def _slice_of(client: Any) -> float:
     return min(SLICE, timeout / 2) if timeout else SLICE
 
 
-def _is_transient(error: Exception) -> bool:
+def _is_transient(error: BaseException) -> bool:
     lost = (RedisConnectionError, RedisTimeoutError)
     return isinstance(error, lost) or (
         isinstance(error, ResponseError) and str(error).startswith(("UNBLOCKED", "BUSY "))

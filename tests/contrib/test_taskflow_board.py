@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Event, Thread
 from typing import Any
@@ -653,6 +654,45 @@ class TestTheBoard:
             server.process.send_signal(signal.SIGCONT)
             closing.join(60)
             assert is_closing
+
+    @pytest.mark.parametrize("timeout", [None, 60])
+    @pytest.mark.parametrize("what", ["postings", "the end of a job"])
+    def test_that_is_closed_ends_all_waits(self, board: LimpydJobBoard, what: str, timeout: float | None) -> None:
+        job = board.post("x")
+        if what == "postings":
+            board.claim(job, "ann")
+            board.consume(job, "ann")
+        wait = board.wait if what == "postings" else job.wait
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(wait, timeout)
+            wait_until(lambda: board.wakes or what != "postings")
+            board.close()
+            with pytest.raises(exceptions.JobFailure, match="not connected"):
+                waiting.result(60)
+
+    def test_tells_what_is_posted_though_redis_failed_when_it_began(self, redis_binary: str) -> None:
+        told: list[str] = []
+
+        def note(_: str, details: Any) -> None:
+            told.append(details["job"].name)
+
+        with RedisServer(redis_binary) as server:
+            board = LimpydJobBoard("flows", {"unix_socket_path": server.socket})
+            board.connect()
+            server.stop()
+            with pytest.raises(exceptions.JobFailure):
+                board.notifier.register(base.POSTED, note)
+            server.start()
+            board.notifier.register(base.POSTED, note)
+            board.post("x")
+            wait_until(lambda: told == ["x"])
+            board.close()
+
+    def test_passes_over_a_pk_that_is_no_number(self, board: LimpydJobBoard) -> None:
+        board.post("x")
+        (queue,) = board.model.queue_model.get_all("flows")
+        queue.waiting.lpush(f"{board.model.get_model_repr()}:{'9' * 5000}")
+        assert names(board.iterjobs()) == ["x"]
 
     def test_serves_the_others_beside_details_that_are_too_deep(
         self, board: LimpydJobBoard, redis_client: redis.Redis

@@ -37,6 +37,9 @@ from limpyd_jobs.contrib.taskflow.settings import settings_of
 
 OPEN = (STATUSES.WAITING, STATUSES.DELAYED, STATUSES.RUNNING)
 
+# For how many seconds to wait for the end of a job before a look whether the board is still open.
+SLICE = 1.0
+
 # The least time for which a conductor waits by default, in seconds.
 SHORTEST_WAIT = 0.5
 
@@ -105,11 +108,10 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         """Open the board."""
         self._be_of_this_process()
         with self._lock:
-            if self.connected:
-                return
-            with _failures():
-                self.model.get_connection().ping()
-            self._session.open()
+            if not self.connected:
+                with _failures():
+                    self.model.get_connection().ping()
+                self._session.open()
         if len(self.notifier):
             self.tell_changes()
 
@@ -122,6 +124,8 @@ class LimpydJobBoard(base.NotifyingJobBoard):
             self._events.close()
             self._session.close()
         self._begin()
+        for wake in [*self.wakes]:  # those who wait see that it is closed
+            wake()
         self.model.database.close_idle()
 
     def _be_of_this_process(self) -> None:
@@ -206,9 +210,19 @@ class LimpydJobBoard(base.NotifyingJobBoard):
             return self._events.listen()
 
     def tell_changes(self) -> None:
-        """Begin to tell registered callbacks what is posted and removed, by anybody."""
+        """Begin to tell registered callbacks what is posted and removed, by anybody, unless that was done before."""
         self.listen()
         self._events.learn()
+
+    def wait_for_end(self, job: LimpydJob, timeout: float | None = None) -> bool:
+        """Wait until a job is complete: see `LimpydJob.wait`."""
+        end = monotonic() + _time_to_wait(timeout)
+        while True:
+            with self.failures():
+                if job.posting.wait(min(max(0, end - monotonic()), SLICE)):
+                    return True
+            if monotonic() >= end:
+                return False
 
     def timeout(self, seconds: float | None = None) -> BoardTimeout:
         """Return a `wait_timeout` for a conductor, so that a posting reaches it at once.

@@ -36,12 +36,15 @@ class BoardNotifier(Notifier):
         super().__init__()
         self._board = board
 
-    def register(self, *args: Any, **kwargs: Any) -> None:
-        """Register a callback: see TaskFlow."""
-        is_first = not len(self)
-        super().register(*args, **kwargs)
-        if is_first and self._board.connected:
-            self._board.tell_changes()
+    def register(self, event_type: str, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        """Register a callback: see TaskFlow. If Redis fails, it is not registered."""
+        super().register(event_type, callback, *args, **kwargs)
+        try:
+            if self._board.connected:
+                self._board.tell_changes()
+        except JobFailure:
+            self.deregister(event_type, callback)
+            raise
 
 
 class BoardTimeout(Timeout):
@@ -89,10 +92,13 @@ class BoardEvents:
         self._posted: dict[str, LimpydJob] = {}  # those that were told
         self._own: dict[str, LimpydJob] = {}  # the jobs that are posted here, until they are told
         self._beginning, self._posting, self._learning = Lock(), Lock(), Lock()
+        self._is_closed = self._has_learned = False
 
     def listen(self) -> bool:
         """Begin to hear changes, in a thread; return False if that was done before."""
         with self._beginning:
+            if self._is_closed:
+                raise JobFailure(f"The board {self._board.name!r} was closed meanwhile")
             if self._changes is not None:
                 return False
             self._changes = self._board.model.changes()
@@ -100,15 +106,21 @@ class BoardEvents:
             return True
 
     def learn(self) -> None:
-        """Read what is posted already, to tell its removal. Removals meanwhile are told after that."""
+        """Read what is posted already, to tell its removal, unless that was done before.
+
+        Removals meanwhile are told after that.
+        """
         with self._learning:
-            for job in self._board.iterjobs():
-                self._before[job.pk] = job
+            if not self._has_learned:
+                self._before = {job.pk: job for job in self._board.iterjobs()}
+                self._has_learned = True
 
     def close(self) -> None:
         """Stop hearing changes."""
-        if self._changes is not None:
-            self._changes.close()
+        with self._beginning:
+            self._is_closed = True
+            if self._changes is not None:
+                self._changes.close()
 
     def post(self, make: Callable[[], LimpydJob]) -> LimpydJob:
         """Call the function that posts a job. The job is told once, even if somebody consumes it before the change is

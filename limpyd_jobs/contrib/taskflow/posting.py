@@ -114,8 +114,7 @@ class LimpydJob(base.Job):
 
     def wait(self, timeout: float | None = None, *args: Any, **kwargs: Any) -> bool:
         """Wait until it is complete; return False if it is not within `timeout` seconds."""
-        with self.board.failures():
-            return bool(self.posting.wait(timeout))
+        return bool(self.board.wait_for_end(self, timeout))
 
     def __lt__(self, other: Any) -> Any:
         return _rank(self) < _rank(other) if isinstance(other, LimpydJob) else NotImplemented
@@ -126,8 +125,8 @@ def _rank(job: LimpydJob) -> tuple[int, int]:
 
 
 def number_of(pk: str) -> int:
-    """Return a pk as a number; 0 if it is not a number."""
-    return int(pk) if pk.isascii() and pk.isdigit() else 0
+    """Return a pk as a number; 0 if no posting has it."""
+    return int(pk) if pk.isascii() and pk.isdigit() and len(pk) < 20 else 0
 
 
 def date_of(text: str | None) -> datetime | None:
