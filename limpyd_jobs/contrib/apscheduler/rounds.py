@@ -102,7 +102,10 @@ class Round:
         job = self._current
         if job is not None and self.has(job) and not job.is_refused:
             job.next_run_time = self._time_after(job, self._moment)
-            self.update(job) if job.next_run_time else self.remove(job.id)
+            if job.next_run_time:
+                self.update(job)
+            else:
+                self.remove(job.id)
         recorded, returned = self._recorded.copy(), self.end()
         self._recorded.update(recorded)  # for the update that APScheduler may still make
         return returned

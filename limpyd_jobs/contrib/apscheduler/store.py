@@ -39,7 +39,8 @@ ROUND = 1_000
 
 
 class LimpydJobStore(BaseJobStore):
-    """Stores jobs in Redis, as records of `ScheduledJob`. Any number of schedulers may share it.
+    """Stores jobs in Redis, as records of `ScheduledJob`. Any number of schedulers may share them, each with a store
+    object of its own.
 
     Parameters
     ----------
