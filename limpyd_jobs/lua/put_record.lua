@@ -7,12 +7,14 @@
 --   is_new          '1' to make it
 --   expected        JSON: {field: value, or '' for none}, or none
 --   owner           of the lease, or none
+--   due_field       the field that says when a record is due, or none
 --   replaced_key, replaced_field   of a hash: the new record takes the place of this field, which is deleted; or none
 -- reply
 --   done
 --   existing     there is a record with that pk: nothing is changed
 --   gone         there is no such record, or no field to replace
---   changed      one of the expected fields has another value: only the lease is ended
+--   changed      one of the expected fields has another value. Only the lease is ended, unless the record is still due
+--                when it was
 --   empty        no field would have a value any more: nothing is changed
 --   not unique   {field, value, pk of its owner}: nothing is changed
 
@@ -42,7 +44,7 @@ elseif not request.is_new and is_gone(model, pk) then
 elseif replaced_key and redis.call('HEXISTS', replaced_key, replaced_field) == 0 then
   return answer('gone')
 elseif not is_as_expected(model, pk, request.expected) then
-  end_lease(KEYS[1], model, pk, request.owner)
+  end_lease_of_changed(KEYS[1], model, pk, request.owner, request.expected, request.due_field)
   return answer('changed')
 elseif not request.is_new and leaves_nothing() then
   return answer('empty')

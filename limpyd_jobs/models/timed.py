@@ -92,7 +92,8 @@ class TimedRecord(BaseJobsModel):
         expected: mapping
             The values that fields must have; None for a field that must have no value.
         owner: str
-            Who leases the record. That lease ends, whatever is returned.
+            Who leases the record. That lease ends. It goes on only if False is returned, and `expected` has the moment
+            when the record is due, which is not changed.
 
         Returns
         -------

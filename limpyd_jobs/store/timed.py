@@ -116,7 +116,7 @@ def change(model: Model, pk: str, fields: Fields, expected: Fields | None = None
     fields, expected: mapping
         None for no value.
     owner: str
-        The owner whose lease ends, whether the change is done or not.
+        The owner whose lease ends, unless the change is not done, and the record is still due when it was.
 
     Raises
     ------
@@ -229,14 +229,14 @@ def _stored(name: str, value: Any) -> str:
     return "" if value is None else stored_value(name, value)
 
 
-def _condition(model: Model, expected: Fields | None, owner: str) -> dict[str, str]:
+def _condition(model: Any, expected: Fields | None, owner: str) -> dict[str, str]:
     if not expected:
         return given(owner=owner)
     check_fields(model, expected)
     known = with_stored_values(model, expected)
     # a text is as it was read, even if it is not UTF-8
     texts = {name: value if isinstance(value, str) else _stored(name, value) for name, value in known.items()}
-    return given(expected=dump_compact(texts), owner=owner)
+    return given(expected=dump_compact(texts), owner=owner, due_field=model.due_field)
 
 
 def _pks(**lists: Iterable[str]) -> dict[str, str]:

@@ -126,6 +126,16 @@ class TestALease:
         assert "leased_by" not in stored("tea")
         assert list(Reminder.collection(leased_by="ann")) == []
 
+    def test_goes_on_if_the_record_was_changed_and_is_due_when_it_was(self, world: World) -> None:
+        expected = {"at": "12.5", "text": "mine"}
+        for call in (
+            lambda: Reminder.change("tea", {"at": None, "text": "then"}, expected=expected, owner="ann"),
+            lambda: Reminder.remove("tea", expected=expected, owner="ann"),
+        ):
+            with world.unchanged():
+                assert not call()
+        assert Reminder.lease_due("bob") == []
+
     @pytest.mark.parametrize("owner", ["", "bob"])
     def test_stays_with_a_change_of_somebody_else(self, world: World, owner: str) -> None:
         assert Reminder.change("tea", {"text": "then"}, owner=owner)

@@ -40,3 +40,12 @@ local function is_as_expected(model, pk, expected)
   end
   return true
 end
+
+-- Ends the lease of a record that is not as its owner expected, unless it is still due when it was: its owner still
+-- handles it.
+local function end_lease_of_changed(key, model, pk, owner, expected, field)
+  local at = cjson.decode(expected)[field]
+  if not at or redis.call('HGET', hash_key(model, pk), field) ~= at then
+    end_lease(key, model, pk, owner)
+  end
+end
