@@ -105,6 +105,25 @@ def test_postings_that_are_broken_or_gone_are_told_apart(redis_server: RedisServ
     board.close()
 
 
+def test_a_broken_posting_stays_in_quarantine_whatever_is_repaired(
+    redis_server: RedisServer, redis_client: redis.Redis
+) -> None:
+    pytest.importorskip("taskflow")
+    from limpyd_jobs.contrib.taskflow import LimpydJobBoard
+
+    board = LimpydJobBoard("flows", {"unix_socket_path": redis_server.socket})
+    board.connect()
+    posting = board.post("broken").posting
+    redis_client.hset(f"taskflow:posting:{posting.pk.get()}:hash", "details", "{")
+    for _ in range(2):
+        assert list(board.iterjobs()) == []
+        status, told = run(redis_server, "check", "--repair", "--pause=0")
+        assert (status, "Nothing is wrong" in told) == (0, True)
+    (queue,) = board.model.queue_model.get_all("flows")
+    assert (queue.quarantine.lmembers(), queue.waiting.llen()) == ([posting.ident], 0)
+    board.close()
+
+
 def test_what_is_wrong_with_them_is_found_by_the_check(redis_server: RedisServer, redis_client: redis.Redis) -> None:
     add("a", next_run_time="12.5")
     assert run(redis_server, "check", "--pause=0")[0] == 0
