@@ -125,10 +125,11 @@ class _Session:
             time.sleep(self._pause)
             self._report.findings += self._look_again(repair)
         for model in self._catalogue.all:
-            self._report.records[path_of_model(model)] = self._records.counts.get(model, 0)
+            path, known = path_of_model(model), self._report.records  # a model may be in several namespaces
+            known[path] = known.get(path, 0) + self._records.counts.get(model, 0)
             if self._records.counts.get(model):
                 names = unchecked_indexes(model)
-                self._report.unchecked += [f"all indexes of {path_of_model(model)}.{name}" for name in names]
+                self._report.unchecked += [f"all indexes of {path}.{name}" for name in names]
         self._report.unchecked += self._catalogue.refused
 
     def _look(self) -> None:

@@ -8,7 +8,7 @@ from limpyd_jobs.check import check
 from limpyd_jobs.check.checking import LEASE, PAUSE
 from limpyd_jobs.check.problems import LEAVE, WORDS
 from limpyd_jobs.commands.command import COMMON_OPTIONS, Command
-from limpyd_jobs.commands.hosts import import_used_guests
+from limpyd_jobs.commands.hosts import JOB_STORES, import_used_guests, job_store, namespace
 from limpyd_jobs.commands.progress import Progress
 from limpyd_jobs.workers.options import WorkerOption, one_of, seconds
 
@@ -33,6 +33,13 @@ class Check(Command):
             default=LEAVE,
             help="What a repair does with jobs in no queue whose status is not one of the six: leave (the default), "
             "requeue or delete",
+        ),
+        WorkerOption(
+            "--namespace",
+            action="append",
+            check=namespace,
+            help="Look at the job store of APScheduler in this namespace, too; may be repeated (default: at "
+            f"{' and '.join(JOB_STORES)}, if they are used)",
         ),
         WorkerOption("--json", action="store_true", help="Print what is wrong as JSON (default: as a table)"),
         WorkerOption(
@@ -66,6 +73,8 @@ class Check(Command):
         progress = Progress() if shows else None
         if not self.options.job_modules:
             import_used_guests()
+        for each in self.options.namespace or ():
+            job_store(self, each)
         report = check(
             repair=bool(self.options.repair),
             queue_models=[model] if model else None,

@@ -6,13 +6,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from importlib import import_module
-from itertools import chain
+from optparse import OptionParser
 from typing import Any
 
 from limpyd_jobs.commands.command import JSON, JSONL, READING_OPTIONS, Command
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.query import quarantine_entries, queue_states
 from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.transitions import ClaimState
+from limpyd_jobs.utils import one_line
 from limpyd_jobs.workers.options import WorkerOption
 
 # The namespaces of LimpydJobStore and of RedisJobStore, unless they are given others.
@@ -25,6 +27,13 @@ GUESTS = {
 }
 
 
+def namespace(text: str) -> str:
+    """Return the name of a namespace, or raise `ValueError`."""
+    if not text:
+        raise ValueError("a namespace must not be empty")
+    return text
+
+
 class Hosts(Command):
     """Exit status: 0; 2 if the command line is wrong, or the host is not installed."""
 
@@ -33,30 +42,60 @@ class Hosts(Command):
     first_words = tuple(GUESTS)
     option_list = (
         *READING_OPTIONS,
-        WorkerOption("--namespace", help=f"apscheduler: of the job store (default: {' and '.join(JOB_STORES)})"),
+        WorkerOption(
+            "--namespace",
+            check=namespace,
+            help=f"apscheduler: of the job store (default: {' and '.join(JOB_STORES)})",
+        ),
         JSON,
         JSONL,
     )
 
     def run(self) -> int:
         """Print the list of a host."""
-        if len(self.given) != 1 or self.given[0] not in GUESTS:
-            self.parser.error(f"say which host: {' or '.join(GUESTS)}")
-        host = self.given[0]
-        module, name, *_ = GUESTS[host]
-        try:
-            model = getattr(import_module(module), name)
-        except ImportError as error:
-            self.parser.error(f"{host} is not installed: pip install 'redis-limpyd-jobs[{host}]' ({error})")
-        if host == "apscheduler":
-            namespaces = [self.options.namespace] if self.options.namespace else JOB_STORES
-            columns, found = _scheduled([model.bound_to(model.database, namespace) for namespace in namespaces])
-        else:
-            columns, found = _postings(model)
+        columns, found = self._boards() if self._host() == "taskflow" else self._job_stores()
         rows = sorted(found, key=tuple)
         values = (dict(zip(map(_key, columns), row, strict=True)) for row in rows)
         self.print_list(values, columns, rows)
         return 0
+
+    def _host(self) -> str:
+        hosts = " or ".join(GUESTS)
+        if len(self.given) > 1:
+            self.parser.error(f"one host at a time: {hosts}")
+        if not self.given or self.given[0] not in GUESTS:
+            self.parser.error(f"say which host: {hosts}")
+        return self.given[0]
+
+    def _boards(self) -> tuple[Sequence[str], Iterator[Sequence[str]]]:
+        if self.options.namespace is not None:
+            self.parser.error("--namespace is for apscheduler only: taskflow lists the postings of all boards")
+        return _postings(model_of(self.parser, "taskflow"))
+
+    def _job_stores(self) -> tuple[Sequence[str], Iterator[Sequence[str]]]:
+        asked = self.options.namespace
+        if asked is not None:
+            return _scheduled([job_store(self, asked)])
+        model = model_of(self.parser, "apscheduler")
+        return _scheduled([model.bound_to(model.database, each) for each in JOB_STORES])
+
+
+def model_of(parser: OptionParser, host: str) -> Any:
+    """Return the model of the guest of a host; end the command if the host is not installed."""
+    module, name, *_ = GUESTS[host]
+    try:
+        return getattr(import_module(module), name)
+    except ImportError as error:
+        parser.error(f"{host} is not installed: pip install 'redis-limpyd-jobs[{host}]' ({error})")
+
+
+def job_store(command: Command, namespace: str) -> Any:
+    """Return the model of the jobs of APScheduler in a namespace; say so if there is none."""
+    model = model_of(command.parser, "apscheduler")
+    found = model.bound_to(model.database, namespace)
+    if not len(found.collection()):
+        command.tell(f"there is no job of APScheduler in the namespace {one_line(namespace)}")
+    return found
 
 
 def import_used_guests() -> None:
@@ -72,13 +111,14 @@ def import_used_guests() -> None:
 
 def _scheduled(models: Sequence[Any]) -> tuple[Sequence[str], Iterator[Sequence[str]]]:
     def rows() -> Iterator[Sequence[str]]:
-        for pk, job in chain.from_iterable(model.read_many(model.collection()) for model in models):
+        found = ((model, *row) for model in models for row in model.read_many(model.collection()))
+        for model, pk, job in found:
             state = "parked" if job.get("parked") else "active" if job.get("next_run_time") else "paused"
             moment = _date(job.get("next_run_time") or job.get("parked_run_time"))
             told = (job.get(name, "") for name in ("func", "executor", "leased_by", "reason"))
-            yield (moment, pk, state, *told)
+            yield (moment, pk, model.namespace, state, *told)
 
-    return ("next run (UTC)", "id", "state", "function", "executor", "leased by", "reason"), rows()
+    return ("next run (UTC)", "id", "namespace", "state", "function", "executor", "leased by", "reason"), rows()
 
 
 def _postings(model: Any) -> tuple[Sequence[str], Iterator[Sequence[str]]]:
@@ -87,13 +127,21 @@ def _postings(model: Any) -> tuple[Sequence[str], Iterator[Sequence[str]]]:
         quarantine = {each.entry for each in quarantine_entries(queue_model=model.queue_model)}
         for pk, found in model.read_many(model.collection()):
             posting = model.lazy_connect(pk)
-            status = STATUSES.by_value(found.get("status"), "?").lower()
-            status = "quarantined" if posting.ident in quarantine else status
+            claim = posting.claim_state()
+            status = "quarantined" if posting.ident in quarantine else _status(claim)
+            owner = claim.owner if claim.is_held else None
             board = boards.get(found.get("_queue_key", "").rpartition(":")[2], "")
             moment, uuid, name = (found.get(each, "") for each in ("added", "identifier", "title"))
-            yield moment, board, uuid, name, status, found.get("priority", ""), posting.claim_owner() or ""
+            yield moment, board, uuid, name, status, found.get("priority", ""), owner or ""
 
     return ("posted (UTC)", "board", "uuid", "name", "status", "priority", "claimed by"), rows()
+
+
+def _status(claim: ClaimState) -> str:
+    """Return the status of a posting as its board sees it."""
+    if claim.status == STATUSES.RUNNING and not claim.is_held:
+        return "lapsed"
+    return STATUSES.by_value(claim.status, "?").lower()
 
 
 def _key(column: str) -> str:

@@ -262,6 +262,12 @@ local function is_deferred()
   return is_there_only and redis.pcall('HEXISTS', base .. ':_deferrals', ident) == 1
 end
 
+-- Whether it was set aside, as it cannot be run as it is: it stands in the quarantine of its queue only.
+local function is_in_quarantine()
+  local is_nowhere = total.waiting + total.delayed + total._running == 0
+  return is_nowhere and home ~= '' and type(redis.pcall('LPOS', home .. ':_quarantine', ident)) == 'number'
+end
+
 local function repair_placement(hash)
   local is_held = hash._claim_token and total._running > 0
   local is_live = LIVE[hash.status] or (not FINAL[hash.status] and hash.queued == '1')
@@ -271,7 +277,7 @@ local function repair_placement(hash)
     settle_running(hash)
   elseif FINAL[hash.status] then
     settle_ended(hash)
-  elseif LIVE[hash.status] and is_deferred() then
+  elseif LIVE[hash.status] and (is_deferred() or is_in_quarantine()) then
     must_be_queued(hash)
     must_not_be_claimed(hash)
   elseif hash.status == 'd' or not is_live and total.delayed > 0 then

@@ -12,7 +12,7 @@ from typing import Any
 import preloaded
 import pytest
 import redis
-from servers import RedisServer
+from servers import RedisServer, wait_until
 
 pytest.importorskip("apscheduler")
 
@@ -39,13 +39,14 @@ def test_jobs_of_apscheduler_are_listed(redis_server: RedisServer) -> None:
     status, told = run(redis_server, "hosts", "apscheduler")
     assert status == 0
     assert [line.split() for line in told.splitlines()[1:]] == [
-        ["b", "paused", "shop:tell", "default"],
-        ["1970-01-01", "00:00:12.500000", "c", "parked", "shop:tell", "default", "gone\\nfor", "good"],
-        ["2030-01-02", "00:00:00", "a", "active", "shop:tell", "default", "ann"],
+        ["b", "apscheduler", "paused", "shop:tell", "default"],
+        ["1970-01-01", "00:00:12.500000", "c", "apscheduler", "parked", "shop:tell", "default", "gone\\nfor", "good"],
+        ["2030-01-02", "00:00:00", "a", "apscheduler", "active", "shop:tell", "default", "ann"],
     ]
     assert json.loads(run(redis_server, "hosts", "apscheduler", "--json")[1])[-1] == {
         "next_run": "2030-01-02 00:00:00",
         "id": "a",
+        "namespace": "apscheduler",
         "state": "active",
         "function": "shop:tell",
         "executor": "default",
@@ -60,7 +61,45 @@ def test_jobs_of_those_who_came_from_redis_job_store_are_listed(redis_server: Re
     add("here")
     add("there", ScheduledJob.bound_to(ScheduledJob.database, "apscheduler.jobs"))
     told = run(redis_server, "hosts", "apscheduler")[1]
-    assert [line.split()[0] for line in told.splitlines()[1:]] == ["here", "there"]
+    assert [line.split()[:2] for line in told.splitlines()[1:]] == [
+        ["here", "apscheduler"],
+        ["there", "apscheduler.jobs"],
+    ]
+
+
+def test_a_namespace_without_jobs_is_told(redis_server: RedisServer) -> None:
+    add("a")
+    for command in (("hosts", "apscheduler"), ("check", "--pause=0")):
+        status, told = run(redis_server, *command, "--namespace=shop")
+        assert (status, "there is no job of APScheduler in the namespace shop\n" in told) == (0, True)
+    assert json.loads(run(redis_server, "hosts", "apscheduler", "--json")[1])[0]["id"] == "a"
+
+
+@pytest.mark.parametrize("words", [("hosts", "apscheduler"), ("hosts", "taskflow"), ("check",)])
+def test_a_namespace_must_not_be_empty(redis_server: RedisServer, words: tuple[str, ...]) -> None:
+    status, told = run(redis_server, *words, "--namespace=")
+    assert (status, "option --namespace: a namespace must not be empty" in told) == (2, True)
+
+
+def test_boards_are_not_found_by_a_namespace(redis_server: RedisServer) -> None:
+    status, told = run(redis_server, "hosts", "taskflow", "--namespace=flows")
+    assert (status, "--namespace is for apscheduler only" in told) == (2, True)
+
+
+def test_job_stores_of_other_namespaces_are_checked_if_they_are_named(
+    redis_server: RedisServer, redis_client: redis.Redis
+) -> None:
+    for name in ("shop", "bank"):
+        add("a", ScheduledJob.bound_to(ScheduledJob.database, name), next_run_time="12.5")
+        redis_client.zrem(f"{name}:scheduledjob:next_run_time:number-range", "a")
+    assert run(redis_server, "check", "--pause=0")[0] == 0
+    assert "1 found" in run(redis_server, "check", "--pause=0", "--namespace=shop")[1]
+    both = ("--namespace=shop", "--namespace=bank")
+    report = json.loads(run(redis_server, "check", "--pause=0", *both, "--json")[1])
+    assert report["records"]["limpyd_jobs.contrib.apscheduler.records.ScheduledJob"] == 2
+    status, told = run(redis_server, "check", "--pause=0", *both, "--repair")
+    assert (status, "2 found, 2 repaired" in told) == (0, True)
+    assert redis_client.zcard("shop:scheduledjob:next_run_time:number-range") == 1
 
 
 def test_postings_of_taskflow_are_listed(redis_server: RedisServer) -> None:
@@ -85,6 +124,20 @@ def test_postings_of_taskflow_are_listed(redis_server: RedisServer) -> None:
     board.close()
 
 
+def test_a_posting_whose_claim_lapsed_is_claimed_by_nobody(redis_server: RedisServer) -> None:
+    pytest.importorskip("taskflow")
+    from limpyd_jobs.contrib.taskflow import LimpydJobBoard
+
+    board = LimpydJobBoard("flows", {"unix_socket_path": redis_server.socket})
+    board.connect()
+    job = board.post("resize")
+    board.claim(job, "ann", expiry=0.01)
+    wait_until(lambda: job.state == "UNCLAIMED")
+    (row,) = json.loads(run(redis_server, "hosts", "taskflow", "--json")[1])
+    assert (row["status"], row["claimed_by"]) == ("lapsed", "")
+    board.close()
+
+
 def test_postings_that_are_broken_or_gone_are_told_apart(redis_server: RedisServer, redis_client: redis.Redis) -> None:
     pytest.importorskip("taskflow")
     from limpyd_jobs.contrib.taskflow import LimpydJobBoard
@@ -105,6 +158,25 @@ def test_postings_that_are_broken_or_gone_are_told_apart(redis_server: RedisServ
     board.close()
 
 
+def test_a_broken_posting_stays_in_quarantine_whatever_is_repaired(
+    redis_server: RedisServer, redis_client: redis.Redis
+) -> None:
+    pytest.importorskip("taskflow")
+    from limpyd_jobs.contrib.taskflow import LimpydJobBoard
+
+    board = LimpydJobBoard("flows", {"unix_socket_path": redis_server.socket})
+    board.connect()
+    posting = board.post("broken").posting
+    redis_client.hset(f"taskflow:posting:{posting.pk.get()}:hash", "details", "{")
+    for _ in range(2):
+        assert list(board.iterjobs()) == []
+        status, told = run(redis_server, "check", "--repair", "--pause=0")
+        assert (status, "Nothing is wrong" in told) == (0, True)
+    (queue,) = board.model.queue_model.get_all("flows")
+    assert (queue.quarantine.lmembers(), queue.waiting.llen()) == ([posting.ident], 0)
+    board.close()
+
+
 def test_what_is_wrong_with_them_is_found_by_the_check(redis_server: RedisServer, redis_client: redis.Redis) -> None:
     add("a", next_run_time="12.5")
     assert run(redis_server, "check", "--pause=0")[0] == 0
@@ -117,8 +189,15 @@ def test_what_is_wrong_with_them_is_found_by_the_check(redis_server: RedisServer
     assert "is not in the index of its next_run_time" in told
 
 
-@pytest.mark.parametrize("words", [(), ("celery",), ("apscheduler", "taskflow")])
-def test_other_words_are_refused(redis_server: RedisServer, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "say which host"),
+        (("celery",), "say which host"),
+        (("apscheduler", "taskflow"), "one host at a time"),
+    ],
+)
+def test_other_words_are_refused(redis_server: RedisServer, words: tuple[str, ...], said: str) -> None:
     status, told = run(redis_server, "hosts", *words)
     assert status == 2
-    assert "say which host: apscheduler or taskflow" in told
+    assert f"{said}: apscheduler or taskflow" in told

@@ -28,9 +28,9 @@ from taskflow.persistence import backends as stores
 from taskflow.types.entity import Entity
 from taskflow.utils import persistence_utils
 
-from limpyd_jobs import Error, Queue
+from limpyd_jobs import STATUSES, Error, Queue
 from limpyd_jobs import check as checking
-from limpyd_jobs.contrib.taskflow import Board, LimpydJobBoard, Posting
+from limpyd_jobs.contrib.taskflow import Board, LimpydJobBoard, Posting, PostingError
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -232,7 +232,7 @@ class TestClaiming:
             board.consume(job, "ann")
         other = make()
         other.claim(job, "ann")
-        with pytest.raises(exceptions.JobFailure, match="another claim"):
+        with pytest.raises(exceptions.JobFailure, match=r"lapsed, or it has none\. Another claim of 'ann' may hold it"):
             board.consume(job, "ann")
         other.consume(job, "ann")
         assert job.state == states.COMPLETE
@@ -319,6 +319,33 @@ class TestTheEnd:
         job.posting.requeue(board.queue_name)
         assert names(board.iterjobs()) == ["x"]
 
+    def test_what_is_trashed_goes_back_to_its_board_or_to_another_one(self, board: LimpydJobBoard, make: Make) -> None:
+        for options, place in (({}, board), ({"queue_name": "others"}, make("others"))):
+            job = board.post("x", priority=HIGH)
+            board.claim(job, "ann")
+            board.trash(job, "ann")
+            (posting,) = board.model.collection(status=STATUSES.ERROR).instances()
+            posting.requeue(**options)
+            assert [(found.name, found.priority) for found in place.iterjobs()] == [("x", HIGH)]
+
+    def test_what_is_trashed_is_claimed_by_nobody_who_is_told_why(self, board: LimpydJobBoard) -> None:
+        job = board.post("x")
+        board.claim(job, "ann")
+        board.trash(job, "ann")
+        with pytest.raises(exceptions.NotFound, match="is not on the board any more: it was trashed"):
+            board.claim(job, "ann")
+        job.posting.requeue(delayed_for=60)
+        with pytest.raises(exceptions.NotFound, match="is not on the board yet: it is delayed"):
+            board.claim(job, "ann")
+
+    def test_the_reason_why_it_was_trashed_is_an_error(self, board: LimpydJobBoard) -> None:
+        job = board.post("x")
+        board.claim(job, "ann")
+        board.trash(job, "ann")
+        (error,) = board.errors.collection_for_job(job.posting).instances()
+        assert isinstance(error, PostingError)
+        assert error.hmget("message", "queue_name") == ["trashed by ann", "flows"]
+
     @pytest.mark.parametrize("verb", ["consume", "abandon", "trash"])
     def test_is_for_the_owner(self, board: LimpydJobBoard, verb: str) -> None:
         job = board.post("x")
@@ -337,7 +364,7 @@ class TestTheEnd:
         board.claim(job, "ann")
         with monkeypatch.context() as silence:
             silence.setattr("limpyd_jobs.models.claim.monotonic", lambda: time.monotonic() + 601)
-            with pytest.raises(exceptions.JobFailure, match="its claim lapsed"):
+            with pytest.raises(exceptions.JobFailure, match="the claim of this board lapsed"):
                 board.consume(job, "ann")
         assert not is_renewed(board)
 
@@ -379,6 +406,11 @@ class TestWaiting:
         for wait in (board.wait, board.post("x").wait):
             with pytest.raises(error, match="timeout must be"):
                 wait(timeout)
+
+    @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), "x", True])
+    def test_of_a_conductor_needs_a_time(self, board: LimpydJobBoard, seconds: Any) -> None:
+        with pytest.raises(ValueError, match="timeout must be a number of seconds"):
+            board.timeout(seconds)
 
     def test_without_an_end(self, board: LimpydJobBoard, make: Make) -> None:
         thread = Thread(target=lambda: board.post("x"))
@@ -713,6 +745,9 @@ class TestTheBoard:
         assert (living.name, living.details) == ("c", {"board": "flows", "metadata": {"x": 1}})
         with pytest.raises(NotImplementedError):
             board.register_entity(Entity("worker", "c", {}))
+        wrong: Any = "c"
+        with pytest.raises(TypeError, match="must be an Entity of TaskFlow, of a conductor, not 'c'"):
+            board.register_entity(wrong)
         with pytest.raises(exceptions.JobFailure, match="'d' cannot be registered"):
             board.register_entity(Entity("conductor", "d", {"x": object()}))
         board.close()
@@ -720,7 +755,7 @@ class TestTheBoard:
 
     @pytest.mark.parametrize("conf", [{"lease": 0}, {"lease": "x"}, {"lease": True}, {"port": "x"}])
     def test_needs_a_configuration(self, conf: Any) -> None:
-        with pytest.raises(ValueError, match=r"lease|invalid literal"):
+        with pytest.raises(ValueError, match=r"lease|setting port is wrong"):
             LimpydJobBoard("flows", conf)
 
     @pytest.mark.parametrize(
@@ -775,6 +810,13 @@ class TestTheBoard:
         LimpydJobBoard("flows", {"leese": 5, "hosts": "zoo:2181"})
         (record,) = caplog.records
         assert "ignores what it does not know in its configuration: 'leese', 'hosts'" in record.getMessage()
+        assert "argument" not in record.getMessage()
+
+    def test_says_what_is_an_argument_and_no_setting(self, caplog: Any) -> None:
+        LimpydJobBoard("flows", {"client": None, "persistence": None})
+        (record,) = caplog.records
+        for name in ("client", "persistence"):
+            assert f"{name} is no setting, but an argument: fetch(name, conf, {name}=…)" in record.getMessage()
 
     def test_takes_the_settings_of_the_redis_board(self) -> None:
         board = LimpydJobBoard("flows", {"host": "localhost", "ssl": "true", "ssl_ca_certs": "/etc/redis.pem"})

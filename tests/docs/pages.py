@@ -48,6 +48,18 @@ SendMail.add_jobs([{"identifier": f"welcome:{number}", "to": "bob"} for number i
 Worker("mails", max_loops=3).run()
 """
 
+# Makes the trashed posting that the manual shows.
+TRASH = """
+from limpyd_jobs.contrib.taskflow import LimpydJobBoard
+
+board = LimpydJobBoard("orders", {})
+board.connect()
+job = board.post("a book")
+board.claim(job, "me")
+board.trash(job, "me")
+board.close()
+"""
+
 
 class Block(NamedTuple):
     """A code block: its language, its text, the page it is on, and the title it stands under."""

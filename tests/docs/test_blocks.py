@@ -35,6 +35,7 @@ from pages import (
     RUN_JOBS,
     SHELL,
     TEXTS,
+    TRASH,
     UNITS,
     Block,
 )
@@ -218,6 +219,8 @@ def test_the_commands_run(command: list[str], application: Path, run_python: Cal
         run_python("-c", REGISTER)
     if command[1] == "errors":
         run_python("-c", FAIL)
+    if "contrib.taskflow" in " ".join(command):
+        run_python("-c", TRASH)
     assert run_python("-c", RUN_JOBS, *arguments)
 
 

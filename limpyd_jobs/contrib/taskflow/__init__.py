@@ -5,6 +5,6 @@
 """
 
 from limpyd_jobs.contrib.taskflow.board import LimpydJobBoard
-from limpyd_jobs.contrib.taskflow.posting import Board, LimpydJob, Posting
+from limpyd_jobs.contrib.taskflow.posting import Board, LimpydJob, Posting, PostingError
 
-__all__ = ["Board", "LimpydJob", "LimpydJobBoard", "Posting"]
+__all__ = ["Board", "LimpydJob", "LimpydJobBoard", "Posting", "PostingError"]

@@ -16,22 +16,23 @@ from taskflow import exceptions, states
 from taskflow.conductors.base import Conductor
 from taskflow.jobs import base
 from taskflow.persistence.models import LogBook
+from taskflow.types.entity import Entity
 
 from limpyd_jobs import (
     STATUSES,
     AlreadyClaimed,
     Claim,
     ClaimLost,
-    Error,
     JobGone,
     LimpydJobsException,
+    NotClaimable,
     NotRecorded,
     Presence,
     Session,
 )
-from limpyd_jobs.contrib.settings import seconds
+from limpyd_jobs.contrib import settings
 from limpyd_jobs.contrib.taskflow.events import BoardEvents, BoardNotifier, BoardTimeout
-from limpyd_jobs.contrib.taskflow.posting import BY_NUMBER, PRIORITIES, LimpydJob, Posting
+from limpyd_jobs.contrib.taskflow.posting import BY_NUMBER, PRIORITIES, LimpydJob, Posting, PostingError
 from limpyd_jobs.contrib.taskflow.reading import PostingReader, Postings
 from limpyd_jobs.contrib.taskflow.settings import settings_of
 
@@ -39,6 +40,14 @@ OPEN = (STATUSES.WAITING, STATUSES.DELAYED, STATUSES.RUNNING)
 
 # For how many seconds to wait for the end of a job before a look whether the board is still open.
 SLICE = 1.0
+
+# Why a posting is not on the board, by its status.
+OFF_THE_BOARD = {
+    STATUSES.SUCCESS: "any more: it was consumed",
+    STATUSES.ERROR: "any more: it was trashed",
+    STATUSES.CANCELED: "any more: it was canceled",
+    STATUSES.DELAYED: "yet: it is delayed",
+}
 
 # The least time for which a conductor waits by default, in seconds.
 SHORTEST_WAIT = 0.5
@@ -69,7 +78,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
     model: type of Posting
         The postings, in the database of this board: ``board.model.collection(status=STATUSES.ERROR)`` are the trashed
         ones.
-    errors: type of Error
+    errors: type of PostingError
         The reasons why postings were trashed.
     presences: type of Presence
         ``board.presences.alive("conductor")`` are the conductors of all boards there.
@@ -86,7 +95,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         self.persistence = persistence
         self.queue_name, lease, database = settings_of(name, conf, client)
         self.model = Posting.bound_to(database)
-        self.errors = Error.bound_to(database, "taskflow")
+        self.errors = PostingError.bound_to(database)
         self.presences = Presence.bound_to(database, "taskflow")
         self.wakes: list[Callable[[], None]] = []  # called if a job is posted
         self.at_ends: list[Callable[[], None]] = []  # called if a claim of this board ends
@@ -232,8 +241,14 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         seconds: float
             How often to look all the same: nobody tells it of a claim that lapsed. By default each quarter of the
             ``lease`` of the board, but not more often than twice a second.
+
+        Raises
+        ------
+        ValueError
+            If it is not a number of seconds, more than 0.
         """
-        return BoardTimeout(self, max(SHORTEST_WAIT, self._session.lease / 4) if seconds is None else seconds)
+        usual = max(SHORTEST_WAIT, self._session.lease / 4)
+        return BoardTimeout(self, usual if seconds is None else settings.seconds("The timeout", seconds))
 
     # -- Changing
 
@@ -279,10 +294,10 @@ class LimpydJobBoard(base.NotifyingJobBoard):
             If it is claimed already. The message says by whom. If this board claimed it for the same name, the claim
             lasts for `expiry` seconds from now on; without `expiry`, as long as before.
         NotFound
-            If the posting is gone.
+            If the posting is gone, or not on the board, for example because it was trashed. The message says why.
         """
         _check(job, who)
-        lease = None if expiry is None else seconds("expiry", expiry)
+        lease = None if expiry is None else settings.seconds("expiry", expiry)
         with self.failures():
             try:
                 self._session.claim(job.posting, who, lease, error_model=self.errors)
@@ -290,6 +305,9 @@ class LimpydJobBoard(base.NotifyingJobBoard):
                 if error.owner == who and lease is not None:
                     self.extend(job, lease)
                 raise exceptions.UnclaimableJob(f"Job {job.uuid} is claimed already by {error.owner!r}") from error
+            except NotClaimable as error:
+                why = OFF_THE_BOARD.get(error.status, "any more")
+                raise exceptions.NotFound(f"Job {job.uuid} is not on the board {why}") from error
             except (JobGone, LimpydJobsException) as error:
                 self._check_is_open()  # it may be closed meanwhile
                 raise exceptions.NotFound(f"Job {job.uuid} is gone: {error}") from error
@@ -299,7 +317,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         claim = self._session.held(job.posting)
         with suppress(ClaimLost, JobGone), self.failures():
             if claim is not None:
-                claim.renew(seconds("expiry", expiry))
+                claim.renew(settings.seconds("expiry", expiry))
                 return True
         return False
 
@@ -350,19 +368,25 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         owner = self.find_owner(job)
         if owner is None:
             return exceptions.NotFound(f"Cannot {what} job {job.uuid}: nobody holds a claim on it, or it is gone")
-        held = "by another claim of that name, or its claim lapsed" if owner == who else f"by {owner!r}"
-        return exceptions.JobFailure(f"Cannot {what} job {job.uuid}: it is not owned by {who!r}, but {held}")
+        why = f"it is not owned by {who!r}, but by {owner!r}"
+        if owner == who:
+            why = f"the claim of this board lapsed, or it has none. Another claim of {who!r} may hold it"
+        return exceptions.JobFailure(f"Cannot {what} job {job.uuid}: {why}")
 
     def register_entity(self, entity: Any) -> None:
         """Register a conductor, as long as this board is open: it is among ``board.presences.alive("conductor")``.
 
         Raises
         ------
+        TypeError
+            If it is not an entity of TaskFlow.
         NotImplementedError
             If the entity is not a conductor.
         JobFailure
             If its metadata cannot be stored as JSON, or Redis fails.
         """
+        if not isinstance(entity, Entity):
+            raise TypeError(f"What is registered must be an Entity of TaskFlow, of a conductor, not {entity!r}")
         if entity.kind != Conductor.ENTITY_KIND:
             raise exceptions.NotImplementedError(f"Only conductors can be registered, not a {entity.kind!r}")
         about = {"board": self.queue_name, "metadata": entity.metadata}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from taskflow.jobs import base
 
-from limpyd_jobs import Argument, Job, Queue
+from limpyd_jobs import Argument, Error, Job, Queue
 
 if TYPE_CHECKING:
     from limpyd_jobs.contrib.taskflow.board import LimpydJobBoard
@@ -29,6 +29,15 @@ class Board(Queue):
     keep_success = 0
 
 
+class PostingError(Error):
+    """Why a posting was trashed. On the command line, name it:
+    ``--error-model=limpyd_jobs.contrib.taskflow.PostingError``."""
+
+    __module__ = "limpyd_jobs.contrib.taskflow"
+
+    namespace = "taskflow"
+
+
 class Posting(Job):
     """A posting on a board. Its identifier is the uuid of TaskFlow's job, its queue is the board."""
 
@@ -41,6 +50,24 @@ class Posting(Job):
     title = Argument()
     details = Argument(json, default={})
     book = Argument(json, default=None)
+
+    def requeue(
+        self,
+        queue_name: str | None = None,
+        priority: int | str | None = None,
+        delayed_for: float | timedelta | None = None,
+        delayed_until: datetime | None = None,
+        queue_model: type[Queue] | None = None,
+    ) -> None:
+        """Put a posting that was trashed back on its board, or on the one that is named: see `Job.requeue`."""
+        name = self._board_name() if queue_name is None else queue_name
+        super().requeue(name, priority, delayed_for, delayed_until, queue_model)
+
+    def _board_name(self) -> str | None:
+        """Return the name of the board that it is on, or was on last; None if that is not known."""
+        pk = (self.queue_key.hget() or "").rpartition(":")[2]
+        name: str | None = self.queue_model.lazy_connect(pk).name.hget() if pk else None
+        return name
 
 
 class LimpydJob(base.Job):

@@ -34,6 +34,9 @@ OTHERS = {
     *("sentinel_fallbacks", "sentinel_kwargs"),
 }
 
+# The arguments of a board beside its configuration.
+ARGUMENTS = ("client", "persistence")
+
 
 class Settings(NamedTuple):
     """The values of a configuration."""
@@ -79,15 +82,16 @@ def _converted(key: str, value: Any) -> Any:
         raise ValueError(f"The setting {key} must not be None: leave it out")
     try:
         return OF_DATABASE[key](value)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise ValueError(f"The setting {key} is wrong: {error}") from error
 
 
 def _warn_of_unknown(name: str, conf: Mapping[str, Any]) -> None:
     """Warn of settings that are misspelt, or belong to another board, such as the `hosts` of zookeeper."""
     unknown = [repr(key) for key in conf if key not in OF_DATABASE and key not in OTHERS]
+    hints = [f". {key} is no setting, but an argument: fetch(name, conf, {key}=…)" for key in ARGUMENTS if key in conf]
     if unknown:
         LOG.warning(
-            "The board %s ignores what it does not know in its configuration: %s. It knows %s",
-            *(name, ", ".join(unknown), ", ".join([*OF_DATABASE, "namespace", "lease"])),
+            "The board %s ignores what it does not know in its configuration: %s. It knows %s%s",
+            *(name, ", ".join(unknown), ", ".join([*OF_DATABASE, "namespace", "lease"]), "".join(hints)),
         )
