@@ -19,11 +19,15 @@ local model = model_of(request.model)
 for _, pk in ipairs(cjson.decode(request.returned or '[]')) do
   end_lease(KEYS[2], model, pk, request.owner)
 end
--- An entry of the index that is not a due record is never due.
+-- An entry of the index that is not a due record is never due, as for lease_due.
 local first = first_of_due(KEYS[1], '+inf', request.skipped, function(pk)
-  local at = redis.pcall('HGET', hash_key(model, pk), request.field)
-  local is_due = type(at) == 'string' and (tonumber(at) or 0) <= tonumber(redis.call('ZSCORE', KEYS[1], pk))
-  return is_due and not is_leased(KEYS[2], pk)
+  local fields = redis.pcall('HMGET', hash_key(model, pk), request.field, 'leased_by')
+  local at, holder = fields[1], fields[2]
+  if not at or (tonumber(at) or 0) > tonumber(redis.call('ZSCORE', KEYS[1], pk)) then return false end
+  for _, prefix in ipairs(holder and model.indexes.leased_by or NOTHING) do
+    if type(redis.pcall('SCARD', prefix .. holder)) ~= 'number' then return false end  -- somebody else's key
+  end
+  return not is_leased(KEYS[2], pk)
 end)
 local due = first and redis.call('ZSCORE', KEYS[1], first)
 local lease = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. score(now()), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]

@@ -185,7 +185,7 @@ class Changes:
         LimpydJobsException
             If they are closed, or followed already.
         """
-        self._follow(lambda: next(self, None), hear, 0, name)
+        self._follow(self._await_one, hear, 0, name)
 
     def follow_many(
         self, hear: Callable[[list[Any]], object], pause: float = 0.02, name: str = "limpyd-jobs-changes"
@@ -208,7 +208,21 @@ class Changes:
         LimpydJobsException
             If they are closed, or followed already.
         """
-        self._follow(self.read, hear, pause, name)
+        self._follow(self._await_all, hear, pause, name)
+
+    def _await(self) -> deque[Change]:
+        """Return the changes that are not told yet: one at least, unless it is closed."""
+        if not self._waiting:
+            self._waiting.extend(self.read(inf))
+        return self._waiting
+
+    def _await_one(self) -> Change | None:
+        return self._await().popleft() if self._await() else None
+
+    def _await_all(self) -> list[Change]:
+        found = [*self._await()]
+        self._waiting.clear()
+        return found
 
     def _follow(self, ask: Callable[[], Any], hear: Callable[[Any], object], pause: float, name: str) -> None:
         if not callable(hear):
@@ -258,7 +272,7 @@ class Changes:
             log.warning("Changes cannot be read, trying again: %s", error)
             self._rest(seconds)
             return []
-        self._delay, self._is_followed = FIRST, False
+        self._delay = FIRST
         self._ids.update((key, entries[-1][0]) for key, entries in reply)
         return found
 

@@ -26,6 +26,9 @@ _next_due = Script("next_due")
 _put_record = Script("put_record")
 _remove_record = Script("remove_record")
 
+# The furthest moment, in seconds since the epoch: that of the largest date.
+LATEST = 253402300799
+
 Model = type[RedisModel]
 Fields = Mapping[str, Any]
 Result = TypeVar("Result")
@@ -202,7 +205,7 @@ def lease_due(
     def read(reply: Reply) -> list[tuple[str, dict[str, str]]]:
         return list(zip(reply["pks"], reply["records"], strict=True))
 
-    if isinstance(moment, bool) or not isinstance(moment, (int, float)) or not isfinite(moment):
+    if isinstance(moment, bool) or not isinstance(moment, (int, float)) or not -LATEST <= moment <= LATEST:
         raise ValueError(f"The moment must be in seconds since the epoch, not {moment!r}")
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
         raise ValueError(f"The limit must be an integer of 1 or more, not {limit!r}")

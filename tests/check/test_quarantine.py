@@ -43,3 +43,12 @@ def test_a_job_in_the_quarantine_of_another_queue_is_put_back(job: Job) -> None:
     Queue.get_queue("others").quarantine.rpush(job.ident)
     (found,) = check(True, pause=0).findings
     assert found.kind in ("in no list", "in no delayed set")
+
+
+def test_a_job_that_was_put_in_a_queue_again_is_in_quarantine_no_more(job: Job) -> None:
+    job.enqueue_or_delay("letters")
+    queue = Queue.get_queue("letters")
+    assert queue.quarantine.lmembers() == []
+    queue.waiting.delete()
+    (found,) = check(True, pause=0).findings
+    assert found.kind == "in no list"

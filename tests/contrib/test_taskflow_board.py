@@ -28,7 +28,7 @@ from taskflow.persistence import backends as stores
 from taskflow.types.entity import Entity
 from taskflow.utils import persistence_utils
 
-from limpyd_jobs import STATUSES, Error, Queue
+from limpyd_jobs import STATUSES, Error, Job, Queue
 from limpyd_jobs import check as checking
 from limpyd_jobs.contrib.taskflow import Board, LimpydJobBoard, Posting, PostingError
 
@@ -334,7 +334,9 @@ class TestTheEnd:
         board.trash(job, "ann")
         with pytest.raises(exceptions.NotFound, match="is not on the board any more: it was trashed"):
             board.claim(job, "ann")
-        job.posting.requeue(delayed_for=60)
+        with pytest.raises(ValueError, match="cannot be delayed"):
+            job.posting.requeue(delayed_for=60)
+        Job.requeue(job.posting, "flows", delayed_for=60)
         with pytest.raises(exceptions.NotFound, match="is not on the board yet: it is delayed"):
             board.claim(job, "ann")
 
@@ -718,6 +720,39 @@ class TestTheBoard:
             board.notifier.register(base.POSTED, note)
             board.post("x")
             wait_until(lambda: told == ["x"])
+            board.close()
+
+    def test_tells_the_removal_of_what_was_posted_while_nobody_was_told(self, board: LimpydJobBoard) -> None:
+        told: list[str] = []
+
+        def note(_: str, details: Any) -> None:
+            told.append(details["job"].name)
+
+        board.notifier.register(base.REMOVAL, note)
+        board.notifier.deregister(base.REMOVAL, note)
+        job = board.post("x")
+        board.notifier.register(base.REMOVAL, note)
+        board.claim(job, "ann")
+        board.consume(job, "ann")
+        wait_until(lambda: told == ["x"])
+
+    def test_waits_for_the_end_of_a_job_though_redis_is_away_for_a_while(
+        self, redis_binary: str, monkeypatch: Any
+    ) -> None:
+        failed = Event()
+        monkeypatch.setattr("limpyd_jobs.contrib.taskflow.board.sleep", lambda seconds: failed.set())
+        monkeypatch.setattr("limpyd_jobs.contrib.taskflow.board.SLICE", 0.05)
+        with RedisServer(redis_binary) as server, ThreadPoolExecutor(1) as pool:
+            board = LimpydJobBoard("flows", {"unix_socket_path": server.socket})
+            board.connect()
+            job = board.post("x")
+            waiting = pool.submit(job.wait, 60)
+            wait_until(lambda: "xread" in [each["cmd"] for each in server.client().client_list()])
+            server.stop()
+            assert failed.wait(60)
+            assert not waiting.done()
+            server.start()  # without the job
+            assert waiting.result(60)
             board.close()
 
     def test_passes_over_a_pk_that_is_no_number(self, board: LimpydJobBoard) -> None:

@@ -11,9 +11,9 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from limpyd.exceptions import DoesNotExist
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
-from limpyd_jobs.contrib.apscheduler.records import Stored, StoredJob
+from limpyd_jobs.contrib.apscheduler.records import Stored, StoredJob, is_of_foreign_key
 
 if TYPE_CHECKING:
     from limpyd_jobs.contrib.apscheduler.store import LimpydJobStore
@@ -91,13 +91,22 @@ class JobReader:
 
     def _look_at_those_parked(self) -> None:
         known, self._parked = self._parked, {}
-        for pk, stored in self._model.read_many({*known, *self._model.collection(parked="1")}):
+        for pk, stored in self._model.read_many({*known, *self._all_parked()}):
             if pk in known and _content(known[pk]) == _content(stored):
                 self._parked[pk] = stored
             elif stored.get("parked") and any(self._restored([(pk, stored)], self._park)):
                 changes = {**UNPARKED, "next_run_time": stored.get("parked_run_time")}
                 with suppress(DoesNotExist):
                     self._model.change(pk, changes, {**_content(stored), "parked": "1"})
+
+    def _all_parked(self) -> list[str]:
+        """Return the jobs that are parked here or by others."""
+        try:
+            return [*self._model.collection(parked="1")]
+        except ResponseError as error:
+            if not is_of_foreign_key(error):
+                raise
+            return []
 
     def _restored(
         self, rows: Iterable[tuple[str, Stored]], set_aside: Callable[[str, Stored, Exception], None]
@@ -128,7 +137,7 @@ class JobReader:
         moment = stored.get("next_run_time")
         if moment:
             changes = {"parked": "1", "reason": reason, "parked_run_time": _valid(moment), "next_run_time": None}
-            with suppress(DoesNotExist):
+            with suppress(DoesNotExist, RedisError):  # then it is set aside here only
                 self._model.change(pk, changes, {**_content(stored), "next_run_time": moment}, self._store.owner)
 
     def has_executor(self, job: StoredJob) -> bool:

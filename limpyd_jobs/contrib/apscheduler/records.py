@@ -9,6 +9,7 @@ from datetime import datetime, timedelta, timezone, tzinfo
 from apscheduler.job import Job
 from limpyd import fields
 from limpyd.indexes import NumberRangeIndex
+from redis.exceptions import ResponseError
 
 from limpyd_jobs import TimedRecord
 
@@ -17,8 +18,9 @@ Stored = Mapping[str, str]  # the fields of a record
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 MICROSECOND = timedelta(microseconds=1)
 
-# How many times a job may have missed. To go through them takes a second or two.
-MOST = 1_000_000
+# How many run times that were missed are gone through one by one. That takes a second or two. If only the last one is
+# run, it is fewer.
+MOST, MOST_COALESCED = 1_000_000, 10_000
 
 # Up to this number of seconds, in the year 2106, a float has the microseconds right.
 EXACT = 2**32
@@ -72,22 +74,34 @@ class StoredJob(Job):
 
         APScheduler asks for them where an exception would end the scheduler.
         """
-        found: deque[datetime] = deque(maxlen=1 if self.coalesce else None)
+        most = MOST_COALESCED if self.coalesce else MOST
         try:
-            for moment in self._moments(now):
-                found.append(moment)
+            return [*deque(self._moments(now, most), maxlen=1 if self.coalesce else most)]
         except Exception as error:
             self.set_aside(error)
             return []
-        return [*found]
 
-    def _moments(self, now: datetime) -> Iterator[datetime]:
-        moment, number = self.next_run_time, 0
-        while moment and moment.timestamp() <= now.timestamp():
-            if number == MOST:
-                raise OverflowError(f"it has more than {MOST:,} run times since {self.next_run_time}")
+    def _moments(self, now: datetime, most: int) -> Iterator[datetime]:
+        """Yield the run times; if there are many more than so many, the first and the last ones."""
+        first = moment = self.next_run_time
+        for _ in range(most):
+            if not _is_past(moment, now):
+                return
             yield moment
-            moment, number = self.trigger.get_next_fire_time(moment, now), number + 1
+            moment = self.trigger.get_next_fire_time(moment, now)
+        if _is_past(moment, now):
+            step = (moment.timestamp() - first.timestamp()) / most
+            left = int((now.timestamp() - moment.timestamp()) / step)
+            if left > most:
+                before = datetime.fromtimestamp(moment.timestamp() + (left - most) * step, moment.tzinfo)
+                moment = self.trigger.get_next_fire_time(before, now)
+        while _is_past(moment, now):
+            yield moment
+            moment = self.trigger.get_next_fire_time(moment, now)
+
+
+def _is_past(moment: datetime | None, now: datetime) -> bool:
+    return moment is not None and moment.timestamp() <= now.timestamp()
 
 
 def run_time_of(stored: Stored) -> str:
@@ -112,3 +126,8 @@ def moment_of(text: str | None, zone: tzinfo) -> datetime | None:
         return datetime.fromtimestamp(whole, zone)
     seconds, _, rest = text.partition(".")
     return datetime.fromtimestamp(int(seconds), zone).replace(microsecond=int(rest.ljust(6, "0")[:6] or 0))
+
+
+def is_of_foreign_key(error: Exception) -> bool:
+    """Whether Redis refused something as somebody else wrote another type of value to a key."""
+    return isinstance(error, ResponseError) and "WRONGTYPE" in str(error)

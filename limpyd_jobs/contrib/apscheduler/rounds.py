@@ -15,13 +15,17 @@ from apscheduler.schedulers.base import STATE_RUNNING
 from limpyd.exceptions import DoesNotExist
 from redis.exceptions import RedisError, ResponseError
 
-from limpyd_jobs.contrib.apscheduler.records import Stored, StoredJob
+from limpyd_jobs.contrib.apscheduler.records import Stored, StoredJob, is_of_foreign_key
 
 if TYPE_CHECKING:
     from limpyd_jobs.contrib.apscheduler.store import LimpydJobStore
 
 # The fields by which a scheduler sees whether somebody changed a job since it was handed out.
 WATCHED = ("next_run_time", "trigger", "timezone")
+
+
+# The part of a lease in which a scheduler may give a job to its executor.
+LAST_MOMENT = 0.9
 
 
 class HandedOut(list[StoredJob]):
@@ -56,6 +60,8 @@ class Round:
     ----------
     is_open: bool
         Whether the scheduler goes through the jobs now.
+    most: int
+        How many jobs to hand out at once: fewer, if restoring them takes long.
     """
 
     def __init__(self, store: LimpydJobStore) -> None:
@@ -67,25 +73,31 @@ class Round:
         self._refused: dict[str, float] = {}
         self._unrecorded: dict[str, Callable[[], object]] = {}
         self._moment = datetime.now(timezone.utc)
-        self._halfway = inf
+        self._halfway = self._end = inf
+        self.most = store.most
 
-    def begin(self, jobs: Sequence[StoredJob], moment: datetime, halfway: float) -> list[StoredJob]:
+    def begin(self, jobs: Sequence[StoredJob], moment: datetime, leased_at: float) -> list[StoredJob]:
         """Hand out the jobs that are due at a moment; return them, to be gone through.
 
         Parameters
         ----------
-        halfway: float
-            When half of the lease is gone, by the monotonic clock.
+        leased_at: float
+            Since when they are leased, by the monotonic clock.
         """
-        self._moment, self._halfway = moment, halfway
+        self._moment, self._halfway = moment, leased_at + self._store.lease / 2
+        is_slow = time.monotonic() > self._halfway  # to restore so many jobs takes too long
+        self.most = max(1, self.most // 2) if is_slow else min(self._store.most, 2 * self.most)
+        self._end = leased_at + self._store.lease * LAST_MOMENT
         self._jobs = {job.id: job for job in jobs}
         self.is_open = True
         return HandedOut(jobs, self._goes_on)
 
     def _goes_on(self, job: StoredJob | None) -> bool:
-        scheduler = self._store._scheduler
+        """Whether a job may be run now: each round runs one at least, if there is some of the lease left."""
+        scheduler, is_first = self._store._scheduler, self._current is None
         is_stopped = scheduler is not None and scheduler.state != STATE_RUNNING
-        self._current = None if is_stopped or time.monotonic() > self._halfway else job
+        is_late = time.monotonic() > (self._end if is_first else self._halfway)
+        self._current = None if is_stopped or is_late else job
         return self._current is not None
 
     def end(self) -> list[str]:
@@ -131,6 +143,8 @@ class Round:
         """Record that a job has run, and is not to run again; return False if it was not handed out."""
         job = self._jobs.get(pk)
         if job is None:
+            if pk not in self._recorded:  # then APScheduler removes no job that it has just run, but a user does
+                self._unrecorded.pop(pk, None)
             return pk in self._unrecorded
         if self._store.reader.has_executor(job) and self._was_run(job):
             self._record_or_later(job, None)
@@ -199,8 +213,3 @@ class Round:
         if advance is None:
             return model.remove(job.id, watched, self._store.owner)
         return model.change(job.id, advance, watched, self._store.owner)
-
-
-def is_of_foreign_key(error: Exception) -> bool:
-    """Whether Redis refused something as somebody else wrote another type of value to a key."""
-    return isinstance(error, ResponseError) and "WRONGTYPE" in str(error)

@@ -21,8 +21,8 @@ from redis.exceptions import RedisError, ResponseError
 
 from limpyd_jobs.contrib.apscheduler.events import StoreEvents
 from limpyd_jobs.contrib.apscheduler.reading import UNPARKED, JobReader
-from limpyd_jobs.contrib.apscheduler.records import ScheduledJob, Stored, StoredJob, run_time_of
-from limpyd_jobs.contrib.apscheduler.rounds import Round, is_of_foreign_key
+from limpyd_jobs.contrib.apscheduler.records import ScheduledJob, Stored, StoredJob, is_of_foreign_key, run_time_of
+from limpyd_jobs.contrib.apscheduler.rounds import Round
 from limpyd_jobs.contrib.apscheduler.serializing import Serializer
 from limpyd_jobs.contrib.apscheduler.settings import database_of
 from limpyd_jobs.contrib.settings import seconds
@@ -33,9 +33,6 @@ LAST = 253402300799
 
 # After how many seconds to look again at the latest.
 LONGEST = 86_400
-
-# How many jobs a scheduler is handed out at once. It is handed out others as soon as it is done with these.
-ROUND = 1_000
 
 
 class LimpydJobStore(BaseJobStore):
@@ -71,6 +68,9 @@ class LimpydJobStore(BaseJobStore):
     TypeError, ValueError
         If an argument is invalid.
     """
+
+    # How many jobs a scheduler is handed out at once. It is handed out others as soon as it is done with these.
+    most = 1_000
 
     def __init__(
         self,
@@ -118,7 +118,9 @@ class LimpydJobStore(BaseJobStore):
             If another scheduler uses this object.
         """
         if self._is_started and scheduler is not self._scheduler:
-            raise ValueError("A job store serves one scheduler: give each scheduler a store of its own")
+            raise ValueError(
+                "This job store serves another scheduler: give each one a store of its own, or shut this one down first"
+            )
         super().start(scheduler, alias)
         self._is_started = True
         self.events.listen()
@@ -143,9 +145,9 @@ class LimpydJobStore(BaseJobStore):
         self.round.record_all()
         self.events.listen()
         self.reader.look_again(self.look_again)
-        halfway = time.monotonic() + self.lease / 2
-        rows = self.model.lease_due(self.owner, self.lease, now.timestamp(), ROUND, self._skipped())
-        return self.round.begin(sorted(self.reader.due(rows), key=_place), now, halfway)
+        leased_at = time.monotonic()
+        rows = self.model.lease_due(self.owner, self.lease, now.timestamp(), self.round.most, self._skipped())
+        return self.round.begin(sorted(self.reader.due(rows), key=_place), now, leased_at)
 
     def get_next_run_time(self) -> datetime | None:
         """Give back the leases of jobs that were handed out and not run, and return when to look again."""

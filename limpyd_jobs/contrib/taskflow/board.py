@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from math import inf
 from threading import TIMEOUT_MAX, Event, Lock
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 from oslo_utils import uuidutils
@@ -40,6 +40,9 @@ OPEN = (STATUSES.WAITING, STATUSES.DELAYED, STATUSES.RUNNING)
 
 # For how many seconds to wait for the end of a job before a look whether the board is still open.
 SLICE = 1.0
+
+# After how many seconds to try again, if Redis fails while a job is waited for.
+AGAIN = 0.1
 
 # Why a posting is not on the board, by its status.
 OFF_THE_BOARD = {
@@ -218,18 +221,31 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         with self.failures():
             return self._events.listen()
 
-    def tell_changes(self) -> None:
-        """Begin to tell registered callbacks what is posted and removed, by anybody, unless that was done before."""
+    def tell_changes(self, anew: bool = False) -> None:
+        """Begin to tell registered callbacks what is posted and removed, by anybody.
+
+        Parameters
+        ----------
+        anew: bool
+            Whether to read what is posted, also if that was done before.
+        """
         self.listen()
-        self._events.learn()
+        self._events.learn(anew)
 
     def wait_for_end(self, job: LimpydJob, timeout: float | None = None) -> bool:
         """Wait until a job is complete: see `LimpydJob.wait`."""
-        end = monotonic() + _time_to_wait(timeout)
+        end, has_begun = monotonic() + _time_to_wait(timeout), False
         while True:
-            with self.failures():
-                if job.posting.wait(min(max(0, end - monotonic()), SLICE)):
-                    return True
+            try:
+                with self.failures():
+                    if job.posting.wait(min(max(0, end - monotonic()), SLICE)):
+                        return True
+                has_begun = True
+            except exceptions.JobFailure:
+                self._check_is_open()
+                if not has_begun:
+                    raise
+                sleep(AGAIN)  # Redis may be back
             if monotonic() >= end:
                 return False
 

@@ -38,10 +38,11 @@ class BoardNotifier(Notifier):
 
     def register(self, event_type: str, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         """Register a callback: see TaskFlow. If Redis fails, it is not registered."""
+        is_first = not len(self)
         super().register(event_type, callback, *args, **kwargs)
         try:
             if self._board.connected:
-                self._board.tell_changes()
+                self._board.tell_changes(anew=is_first)
         except JobFailure:
             self.deregister(event_type, callback)
             raise
@@ -105,13 +106,15 @@ class BoardEvents:
             self._changes.follow(self._hear, f"board {self._board.name}")
             return True
 
-    def learn(self) -> None:
+    def learn(self, anew: bool = False) -> None:
         """Read what is posted already, to tell its removal, unless that was done before.
 
-        Removals meanwhile are told after that.
+        Removals meanwhile are told after that. While no callback is registered, nothing is known of what comes and
+        goes: then it is to be read anew.
         """
         with self._learning:
-            if not self._has_learned:
+            if anew or not self._has_learned:
+                self._posted.clear()
                 self._before = {job.pk: job for job in self._board.iterjobs()}
                 self._has_learned = True
 

@@ -59,9 +59,17 @@ class Posting(Job):
         delayed_until: datetime | None = None,
         queue_model: type[Queue] | None = None,
     ) -> None:
-        """Put a posting that was trashed back on its board, or on the one that is named: see `Job.requeue`."""
+        """Put a posting that was trashed back on its board, or on the one that is named: see `Job.requeue`.
+
+        Raises
+        ------
+        ValueError
+            If it is to be delayed: no worker serves a board, so it would never be posted.
+        """
+        if delayed_for is not None or delayed_until is not None:
+            raise ValueError("A posting cannot be delayed: requeue it when it is time")
         name = self._board_name() if queue_name is None else queue_name
-        super().requeue(name, priority, delayed_for, delayed_until, queue_model)
+        super().requeue(name, priority, queue_model=queue_model)
 
     def _board_name(self) -> str | None:
         """Return the name of the board that it is on, or was on last; None if that is not known."""

@@ -33,6 +33,7 @@ local function unplace_from(base, ident)
   return redis.call('LREM', base .. ':waiting', 0, ident)
     + redis.call('ZREM', base .. ':delayed', ident)
     + redis.call('ZREM', base .. ':_running', ident)
+    + (tonumber(redis.pcall('LREM', base .. ':_quarantine', 0, ident)) or 0)
 end
 
 -- Takes a job out of the first of some queues where it stands; returns that queue, or nil.
