@@ -217,7 +217,7 @@ class Changes:
         return self._waiting
 
     def _await_one(self) -> Change | None:
-        return self._await().popleft() if self._await() else None
+        return self._waiting.popleft() if self._await() else None
 
     def _await_all(self) -> list[Change]:
         found = [*self._await()]
