@@ -13,7 +13,6 @@ from limpyd_jobs.commands.command import JSON, JSONL, READING_OPTIONS, Command
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.query import quarantine_entries, queue_states
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.transitions import ClaimState
 from limpyd_jobs.utils import one_line
 from limpyd_jobs.workers.options import WorkerOption
 
@@ -127,21 +126,23 @@ def _postings(model: Any) -> tuple[Sequence[str], Iterator[Sequence[str]]]:
         quarantine = {each.entry for each in quarantine_entries(queue_model=model.queue_model)}
         for pk, found in model.read_many(model.collection()):
             posting = model.lazy_connect(pk)
-            claim = posting.claim_state()
-            status = "quarantined" if posting.ident in quarantine else _status(claim)
-            owner = claim.owner if claim.is_held else None
+            status, owner = _status_and_owner(posting, found.get("status"))
+            status = "quarantined" if posting.ident in quarantine else status
             board = boards.get(found.get("_queue_key", "").rpartition(":")[2], "")
             moment, uuid, name = (found.get(each, "") for each in ("added", "identifier", "title"))
-            yield moment, board, uuid, name, status, found.get("priority", ""), owner or ""
+            yield moment, board, uuid, name, status, found.get("priority", ""), owner
 
     return ("posted (UTC)", "board", "uuid", "name", "status", "priority", "claimed by"), rows()
 
 
-def _status(claim: ClaimState) -> str:
-    """Return the status of a posting as its board sees it."""
-    if claim.status == STATUSES.RUNNING and not claim.is_held:
-        return "lapsed"
-    return STATUSES.by_value(claim.status, "?").lower()
+def _status_and_owner(posting: Any, status: str | None) -> tuple[str, str]:
+    """Return the status of a posting, and who holds the claim, as its board sees it."""
+    if status == STATUSES.RUNNING:
+        claim = posting.claim_state()
+        if claim.is_held:
+            return "running", claim.owner or ""
+        status = claim.status
+    return "lapsed" if status == STATUSES.RUNNING else STATUSES.by_value(status, "?").lower(), ""
 
 
 def _key(column: str) -> str:

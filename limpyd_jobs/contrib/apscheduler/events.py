@@ -37,7 +37,8 @@ class StoreEvents:
         try:
             self._changes = self._store.model.changes()
         except RedisError as error:
-            self._store._logger.warning("Redis fails, so changes are not heard of, but looked for: %s", error)
+            text = "Redis fails, so changes by others are not heard of, and found at the next look only: %s"
+            self._store._logger.warning(text, error)
             return
         self._changes.follow_many(self._hear, name=f"jobstore {self._store._alias}")
         self._store._scheduler.add_listener(self._hear_of_executor, EVENT_EXECUTOR_ADDED)
