@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from datetime import timedelta
 
@@ -33,6 +34,11 @@ def duration_of(job: Job) -> timedelta | None:
     start = parse_datetime(getattr(job, "_cached_start", None))
     end = parse_datetime(getattr(job, "_cached_end", None))
     return end - start if start and end else job.duration
+
+
+def part_of(amount: object, most: object | None) -> str:
+    """Return an amount and its limit, as ``3/1000``; without a limit the amount alone."""
+    return f"{amount}" if most in (None, math.inf) else f"{amount}/{most}"
 
 
 class ClassNames:

@@ -8,6 +8,7 @@ something else: a list that a subclass calls ``processes`` is left alone.
 from __future__ import annotations
 
 import logging
+import math
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -184,8 +185,9 @@ class Parameters:
     max_loops: float = row(
         1000,
         "End after this number of jobs. So leaks of memory remain small. Let something start the worker again: a "
-        "parent (see :ref:`Several processes`), or systemd.",
-        number("100", check=options.count),
+        "parent (see :ref:`Several processes`), or systemd. With ``burst`` the default is no limit, unless there are "
+        "several processes, each of which is replaced.",
+        number("100", default="1000, or no limit with --burst", check=options.count),
         group=END,
         check=amount(most=float("inf")),
     )
@@ -416,6 +418,8 @@ class Parameters:
         self._set_graceful(given)
         ours = {name for name in self.parameters if name in given}
         self._read_settings(ours)
+        if self._settings.burst and self._settings.processes == 1 and not _is_chosen(self, "max_loops"):
+            self.max_loops = math.inf
         if "prefetch_time" in ours.difference(self._names_of_others) and self._settings.prefetch != options.AUTO:
             raise ConfigurationException(
                 f"prefetch_time needs prefetch='auto': with prefetch={self._settings.prefetch} no job is given back"
@@ -511,6 +515,11 @@ class Parameters:
         kind = unordinary_kind(function)
         if kind:
             raise ConfigurationException(f"The {name} is {kind}: a worker would run nothing of it. {REMEDY}.")
+
+
+def _is_chosen(worker: Parameters, name: str) -> bool:
+    """Whether a parameter was given, or is an attribute of the class, even if its value is the default."""
+    return any(name in vars(each) for each in (worker, *type(worker).__mro__) if each is not Parameters)
 
 
 def _is_flag(name: str, attributes: Mapping[str, Any]) -> bool:

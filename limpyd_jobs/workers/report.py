@@ -11,6 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from limpyd_jobs.utils import one_line
+from limpyd_jobs.workers.naming import part_of
 
 if TYPE_CHECKING:
     from limpyd_jobs.transitions import Delivery
@@ -34,7 +35,7 @@ def report_of(engine: Engine, frame: FrameType | None) -> str:
 def _state(engine: Engine) -> str:
     worker = engine.worker
     asked = "asked to end, " if worker.end_forced else "quiet, " if engine.stopping.is_quiet else ""
-    loops, queues = f"{worker.num_loops}/{worker.max_loops}", ",".join(map(one_line, worker.queues))
+    loops, queues = part_of(worker.num_loops, worker.max_loops), ",".join(map(one_line, worker.queues))
     return f"{worker.status}, {asked}queues={queues}, loop={loops}, duration={worker.elapsed}"
 
 

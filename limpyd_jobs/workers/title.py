@@ -10,6 +10,7 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs.store import records
 from limpyd_jobs.utils import get_delta
+from limpyd_jobs.workers.naming import part_of
 from limpyd_jobs.workers.worker import Worker
 
 # The statuses that change with each job, and after how many seconds the rest of the title is made again.
@@ -17,10 +18,6 @@ PASSING, LASTS = ("waiting", "running"), 1.0
 
 # The place to fill in: no name of a queue has this character, as no argument of a command can.
 GAP = "\0"
-
-
-def _part_of(amount: object, most: object | None) -> str:
-    return f"{amount}" if most is None else f"{amount}/{most}"
 
 
 def _whole_seconds(duration: timedelta) -> timedelta:
@@ -61,8 +58,8 @@ class WorkerTitle:
         words = [f"{self._program}#{worker.id}", f"[{status or 'init'}{asked}]", f"queues={','.join(worker.queues)}"]
         if status:
             waiting, delayed = self._counts
-            words += [f"loop={_part_of(loops, worker.max_loops)}", f"waiting={waiting}", f"delayed={delayed}"]
+            words += [f"loop={part_of(loops, worker.max_loops)}", f"waiting={waiting}", f"delayed={delayed}"]
         if status and worker.elapsed is not None:
             most = get_delta(worker.max_duration) if worker.max_duration else None
-            words.append(f"duration={_part_of(_whole_seconds(worker.elapsed), most)}")
+            words.append(f"duration={part_of(_whole_seconds(worker.elapsed), most)}")
         return " ".join(words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from math import inf
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from servers import wait_until
 from limpyd_jobs import STATUSES, Error, Job, Queue, Schedule, Worker
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.utils import utcnow
+from limpyd_jobs.workers.parameters import Parameters
+from limpyd_jobs.workers.title import WorkerTitle
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -137,6 +140,46 @@ def test_a_limit_ends_it_before(collector: Collector) -> None:
     worker = worker_of(callback=collector, burst=True, max_loops=1)
     worker.run()
     assert (collector.identifiers, worker._engine.stopping.is_done) == (["a"], False)
+
+
+class Limited(Worker):
+    max_loops = 1000
+
+
+class LimitedBefore(Worker):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.max_loops = 7
+        super().__init__(*args, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("worker_class", "options", "limit"),
+    [
+        (Worker, {}, inf),
+        (Worker, {"burst": "delayed"}, inf),
+        (type("Plain", (Worker,), {"burst": True}), {}, inf),
+        (Worker, {"max_loops": 1000}, 1000),
+        (Limited, {}, 1000),
+        (type("Extended", (Limited,), {}), {}, 1000),
+        (LimitedBefore, {}, 7),
+        (Worker, {"burst": False}, 1000),
+        (Worker, {"processes": 2}, 1000),  # each child is replaced, until no job waits
+    ],
+)
+def test_only_a_limit_that_was_chosen_counts(worker_class: type[Worker], options: Any, limit: float) -> None:
+    worker = worker_class("queue", **{"burst": True, "terminate_gracefuly": False, **options})
+    assert worker.max_loops == limit
+
+
+def test_more_jobs_are_run_than_other_workers_run(monkeypatch: pytest.MonkeyPatch, collector: Collector) -> None:
+    monkeypatch.setattr(Parameters, "max_loops", 2)
+    for name in "abc":
+        Parcel.add_job(name)
+    worker = Worker("queue", burst=True, callback=collector, terminate_gracefuly=False)
+    assert str(WorkerTitle("worker", worker)).endswith("[init] queues=queue")
+    worker.run()
+    assert (collector.identifiers, worker._engine.stopping.is_done) == (["a", "b", "c"], True)
+    assert " loop=3 waiting=0 " in str(WorkerTitle("worker", worker))
 
 
 def test_without_it_a_worker_waits_for_more() -> None:
