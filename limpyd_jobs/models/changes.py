@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import random
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from math import inf, isnan
 from threading import Event, Lock, Thread
@@ -19,17 +19,12 @@ from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
-from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.connections import PinnedConnection
 from limpyd_jobs.store.layout import layout_of
-from limpyd_jobs.store.lazy_fields import pk_of
 from limpyd_jobs.store.records import redis_of
 from limpyd_jobs.utils import described
 
 log = logging.getLogger("limpyd-jobs.changes")
-
-# The statuses of jobs that ended.
-FINAL = (STATUSES.SUCCESS, STATUSES.ERROR, STATUSES.CANCELED)
 
 # How many entries to read at once.
 COUNT = 500
@@ -93,6 +88,11 @@ class Changes:
     failed meanwhile. Only one thread may iterate at a time. Any thread may call `close`. `follow` and `follow_many`
     let a thread of their own call a function with the changes.
 
+    Attributes
+    ----------
+    failure: Exception
+        Why Redis could not be asked the last time; None if it answered.
+
     Parameters
     ----------
     models: iterable of type
@@ -108,6 +108,8 @@ class Changes:
     ------
     ConfigurationException
         If a model does not tell its changes.
+    LimpydJobsException
+        If something else is stored at the key of the changes.
     TypeError, ValueError
         If an argument is not one of the above.
     """
@@ -130,6 +132,7 @@ class Changes:
         self._waiting: deque[Change] = deque()
         self._closed, self._lock, self._is_reading = Event(), Lock(), False
         self._delay, self._is_followed = FIRST, False
+        self.failure: Exception | None = None
         self._ids = dict.fromkeys(self._models, _checked_id(since)) if since is not None else self._last_ids()
 
     def __iter__(self) -> Changes:
@@ -243,7 +246,7 @@ class Changes:
                 except (Exception, SystemExit) as error:
                     called = getattr(hear, "__qualname__", hear)
                     log.warning("The function %s, which hears of changes, failed: %s", called, described(error))
-                    if _is_transient(error):
+                    if is_transient(error):
                         self._rest()
                     else:
                         news = None
@@ -267,12 +270,13 @@ class Changes:
         except Exception as error:  # a connection that another thread closes raises other errors, too
             if self._closed.is_set():
                 return []
-            if not _is_transient(error):
+            if not is_transient(error):
                 raise
             log.warning("Changes cannot be read, trying again: %s", error)
+            self.failure = error
             self._rest(seconds)
             return []
-        self._delay = FIRST
+        self._delay, self.failure = FIRST, None
         self._ids.update((key, entries[-1][0]) for key, entries in reply)
         return found
 
@@ -287,9 +291,10 @@ class Changes:
         if not self._is_reading:
             return []
         try:
-            reply = self._line.execute_command(
-                *("XREAD", "COUNT", COUNT, "BLOCK", milliseconds, "STREAMS", *self._ids, *self._ids.values())
-            )
+            with refusing_other_keys("a stream", *self._ids):
+                reply = self._line.execute_command(
+                    *("XREAD", "COUNT", COUNT, "BLOCK", milliseconds, "STREAMS", *self._ids, *self._ids.values())
+                )
         finally:
             with self._lock:
                 self._is_reading = False
@@ -305,7 +310,8 @@ class Changes:
     def _last_ids(self) -> dict[str, str]:
         ids = {}
         for key in self._models:
-            last = self._line.execute_command("XREVRANGE", key, "+", "-", "COUNT", 1)
+            with refusing_other_keys("a stream", key):
+                last = self._line.execute_command("XREVRANGE", key, "+", "-", "COUNT", 1)
             ids[key] = last[0][0] if last else "0-0"
         return ids
 
@@ -380,35 +386,30 @@ def _slice_of(client: Any) -> float:
     return min(SLICE, timeout / 2) if timeout else SLICE
 
 
-def _is_transient(error: BaseException) -> bool:
+@contextmanager
+def refusing_other_keys(kind: str, *keys: str) -> Iterator[None]:
+    """Say clearly what is wrong if Redis finds something at a key that this library did not write.
+
+    Raises
+    ------
+    LimpydJobsException
+        Instead of the error WRONGTYPE of Redis.
+    """
+    try:
+        yield
+    except ResponseError as error:
+        if not str(error).startswith("WRONGTYPE"):
+            raise
+        names = ", or ".join(keys)
+        raise LimpydJobsException(f"{names} is not {kind}: another program wrote it; rename or delete it") from error
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether Redis may answer if it is asked once more."""
     lost = (RedisConnectionError, RedisTimeoutError)
     return isinstance(error, lost) or (
         isinstance(error, ResponseError) and str(error).startswith(("UNBLOCKED", "BUSY "))
     )
-
-
-def wait_for_end(job: RedisModel, timeout: float | None = None) -> bool:
-    """Do what `Job.wait` says."""
-    model, pk, timeout = type(job), pk_of(job), checked_timeout(timeout)
-    end = monotonic() + (inf if timeout is None else timeout)
-    with Changes([model], wants=lambda change: change.pk == pk) as changes:
-        if _has_ended(model, pk):
-            return True
-        while (left := end - monotonic()) > 0:
-            found = changes.read(min(left, SLICE))
-            if any(change.what == "deleted" or change.status in FINAL for change in found):
-                return True
-            with suppress(RedisConnectionError, RedisTimeoutError):
-                if not found and _has_ended(model, pk):  # by a worker of version 2, which tells nothing
-                    return True
-    return False
-
-
-def _has_ended(model: type[RedisModel], pk: str) -> bool:
-    """Whether a job has ended, or is gone."""
-    client, key = redis_of(model), f"{model._name}:{pk}:hash"
-    status = client.hget(key, "status")
-    return status in FINAL or (status is None and not client.exists(key))
 
 
 def _change(name: str, model: Any, flat: Any) -> Change | None:

@@ -14,7 +14,6 @@ from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, stored_identifier, stored_priority, stored_queue_name
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.models import adding
-from limpyd_jobs.models.changes import wait_for_end
 from limpyd_jobs.models.claim import Claim
 from limpyd_jobs.models.error import Error
 from limpyd_jobs.models.history import StatusChange, read_history
@@ -22,6 +21,7 @@ from limpyd_jobs.models.job_record import JobRecord, job_classes
 from limpyd_jobs.models.progress import Progress, append_line, read_lines, read_progress, tell_progress
 from limpyd_jobs.models.queue import Queue, has_custom_queues
 from limpyd_jobs.models.results import result_of
+from limpyd_jobs.models.waiting import wait_for_end
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store import records
 from limpyd_jobs.store.argument import ArgumentsOfJob
@@ -389,26 +389,31 @@ class Job(JobRecord):
 
         A job that failed and is tried again has not ended. A job that was canceled while it runs has ended, even if its
         code goes on. The class has to say `tells_changes = True`, also in the processes that run the job. While Redis
-        does not answer, the call waits on.
+        does not answer, the call waits on. All threads of a process that wait for jobs of one class share a thread that
+        listens, and its connection.
 
         Parameters
         ----------
         timeout: float
-            For how many seconds; None for no limit.
+            For how many seconds; None for no limit, 0 to ask Redis once.
 
         Returns
         -------
         bool
-            False if it has not ended by then.
+            False if it has not ended by then, as far as is known: also if Redis does not answer by then.
 
         Raises
         ------
         ConfigurationException
             If the class does not tell its changes.
+        LimpydJobsException
+            If another program wrote something to the key of the job, or of the changes of its class.
+        redis.exceptions.RedisError
+            If Redis refuses; or, with a timeout of 0, does not answer.
         TypeError, ValueError
             If the timeout is not None, nor a number of 0 or more.
         """
-        return wait_for_end(self, timeout)
+        return bool(wait_for_end(self, timeout))
 
     def result(self, timeout: float | None = None, error_model: type[Error] | None = None) -> Any:
         """Wait until the job has ended, as `wait` does, and return what its code returned, as JSON keeps it.
@@ -432,9 +437,13 @@ class Job(JobRecord):
         NoResult
             If it succeeded, and its result expired, or could not be kept.
         ResultTimeout
-            If it has not ended in time.
+            If it has not ended in time, or that is not known, as Redis does not answer by then.
         ConfigurationException
             If the class keeps no results.
+        LimpydJobsException
+            If another program wrote something to the key of the job, or of the changes of its class.
+        redis.exceptions.RedisError
+            If Redis refuses; or, with a timeout of 0, does not answer.
         """
         return result_of(self, timeout, error_model or bound_like(Error, type(self)))
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 from limpyd.model import RedisModel
+from redis.exceptions import RedisError, ResponseError
 
 from limpyd_jobs.arguments import check_size
 from limpyd_jobs.exceptions import ConfigurationException, JobCanceled, JobFailed, JobGone, NoResult, ResultTimeout
-from limpyd_jobs.models.changes import wait_for_end
+from limpyd_jobs.models.changes import checked_timeout, refusing_other_keys
+from limpyd_jobs.models.waiting import deadline_of, one_at_a_time, wait_for_end
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.codecs import codec_of, dump_compact
-from limpyd_jobs.store.layout import RESULT_KEY, kept_for
+from limpyd_jobs.store.layout import RESULT_KEY, check_found_by, kept_for, layout_of
 from limpyd_jobs.store.lazy_fields import pk_of
 from limpyd_jobs.store.records import redis_of
 from limpyd_jobs.transitions import KeptResult
@@ -45,36 +47,78 @@ def result_of(job: Any, timeout: float | None, error_model: Any) -> Any:
     """Do what `Job.result` says."""
     if kept_for(type(job)) is None:
         raise ConfigurationException(f"{type(job).__name__} keeps no results: set keep_result = True on the class")
-    ident = job.ident
-    if timeout != 0 and not wait_for_end(job, timeout):
-        raise ResultTimeout(f"{ident} has not ended after {timeout} seconds")
-    client, key = redis_of(job), f"{type(job)._name}:{pk_of(job)}"
-    pipeline: Any = client.pipeline(transaction=True)
+    timeout = checked_timeout(timeout)
+    stored = _read(job, error_model) if timeout == 0 else _read_in_time(job, error_model, timeout)
+    if not stored.exists:
+        raise JobGone(job.ident)
+    if stored.status == STATUSES.SUCCESS:
+        return _result_in(job, stored.text)
+    if stored.status == STATUSES.ERROR:
+        raise JobFailed(job.ident, *stored.failure)
+    if stored.status == STATUSES.CANCELED:
+        raise JobCanceled(f"{job.ident} was canceled")
+    raise ResultTimeout(f"{job.ident} has not ended: its status is {STATUSES.by_value(stored.status, 'none')}")
+
+
+class _Stored(NamedTuple):
+    """What is stored of a job and its end: the text of its result, or the error if it is not a text; and the type,
+    message and traceback of its last error."""
+
+    exists: bool
+    status: str | None
+    text: str | ResponseError | None
+    failure: list[str]
+
+
+def _read_in_time(job: Any, error_model: Any, timeout: float | None) -> _Stored:
+    """Read what is stored once the job has ended."""
+    deadline = deadline_of(timeout)
+    has_ended = wait_for_end(job, timeout)
+    if has_ended is False:
+        raise ResultTimeout(f"{job.ident} has not ended after {timeout} seconds")
+    try:
+        return one_at_a_time(type(job), lambda: _read(job, error_model), deadline)
+    except TimeoutError as error:
+        raise ResultTimeout(
+            f"How {job.ident} ended is not known, because Redis did not answer within {timeout} seconds: {error}"
+        ) from error
+
+
+def _read(job: Any, error_model: Any) -> _Stored:
+    """Read without a transaction, which a full Redis refuses: a result is stored in one step with the success."""
+    key = f"{type(job)._name}:{pk_of(job)}"
+    pipeline: Any = redis_of(job).pipeline(transaction=False)
     pipeline.hget(f"{key}:hash", "status").get(f"{key}:{RESULT_KEY}").exists(f"{key}:hash")
-    status, text, exists = pipeline.execute()
-    if not exists:
-        raise JobGone(ident)
-    if status == STATUSES.SUCCESS:
-        return _read(ident, text)
-    if status == STATUSES.ERROR:
-        raise _failure_of(job, error_model)
-    if status == STATUSES.CANCELED:
-        raise JobCanceled(f"{ident} was canceled")
-    raise ResultTimeout(f"{ident} has not ended: its status is {STATUSES.by_value(status, 'none')}")
+    status, text, exists = pipeline.execute(raise_on_error=False)
+    for reply in (status, exists):
+        if isinstance(reply, RedisError):
+            with refusing_other_keys("the hash of a job", f"{key}:hash"):
+                raise reply
+    failure = _failure_of(job, error_model) if status == STATUSES.ERROR else []
+    return _Stored(bool(exists), status, text, failure)
 
 
-def _read(ident: str, text: str | None) -> Any:
+def _result_in(job: Any, text: str | ResponseError | None) -> Any:
     if text is None:
-        raise NoResult(f"{ident} succeeded, but there is no result: it expired, could not be kept, or was never kept")
+        raise NoResult(
+            f"{job.ident} succeeded, but there is no result: it expired, could not be kept, or was never kept"
+        )
+    if isinstance(text, RedisError):
+        key = f"{type(job)._name}:{pk_of(job)}:{RESULT_KEY}"
+        raise NoResult(f"{job.ident} succeeded, but what is stored as its result, at {key}, is not a text: {text}")
     try:
         return codec_of(json).load(text)
     except (ValueError, RecursionError):
-        raise NoResult(f"{ident} succeeded, but what is stored as its result is no JSON") from None
+        raise NoResult(f"{job.ident} succeeded, but what is stored as its result is no JSON") from None
 
 
-def _failure_of(job: Any, error_model: Any) -> JobFailed:
-    """The last error that is recorded of a job."""
-    pks = error_model.collection_for_job(job).sort(desc=True)[:1]
-    fields = dict(next(iter(error_model.read_many(list(pks))), ("", {}))[1])
-    told = (fields.get(name, "") for name in ("type", "message", "traceback"))
-    return JobFailed(job.ident, *told)
+def _failure_of(job: Any, error_model: Any) -> list[str]:
+    """Return the type, message and traceback of the last error that is recorded of a job, by reading commands only."""
+    wanted = {"job_model_repr": job.get_model_repr(), "job_pk": pk_of(job)}
+    check_found_by(error_model, wanted)
+    indexes, client = layout_of(error_model).description["indexes"], redis_of(error_model)
+    pks: Any = client.sinter([f"{indexes[name][0]}{value}" for name, value in wanted.items()])
+    last = max(filter(str.isdecimal, pks), key=int, default="")
+    names = ("type", "message", "traceback")
+    found: Any = client.hmget(f"{error_model._name}:{last}:hash", *names) if last else [""] * len(names)
+    return [value or "" for value in found]

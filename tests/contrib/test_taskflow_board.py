@@ -739,8 +739,6 @@ class TestTheBoard:
     def test_waits_for_the_end_of_a_job_though_redis_is_away_for_a_while(
         self, redis_binary: str, monkeypatch: Any
     ) -> None:
-        failed = Event()
-        monkeypatch.setattr("limpyd_jobs.contrib.taskflow.board.sleep", lambda seconds: failed.set())
         monkeypatch.setattr("limpyd_jobs.contrib.taskflow.board.SLICE", 0.05)
         with RedisServer(redis_binary) as server, ThreadPoolExecutor(1) as pool:
             board = LimpydJobBoard("flows", {"unix_socket_path": server.socket})
@@ -749,7 +747,9 @@ class TestTheBoard:
             waiting = pool.submit(job.wait, 60)
             wait_until(lambda: "xread" in [each["cmd"] for each in server.client().client_list()])
             server.stop()
-            assert failed.wait(60)
+            with pytest.raises(exceptions.JobFailure):
+                job.wait(0)
+            assert not job.wait(0.1)
             assert not waiting.done()
             server.start()  # without the job
             assert waiting.result(60)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from math import inf
 from threading import TIMEOUT_MAX, Event, Lock
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any
 
 from oslo_utils import uuidutils
@@ -40,9 +40,6 @@ OPEN = (STATUSES.WAITING, STATUSES.DELAYED, STATUSES.RUNNING)
 
 # For how many seconds to wait for the end of a job before a look whether the board is still open.
 SLICE = 1.0
-
-# After how many seconds to try again, if Redis fails while a job is waited for.
-AGAIN = 0.1
 
 # Why a posting is not on the board, by its status.
 OFF_THE_BOARD = {
@@ -234,19 +231,13 @@ class LimpydJobBoard(base.NotifyingJobBoard):
 
     def wait_for_end(self, job: LimpydJob, timeout: float | None = None) -> bool:
         """Wait until a job is complete: see `LimpydJob.wait`."""
-        end, has_begun = monotonic() + _time_to_wait(timeout), False
+        end = monotonic() + _time_to_wait(timeout)
         while True:
-            try:
-                with self.failures():
-                    if job.posting.wait(min(max(0, end - monotonic()), SLICE)):
-                        return True
-                has_begun = True
-            except exceptions.JobFailure:
-                self._check_is_open()
-                if not has_begun:
-                    raise
-                sleep(AGAIN)  # Redis may be back
-            if monotonic() >= end:
+            left = max(0, end - monotonic())
+            with self.failures():  # the board may be closed meanwhile
+                if job.posting.wait(min(left, SLICE)):
+                    return True
+            if left <= SLICE:
                 return False
 
     def timeout(self, seconds: float | None = None) -> BoardTimeout:

@@ -1,0 +1,246 @@
+"""Waiting for the ends of jobs. All threads of a process that wait for jobs of one model share a listener."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from math import inf
+from threading import TIMEOUT_MAX, Event, Lock, Thread
+from time import monotonic, sleep
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from limpyd.model import RedisModel
+from redis.exceptions import RedisError
+
+from limpyd_jobs.models.changes import (
+    COUNT,
+    FIRST,
+    LONGEST,
+    SLICE,
+    Changes,
+    check_tells,
+    checked_timeout,
+    is_transient,
+    refusing_other_keys,
+)
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.store.lazy_fields import pk_of
+from limpyd_jobs.store.records import redis_of
+from limpyd_jobs.utils import MESSAGE, one_line
+
+log = logging.getLogger("limpyd-jobs.changes")
+
+Answer = TypeVar("Answer")
+
+# The statuses of jobs that ended.
+FINAL = (STATUSES.SUCCESS, STATUSES.ERROR, STATUSES.CANCELED)
+
+
+def wait_for_end(job: RedisModel, timeout: float | None = None) -> bool | None:
+    """Do what `Job.wait` says; return None instead of False if Redis does not answer when the time is over."""
+    model, pk, timeout = type(job), pk_of(job), checked_timeout(timeout)
+    check_tells(model)
+    if timeout == 0:
+        return _has_ended(model, pk)
+    deadline = deadline_of(timeout)
+    with _waiter(model, pk) as waiter:
+        listener = waiter.listener
+        if listener.listens.wait(_left(deadline)) and not waiter.woken.is_set():
+            with suppress(TimeoutError):
+                if one_at_a_time(model, lambda: _has_ended(model, pk), deadline):
+                    return True
+            waiter.woken.wait(_left(deadline))
+        if waiter.failure:
+            raise waiter.failure
+        return waiter.woken.is_set() or (False if listener.reaches_redis else None)
+
+
+def one_at_a_time(model: type[RedisModel], ask: Callable[[], Answer], deadline: float) -> Answer:
+    """Ask Redis, again and again while it does not answer; one thread of this process after the other, so that any
+    number of them needs one connection.
+
+    Raises
+    ------
+    TimeoutError
+        If there is no answer at the deadline.
+    """
+    turn, pause = _turn_of(redis_of(model).connection_pool), FIRST
+    while True:
+        left = _left(deadline)
+        if not turn.acquire(timeout=-1 if left is None else left):
+            raise TimeoutError("other threads of this process ask it")
+        try:
+            return ask()
+        except RedisError as error:
+            if not is_transient(error):
+                raise
+            if monotonic() >= deadline:
+                raise TimeoutError(one_line(error, MESSAGE)) from error
+        finally:
+            turn.release()
+        sleep(max(0, min(pause, deadline - monotonic())))
+        pause = min(2 * pause, LONGEST)
+
+
+def deadline_of(timeout: float | None) -> float:
+    """Return when a time to wait is over, by the monotonic clock."""
+    return monotonic() + (inf if timeout is None else timeout)
+
+
+def _left(deadline: float) -> float | None:
+    """Return the seconds until a deadline, as `threading` takes them."""
+    return None if deadline == inf else max(0, min(deadline - monotonic(), TIMEOUT_MAX))
+
+
+def _has_ended(model: type[RedisModel], pk: str) -> bool:
+    """Whether a job has ended, or is gone."""
+    client, key = redis_of(model), f"{model._name}:{pk}:hash"
+    with refusing_other_keys("the hash of a job", key):
+        status = client.hget(key, "status")
+    return status in FINAL or (status is None and not client.exists(key))
+
+
+@dataclass(eq=False)
+class _Waiter:
+    """A thread that waits for the end of a job."""
+
+    listener: _Listener
+    woken: Event = field(default_factory=Event)
+    failure: BaseException | None = None
+
+
+class _Listener:
+    """Reads the changes of the jobs of a model, in a thread of its own, as long as any thread of this process waits."""
+
+    def __init__(self, model: type[RedisModel], key: tuple[Any, ...]) -> None:
+        self.listens = Event()  # set once each change that comes is read
+        self._model, self._key = model, key
+        self._waiting: dict[str, list[_Waiter]] = {}
+        self._changes: Changes | None = None
+
+    @property
+    def reaches_redis(self) -> bool:
+        """Whether Redis answered the last time."""
+        return self._changes is not None and self._changes.failure is None
+
+    def add(self, pk: str) -> _Waiter:
+        """Let a thread wait. The caller holds the lock."""
+        waiter = _Waiter(self)
+        self._waiting.setdefault(pk, []).append(waiter)
+        return waiter
+
+    def remove(self, pk: str, waiter: _Waiter) -> None:
+        """Let it wait no more. The caller holds the lock."""
+        with suppress(KeyError, ValueError):  # it was woken
+            self._waiting[pk].remove(waiter)
+            if not self._waiting[pk]:
+                del self._waiting[pk]
+
+    def run(self) -> None:
+        """Wake those whose job ends, until nobody waits."""
+        pause = FIRST
+        while self._is_needed():
+            try:
+                self._listen()
+            except Exception as error:
+                if not is_transient(error):
+                    self._fail(error)
+                    return
+                self._changes = None
+                log.warning("Changes cannot be read, trying again: %s", error)
+                sleep(pause)
+                pause = min(2 * pause, LONGEST)
+
+    def _listen(self) -> None:
+        with Changes([self._model], wants=self._is_awaited) as changes:
+            self._wake_ended()
+            self._changes, looked_at = changes, monotonic()
+            self.listens.set()
+            while self._is_needed():
+                for change in changes.read(SLICE):
+                    self._wake(change.pk)
+                if monotonic() - looked_at > SLICE:  # a worker of version 2 tells nothing
+                    self._wake_ended()
+                    looked_at = monotonic()
+
+    def _is_awaited(self, change: Any) -> bool:
+        return change.pk in self._waiting and (change.what == "deleted" or change.status in FINAL)
+
+    def _wake_ended(self) -> None:
+        """Ask for the jobs that are waited for, and wake those whose job has ended."""
+        with _lock:
+            pks = list(self._waiting)
+        for start in range(0, len(pks), COUNT):
+            for pk in self._ended(pks[start : start + COUNT]):
+                self._wake(pk)
+
+    def _ended(self, pks: list[str]) -> list[str]:
+        pipe: Any = redis_of(self._model).pipeline(transaction=False)
+        for pk in pks:
+            key = f"{self._model._name}:{pk}:hash"
+            pipe.hget(key, "status").exists(key)
+        with _turn_of(pipe.connection_pool):
+            replies = pipe.execute(raise_on_error=False)
+        rows = zip(pks, replies[::2], replies[1::2], strict=True)
+        return [pk for pk, status, exists in rows if status in FINAL or not exists]
+
+    def _wake(self, pk: str) -> None:
+        with _lock:
+            woken = self._waiting.pop(pk, ())
+        for waiter in woken:
+            waiter.woken.set()
+
+    def _fail(self, error: Exception) -> None:
+        """Let all that wait raise an error."""
+        with _lock:
+            _listeners.pop(self._key, None)
+            failed = [waiter for waiters in self._waiting.values() for waiter in waiters]
+        for waiter in failed:
+            waiter.failure = error
+            waiter.woken.set()
+        self.listens.set()
+
+    def _is_needed(self) -> bool:
+        with _lock:
+            if not self._waiting:
+                _listeners.pop(self._key, None)
+            return bool(self._waiting)
+
+
+@contextmanager
+def _waiter(model: type[RedisModel], pk: str) -> Iterator[_Waiter]:
+    """Wait for a job inside the block."""
+    key = (model, redis_of(model).connection_pool)  # the database of a model may be moved
+    with _lock:
+        listener = _listeners.get(key) or _Listener(model, key)
+        waiter = listener.add(pk)
+        if key not in _listeners:
+            Thread(target=listener.run, name=f"limpyd-jobs-listener-{model.__name__}", daemon=True).start()
+            _listeners[key] = listener
+    try:
+        yield waiter
+    finally:
+        with _lock:
+            listener.remove(pk, waiter)
+
+
+def _turn_of(pool: Any) -> Lock:
+    with _lock:
+        return _turns.setdefault(pool, Lock())
+
+
+def _begin() -> None:
+    """Forget all threads: those of a parent process do not exist in its children."""
+    global _lock, _listeners, _turns
+    _lock, _listeners, _turns = Lock(), {}, WeakKeyDictionary()
+
+
+_lock: Lock
+_listeners: dict[tuple[Any, ...], _Listener]
+_turns: WeakKeyDictionary[Any, Lock]
+_begin()
+os.register_at_fork(after_in_child=_begin)
