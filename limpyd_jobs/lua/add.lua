@@ -8,7 +8,7 @@
 --   custom        '1' to leave the placing to the caller
 --   reserve       '1' to make nothing new, but give a pk
 --   reserved_pk   that was given before
---   known_class   JSON, to be written: what others have to know of the class, see known_classes.py
+--   registry      JSON, to be written, [field, text]…: what others have to know of the class and of the queue model
 -- reply
 --   added, existing, moved   {pk}
 --   reserved      {pk}
@@ -16,11 +16,12 @@
 --   not unique    {field, value, pk of its owner}
 
 --@include adding
+--@include registry
 
 local where = {
   model = model_of(request.queue_model), name = request.queue_name, priority = request.priority,
   due = due_at(request.delay), prepend = request.prepend, custom = request.custom,
 }
-if request.known_class then write_class(model_of(request.job_model), request.known_class) end
+write_classes(request.registry)
 return answer(add(
   model_of(request.job_model), request.identifier, where, request.fields, request.reserve, request.reserved_pk))

@@ -3,7 +3,7 @@
 -- request
 --   error_model, fields
 --   again         '1' to look first whether a call before, whose reply was lost, made it
---   reserve, reserved_pk   see add.lua
+--   reserve, reserved_pk, registry   see add.lua
 -- reply
 --   added         {pk}
 --   reserved      {pk}
@@ -11,6 +11,7 @@
 --   not unique    {field, value, pk of its owner}
 
 --@include records
+--@include registry
 
 local error_model, reserved_pk, fields = model_of(request.error_model), request.reserved_pk, request.fields
 
@@ -28,6 +29,7 @@ local function made_before()
   end
 end
 
+write_classes(request.registry)
 local made = request.again and not reserved_pk and made_before()
 if made then
   for field in pairs(error_model.special) do

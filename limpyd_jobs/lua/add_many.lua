@@ -7,18 +7,19 @@
 --   jobs          JSON: [[identifier, {field: value} of a new job]…]
 --   queue_model, queue_name, priority, delay
 --   prepend       '1' to put them first
---   known_class   as in add.lua
+--   registry      as in add.lua
 -- reply
 --   done   {pks}: of each job, whatever its outcome in add.lua
 
 --@include adding
+--@include registry
 
 local job_model, pks = model_of(request.job_model), {}
 local where = {
   model = model_of(request.queue_model), name = request.queue_name, priority = request.priority,
   due = due_at(request.delay), prepend = request.prepend,
 }
-if request.known_class then write_class(model_of(request.job_model), request.known_class) end
+write_classes(request.registry)
 for i, job in ipairs(cjson.decode(request.jobs)) do
   local _, added = add(job_model, job[1], where, job[2])
   pks[i] = added.pk

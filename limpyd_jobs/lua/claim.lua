@@ -4,6 +4,7 @@
 -- what: takes the first job of the first list that has one, or the given one, and begins a lease
 -- request
 --   lists, token, lease, classes   for the token, see `is_in_hand`
+--   registry    see add.lua
 --   ident       none to take a job from the lists; or a job that was taken from the only list by other means
 --   is_again    '1' if this is sent once more, as the reply was lost
 --   worker      its name, if it is about to wait: it is registered if there is no job, else no longer; or none
@@ -31,6 +32,7 @@
 --              given indexes of delayed jobs; and whether no list was looked into, as no job came since the last time
 --   unregistered   nothing was done: the worker asks by itself, or is gone
 
+--@include registry
 --@include repeated
 
 local lists, token, lease, ident = lists_from(request.lists), request.token, tonumber(request.lease), request.ident
@@ -164,6 +166,7 @@ local function find()
   return found
 end
 
+write_classes(request.registry)
 local found = find()
 if found.err then
   return found

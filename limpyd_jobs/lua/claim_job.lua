@@ -5,6 +5,7 @@
 -- request
 --   job_model, ident, token, lease, queue_model
 --   queue_name   of a job that stands in no queue, or none
+--   registry     see add.lua
 -- reply
 --   claimed             as in claim.lua; also to the holder of this claim, whose first reply was lost: the lease begins
 --                       anew. 'found' and 'nothing', which the same function can answer, do not occur
@@ -18,6 +19,7 @@
 
 --@include taking
 --@include places
+--@include registry
 
 local job, token = job_of(request.job_model, request.ident), request.token
 local queue_model, queue_name = model_of(request.queue_model), request.queue_name
@@ -103,6 +105,7 @@ local base = leave_known_list() or hash[4] == '1' and unplace(queue_model, queue
 if not base then
   return answer('no queue')
 end
+write_classes(request.registry)
 probe('ZCARD', base .. ':_running')
 if status ~= 'w' then
   let_it_wait()

@@ -8,7 +8,7 @@
 --   delay         none or a past one makes the job wait
 --   priority      none to keep it
 --   uncounted     '1' if the retry policy does not count the try, and the job was not canceled meanwhile
---   lists, next_token, lease, classes   the next claim, if any
+--   lists, next_token, lease, classes, registry   the next claim, if any
 -- reply
 --   done       {delayed_until, prefetched}
 --   canceled   by its status: nothing is changed

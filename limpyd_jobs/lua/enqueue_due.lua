@@ -11,7 +11,7 @@
 --   score         the score of that time
 --   job_model, identifier, fields
 --   queue_model, queue_name, priority
---   reserve, reserved_pk   see add.lua
+--   reserve, reserved_pk, registry   see add.lua
 -- reply
 --   added, existing, moved   {pk}
 --   reserved      {pk}
@@ -21,6 +21,7 @@
 --   not due       somebody else was faster, or the schedule was changed: nothing is done
 
 --@include adding
+--@include registry
 
 local model, pk = model_of(request.model), request.pk
 
@@ -55,6 +56,7 @@ if not request.run then
   return answer('passed over')
 end
 local where = {model = model_of(request.queue_model), name = request.queue_name, priority = request.priority}
+write_classes(request.registry)
 local outcome, reply = add(
   model_of(request.job_model), request.identifier, where, request.fields, request.reserve, request.reserved_pk)
 if outcome ~= 'reserved' and outcome ~= 'not unique' then

@@ -10,7 +10,7 @@
 --   mode            'place'; 'hold' leaves a job that may run again in error, claimed and queued, until its worker calls
 --                   requeue or abandon; 'hold anyway' ignores its field cancel_on_error
 --   began           how long ago its code began, in microseconds; or none if it began at the claim
---   lists, next_token, lease, classes   the next claim, if any
+--   lists, next_token, lease, classes, registry   the next claim, if any
 -- reply
 --   error      {end, prefetched}
 --   requeued   {delayed_until, prefetched}

@@ -5,7 +5,7 @@
 -- request
 --   job_model, ident, queue_key
 --   token     none for a job that nobody claimed
---   lists, next_token, lease, classes   the next claim, if any
+--   lists, next_token, lease, classes, registry   the next claim, if any
 -- reply
 --   done      {prefetched}
 --   refused   somebody else holds the claim: nothing is changed

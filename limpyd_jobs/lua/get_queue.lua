@@ -2,7 +2,7 @@
 -- what: finds the queue of a name and a priority, or creates it
 -- request
 --   queue_model, queue_name, priority, fields
---   reserve, reserved_pk   see add.lua
+--   reserve, reserved_pk, registry   see add.lua
 -- reply
 --   existing     {pk}
 --   added        {pk}
@@ -10,9 +10,11 @@
 --   not unique   {field, value, pk of its owner}
 
 --@include places
+--@include registry
 
 local queue_model, name, priority = model_of(request.queue_model), request.queue_name, request.priority
 
+write_classes(request.registry)
 local existing = find_queue(queue_model, name, priority)
 if existing then
   return answer('existing', {pk = existing})

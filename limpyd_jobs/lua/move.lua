@@ -8,6 +8,7 @@
 --   prepend    '1' to put it first
 --   custom     '1' to leave the list or set to the caller
 --   unclaimed  '1' to refuse a job that somebody runs
+--   registry   see add.lua
 -- reply
 --   done             {status, priority, delayed_until or ''}
 --   already queued   {pk of the queued job of the same identifier}
@@ -18,6 +19,7 @@
 
 --@include claims
 --@include places
+--@include registry
 
 local job = job_of(request.job_model, request.ident)
 local queue_model, queue_name, due = model_of(request.queue_model), request.queue_name, due_at(request.delay)
@@ -25,6 +27,7 @@ local queue_model, queue_name, due = model_of(request.queue_model), request.queu
 if is_gone(job.model, job.pk) then
   return answer('gone')
 end
+write_classes(request.registry)
 
 local hash = redis.call('HMGET', job.key, 'priority', 'queued', '_claim_token', 'status', 'identifier')
 local priority = request.priority or hash[1] or '0'

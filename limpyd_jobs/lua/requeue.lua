@@ -6,6 +6,7 @@
 --   job_model, ident, queue_model, queue_name, delay
 --   priority   none for its own, or the one it had before its retry policy changed it
 --   custom     '1' to leave the list or set to the caller
+--   registry   see add.lua
 -- reply
 --   done             {status, priority, delayed_until or ''}
 --   not in error
@@ -13,7 +14,9 @@
 --   gone
 
 --@include requeueing
+--@include registry
 
+write_classes(request.registry)
 return answer(requeue_job(job_of(request.job_model, request.ident), {
   model = model_of(request.queue_model), name = request.queue_name, priority = request.priority,
   due = due_at(request.delay), custom = request.custom,

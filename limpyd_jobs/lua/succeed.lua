@@ -7,7 +7,7 @@
 --   token      none for a job that nobody claimed
 --   erase      '1' to keep nothing of it; 'again' if the request is repeated: then the job may be gone
 --   result, kept_for   the result to keep, and for how many milliseconds; or none
---   lists, next_token, lease, classes   the next claim, if any
+--   lists, next_token, lease, classes, registry   the next claim, if any
 -- reply
 --   done       {end, prefetched}
 --   canceled   the job was given this status while it ran: nothing is changed

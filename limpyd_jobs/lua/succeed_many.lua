@@ -11,6 +11,7 @@
 --   token           of the claims: '/1', '/2'… is added if the limit is more than one and the job does not come alone
 --   is_again        '1' if this is sent once more, as the reply was lost
 --   classes         of these jobs, too
+--   registry        see add.lua
 -- reply
 --   done   {endings, claimed}
 --     endings   for each: {outcome: as in succeed.lua; end; reindex: its own, if any}; or, if a key is broken,
@@ -20,6 +21,7 @@
 -- Each is recorded, or not, independently of the others. If Redis accepts no write at all, the reply is its error.
 -- After an entry that is not a job to run, nothing is claimed. A job that was rescued is claimed alone.
 
+--@include registry
 --@include successes
 --@include repeated
 
@@ -77,6 +79,7 @@ end
 end_batch()
 reindex = {}
 
+write_classes(request.registry)
 local claimed = {}
 for i, found in ipairs(request.is_again and claimed_with(lists, token, classes) or {}) do
   claimed[i] = delivery(found)

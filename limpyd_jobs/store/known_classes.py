@@ -1,23 +1,32 @@
-"""The job classes of a database: what a process has to know of each to read its jobs without importing it.
+"""The job classes of a database, and its models of queues and errors: what a process has to know of each to read its
+records without importing it.
 
-A class is written in the same step as the first job of it that a process adds.
+Each is written in the same step as the first record of it that a process makes, claims or moves; and once more after a
+minute, for a database that was emptied meanwhile.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from time import monotonic
 from typing import Any, NamedTuple
 
 from limpyd.model import RedisModel
 
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.store.calls import passing_over_wrong_types
+from limpyd_jobs.store.calls import listed, passing_over_wrong_types
+from limpyd_jobs.store.job_classes import path_of
 from limpyd_jobs.store.layout import layout_of
 
-# A hash: the JSON of a `KnownClass` by its path.
+# A hash: the JSON of a `KnownClass`, of a job class by its path, of a model by its kind and the beginning of its keys.
 KEY = "limpyd-jobs:classes"
+
+QUEUES, ERRORS = "queues", "errors"  # the kinds of models
+
+# After how many seconds a process writes a class again.
+WRITTEN_FOR = 60.0
 
 # How many names a class has at the most: a script can read only so many fields of a job at once.
 MOST_TEXTS = 4000
@@ -26,7 +35,7 @@ UNREADABLE = (AttributeError, KeyError, RecursionError, TypeError, ValueError)
 
 
 class KnownClass(NamedTuple):
-    """What other processes have to know of a job class.
+    """What other processes have to know of a job class, or of a model of queues or errors.
 
     Attributes
     ----------
@@ -66,7 +75,7 @@ class KnownClass(NamedTuple):
             name: [key for key in keys if (key in dates) == (name in layout.dates)] for name, keys in ranges.items()
         }
         return cls(
-            layout.description["path"],
+            layout.description["path"] or path_of(job_class),
             layout.description["name"],
             layout.plain | layout.special,
             {name: keys[0] for name, keys in indexes.items() if keys},
@@ -91,42 +100,82 @@ class KnownClass(NamedTuple):
         return json.dumps([self.path, self.name, *fields], separators=(",", ":"))
 
 
-def unwritten(job_class: type[RedisModel]) -> str:
-    """Return the JSON of a class that this process has to write; empty if it has done so."""
-    is_written = job_class in vars(job_class.database).get("_written_classes", ())
-    return "" if is_written else KnownClass.of(job_class).as_json()
+def unwritten(
+    job_classes: tuple[type[RedisModel], ...] = (),
+    queue_model: type[RedisModel] | None = None,
+    error_model: type[RedisModel] | None = None,
+) -> str:
+    """Return the classes and models that this process has to write, as scripts take them; empty if it has done so
+    lately. They are on one database."""
+    models = job_classes, queue_model, error_model
+    if _times_of(*models).get(models, 0.0) > monotonic():
+        return ""
+    rows = [(known.path, known.as_json()) for known in _all_of(job_classes)]
+    for kind, model in ((QUEUES, queue_model), (ERRORS, error_model)):
+        rows += [(_field_of(kind, known.name), known.as_json()) for known in _all_of([model] if model else [])]
+    return listed(rows)
 
 
-def was_written(job_class: type[RedisModel]) -> None:
-    """Note that a class is written in its database now."""
-    vars(job_class.database).setdefault("_written_classes", set()).add(job_class)
+def was_written(
+    job_classes: tuple[type[RedisModel], ...] = (),
+    queue_model: type[RedisModel] | None = None,
+    error_model: type[RedisModel] | None = None,
+) -> None:
+    """Note that these are written in their database now."""
+    models = job_classes, queue_model, error_model
+    _times_of(*models)[models] = monotonic() + WRITTEN_FOR
+
+
+def _times_of(
+    job_classes: tuple[type[RedisModel], ...],
+    queue_model: type[RedisModel] | None,
+    error_model: type[RedisModel] | None,
+) -> dict[Any, float]:
+    """Return until when what was written counts as written."""
+    model: Any = job_classes[0] if job_classes else queue_model or error_model
+    times: dict[Any, float] = vars(model.database).setdefault("_written_classes", {})
+    return times
+
+
+def _field_of(kind: str, name: str) -> str:
+    return f"{kind} {name}"
 
 
 def known_classes(connection: Any, imported: Iterable[type[RedisModel]] = ()) -> dict[str, KnownClass]:
-    """Return the classes of a database, by path: the readable ones that are written there, and the given ones.
+    """Return the job classes of a database, by path: the readable ones that are written there, and the given ones.
 
     Parameters
     ----------
     imported: iterable of job classes
         Classes that this process knows better.
     """
-    found = {}
-    for path, text in _stored(connection).items():
-        try:
-            known = KnownClass.parse(text)
-        except UNREADABLE:
-            continue
-        if known.path == path:
-            found[path] = known
-    for job_class in imported:
-        with suppress(ConfigurationException):  # jobs of this class cannot be added, so there are none
-            known = KnownClass.of(job_class)
-            found[known.path] = known
-    return found
+    found = {known.path: known for field, known in _stored(connection) if field == known.path}
+    return {**found, **{known.path: known for known in _all_of(imported)}}
 
 
-def _stored(connection: Any) -> dict[str, str]:
-    """Return the written classes; nothing if somebody else put something else there."""
+def known_models(connection: Any, kind: str, imported: Iterable[type[RedisModel]] = ()) -> dict[str, KnownClass]:
+    """Return the models of queues, or of errors, by the beginning of their keys. Parameters: see `known_classes`.
+
+    Parameters
+    ----------
+    kind: str
+        `QUEUES` or `ERRORS`.
+    """
+    found = {known.name: known for field, known in _stored(connection) if field == _field_of(kind, known.name)}
+    return {**found, **{known.name: known for known in _all_of(imported)}}
+
+
+def _all_of(imported: Iterable[type[RedisModel]]) -> Iterator[KnownClass]:
+    for model in imported:
+        with suppress(ConfigurationException):  # no script can make a record of it, so there are none
+            yield KnownClass.of(model)
+
+
+def _stored(connection: Any) -> Iterator[tuple[str, KnownClass]]:
+    """Yield the readable classes and models, each with its field; none if somebody else put something else there."""
+    texts: dict[str, str] = {}
     with passing_over_wrong_types():
-        return dict(connection.hgetall(KEY))
-    return {}
+        texts = connection.hgetall(KEY)
+    for field, text in texts.items():
+        with suppress(*UNREADABLE):
+            yield field, KnownClass.parse(text)

@@ -22,6 +22,7 @@ from limpyd_jobs.store.audit import write_entry
 from limpyd_jobs.store.calls import Call, flag, given, listed, outcome_of, passing_over_wrong_types, send
 from limpyd_jobs.store.connections import SharedConnection
 from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.store.known_classes import unwritten, was_written
 from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.store.lazy_fields import pk_of
 from limpyd_jobs.store.scripting import Script
@@ -58,9 +59,13 @@ def get_queue(queue_model: type[RedisModel], name: str, priority: str, fields: M
     """
 
     layout = layout_of(queue_model)
-    request = {"queue_model": layout.json, "queue_name": name, "priority": priority}
+    registry = unwritten(queue_model=queue_model)
+    request = {"queue_model": layout.json, "queue_name": name, "priority": priority, **given(registry=registry)}
     call = creating(queue_model, _get_queue, request)
-    return create(queue_model, fields, layout.plain | layout.special, call)["pk"]
+    pk = create(queue_model, fields, layout.plain | layout.special, call)["pk"]
+    if registry:
+        was_written(queue_model=queue_model)
+    return pk
 
 
 def list_queues(queue_model: type[RedisModel], names: Iterable[str]) -> list[tuple[str, str, str, int, int, int]]:
@@ -171,8 +176,12 @@ def add_error(error_model: type[RedisModel], fields: Mapping[str, Any], *, again
 
     layout = layout_of(error_model)
     scripted = layout.plain | layout.special
-    call = creating(error_model, _add_error, {"error_model": layout.json, "again": flag(again)})
+    registry = unwritten(error_model=error_model)
+    request = {"error_model": layout.json, "again": flag(again), **given(registry=registry)}
+    call = creating(error_model, _add_error, request)
     reply = create(error_model, fields, scripted, call)
+    if registry:
+        was_written(error_model=error_model)
     if reply["outcome"] == "existing":
         record, (_, others) = attached(error_model, reply["pk"]), layout.split(fields, scripted)
         for name in others:
@@ -325,12 +334,17 @@ def delete_record(record: RedisModel) -> None:
 
 def check_database(job_class: type[RedisModel], queue_model: type[RedisModel]) -> None:
     """Check that jobs and queues are on one database, as a script changes both."""
-    one, other = job_class.database, queue_model.database
-    if one is not other and one.connection_settings != other.connection_settings:
+    if not are_together(job_class, queue_model):
         raise ConfigurationException(
             f"{job_class.__name__} and {queue_model.__name__} are on different databases: "
             "call use_database on both, or on a class both inherit from"
         )
+
+
+def are_together(model: type[RedisModel], other: type[RedisModel]) -> bool:
+    """Whether two models are on one database."""
+    one, two = model.database, other.database
+    return one is two or bool(one.connection_settings == two.connection_settings)
 
 
 def attached(model: type[RedisModel], pk: str) -> Any:

@@ -25,6 +25,7 @@ from limpyd_jobs.retrying import History
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.calls import Call, Verb, flag, given, outcome_of, send_after, send_all
 from limpyd_jobs.store.connections import PinnedConnection
+from limpyd_jobs.store.known_classes import unwritten, was_written
 from limpyd_jobs.store.layout import classes_argument, layout_of
 from limpyd_jobs.store.lazy_fields import pk_of
 from limpyd_jobs.store.records import check_database, redis_of, sender_of
@@ -67,6 +68,8 @@ class ClaimRequest:
         Whether the request is sent once more, as its reply was lost.
     connection: PinnedConnection
         The connection to send it over; None for the client of the database.
+    registry: str
+        The classes and models to be written, see `known_classes.unwritten`; empty for none.
     """
 
     keys: Sequence[str]
@@ -75,6 +78,7 @@ class ClaimRequest:
     classes: Mapping[str, type[RedisModel]]
     is_again: bool = False
     connection: PinnedConnection | None = field(default=None, compare=False, repr=False)
+    registry: str = field(default="", compare=False, repr=False)
 
     def named(self, token: str = "token") -> dict[str, Any]:
         """Return the request as scripts take it. Hundreds of waiting lists are one text, which travels much faster.
@@ -82,7 +86,8 @@ class ClaimRequest:
         `token` is the name of the token, if the script takes another token, too.
         """
         lists, classes = "\n".join(self.keys), classes_argument(self.classes)
-        return {"lists": lists, token: self.token, "lease": self.lease, "classes": classes}
+        named = {"lists": lists, token: self.token, "lease": self.lease, "classes": classes}
+        return {**named, "registry": self.registry} if self.registry else named
 
     @property
     def models(self) -> Sequence[type[RedisModel]]:
@@ -321,10 +326,14 @@ def claim_job(
     def read(reply: dict[str, Any]) -> Delivery:
         if reply["outcome"] != "claimed":
             raise _refusal(job, **reply)
+        if registry:
+            was_written(*models)
         return Delivery(*reply["delivery"])
 
     claim = {"job_model": layout_of(type(job)).json, "ident": job.ident, "token": token, "lease": lease}
-    request = {**claim, **place_named(queue_model, queue_name)}
+    models = (type(job),), queue_model
+    registry = unwritten(*models)
+    request = {**claim, **place_named(queue_model, queue_name), **given(registry=registry)}
     before = preparing(queue_model, queue_name, "", job) if queue_name else None
     return Call(sender_of(type(job)), _claim_job, request, read, [type(job)], before=before)
 

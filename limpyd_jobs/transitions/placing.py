@@ -84,14 +84,14 @@ def add(
     layout = layout_to_add(job_class)
 
     where = place_named(queue_model, queue_name, priority, delay, prepend=flag(prepend), custom=flag(not place))
-    known_class = unwritten(job_class)
-    request = {"job_model": layout.json, "identifier": identifier, **where, **given(known_class=known_class)}
+    registry = unwritten((job_class,), queue_model)
+    request = {"job_model": layout.json, "identifier": identifier, **where, **given(registry=registry)}
     # A job must be found by all its fields before a worker can see it.
     before = preparing(queue_model, queue_name, priority)
     call = creating(job_class, _add, request, sender=sender_of(job_class), before=before)
     reply = create(job_class, fields or {}, layout.plain, call)
-    if known_class:
-        was_written(job_class)
+    if registry:
+        was_written((job_class,), queue_model)
     return reply["outcome"], reply["pk"]
 
 
@@ -118,13 +118,13 @@ def add_many(
     """
     check_database(job_class, queue_model)
     where = place_named(queue_model, queue_name, priority, delay, prepend=flag(prepend))
-    job_model, known_class = layout_to_add(job_class).json, unwritten(job_class)
-    request = {"job_model": job_model, "jobs": listed(jobs), **where, **given(known_class=known_class)}
+    job_model, registry = layout_to_add(job_class).json, unwritten((job_class,), queue_model)
+    request = {"job_model": job_model, "jobs": listed(jobs), **where, **given(registry=registry)}
     before = preparing(queue_model, queue_name, priority)
 
     def read(reply: dict[str, Any]) -> list[str]:
-        if known_class:
-            was_written(job_class)
+        if registry:
+            was_written((job_class,), queue_model)
         return list(reply["pks"])
 
     return Call(redis_of(job_class), _add_many, request, read, [job_class], before=before)
@@ -172,10 +172,13 @@ def enqueue_due(
         "job_model": layout.json,
         "identifier": identifier,
         **place_named(queue_model, queue_name, priority),
+        **given(registry=(registry := unwritten((job_class,), queue_model))),
     }
     before = preparing(queue_model, queue_name, priority)
     call = creating(job_class, _enqueue_due, request, keys=[due_key(schedule_model)], before=before)
     reply = create(job_class, fields, layout.plain, call)
+    if registry and reply["outcome"] not in ("not due", "passed over"):
+        was_written((job_class,), queue_model)
     return reply["outcome"], reply.get("pk", "")
 
 
@@ -256,10 +259,15 @@ def placing(
     """
     check_database(type(job), queue_model)
     where = place_named(queue_model, queue_name, priority, delay, prepend=flag(prepend), custom=flag(not place))
-    request = {"job_model": layout_of(type(job)).json, "ident": job.ident, **where, **options}
+    models = (type(job),), queue_model
+    registry = unwritten(*models)
+    request = {"job_model": layout_of(type(job)).json, "ident": job.ident, **where, **given(registry=registry)}
+    request |= options
 
     def read(reply: dict[str, Any]) -> Placed:
         accept(job.ident, reply)
+        if registry:
+            was_written(*models)
         return Placed(reply["status"], reply["priority"], reply["delayed_until"])
 
     before = preparing(queue_model, queue_name, priority, job)

@@ -60,7 +60,7 @@ class Engine:
         self.repeats = Repeats(worker.log)
         error_model = worker.error_model if worker.save_errors else None
         self.unresolved = UnresolvedClasses(worker.queue_model, error_model, self.repeats.say)
-        self.fetcher = Fetcher(worker.queue_model, settings.lease, self.unresolved.defer)
+        self.fetcher = Fetcher(worker.queue_model, settings.lease, self.unresolved.defer, worker.error_model)
         self.fetcher.listen(worker.queues)
 
         self.find_overrides()

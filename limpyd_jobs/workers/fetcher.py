@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -20,10 +20,11 @@ from redis.exceptions import ResponseError
 
 from limpyd_jobs import transitions
 from limpyd_jobs.idents import Ident
-from limpyd_jobs.models import Queue, defer_unresolved, job_classes
+from limpyd_jobs.models import Error, Job, Queue, defer_unresolved, job_classes
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store import records
 from limpyd_jobs.store.connections import PinnedConnection
+from limpyd_jobs.store.known_classes import unwritten, was_written
 from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.transitions import IN_HAND, NOTHING, ClaimRequest, Delivery, NextWakeups
 from limpyd_jobs.utils import MESSAGE, host_and_pid, one_line
@@ -60,6 +61,8 @@ class Fetcher:
         For how long a claim holds, in seconds.
     defer: callable
         Defers a job whose class cannot be resolved. It takes the waiting list, the ident, and the exception.
+    error_model: type of Error
+        The model of the errors of the jobs: it is made known, with the others; None for none.
 
     Attributes
     ----------
@@ -89,11 +92,16 @@ class Fetcher:
     """
 
     def __init__(
-        self, queue_model: type[Queue], lease: float, defer: Callable[[str, str, Exception], Any] | None = None
+        self,
+        queue_model: type[Queue],
+        lease: float,
+        defer: Callable[[str, str, Exception], Any] | None = None,
+        error_model: type[Error] | None = None,
     ) -> None:
         self.queue_model = queue_model
         self.lease = lease
         self._defer = defer or partial(defer_unresolved, queue_model)
+        self._error_model = error_model if error_model and records.are_together(error_model, queue_model) else None
         self.prefetched: deque[Delivery] = deque()
         self.leaving: deque[Delivery] = deque()
         self.give_back_at = inf
@@ -106,6 +114,8 @@ class Fetcher:
         self.hands_over = False
         self.unfit: Exception | None = None
         self._vigilant_until = 0.0
+        self._classes: Mapping[str, type[Job]] = {}
+        self._models: tuple[tuple[type[Job], ...], type[Queue], type[Error] | None]
         self._name = uuid4().hex[:12]
         self._numbers = count(1)
         self.owner = f"{host_and_pid()}:{self._name}"
@@ -121,7 +131,20 @@ class Fetcher:
     def request(self, keys: Sequence[str], *, in_hand: bool = False) -> ClaimRequest:
         """Return a request for the next job of these lists, with a new token."""
         token = f"{IN_HAND if in_hand else ''}{next(self._numbers)}{self._mark}"
-        return ClaimRequest(keys, token, self.lease, job_classes.known, connection=self.connection)
+        classes, registry = job_classes.known, ""
+        if keys:
+            registry = self._unwritten(classes)
+        return ClaimRequest(keys, token, self.lease, classes, connection=self.connection, registry=registry)
+
+    def _unwritten(self, classes: Mapping[str, type[Job]]) -> str:
+        """Return what others have to know of these classes, and of the models, if it was not sent lately."""
+        if classes is not self._classes:
+            mine = (each for each in classes.values() if records.are_together(each, self.queue_model))
+            self._classes, self._models = classes, (tuple(dict.fromkeys(mine)), self.queue_model, self._error_model)
+        registry = unwritten(*self._models)
+        if registry:
+            was_written(*self._models)
+        return registry
 
     def next_at_hand(self) -> Delivery | None:
         """Return the next job that was claimed with the end of another one; see `next`."""
@@ -310,7 +333,8 @@ class Fetcher:
         request = self.request(keys, in_hand=self.hands_over and not ident)
         if self._unanswered:
             self._leave_wait()
-            request = replace(request, token=self._unanswered.token, is_again=True)
+            registry = request.registry or self._unanswered.registry
+            request = replace(request, token=self._unanswered.token, is_again=True, registry=registry)
         self._unanswered = request
         known = self._known(keys) if may_wait else ""
         self._is_registered = may_wait

@@ -210,7 +210,8 @@ def test_each_process_writes_a_class_once_with_a_job(commands: Callable[[], Abst
     with commands() as sent:
         Parcel.add_job("still more")
     assert sent.names == ["EVALSHA"]
-    assert BaseJobsModel.database.connection.hkeys(KEY) == [Parcel.get_model_repr()]
+    fields = BaseJobsModel.database.connection.hkeys(KEY)
+    assert sorted(fields) == ["queues jobs:queue", Parcel.get_model_repr()]
 
 
 @pytest.mark.parametrize(

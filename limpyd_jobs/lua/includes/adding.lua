@@ -2,11 +2,6 @@
 
 --@include places
 
--- Lets processes that cannot import a class find its jobs: see known_classes.py.
-local function write_class(model, known)
-  redis.pcall('HSET', 'limpyd-jobs:classes', model.path, known)
-end
-
 -- Whether a priority is above another one, as text. Numbers of Lua tell integers apart up to 2^53 only.
 local function is_above(one, other)
   local difference = tonumber(one) - (tonumber(other) or -math.huge)

@@ -1,6 +1,7 @@
 -- Ending: ends the claim on a job, and makes the next one in the same call, if the request has `lists`, `next_token`,
--- `lease` and `classes`.
+-- `lease` and `classes`. For `registry` see add.lua.
 
+--@include registry
 --@include repeated
 
 -- The next claim; nil without one. `is_repeated` if this call may have made it before.
@@ -8,6 +9,7 @@ local function claim_next(is_repeated)
   if not request.next_token then
     return nil
   end
+  write_classes(request.registry)
   local lists, classes = lists_from(request.lists), classes_from(request.classes)
   local found = is_repeated and claimed_with(lists, request.next_token, classes)[1]
     or claim_first(lists, request.next_token, tonumber(request.lease), classes)
