@@ -58,6 +58,14 @@ def datetime_to_score(dt: datetime) -> float:
     return (as_naive_utc(dt) - EPOCH) // MICROSECOND / 1_000_000
 
 
+def date_of_score(score: float) -> str:
+    """Return the date of such a score, without its fraction, as text; a number that is not a date as it is."""
+    try:
+        return str(EPOCH + timedelta(seconds=math.floor(score)))
+    except (OverflowError, ValueError):
+        return f"{score:g}"
+
+
 def parse_datetime(text: str | None) -> datetime | None:
     """Read a stored date, as naive UTC; None if nothing is stored, or it is not a date."""
     try:
@@ -106,6 +114,19 @@ def _as_timedelta(delay: Any) -> timedelta:
     if isinstance(delay, bool) or not isinstance(delay, (int, float)) or not math.isfinite(delay):
         raise ValueError(f"Invalid delayed_for argument: must be an int, a float or a timedelta object, not {delay!r}")
     return timedelta(seconds=max(delay, -LONG_AGO.total_seconds()))
+
+
+def span(seconds: float) -> str:
+    """Return a time as people say it: ``1.5 ms``, ``0.3 s``, ``12 s``, ``4 min``, ``3 h``, ``2 d``."""
+    if seconds < 0.0995:
+        return f"{seconds * 1000:.1f} ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    for unit, most, size in (("s", 120, 60), ("min", 120, 60), ("h", 48, 24)):
+        if seconds < most:
+            return f"{seconds:.0f} {unit}"
+        seconds /= size
+    return f"{seconds:,.0f} d"
 
 
 def get_delta(value: float | timedelta) -> timedelta:

@@ -15,9 +15,10 @@ import redis
 from servers import RedisServer
 
 from limpyd_jobs import Job, Worker
-from limpyd_jobs.commands.tables import chart, span
+from limpyd_jobs.commands.tables import chart
 from limpyd_jobs.query import read_figures, summed
 from limpyd_jobs.store.figures import BOUNDS, KEY, LENGTH, Figures
+from limpyd_jobs.utils import span
 
 COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
 

@@ -9,7 +9,7 @@ from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import Error, Job, Presence, Queue, TimedRecord, job_classes
 from limpyd_jobs.schedules.model import Schedule
-from limpyd_jobs.store.binding import bound_models
+from limpyd_jobs.store.binding import bound_models, is_same_database
 from limpyd_jobs.store.job_classes import concrete
 from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.utils import printable
@@ -102,7 +102,7 @@ def catalogues(queue_models: Iterable[Model] | None, error_models: Iterable[Mode
     """
     queues = list(concrete(Queue)) if queue_models is None else list(queue_models)
     errors = list(concrete(Error)) if error_models is None else list(error_models)
-    bound = {model: None for queue in queues for model in bound_models(queue.database, TimedRecord)}
+    bound = {model: None for queue in queues for model in bound_models(queue.database, (TimedRecord, Presence))}
     others = [*concrete(TimedRecord), *concrete(Presence), *bound]
     all_models = (list(concrete(Job)), queues, errors, [Schedule], others)
     firsts: list[Model] = []  # one of each database
@@ -115,8 +115,7 @@ def catalogues(queue_models: Iterable[Model] | None, error_models: Iterable[Mode
 
 
 def _is_same(one: Model, other: Model) -> bool:
-    one, other = one.database, other.database
-    return one is other or one.connection_settings == other.connection_settings
+    return is_same_database(one.database, other.database)
 
 
 def path_of_model(model: Model) -> str:

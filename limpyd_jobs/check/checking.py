@@ -9,6 +9,7 @@ from typing import Any
 from limpyd_jobs.check.catalogue import Catalogue, Model, catalogues, path_of_model
 from limpyd_jobs.check.keys import Keys
 from limpyd_jobs.check.places import Places
+from limpyd_jobs.check.presences import Presences
 from limpyd_jobs.check.problems import LEAVE, PROBLEMS, Choices
 from limpyd_jobs.check.queues import Queues
 from limpyd_jobs.check.reader import Reader
@@ -114,12 +115,13 @@ class _Session:
         self._places.discover()
         self._schedules = Schedules(reader, catalogue)
         self._schedules.discover()
+        self._presences = Presences(reader, catalogue)
         self._records = Records(reader)
         self._keys = Keys(reader, catalogue, self._queues, self._records)
 
     def run(self, repair: bool) -> None:
         self._look()
-        parts = (self._keys, self._records, self._queues, self._places, self._schedules)
+        parts = (self._keys, self._records, self._queues, self._places, self._schedules, self._presences)
         if any(part.is_suspicious for part in parts):
             self._progress(f"looking again in {self._pause:g} seconds")
             time.sleep(self._pause)
@@ -138,6 +140,7 @@ class _Session:
             self._follow(f"records of {path_of_model(model)}", self._records.look(model, self._places.expect))
         self._follow("places in queues", self._places.look())
         self._follow("schedules", self._schedules.look())
+        self._follow("presences", self._presences.look())
 
     def _follow(self, what: str, numbers: Iterator[int]) -> None:
         for number in numbers:
@@ -154,6 +157,7 @@ class _Session:
             self._keys.look_at_owners_again,
             self._queues.remove_nameless,
             self._schedules.look_again,
+            self._presences.look_again,
         ):
             for model, subject, kind, details in step(repair):
                 yield finding(model, subject, kind, details, repair, self._choices)

@@ -98,6 +98,8 @@ PROBLEMS = {
         choice="unresolved",
         repairs={"delete": "deleted"},
     ),
+    "presence that ended": Problem("I10", "is left of a process that died: its presence ended at {0} (UTC)", "deleted"),
+    "presence without an end": Problem("I10", "is a presence that never ends", "deleted"),
     "counter too low": Problem("I10", "is {0}, lower than the highest pk, {1}", "set to the highest pk"),
     # where jobs stand
     "not queued": Problem("I3", "is {status}, but not queued", "its queued is set"),

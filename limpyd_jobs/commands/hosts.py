@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from importlib import import_module
@@ -10,8 +10,9 @@ from optparse import OptionParser
 from typing import Any
 
 from limpyd_jobs.commands.command import JSON, JSONL, READING_OPTIONS, Command
-from limpyd_jobs.models import BaseJobsModel
+from limpyd_jobs.models import BaseJobsModel, Living
 from limpyd_jobs.query import quarantine_entries, queue_states
+from limpyd_jobs.query.silence import living, silence_of_claim
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.utils import one_line
 from limpyd_jobs.workers.options import WorkerOption
@@ -123,10 +124,11 @@ def _scheduled(models: Sequence[Any]) -> tuple[Sequence[str], Iterator[Sequence[
 def _postings(model: Any) -> tuple[Sequence[str], Iterator[Sequence[str]]]:
     def rows() -> Iterator[Sequence[str]]:
         boards = {state.pk: state.name for state in queue_states(queue_model=model.queue_model)}
+        owners = {each.name: each for each in living(model.database, model.namespace)}
         quarantine = {each.entry for each in quarantine_entries(queue_model=model.queue_model)}
         for pk, found in model.read_many(model.collection()):
             posting = model.lazy_connect(pk)
-            status, owner = _status_and_owner(posting, found.get("status"))
+            status, owner = _status_and_owner(posting, found.get("status"), owners)
             status = "quarantined" if posting.ident in quarantine else status
             board = boards.get(found.get("_queue_key", "").rpartition(":")[2], "")
             moment, uuid, name = (found.get(each, "") for each in ("added", "identifier", "title"))
@@ -135,12 +137,15 @@ def _postings(model: Any) -> tuple[Sequence[str], Iterator[Sequence[str]]]:
     return ("posted (UTC)", "board", "uuid", "name", "status", "priority", "claimed by"), rows()
 
 
-def _status_and_owner(posting: Any, status: str | None) -> tuple[str, str]:
-    """Return the status of a posting, and who holds the claim, as its board sees it."""
+def _status_and_owner(posting: Any, status: str | None, owners: Mapping[str, Living]) -> tuple[str, str]:
+    """Return the status of a posting, and who holds the claim, as its board sees it; and whether the owner, if it is
+    registered, is silent."""
     if status == STATUSES.RUNNING:
         claim = posting.claim_state()
         if claim.is_held:
-            return "running", claim.owner or ""
+            owner = owners.get(claim.owner or "")
+            said = silence_of_claim(owner, claim.left or 0) if owner else ""
+            return "running", f"{claim.owner}, {said}" if said else claim.owner or ""
         status = claim.status
     return "lapsed" if status == STATUSES.RUNNING else STATUSES.by_value(status, "?").lower(), ""
 

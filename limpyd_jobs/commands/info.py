@@ -16,13 +16,14 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs.commands.command import JSON, READING_OPTIONS, Command
 from limpyd_jobs.commands.queues import HEADING, as_json, as_row
-from limpyd_jobs.commands.tables import Row, print_json, span, table_lines
+from limpyd_jobs.commands.tables import Row, print_json, table_lines
 from limpyd_jobs.commands.workers import HEADING as WORKERS
 from limpyd_jobs.commands.workers import as_json as worker_as_json
 from limpyd_jobs.commands.workers import as_row as worker_as_row
+from limpyd_jobs.commands.workers import silences
 from limpyd_jobs.query import Overview, overview, read_figures, summed
 from limpyd_jobs.store.figures import Figures
-from limpyd_jobs.utils import MESSAGE, one_line, parse_datetime, utcnow
+from limpyd_jobs.utils import MESSAGE, one_line, parse_datetime, span, utcnow
 from limpyd_jobs.workers.options import WorkerOption, interval
 from limpyd_jobs.workers.parser import cannot_use_redis
 
@@ -148,11 +149,13 @@ def _as_json(seen: Overview) -> dict[str, Any]:
 
 
 def _sections(seen: Overview) -> list[Section]:
-    return [_totals(seen), ("", [HEADING, *map(as_row, seen.queues)]), _workers(seen)]
+    return [_totals(seen), ("", [HEADING, *map(as_row, seen.queues)]), *_workers(seen)]
 
 
-def _workers(seen: Overview) -> Section:
-    return "", [WORKERS, *map(worker_as_row, seen.workers)]
+def _workers(seen: Overview) -> list[Section]:
+    """The workers, and what is said of those that are silent."""
+    silent: list[Section] = [(line, []) for line in silences(seen.workers, seen.workers)]
+    return [("", [WORKERS, *map(worker_as_row, seen.workers)]), *silent]
 
 
 def _totals(seen: Overview) -> Section:
@@ -167,7 +170,7 @@ def _live_sections() -> list[Section]:
     """As `_sections`, with the jobs that run, and the rates of the last minutes, as wide as the terminal."""
     width, height = get_terminal_size()
     seen = overview(most_running=min(max(height // 3 - 2, 1), MOST_RUNNING))
-    sections = [_totals(seen), ("", _running(seen)), ("", _rates(seen)), _workers(seen)]
+    sections = [_totals(seen), ("", _running(seen)), ("", _rates(seen)), *_workers(seen)]
     return [(title, _fitted(rows, width)) for title, rows in sections]
 
 

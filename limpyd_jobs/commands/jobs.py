@@ -337,6 +337,8 @@ def _details_as_json(job: JobDetails) -> dict[str, Any]:
 
 def _print_details(job: JobDetails) -> None:
     own = {"status": job.status, "queue": job.queue, "claimed by": job.owner}
+    if job.silence:
+        own["claimed by"] = f"{job.owner}, {job.silence}"
     fields = {**own, **{name: value for name, value in job.fields.items() if name not in ("status", "queued")}}
     if job.progress:
         fields["progress"] = f"{job.progress.fraction:.0%} {job.progress.text} ({job.progress.at})"

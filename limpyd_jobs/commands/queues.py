@@ -11,12 +11,12 @@ from typing import Any
 from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
 from limpyd_jobs.commands.pause import change_pauses, names_near
 from limpyd_jobs.commands.progress import shown_progress
-from limpyd_jobs.commands.tables import count_of, print_table, span
+from limpyd_jobs.commands.tables import count_of, print_table
 from limpyd_jobs.commands.verbs import DRY_RUN, YES, Verb, VerbCommand
 from limpyd_jobs.models import BaseJobsModel, Queue
 from limpyd_jobs.query import JobFilter, QueueState, Tally, delete_queue, queue_states
 from limpyd_jobs.store.audit import write_entry
-from limpyd_jobs.utils import EPOCH, one_line
+from limpyd_jobs.utils import EPOCH, one_line, span
 
 HEADING = ("queue", "priority", "waiting", "latency", "delayed", "running", "success", "errors", "quarantine", "state")
 

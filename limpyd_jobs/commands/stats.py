@@ -8,11 +8,11 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from limpyd_jobs.commands.command import JSON, JSONL, READING_OPTIONS, Command
-from limpyd_jobs.commands.tables import chart, print_table, span
+from limpyd_jobs.commands.tables import chart, print_table
 from limpyd_jobs.query.conditions import parse_moment
 from limpyd_jobs.query.figures import Period, read_figures, summed
 from limpyd_jobs.store.figures import BOUNDS, Figures, Histogram
-from limpyd_jobs.utils import MESSAGE, one_line, utcnow
+from limpyd_jobs.utils import MESSAGE, one_line, span, utcnow
 from limpyd_jobs.workers.options import WorkerOption, one_of
 
 # How many columns a chart has at the most.

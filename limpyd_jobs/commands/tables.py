@@ -52,19 +52,6 @@ def count_of(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
-def span(seconds: float) -> str:
-    """Return a time as people say it: ``1.5 ms``, ``0.3 s``, ``12 s``, ``4 min``, ``3 h``, ``2 d``."""
-    if seconds < 0.0995:
-        return f"{seconds * 1000:.1f} ms"
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    for unit, most, size in (("s", 120, 60), ("min", 120, 60), ("h", 48, 24)):
-        if seconds < most:
-            return f"{seconds:.0f} {unit}"
-        seconds /= size
-    return f"{seconds:,.0f} d"
-
-
 def chart(numbers: Sequence[int], width: int) -> str:
     """Return numbers as a line of bars, with the highest number at its end. Neighbours share a bar if there are too
     many."""

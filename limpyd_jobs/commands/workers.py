@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -10,11 +10,12 @@ from typing import Any
 
 from limpyd_jobs.commands.command import JSON, JSONL, READING_OPTIONS
 from limpyd_jobs.commands.pause import names_near
-from limpyd_jobs.commands.tables import count_of, print_table, span
+from limpyd_jobs.commands.tables import count_of, print_table
 from limpyd_jobs.commands.verbs import DRY_RUN, YES, Verb, VerbCommand
 from limpyd_jobs.models import LivingWorker, WorkerPresence
 from limpyd_jobs.models.worker_presence import checked_level
-from limpyd_jobs.utils import one_line, utcnow
+from limpyd_jobs.query.silence import silence
+from limpyd_jobs.utils import one_line, span, utcnow
 from limpyd_jobs.workers.options import WorkerOption
 
 HEADING = ("worker", "status", "queues", "since", "last sign", "done", "failed", "memory", "runs", "for")
@@ -55,32 +56,26 @@ heartbeat, by default within 15 seconds."""
         orders = {verb: partial(self._order, verb) for verb in ORDERS}
         return {"list": self._list, "show": self._show, **orders, "log-level": self._set_log_level}
 
-    # -- Which workers
-
-    def _named(self, names: Sequence[str]) -> list[LivingWorker]:
-        """Return the workers of some names; all workers if no name is given."""
-        workers = WorkerPresence.alive()
-        for name in names:
-            if not any(worker.is_named(name) for worker in workers):
-                near = names_near(name, [worker.name for worker in workers])
-                raise LookupError(f"there is no worker {one_line(name)}{near}")
-        return [worker for worker in workers if not names or any(map(worker.is_named, names))]
-
-    def _asked(self, verb: str, names: Sequence[str]) -> list[LivingWorker]:
+    def _asked(self, verb: str, names: Sequence[str], workers: Sequence[LivingWorker]) -> list[LivingWorker]:
         if bool(names) == bool(self.options.all):
             self.parser.error(f"{verb} needs the names of workers, or --all")
-        return self._named(names)
+        return _named(names, workers)
 
     # -- Looking
 
     def _list(self, names: Sequence[str]) -> None:
-        workers = self._named(names)
+        everyone = WorkerPresence.alive()
+        workers = _named(names, everyone)
         self.print_list(map(as_json, workers), HEADING, map(as_row, workers))
+        if not (self.options.json or self.options.jsonl):
+            for line in silences(workers, everyone):
+                print(line)
 
     def _show(self, names: Sequence[str]) -> None:
-        workers = self._asked("show", names)
+        everyone = WorkerPresence.alive()
+        workers = self._asked("show", names, everyone)
         if not self.print_as_json([as_json(worker) for worker in workers]):
-            _print_details(workers)
+            _print_details(workers, everyone)
 
     # -- Asking for something
 
@@ -91,7 +86,7 @@ heartbeat, by default within 15 seconds."""
         return self._order("log-level", names, checked_level(level))
 
     def _order(self, verb: str, names: Sequence[str], value: str = "") -> int:
-        workers = self._asked(verb, names)
+        workers = self._asked(verb, names, WorkerPresence.alive())
         if self.options.dry_run:
             self._tell_asked(workers)
             return 0
@@ -117,6 +112,22 @@ heartbeat, by default within 15 seconds."""
             print("there are no workers")
 
 
+def _named(names: Sequence[str], workers: Sequence[LivingWorker]) -> list[LivingWorker]:
+    """Return the workers of some names; all workers if no name is given."""
+    for name in names:
+        if not any(worker.is_named(name) for worker in workers):
+            near = names_near(name, [worker.name for worker in workers])
+            raise LookupError(f"there is no worker {one_line(name)}{near}")
+    return [worker for worker in workers if not names or any(map(worker.is_named, names))]
+
+
+def silences(workers: Iterable[LivingWorker], everyone: Sequence[LivingWorker]) -> Iterator[str]:
+    """Yield a line about each of some workers that is silent."""
+    for worker in workers:
+        if said := silence(worker, everyone):
+            yield f"{one_line(worker.name)}: {said}"
+
+
 def as_json(worker: LivingWorker) -> dict[str, Any]:
     """Return a worker as it is printed for programs. Dates are texts, UTC."""
     told = {name: value for name, value in vars(worker).items() if name not in ("pk", "kind", "until", "details")}
@@ -139,17 +150,18 @@ def as_row(worker: LivingWorker) -> list[str]:
         f"{worker.failed:,}",
         f"{worker.memory / 1e6:,.0f} MB",
         f"{first.ident}{more}" if first else "",
-        _between(_date(first.since), worker.last_seen) if first else "",
+        _between(_date(first.since), worker.last_seen) if first and not worker.silent_for else "",
     ]
 
 
-def _print_details(workers: Sequence[LivingWorker]) -> None:
+def _print_details(workers: Sequence[LivingWorker], everyone: Sequence[LivingWorker]) -> None:
     for number, worker in enumerate(workers):
         if number:
             print()
         told = as_json(worker)
         options = (f"{name}={value}" for name, value in worker.options.items() if value is not None)
         told |= {
+            "status": silence(worker, everyone) or worker.status,
             "queues": ", ".join(worker.queues),
             "running": "; ".join(f"{job.ident} ({job.identifier}) since {job.since}" for job in worker.running),
             "unresolved": ", ".join(worker.unresolved),

@@ -1,5 +1,5 @@
 -- verb: keep presence
--- what: somebody is there, for so many seconds from now
+-- what: somebody is there, for so many seconds from now; the records of some who are not any more are deleted
 -- KEYS[1]  sorted set of the presences, by when they end
 -- request
 --   model, lease, fields
@@ -8,7 +8,7 @@
 -- reply
 --   done   {pk, since: the date of the first call, orders: [what others ask of it…]}
 
---@include leases
+--@include presences
 --@include orders
 
 local model, pk, fields = model_of(request.model), request.pk, request.fields
@@ -22,6 +22,7 @@ local function take_orders()
 end
 
 probe('ZCARD', KEYS[1])
+fields._lease = request.lease
 if not pk or is_gone(model, pk) then
   pk = pk or new_pk(model)
   fields.since = fields.since or now_text()
@@ -30,4 +31,5 @@ else
   update(model, pk, fields)
 end
 redis.call('ZADD', KEYS[1], score(now() + tonumber(request.lease) * 1000000), pk)
+sweep(KEYS[1], model)
 return answer('done', {pk = pk, since = fields.since, orders = request.takes_orders and take_orders()})

@@ -1,22 +1,19 @@
 -- verb: list presences
--- what: returns who is there, and deletes the records of those who are not any more
+-- what: returns who is there. It writes nothing: it works while Redis refuses to write
 -- KEYS[1]  sorted set of the presences, by when they end
 -- request
 --   model
 --   kind    of those to return; or none for all
 -- reply
---   done   {records: [pk, when its presence ends unless it is kept up: seconds since the epoch, [field, value…]]…}
+--   done   {now: seconds since the epoch, records: [pk, when its presence ends unless it is kept up: the same, [field,
+--          value…]]…}
 
---@include leases
+--@include records
 
 local model, records = model_of(request.model), {}
 local moment = score(now())
 
--- A record that cannot be deleted is left to the check; so is a key of a wrong type, which counts as empty.
-for _, pk in ipairs(redis.pcall('ZRANGEBYSCORE', KEYS[1], '-inf', moment, 'LIMIT', 0, 1000)) do
-  pcall(delete_record, model, pk)
-  redis.call('ZREM', KEYS[1], pk)
-end
+-- A key of a wrong type counts as empty.
 local found = redis.pcall('ZRANGEBYSCORE', KEYS[1], '(' .. moment, '+inf', 'WITHSCORES')
 for i = 1, #found, 2 do
   local fields = redis.pcall('HGETALL', hash_key(model, found[i]))
@@ -25,4 +22,4 @@ for i = 1, #found, 2 do
     records[#records + 1] = {found[i], found[i + 1], fields}
   end
 end
-return answer('done', {records = records})
+return answer('done', {now = moment, records = records})

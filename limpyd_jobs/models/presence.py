@@ -7,8 +7,9 @@ import logging
 import os
 import socket
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from math import isfinite
 from threading import Lock
 from typing import Any
 
@@ -19,10 +20,15 @@ from limpyd_jobs.arguments import MAX_OWNER_BYTES, check_size, checked_lease, st
 from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.models.base import BaseJobsModel
 from limpyd_jobs.store import presences, records
+from limpyd_jobs.store.binding import bound_models, is_same_database
 from limpyd_jobs.store.codecs import codec_of
+from limpyd_jobs.store.job_classes import concrete
 from limpyd_jobs.utils import as_naive_utc, host_and_pid
 
 log = logging.getLogger("limpyd-jobs.presence")
+
+# How many seconds a sign of life may be late, at least, before the one who owes it is called silent.
+LATE = 2
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,10 @@ class Living:
         Until when it counts as there without another sign of life, naive UTC.
     details: dict
         Other values that it told of itself.
+    lease_left: float
+        For how many more seconds it counts as there, when it was read, by the clock of Redis.
+    silent_for: float
+        For how many seconds it had been silent then, if its next sign of life was overdue; else 0.
     """
 
     pk: str
@@ -55,6 +65,8 @@ class Living:
     since: datetime
     until: datetime
     details: dict[str, Any]
+    lease_left: float = field(default=0.0, kw_only=True, compare=False)
+    silent_for: float = field(default=0.0, kw_only=True, compare=False)
 
 
 class Presence(BaseJobsModel):
@@ -74,12 +86,13 @@ class Presence(BaseJobsModel):
     pid = fields.InstanceHashField()
     since = fields.InstanceHashField()
     details = fields.InstanceHashField()
+    _lease = fields.InstanceHashField()
 
     @classmethod
     def register(cls, kind: str, name: str | None = None, lease: float = 60, **details: Any) -> Registration:
         """Let others know that this process, or a part of it, is there, until the end of the registration.
 
-        A thread renews the presence each third of the lease. If the process dies, the presence ends with the lease.
+        A thread renews the presence each quarter of the lease. If the process dies, the presence ends with the lease.
 
         Parameters
         ----------
@@ -109,15 +122,15 @@ class Presence(BaseJobsModel):
 
     @classmethod
     def alive(cls, kind: str | None = None) -> list[Living]:
-        """Return who is there, in the order of registration. Records whose lease lapsed are deleted.
+        """Return who is there, in the order of registration. Nothing is written.
 
         Parameters
         ----------
         kind: str
             None for all.
         """
-        rows = presences.living(cls, "" if kind is None else _checked("kind", kind))
-        found = [living for row in rows if (living := _living(*row))]
+        now, records = presences.living(cls, "" if kind is None else _checked("kind", kind))
+        found = [living for record in records if (living := _living(now, *record))]
         return sorted(found, key=lambda each: (each.since, each.pk))
 
 
@@ -138,7 +151,7 @@ class Registration:
         self._lock = Lock()
         self._is_closed = False
         self.pk, self._values["since"] = presences.keep(model, "", values, lease)
-        self._heartbeat = Heartbeat(lease / 3, self._beat)
+        self._heartbeat = Heartbeat(lease / 4, self._beat)
         self._heartbeat.__enter__()
 
     def __enter__(self) -> Registration:
@@ -168,6 +181,12 @@ class Registration:
                 log.warning("The presence of %s could not be told: %s", self._values["name"], error)
 
 
+def presence_models(database: Any) -> list[type[Presence]]:
+    """Return the models of presences on a database that this process knows."""
+    known = [*concrete(Presence), *bound_models(database, Presence)]
+    return [model for model in known if is_same_database(model.database, database)]
+
+
 def _checked(what: str, value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"The {what} of a presence must be a string, not {value!r}")
@@ -177,7 +196,7 @@ def _checked(what: str, value: Any) -> str:
     return stored_value(what, value)
 
 
-def _living(pk: str, until: float, stored: dict[str, str]) -> Living | None:
+def _living(now: float, pk: str, until: float, stored: dict[str, str]) -> Living | None:
     """Return the `Living` of a record; None if somebody broke the record."""
     with suppress(KeyError, OSError, OverflowError, RecursionError, TypeError, ValueError):
         return Living(
@@ -189,5 +208,16 @@ def _living(pk: str, until: float, stored: dict[str, str]) -> Living | None:
             since=as_naive_utc(datetime.fromisoformat(stored["since"])),
             until=datetime.fromtimestamp(until, timezone.utc).replace(tzinfo=None),
             details=codec_of(json).load(stored["details"]),
+            lease_left=until - now,
+            silent_for=_silent_for(until - now, float(stored.get("_lease", 0))),
         )
     return None
+
+
+def _silent_for(left: float, lease: float) -> float:
+    """Return for how many seconds there was no sign of life, if the next one is overdue; else 0.
+
+    A sign comes each quarter of a lease, and may be somewhat late.
+    """
+    silent = lease - left
+    return silent if isfinite(silent) and silent > max(lease / 3, lease / 4 + LATE) else 0.0

@@ -20,6 +20,9 @@ from limpyd_jobs.utils import one_line
 # What can be asked of a worker.
 ORDERS = ("quiet", "resume", "stop", "dump", "log-level")
 
+# The status of a worker whose next sign of life is overdue.
+SILENT = "silent"
+
 # For how many seconds, at least, an order that nobody takes is kept: a worker gives a sign of life each quarter of its
 # lease.
 ORDER_LASTS = 60.0
@@ -97,7 +100,8 @@ class LivingWorker(Living):
     queue_model: str
         What the keys of these queues begin with.
     status: str
-        ``starting``, ``busy``, ``idle``, ``quiet`` (it begins no other job) or ``stopping``.
+        ``starting``, ``busy``, ``idle``, ``quiet`` (it begins no other job), ``stopping``; or ``silent`` if its next
+        sign of life is overdue, so that nobody knows what it does.
     running: list of RunningJob
         The jobs that it runs.
     done, failed: int
@@ -138,7 +142,7 @@ class LivingWorker(Living):
             id=told.text("id"),
             queues=told.texts("queues"),
             queue_model=told.text("queue_model"),
-            status=told.text("status"),
+            status=SILENT if living.silent_for else told.text("status"),
             running=[RunningJob(*job) for job in told.items("running") if _is_job(job)],
             done=told.number("done"),
             failed=told.number("failed"),

@@ -10,6 +10,7 @@ from limpyd_jobs.models.history import StatusChange, changes_of, history_key
 from limpyd_jobs.models.progress import Progress, log_key, read_progress
 from limpyd_jobs.query.classes import classes_of, connection_to, on, replies_to
 from limpyd_jobs.query.found import name_of_status
+from limpyd_jobs.query.silence import silence_of_owner
 from limpyd_jobs.query.walk import is_pk
 from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.store.layout import RESULT_KEY, layout_of
@@ -43,6 +44,9 @@ class JobDetails(NamedTuple):
         What its code returned, as JSON; None if no result is kept.
     errors: list of dict
         The fields of the last errors that are recorded of it, the newest first.
+    silence: str
+        If the owner of the claim gives no sign of life, for how long, and when somebody else can have the job; else
+        empty.
     """
 
     ident: str
@@ -55,6 +59,7 @@ class JobDetails(NamedTuple):
     log: list[str]
     result: str | None
     errors: list[dict[str, str]]
+    silence: str = ""
 
 
 def job_details(ident: str, database: JobsDatabase | None = None, error_model: type[Error] = Error) -> JobDetails:
@@ -89,7 +94,12 @@ def job_details(ident: str, database: JobsDatabase | None = None, error_model: t
         log or [],
         result,
         _errors_of(on(error_model, database), parsed),
+        silence_of_owner(stored, ident, _namespace(database, parsed), database) if stored.get("_claim_token") else "",
     )
+
+
+def _namespace(database: JobsDatabase, ident: Ident) -> str:
+    return classes_of(database)[ident.path].name.rpartition(":")[0]
 
 
 def stored_job(ident: str, database: JobsDatabase) -> dict[str, str]:

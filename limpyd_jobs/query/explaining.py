@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 from limpyd_jobs.arguments import read_priority
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import BaseJobsModel, Error, LivingWorker, WorkerPresence, job_classes
+from limpyd_jobs.models.worker_presence import SILENT
 from limpyd_jobs.query.classes import connection_to, on, replies_to
 from limpyd_jobs.query.details import JobDetails, job_details, stored_job
+from limpyd_jobs.query.silence import silence
 from limpyd_jobs.retrying import own_policy, read_policy
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.database import JobsDatabase
@@ -151,7 +153,7 @@ def _reasons(details: JobDetails, stored: Mapping[str, str], place: _Place) -> I
     if status == STATUSES.SUCCESS:
         yield Reason("success", f"It succeeded, at {end}.")
     elif stored.get("_claim_token") or status == STATUSES.RUNNING:
-        yield from _reasons_of_running(stored, place)
+        yield from _reasons_of_running(stored, place, details.silence)
     elif status == STATUSES.ERROR:
         yield from _reasons_of_failed(details, stored, end)
     elif status == STATUSES.CANCELED:
@@ -178,11 +180,13 @@ def _of_most(details: JobDetails, stored: Mapping[str, str]) -> str:
     return f" of {policy.times + 1}"
 
 
-def _reasons_of_running(stored: Mapping[str, str], place: _Place) -> Iterator[Reason]:
+def _reasons_of_running(stored: Mapping[str, str], place: _Place, silence: str) -> Iterator[Reason]:
     owner = owner_of(stored.get("_claim_token")) or "a worker that does not say who it is"
     has_lapsed = place.lease is not None and place.lease < place.now
-    runs = "It is recorded as running" if has_lapsed else "It runs"
+    runs = "It is recorded as running" if has_lapsed or silence else "It runs"
     yield Reason("running", f"{runs}, since {stored.get('start', 'some time')}, by {owner}.")
+    if silence:
+        yield Reason("worker_silent", f"{owner} is {silence}.")
     if stored.get("status") == STATUSES.CANCELED:
         yield Reason("cancel_asked", "It was canceled: its code is told if it asks, and goes on until then.")
     if place.lease is None:
@@ -270,11 +274,17 @@ def _no_worker(place: _Place) -> str:
 def _reasons_of_workers(place: _Place) -> Iterator[Reason]:
     numbers = Counter(worker.status for worker in place.servers)
     told = ", ".join(f"{number:,} {one_line(status)}" for status, number in sorted(numbers.items()))
-    if numbers.keys() <= {"quiet", "stopping"}:
+    if numbers.keys() == {SILENT}:
+        yield Reason("workers_silent", f"No worker of the queue {place.name} gives a sign of life: {_silences(place)}.")
+    elif numbers.keys() <= {"quiet", "stopping"}:
         resume = "limpyd-jobs workers resume lets a quiet one go on."
         yield Reason("workers_quiet", f"No worker of the queue {place.name} begins jobs ({told}): {resume}")
-    elif numbers.keys() <= {"busy", "quiet", "stopping"}:
+    elif numbers.keys() <= {"busy", "quiet", "stopping", SILENT}:
         yield Reason("workers_busy", f"No worker of the queue {place.name} is free ({told}).")
+
+
+def _silences(place: _Place) -> str:
+    return ", ".join(f"{one_line(worker.name)} is {silence(worker, place.workers)}" for worker in place.servers)
 
 
 _RECONCILED = "A worker of its queue finds such jobs within 15 seconds; limpyd-jobs check tells more."

@@ -59,8 +59,13 @@ def bound_like(model: Model, other: type[RedisModel]) -> Model:
     return bound(model, other.database, _new_namespace(origin_of(other), other.namespace))
 
 
-def bound_models(database: Any, base: Model) -> list[Model]:
-    """Return the subclasses of a class that are bound to a database."""
+def is_same_database(one: Any, other: Any) -> bool:
+    """Whether two databases are the same one, as far as their settings tell."""
+    return one is other or bool(one.connection_settings == other.connection_settings)
+
+
+def bound_models(database: Any, base: Any) -> list[Any]:
+    """Return the subclasses of a class, or of some classes, that are bound to a database."""
     return [model for model in vars(database).get("_bound", {}).values() if issubclass(model, base)]
 
 

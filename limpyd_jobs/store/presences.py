@@ -1,8 +1,9 @@
-"""Presences. To keep one, and to list them, is one step each."""
+"""Presences. To keep one, to list them, and to delete those that ended, is one step each."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from limpyd.model import RedisModel
@@ -17,6 +18,7 @@ _delete_record = Script("delete_record")
 _give_order = Script("give_order")
 _keep_presence = Script("keep_presence")
 _list_presences = Script("list_presences")
+_sweep_presences = Script("sweep_presences")
 
 Model = type[RedisModel]
 
@@ -97,13 +99,45 @@ def give_order(model: Model, pk: str, order: str, lasts: float) -> bool:
     return send(Call(sender_of(model), _give_order, request, outcome_of, keys=keys)) == "done"
 
 
-def living(model: Model, kind: str = "") -> list[tuple[str, float, dict[str, str]]]:
-    """Return the pk, the end, and the fields of the living presences, of one kind if it is given."""
+class Found(NamedTuple):
+    """Those who are there.
 
-    def read(reply: Reply) -> list[tuple[str, float, dict[str, str]]]:
-        return [(pk, float(end), dict(zip(flat[::2], flat[1::2], strict=True))) for pk, end, flat in reply["records"]]
+    Attributes
+    ----------
+    now: float
+        When it was so, by the clock of Redis: seconds since the epoch.
+    records: list of (str, float, dict)
+        The pk, the end, and the fields of each.
+    """
+
+    now: float
+    records: list[tuple[str, float, dict[str, str]]]
+
+
+def living(model: Model, kind: str = "") -> Found:
+    """Return those who are there, of one kind if it is given. Nothing is written."""
+
+    def read(reply: Reply) -> Found:
+        records = [
+            (pk, float(end), dict(zip(flat[::2], flat[1::2], strict=True))) for pk, end, flat in reply["records"]
+        ]
+        return Found(float(reply["now"]), records)
 
     layout = layout_of(model)
     keys = [layout.description["leases"]]
     request = given(model=layout.json, kind=kind)
     return send(Call(sender_of(model), _list_presences, request, read, [model], keys=keys))
+
+
+def sweep(model: Model) -> int:
+    """Delete the records of some who are not there any more; return how many they were."""
+    layout = layout_of(model)
+    call = Call(
+        sender_of(model),
+        _sweep_presences,
+        {"model": layout.json},
+        itemgetter("ended"),
+        [model],
+        keys=[layout.description["leases"]],
+    )
+    return send(call)

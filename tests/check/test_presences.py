@@ -7,6 +7,7 @@ import redis
 from looking import check
 
 from limpyd_jobs import Job, Presence, Queue, Worker
+from limpyd_jobs.store import presences
 
 
 class Told(Job):
@@ -36,6 +37,22 @@ def test_nothing_is_wrong_with_what_is_kept_beside_a_job() -> None:
     Kept.add_job("a", queue_name="q")
     Worker("q", max_loops=1, logger_level=60).run()
     assert Kept.get(1).result(timeout=0) == [5]
+    assert check(pause=0).findings == []
+
+
+def test_what_is_left_of_processes_that_died_is_found_and_deleted(redis_client: redis.Redis) -> None:
+    for number in range(4):
+        presences.keep(Presence, "", {"name": f"{number}", "kind": "importer", "details": "{}"}, 100)
+    redis_client.zadd("jobs:presence:leases", {"1": 1_700_000_000, "2": "inf"})
+    redis_client.zrem("jobs:presence:leases", "3")
+    found = {finding.subject: finding.problem for finding in check(pause=0).findings}
+    assert found == {
+        "1": "is left of a process that died: its presence ended at 2023-11-14 22:13:20 (UTC)",
+        "2": "is a presence that never ends",
+        "3": "is a presence that never ends",
+    }
+    assert check(pause=0, repair=True).left == []
+    assert list(Presence.collection()) == ["4"]
     assert check(pause=0).findings == []
 
 

@@ -14,6 +14,7 @@ from servers import RedisServer, wait_until
 
 from limpyd_jobs import Presence
 from limpyd_jobs.models import Living
+from limpyd_jobs.store import presences
 from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.utils import host_and_pid, utcnow
 
@@ -90,8 +91,22 @@ class TestWhoDies:
         with Presence.register("importer", "a", lease=300), Presence.register("importer", "b", lease=300):
             redis_client.zadd(LEASES, {"1": 1})
             assert names() == ["b"]
+
+    def test_leaves_nothing_once_somebody_else_gives_a_sign_of_life(self, redis_client: redis.Redis) -> None:
+        presences.keep(Presence, "", {"name": "dead", "kind": "importer"}, 100)
+        redis_client.zadd(LEASES, {"1": 1})
+        with Presence.register("importer", "b", lease=300):
             assert list(Presence.collection()) == ["2"]
             assert redis_client.zrange(LEASES, 0, -1) == ["2"]
+
+    def test_is_known_to_be_silent_before(self, redis_client: redis.Redis) -> None:
+        with Presence.register("importer", "a", lease=60):
+            assert Presence.alive()[0].silent_for == 0
+            seconds = redis_client.time()[0]  # type: ignore[index]
+            redis_client.zadd(LEASES, {"1": seconds + 35})
+            (living,) = Presence.alive()
+            assert 24 <= living.silent_for <= 30
+            assert abs(living.silent_for + living.lease_left - 60) < 0.1
 
     def test_by_kill_9_is_gone_after_its_lease(self) -> None:
         pid = os.fork()

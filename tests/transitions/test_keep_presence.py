@@ -16,7 +16,7 @@ FIELDS = {"name": "a", "kind": "importer", "host": "h", "pid": "1", "details": "
 def test_the_first_call_makes_a_record_and_later_ones_keep_it_up(world: World) -> None:
     pk, since = presences.keep(Presence, "", FIELDS, 10)
     ends = world.client.zscore(LEASES, pk)
-    assert world.client.hgetall(f"jobs:presence:{pk}:hash") == {**FIELDS, "since": since}
+    assert world.client.hgetall(f"jobs:presence:{pk}:hash") == {**FIELDS, "since": since, "_lease": "10"}
     assert list(Presence.collection(kind="importer")) == [pk]
     assert presences.keep(Presence, pk, {**FIELDS, "since": since}, 100) == (pk, since)
     assert ends is not None

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 import redis
-from running import run_task
+from running import run_task, worker_of
 from servers import RedisServer, wait_until
 
-from limpyd_jobs import STATUSES, Error, Job, Queue, Worker, transitions
+from limpyd_jobs import STATUSES, Error, Job, Presence, Queue, Worker, transitions
 from limpyd_jobs.exceptions import ClaimLost
 from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.models import job_classes
+from limpyd_jobs.store import presences
 from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.transitions import ClaimRequest, Delivery
 from limpyd_jobs.transitions.recovering import RESCUE_LIMIT
@@ -317,3 +318,13 @@ def test_a_lease_that_cannot_be_renewed_is_logged_and_the_job_goes_on(
         worker(callback=callback, lease=0.2).run()
     assert job.status.hget() == STATUSES.RUNNING
     assert any("[stolen] The claim on" in message for message in caplog.messages)
+
+
+def test_what_is_left_of_who_died_goes_though_nobody_looks(redis_client: redis.Redis) -> None:
+    presences.keep(Presence, "", {"name": "dead", "kind": "importer"}, 60)
+    redis_client.zadd("jobs:presence:leases", {"1": 1})
+    worker = worker_of()
+    run_task(worker, "rescuer")
+    assert redis_client.exists("jobs:presence:1:hash")  # a worker that begins has jobs to run first
+    run_task(worker, "rescuer")
+    assert redis_client.keys("jobs:presence:*") == ["jobs:presence:max_pk"]

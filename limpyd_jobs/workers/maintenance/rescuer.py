@@ -1,4 +1,4 @@
-"""Looking for jobs whose worker died: their lease lapsed."""
+"""Looking for what is left of those who died: jobs whose lease lapsed, and records of who was there."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from limpyd_jobs import transitions, utils
 from limpyd_jobs.exceptions import WorkerLost
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import job_classes
+from limpyd_jobs.models.presence import presence_models
+from limpyd_jobs.store import presences
 from limpyd_jobs.utils import MESSAGE, one_line
 from limpyd_jobs.workers.maintenance.reconciler import Reconciler
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 class Rescuer:
     """Puts jobs whose lease lapsed back in their waiting lists. A job that was rescued too often ends in error.
+
+    It also deletes the presences of those who are not there any more.
 
     The reconciler is told when it is this worker's turn.
     """
@@ -31,6 +35,7 @@ class Rescuer:
         self._patience = lease / 2
         self._max_rescues = max_rescues
         self._reconciler = reconciler
+        self._has_run = False
         self._is_starting = not utils.moved_time  # else tests let leases lapse, on a server that has just begun
 
     def run(self, context: Engine) -> None:
@@ -38,6 +43,15 @@ class Rescuer:
         more = bool(queue_keys)
         while more:
             more = self._rescue_some(context, queue_keys)
+        if self._has_run:  # a worker that only begins has jobs to run
+            self._sweep(context)
+        self._has_run = True
+
+    @staticmethod
+    def _sweep(context: Engine) -> None:
+        for model in presence_models(context.worker.queue_model.database):
+            while presences.sweep(model):
+                pass
 
     def postpone(self, context: Engine) -> None:
         """Let the others renew their leases first: they could not while Redis was away."""

@@ -15,6 +15,7 @@ from limpyd_jobs.schedules.misfires import Step, steps
 from limpyd_jobs.schedules.model import Schedule, aware, score_of, text_of
 from limpyd_jobs.schedules.plan import Plan
 from limpyd_jobs.store import records
+from limpyd_jobs.store.binding import is_same_database
 from limpyd_jobs.store.lazy_fields import pk_of
 from limpyd_jobs.utils import EPOCH, MESSAGE, one_line
 from limpyd_jobs.workers.backoff import is_transient
@@ -120,8 +121,7 @@ class Scheduler:
     @property
     def is_here(self) -> bool:
         """Whether schedules are on the database of the queues."""
-        one, other = self._queue_model.database, Schedule.database
-        return one is other or one.connection_settings == other.connection_settings
+        return is_same_database(self._queue_model.database, Schedule.database)
 
     def enqueue_due(self) -> Iterator[Occurrence]:
         """Enqueue the schedules that are due; yield the outcome of each."""

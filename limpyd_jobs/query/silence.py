@@ -1,0 +1,98 @@
+"""What is said of those who give no sign of life: of workers, and of other owners of claims."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.models import Living, LivingWorker, Presence, WorkerPresence
+from limpyd_jobs.models.worker_presence import SILENT
+from limpyd_jobs.query.classes import connection_to, on, replies_to
+from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.transitions import owner_of
+from limpyd_jobs.utils import EPOCH, parse_datetime, span
+
+# The statuses of workers that do not look after the jobs of others.
+_AWAY = {SILENT, "stopping"}
+
+# What happens when the lease ends, for how many seconds it still holds.
+_TAKEN_OVER = "another worker takes over in {}"
+_LEFT = "its lease ends in {}, and no other worker of its queues is there"
+_CLAIMABLE = "its claim ends in {}"
+
+# The owner of the claims of a worker; and after how many seconds a worker is surely registered.
+_OWNER_OF_WORKER = re.compile(r"[^:]+:\d+:[0-9a-f]{12}")
+_REGISTERED = 5
+
+
+def silence(worker: LivingWorker, workers: Iterable[LivingWorker]) -> str:
+    """Say for how long a worker has been silent, and what comes next; empty if it is not silent.
+
+    Such as ``silent for 25 s; another worker takes over in 35 s``. When its lease ends, so do those of its jobs; that
+    of a job which it began after its last sign of life holds a little longer. Each worker looks for such jobs at every
+    quarter of a lease.
+
+    Parameters
+    ----------
+    workers: iterable of LivingWorker
+        All that are there.
+    """
+    queues = set(worker.queues)
+    is_followed = any(
+        each.queue_model == worker.queue_model and queues <= set(each.queues) for each in _others(worker.pk, workers)
+    )
+    return _said(worker, worker.lease_left, _TAKEN_OVER if is_followed else _LEFT)
+
+
+def silence_of_owner(stored: Mapping[str, str], ident: str, namespace: str, database: JobsDatabase) -> str:
+    """Say the same of the owner of the claim on a job; empty if it is not silent, or nothing is known of it.
+
+    Parameters
+    ----------
+    stored: mapping
+        The hash of the job.
+    namespace: str
+        Of the model of the job: its integration registers its presences there.
+    """
+    owner, key = owner_of(stored.get("_claim_token")), stored.get("_queue_key", "")
+    lease, queue, time = replies_to(
+        connection_to(database), [("ZSCORE", f"{key}:_running", ident), ("HGET", f"{key}:hash", "name"), ("TIME",)]
+    )
+    left = float(lease or 0) - time[0] - time[1] / 1e6
+    if owner is None or not 0 <= left < float("inf"):
+        return ""
+    model = key.rpartition(":")[0]
+    workers = [each for each in on(WorkerPresence, database).alive() if each.queue_model == model]
+    worker = next((each for each in workers if each.name == owner), None)
+    is_followed = any(queue in each.queues for each in _others(worker.pk if worker else "", workers))
+    then = _TAKEN_OVER if is_followed else _LEFT
+    if worker:
+        return _said(worker, left, then)
+    if _OWNER_OF_WORKER.fullmatch(owner):  # it began the job after its last sign of life, or cannot register
+        began = parse_datetime(stored.get("start"))
+        is_new = began and (began - EPOCH).total_seconds() > time[0] - _REGISTERED
+        return "" if is_new else f"not among the workers that are there; if it died, {then.format(span(left))}"
+    return next((_said(each, left, _CLAIMABLE) for each in living(database, namespace) if each.name == owner), "")
+
+
+def living(database: JobsDatabase, namespace: str) -> Iterable[Living]:
+    """Yield who is there, beside workers: those of the namespace of an integration, then all others."""
+    with suppress(ConfigurationException):  # the namespace has another model of that name
+        yield from Presence.bound_to(database, namespace).alive()
+    yield from on(Presence, database).alive()
+
+
+def silence_of_claim(owner: Living, lease_left: float) -> str:
+    """Say for how long the owner of a claim has been silent, and when the claim ends; empty if it is not silent."""
+    return _said(owner, lease_left, _CLAIMABLE)
+
+
+def _others(pk: str, workers: Iterable[LivingWorker]) -> Iterable[LivingWorker]:
+    return (worker for worker in workers if worker.pk != pk and worker.status not in _AWAY)
+
+
+def _said(owner: Any, lease_left: float, what: str) -> str:
+    return f"silent for {span(owner.silent_for)}; {what.format(span(max(lease_left, 0.0)))}" if owner.silent_for else ""

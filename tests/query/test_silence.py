@@ -1,0 +1,132 @@
+"""A worker that was killed is called silent, everywhere, until its lease ends."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import redis
+from reading import limpyd_jobs
+
+from limpyd_jobs import Job, Presence, WorkerPresence
+from limpyd_jobs.models import LivingWorker
+from limpyd_jobs.query import explain_job, job_details, overview
+from limpyd_jobs.query.silence import silence
+from limpyd_jobs.store import presences
+
+LEASES = "jobs:workerpresence:leases"
+DEAD, ALIVE = "web1:17:aaaaaaaaaaaa", "web1:18:bbbbbbbbbbbb"
+SILENT = "silent for 25 s; another worker takes over in 35 s"
+
+
+def keep(client: redis.Redis, name: str, left: float = 60, queues: Any = ("mails",), **details: Any) -> None:
+    """Let a worker be there, whose lease ends in so many seconds."""
+    details = {"queues": queues, "queue_model": "jobs:queue", "lease": 60, "status": "busy", **details}
+    fields = {"kind": "worker", "name": name, "host": "web1", "pid": "17", "details": json.dumps(details)}
+    presences.keep_and_take_orders(client, WorkerPresence, name, fields, 60)
+    end_in(client, LEASES, name, left)
+
+
+def end_in(client: redis.Redis, key: str, member: str, seconds: float) -> None:
+    now: Any = client.time()
+    client.zadd(key, {member: now[0] + now[1] / 1e6 + seconds})
+
+
+@pytest.fixture
+def job(redis_client: redis.Redis) -> Job:
+    """A job of a worker that was killed 25 seconds ago."""
+    job = Job.add_job("slow", "mails")
+    job.claim(DEAD, lease=60)
+    end_in(redis_client, "jobs:queue:1:_running", job.ident, 35)
+    keep(redis_client, DEAD, 35, running=[[job.ident, "slow", "2026-01-01 00:00:00"]])
+    return job
+
+
+def reasons(job: Job) -> dict[str, str]:
+    return dict(explain_job(job.ident).reasons)
+
+
+def worker(name: str = DEAD) -> LivingWorker:
+    return next(each for each in WorkerPresence.alive() if each.name == name)
+
+
+def test_who_asks_is_told_so(job: Job, redis_client: redis.Redis) -> None:
+    keep(redis_client, ALIVE, status="idle")
+    assert [each.status for each in overview().workers] == ["silent", "idle"]
+    assert silence(worker(), WorkerPresence.alive()) == SILENT
+    assert silence(worker(ALIVE), WorkerPresence.alive()) == ""
+    assert job_details(job.ident).silence == SILENT
+    told = reasons(job)
+    assert told["running"].startswith("It is recorded as running, since ")
+    assert told["worker_silent"] == f"{DEAD} is {SILENT}."
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        (["workers", "list"], f"{DEAD}: {SILENT}"),
+        (["workers", "list", DEAD], f"{DEAD}: {SILENT}"),
+        (["workers", "show", DEAD], f"status {SILENT}"),
+        (["info"], f"{DEAD}: {SILENT}"),
+        (["jobs", "explain", "limpyd_jobs.models.Job:1"], f"{DEAD} is {SILENT}."),
+        (["jobs", "show", "limpyd_jobs.models.Job:1"], f"claimed by {DEAD}, {SILENT}"),
+    ],
+)
+@pytest.mark.usefixtures("job")
+def test_each_command_says_so(redis_client: redis.Redis, command: list[str], line: str) -> None:
+    keep(redis_client, ALIVE, status="idle")
+    status, out, error = limpyd_jobs(*command)
+    assert (status, error) == (0, "")
+    assert line in [" ".join(each.split()) for each in out.splitlines()]
+    assert "busy" not in out
+
+
+@pytest.mark.usefixtures("job")
+def test_programs_are_told_so() -> None:
+    (told,) = json.loads(limpyd_jobs("workers", "list", "--json")[1])
+    assert (told["status"], round(told["silent_for"]), round(told["lease_left"])) == ("silent", 25, 35)
+    assert len(told["running"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [("nobody", {}), (ALIVE, {"queues": ["news"]}), (ALIVE, {"left": 35}), (ALIVE, {"status": "stopping"})],
+)
+def test_nobody_is_said_to_take_over_who_does_not(
+    job: Job, redis_client: redis.Redis, name: str, changes: dict[str, Any]
+) -> None:
+    if name != "nobody":
+        keep(redis_client, name, **changes)
+    alone = "silent for 25 s; its lease ends in 35 s, and no other worker of its queues is there"
+    assert silence(worker(), WorkerPresence.alive()) == job_details(job.ident).silence == alone
+
+
+def test_other_jobs_of_the_queue_are_told_so(job: Job, redis_client: redis.Redis) -> None:
+    waiting = Job.add_job("waits", "mails")
+    assert reasons(waiting)["workers_silent"].startswith(
+        f"No worker of the queue mails gives a sign of life: {DEAD} is"
+    )
+    keep(redis_client, ALIVE)
+    assert reasons(waiting)["workers_busy"] == "No worker of the queue mails is free (1 busy, 1 silent)."
+    assert "worker_silent" in reasons(job)
+
+
+def test_a_job_that_it_began_after_its_last_sign_of_life_is_told_so(job: Job, redis_client: redis.Redis) -> None:
+    job.start.hset("2026-01-01 00:00:00")
+    presences.leave(redis_client, WorkerPresence, DEAD)
+    keep(redis_client, ALIVE)
+    told = reasons(job)["worker_silent"]
+    assert told == f"{DEAD} is not among the workers that are there; if it died, another worker takes over in 35 s."
+    job.start.hset("2999-01-01 00:00:00")  # it has just begun, and registers within a second or two
+    assert "worker_silent" not in reasons(job)
+
+
+def test_who_holds_a_claim_of_an_integration_is_told_so(redis_client: redis.Redis) -> None:
+    posting = Job.add_job("posting", "board")
+    posting.claim("conductor 1", lease=60)
+    with Presence.register("conductor", "conductor 1", lease=60):
+        assert "worker_silent" not in reasons(posting)
+        end_in(redis_client, "jobs:presence:leases", "1", 20)
+        told = reasons(posting)["worker_silent"]
+    assert told.startswith("conductor 1 is silent for 40 s; its claim ends in ")
