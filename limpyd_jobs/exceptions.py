@@ -18,6 +18,10 @@ class ConfigurationException(LimpydJobsException):
     """A worker, a model or a command was given a value that it cannot work with."""
 
 
+class NotAudited(LimpydJobsException):
+    """What would be done to many jobs, or to a queue, is not done, because Redis refuses to write it to the audit."""
+
+
 class WorkerLost(LimpydJobsException):
     """A job is in error, as the workers that ran it died, one after the other."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from limpyd_jobs.check import scripts
 from limpyd_jobs.models import progress
 from limpyd_jobs.query import actions, errors, queues, walk
-from limpyd_jobs.store import figures, presences, records, timed
+from limpyd_jobs.store import audit, figures, presences, records, timed
 from limpyd_jobs.store.scripting import Script
 from limpyd_jobs.transitions import claiming, ending, placing, pruning, recovering
 
@@ -15,6 +15,7 @@ MODULES = (
     ending,
     recovering,
     pruning,
+    audit,
     figures,
     presences,
     records,

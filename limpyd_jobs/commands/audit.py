@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from limpyd_jobs.arguments import read_priority
 from limpyd_jobs.commands.command import JSON, JSONL, READING_OPTIONS, Command
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.store.audit import last_entries
 from limpyd_jobs.workers.options import WorkerOption, between
 
-TEXTS, NUMBERS = ("at", "who", "verb", "filter", "how"), ("done", "skipped", "refused")
+TEXTS, NUMBERS = ("at", "who", "claimed", "verb", "filter", "how"), ("done", "skipped", "refused")
+HEADING = ("at (UTC)", "who", "verb", "filter", "how", *NUMBERS, "outcome")
 
 
 class Audit(Command):
@@ -28,8 +32,18 @@ class Audit(Command):
         """Print the last entries."""
         entries = last_entries(BaseJobsModel.get_connection(), self.options.limit)
         rows = [
-            {name: entry.get(name, "") for name in TEXTS} | {name: read_priority(entry.get(name)) for name in NUMBERS}
+            {
+                **{name: entry.get(name, "") for name in TEXTS},
+                **{name: read_priority(entry.get(name)) for name in NUMBERS},
+                **{name: entry.get(name, "") for name in ("begun", "outcome")},
+            }
             for entry in entries
         ]
-        self.print_list(rows, ("at (UTC)", *TEXTS[1:], *NUMBERS), ([*row.values()] for row in rows))
+        self.print_list(rows, HEADING, map(_as_row, rows))
         return 0
+
+
+def _as_row(row: Mapping[str, Any]) -> Sequence[object]:
+    """Return an entry as the table shows it: who it was, and beside that who the process claimed to be."""
+    who = f"{row['who']} (as {row['claimed']})" if row["claimed"] else row["who"]
+    return [row["at"], who, *(row[name] for name in ("verb", "filter", "how", *NUMBERS, "outcome"))]

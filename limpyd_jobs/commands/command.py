@@ -11,7 +11,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from limpyd_jobs.commands.tables import Row, count_of, print_json, print_json_lines, print_table
-from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.exceptions import ConfigurationException, NotAudited
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.store.database import parse_database
 from limpyd_jobs.utils import MESSAGE, one_line
@@ -124,6 +124,9 @@ class Command:
             return self.run()
         except ConfigurationException as error:
             self.parser.error(str(error))
+        except NotAudited as error:
+            text = one_line(f"{error}".replace("unaudited=True", "--unaudited"), MESSAGE)
+            self.parser.exit(UNAVAILABLE, f"{self.parser.get_prog_name()}: error: {text}\n")
         except RedisError as error:
             self.parser.exit(UNAVAILABLE, f"{self.parser.get_prog_name()}: error: {cannot_use_redis(error)}\n")
 
@@ -145,6 +148,11 @@ class Command:
     def mark(self) -> Mapping[str, bool]:
         """What marks JSON that only tells what would be done."""
         return {"dry_run": True} if self.options.dry_run else {}
+
+    @property
+    def how_audited(self) -> dict[str, Any]:
+        """What functions that write to the audit are given."""
+        return {"unaudited": bool(self.options.unaudited)}
 
     def would_be(self, done: str) -> str:
         """Return what was done, or would be."""

@@ -9,7 +9,7 @@ from typing import Any
 from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
 from limpyd_jobs.commands.progress import shown_progress
 from limpyd_jobs.commands.tables import print_error, print_table
-from limpyd_jobs.commands.verbs import DRY_RUN, ERROR_MODEL, YES, Verb, VerbCommand
+from limpyd_jobs.commands.verbs import ERROR_MODEL, VERB_OPTIONS, Verb, VerbCommand
 from limpyd_jobs.models import Error
 from limpyd_jobs.query import ErrorFilter, ErrorGroup, FoundError, JobFilter, Tally
 from limpyd_jobs.utils import one_line
@@ -55,8 +55,7 @@ A filter is made of words. All of them must be met:
             check=seconds,
             help="groups, list: after how many seconds to stop, and tell what is known (default: look at all)",
         ),
-        DRY_RUN,
-        YES,
+        *VERB_OPTIONS,
         JSON,
         JSONL,
     )
@@ -131,7 +130,7 @@ A filter is made of words. All of them must be met:
 
     def _requeue_all(self, fingerprint: str, *, dry_run: bool = False) -> Tally:
         with shown_progress("looked at {:,} of {:,} jobs") as progress:
-            return self._jobs_of(fingerprint).requeue_all(dry_run=dry_run, progress=progress)
+            return self._jobs_of(fingerprint).requeue_all(dry_run=dry_run, progress=progress, **self.how_audited)
 
 
 def _no_errors(fingerprint: str) -> LookupError:

@@ -14,7 +14,7 @@ from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
 from limpyd_jobs.commands.pause import names_near
 from limpyd_jobs.commands.progress import shown_progress
 from limpyd_jobs.commands.tables import print_error, print_json_lines, print_table
-from limpyd_jobs.commands.verbs import DRY_RUN, ERROR_MODEL, YES, Verb, VerbCommand
+from limpyd_jobs.commands.verbs import ERROR_MODEL, VERB_OPTIONS, Verb, VerbCommand
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import BaseJobsModel, Error, Job, Queue, job_classes
@@ -121,8 +121,7 @@ A filter is made of words. All of them must be met:
             "--until", dest="delayed_until", help="add, delay, requeue: until when, as 2026-11-20T10:30 (UTC), or +2h"
         ),
         WorkerOption("--all", action="store_true", help="Take all jobs, where a filter or idents are needed"),
-        DRY_RUN,
-        YES,
+        *VERB_OPTIONS,
         JSON,
         JSONL,
     )
@@ -279,7 +278,9 @@ A filter is made of words. All of them must be met:
 
     def _act(self, verb: str, asked: JobFilter, arguments: Mapping[str, Any], *, dry_run: bool = False) -> Tally:
         with shown_progress(f"{'count' if dry_run else verb}: looked at {{:,}} of {{:,}} jobs") as progress:
-            tally: Tally = getattr(asked, f"{verb}_all")(**arguments, dry_run=dry_run, progress=progress)
+            tally: Tally = getattr(asked, f"{verb}_all")(
+                **arguments, dry_run=dry_run, progress=progress, **self.how_audited
+            )
         is_gone = any(condition.field == "pk" for condition in asked.conditions) and tally == Tally.of(Counter())
         return Tally.of(Counter({f"there is no job {_name_of(asked)}": 1})) if is_gone else tally
 

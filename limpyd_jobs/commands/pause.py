@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from limpyd_jobs.arguments import stored_queue_name
 from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL, Command
-from limpyd_jobs.commands.verbs import DRY_RUN
+from limpyd_jobs.commands.verbs import DRY_RUN, UNAUDITED
 from limpyd_jobs.models import Queue
 from limpyd_jobs.store import records
 from limpyd_jobs.utils import one_line
@@ -23,7 +23,7 @@ class Resume(Command):
     words = "name... [options]"
     option_list = (
         *(option for option in COMMON_OPTIONS if option.dest != "error_model"),
-        *(DRY_RUN, JSON, JSONL),
+        *(DRY_RUN, UNAUDITED, JSON, JSONL),
     )
 
     pauses: ClassVar = False
@@ -93,7 +93,7 @@ def change_pauses(command: Command, names: Sequence[str], *, pauses: bool) -> in
         paused = records.paused_names(model)
         is_changed = {name: (name in paused) != pauses for name in names}
     else:
-        is_changed = {name: getattr(records, verb)(model, name) for name in names}
+        is_changed = {name: getattr(records, verb)(model, name, **command.how_audited) for name in names}
     rows = [{"queue": name, "outcome": command.would_be(done) if is_changed[name] else undone} for name in names]
     if not command.print_as_json([{**row, **command.mark} for row in rows]):
         for row in rows:

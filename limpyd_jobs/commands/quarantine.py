@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
 from limpyd_jobs.commands.tables import count_of, print_table
-from limpyd_jobs.commands.verbs import DRY_RUN, YES, Verb, VerbCommand
-from limpyd_jobs.models import BaseJobsModel, Queue
+from limpyd_jobs.commands.verbs import VERB_OPTIONS, Verb, VerbCommand
+from limpyd_jobs.models import Queue
 from limpyd_jobs.query import QuarantineEntry, leave_quarantine, quarantine_entries
-from limpyd_jobs.store.audit import write_entry
 from limpyd_jobs.utils import one_line
 from limpyd_jobs.workers.options import WorkerOption
 
@@ -29,8 +28,7 @@ Without a word, it lists. retry and drop need entries as list shows them, or --a
         *(option for option in COMMON_OPTIONS if option.dest != "error_model"),
         WorkerOption("--queue", action="append", help="Entries of this queue; may be repeated (default: of all)"),
         WorkerOption("--all", action="store_true", help="Take all entries"),
-        DRY_RUN,
-        YES,
+        *VERB_OPTIONS,
         JSON,
         JSONL,
     )
@@ -68,10 +66,7 @@ Without a word, it lists. retry and drop need entries as list shows them, or --a
             return self._print(done, len(asked))
         if not self.is_sure(f"{verb} {count_of(len(asked), 'entry', 'entries')}?"):
             return 1
-        number = leave_quarantine(asked, queue_model=self._model, drop=verb == "drop")
-        told = {"done": number, "skipped": len(asked) - number, "refused": 0}
-        what = "all" if self.options.all else " ".join(words)
-        write_entry(BaseJobsModel.get_connection(), verb=f"quarantine {verb}", filter=what, **told)
+        number = leave_quarantine(asked, queue_model=self._model, drop=verb == "drop", **self.how_audited)
         return self._print(done, number)
 
     def _print(self, done: str, number: int) -> int:

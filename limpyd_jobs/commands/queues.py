@@ -12,10 +12,9 @@ from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
 from limpyd_jobs.commands.pause import change_pauses, names_near
 from limpyd_jobs.commands.progress import shown_progress
 from limpyd_jobs.commands.tables import count_of, print_table
-from limpyd_jobs.commands.verbs import DRY_RUN, YES, Verb, VerbCommand
-from limpyd_jobs.models import BaseJobsModel, Queue
+from limpyd_jobs.commands.verbs import VERB_OPTIONS, Verb, VerbCommand
+from limpyd_jobs.models import Queue
 from limpyd_jobs.query import JobFilter, QueueState, Tally, delete_queue, queue_states
-from limpyd_jobs.store.audit import write_entry
 from limpyd_jobs.utils import EPOCH, one_line, span
 
 HEADING = ("queue", "priority", "waiting", "latency", "delayed", "running", "success", "errors", "quarantine", "state")
@@ -35,7 +34,7 @@ class Queues(VerbCommand):
   delete NAME...    delete the queue, of all priorities, if it is empty; the records of its jobs stay
 
 Without a word, it lists. clear and delete count first, and ask."""
-    option_list = (*(option for option in COMMON_OPTIONS if option.dest != "error_model"), DRY_RUN, YES, JSON, JSONL)
+    option_list = (*(option for option in COMMON_OPTIONS if option.dest != "error_model"), *VERB_OPTIONS, JSON, JSONL)
 
     def verbs(self) -> Mapping[str, Verb]:
         """Return what each verb does."""
@@ -100,7 +99,7 @@ Without a word, it lists. clear and delete count first, and ask."""
             for name in names:
                 for status in ("waiting", "delayed"):
                     jobs = JobFilter(queue=name, status=status)
-                    tallies.append(jobs.delete_all(dry_run=dry_run, progress=progress))
+                    tallies.append(jobs.delete_all(dry_run=dry_run, progress=progress, **self.how_audited))
         return Tally.sum(tallies)
 
     def _delete(self, names: Sequence[str]) -> int:
@@ -120,15 +119,10 @@ Without a word, it lists. clear and delete count first, and ask."""
         if empty and not self.is_sure(f"delete {count_of(len(empty), 'empty queue')}?"):
             return 1
         for state in empty:
-            outcome = delete_queue(state, queue_model=self._model)
+            outcome = delete_queue(state, queue_model=self._model, **self.how_audited)
             used += [state] if outcome == "used" else []
             told = "has a job now, so it stays" if outcome == "used" else outcome
             print(f"{one_line(state.name)}, priority {one_line(state.priority)}: {told}")
-        done = len(states) - len(used)
-        if empty:
-            numbers = {"done": done, "skipped": 0, "refused": len(used)}
-            asked = " ".join(f"queue={name}" for name in names)
-            write_entry(BaseJobsModel.get_connection(), verb="delete queues", filter=asked, **numbers)
         return 1 if used else 0
 
 

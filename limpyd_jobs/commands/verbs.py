@@ -10,6 +10,7 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs.commands.command import Command
 from limpyd_jobs.commands.tables import count_of, print_table
+from limpyd_jobs.exceptions import NotAudited
 from limpyd_jobs.query import Tally
 from limpyd_jobs.utils import MESSAGE, one_line
 from limpyd_jobs.workers.options import WorkerOption
@@ -19,6 +20,12 @@ Verb = Callable[[Sequence[str]], int | None]
 ERROR_MODEL = WorkerOption("--error-model", help="The model of the errors of your workers (default: limpyd_jobs.Error)")
 DRY_RUN = WorkerOption("--dry-run", action="store_true", help="Only tell what would be done")
 YES = WorkerOption("--yes", action="store_true", help="Do not ask")
+UNAUDITED = WorkerOption(
+    "--unaudited",
+    action="store_true",
+    help="Do it even if Redis refuses to write it to the audit, because it is full for example",
+)
+VERB_OPTIONS = (DRY_RUN, YES, UNAUDITED)
 
 # What messages of Python say, and what is written on the command line.
 AS_WRITTEN = {
@@ -58,6 +65,8 @@ class VerbCommand(Command):
             self.parser.error(f"{verb!r} is not one of {', '.join(verbs)}")
         try:
             return verbs[verb](words) or 0
+        except NotAudited:
+            raise
         except self.refusals as error:
             text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
             for phrase, written in AS_WRITTEN.items():
@@ -101,7 +110,7 @@ class VerbCommand(Command):
         """Say what to do if Ctrl-C, or a failure of Redis, ends this block before all is done."""
         try:
             yield
-        except (KeyboardInterrupt, RedisError):
+        except (KeyboardInterrupt, NotAudited, RedisError):
             self.tell(
                 "not all is done; what was done stays done: see limpyd-jobs audit. Type the line again for the rest"
             )

@@ -11,7 +11,7 @@ from typing import Any
 from limpyd_jobs.commands.command import JSON, JSONL, READING_OPTIONS
 from limpyd_jobs.commands.pause import names_near
 from limpyd_jobs.commands.tables import count_of, print_table
-from limpyd_jobs.commands.verbs import DRY_RUN, YES, Verb, VerbCommand
+from limpyd_jobs.commands.verbs import VERB_OPTIONS, Verb, VerbCommand
 from limpyd_jobs.models import LivingWorker, WorkerPresence
 from limpyd_jobs.models.worker_presence import checked_level
 from limpyd_jobs.query.silence import silence
@@ -45,8 +45,7 @@ heartbeat, by default within 15 seconds."""
     option_list = (
         *READING_OPTIONS,
         WorkerOption("--all", action="store_true", help="Ask all workers (default: the workers that are named)"),
-        DRY_RUN,
-        YES,
+        *VERB_OPTIONS,
         JSON,
         JSONL,
     )
@@ -99,7 +98,7 @@ heartbeat, by default within 15 seconds."""
     def _is_asked(self, worker: LivingWorker, verb: str, value: str) -> bool:
         """Ask something of a worker; return whether it is still there."""
         with suppress(LookupError):
-            WorkerPresence.order(worker, verb, value)
+            WorkerPresence.order(worker, verb, value, **self.how_audited)
             return True
         return False
 

@@ -1,7 +1,7 @@
 -- verb: delete many
 -- what: deletes those of some jobs that meet some conditions, and takes them out of their queues; no job that runs
 -- request
---   model, pks, first, last, within, conditions, dry
+--   model, pks, first, last, within, conditions, dry, entry, unaudited
 --   queue_model
 --   default_name  the most likely queue of a job that names none; or none
 -- reply

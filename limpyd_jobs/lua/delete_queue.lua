@@ -2,12 +2,14 @@
 -- what: a queue where no job waits, is delayed or runs, with the lists of those that ended; the jobs stay
 -- request
 --   queue_model, pk
+--   audit, unaudited
 -- reply
 --   deleted
 --   gone
 --   used      {waiting, delayed, running}: nothing is changed
 
 --@include records
+--@include audit
 
 local model = model_of(request.queue_model)
 local base = model.name .. ':' .. request.pk
@@ -19,4 +21,5 @@ local used = {
 if used.waiting + used.delayed + used.running > 0 then
   return answer('used', used)
 end
+if redis.call('EXISTS', hash_key(model, request.pk)) == 1 then write_entry(request.audit) end
 return answer(delete_record(model, request.pk) == 1 and 'deleted' or 'gone')

@@ -5,17 +5,20 @@
 --   model, pk, order
 --   lasts   for how many seconds it is kept, unless it is told before
 --   most    how many are kept, the last ones
+--   audit, unaudited
 -- reply
 --   done
 --   gone   nobody of that pk is there (any more): nothing is changed
 
 --@include leases
 --@include orders
+--@include audit
 
 local model, pk = model_of(request.model), request.pk
 local key = orders_key(model, pk)
 
 if is_gone(model, pk) or not is_leased(KEYS[1], pk) then return answer('gone') end
+write_entry(request.audit)
 redis.call('RPUSH', key, request.order)
 redis.call('LTRIM', key, -tonumber(request.most), -1)
 redis.call('PEXPIRE', key, math.ceil(tonumber(request.lasts) * 1000))

@@ -3,7 +3,7 @@
 -- to: waiting or delayed
 -- what: as move, those of some jobs that meet some conditions; no job that is claimed
 -- request
---   model, pks, first, last, within, conditions, dry
+--   model, pks, first, last, within, conditions, dry, entry, unaudited
 --   queue_model
 --   queue_name    none for the queue in which each is
 --   default_name  the queue of a job that names none

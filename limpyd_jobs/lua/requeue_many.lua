@@ -3,7 +3,7 @@
 -- to: waiting or delayed
 -- what: as requeue, those of some jobs that meet some conditions
 -- request
---   model, pks, first, last, within, conditions, dry
+--   model, pks, first, last, within, conditions, dry, entry, unaudited
 --   queue_model, delay
 --   queue_name    none for the queue in which each was last
 --   default_name  the queue of a job that does not say in which it was

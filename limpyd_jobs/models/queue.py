@@ -129,11 +129,17 @@ class Queue(BaseJobsModel):
         return records.count_jobs(cls, cls._get_iterable_for_names(names))[1]
 
     @classmethod
-    def pause(cls, name: str) -> bool:
+    def pause(cls, name: str, *, unaudited: bool = False) -> bool:
         """Let the jobs of a name wait until `resume`: they can be added, but no worker begins one.
 
         That goes for all queues of that name and any priority, also if they are created later. Running jobs go on.
         Delayed jobs that are due move to the waiting list. Workers of version 2 take no notice.
+
+        Parameters
+        ----------
+        name: str
+        unaudited: bool
+            True to do it even if Redis refuses to write it to the audit.
 
         Returns
         -------
@@ -144,24 +150,23 @@ class Queue(BaseJobsModel):
         ------
         TypeError, ValueError
             If the name is not valid.
+        NotAudited
+            If Redis refuses to write it to the audit.
         """
-        return records.pause(cls, stored_queue_name(name))
+        return records.pause(cls, stored_queue_name(name), unaudited=unaudited)
 
     @classmethod
-    def resume(cls, name: str) -> bool:
+    def resume(cls, name: str, *, unaudited: bool = False) -> bool:
         """Let workers run the jobs of a name again: idle workers begin at once.
+
+        For the parameters and exceptions see `pause`.
 
         Returns
         -------
         bool
             False if they were not paused.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If the name is not valid.
         """
-        return records.resume(cls, stored_queue_name(name))
+        return records.resume(cls, stored_queue_name(name), unaudited=unaudited)
 
     @classmethod
     def get_paused_names(cls) -> set[str]:

@@ -13,8 +13,7 @@ from limpyd import fields
 
 from limpyd_jobs.models.presence import Living, Presence
 from limpyd_jobs.store import presences
-from limpyd_jobs.store.audit import user_and_process, write_entry
-from limpyd_jobs.store.records import redis_of
+from limpyd_jobs.store.audit import entry_request, refusing_if_unaudited, user_and_process
 from limpyd_jobs.utils import one_line
 
 # What can be asked of a worker.
@@ -180,7 +179,7 @@ class WorkerPresence(Presence):
         return [LivingWorker.of(living) for living in super().alive(kind)]
 
     @classmethod
-    def order(cls, worker: LivingWorker, verb: str, value: str = "") -> None:
+    def order(cls, worker: LivingWorker, verb: str, value: str = "", *, unaudited: bool = False) -> None:
         """Ask something of a worker. It obeys with its next heartbeat, after a quarter of its lease at the most.
 
         If the worker gives no sign of life for a lease, it is not done.
@@ -192,6 +191,8 @@ class WorkerPresence(Presence):
             SIGTERM; ``dump``: write to the log what it does, and where each thread is; ``log-level``.
         value: str
             The level of ``log-level``: a name, or a number.
+        unaudited: bool
+            True to do it even if Redis refuses to write it to the audit.
 
         Raises
         ------
@@ -199,6 +200,8 @@ class WorkerPresence(Presence):
             If there is no such verb, or no such level.
         LookupError
             If the worker is not there any more.
+        NotAudited
+            If Redis refuses to write it to the audit.
         """
         if verb not in ORDERS:
             raise ValueError(f"Nothing to ask of a worker: {verb!r} is not one of {', '.join(ORDERS)}")
@@ -208,9 +211,11 @@ class WorkerPresence(Presence):
             raise ValueError(f"{verb} takes no value")
         order = Order(verb, value, user_and_process())
         lasts = max((worker.until - worker.last_seen).total_seconds(), ORDER_LASTS)
-        if not presences.give_order(cls, worker.pk, order.as_json(), lasts):
+        audit = entry_request(unaudited, verb=f"{verb} {value}".strip(), filter=f"worker={worker.name}", done=1)
+        with refusing_if_unaudited():
+            is_there = presences.give_order(cls, worker.pk, order.as_json(), lasts, **audit)
+        if not is_there:
             raise LookupError(f"The worker {one_line(worker.name)} is not there any more")
-        write_entry(redis_of(cls), verb=f"{verb} {value}".strip(), filter=f"worker={worker.name}", done=1)
 
 
 def checked_level(text: str) -> str:

@@ -15,7 +15,8 @@ from limpyd_jobs.models import Job, compute_delayed_until, has_custom_placement
 from limpyd_jobs.query.walk import Source
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store import records
-from limpyd_jobs.store.calls import Call, flag, given, listed, send
+from limpyd_jobs.store.audit import Entry
+from limpyd_jobs.store.calls import Call, given, listed, send
 from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.store.scripting import Script
 from limpyd_jobs.utils import described, overrides
@@ -61,6 +62,11 @@ class Tally(NamedTuple):
         reasons = {outcome: number for outcome, number in sorted(outcomes.items()) if outcome != "done"}
         skipped = sum(number for outcome, number in reasons.items() if outcome in NOTHING_TO_DO)
         return cls(outcomes["done"], skipped, sum(reasons.values()) - skipped, reasons)
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The numbers without the reasons."""
+        return {"done": self.done, "skipped": self.skipped, "refused": self.refused}
 
     @classmethod
     def sum(cls, tallies: Iterable[Tally]) -> Tally:
@@ -122,8 +128,8 @@ class Action:
         """Whether a script cannot do it, as the class, or its queues, have their own way."""
         return overrides(job_class, Job, *self.methods)
 
-    def steps(self, source: Source, job_class: type[Job], *, dry_run: bool = False) -> Iterator[Acted]:
-        """Do it with the jobs of a source; with `dry_run`, only tell the outcomes."""
+    def steps(self, source: Source, job_class: type[Job], entry: Entry | None) -> Iterator[Acted]:
+        """Do it with the jobs of a source, and note it in an entry of the audit; without one, tell the outcomes."""
         queue_model = job_class.queue_model
         records.check_database(job_class, queue_model)
         request = {
@@ -133,11 +139,13 @@ class Action:
             **self.request(),
         }
         call = partial(Call, records.redis_of(job_class), self.script, read=Acted.of, models=[job_class])
-        if self.needs_python(job_class) and not dry_run:
-            return self._one_by_one(source, job_class, partial(_outcome_of, call, request))
-        return source.run(call, {**request, **given(dry=flag(dry_run))}, STEP, is_upwards=True)
+        if entry and self.needs_python(job_class):
+            return self._one_by_one(source, job_class, entry, partial(_outcome_of, call, request))
+        return source.run(call, {**request, **(entry.names if entry else {"dry": "1"})}, STEP, is_upwards=True)
 
-    def _one_by_one(self, source: Source, job_class: type[Job], look: Callable[[int], str]) -> Iterator[Acted]:
+    def _one_by_one(
+        self, source: Source, job_class: type[Job], entry: Entry, look: Callable[[int], str]
+    ) -> Iterator[Acted]:
         """Do it with the jobs of a class that has its own way. Right before, look again whether the filter finds the
         job."""
         for step in source.steps(is_upwards=True, names=listed(["queue"]), most=1):
@@ -155,6 +163,8 @@ class Action:
                     except (AttributeError, LimpydJobsException, TypeError, ValueError) as error:
                         outcome = described(error)
                 outcomes[outcome] += 1
+            if outcomes["done"]:
+                entry.note(outcomes["done"])
             yield Acted(outcomes, step.looked, step.seen)
 
 

@@ -17,7 +17,7 @@ from limpyd_jobs.query.errors import ErrorFilter
 from limpyd_jobs.query.found import FIELDS, Count, Facets, FoundJob, Page, cursor_of, name_of_status, positions_of
 from limpyd_jobs.query.walk import MissingIndex, Progress, Source, Step, Walk
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.store.audit import write_entry
+from limpyd_jobs.store.audit import Entry, audited
 from limpyd_jobs.store.calls import listed
 from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.store.known_classes import KnownClass
@@ -220,6 +220,7 @@ class JobFilter:
         *,
         dry_run: bool = False,
         progress: Progress | None = None,
+        unaudited: bool = False,
     ) -> Tally:
         """Put the jobs that are in error back in a queue, as `Job.requeue` does: by default, each in the queue in which
         it was.
@@ -241,24 +242,28 @@ class JobFilter:
             True to change nothing, and to return what would be done.
         progress: callable
             Called after each step with the number of jobs that were looked at, and the number to look at, at the most.
+        unaudited: bool
+            True to do it even if Redis refuses to write it to the audit, because it is full for example.
 
         Raises
         ------
         TypeError, ValueError
             If an argument is not one of the above, or no class of the database has a field that is asked for.
+        NotAudited
+            If Redis refuses to write it to the audit: nothing was done, or no more is done.
         """
-        return self._do(Requeue(queue_name, priority, delayed_for, delayed_until), dry_run, progress)
+        return self._do(Requeue(queue_name, priority, delayed_for, delayed_until), dry_run, progress, unaudited)
 
-    def cancel_all(self, *, dry_run: bool = False, progress: Progress | None = None) -> Tally:
+    def cancel_all(self, *, dry_run: bool = False, progress: Progress | None = None, unaudited: bool = False) -> Tally:
         """Cancel the jobs, as `Job.cancel` does. Running jobs are told. For more see `requeue_all`."""
-        return self._do(Cancel(), dry_run, progress)
+        return self._do(Cancel(), dry_run, progress, unaudited)
 
-    def delete_all(self, *, dry_run: bool = False, progress: Progress | None = None) -> Tally:
+    def delete_all(self, *, dry_run: bool = False, progress: Progress | None = None, unaudited: bool = False) -> Tally:
         """Delete the jobs that do not run, and take them out of their queues. For more see `requeue_all`.
 
         Their errors stay.
         """
-        return self._do(Delete(), dry_run, progress)
+        return self._do(Delete(), dry_run, progress, unaudited)
 
     def move_all(
         self,
@@ -267,9 +272,10 @@ class JobFilter:
         *,
         dry_run: bool = False,
         progress: Progress | None = None,
+        unaudited: bool = False,
     ) -> Tally:
         """Move the jobs that wait or are delayed to another queue, or priority, or both. For more see `requeue_all`."""
-        return self._do(Move(queue_name, priority), dry_run, progress)
+        return self._do(Move(queue_name, priority), dry_run, progress, unaudited)
 
     def delay_all(
         self,
@@ -278,31 +284,40 @@ class JobFilter:
         *,
         dry_run: bool = False,
         progress: Progress | None = None,
+        unaudited: bool = False,
     ) -> Tally:
         """Delay the jobs that wait or are delayed. For more see `requeue_all`."""
-        return self._do(DelayUntil(delayed_for, delayed_until), dry_run, progress)
+        return self._do(DelayUntil(delayed_for, delayed_until), dry_run, progress, unaudited)
 
-    def promote_all(self, *, dry_run: bool = False, progress: Progress | None = None) -> Tally:
+    def promote_all(self, *, dry_run: bool = False, progress: Progress | None = None, unaudited: bool = False) -> Tally:
         """Put the delayed jobs in their waiting lists, to be run now. For more see `requeue_all`."""
-        return self._do(Promote(), dry_run, progress)
+        return self._do(Promote(), dry_run, progress, unaudited)
 
-    def _do(self, action: Action, dry_run: bool, progress: Progress | None) -> Tally:
+    def _do(self, action: Action, dry_run: bool, progress: Progress | None, unaudited: bool = False) -> Tally:
         search, outcomes = _Search(self, None, progress), Counter[str]()
-        try:
-            for source in search.sources:
-                try:
-                    job_class = on(job_classes.resolve(source.known.path), self._database)
-                except Exception as error:  # whatever its module raises
-                    number = sum(step.number for step in search.timed(source.steps()))
-                    outcomes[f"{source.known.path} cannot be imported: {described(error)}"] += number
-                    continue
-                for step in search.timed(action.steps(source, job_class, dry_run=dry_run)):
-                    outcomes.update(step.outcomes)
-        finally:
-            tally = Tally.of(outcomes)
-            if outcomes and not dry_run:
-                search.write_audit(action, self, tally)
-        return tally
+        if dry_run or not search.sources:
+            self._act(action, search, outcomes, None)
+            return Tally.of(outcomes)
+        with audited(
+            search.connection, unaudited=unaudited, verb=action.verb, filter=f"{self}", how=action.how
+        ) as entry:
+            try:
+                self._act(action, search, outcomes, entry)
+            finally:
+                entry.numbers = Tally.of(outcomes).numbers
+        return Tally.of(outcomes)
+
+    def _act(self, action: Action, search: _Search, outcomes: Counter[str], entry: Entry | None) -> None:
+        """Do it, or without an entry of the audit only count the outcomes."""
+        for source in search.sources:
+            try:
+                job_class = on(job_classes.resolve(source.known.path), self._database)
+            except Exception as error:  # whatever its module raises
+                number = sum(step.number for step in search.timed(source.steps()))
+                outcomes[f"{source.known.path} cannot be imported: {described(error)}"] += number
+                continue
+            for step in search.timed(action.steps(source, job_class, entry)):
+                outcomes.update(step.outcomes)
 
     def __iter__(self) -> Iterator[FoundJob]:
         """Yield all the jobs, class by class, the newest of each first. A round trip reads some hundreds of jobs."""
@@ -346,8 +361,8 @@ class _Search(Walk):
     ) -> None:
         super().__init__(timeout, progress)
         self._database, self._error_model = asked._database, asked._error_model
-        self._connection = connection_to(self._database)
-        self.measure(self._connection, self._sources(asked, by))
+        self.connection = connection_to(self._database)
+        self.measure(self.connection, self._sources(asked, by))
 
     def _sources(self, meant: JobFilter, by: str | None) -> list[Source]:
         conditions = meant.conditions
@@ -364,7 +379,7 @@ class _Search(Walk):
         sources = []
         for each in able:
             pks = meant.pks if few is None else sorted(few.get(each.path, ()))
-            sources.append(Source(self._connection, each, asked, self._tests(each, asked), pks))
+            sources.append(Source(self.connection, each, asked, self._tests(each, asked), pks))
         return sources
 
     def _jobs_of_few_errors(self, conditions: Sequence[Condition]) -> Mapping[str, set[int]] | None:
@@ -418,11 +433,6 @@ class _Search(Walk):
     def steps(self, source: Source, start: int | None = None, **options: Any) -> Iterator[Step]:
         """Look at the jobs of a source until there is no time left."""
         return self.timed(source.steps(start, **options))
-
-    def write_audit(self, action: Action, asked: JobFilter, tally: Tally) -> None:
-        """Write an entry about what was done."""
-        numbers = {"done": tally.done, "skipped": tally.skipped, "refused": tally.refused}
-        write_entry(self._connection, verb=action.verb, filter=f"{asked}", how=action.how, **numbers)
 
 
 class _Shown:

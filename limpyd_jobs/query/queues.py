@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from limpyd_jobs.arguments import read_priority, stored_queue_name
 from limpyd_jobs.models import BaseJobsModel, Queue
 from limpyd_jobs.query.classes import classes_of, connection_to, on, replies_to
+from limpyd_jobs.store.audit import audited, entry_request, refusing_if_unaudited
 from limpyd_jobs.store.calls import Call, flag, given, listed, outcome_of, passing_over_wrong_types, send
 from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.store.layout import layout_of
@@ -135,6 +136,7 @@ def leave_quarantine(
     queue_model: type[Queue] = Queue,
     *,
     drop: bool = False,
+    unaudited: bool = False,
 ) -> int:
     """Put entries of quarantines back in the waiting lists of their queues, for example once their records are mended.
 
@@ -143,26 +145,46 @@ def leave_quarantine(
     entries: iterable of QuarantineEntry
     drop: bool
         True to drop them instead. The records of jobs stay.
+    unaudited: bool
+        True to do it even if Redis refuses to write it to the audit.
 
     Returns
     -------
     int
         How many entries were still there.
+
+    Raises
+    ------
+    NotAudited
+        If Redis refuses to write it to the audit.
     """
     model = on(queue_model, database or BaseJobsModel.database)
     by_queue: dict[str, list[str]] = {}
     for each in entries:
         by_queue.setdefault(each.pk, []).append(each.entry)
-    call = partial(Call, connection_to(model.database), _leave_quarantine, read=lambda reply: reply["number"])
+    connection, number = connection_to(model.database), sum(map(len, by_queue.values()))
+    if not number:
+        return 0
+    call = partial(Call, connection, _leave_quarantine, read=lambda reply: reply["number"])
     requests = (
         given(queue_key=f"{model._name}:{pk}", idents=listed(some), drop=flag(drop))
         for pk, those in by_queue.items()
         for some in _steps(those)
     )
-    return sum(send(call(request=request)) for request in requests)
+    verb, what = "drop" if drop else "retry", " ".join(each for those in by_queue.values() for each in those)
+    with audited(connection, unaudited=unaudited, verb=f"quarantine {verb}", filter=what) as entry:
+        done = sum(send(call(request={**request, **entry.names})) for request in requests)
+        entry.numbers = {"done": done, "skipped": number - done, "refused": 0}
+    return done
 
 
-def delete_queue(state: QueueState, database: JobsDatabase | None = None, queue_model: type[Queue] = Queue) -> str:
+def delete_queue(
+    state: QueueState,
+    database: JobsDatabase | None = None,
+    queue_model: type[Queue] = Queue,
+    *,
+    unaudited: bool = False,
+) -> str:
     """Delete a queue that is empty, with its lists of jobs that ended; these jobs stay.
 
     Returns
@@ -174,14 +196,18 @@ def delete_queue(state: QueueState, database: JobsDatabase | None = None, queue_
     ------
     ValueError
         If its model has fields that a script cannot delete.
+    NotAudited
+        If Redis refuses to write it to the audit, and `unaudited` is not true.
     """
     model = on(queue_model, database or BaseJobsModel.database)
     layout = layout_of(model)
     if not layout.erasable or layout.special or layout.outside:
         raise ValueError(f"{model.__name__} has fields of its own: delete the queue in Python")
-    request = {"queue_model": layout.json, "pk": state.pk}
-    connection = connection_to(model.database)
-    return str(send(Call(connection, _delete_queue, request, outcome_of, [model])))
+    what = f"queue={state.name} priority={state.priority}"
+    told = entry_request(unaudited, verb="delete queue", filter=what, done=1)
+    request = {"queue_model": layout.json, "pk": state.pk, **told}
+    with refusing_if_unaudited():
+        return str(send(Call(connection_to(model.database), _delete_queue, request, outcome_of, [model])))
 
 
 def _pks_of(model: Any, names: str | Iterable[str] | None) -> list[str]:

@@ -1,57 +1,210 @@
-"""A stream with the last actions on many jobs at once, and who did them."""
+"""A stream with the last actions on many jobs at once, and who did them.
+
+An entry is written before the first step, and each step notes how many it did, in the same script: so it is there even
+if the process is killed. Until it ends, it is in a hash beside the stream, by its token.
+"""
 
 from __future__ import annotations
 
-import getpass
+import json
 import logging
-from collections.abc import Mapping
-from contextlib import suppress
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
-from limpyd_jobs.store.calls import passing_over_wrong_types
-from limpyd_jobs.utils import EPOCH, MESSAGE, host_and_pid, one_line
+from limpyd_jobs.exceptions import NotAudited
+from limpyd_jobs.store.calls import Call, flag, given, listed, outcome_of, send
+from limpyd_jobs.store.scripting import Script
+from limpyd_jobs.utils import EPOCH, MESSAGE, host_and_pid, one_line, parse_datetime
 
 log = logging.getLogger("limpyd-jobs.audit")
 
-KEY = "limpyd-jobs:audit"
+KEY, BEGUN = "limpyd-jobs:audit", "limpyd-jobs:audit:begun"
 
-# How many entries are kept, at least.
-MOST = 10_000
+# How many entries that never ended are kept apart.
+MAX_BEGUN = 100
+
+# After how many seconds without a step an action is taken for killed: a step takes some milliseconds.
+SILENCE = 60
+
+COMPLETE = "complete"
+
+_REMEDY = "To do it all the same, give unaudited=True"
+
+_begin_entry = Script("begin_entry")
+_end_entry = Script("end_entry")
+_note_entry = Script("note_entry")
 
 
-def write_entry(connection: Any, **told: Any) -> None:
-    """Write an entry: what was done, by whom. As it is done already, a failure to write is only logged."""
-    entry = {name: one_line(value, MESSAGE) for name, value in {"who": user_and_process(), **told}.items()}
+@dataclass
+class Entry:
+    """An entry of something that is being done in several steps.
+
+    Attributes
+    ----------
+    told: mapping
+        What was told at its beginning.
+    names: mapping
+        What the scripts that do a step need in their request, to note it.
+    numbers: mapping of str to int
+        The tally: ``done``, ``skipped``, ``refused``.
+    """
+
+    connection: Any
+    told: Mapping[str, str]
+    names: Mapping[str, str]
+    numbers: Mapping[str, int] = field(default_factory=dict)
+
+    def note(self, number: int) -> None:
+        """Add a number of those that were done by no script that notes it."""
+        if "entry" in self.names:
+            send(Call(self.connection, _note_entry, {**self.names, "number": number}, outcome_of))
+
+    def end(self, outcome: str) -> None:
+        """Write what was done in the end. As it is done already, a failure to write is only logged."""
+        told = {**self.told, **self.numbers, "outcome": outcome}
+        try:
+            request = {"entry": self.names.get("entry", ""), "audit": _flat(told)}
+            send(Call(self.connection, _end_entry, request, outcome_of))
+        except RedisError as error:
+            text = " ".join(f"{name}={value}" for name, value in told.items())
+            log.warning("Not written to the audit: %s: %s", text, one_line(error, MESSAGE))
+
+
+@contextmanager
+def audited(connection: Any, *, unaudited: bool = False, **told: Any) -> Iterator[Entry]:
+    """Write that the block begins, and how it ends.
+
+    Parameters
+    ----------
+    unaudited: bool
+        Whether to go on if Redis refuses to write the entry.
+
+    Raises
+    ------
+    NotAudited
+        If Redis refuses to write it.
+    """
+    entry = _begun(connection, unaudited, _entry(told))
     try:
-        connection.xadd(KEY, entry, maxlen=MOST, approximate=True)
-    except RedisError as error:
-        text = " ".join(f"{name}={value}" for name, value in entry.items())
-        log.warning("Not written to the audit: %s: %s", text, one_line(error, MESSAGE))
+        with refusing_if_unaudited():
+            yield entry
+    except BaseException as error:
+        entry.end(f"interrupted by {type(error).__name__}")
+        raise
+    entry.end(COMPLETE)
+
+
+def _begun(connection: Any, unaudited: bool, told: Mapping[str, str]) -> Entry:
+    token = uuid4().hex
+    request = {"entry": token, "told": json.dumps(told), "most": MAX_BEGUN}
+    try:
+        with refusing_if_unaudited():
+            send(Call(connection, _begin_entry, request, outcome_of))
+    except NotAudited:
+        if not unaudited:
+            raise
+        return Entry(connection, told, {})
+    return Entry(connection, told, given(entry=token, unaudited=flag(unaudited)))
+
+
+def entry_request(unaudited: bool = False, **told: Any) -> dict[str, str]:
+    """Return what a script of one step needs in its request, to write an entry."""
+    return given(audit=_flat({**_entry(told), "outcome": COMPLETE}), unaudited=flag(unaudited))
+
+
+@contextmanager
+def refusing_if_unaudited() -> Iterator[None]:
+    """Raise `NotAudited` if a script in the block cannot write to the audit, and so did nothing."""
+    try:
+        yield
+    except ResponseError as error:
+        _, is_of_audit, why = str(error).partition("NOT AUDITED: ")
+        if not is_of_audit:
+            raise
+        why = why.partition(" script: ")[0].rstrip(".")
+        raise NotAudited(f"not done, because it cannot be written to the audit: {why}. {_REMEDY}") from error
+
+
+def _entry(told: Mapping[str, Any]) -> dict[str, str]:
+    return {name: one_line(value, MESSAGE) for name, value in {**who(), **told}.items()}
+
+
+def _flat(told: Mapping[str, Any]) -> str:
+    return listed(f"{each}" for pair in told.items() for each in pair)
+
+
+def who() -> dict[str, str]:
+    """Return who this process is: its user, host and pid; and who it claims to work for, if that is somebody else."""
+    user = _user()
+    names = (os.environ.get(name) for name in ("SUDO_USER", "LOGNAME", "USER", "LNAME", "USERNAME"))
+    claimed = next((name for name in names if name and name != user), "")
+    return {"who": f"{user}@{host_and_pid()}", **given(claimed=claimed)}
 
 
 def user_and_process() -> str:
     """Return the name of the user, the host and the pid."""
-    return f"{_user()}@{host_and_pid()}"
+    return who()["who"]
 
 
-def last_entries(connection: Any, most: int) -> list[Mapping[str, str]]:
-    """Return the last entries, the newest first, each with ``at``: the date, naive UTC, or empty if it has none."""
-    found: Any = []
-    with passing_over_wrong_types():
-        found = connection.xrevrange(KEY, count=most)
-    return [{**fields, "at": _date(pk)} for pk, fields in found]
+def _user() -> str:
+    """Return the name of the user of this process. What the environment says may be wrong."""
+    uid = os.getuid()
+    with suppress(ImportError, KeyError):  # there may be no name for the number of a user
+        from pwd import getpwuid
+
+        return getpwuid(uid).pw_name
+    return f"{uid}"
+
+
+def last_entries(connection: Any, most: int) -> list[dict[str, str]]:
+    """Return the last entries, the newest first, each with ``at``: the date, naive UTC, or empty if it has none.
+
+    The ``outcome`` of one that has not ended says whether it seems to go on.
+    """
+    pipe = connection.pipeline(transaction=False)
+    pipe.time().xrevrange(KEY, count=most).hgetall(BEGUN)
+    (seconds, _), ended, begun = pipe.execute(raise_on_error=False)
+    for reply in (ended, begun):
+        if isinstance(reply, RedisError) and not str(reply).startswith("WRONGTYPE"):
+            raise reply
+    found = [{**fields, "at": _date(pk)} for pk, fields in ended] if isinstance(ended, list) else []
+    texts = begun.values() if isinstance(begun, dict) else ()
+    found += [{**entry, "at": entry.get("begun", "")} for entry in map(_read, texts) if entry]
+    now = EPOCH + timedelta(seconds=seconds)
+    return [{**entry, **_outcome(entry, now)} for entry in sorted(found, key=_at, reverse=True)[:most]]
+
+
+def _at(entry: Mapping[str, str]) -> str:
+    return entry["at"]
+
+
+def _read(text: str) -> dict[str, str]:
+    """Read an entry that has not ended; a stranger may have written something else."""
+    with suppress(ValueError, RecursionError):
+        found = json.loads(text)
+        if isinstance(found, dict):
+            return {name: f"{value}" for name, value in found.items()}
+    return {}
+
+
+def _outcome(entry: Mapping[str, str], now: Any) -> dict[str, str]:
+    """Return the outcome of an entry that has none, but says when its last step was."""
+    last = parse_datetime(entry.get("last"))
+    if "outcome" in entry or last is None:
+        return {}
+    if (now - last).total_seconds() < SILENCE:
+        return {"outcome": "running"}
+    return {"outcome": f"killed or interrupted after {entry.get('done', '?')}, last step at {entry['last']}"}
 
 
 def _date(pk: str) -> str:
     with suppress(OverflowError):
         return str(EPOCH + timedelta(seconds=int(pk.partition("-")[0]) // 1000))
     return ""
-
-
-def _user() -> str:
-    with suppress(Exception):  # there may be no name for the number of a user
-        return getpass.getuser()
-    return "?"

@@ -85,16 +85,18 @@ def leave(connection: Redis, model: Model, pk: str) -> None:
     _delete_record(connection, (), Call(connection, _delete_record, request, outcome_of, [model]).words())
 
 
-def give_order(model: Model, pk: str, order: str, lasts: float) -> bool:
+def give_order(model: Model, pk: str, order: str, lasts: float, **audit: str) -> bool:
     """Give an order to somebody, told with the next sign of life; return whether that presence exists.
 
     Parameters
     ----------
     lasts: float
         After how many seconds the order lapses.
+    **audit: str
+        What writes an entry in the audit: see `audit.entry_request`.
     """
     layout = layout_of(model)
-    request = {"model": layout.json, "pk": pk, "order": order, "lasts": lasts, "most": MOST_ORDERS}
+    request = {"model": layout.json, "pk": pk, "order": order, "lasts": lasts, "most": MOST_ORDERS, **audit}
     keys = [layout.description["leases"]]
     return send(Call(sender_of(model), _give_order, request, outcome_of, keys=keys)) == "done"
 

@@ -18,7 +18,7 @@ from redis.client import Pipeline
 from redis.exceptions import RedisError
 
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.store.audit import write_entry
+from limpyd_jobs.store.audit import entry_request, refusing_if_unaudited
 from limpyd_jobs.store.calls import Call, flag, given, listed, outcome_of, passing_over_wrong_types, send
 from limpyd_jobs.store.connections import SharedConnection
 from limpyd_jobs.store.database import JobsDatabase
@@ -41,6 +41,8 @@ _set_fields = Script("set_fields")
 _set_schedule = Script("set_schedule")
 _notify_all = Script("notify_all")
 _notify_one = Script("notify_one")
+_pause_queues = Script("pause_queues")
+_resume_queues = Script("resume_queues")
 _unset_fields = Script("unset_fields")
 
 Reply = dict[str, Any]
@@ -111,21 +113,25 @@ def count_jobs(queue_model: type[RedisModel], names: Iterable[str]) -> tuple[int
     return sum(row[3] for row in rows), sum(row[4] for row in rows)
 
 
-def pause(queue_model: type[RedisModel], name: str) -> bool:
+def pause(queue_model: type[RedisModel], name: str, *, unaudited: bool = False) -> bool:
     """Pause the queues of a name; return False if they are paused already."""
-    is_new = bool(redis_of(queue_model).sadd(_paused_key(queue_model), name))
-    if is_new:
-        write_entry(redis_of(queue_model), verb="pause", filter=f"queue={name}", done=1)
-    return is_new
+    return _change_pause(queue_model, "pause", _pause_queues, name, unaudited)
 
 
-def resume(queue_model: type[RedisModel], name: str) -> bool:
+def resume(queue_model: type[RedisModel], name: str, *, unaudited: bool = False) -> bool:
     """End the pause of the queues of a name; return False if they are not paused."""
-    is_paused = bool(redis_of(queue_model).srem(_paused_key(queue_model), name))
-    if is_paused:
+    was_paused = _change_pause(queue_model, "resume", _resume_queues, name, unaudited)
+    if was_paused:
         notify_all(redis_of(queue_model), signal_key(queue_model, name))
-        write_entry(redis_of(queue_model), verb="resume", filter=f"queue={name}", done=1)
-    return is_paused
+    return was_paused
+
+
+def _change_pause(queue_model: type[RedisModel], verb: str, script: Script, name: str, unaudited: bool) -> bool:
+    told = entry_request(unaudited, verb=verb, filter=f"queue={name}", done=1)
+    keys = [_paused_key(queue_model)]
+    with refusing_if_unaudited():
+        call = Call(redis_of(queue_model), script, {"name": name, **told}, outcome_of, keys=keys)
+        return bool(send(call) != "unchanged")
 
 
 def signal_key(queue_model: type[RedisModel], name: str) -> str:

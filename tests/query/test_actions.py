@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 import redis
 
-from limpyd_jobs import STATUSES, Argument, Job, LimpydJobsException, Queue, Worker
+from limpyd_jobs import STATUSES, Argument, Job, LimpydJobsException, NotAudited, Queue, Worker
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.query import JobFilter, actions
 from limpyd_jobs.store.audit import last_entries
@@ -117,7 +117,7 @@ def test_it_goes_in_steps_a_round_trip_each(
     asked.requeue_all(dry_run=True)
     with commands() as sent:
         asked.requeue_all(progress=lambda *numbers: told.append(numbers))
-    assert sent.names.count("EVALSHA") == 2
+    assert sent.names.count("EVALSHA") == 4  # with the beginning and the end of the entry in the audit
     assert told == [(2, 4), (4, 4)]
 
 
@@ -132,7 +132,7 @@ def test_if_it_is_interrupted_what_was_done_stays(monkeypatch: pytest.MonkeyPatc
         asked.requeue_all(progress=interrupt)
     assert asked.count().number == 2
     (entry,) = last_entries(BaseJobsModel.database.connection, 10)
-    assert entry["done"] == "2"
+    assert (entry["done"], entry["outcome"]) == ("2", "interrupted by KeyboardInterrupt")
     assert asked.requeue_all().done == 2
 
 
@@ -220,7 +220,10 @@ def test_what_redis_has_no_room_for_is_not_called_broken(redis_client: redis.Red
     Letter.add_job("waits", to="ann")
     redis_client.config_set("maxmemory", 1)
     try:
-        tally = JobFilter(Letter).move_all("other")
+        with pytest.raises(NotAudited, match="OOM"):
+            JobFilter(Letter).move_all("other")
+        tally = JobFilter(Letter).move_all("other", unaudited=True)
+        assert JobFilter(Letter).delete_all(dry_run=True).done == 1
     finally:
         redis_client.config_set("maxmemory", 0)
     assert (tally.done, tally.reasons) == (0, {"refused by Redis": 1})

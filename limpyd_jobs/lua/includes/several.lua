@@ -6,6 +6,7 @@
 --@include places
 --@include finding
 --@include quarantine
+--@include noting
 
 local job_model = model_of(request.model)
 local queue_position, token_position = position_of('_queue_key'), position_of('_claim_token')
@@ -28,6 +29,7 @@ end
 -- many jobs have which outcome.
 local function do_each(why_not, act)
   local outcomes, started = {}, running_clock()
+  note_done(0)  -- if that fails, nothing is changed
   local looked, seen = for_each_found(function(pk, values)
     local job = {
       model = job_model, pk = pk, ident = job_model.path .. ':' .. pk, key = hash_key(job_model, pk),
@@ -45,5 +47,6 @@ local function do_each(why_not, act)
     outcomes[outcome] = (outcomes[outcome] or 0) + 1
     return running_clock() > started + LONGEST  -- to find one job in a list of a million takes some thousand microseconds
   end)
+  note_done(outcomes.done or 0)
   return answer('done', {outcomes = outcomes, looked = looked, seen = seen})
 end

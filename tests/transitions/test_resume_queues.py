@@ -1,0 +1,22 @@
+"""resume_queues: in one step with its entry in the audit, or not at all."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+
+from limpyd_jobs import NotAudited, Queue
+from limpyd_jobs.store import audit
+
+
+def test_without_an_entry_nothing_is_changed(redis_client: redis.Redis) -> None:
+    Queue.pause("a")
+    redis_client.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(NotAudited, match="OOM"):
+            Queue.resume("a")
+        assert Queue.get_paused_names() == {"a"}
+        assert Queue.resume("a", unaudited=True)
+    finally:
+        redis_client.config_set("maxmemory", 0)
+    assert [entry["verb"] for entry in audit.last_entries(redis_client, 5)] == ["pause"]
