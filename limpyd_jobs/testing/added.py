@@ -37,6 +37,8 @@ def added_jobs(job_class: type[AJob], **fields: Any) -> list[AJob]:
     ------
     AttributeError
         If the class has no such field.
+    TypeError, ValueError
+        If no job could have such a value, as ``status="wating"``.
     """
     checked = _checked(job_class, fields)
     return [job for job in _stored(job_class) if not _differing(job, checked)]
@@ -49,8 +51,8 @@ def assert_added(job_class: type[AJob], **fields: Any) -> AJob:
     ------
     AssertionError
         If there is no such job. The message shows what was added.
-    AttributeError
-        If the class has no such field.
+    AttributeError, TypeError, ValueError
+        As `added_jobs` does.
     """
     found = added_jobs(job_class, **fields)
     if not found:
@@ -65,8 +67,8 @@ def refute_added(job_class: type[Job], **fields: Any) -> None:
     ------
     AssertionError
         If there is such a job.
-    AttributeError
-        If the class has no such field.
+    AttributeError, TypeError, ValueError
+        As `added_jobs` does.
     """
     found = added_jobs(job_class, **fields)
     if found:
@@ -108,17 +110,47 @@ def _checked(job_class: type[Job], fields: Mapping[str, Any]) -> dict[str, Any]:
         if name not in OF_A_JOB and _stored_name(job_class, name) not in job_class._fields:
             names = ", ".join(sorted({*OF_A_JOB, *(each for each in job_class._fields if each[0] != "_")}))
             raise AttributeError(f"{job_class.__name__} has no field {name!r}; there are: {names}")
-    return {name: _comparable(name, value) for name, value in fields.items()}
+    return {name: _comparable(job_class, name, value) for name, value in fields.items()}
 
 
-def _comparable(name: str, value: Any) -> Any:
-    if name == "delayed_for" and type(value) in (int, float):
+# Values of other types may be equal to anything, as `unittest.mock.ANY` is.
+SCALARS = (str, bytes, int, float, bool, datetime, timedelta, type(None))
+
+POSSIBLE: dict[str, tuple[tuple[type, ...], str]] = {
+    "identifier": ((str, int), "a text"),
+    "queue_name": ((str, int), "a text"),
+    "status": ((str,), "a text"),
+    "priority": ((int,), "a whole number"),
+    "delayed_for": ((int, float, timedelta, type(None)), "a number of seconds, a timedelta or None"),
+    "delayed_until": ((datetime, type(None)), "a datetime or None"),
+}
+
+
+def _comparable(job_class: type[Job], name: str, value: Any) -> Any:
+    """Return a wanted value in the form in which it is compared. Refuse one that no job could have: a test that asserts
+    that there is no such job would always pass."""
+    if type(value) not in SCALARS:
+        return value
+    types, words = POSSIBLE.get(name, (SCALARS, ""))
+    if type(value) not in types:
+        raise TypeError(f"The {name} of a job is {words}, not {value!r}")
+    if name == "status":
+        return _status(value)
+    if name == "delayed_for" and isinstance(value, (int, float)):
         return timedelta(seconds=value)
-    if name == "delayed_until" and isinstance(value, datetime):
+    if name == "delayed_until" and value is not None:
         return as_naive_utc(value)
-    if name == "status" and isinstance(value, str):
-        return STATUSES.by_value(value, value).lower()
+    field = None if name in POSSIBLE else job_class.get_field(_stored_name(job_class, name))
+    if isinstance(field, ValueField) and value is not None:
+        field.stored(value)  # refuses another kind of value, as `add_job` does
     return value
+
+
+def _status(value: str) -> str:
+    name = STATUSES.by_value(value, value).lower()
+    if name.upper() not in STATUSES:
+        raise ValueError(f"There is no status {value!r}; there are: {', '.join(STATUSES).lower()}")
+    return name
 
 
 def _differing(job: Job, fields: Mapping[str, Any]) -> list[str]:

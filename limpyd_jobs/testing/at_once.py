@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from threading import Lock, local
 from typing import Any
 
 from limpyd_jobs.models import Job, queue_name
-from limpyd_jobs.testing.running import LIMIT, is_busy, queue_of, run_added, status_of
+from limpyd_jobs.testing.running import LIMIT, check_options, is_busy, queue_of, run_added, status_of
 from limpyd_jobs.workers import Worker
 
 ORIGINALS: dict[str, Any] = {name: vars(Job)[name] for name in ("add_job", "add_jobs")}
@@ -22,7 +23,8 @@ def jobs_at_once(
 
     If a running job adds a job, that job is run when the running one has ended, still before the first call returns.
     Each job is run once: a job that is put back in a queue waits there. Delayed jobs, and jobs in paused queues, are
-    left alone. Of two such blocks inside each other, the inner one counts.
+    left alone. Of several such blocks, the one that began last counts. Each thread runs the jobs that it adds; one that
+    another thread runs already is left to that thread.
 
     >>> with jobs_at_once():
     ...     job = SendMail.add_job("welcome:42", to="ann@example.com")
@@ -42,35 +44,70 @@ def jobs_at_once(
     ------
     AssertionError
         If a call leads to more jobs than the limit. It is raised by the call.
+    TypeError
+        If there is no such parameter.
     """
+    check_options(worker_class, options, ("raise_errors", "limit"))
     adding = _Adding(raise_errors, limit, worker_class, options)
-    before = {name: vars(Job)[name] for name in ORIGINALS}
-
-    def add_job(cls: type[Job], *args: Any, **kwargs: Any) -> Job:
-        job: Job = ORIGINALS["add_job"].__func__(cls, *args, **kwargs)
-        adding.added([job])
-        return job
-
-    def add_jobs(cls: type[Job], *args: Any, **kwargs: Any) -> list[Job]:
-        with adding.together():
-            jobs: list[Job] = ORIGINALS["add_jobs"].__func__(cls, *args, **kwargs)
-        adding.added(jobs)
-        return jobs
-
+    _blocks.begin(adding)
     try:
-        _replace({"add_job": classmethod(add_job), "add_jobs": classmethod(add_jobs)})
         yield
     finally:
-        _replace(before)
+        _blocks.end(adding)
 
 
-def _replace(methods: dict[str, Any]) -> None:
-    for name, method in methods.items():
-        setattr(Job, name, method)
+class _Blocks:
+    """The blocks that have begun and not ended. They may end in any order."""
+
+    def __init__(self) -> None:
+        self._all: list[_Adding] = []
+        self._before: dict[str, Any] = {}
+        self._lock = Lock()
+
+    def begin(self, adding: _Adding) -> None:
+        with self._lock:
+            if not self._all:
+                self._before = {name: vars(Job)[name] for name in ORIGINALS}
+                self._replace({"add_job": classmethod(_add_job), "add_jobs": classmethod(_add_jobs)})
+            self._all.append(adding)
+
+    def end(self, adding: _Adding) -> None:
+        with self._lock:
+            self._all.remove(adding)
+            if not self._all:
+                self._replace(self._before)
+
+    def last(self) -> _Adding | None:
+        return self._all[-1] if self._all else None
+
+    @staticmethod
+    def _replace(methods: dict[str, Any]) -> None:
+        for name, method in methods.items():
+            setattr(Job, name, method)
 
 
-class _Adding:
-    """Runs jobs one after the other, however they are added."""
+_blocks = _Blocks()
+
+
+def _add_job(cls: type[Job], *args: Any, **kwargs: Any) -> Job:
+    adding = _blocks.last()
+    job: Job = ORIGINALS["add_job"].__func__(cls, *args, **kwargs)
+    if adding:
+        adding.added([job])
+    return job
+
+
+def _add_jobs(cls: type[Job], *args: Any, **kwargs: Any) -> list[Job]:
+    adding = _blocks.last()
+    with adding.together() if adding else nullcontext():
+        jobs: list[Job] = ORIGINALS["add_jobs"].__func__(cls, *args, **kwargs)
+    if adding:
+        adding.added(jobs)
+    return jobs
+
+
+class _Adding(local):
+    """Runs the jobs that a thread adds one after the other, however it adds them. Each thread has its own state."""
 
     def __init__(self, raise_errors: bool, limit: int, worker_class: type[Worker], options: dict[str, Any]) -> None:
         self._raise_errors, self._limit = raise_errors, limit

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, Generic, TypeVar
 
 from limpyd.exceptions import DoesNotExist
@@ -14,7 +16,9 @@ from limpyd_jobs import events
 from limpyd_jobs.idents import QueueKey
 from limpyd_jobs.models import BaseJobsModel, Job, Queue, job_classes, queue_name
 from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.utils import overrides
 from limpyd_jobs.workers import Worker
+from limpyd_jobs.workers.parameters import SPELLINGS
 
 AJob = TypeVar("AJob", bound=Job)
 
@@ -24,7 +28,8 @@ LIMIT = 1000
 # The queue of a job that is run for a test, if neither the test nor its class names one.
 QUEUE_NAME = "testing"
 
-_depth = 0
+# What this thread does: how many calls of this module run jobs, or add one for it, inside each other.
+_here = threading.local()
 
 
 @dataclass
@@ -115,9 +120,12 @@ def drain(
     ------
     AssertionError
         If there are more jobs than the limit.
+    TypeError
+        If there is no such parameter.
     Exception
         The exception of a job: see `raise_errors`.
     """
+    check_options(worker_class, options, ("job_class", "with_delayed", "raise_errors", "limit"))
     run, seen = _Run(raise_errors, limit), None
     while seen != (seen := (run.loops, _targets(queues, job_class, worker_class))):
         for queue_model, names in seen[1]:
@@ -140,7 +148,8 @@ def run_job(
 ) -> Outcome[AJob]:
     """Add a job, and run it once, in this process, as a worker would; return its outcome.
 
-    Other jobs that wait are left alone, and so are jobs that it adds: see `drain`.
+    A job that is added with a delay is run all the same, at once. Other jobs that wait are left alone, and so are jobs
+    that it adds: see `drain`.
 
     Parameters
     ----------
@@ -156,21 +165,57 @@ def run_job(
     options: dict
         Parameters of the worker, as ``{"retry_policy": "times=3"}``.
     **fields
-        Fields of the job.
+        Fields of the job, and other arguments of `add_job`.
 
     Raises
     ------
     AssertionError
         If a job of the identifier is queued already, or a worker cannot run the job.
+    TypeError
+        If a worker has no such parameter.
     Exception
         The exception of the job, if `raise_errors`; and the exceptions of `add_job`.
     """
+    check_options(worker_class, options or {})
     identifier = f"testing:{uuid.uuid4().hex}" if identifier is None else identifier
     is_queued = bool(job_class.collection(identifier=identifier, queued="1"))
     assert not is_queued, f"A {job_class.__name__} with the identifier {identifier!r} is queued already: drain it"
     with _busy():
         job = job_class.add_job(identifier, queue_name or job_class.queue_name or QUEUE_NAME, priority, **fields)
+        _end_delay_of(job)
     return run_added(job, raise_errors, worker_class, **(options or {}))
+
+
+def check_options(worker_class: type[Worker], options: Iterable[str], others: Iterable[str] = ()) -> None:
+    """Check the names of the parameters of a worker.
+
+    Parameters
+    ----------
+    others: iterable of str
+        The names that may be meant as well.
+
+    Raises
+    ------
+    TypeError
+        If there is no such parameter, and the class has no ``__init__`` of its own, which may take it.
+    """
+    if overrides(worker_class, Worker, "__init__"):
+        return
+    known = {*worker_class.parameters, *SPELLINGS}
+    for name in options:
+        if name not in known and not hasattr(worker_class, name):
+            near = get_close_matches(name, [*others, *known], n=1)
+            meant = f": is {near[0]} meant?" if near else ""
+            raise TypeError(f"There is no parameter {name!r}{meant}")
+
+
+def _end_delay_of(job: Job) -> None:
+    """Let a job wait that is delayed."""
+    if status_of(job) == "DELAYED":
+        queue = queue_of(job)
+        job.enqueue_or_delay(queue_name(queue), queue_model=type(queue))
+    status = status_of(job)
+    assert status == "WAITING", f"{job.ident} cannot be run: its status is {status}"
 
 
 def run_added(job: AJob, raise_errors: bool, worker_class: type[Worker] = Worker, **options: Any) -> Outcome[AJob]:
@@ -302,18 +347,17 @@ class _Run:
 
 
 def is_busy() -> bool:
-    """Whether a job is being run here. Then jobs that are added now are not run at once."""
-    return _depth > 0
+    """Whether this thread runs a job. Then jobs that are added now are not run at once."""
+    return getattr(_here, "depth", 0) > 0
 
 
 @contextmanager
 def _busy() -> Iterator[None]:
-    global _depth
-    _depth += 1
+    _here.depth = getattr(_here, "depth", 0) + 1
     try:
         yield
     finally:
-        _depth -= 1
+        _here.depth -= 1
 
 
 @contextmanager

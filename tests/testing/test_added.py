@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta, timezone
+from typing import Any
 from unittest.mock import ANY
 
 import pytest
@@ -97,3 +99,28 @@ def test_a_failure_shows_that_nothing_was_added() -> None:
 def test_a_field_that_does_not_exist_is_an_error(function) -> None:
     with pytest.raises(AttributeError, match=r"Mail has no field 'too'; there are: .*identifier, note, options, .*to"):
         function(Mail, too="ann")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"status": "wating"}, "There is no status 'wating'; there are: waiting, delayed, running, success"),
+        ({"status": None}, "The status of a job is a text, not None"),
+        ({"priority": "3"}, "The priority of a job is a whole number, not '3'"),
+        ({"delayed_for": "60"}, "The delayed_for of a job is a number of seconds"),
+        ({"delayed_until": "2099-01-01"}, "The delayed_until of a job is a datetime or None"),
+        ({"queue_name": None}, "The queue_name of a job is a text"),
+        ({"to": 5}, "The argument 'to' of Mail must be a text, not 5"),
+        ({"left": "5"}, "The argument 'left' of Chain must be an integer, not '5'"),
+    ],
+)
+@pytest.mark.parametrize("ask", [added_jobs, assert_added, refute_added])
+def test_a_value_that_no_job_could_have_is_refused(ask: Any, fields: dict[str, Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=re.escape(message)):
+        ask(Chain if "left" in fields else Mail, **fields)
+
+
+def test_a_value_may_be_equal_to_anything() -> None:
+    Mail.add_job("1", to="ann", options={"size": 5})
+    for fields in ({"status": ANY, "priority": ANY}, {"to": ANY}, {"options": {"size": ANY}}, {"status": "WAITING"}):
+        assert_added(Mail, **fields)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from shop import Chain, Mail
 
@@ -81,3 +83,33 @@ def test_a_class_may_have_an_add_job_of_its_own() -> None:
     with jobs_at_once():
         assert OwnMail.add_job("1", to="ann").status.hget() == STATUSES.SUCCESS
     assert Job.add_job.__func__.__module__ == "limpyd_jobs.models.job"
+
+
+def test_blocks_may_end_in_any_order_and_leave_nothing_behind() -> None:
+    before = vars(Job)["add_job"], vars(Job)["add_jobs"]
+    first, second = jobs_at_once(), jobs_at_once(raise_errors=False)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert Mail.add_job("1", to="bob").status.hget() == STATUSES.ERROR
+    second.__exit__(None, None, None)
+    assert (vars(Job)["add_job"], vars(Job)["add_jobs"]) == before
+    assert Mail.add_job("2", to="bob").status.hget() == STATUSES.WAITING
+
+
+def test_each_job_has_run_whichever_thread_added_it() -> None:
+    def add(number: int) -> list[str]:
+        chain = Chain.add_job(f"chain:{number}", "links", left=2)
+        return [job.status.hget() for job in (chain, *Mail.add_jobs([f"{number}:a", f"{number}:b"], to="ann"))]
+
+    with jobs_at_once(), ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(add, range(8))) == [[STATUSES.SUCCESS] * 3] * 8
+    assert len(added_jobs(Chain, status="success")) == 8 * 3
+
+
+def test_a_parameter_that_there_is_not_is_refused() -> None:
+    with (
+        pytest.raises(TypeError, match="There is no parameter 'raise_eror': is raise_errors meant"),
+        jobs_at_once(raise_eror=False),
+    ):
+        pass

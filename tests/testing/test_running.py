@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import Any
+
 import pytest
 import redis
 from shop import Chain, Mail
@@ -134,3 +137,29 @@ def test_run_job_runs_no_other_job_of_its_identifier() -> None:
     Mail.add_job("1", to="bob")
     with pytest.raises(AssertionError, match="'1' is queued already"):
         run_job(Mail, "1", to="ann")
+
+
+def test_run_job_runs_a_delayed_job_at_once() -> None:
+    class Slow(Mail):
+        @classmethod
+        def add_job(cls, identifier, *args, **kwargs):
+            return super().add_job(identifier, *args, **{"delayed_for": 60, **kwargs})
+
+    for job_class, fields in ((Mail, {"delayed_for": 60}), (Mail, {"delayed_until": datetime(2099, 1, 1)}), (Slow, {})):
+        outcome = run_job(job_class, to="ann", **fields)
+        assert (outcome.status, outcome.result) == ("SUCCESS", "sent to ann")
+
+
+@pytest.mark.parametrize("run", [drain, lambda **options: run_job(Mail, to="ann", options=options)])
+def test_a_parameter_that_there_is_not_is_refused(run: Any) -> None:
+    with pytest.raises(TypeError, match="There is no parameter 'prefech': is prefetch meant"):
+        run(prefech=1)
+    assert not Mail.collection()
+
+
+def test_a_worker_with_an_init_of_its_own_may_take_any_parameter() -> None:
+    class OwnWorker(Worker):
+        def __init__(self, *args, greeting, **kwargs):
+            super().__init__(*args, **kwargs)
+
+    assert drain(worker_class=OwnWorker, greeting="hello").total == 0
