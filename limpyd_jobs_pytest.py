@@ -38,27 +38,25 @@ def limpyd_jobs_database(
 
     The environment variable LIMPYD_JOBS_DATABASE names it to programs that the test starts.
     """
-    import redis
-
     from limpyd_jobs.models import BaseJobsModel
-    from limpyd_jobs.testing import clock
+    from limpyd_jobs.testing import clock, empty_database
 
     socket, database = _limpyd_jobs_server.socket, BaseJobsModel.database
     before: dict[str, Any] = dict(database.connection_settings)
-    with redis.Redis(unix_socket_path=socket) as client:  # not that of the models, whatever that is
-        client.flushall()
-        monkeypatch.setenv("LIMPYD_JOBS_DATABASE", f"unix://{socket}")
-        database.connect(unix_socket_path=socket, db=0)
-        try:
-            yield database
-        finally:
-            if BaseJobsModel.database is not database:
-                BaseJobsModel.use_database(database)
-            database.connection.close()
-            database.reset(**before)
-            if clock.moved:
-                clock.reset()
-                client.script_flush()  # each move makes scripts of its own
+    monkeypatch.setenv("LIMPYD_JOBS_DATABASE", f"unix://{socket}")
+    client = database.connect(unix_socket_path=socket, db=0)
+    try:
+        empty_database(database)
+        yield database
+    finally:
+        if BaseJobsModel.database is not database:
+            BaseJobsModel.use_database(database)
+        if clock.moved:
+            clock.reset()
+            client.script_flush()  # each move makes scripts of its own
+        client.close()
+        database.connection.close()
+        database.reset(**before)
 
 
 @pytest.fixture

@@ -588,3 +588,17 @@ def test_rediss_url_does_not_trust_an_unknown_certificate(tls_server: RedisServe
 
 def test_environment_of_the_developer_is_kept_out_of_the_tests() -> None:
     assert "LIMPYD_JOBS_DATABASE" not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("localhost:6379:2", "<client of localhost:6379:2>"),
+        ("redis://user:secret@[::1]/0", "<client of [::1]:6379:0>"),
+        ("rediss://:secret@example.com/1", "<client of rediss://example.com:6379/1>"),
+        ("unix://:secret@/run/redis.sock?db=3", "<client of unix:///run/redis.sock?db=3>"),
+        ("redis+sentinel://:secret@a,b/jobs/2", "<client of the primary of 'jobs', database 2>"),
+    ],
+)
+def test_a_client_is_short_to_look_at(name: str, shown: str) -> None:
+    assert repr(JobsDatabase().from_url(name)) == shown

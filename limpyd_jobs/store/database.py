@@ -139,11 +139,15 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
         with _lock:
             self.connection_settings: Settings = _expand(connection_settings)
             self._direct_connection = self._shared = None
-            for name in ("_redis_version", "_written_classes"):
-                self.__dict__.pop(name, None)
+            self.forget_contents()
+            self.__dict__.pop("_redis_version", None)
             if self._embedded is not None:
                 self._embedded.leave()
                 self._embedded = None
+
+    def forget_contents(self) -> None:
+        """Forget what this process wrote to the database: it is empty, or another one."""
+        self.__dict__.pop("_written_classes", None)
 
     @property
     def connection(self) -> Any:
@@ -269,6 +273,23 @@ def _shown_address(host: str, port: int) -> str:
 # Opening
 
 
+class Client(redis.Redis):
+    """A client of redis-py that is short to look at: ``<client of localhost:6379:0>``."""
+
+    def __repr__(self) -> str:
+        pool: Any = self.connection_pool
+        if not isinstance(pool, SentinelConnectionPool):
+            return f"<client of {_name_of_connection(pool)}>"
+        return f"<client of the primary of {pool.service_name!r}, database {pool.connection_kwargs.get('db', 0)}>"
+
+
+def _name_of_connection(pool: redis.ConnectionPool) -> str:
+    kwargs = pool.connection_kwargs
+    known = {name: kwargs.get(name) for name in ("host", "port", "db")}
+    is_tls = issubclass(pool.connection_class, redis.SSLConnection)
+    return database_name({**known, "unix_socket_path": kwargs.get("path"), "ssl": is_tls or None})
+
+
 def _expand(settings: Settings) -> Settings:
     if "url" in settings:
         others = {name: value for name, value in settings.items() if name != "url"}
@@ -298,7 +319,7 @@ def _client(settings: Settings) -> redis.Redis:
         **settings,
         "decode_responses": True,
     }
-    client = _client_of_primary(settings) if "sentinels" in settings else redis.Redis(**settings)
+    client = _client_of_primary(settings) if "sentinels" in settings else Client(**settings)
     pool = client.connection_pool
     pool.connection_class = _improved(pool.connection_class)
     return client
@@ -315,7 +336,9 @@ def _client_of_primary(settings: Settings) -> redis.Redis:
     timeouts = {"socket_timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT}
     of_sentinels = {**of_both, **timeouts, **settings.get("sentinel_kwargs", {})}
     sentinels: Any = Sentinels(settings["sentinels"], sentinel_kwargs=of_sentinels)  # type: ignore[no-untyped-call]
-    client: redis.Redis = sentinels.master_for(settings["service_name"], connection_pool_class=PrimaryPool, **of_redis)
+    client: redis.Redis = sentinels.master_for(
+        settings["service_name"], redis_class=Client, connection_pool_class=PrimaryPool, **of_redis
+    )
     return client
 
 

