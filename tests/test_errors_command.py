@@ -98,7 +98,7 @@ def test_errors_are_listed_the_last_first(redis_server: RedisServer, fingerprint
     rows = json.loads(output(redis_server, "list", f"fingerprint={fingerprint}", "--json"))
     assert [row["identifier"] for row in rows] == ["bill 3", "bill 2", "bill 1"]
     assert rows[0].keys() == {
-        *("pk", "date_time", "type", "message", "fingerprint", "ident", "identifier", "queue", "app_version")
+        *("model", "pk", "date_time", "type", "message", "fingerprint", "ident", "identifier", "queue", "app_version")
     }
     lines = output(redis_server, "list", "type=KeyError").splitlines()
     assert lines[1].split()[-3:] == [f"{Bill.get_model_repr()}:1", "bills", fingerprint_of("KeyError")]
@@ -158,16 +158,19 @@ def test_they_may_be_requeued_with_more_conditions(redis_server: RedisServer, fi
     assert [job.identifier for job in JobFilter("status=delayed")] == ["bill 2"]
 
 
-def test_another_error_model_may_be_named(redis_server: RedisServer) -> None:
+def test_the_errors_of_all_models_are_shown_unless_one_is_named(redis_server: RedisServer) -> None:
     Bill.add_job("bill 5")
     Worker("bills", error_model=ErrorOfBills, max_loops=1, logger_level=60).run()
     model = f"--error-model={__name__}.ErrorOfBills"
     [row] = json.loads(output(redis_server, "groups", "--json", model, *IMPORTABLE))
     assert (row["count"], row["message"]) == (1, "no address of <identifier>")
+    rows = json.loads(output(redis_server, "groups", "--json"))  # imports nothing
+    assert [each["count"] for each in rows if each["fingerprint"] == row["fingerprint"]] == [4]
+    ours = "--error-model=limpyd_jobs.Error"
     assert "jobs in error now: 1." in output(redis_server, "show", row["fingerprint"], model, *IMPORTABLE)
     environment = {**os.environ, "LIMPYD_JOBS_DATABASE": redis_server.url}
     words = (f"fingerprint={row['fingerprint']}", "identifier=bill 5", "--json", *IMPORTABLE)
-    for options, number in ((words, 0), ((*words, model), 1)):
+    for options, number in ((words, 1), ((*words, model), 1), ((*words, ours), 0)):
         done = preloaded.run([COMMAND, "jobs", "count", *options], env=environment)
         assert json.loads(done.stdout) == {"count": number}
     told = output(redis_server, "requeue", row["fingerprint"], "--yes", "--json", model, *IMPORTABLE)

@@ -10,7 +10,6 @@ from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
 from limpyd_jobs.commands.progress import shown_progress
 from limpyd_jobs.commands.tables import print_error, print_table
 from limpyd_jobs.commands.verbs import ERROR_MODEL, VERB_OPTIONS, Verb, VerbCommand
-from limpyd_jobs.models import Error
 from limpyd_jobs.query import ErrorFilter, ErrorGroup, FoundError, JobFilter, Tally
 from limpyd_jobs.utils import one_line
 from limpyd_jobs.workers.options import WorkerOption, between, seconds
@@ -64,12 +63,11 @@ A filter is made of words. All of them must be met:
         """Return what each verb does."""
         return {"groups": self._groups, "list": self._list, "show": self._show, "requeue": self._requeue}
 
-    @property
-    def _model(self) -> type[Error]:
-        return self.options.error_model or Error
+    def _filter(self, *words: str, **conditions: Any) -> ErrorFilter:
+        return ErrorFilter(*words, error_model=self.options.error_model, **conditions)
 
     def _groups(self, words: Sequence[str]) -> None:
-        asked = ErrorFilter(*words, error_model=self._model)
+        asked = self._filter(*words)
         with shown_progress("looked at {:,} of {:,} errors") as progress:
             found = asked.groups(self.options.limit, self.options.timeout, progress)
         others = [("(others)", f"{found.others:,}", *[""] * 4)] if found.others else []
@@ -79,7 +77,7 @@ A filter is made of words. All of them must be met:
             self.tell("there was no time to look at all errors")
 
     def _list(self, words: Sequence[str]) -> None:
-        asked = ErrorFilter(*words, error_model=self._model)
+        asked = self._filter(*words)
         page = asked.page(self.options.limit, self.options.after, self.options.timeout)
         self.print_list((error._asdict() for error in page.errors), HEADING, map(_row_of_error, page.errors))
         if page.following:
@@ -96,15 +94,14 @@ A filter is made of words. All of them must be met:
             self._print_details(each)
 
     def _details(self, fingerprint: str) -> dict[str, Any]:
-        asked = ErrorFilter(error_model=self._model, fingerprint=fingerprint)
+        asked = self._filter(fingerprint=fingerprint)
         groups = asked.groups(1).groups
         if not groups:
             raise _no_errors(fingerprint)
         [group] = groups
-        sample = dict(self._model.read_many([group.last])).get(group.last, {})
         return {
             **as_json(group),
-            "sample": {name: value for name, value in sample.items() if not name.startswith("_")},
+            "sample": asked.last_of(group),
             "jobs": [error.ident for error in asked.page(LAST).errors],
         }
 
@@ -118,13 +115,13 @@ A filter is made of words. All of them must be met:
         print(f"jobs in error now: {number}. To put them back in their queues: {command}")
 
     def _jobs_of(self, fingerprint: str) -> JobFilter:
-        return JobFilter("status=error", fingerprint=fingerprint, error_model=self._model)
+        return JobFilter("status=error", fingerprint=fingerprint, error_model=self.options.error_model)
 
     def _requeue(self, words: Sequence[str]) -> int:
         if len(words) != 1:
             self.parser.error("requeue needs one fingerprint after it: errors groups tells them")
         [fingerprint] = words
-        if not ErrorFilter(error_model=self._model, fingerprint=fingerprint).count().number:
+        if not self._filter(fingerprint=fingerprint).count().number:
             raise _no_errors(fingerprint)
         return self.change_many("requeue", partial(self._requeue_all, fingerprint))
 

@@ -17,7 +17,7 @@ from limpyd_jobs.commands.tables import print_error, print_json_lines, print_tab
 from limpyd_jobs.commands.verbs import ERROR_MODEL, VERB_OPTIONS, Verb, VerbCommand
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.idents import Ident
-from limpyd_jobs.models import BaseJobsModel, Error, Job, Queue, job_classes
+from limpyd_jobs.models import BaseJobsModel, Job, Queue, job_classes
 from limpyd_jobs.query import Count, Facets, FoundJob, JobDetails, JobFilter, Page, Tally, explain_job, job_details
 from limpyd_jobs.query.classes import classes_of
 from limpyd_jobs.query.conditions import parse_moment
@@ -140,12 +140,8 @@ A filter is made of words. All of them must be met:
             **{name: partial(self._do, name) for name in VERBS},
         }
 
-    @property
-    def _error_model(self) -> type[Error]:
-        return self.options.error_model or Error
-
     def _filter(self, *words: str) -> JobFilter:
-        return JobFilter(*words, error_model=self._error_model)
+        return JobFilter(*words, error_model=self.options.error_model)
 
     def _filters(self, words: Sequence[str]) -> list[JobFilter]:
         """Return the filter of some words; or, if these are idents, a filter for each job."""
@@ -225,7 +221,7 @@ A filter is made of words. All of them must be met:
     def _show(self, words: Sequence[str]) -> None:
         if not words:
             self.parser.error("show needs the ident of a job after it, as myapp.jobs.SendMail:12")
-        found = [job_details(ident, error_model=self._error_model) for ident in words]
+        found = [job_details(ident, error_model=self.options.error_model) for ident in words]
         if not self.print_as_json([_details_as_json(job) for job in found]):
             for job in found:
                 _print_details(job)
@@ -233,7 +229,7 @@ A filter is made of words. All of them must be met:
     def _explain(self, words: Sequence[str]) -> None:
         if not words:
             self.parser.error("explain needs the ident of a job after it, as myapp.jobs.SendMail:12")
-        found = [explain_job(ident, error_model=self._error_model) for ident in words]
+        found = [explain_job(ident, error_model=self.options.error_model) for ident in words]
         rows = [{**each._asdict(), "reasons": [reason._asdict() for reason in each.reasons]} for each in found]
         if self.print_as_json(rows[0] if len(rows) == 1 else rows):
             return

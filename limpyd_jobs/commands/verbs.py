@@ -17,7 +17,9 @@ from limpyd_jobs.workers.options import WorkerOption
 
 Verb = Callable[[Sequence[str]], int | None]
 
-ERROR_MODEL = WorkerOption("--error-model", help="The model of the errors of your workers (default: limpyd_jobs.Error)")
+ERROR_MODEL = WorkerOption(
+    "--error-model", help="Errors of this model only, e.g. --error-model=my.module.ErrorModel (default: of all models)"
+)
 DRY_RUN = WorkerOption("--dry-run", action="store_true", help="Only tell what would be done")
 YES = WorkerOption("--yes", action="store_true", help="Do not ask")
 UNAUDITED = WorkerOption(

@@ -8,7 +8,8 @@
 --   custom        '1' to leave the placing to the caller
 --   reserve       '1' to make nothing new, but give a pk
 --   reserved_pk   that was given before
---   registry      JSON, to be written, [field, text]…: what others have to know of the class and of the queue model
+--   registry      JSON, to be written, [field, text, a key that must exist, if any]…: what others have to know of the
+--                 class and of the queue model
 -- reply
 --   added, existing, moved   {pk}
 --   reserved      {pk}

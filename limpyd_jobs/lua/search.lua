@@ -5,7 +5,7 @@
 --   names   JSON: the fields to return of the jobs that meet them; none to count only. `queue` is a queue's name
 --   most    how many to return
 --   by      the field whose values to count; `error` and `fingerprint` are those of the last error of a job
---   errors  JSON, for these: {of_job, of_class, errors}, as the test `error` in includes/finding.lua has them
+--   errors  JSON, for these: [{of_job, of_class, errors}…], as the test `error` in includes/finding.lua has them
 -- reply
 --   done   {number: how many meet them, found: [pk, [value or false…]]…, counts: {value: number},
 --          looked: at how many, seen: the last pk}
@@ -24,13 +24,19 @@ local number, found, counts, size = 0, {}, {}, 0
 
 -- The value of the last error that is recorded of a job; without a fingerprint, its type.
 local function of_last_error(pk)
-  local pks = redis.pcall('SINTER', errors.of_job .. pk, errors.of_class)
-  local last = nil
-  for _, error_pk in ipairs(pks) do
-    if not last or (tonumber(error_pk) or 0) > (tonumber(last) or 0) then last = error_pk end
+  local type, fingerprint, moment
+  for _, model in ipairs(errors) do
+    local last = nil
+    for _, error_pk in ipairs(redis.pcall('SINTER', model.of_job .. pk, model.of_class)) do
+      if not last or (tonumber(error_pk) or 0) > (tonumber(last) or 0) then last = error_pk end
+    end
+    local key = last and model.errors .. ':' .. last .. ':hash'
+    local values = key and redis.pcall('HMGET', key, 'type', '_fingerprint', 'date_time') or {}
+    if #values > 0 and (not moment or (values[3] or '') > moment) then
+      type, fingerprint, moment = values[1], values[2], values[3] or ''
+    end
   end
-  local values = last and redis.pcall('HMGET', errors.errors .. ':' .. last .. ':hash', 'type', '_fingerprint') or {}
-  return request.by == 'fingerprint' and values[2] or values[1]
+  return request.by == 'fingerprint' and fingerprint or type
 end
 
 local function value_of(pk, values)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
-from limpyd_jobs.models import Job
+from limpyd_jobs.models import Error, Job, Queue
 from limpyd_jobs.store.binding import bound, bound_models
 from limpyd_jobs.store.job_classes import concrete
-from limpyd_jobs.store.known_classes import KnownClass, known_classes
+from limpyd_jobs.store.known_classes import ERRORS, QUEUES, KnownClass, known_classes, known_models
 from limpyd_jobs.store.records import redis_of
 
 
@@ -27,6 +28,25 @@ def classes_of(database: Any) -> dict[str, KnownClass]:
     imported."""
     imported = [*concrete(Job), *bound_models(database, Job)]
     return known_classes(connection_to(database), [each for each in imported if each.database is database])
+
+
+def queue_models_of(database: Any, only: type[Queue] | None = None) -> list[KnownClass]:
+    """Return the models of the queues of a database: the given one, or all that are known, by the beginning of their
+    keys."""
+    return _models_of(database, QUEUES, Queue, only)
+
+
+def error_models_of(database: Any, only: type[Error] | None = None) -> list[KnownClass]:
+    """Return the models of the errors of a database, in the same way."""
+    return _models_of(database, ERRORS, Error, only)
+
+
+def _models_of(database: Any, kind: str, base: Any, only: Any) -> list[KnownClass]:
+    if only is not None:
+        return [KnownClass.of(on(only, database))]
+    imported = [on(base, database), *concrete(base), *bound_models(database, base)]
+    mine = [each for each in imported if each.database is database]
+    return sorted(known_models(connection_to(database), kind, mine).values(), key=attrgetter("name"))
 
 
 def replies_to(connection: Any, commands: Iterable[Sequence[Any]]) -> list[Any]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import BaseJobsModel, Error
 from limpyd_jobs.models.history import StatusChange, changes_of, history_key
 from limpyd_jobs.models.progress import Progress, log_key, read_progress
-from limpyd_jobs.query.classes import classes_of, connection_to, on, replies_to
+from limpyd_jobs.query.classes import classes_of, connection_to, error_models_of, replies_to
 from limpyd_jobs.query.found import name_of_status
 from limpyd_jobs.query.silence import silence_of_owner
 from limpyd_jobs.query.walk import is_pk
 from limpyd_jobs.store.database import JobsDatabase
-from limpyd_jobs.store.layout import RESULT_KEY, layout_of
+from limpyd_jobs.store.known_classes import KnownClass
+from limpyd_jobs.store.layout import RESULT_KEY
 from limpyd_jobs.transitions import owner_of
 
 # How many errors are shown at the most, the last ones.
@@ -62,7 +64,7 @@ class JobDetails(NamedTuple):
     silence: str = ""
 
 
-def job_details(ident: str, database: JobsDatabase | None = None, error_model: type[Error] = Error) -> JobDetails:
+def job_details(ident: str, database: JobsDatabase | None = None, error_model: type[Error] | None = None) -> JobDetails:
     """Read a job, whether this process can import its class or not.
 
     Parameters
@@ -71,7 +73,7 @@ def job_details(ident: str, database: JobsDatabase | None = None, error_model: t
     database: JobsDatabase
         The database of `BaseJobsModel` by default.
     error_model: type of Error
-        The model of its errors, which your workers use.
+        Its errors of this model only; None for all models.
 
     Raises
     ------
@@ -93,7 +95,7 @@ def job_details(ident: str, database: JobsDatabase | None = None, error_model: t
         list(changes_of(history or ())),
         log or [],
         result,
-        _errors_of(on(error_model, database), parsed),
+        _errors_of(database, error_models_of(database, error_model), parsed),
         silence_of_owner(stored, ident, _namespace(database, parsed), database) if stored.get("_claim_token") else "",
     )
 
@@ -128,9 +130,14 @@ def _kept_beside(database: JobsDatabase, ident: Ident, queue_key: str) -> list[A
     return replies_to(connection_to(database), commands)
 
 
-def _errors_of(error_model: type[Error], ident: Ident) -> list[dict[str, str]]:
-    indexes = layout_of(error_model).description["indexes"]
-    keys = (f"{indexes['job_pk'][0]}{ident.pk}", f"{indexes['job_model_repr'][0]}{ident.path}")
-    (pks,) = replies_to(connection_to(error_model.database), [("SINTER", *keys)])
-    found = error_model.read_many(sorted(filter(is_pk, pks or ()), key=int, reverse=True)[:MOST_ERRORS])
-    return [{name.removeprefix("_"): value for name, value in fields.items()} for _, fields in found]
+def _errors_of(database: JobsDatabase, models: Sequence[KnownClass], ident: Ident) -> list[dict[str, str]]:
+    connection, keys = connection_to(database), list[str]()
+    models = [model for model in models if model.indexes.keys() >= {"job_pk", "job_model_repr"}]
+    of_job = [(f"{it.indexes['job_pk']}{ident.pk}", f"{it.indexes['job_model_repr']}{ident.path}") for it in models]
+    for model, pks in zip(models, replies_to(connection, [("SINTER", *each) for each in of_job]), strict=True):
+        last = sorted(filter(is_pk, pks or ()), key=int, reverse=True)[:MOST_ERRORS]
+        keys += [f"{model.name}:{pk}:hash" for pk in last]
+    found = [dict(each) for each in replies_to(connection, [("HGETALL", key) for key in keys]) if each]
+    if len(models) > 1:
+        found.sort(key=lambda fields: fields.get("date_time", ""), reverse=True)
+    return [{name.removeprefix("_"): value for name, value in fields.items()} for fields in found[:MOST_ERRORS]]

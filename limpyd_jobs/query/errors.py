@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from limpyd_jobs.fingerprints import is_fingerprint, summary
-from limpyd_jobs.models import Error
+from limpyd_jobs.models import BaseJobsModel, Error
+from limpyd_jobs.query.classes import connection_to, error_models_of, replies_to
 from limpyd_jobs.query.conditions import Condition, limited, time_of
-from limpyd_jobs.query.found import Count
+from limpyd_jobs.query.found import Count, cursor_of, positions_of
 from limpyd_jobs.query.walk import STEP, Progress, Source, Walk, is_pk
 from limpyd_jobs.store.calls import Call, listed
-from limpyd_jobs.store.known_classes import KnownClass
-from limpyd_jobs.store.records import redis_of
+from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.store.scripting import Script
 from limpyd_jobs.utils import one_line
 
@@ -50,7 +50,10 @@ class FoundError(NamedTuple):
 
     Attributes
     ----------
+    model: str
+        What the keys of its model begin with: ``jobs:error``, or those of a model of your own.
     pk: str
+        Errors of several models may have the same.
     date_time: str
         When it happened, in UTC.
     type, message: str
@@ -64,6 +67,7 @@ class FoundError(NamedTuple):
         The version of the application; None if it did not say one.
     """
 
+    model: str
     pk: str
     date_time: str
     type: str
@@ -75,13 +79,12 @@ class FoundError(NamedTuple):
     app_version: str | None
 
     @classmethod
-    def of(cls, pk: int, values: Sequence[str | None]) -> FoundError:
+    def of(cls, model: str, pk: int, values: Sequence[str | None]) -> FoundError:
         """Make an error from the values of `_FIELDS`."""
         date_time, kind, message, fingerprint, path, job_pk, *others = values
         kind = kind or ""
-        return cls(
-            f"{pk}", date_time or "", kind, message or "", fingerprint or kind, f"{path or ''}:{job_pk or ''}", *others
-        )
+        ident = f"{path or ''}:{job_pk or ''}"
+        return cls(model, f"{pk}", date_time or "", kind, message or "", fingerprint or kind, ident, *others)
 
 
 class ErrorPage(NamedTuple):
@@ -118,6 +121,8 @@ class ErrorGroup(NamedTuple):
         Dates in UTC.
     last: str
         The pk of the last error.
+    model: str
+        What the keys of the model of the last error begin with.
     job_classes, queues, app_versions: dict of str to int
         How many errors there are by the class of the job, by the queue, and by the version of the application if it
         says one; at the most 50 of each.
@@ -130,6 +135,7 @@ class ErrorGroup(NamedTuple):
     first_seen: str
     last_seen: str
     last: str
+    model: str
     job_classes: dict[str, int]
     queues: dict[str, int]
     app_versions: dict[str, int]
@@ -163,28 +169,40 @@ class ErrorFilter:
         Conditions, as ``type=KeyError`` or ``date_time>-1h``, of any field of an error, ``class``, ``queue`` and
         ``fingerprint``. All of them must be met.
     error_model: type of Error
-        The model of the errors, of any database.
+        Errors of this model only, of any database; None for all models.
+    database: JobsDatabase
+        The database of `BaseJobsModel`, or of the `error_model`, by default.
     **conditions
         The same as in Python: ``type="KeyError"``, ``date_time__gt=timedelta(hours=-1)``.
 
     Raises
     ------
     ValueError
-        If a word is not a condition, the model has no such field, or it cannot have that value or be compared so.
+        If a word is not a condition, no model has such a field, or it cannot have that value or be compared so.
     TypeError
         If a value is neither a text, a number, a datetime nor a timedelta.
     """
 
-    def __init__(self, *words: str, error_model: type[Error] = Error, **conditions: Any) -> None:
-        self._model = error_model
-        self._known = KnownClass.of(error_model)
+    def __init__(
+        self,
+        *words: str,
+        error_model: type[Error] | None = None,
+        database: JobsDatabase | None = None,
+        **conditions: Any,
+    ) -> None:
+        self._database = database or (error_model or BaseJobsModel).database
+        self._connection = connection_to(self._database)
+        self._error_model = error_model
         given = [Condition.parse(word) for word in words]
         self.conditions = limited([*given, *(Condition.named(name, value) for name, value in conditions.items())])
         self._stored = [stored for condition in self.conditions for stored in _stored(condition)]
-        unknown = {each.field for each in self._stored} - self._known.fields - {"class", "pk"}
-        if unknown:
-            own = sorted({*_STORED, *(name for name in self._known.fields if not name.startswith("_")), "pk"})
-            raise ValueError(f"An error has no field {min(unknown)!r}; there are: {', '.join(own)}")
+        names = {each.field for each in self._stored} - {"class", "pk"}
+        models = error_models_of(self._database, error_model)
+        fields = frozenset[str]().union(*(model.fields for model in models))
+        if names - fields:
+            own = sorted({*_STORED, *(name for name in fields if not name.startswith("_")), "pk"})
+            raise ValueError(f"An error has no field {min(names - fields)!r}; there are: {', '.join(own)}")
+        self._models = [model for model in models if names <= model.fields]
 
     def __repr__(self) -> str:
         return f"ErrorFilter({', '.join(repr(str(each)) for each in self.conditions)})"
@@ -216,18 +234,14 @@ class ErrorFilter:
         ValueError
             If `after` is not the `following` of a page.
         """
-        if after is not None and not is_pk(after):
-            raise ValueError(f"{after[:40]!r} is not where a page ended: give the `following` of one")
-        walk, seen = self._walk(timeout), after
-        found: list[FoundError] = []
-        for source in walk.sources:
-            most = min(limit + 1, 200)
-            for step in walk.timed(source.steps(int(after) if after else None, names=listed(_FIELDS), most=most)):
-                found += [FoundError.of(pk, values) for pk, values in step.found]
-                seen = f"{step.seen}"
-                if len(found) > limit:
-                    return ErrorPage(found[:limit], found[limit - 1].pk, True)
-        return ErrorPage(found, seen if walk.is_cut else None, not walk.is_cut)
+        positions = positions_of(after) if after else {}
+        walk, found = self._walk(timeout), list[FoundError]()
+        shown = [_Shown(walk, source, positions.get(source.known.name), limit) for source in walk.sources]
+        while len(found) < limit and (rest := [each for each in shown if each.fill()]):
+            found.append(max(rest, key=lambda each: each.pending[0].date_time).take())
+        is_over = not any(each.fill() for each in shown) and not walk.is_cut
+        here = {each.model: each.position for each in shown if each.position is not None}
+        return ErrorPage(found, None if is_over else cursor_of({**positions, **here}), not walk.is_cut)
 
     def groups(self, most: int = 50, timeout: float | None = None, progress: Progress | None = None) -> ErrorGroups:
         """Count the errors by their cause, in steps of 500 errors. A million errors take some five seconds.
@@ -249,14 +263,20 @@ class ErrorFilter:
             for step in walk.timed(self._grouped(source)):
                 for fingerprint, found in step.groups.items():
                     if fingerprint in groups or len(groups) < MOST_GROUPS:
-                        groups.setdefault(fingerprint, _Group(fingerprint)).add(found)
+                        groups.setdefault(fingerprint, _Group(fingerprint)).add(source.known.name, found)
                     else:
                         beyond += found["count"]
         told = sorted(groups.values(), key=lambda group: (-group.number, group.fingerprint))[:most]
         others = beyond + sum(group.number for group in groups.values()) - sum(group.number for group in told)
-        last = dict(self._model.read_many([group.last for group in told], "message", "identifier"))
-        shown = [group.shown(**last.get(group.last, {})) for group in told]
+        commands = (("HMGET", f"{group.model}:{group.last}:hash", "message", "identifier") for group in told)
+        last = replies_to(self._connection, commands)
+        shown = [group.shown(*(each or "" for each in values or ())) for group, values in zip(told, last, strict=True)]
         return ErrorGroups(shown, others, not walk.is_cut)
+
+    def last_of(self, group: ErrorGroup) -> dict[str, str]:
+        """Return the stored fields of the last error of a group, without the library's own; none if it is deleted."""
+        (stored,) = replies_to(self._connection, [("HGETALL", f"{group.model}:{group.last}:hash")])
+        return {name: value for name, value in (stored or {}).items() if not name.startswith("_")}
 
     def jobs(self, most: int) -> dict[str, set[int]] | None:
         """Return the pks of the jobs with these errors, by the path of the class; None if there are more errors than
@@ -273,14 +293,41 @@ class ErrorFilter:
         return found
 
     def _grouped(self, source: Source) -> Iterator[_Step]:
-        call: Callable[..., Call[_Step]] = partial(Call, redis_of(self._model), _group_errors, read=_Step.of)
+        call: Callable[..., Call[_Step]] = partial(Call, self._connection, _group_errors, read=_Step.of)
         return source.run(call, {"model": source.model}, STEP)
 
     def _walk(self, timeout: float | None, progress: Progress | None = None) -> Walk:
-        walk, connection = Walk(timeout, progress), redis_of(self._model)
-        tests = [_test(condition) for condition in self._stored]
-        walk.measure(connection, [Source(connection, self._known, self._stored, tests)])
+        walk, tests = Walk(timeout, progress), [_test(condition) for condition in self._stored]
+        sources = [Source(self._connection, model, self._stored, tests) for model in self._models]
+        walk.measure(self._connection, sources)
         return walk
+
+
+class _Shown:
+    """The errors of a model that are not yet on a page, the newest first."""
+
+    def __init__(self, walk: Walk, source: Source, start: int | None, limit: int) -> None:
+        self.model = source.known.name
+        self.position = start
+        self.pending: deque[FoundError] = deque()
+        self._steps = walk.timed(source.steps(start, names=listed(_FIELDS), most=min(limit + 1, 200)))
+
+    def fill(self) -> bool:
+        """Find the next error, if there is one; return whether there is."""
+        while not self.pending:
+            step = next(self._steps, None)
+            if step is None:
+                return False
+            self.pending += [FoundError.of(self.model, pk, values) for pk, values in step.found]
+            if not self.pending:
+                self.position = step.seen
+        return True
+
+    def take(self) -> FoundError:
+        """Return the next error."""
+        error = self.pending.popleft()
+        self.position = int(error.pk)
+        return error
 
 
 class _Step(NamedTuple):
@@ -301,15 +348,16 @@ class _Group:
     def __init__(self, fingerprint: str) -> None:
         self.fingerprint = fingerprint
         self.number = 0
-        self.last = self.type = self.first_seen = self.last_seen = ""
+        self.model = self.last = self.type = self.first_seen = self.last_seen = ""
         self._by = {name: Counter[str]() for name in ("job_class", "queue", "app_version")}
 
-    def add(self, found: Mapping[str, Any]) -> None:
-        """Add the errors of this group that a step found."""
+    def add(self, model: str, found: Mapping[str, Any]) -> None:
+        """Add the errors of this group that a step found among those of a model."""
         is_first = not self.number
         self.number += found["count"]
         if is_first or found["last_seen"] > self.last_seen:
             self.type, self.last_seen, self.last = found["type"], found["last_seen"], found["last"]
+            self.model = model
         if is_first or found["first_seen"] < self.first_seen:
             self.first_seen = found["first_seen"]
         for name, numbers in self._by.items():
@@ -320,7 +368,7 @@ class _Group:
     def shown(self, message: str = "", identifier: str = "") -> ErrorGroup:
         """Return the group, given the message of the last error, and the identifier of its job."""
         counts = (dict(numbers.most_common()) for numbers in self._by.values())
-        seen = (self.first_seen, self.last_seen, self.last)
+        seen = (self.first_seen, self.last_seen, self.last, self.model)
         return ErrorGroup(self.fingerprint, self.type, summary(message, identifier), self.number, *seen, *counts)
 
 

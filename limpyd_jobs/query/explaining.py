@@ -51,7 +51,9 @@ class Explanation(NamedTuple):
     reasons: list[Reason]
 
 
-def explain_job(ident: str, database: JobsDatabase | None = None, error_model: type[Error] = Error) -> Explanation:
+def explain_job(
+    ident: str, database: JobsDatabase | None = None, error_model: type[Error] | None = None
+) -> Explanation:
     """Tell why a job does not run yet, or did not run, as things are at this moment.
 
     Parameters and exceptions: see `job_details`.

@@ -11,7 +11,7 @@ from typing import Any
 from limpyd_jobs.fingerprints import is_fingerprint
 from limpyd_jobs.models import BaseJobsModel, Error, Job, job_classes
 from limpyd_jobs.query.actions import Action, Cancel, Delay, DelayUntil, Delete, Move, Promote, Requeue, Tally
-from limpyd_jobs.query.classes import classes_of, connection_to, on
+from limpyd_jobs.query.classes import classes_of, connection_to, error_models_of, on
 from limpyd_jobs.query.conditions import Condition, limited
 from limpyd_jobs.query.errors import ErrorFilter
 from limpyd_jobs.query.found import FIELDS, Count, Facets, FoundJob, Page, cursor_of, name_of_status, positions_of
@@ -21,7 +21,6 @@ from limpyd_jobs.store.audit import Entry, audited
 from limpyd_jobs.store.calls import listed
 from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.store.known_classes import KnownClass
-from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.utils import described
 
 # Names that can be asked for, but are not fields of a job.
@@ -29,6 +28,9 @@ OTHERS = frozenset({"class", "error", "fingerprint", "owner", "pk", "queue"})
 
 # What is asked of the errors of a job.
 _OF_ERRORS = ("error", "fingerprint")
+
+# The indexes by which the errors of a job are found.
+_LOOKED_AT = {"job_pk", "job_model_repr", "type", "_fingerprint"}
 
 # Up to this number of errors is read first, to look at no jobs but theirs.
 FEW_ERRORS = 5_000
@@ -55,7 +57,7 @@ class JobFilter:
     database: JobsDatabase
         The database of `BaseJobsModel` by default.
     error_model: type of Error
-        The model of the errors that ``error`` and ``fingerprint`` are about: the one that your workers use.
+        The model of the errors that ``error`` and ``fingerprint`` are about; None for all models.
     **conditions
         The same as in Python: ``status="error"``, ``status__ne="error"``, ``added__gt=timedelta(hours=-1)``, with
         ``gt, gte, lt, lte, ne``.
@@ -72,11 +74,11 @@ class JobFilter:
         self,
         *words: str | type[Job],
         database: JobsDatabase | None = None,
-        error_model: type[Error] = Error,
+        error_model: type[Error] | None = None,
         **conditions: Any,
     ) -> None:
         self._database = database or BaseJobsModel.database
-        self._error_model = on(error_model, self._database)
+        self._error_model = error_model
         given = [Condition.parse(word) if isinstance(word, str) else _of_class(word) for word in words]
         if sum(not isinstance(word, str) for word in words) > 1:
             raise ValueError("A job has one class only: give one, or a pattern, as class=shop.jobs.*")
@@ -362,6 +364,7 @@ class _Search(Walk):
         super().__init__(timeout, progress)
         self._database, self._error_model = asked._database, asked._error_model
         self.connection = connection_to(self._database)
+        self._indexes_of_errors: list[tuple[str, Mapping[str, str]]] = []
         self.measure(self.connection, self._sources(asked, by))
 
     def _sources(self, meant: JobFilter, by: str | None) -> list[Source]:
@@ -390,7 +393,8 @@ class _Search(Walk):
         """
         for condition in conditions:
             if condition.field in _OF_ERRORS and condition.is_equality:
-                asked = ErrorFilter(f"{condition.field}={condition.value}", error_model=self._error_model)
+                word = f"{condition.field}={condition.value}"
+                asked = ErrorFilter(word, error_model=self._error_model, database=self._database)
                 few = asked.jobs(FEW_ERRORS)
                 if few is not None:
                     return few
@@ -410,25 +414,37 @@ class _Search(Walk):
             for each in conditions
         ]
 
-    def errors_of(self, known: KnownClass) -> dict[str, str]:
-        """Return where scripts find the errors of the jobs of a class."""
-        return {
-            "of_job": self._key_of_errors("job_pk"),
-            "of_class": f"{self._key_of_errors('job_model_repr')}{known.path}",
-            "errors": layout_of(self._error_model).description["name"],
-        }
+    def errors_of(self, known: KnownClass) -> list[dict[str, str]]:
+        """Return where scripts find the errors of the jobs of a class, for each model of errors."""
+        return [
+            {
+                "of_job": indexes["job_pk"],
+                "of_class": f"{indexes['job_model_repr']}{known.path}",
+                "errors": name,
+            }
+            for name, indexes in self._models_of_errors()
+        ]
+
+    def _models_of_errors(self) -> list[tuple[str, Mapping[str, str]]]:
+        """Return the beginnings of the keys, and of the indexes, of the models of errors."""
+        if not self._indexes_of_errors:
+            models = error_models_of(self._database, self._error_model)
+            self._indexes_of_errors = [
+                (each.name, each.indexes) for each in models if each.indexes.keys() >= _LOOKED_AT
+            ]
+        return self._indexes_of_errors
 
     def _error_test(self, known: KnownClass, condition: Condition) -> Mapping[str, Any]:
         has_fingerprint = condition.field == "fingerprint" and is_fingerprint(condition.value)
-        of_kind = f"{self._key_of_errors('_fingerprint' if has_fingerprint else 'type')}{condition.value}"
-        test = {**self.errors_of(known), "test": "error", "of_kind": of_kind, "is_negated": condition.is_negated}
+        field = "_fingerprint" if has_fingerprint else "type"
+        models = [
+            {**where, "of_kind": f"{indexes[field]}{condition.value}"}
+            for where, (_, indexes) in zip(self.errors_of(known), self._models_of_errors(), strict=True)
+        ]
+        test = {"models": models, "test": "error", "is_negated": condition.is_negated}
         if condition.field == "fingerprint" and not has_fingerprint:  # errors without one: by their type
             return {**test, "without": "_fingerprint"}
         return test
-
-    def _key_of_errors(self, field: str) -> str:
-        """Return the beginning of the keys of the index of a field of errors."""
-        return str(layout_of(self._error_model).description["indexes"][field][0])
 
     def steps(self, source: Source, start: int | None = None, **options: Any) -> Iterator[Step]:
         """Look at the jobs of a source until there is no time left."""

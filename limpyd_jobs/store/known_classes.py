@@ -104,13 +104,18 @@ def unwritten(
     job_classes: tuple[type[RedisModel], ...] = (),
     queue_model: type[RedisModel] | None = None,
     error_model: type[RedisModel] | None = None,
+    *,
+    if_used: bool = False,
 ) -> str:
     """Return the classes and models that this process has to write, as scripts take them; empty if it has done so
-    lately. They are on one database."""
+    lately. They are on one database. With `if_used`, scripts write only job classes that have jobs."""
     models = job_classes, queue_model, error_model
     if _times_of(*models).get(models, 0.0) > monotonic():
         return ""
-    rows = [(known.path, known.as_json()) for known in _all_of(job_classes)]
+    rows = [
+        (known.path, known.as_json(), *([f"{known.name}:collection"] if if_used else []))
+        for known in _all_of(job_classes)
+    ]
     for kind, model in ((QUEUES, queue_model), (ERRORS, error_model)):
         rows += [(_field_of(kind, known.name), known.as_json()) for known in _all_of([model] if model else [])]
     return listed(rows)

@@ -141,7 +141,7 @@ class Fetcher:
         if classes is not self._classes:
             mine = (each for each in classes.values() if records.are_together(each, self.queue_model))
             self._classes, self._models = classes, (tuple(dict.fromkeys(mine)), self.queue_model, self._error_model)
-        registry = unwritten(*self._models)
+        registry = unwritten(*self._models, if_used=True)
         if registry:
             was_written(*self._models)
         return registry

@@ -39,7 +39,7 @@ def test_a_group_has_the_first_and_the_last_date_whatever_the_order_of_the_error
     first, other = groups(world)
     assert first == (
         *(FINGERPRINT, "ValueError", "no", 3, "2026-11-01 09:50:20.000125", "2026-11-03 09:50:20.000125"),
-        *("2", {"shop.jobs.SendMail": 3}, {"q1": 2, "q0": 1}, {"1.0": 2, "1.1": 1}),
+        *("2", "jobs:error", {"shop.jobs.SendMail": 3}, {"q1": 2, "q0": 1}, {"1.0": 2, "1.1": 1}),
     )
     assert last == "3"
     assert (other.fingerprint, other.number, other.app_versions) == (OTHER, 1, {})

@@ -93,13 +93,16 @@ local TESTS = {
     local owner = value and string.match(value, '^[^@]*@([^/]*)')
     return owner == condition.value or owner and string.sub(owner, 1, #condition.value + 1) == condition.value .. ':'
   end,
-  -- the job has an error of that type, or fingerprint; for some types, only errors without a fingerprint count
+  -- the job has an error of that type, or fingerprint, of one of the models; for some types, only errors without a
+  -- fingerprint count
   error = function(condition, _, pk)
-    local found = redis.pcall('SINTER', condition.of_job .. pk, condition.of_class, condition.of_kind)
-    if found.err or not condition.without then return not found.err and #found > 0 end
-    for _, error_pk in ipairs(found) do
-      local reply = redis.pcall('HEXISTS', condition.errors .. ':' .. error_pk .. ':hash', condition.without)
-      if reply == 0 then return true end
+    for _, model in ipairs(condition.models) do
+      local found = redis.pcall('SINTER', model.of_job .. pk, model.of_class, model.of_kind)
+      for _, error_pk in ipairs(found) do
+        if not condition.without then return true end
+        local reply = redis.pcall('HEXISTS', model.errors .. ':' .. error_pk .. ':hash', condition.without)
+        if reply == 0 then return true end
+      end
     end
   end,
 }

@@ -2,6 +2,9 @@
 
 local function write_classes(rows)
   for _, row in ipairs(rows and cjson.decode(rows) or {}) do
-    redis.pcall('HSET', 'limpyd-jobs:classes', row[1], row[2])
+    local field, text, needed_key = unpack(row)
+    if not needed_key or redis.pcall('EXISTS', needed_key) == 1 then
+      redis.pcall('HSET', 'limpyd-jobs:classes', field, text)
+    end
   end
 end
