@@ -178,7 +178,7 @@ APSCHEDULER = Host(
     },
     {
         "APScheduler's own": lambda port: TheirStore(port=port),
-        "LimpydJobStore": lambda port: LimpydJobStore(port=port),
+        "LimpydJobStore": lambda port: LimpydJobStore(port=port, allowed=[__name__]),
         "RedisJobStore": lambda port: RedisJobStore(port=port),
     },
     measure_store,

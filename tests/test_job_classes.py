@@ -13,6 +13,7 @@ import pytest
 
 from limpyd_jobs import ConfigurationException, Job, Queue
 from limpyd_jobs.models import job_classes
+from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.store.job_classes import JobClasses, path_of, resolve_path
 
 
@@ -249,6 +250,20 @@ class TestHostilePaths:
             with pytest.raises(exception) as raised:
                 call(path)
             assert len(str(raised.value)) < 3000
+
+
+def test_what_is_installed_of_ours_is_for_the_application_to_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = "limpyd_jobs.contrib.apscheduler.executor.ScheduledRun"
+    for name in [name for name in sys.modules if name.startswith("limpyd_jobs.contrib.apscheduler")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(ImportError, match="import it in the application, or name it"):
+        resolve_path(path, Job)
+    assert "limpyd_jobs.contrib.apscheduler" not in sys.modules
+
+
+def test_an_abstract_class_has_no_jobs() -> None:
+    with pytest.raises(ValueError, match="is abstract, so there are no jobs of it"):
+        resolve_path(path_of(JobRecord), JobRecord)
 
 
 class TestAllow:

@@ -101,3 +101,8 @@ class JobRecord(BaseJobsModel):
 
 # The classes of the jobs this process has met. Their common base is set where it is defined.
 job_classes: JobClasses[Any] = JobClasses(JobRecord)
+
+
+def job_modules() -> tuple[str, ...] | None:
+    """Return the modules and packages whose jobs this process runs, as ``--job-modules`` names them; None for any."""
+    return job_classes.modules

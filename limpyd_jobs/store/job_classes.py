@@ -17,7 +17,7 @@ from limpyd.model import RedisModel
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.ordinary import REMEDY, unordinary_kind
 from limpyd_jobs.store.binding import bound_like, origin_of
-from limpyd_jobs.store.sources import defines_subclass, is_standard
+from limpyd_jobs.store.sources import defines_subclass, is_ours, is_standard
 from limpyd_jobs.utils import is_not_found, where_to_look, why_not_imported
 
 T = TypeVar("T")
@@ -34,8 +34,8 @@ def resolve_path(path: str, base: type[T]) -> type[T]:
     """Return the class of a path, which must be one of the subclasses of `base`, or `base` itself.
 
     If the class is not imported yet, the source of its module is read before. The module is imported only if, as far as
-    its source tells (see `defines_subclass`), it defines or imports such a class, and if it is not part of the standard
-    library.
+    its source tells (see `defines_subclass`), it defines or imports such a class, and if it is part neither of the
+    standard library nor of this one: an integration that happens to be installed is for the application to import.
 
     Raises
     ------
@@ -67,6 +67,11 @@ def _check_source(module_name: str, name: str, base: type) -> None:
             f"{module_name} is not imported: its source defines no subclass of {base.__name__} named {name}, "
             "as far as it tells"
         )
+    if is_ours(module_name):
+        raise NotAllowed(
+            f"{module_name} is not imported because a job names it: import it in the application, or name it in "
+            "--job-modules"
+        )
 
 
 def _import(module_name: str) -> ModuleType:
@@ -84,6 +89,8 @@ def _look_up(module: ModuleType, name: str, path: str, base: type[T]) -> type[T]
     found: Any = names[name]
     if not (issubclass(type(found), type) and issubclass(found, base)):
         raise ValueError(f"{path!r} is not a subclass of {base.__name__}")
+    if vars(found).get("abstract", False):
+        raise ValueError(f"{path!r} is abstract, so there are no jobs of it")
     return found
 
 
@@ -145,6 +152,11 @@ class JobClasses(Generic[T]):
         self.limit = limit
         self._met: dict[str, type[T]] = {}
         self._allowed: list[str] | None = None
+
+    @property
+    def modules(self) -> tuple[str, ...] | None:
+        """The modules and packages that are allowed; None for any."""
+        return None if self._allowed is None else tuple(self._allowed)
 
     @property
     def known(self) -> Mapping[str, type[T]]:

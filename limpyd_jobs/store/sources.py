@@ -26,6 +26,11 @@ def is_standard(module: str) -> bool:
     return module.partition(".")[0] in STANDARD_LIBRARY
 
 
+def is_ours(module: str) -> bool:
+    """Return whether a module is part of this library, by its name."""
+    return module.partition(".")[0] == __name__.partition(".")[0]
+
+
 def defines_subclass(module: str, name: str, base: type) -> bool:
     """Return whether a module, once imported, would have a subclass of `base` of that name at its top level.
 

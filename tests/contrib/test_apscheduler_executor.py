@@ -19,6 +19,7 @@ from apscheduler.schedulers.base import STATE_RUNNING
 
 from limpyd_jobs import STATUSES, Error, Queue, Worker
 from limpyd_jobs.contrib.apscheduler import LimpydExecutor, LimpydJobStore, PickledRun, ScheduledRun
+from limpyd_jobs.models import job_classes
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -38,6 +39,14 @@ async def note_later(*args: Any) -> None:
 
 def fail() -> None:
     raise LookupError("no such thing")
+
+
+class Run(ScheduledRun):
+    allowed = (__name__,)
+
+
+class RunOfPickles(PickledRun):
+    allowed = (__name__,)
 
 
 class Thing:
@@ -62,7 +71,7 @@ def make(executor: LimpydExecutor | None = None, **options: Any) -> BackgroundSc
     """A scheduler whose rounds are made by the test."""
     made = BackgroundScheduler(timezone="UTC", job_defaults={"misfire_grace_time": None, **options})
     made.add_jobstore(LimpydJobStore(serializer="pickle"))
-    made.add_executor(executor or LimpydExecutor())
+    made.add_executor(executor or LimpydExecutor(job_class=Run))
     made.state, made._event = STATE_RUNNING, Event()
     made._jobstores["default"].start(made, "default")
     made._executors["default"].start(made, "default")
@@ -82,7 +91,7 @@ def test_what_is_due_is_run_by_a_worker() -> None:
     assert Queue.count_waiting_jobs("apscheduler") == 1
     work()
     assert ran == [((1, b"\xff"), {"x": None})]
-    (job,) = ScheduledRun.collection(scheduled="a").instances()
+    (job,) = Run.collection(scheduled="a").instances()
     assert job.identifier.hget() == f"a:{PAST:%Y-%m-%dT%H:%M:%S.%fZ}"
     assert job.status.hget() == STATUSES.SUCCESS
 
@@ -110,7 +119,7 @@ def test_each_run_that_was_missed_is_one_job_unless_they_coalesce() -> None:
         begun = datetime.now(timezone.utc) - 3.5 * HOUR
         scheduler.add_job(note, "interval", hours=1, next_run_time=begun, id=job_id)
         scheduler._process_jobs()
-        assert len(ScheduledRun.collection(scheduled=job_id)) == (1 if coalesce else 4)
+        assert len(Run.collection(scheduled=job_id)) == (1 if coalesce else 4)
 
 
 def test_a_run_is_added_once_even_after_it_ended() -> None:
@@ -145,14 +154,14 @@ def test_what_is_submitted_too_late_is_missed() -> None:
     scheduler.add_job(note, "date", run_date=PAST, id="a")
     scheduler._process_jobs()
     assert [(event.job_id, event.scheduled_run_time) for event in told] == [("a", PAST)]
-    assert len(ScheduledRun.collection()) == 0
+    assert len(Run.collection()) == 0
     assert scheduler.get_jobs() == []
 
 
 def test_what_was_added_is_run_however_long_it_waited() -> None:
     call = '{"misfire_grace_time":1,"args":["late"]}'  # earlier versions wrote the grace time with it
     values = {"scheduled": "a", "slot": "a", "run_time": PAST, "func": f"{__name__}:note", "call": call}
-    ScheduledRun.add_job("a", **values)
+    Run.add_job("a", **values)
     work()
     assert ran == [(("late",), {})]
 
@@ -170,7 +179,7 @@ def test_json_takes_what_comes_back_the_same_and_a_pickle_more() -> None:
     job = scheduler.add_job(note, "interval", hours=1, next_run_time=PAST, id="a", args=[Thing()])
     with pytest.raises(TypeError, match="argument 0 of the job 'a'"):
         scheduler._executors["default"].submit_job(job, [PAST])
-    LimpydExecutor(job_class=PickledRun).submit_job(job, [PAST])
+    LimpydExecutor(job_class=RunOfPickles).submit_job(job, [PAST])
     work()
     assert ran == [((Thing(),), {})]
 
@@ -182,7 +191,7 @@ def test_what_cannot_be_stored_stays_due_until_it_can(caplog: pytest.LogCaptureF
     scheduler._process_jobs()
     assert "The argument 0 of the job 'a'" in caplog.text
     assert [job.id for job in scheduler.get_jobs()] == ["a"]
-    pickled = LimpydExecutor(job_class=PickledRun)
+    pickled = LimpydExecutor(job_class=RunOfPickles)
     pickled.start(scheduler, "default")
     scheduler._executors["default"] = pickled
     wait_until(lambda: scheduler._process_jobs() is None or scheduler.get_jobs() == [])
@@ -193,12 +202,69 @@ def test_what_cannot_be_stored_stays_due_until_it_can(caplog: pytest.LogCaptureF
 def test_a_pickle_is_not_read_by_a_class_that_does_not_say_so() -> None:
     scheduler = make()
     job = scheduler.add_job(note, "interval", hours=1, id="a", args=[Thing()])
-    text = PickledRun.serializer.dump_call(job, misfire_grace_time=None)
+    text = RunOfPickles.serializer.dump_call(job, misfire_grace_time=None)
     values = {"scheduled": "a", "slot": "a", "run_time": PAST, "func": f"{__name__}:note", "call": text}
-    ScheduledRun.add_job("a", **values)
+    Run.add_job("a", **values)
     work()
     assert ran == []
     assert "pickle" in next(iter(Error.collection().instances())).message.hget()
+
+
+@pytest.fixture
+def nothing_allowed() -> Iterator[None]:
+    yield
+    job_classes.allow(None)
+
+
+def run_of(func: str, job_class: type[ScheduledRun] = ScheduledRun) -> str:
+    """Run a job that calls a function; return the message of its error, if there is one."""
+    job_class.add_job("a", scheduled="a", slot="a", run_time=PAST, func=func, call='{"args":[]}')
+    work()
+    return "".join(error.message.hget() for error in Error.collection().instances())
+
+
+def test_no_function_is_called_that_nobody_allowed() -> None:
+    assert run_of(f"{__name__}:note") == (
+        f"The function '{__name__}:note' is not called, because no module is allowed: name its module in `allowed` of "
+        "the class limpyd_jobs.contrib.apscheduler.executor.ScheduledRun, or with --job-modules"
+    )
+    assert ran == []
+
+
+@pytest.mark.usefixtures("nothing_allowed")
+def test_functions_of_the_modules_of_jobs_of_the_worker_are_allowed() -> None:
+    job_classes.allow([__name__, "limpyd_jobs.contrib.apscheduler"])
+    assert run_of(f"{__name__}:note") == ""
+    assert ran == [((), {})]
+
+
+@pytest.mark.usefixtures("nothing_allowed")
+@pytest.mark.parametrize(
+    "func",
+    [
+        "os:system",
+        f"{__name__}:wait_until",
+        f"{__name__}:__main__",
+        f"{__name__}.__main__:note",
+        f"{__name__}:ran.append",
+        "limpyd_jobs.contrib.apscheduler:RunOfPickles.serializer.load_call",
+        f"{__name__}:RunOfPickles.serializer.load_call",
+        "",
+        ":",
+    ],
+)
+def test_others_are_not(func: str) -> None:
+    job_classes.allow([__name__, "limpyd_jobs.contrib.apscheduler"])
+    assert "is in none of the modules that are allowed" in run_of(func)
+
+
+def test_what_the_class_says_counts_more_than_the_modules_of_jobs() -> None:
+    assert "none of the modules that are allowed" in run_of("os.path:join", Run)
+
+
+def test_pickles_are_for_a_class_of_the_application() -> None:
+    with pytest.raises(ValueError, match="PickledRun' is abstract, so there are no jobs of it"):
+        job_classes.resolve("limpyd_jobs.contrib.apscheduler.executor.PickledRun")
 
 
 def test_it_may_be_named_by_its_entry_point(redis_server: RedisServer) -> None:
@@ -212,7 +278,7 @@ def test_it_may_be_named_by_its_entry_point(redis_server: RedisServer) -> None:
 @pytest.mark.parametrize("trigger", [{"trigger": "date", "run_date": PAST}, {"trigger": "interval", "hours": 1}])
 def test_a_run_that_cannot_be_added_right_now_stays_due(redis_binary: str, trigger: Any) -> None:
     with RedisServer(redis_binary) as server:
-        scheduler = make(LimpydExecutor(server.url))
+        scheduler = make(LimpydExecutor(server.url, job_class=Run))
         scheduler.jobstore_retry_interval = 0.2
         first = PAST if trigger["trigger"] == "interval" else None
         scheduler.add_job(note, id="a", **trigger, **({"next_run_time": first} if first else {}))
@@ -222,7 +288,7 @@ def test_a_run_that_cannot_be_added_right_now_stays_due(redis_binary: str, trigg
         assert 0 < wait <= 1
         assert scheduler.get_job("a").next_run_time == PAST
         server.start()
-        runs = LimpydExecutor(server.url).job_class
+        runs = LimpydExecutor(server.url, job_class=Run).job_class
         wait_until(lambda: scheduler._process_jobs() is None or len(runs.collection()) == 1)
         (run,) = runs.collection().instances()
         assert run.identifier.hget() == f"a:{PAST:%Y-%m-%dT%H:%M:%S.%fZ}"
@@ -233,7 +299,7 @@ def test_runs_of_which_some_were_added_before_redis_failed_are_all_added(
     redis_binary: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with RedisServer(redis_binary) as server:
-        executor = LimpydExecutor(server.url)
+        executor = LimpydExecutor(server.url, job_class=Run)
         scheduler = make(executor, coalesce=False, max_instances=1)
         scheduler.jobstore_retry_interval = 0.2
         scheduler.add_job(note, "interval", minutes=1, id="a", next_run_time=PAST - 3 * timedelta(minutes=1))
@@ -259,6 +325,7 @@ def test_runs_of_which_some_were_added_before_redis_failed_are_all_added(
         ({"priority": "x"}, "priority must be an integer, not 'x'"),
         ({"priority": 1.5}, "priority must be an integer"),
         ({"job_class": dict}, "job_class must be a subclass of ScheduledRun"),
+        ({"job_class": PickledRun}, "PickledRun is abstract: define a subclass"),
         ({"job_class": "myapp:Run"}, "job_class must be a subclass of ScheduledRun"),
         ({"queue_name": ""}, "name of a queue must be neither empty nor have a comma"),
         ({"queue_name": "a,b"}, "name of a queue must be neither empty nor have a comma"),

@@ -36,6 +36,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 from limpyd_jobs import Error, Queue
 from limpyd_jobs import check as checking
 from limpyd_jobs.contrib.apscheduler import LimpydExecutor, LimpydJobStore, RedisJobStore, ScheduledJob
+from limpyd_jobs.models import job_classes
 from limpyd_jobs.schedules.triggers import describe_trigger
 from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.store.timed import due_key
@@ -68,7 +69,7 @@ def scheduler() -> Iterator[Callable[..., BackgroundScheduler]]:
 
     def make(store: Any = None, **options: Any) -> BackgroundScheduler:
         found = BackgroundScheduler(timezone="UTC", job_defaults={"misfire_grace_time": None, **options})
-        found.add_jobstore(store or LimpydJobStore())
+        found.add_jobstore(store or LimpydJobStore(allowed=[__name__]))
         found.add_executor(DebugExecutor())
         found.state, found._event = STATE_RUNNING, Event()  # without the thread
         for each in found._jobstores.values():
@@ -153,13 +154,13 @@ class TestSeveralSchedulers:
         assert ran == [((1,), {})]
 
     def test_look_again_when_a_lease_ends_instead_of_at_once(self, scheduler: Any) -> None:
-        first, second = scheduler(LimpydJobStore(lease=20)), scheduler()
+        first, second = scheduler(LimpydJobStore(allowed=[__name__], lease=20)), scheduler()
         first.add_job(note, "date", run_date=PAST, id="a")
         store_of(first).get_due_jobs(NOW)
         assert 15 < (round_of(second) or 0) <= 20
 
     def test_take_over_from_one_that_died(self, scheduler: Any) -> None:
-        first, second = scheduler(LimpydJobStore(lease=0.001)), scheduler()
+        first, second = scheduler(LimpydJobStore(allowed=[__name__], lease=0.001)), scheduler()
         first.add_job(note, "date", run_date=PAST, id="a")
         store_of(first).get_due_jobs(NOW)
         wait_until(lambda: round_of(second) and ran)
@@ -190,7 +191,7 @@ class TestSeveralSchedulers:
         assert len(ran) == 3
 
     def test_run_no_more_once_half_of_the_lease_is_gone(self, scheduler: Any) -> None:
-        first, second = scheduler(LimpydJobStore(lease=0.2)), scheduler()
+        first, second = scheduler(LimpydJobStore(allowed=[__name__], lease=0.2)), scheduler()
         for number in range(3):
             first.add_job(note, "date", run_date=PAST, args=[number])
 
@@ -421,7 +422,7 @@ class TestAJobThatCannotBeRestored:
         broken = getattr(ScheduledJob.get("a"), field)  # written as by limpyd alone, which refuses nothing
         broken.delete() if value is None else broken.hset(value)
         made = BackgroundScheduler()
-        store = LimpydJobStore()
+        store = LimpydJobStore(allowed=[__name__])
         store.start(None, "x")
         for _ in range(2):
             assert store.get_due_jobs(NOW) == []
@@ -770,6 +771,24 @@ class TestWhatCanBeStored:
         assert "pickle" in stored("a")["reason"]
         assert ran == []
 
+    def test_no_function_is_called_that_nobody_allowed(self, scheduler: Any) -> None:
+        with pytest.raises(ValueError, match="no module is allowed: name its module in `allowed` of the job"):
+            scheduler(LimpydJobStore()).add_job(note, "date", run_date=PAST, id="a")
+        scheduler().add_job(note, "date", run_date=PAST, id="a", args=["true"])
+        ScheduledJob.get("a").func.hset("os:system")
+        assert store_of(scheduler(LimpydJobStore())).get_due_jobs(NOW) == []
+        assert "name its module in `allowed` of the job store, or with --job-modules" in stored("a")["reason"]
+
+    def test_functions_of_the_modules_of_jobs_are_allowed(self, scheduler: Any) -> None:
+        job_classes.allow(__name__)
+        try:
+            made = scheduler(LimpydJobStore())
+            made.add_job(note, "date", run_date=PAST, id="a")
+            round_of(made)
+        finally:
+            job_classes.allow(None)
+        assert ran == [((), {})]
+
     def test_functions_may_be_limited_to_some_modules(self, scheduler: Any) -> None:
         with pytest.raises(ValueError, match="none of the modules that are allowed"):
             scheduler(LimpydJobStore(allowed=["shop"])).add_job(note, "date", run_date=PAST, id="a")
@@ -944,7 +963,7 @@ class TestWhenRedisFails:
     def test_the_scheduler_begins_and_works_later(self, scheduler: Any, redis_binary: str) -> None:
         with RedisServer(redis_binary) as server:
             server.stop()
-            made = scheduler(LimpydJobStore(server.url, look_again=1e6))
+            made = scheduler(LimpydJobStore(server.url, allowed=[__name__], look_again=1e6))
             assert round_of(made) is not None
             server.start()
             made.add_job(note, "date", run_date=PAST, id="a")
@@ -953,7 +972,7 @@ class TestWhenRedisFails:
 
     def test_the_scheduler_goes_on_and_records_later_what_it_did(self, scheduler: Any, redis_binary: str) -> None:
         with RedisServer(redis_binary, "--appendonly", "yes") as server:
-            made = scheduler(LimpydJobStore(server.url, look_again=1e6))
+            made = scheduler(LimpydJobStore(server.url, allowed=[__name__], look_again=1e6))
             made.add_job(note, "date", run_date=PAST, id="a")
             made.add_job(note, "interval", hours=1, next_run_time=PAST, id="b")
 
@@ -1007,11 +1026,11 @@ def test_a_scheduler_that_started_while_redis_was_down_hears_of_changes_later(
 ) -> None:
     with RedisServer(redis_binary) as server:
         server.stop()
-        made = scheduler(LimpydJobStore(server.url, look_again=0.01))
+        made = scheduler(LimpydJobStore(server.url, allowed=[__name__], look_again=0.01))
         server.start()
         wait_until(lambda: round_of(made) is not None and store_of(made).events._changes is not None)
         made._event.clear()
-        scheduler(LimpydJobStore(server.url)).add_job(note, "date", run_date=PAST, id="a")
+        scheduler(LimpydJobStore(server.url, allowed=[__name__])).add_job(note, "date", run_date=PAST, id="a")
         wait_until(made._event.is_set)
 
 
@@ -1052,7 +1071,7 @@ def test_a_forked_process_that_ends_keeps_the_leases_of_its_parent(scheduler: An
         os._exit(0)
     assert os.waitpid(pid, 0)[1] == 0
     assert scheduler() is not None
-    assert LimpydJobStore().get_due_jobs(NOW) == []
+    assert LimpydJobStore(allowed=[__name__]).get_due_jobs(NOW) == []
 
 
 def test_a_forked_process_holds_no_leases(scheduler: Any) -> None:
@@ -1103,7 +1122,7 @@ class TestAJobOfAnotherProcess:
     @pytest.fixture
     def running(self) -> Iterator[BackgroundScheduler]:
         """A scheduler that plans to look again in ten seconds at the earliest."""
-        store = LimpydJobStore()
+        store = LimpydJobStore(allowed=[__name__])
         made = BackgroundScheduler(timezone="UTC", job_defaults={"misfire_grace_time": None})
         made.add_jobstore(store)
         made.add_executor(DebugExecutor())

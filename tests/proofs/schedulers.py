@@ -95,7 +95,7 @@ class NotingExecutor(ThreadPoolExecutor):
 
 def make_scheduler(*, paused: bool = False) -> BackgroundScheduler:
     scheduler = BackgroundScheduler(timezone="UTC", job_defaults=OPTIONS)
-    scheduler.add_jobstore(LimpydJobStore(lease=LEASE))
+    scheduler.add_jobstore(LimpydJobStore(lease=LEASE, allowed=[__name__]))
     scheduler.add_executor(NotingExecutor(10))
     scheduler.start(paused=paused)
     return scheduler

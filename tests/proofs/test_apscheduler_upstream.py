@@ -32,7 +32,7 @@ def redisjobstore():
     if os.environ["KIND"] == "drop-in":
         store = RedisJobStore(unix_socket_path=path, db=9)
     else:
-        store = LimpydJobStore(unix_socket_path=path, db=9, serializer=os.environ["KIND"])
+        store = LimpydJobStore(unix_socket_path=path, db=9, serializer=os.environ["KIND"], allowed=["tests"])
     store.start(None, "redis")
     yield store
     store.remove_all_jobs()

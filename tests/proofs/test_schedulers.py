@@ -30,7 +30,7 @@ def note(what):
 
 def main():
     scheduler = BlockingScheduler(timezone="UTC")
-    scheduler.add_jobstore(LimpydJobStore(look_again=0.2))
+    scheduler.add_jobstore(LimpydJobStore(look_again=0.2, allowed=["shop"]))
     scheduler.add_job(note, "date", args=["ready"])
     scheduler.start()
 """
@@ -40,7 +40,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from limpyd_jobs.contrib.apscheduler import LimpydJobStore
 
 scheduler = BackgroundScheduler(timezone="UTC")
-scheduler.add_jobstore(LimpydJobStore())
+scheduler.add_jobstore(LimpydJobStore(allowed=["shop"]))
 scheduler.start(paused=True)
 scheduler.add_job("shop:greet", "date", id="greet", misfire_grace_time=None)
 """

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import pickle
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from datetime import datetime, timezone
 from inspect import iscoroutine
 from typing import Any
@@ -20,6 +19,7 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs import Argument, Job, Queue
 from limpyd_jobs.arguments import stored_queue_name
+from limpyd_jobs.contrib.apscheduler.functions import AllowedFunctions
 from limpyd_jobs.contrib.apscheduler.records import StoredJob
 from limpyd_jobs.contrib.apscheduler.serializing import Serializer
 from limpyd_jobs.contrib.apscheduler.settings import database_of
@@ -31,13 +31,15 @@ class ScheduledRun(Job):
 
     Attributes
     ----------
-    serializer: Serializer
-        The object that reads the arguments: JSON only. A subclass may allow pickles, or only some modules.
+    allowed: iterable of str
+        The modules, or packages, in which functions have to be defined to be called. If it is None, as here, they are
+        those of ``--job-modules`` of the worker; without that, each run fails.
     """
 
     namespace = "apscheduler"
     queue_name = "apscheduler"
-    serializer = Serializer("json", pickle.HIGHEST_PROTOCOL, None)
+    allowed: Iterable[str] | None = None
+    serializer = Serializer("json")
 
     scheduled = Argument(indexable=True)
     slot = fields.InstanceHashField(unique=True)
@@ -46,17 +48,33 @@ class ScheduledRun(Job):
     call = Argument()
 
     def run(self, queue: Queue) -> Any:
-        """Call the function, however late it is: what was added is done. A coroutine is run to its end."""
-        self.serializer.check_is_allowed(self.arguments.func)
+        """Call the function, however late it is: what was added is done. A coroutine is run to its end.
+
+        Raises
+        ------
+        ValueError
+            If the function is of a module that is not allowed.
+        """
+        self.functions().check(self.arguments.func)
         call = self.serializer.load_call(self.arguments.call)
         result = ref_to_obj(self.arguments.func)(*call["args"], **call["kwargs"])
         return asyncio.run(result) if iscoroutine(result) else result
 
+    @classmethod
+    def functions(cls) -> AllowedFunctions:
+        """Return the functions that runs may call."""
+        return AllowedFunctions(cls.allowed, f"the class {cls.get_model_repr()}")
+
 
 class PickledRun(ScheduledRun):
-    """A `ScheduledRun` whose arguments may be pickles: for a Redis that nobody else can write to."""
+    """A `ScheduledRun` whose arguments may be pickles: for a Redis that nobody else can write to.
 
-    serializer = Serializer("pickle", pickle.HIGHEST_PROTOCOL, None)
+    It is abstract: define a subclass of it where the workers find it. So it is your code, and not a record, that lets
+    them read pickles.
+    """
+
+    abstract = True
+    serializer = Serializer("pickle")
 
 
 class LimpydExecutor(BaseExecutor):
@@ -75,7 +93,7 @@ class LimpydExecutor(BaseExecutor):
     url, database, client, **settings
         Where Redis is: see `LimpydJobStore`.
     job_class: type of ScheduledRun
-        `PickledRun`, or a class of your own.
+        A class of your own, with the modules that are `allowed`, or a subclass of `PickledRun`.
     queue_name: str
         By default the one of the class.
     priority: int
@@ -101,8 +119,11 @@ class LimpydExecutor(BaseExecutor):
         super().__init__()
         if not (isinstance(job_class, type) and issubclass(job_class, ScheduledRun)):
             raise TypeError(f"job_class must be a subclass of ScheduledRun, not {job_class!r}")
+        if job_class.abstract:
+            raise TypeError(f"{job_class.__name__} is abstract: define a subclass of it in a module of your workers")
         if priority is not None and not re.fullmatch(r"-?[0-9]{1,18}", str(priority)):
             raise ValueError(f"priority must be an integer, not {priority!r}")
+        self._functions = job_class.functions()
         self.job_class = job_class.bound_to(database_of(url, database, client, settings))
         self._place: dict[str, Any] = {
             "queue_name": None if queue_name is None else stored_queue_name(queue_name),
@@ -141,10 +162,10 @@ class LimpydExecutor(BaseExecutor):
         return sum(run.slot.hget() not in slots for run in queued.instances()) >= job.max_instances
 
     def _do_submit_job(self, job: TheirJob, slots: Mapping[str, datetime]) -> None:
-        serializer = self.job_class.serializer
         state = job.__getstate__()
-        serializer.check_is_allowed(state["func"])
-        call = serializer.dump_call(job)
+        if self.job_class.allowed is not None:  # else the workers say what they run
+            self._functions.check(state["func"])
+        call = self.job_class.serializer.dump_call(job)
         for slot, moment in slots.items():
             if self._is_missed(job, moment):
                 continue

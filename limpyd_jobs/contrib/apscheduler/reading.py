@@ -115,6 +115,7 @@ class JobReader:
         zone = getattr(scheduler, "timezone", None) or timezone.utc
         for pk, stored in rows:
             try:
+                self._store.functions.check(stored["func"])
                 job = self._store.serializer.load(pk, stored, zone)
             except Exception as error:
                 set_aside(pk, stored, error)

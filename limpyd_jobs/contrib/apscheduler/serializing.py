@@ -6,13 +6,11 @@ import json
 import pickle
 import re
 from base64 import b64encode
-from collections.abc import Iterable
 from datetime import datetime, tzinfo
 from functools import lru_cache
 from typing import Any
 
 from apscheduler.job import Job
-from apscheduler.util import ref_to_obj
 
 from limpyd_jobs.contrib.apscheduler.records import Stored, StoredJob, moment_of, run_time_of, text_of
 from limpyd_jobs.schedules.triggers import describe_trigger, trigger_of, zone_of
@@ -44,23 +42,19 @@ class Serializer:
         any code that stands in Redis, so nobody else may write to that database.
     protocol: int
         The protocol of pickles.
-    allowed: iterable of str
-        The modules, or packages, in which functions have to be defined to be scheduled; None for any. A pickle runs any
-        code.
 
     Raises
     ------
-    TypeError, ValueError
+    ValueError
         If an argument is invalid.
     """
 
-    def __init__(self, kind: str, protocol: int, allowed: Iterable[str] | None) -> None:
+    def __init__(self, kind: str, protocol: int = pickle.HIGHEST_PROTOCOL) -> None:
         if kind not in ("json", "pickle"):
             raise ValueError(f"The serializer must be 'json' or 'pickle', not {kind!r}")
         if not str(protocol).isdecimal() or int(protocol) > pickle.HIGHEST_PROTOCOL:  # a file of settings gives text
             raise ValueError(f"pickle_protocol must be from 0 to {pickle.HIGHEST_PROTOCOL}, not {protocol!r}")
         self.is_pickle = kind == "pickle"
-        self._allowed = _checked_modules(allowed)
         self._protocol = int(protocol)
 
     def dump(self, job: Job) -> dict[str, str]:
@@ -71,11 +65,10 @@ class Serializer:
         TypeError
             If an argument, or the trigger, cannot be stored. The message says which.
         ValueError
-            If the function has no name by which it could be found again, or is not allowed.
+            If the function has no name by which it could be found again.
         """
         options = {name: getattr(job, name) for name, usual in OPTIONS.items() if getattr(job, name) != usual}
         call = self.dump_call(job, **options)
-        self.check_is_allowed(job.func_ref)
         return {
             "name": job.name,
             "func": job.func_ref,
@@ -114,7 +107,6 @@ class Serializer:
         Exception
             Any exception, if the job cannot be restored.
         """
-        self.check_is_allowed(stored["func"])
         state = self.load_call(stored["state"])
         trigger = self._loaded_trigger(stored["trigger"], stored.get("timezone"))
         state.update(
@@ -130,22 +122,6 @@ class Serializer:
         job.__setstate__(state)
         job.as_read, job.is_refused = stored, False
         return job
-
-    def check_is_allowed(self, func: str) -> None:
-        """Raise `ValueError` if a function, given as ``module:name``, may not be scheduled.
-
-        It must be found in one of the modules, and made there. Functions that they import, such as ``os.system``, do
-        not count.
-        """
-        if self._allowed is None:
-            return
-        if not (
-            self._is_allowed(func.partition(":")[0]) and self._is_allowed(getattr(ref_to_obj(func), "__module__", None))
-        ):
-            raise ValueError(f"The function {func!r} is in none of the modules that are allowed")
-
-    def _is_allowed(self, module: str | None) -> bool:
-        return any(module == each or str(module).startswith(f"{each}.") for each in self._allowed or ())
 
     def _dumped_trigger(self, job: Job) -> dict[str, str]:
         """Return the fields of the trigger of a job."""
@@ -181,17 +157,6 @@ class Serializer:
         if not self.is_pickle:
             raise ValueError("it is stored as a pickle, but only JSON is read here")
         return codec_of(pickle).load(text)
-
-
-def _checked_modules(allowed: Any) -> tuple[str, ...] | None:
-    if allowed is None:
-        return None
-    if isinstance(allowed, str):  # each of its letters would be a module
-        raise TypeError(f"allowed must be a list of modules, as [{allowed!r}], not {allowed!r}")
-    names = tuple(allowed) if isinstance(allowed, Iterable) else (allowed,)
-    if not all(isinstance(each, str) for each in names):
-        raise TypeError(f"allowed must be a list of modules, as ['myapp.jobs'], not {allowed!r}")
-    return names
 
 
 @lru_cache(TRIGGERS)

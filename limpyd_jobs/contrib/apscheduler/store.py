@@ -20,6 +20,7 @@ from limpyd.exceptions import DoesNotExist, UniquenessError
 from redis.exceptions import RedisError, ResponseError
 
 from limpyd_jobs.contrib.apscheduler.events import StoreEvents
+from limpyd_jobs.contrib.apscheduler.functions import AllowedFunctions
 from limpyd_jobs.contrib.apscheduler.reading import UNPARKED, JobReader
 from limpyd_jobs.contrib.apscheduler.records import ScheduledJob, Stored, StoredJob, is_of_foreign_key, run_time_of
 from limpyd_jobs.contrib.apscheduler.rounds import Round
@@ -53,7 +54,8 @@ class LimpydJobStore(BaseJobStore):
         ``json``, or ``pickle`` for what JSON cannot hold: see `Serializer`.
     pickle_protocol: int
     allowed: iterable of str
-        The modules, or packages, in which functions have to be defined to be scheduled; None for any.
+        The modules, or packages, in which functions have to be defined to be scheduled. If it is None, JSON lets none
+        be scheduled; with ``pickle`` it is any, as a pickle runs any code anyway.
     lease: float
         For how many seconds due jobs belong to the scheduler that looked first. If it dies before it has submitted
         them, another scheduler runs them after that time, if their `misfire_grace_time` is longer.
@@ -91,7 +93,8 @@ class LimpydJobStore(BaseJobStore):
             raise ValueError("The namespace must not be empty")
         self.model = ScheduledJob.bound_to(database_of(url, database, client, settings), namespace)
         self.lease, self.look_again = seconds("lease", lease), seconds("look_again", look_again)
-        self.serializer = Serializer(serializer, pickle_protocol, allowed)
+        self.serializer = Serializer(serializer, pickle_protocol)
+        self.functions = AllowedFunctions(allowed, "the job store", is_open=self.serializer.is_pickle)
         self._start_anew()
         _stores.add(self)
 
@@ -296,6 +299,8 @@ class LimpydJobStore(BaseJobStore):
         if as_read is not None:
             before = {**as_read, "next_run_time": run_time_of(as_read)}
             fields = {name: value for name, value in fields.items() if value != before.get(name, "")}
+        if "func" in fields:
+            self.functions.check(fields["func"])
         return {name: value or None for name, value in fields.items()}
 
     def _change(self, pk: str, changes: Mapping[str, str | None]) -> None:
