@@ -2,7 +2,7 @@
 -- what: adds to the figures of this minute, and of this day, what became of some jobs
 -- KEYS[1]  the beginning of the keys of figures
 -- request
---   rows      JSON: [name of a queue, path of a class, [numbers…]]…
+--   rows      JSON: [name of a queue, path of a class, [numbers…]]…: 50 take some 3 milliseconds
 --   classes   JSON: the name of the model by the path of a class: of these, the last pk is noted
 -- reply
 --   done
@@ -15,9 +15,6 @@ local PERIODS = {
   minute = {size = 60, kept = 2 * 86400, most = 500},
   day = {size = 86400, kept = 366 * 86400, most = 5000},
 }
-
--- The most words of a command.
-local STEP = 1000
 
 -- The row for all others, once there are too many rows.
 local OTHERS = '\n'
@@ -48,11 +45,7 @@ end
 local function summed(key, rows, most)
   local names, found = {OTHERS}, {}
   for i, row in ipairs(rows) do names[i + 1] = row[1] .. '\n' .. row[2] end
-  for from = 1, #names, STEP do
-    for i, text in ipairs(redis.call('HMGET', key, unpack(names, from, math.min(from + STEP - 1, #names)))) do
-      found[names[from + i - 1]] = text or nil
-    end
-  end
+  for i, text in ipairs(redis.call('HMGET', key, unpack(names))) do found[names[i]] = text or nil end
   local room, changed = most - redis.call('HLEN', key), {}
   for i, row in ipairs(rows) do
     local name = names[i + 1]
@@ -69,10 +62,6 @@ local function write_all(key, fields)
   local words = {}
   for name, value in pairs(fields) do
     words[#words + 1], words[#words + 2] = name, value
-    if #words >= STEP then
-      redis.call('HSET', key, unpack(words))
-      words = {}
-    end
   end
   if #words > 0 then redis.call('HSET', key, unpack(words)) end
 end

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from redis import Redis
@@ -26,6 +27,9 @@ _write_figures = Script("write_figures")
 
 
 BUCKETS = len(BOUNDS) + 1
+
+# How many rows one call adds: it takes Redis some 3 milliseconds.
+STEP = 50
 
 # A number has at most so many digits: somebody else wrote a longer one.
 DIGITS = 18
@@ -129,11 +133,23 @@ class Figures:
         self.numbers = [one + another for one, another in zip(self.numbers, other.numbers, strict=True)]
 
 
-def write(connection: Redis, figures: Mapping[tuple[str, str], Figures], classes: Mapping[str, str]) -> None:
+OfNames = dict[tuple[str, str], Figures]
+
+
+def parts_of(figures: OfNames) -> Iterator[OfNames]:
+    """Yield figures in parts, each of as many rows as one call of `write` may have."""
+    rows = iter(figures.items())
+    while part := dict(islice(rows, STEP)):
+        yield part
+
+
+def write(connection: Redis, figures: OfNames, classes: Mapping[str, str]) -> None:
     """Add figures, by the name of a queue and the path of a class, to the figures of this minute and day.
 
     Parameters
     ----------
+    figures: dict
+        Up to `STEP`: see `parts_of`.
     classes: mapping of str to str
         The name of the model, by the path of a class. The last pk of each is noted: it tells how many jobs were added.
     """

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
+from itertools import chain
 from threading import Lock
 
 from redis import Redis
@@ -12,15 +14,13 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs.models import job_classes
 from limpyd_jobs.store import figures
-from limpyd_jobs.store.figures import Figures
+from limpyd_jobs.store.figures import Figures, OfNames
 from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.workers.backoff import is_connection_error
 from limpyd_jobs.workers.execution import Execution
 
 # How many jobs are noted before they are summed up: few, as their arguments stay in memory.
 MANY = 100
-
-OfNames = dict[tuple[str, str], Figures]
 
 
 class WorkerFigures:
@@ -44,27 +44,27 @@ class WorkerFigures:
                 self._sum_up()
 
     def write(self, connection: Redis) -> None:
-        """Write down what was noted. If Redis refuses, it is written the next time.
+        """Write down what was noted, in parts, so that Redis can do other things in between.
 
-        If the reply is lost, the figures may be written already. They are dropped: figures may be lost, but are never
-        counted twice.
+        If Redis refuses, the rest is written the next time. If a reply is lost, that part may be written already. It is
+        dropped: figures may be lost, but are never counted twice.
         """
         with self._lock:
             self._sum_up()
             self._count_running()
             gathered, self._figures = self._figures, {}
-        if not gathered:
-            return
-        classes = {path: job_classes.known[path]._name for _, path in gathered if path in job_classes.known}
-        try:
-            figures.write(connection, gathered, classes)
-        except RedisError as error:
-            if not is_connection_error(error):
-                self._put_back(gathered)
+        parts = list(figures.parts_of(gathered))
+        while parts:
+            part = parts.pop()
+            try:
+                figures.write(connection, part, _names_of_models(part))
+            except RedisError as error:
+                self._put_back(parts if is_connection_error(error) else [*parts, part])
+                return
 
-    def _put_back(self, gathered: OfNames) -> None:
+    def _put_back(self, parts: Iterable[OfNames]) -> None:
         with self._lock:
-            for key, each in gathered.items():
+            for key, each in chain.from_iterable(part.items() for part in parts):
                 self._figures.setdefault(key, Figures()).add(each)
 
     def _sum_up(self) -> None:
@@ -94,6 +94,11 @@ class WorkerFigures:
         if found is None:
             found = self._figures[key] = Figures()
         return found
+
+
+def _names_of_models(part: OfNames) -> dict[str, str]:
+    """Return the name of each model in the figures, by the path of the class."""
+    return {path: job_classes.known[path]._name for _, path in part if path in job_classes.known}
 
 
 def _seconds_waited(delivery: Delivery) -> float | None:

@@ -71,7 +71,8 @@ def test_how_many_jobs_there_have_been_is_noted(redis_client: redis.Redis) -> No
 def test_too_many_rows_are_summed_up(redis_client: redis.Redis) -> None:
     redis_client.time()
     many = {(f"queue {number}", "a.B"): some(1) for number in range(600)}
-    figures.write(redis_client, many, {})
+    for part in figures.parts_of(many):
+        figures.write(redis_client, part, {})
     found = stored(redis_client)
     others = figures.figures_of(found["\n"])
     assert others is not None
@@ -140,3 +141,27 @@ def test_a_worker_writes_once_at_its_end(redis_client: redis.Redis, commands: An
         Worker("bells", max_loops=120, logger_level=60).run()
     sha = figures._write_figures.sha
     assert sum(sha in command for command in sent) == 1
+
+
+def test_many_are_written_in_small_steps_and_counted_once_though_one_fails(
+    redis_client: redis.Redis, commands: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gathered = WorkerFigures({})
+    gathered._figures = {(f"{number}", "a.B"): some(1) for number in range(3 * figures.STEP)}
+    failures = [redis.OutOfMemoryError("full"), None, redis.ConnectionError("lost")]
+
+    def write(*args: Any) -> None:
+        failure = failures.pop() if failures else None
+        if failure:
+            raise failure
+        really_write(*args)
+
+    really_write = figures.write
+    monkeypatch.setattr(figures, "write", write)
+    with commands() as sent:
+        for _ in range(3):
+            gathered.write(redis_client)
+    written = [command for command in sent if figures._write_figures.sha in command or "verb: write fig" in command]
+    assert max(command.count('"a.B",[') for command in written) == figures.STEP
+    found = [figures.figures_of(text) for text in stored(redis_client).values()]
+    assert [each.started for each in found if each] == [1] * (2 * figures.STEP)  # the rest may be written, or not
