@@ -266,3 +266,21 @@ def test_a_job_that_is_claimed_at_the_last_moment_is_left_alone_by_the_ways_of_a
     assert claim.job.status.hget() == STATUSES.RUNNING
     claim.succeed()
     assert claim.status == STATUSES.SUCCESS
+
+
+def test_jobs_that_are_deleted_leave_the_lists_of_jobs_that_ended() -> None:
+    for each in ("good", "bad", "worse", "kept"):
+        Job.add_job(each, "ended")
+    Worker("ended", callback=_fails_if_bad, max_loops=4, logger_level=60).run()
+    assert JobFilter("status=error", Job).requeue_all().done == 2
+    Worker("ended", callback=_fails_if_bad, max_loops=2, logger_level=60).run()
+    queue = Queue.get_queue("ended")
+    assert (len(queue.success.lmembers()), len(queue.errors.lmembers())) == (2, 4)
+    assert JobFilter("identifier!=kept", Job).delete_all().done == 3
+    assert [Job.get_from_ident(ident).identifier.hget() for ident in queue.success.lmembers()] == ["kept"]
+    assert queue.errors.lmembers() == []
+
+
+def _fails_if_bad(job: Any, queue: Any) -> None:
+    if job.identifier.hget() in ("bad", "worse"):
+        raise ValueError("on purpose")

@@ -15,6 +15,8 @@ def test_nothing_is_left_of_a_job_that_nobody_runs(world: World, state: str, mon
         if state in ("waiting", "delayed"):
             transitions.cancel(job, world.queue_class)  # type: ignore[arg-type]
         world.job_class(pk_of(job)).delete()
+        for key in [*world.client.scan_iter("*:success"), *world.client.scan_iter("*:errors")]:
+            world.client.lrem(key, 0, job.ident)  # type: ignore[attr-defined]
 
     one = None if state in (*CLAIMED, "deleted") else delete
     leaves_the_same(world, state, lambda asked: asked.delete_all(), one, monkeypatch)
