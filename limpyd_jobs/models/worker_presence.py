@@ -99,8 +99,8 @@ class LivingWorker(Living):
     queue_model: str
         What the keys of these queues begin with.
     status: str
-        ``starting``, ``busy``, ``idle``, ``quiet`` (it begins no other job), ``stopping``; or ``silent`` if its next
-        sign of life is overdue, so that nobody knows what it does.
+        ``starting``, ``no queue`` (none of its queues exists yet), ``busy``, ``idle``, ``quiet`` (it begins no other
+        job), ``stopping``; or ``silent`` if its next sign of life is overdue, so that nobody knows what it does.
     running: list of RunningJob
         The jobs that it runs.
     done, failed: int

@@ -75,6 +75,7 @@ class Engine:
         self.stopping = Stopping(self)
         self.registration = WorkerRegistration(self)
         self.parent = 0  # the pid of the parent of its pool
+        self.lacks_queues = False  # it looked, and none of its queues exists yet
 
         self.queue_refresh = QueueRefresh(worker)
         self.promoter = Promoter(worker)

@@ -133,7 +133,7 @@ class WorkerRegistration:
         if self._engine.stopping.is_quiet:
             return "quiet"
         if self._worker.status == "starting":
-            return "starting"
+            return "no queue" if self._engine.lacks_queues else "starting"
         return "busy" if self._engine.executor.running else "idle"
 
     def _running(self) -> list[list[str]]:

@@ -64,6 +64,7 @@ class Start:
                     raise
                 self._engine.outages.wait("Unable to find the queues", error)
                 continue
+            self._engine.lacks_queues = not worker.keys
             while self._engine.ready_callbacks:
                 self._engine.ready_callbacks.pop()()
             if not (worker.keys or warned) and (stopping.is_done or not worker.end_forced):

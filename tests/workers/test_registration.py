@@ -136,7 +136,7 @@ class TestWhoIsThere:
 
     def test_is_there_while_it_waits_for_a_queue(self) -> None:
         with registered():
-            assert wait_for("starting").queues == ["queue"]
+            assert wait_for("no queue").queues == ["queue"]
 
     def test_leaves_nothing_behind_at_its_end(self, redis_client: redis.Redis) -> None:
         Queue.get_queue("queue")
