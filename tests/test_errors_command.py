@@ -10,6 +10,7 @@ from typing import Any
 
 import preloaded
 import pytest
+from reading import limpyd_jobs
 from servers import RedisServer
 
 from limpyd_jobs import Error, Job, Worker
@@ -194,3 +195,21 @@ def test_a_command_line_that_is_wrong(redis_server: RedisServer, arguments: list
     status, out, err = run(redis_server, *arguments)
     assert (status, out) == (2, "")
     assert f"limpyd-jobs errors: error: {message}" in err
+
+
+def test_a_long_error_is_cut_unless_all_is_asked_for(fingerprint: str) -> None:
+    error = Error.collection(type="LookupError").instances()[-1]
+    for each in Error.collection(type="LookupError").instances():
+        each.message.hset("begins " + "x" * 3_000_000 + " ends")
+        each.hmset(traceback="first\n" + "line\n" * 200_000 + "last")
+    status, out, told = limpyd_jobs("errors", "show", fingerprint)
+    assert (status, len(out) < 60_000) == (0, True)
+    assert "MB left out" in out
+    assert out.index("    first\n") < out.index("    last\n")
+    assert told == "limpyd-jobs errors: not all of the last error is shown: --full shows it\n"
+    shown = json.loads(limpyd_jobs("errors", "show", fingerprint, "--json")[1])["sample"]
+    assert len(shown["message"]) < 20_000
+    whole = limpyd_jobs("errors", "show", fingerprint, "--full")[1]
+    assert len(whole) > 3_800_000
+    assert "left out" not in whole
+    assert len(limpyd_jobs("jobs", "show", f"{error.job_model_repr.hget()}:{error.job_pk.hget()}")[1]) < 60_000

@@ -8,7 +8,7 @@ from typing import Any
 
 from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
 from limpyd_jobs.commands.progress import shown_progress
-from limpyd_jobs.commands.tables import print_error, print_table
+from limpyd_jobs.commands.tables import ends_of, print_error, print_table
 from limpyd_jobs.commands.verbs import ERROR_MODEL, VERB_OPTIONS, Verb, VerbCommand
 from limpyd_jobs.query import ErrorFilter, ErrorGroup, FoundError, JobFilter, Tally
 from limpyd_jobs.utils import one_line
@@ -53,6 +53,9 @@ A filter is made of words. All of them must be met:
             type="float",
             check=seconds,
             help="groups, list: after how many seconds to stop, and tell what is known (default: look at all)",
+        ),
+        WorkerOption(
+            "--full", action="store_true", help="show: all of a long message or traceback (default: both of its ends)"
         ),
         *VERB_OPTIONS,
         JSON,
@@ -101,14 +104,21 @@ A filter is made of words. All of them must be met:
         [group] = groups
         return {
             **as_json(group),
-            "sample": asked.last_of(group),
+            "sample": self._cut(asked.last_of(group)),
             "jobs": [error.ident for error in asked.page(LAST).errors],
         }
+
+    def _cut(self, whole: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the fields of an error, cut if they are long and not all is asked for."""
+        shown = whole if self.options.full else {name: ends_of(value) for name, value in whole.items()}
+        if shown != whole:
+            self.tell("not all of the last error is shown: --full shows it")
+        return shown
 
     def _print_details(self, shown: Mapping[str, Any]) -> None:
         print_table([(name, _counted(value)) for name, value in shown.items() if name not in ("sample", "jobs")])
         print()
-        print_error(shown["sample"])
+        print_error(shown["sample"], is_whole=bool(self.options.full))
         print(f"\nthe last jobs: {' '.join(map(one_line, shown['jobs']))}")
         command = f"limpyd-jobs errors requeue {one_line(shown['fingerprint'])}"
         number = self._jobs_of(shown["fingerprint"]).count(PATIENCE)

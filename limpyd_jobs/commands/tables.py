@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from limpyd_jobs.utils import MESSAGE, one_line
 
 Row = Sequence[object]
+
+# How many characters of a stored text are shown, unless all are asked for.
+LONGEST = 16_000
 
 _BARS = " ▁▂▃▄▅▆▇█"
 
@@ -28,12 +32,23 @@ def table_lines(rows: Iterable[Row]) -> Iterator[str]:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def print_error(fields: Mapping[str, str]) -> None:
-    """Print a stored error: when it happened, its type and message, and its traceback."""
-    date, kind, message = (one_line(fields.get(name, ""), MESSAGE) for name in ("date_time", "type", "message"))
+def print_error(fields: Mapping[str, str], is_whole: bool = False) -> None:
+    """Print a stored error: when it happened, its type and message, and its traceback; if it is not to be whole, only
+    the beginning and the end of what is long."""
+    most = sys.maxsize if is_whole else MESSAGE
+    date, kind, message = (one_line(fields.get(name, ""), most) for name in ("date_time", "type", "message"))
     print(f"{date} {kind}: {message}")
-    for line in fields.get("traceback", "").splitlines():
-        print(f"    {one_line(line, MESSAGE)}")
+    traceback = fields.get("traceback", "")
+    for line in (traceback if is_whole else ends_of(traceback)).splitlines():
+        print(f"    {one_line(line, most)}")
+
+
+def ends_of(text: str, most: int = LONGEST) -> str:
+    """Return a text; of a longer one, its beginning and its end, and how much is left out in between."""
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]}… {(len(text) - 2 * half) / 1e6:,.1f} MB left out …{text[-half:]}"
 
 
 def print_json(value: Any) -> None:
