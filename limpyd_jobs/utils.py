@@ -29,6 +29,16 @@ LONG_AGO = timedelta(days=10_000)
 NAME = 200
 MESSAGE = 2000
 
+# What Django raises if it is not set up, and what to do then.
+_OF_DJANGO = {
+    ("django.core.exceptions", "ImproperlyConfigured"),
+    ("django.core.exceptions", "AppRegistryNotReady"),
+}
+DJANGO = (
+    "Django is not set up: write a module that calls django.setup(), and name it before the modules of your jobs, as "
+    "--job-modules=django_setup,orders.jobs"
+)
+
 
 def memoized(function: Function) -> Function:
     """Remember the results of a function, as `functools.cache` does, for arguments whose types mypy takes for
@@ -202,6 +212,27 @@ def where_to_look() -> str:
     except OSError:  # it was deleted
         place = ""
     return f"Name the directory that its package is in with --pythonpath, or start the worker there{place}"
+
+
+def hint_for(error: BaseException, path: str) -> str:
+    """Return the end of a message about an import that failed: what to do about it, if that is known."""
+    if lacks_django(error):
+        return f". {DJANGO}"
+    return f". {where_to_look()}" if is_not_found(error, path.partition(".")[0]) else ""
+
+
+def lacks_django(error: BaseException | None) -> bool:
+    """Whether an import failed because Django is not set up yet."""
+    kinds = {(cls.__module__, cls.__name__) for cls in type(error).__mro__}
+    if kinds & _OF_DJANGO:
+        return True
+    return error is not None and error.__cause__ is not None and lacks_django(error.__cause__)
+
+
+def not_imported(path: str, error: BaseException) -> str:
+    """Say in a line that a class cannot be imported, why, and what to do about it."""
+    why = one_line(why_not_imported(error), MESSAGE)
+    return f"{one_line(path)} cannot be imported: {why}{hint_for(error, path)}"
 
 
 def _is_of_import(filename: str) -> bool:

@@ -45,6 +45,26 @@ APPLICATION = {
     "bakery/not-a-name.py": "raise SystemExit('a script, no module of jobs')",
     "burnt/__init__.py": "",
     "burnt/jobs.py": "import os\n1 / 0\n",
+    "django/__init__.py": "READY = []",
+    "django/core/__init__.py": "",
+    "django/core/exceptions.py": "class AppRegistryNotReady(Exception): pass",
+    "django_setup.py": "import django\ndjango.READY.append(True)",
+    "orders/__init__.py": "",
+    "orders/jobs.py": """
+        import django
+        from django.core.exceptions import AppRegistryNotReady
+        from limpyd_jobs import Job
+
+        if not django.READY:
+            raise AppRegistryNotReady("Apps aren't loaded yet.")
+
+        class Order(Job):
+            namespace = "orders"
+            queue_name = "oven"
+
+            def run(self, queue):
+                print("ordered", self.identifier.hget(), flush=True)
+    """,
     "exits.py": "raise SystemExit(3)",
     "json5.py": "raise RuntimeError('it hides no module of that name')",
     "handlers.py": """
@@ -179,6 +199,37 @@ class TestJobModules:
 
     def test_of_this_library_may_be_named(self, work: Run) -> None:
         assert work("--job-modules=limpyd_jobs,bakery", "--dry-run").returncode == 0
+
+
+class TestDjango:
+    """Any module that needs Django raises so until `django.setup()` was called."""
+
+    REMEDY = "Django is not set up: write a module that calls django.setup(), and name it before the modules of"
+    SET_UP = "--job-modules=django_setup,orders.jobs"
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            "limpyd-jobs-worker --queues=oven --job-modules=orders.jobs",
+            "limpyd-jobs-worker --queues=oven --worker-class=orders.jobs.Worker",
+            "limpyd-jobs check --job-modules=orders.jobs",
+            "limpyd-jobs check --queue-model=orders.jobs.Queue",
+            "limpyd-jobs jobs add orders.jobs.Order 12",
+            "limpyd-jobs schedules add daily orders.jobs.Order --cron=@daily",
+        ],
+    )
+    def test_is_set_up_before_jobs_are_imported(self, run: Run, words: str) -> None:
+        assert_refused(run(*words.split()), "AppRegistryNotReady: Apps aren't loaded yet.", self.REMEDY)
+
+    def test_is_needed_where_jobs_are_named_by_what_is_stored(self, run: Run) -> None:
+        run("limpyd-jobs", "schedules", "add", "daily", "orders.jobs.Order", "--cron=@daily", self.SET_UP)
+        assert_refused(run("limpyd-jobs", "schedules", "run-now", "daily"), self.REMEDY)
+        assert run("limpyd-jobs", "schedules", "run-now", "daily", self.SET_UP).stdout == "orders.jobs.Order:1\n"
+        assert self.REMEDY in run("limpyd-jobs", "jobs", "cancel", "--all", "--dry-run").stdout
+        assert self.REMEDY in run("limpyd-jobs", "check", "--pause=0").stdout
+        worker = ("limpyd-jobs-worker", "--queues=oven", "--burst")
+        assert self.REMEDY in run(*worker).stderr
+        assert run(*worker, self.SET_UP).stdout == "ordered daily\n"
 
 
 class TestACallback:

@@ -13,6 +13,9 @@ from limpyd_jobs.utils import one_line
 # How many findings of a kind a table shows.
 ROWS_PER_KIND = 20
 
+# How many characters of a cell the table shows: why a class cannot be imported, and what to do about it, is long.
+LONGEST = 400
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -138,7 +141,7 @@ def _outcome(finding: Finding) -> str:
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> Iterator[str]:
-    lines = [tuple(one_line(cell) for cell in row) for row in rows]
+    lines = [tuple(one_line(cell, LONGEST) for cell in row) for row in rows]
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     for line in lines:
         yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()

@@ -14,10 +14,10 @@ from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
 from limpyd_jobs.commands.pause import names_near
 from limpyd_jobs.commands.progress import shown_progress
 from limpyd_jobs.commands.tables import print_error, print_json_lines, print_table
-from limpyd_jobs.commands.verbs import ERROR_MODEL, VERB_OPTIONS, Verb, VerbCommand
+from limpyd_jobs.commands.verbs import ERROR_MODEL, VERB_OPTIONS, Verb, VerbCommand, job_class_of
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.idents import Ident
-from limpyd_jobs.models import BaseJobsModel, Job, Queue, job_classes
+from limpyd_jobs.models import BaseJobsModel, Job, Queue
 from limpyd_jobs.query import Count, Facets, FoundJob, JobDetails, JobFilter, Page, Tally, explain_job, job_details
 from limpyd_jobs.query.classes import classes_of
 from limpyd_jobs.query.conditions import parse_moment
@@ -25,7 +25,7 @@ from limpyd_jobs.query.walk import is_pk
 from limpyd_jobs.retrying import SECONDS_OF
 from limpyd_jobs.store.argument import ValueField
 from limpyd_jobs.store.records import redis_of
-from limpyd_jobs.utils import MESSAGE, described, one_line, where_to_look
+from limpyd_jobs.utils import MESSAGE, one_line
 from limpyd_jobs.workers.options import WorkerOption, between, interval, seconds
 
 # After how many seconds a search is long, and how many of the missing indexes are named then.
@@ -250,10 +250,7 @@ A filter is made of words. All of them must be met:
         if self.options.dry_run:
             self.parser.error("--dry-run means nothing to add")
         path, identifier, *given = words
-        try:
-            job_class = job_classes.resolve(path)
-        except Exception as error:  # whatever its module raises
-            raise ValueError(f"{one_line(path)} cannot be imported: {described(error)}. {where_to_look()}") from None
+        job_class = job_class_of(path)
         last = _last_pk(job_class)
         job = job_class.add_job(identifier, **_values(job_class, given), **self._arguments_of("add"))
         if is_pk(job.pk.get()) and int(job.pk.get()) <= last:

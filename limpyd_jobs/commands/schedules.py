@@ -11,7 +11,7 @@ from limpyd.exceptions import DoesNotExist, UniquenessError
 
 from limpyd_jobs.arguments import read_priority
 from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
-from limpyd_jobs.commands.verbs import Verb, VerbCommand
+from limpyd_jobs.commands.verbs import Verb, VerbCommand, job_class_of
 from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
 from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.schedules.misfires import MISFIRE_POLICIES
@@ -119,13 +119,15 @@ class Schedules(VerbCommand):
         if self.options.trigger is not None:
             given["trigger"] = _parsed("--trigger", self.options.trigger)
         fields = _parsed("--fields", self.options.fields or "{}")
-        schedule = Schedule.add(name, job_class, paused=bool(self.options.paused), **given, **fields)
+        schedule = Schedule.add(name, job_class_of(job_class), paused=bool(self.options.paused), **given, **fields)
         first = schedule.next_times(1)[0].isoformat()
         if not self.print_as_json({"name": name, "next_run": first}):
             print(first)
 
     def _run_now(self, words: Sequence[str]) -> None:
-        ident = self._named("run-now", words).run_now().ident
+        schedule = self._named("run-now", words)
+        job_class_of(schedule.job_model_repr.hget() or "")
+        ident = schedule.run_now().ident
         if not self.print_as_json({"ident": ident}):
             print(one_line(ident))
 

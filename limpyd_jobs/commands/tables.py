@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from limpyd_jobs.utils import MESSAGE, one_line
+from limpyd_jobs.utils import MESSAGE, NAME, one_line
 
 Row = Sequence[object]
 
@@ -17,16 +17,16 @@ LONGEST = 16_000
 _BARS = " ▁▂▃▄▅▆▇█"
 
 
-def print_table(rows: Iterable[Row]) -> None:
+def print_table(rows: Iterable[Row], most: int = NAME) -> None:
     """Print rows, of which the first is the heading, with columns as wide as needed. None is printed as an empty
-    cell."""
-    for line in table_lines(rows):
+    cell. Of a cell of more than `most` characters, the beginning is shown."""
+    for line in table_lines(rows, most):
         print(line)
 
 
-def table_lines(rows: Iterable[Row]) -> Iterator[str]:
+def table_lines(rows: Iterable[Row], most: int = NAME) -> Iterator[str]:
     """Yield the lines of such a table."""
-    shown = [["" if cell is None else one_line(cell) for cell in row] for row in rows]
+    shown = [["" if cell is None else one_line(cell, most) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     for row in shown:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -11,8 +11,9 @@ from redis.exceptions import RedisError
 from limpyd_jobs.commands.command import Command
 from limpyd_jobs.commands.tables import count_of, print_table
 from limpyd_jobs.exceptions import NotAudited
+from limpyd_jobs.models import Job, job_classes
 from limpyd_jobs.query import Tally
-from limpyd_jobs.utils import MESSAGE, one_line
+from limpyd_jobs.utils import MESSAGE, not_imported, one_line
 from limpyd_jobs.workers.options import WorkerOption
 
 Verb = Callable[[Sequence[str]], int | None]
@@ -39,6 +40,14 @@ AS_WRITTEN = {
     "delayed_until argument": "--until",
     "give the `following` of one": "give what the page before told after --after=",
 }
+
+
+def job_class_of(path: str) -> type[Job]:
+    """Return the job class of a path, or raise `ValueError` with the reason, and what to do about it."""
+    try:
+        return job_classes.resolve(path)
+    except Exception as error:  # whatever its module raises
+        raise ValueError(not_imported(path, error)) from None
 
 
 class VerbCommand(Command):
@@ -122,5 +131,5 @@ class VerbCommand(Command):
         """Print the outcomes of many jobs, given what was done, as ``deleted``; return the exit status."""
         if not self.print_as_json({**tally._asdict(), **self.mark}):
             reasons = [(f"{number:,}", reason) for reason, number in tally.reasons.items()]
-            print_table([("jobs", ""), (f"{tally.done:,}", self.would_be(done)), *reasons])
+            print_table([("jobs", ""), (f"{tally.done:,}", self.would_be(done)), *reasons], MESSAGE)
         return 1 if tally.refused else 0

@@ -21,7 +21,7 @@ from limpyd_jobs.store.audit import Entry, audited
 from limpyd_jobs.store.calls import listed
 from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.store.known_classes import KnownClass
-from limpyd_jobs.utils import described
+from limpyd_jobs.utils import not_imported
 
 # Names that can be asked for, but are not fields of a job.
 OTHERS = frozenset({"class", "error", "fingerprint", "owner", "pk", "queue"})
@@ -316,7 +316,7 @@ class JobFilter:
                 job_class = on(job_classes.resolve(source.known.path), self._database)
             except Exception as error:  # whatever its module raises
                 number = sum(step.number for step in search.timed(source.steps()))
-                outcomes[f"{source.known.path} cannot be imported: {described(error)}"] += number
+                outcomes[not_imported(source.known.path, error)] += number
                 continue
             for step in search.timed(action.steps(source, job_class, entry)):
                 outcomes.update(step.outcomes)

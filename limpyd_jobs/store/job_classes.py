@@ -18,7 +18,7 @@ from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.ordinary import REMEDY, unordinary_kind
 from limpyd_jobs.store.binding import bound_like, origin_of
 from limpyd_jobs.store.sources import defines_subclass, is_ours, is_standard
-from limpyd_jobs.utils import is_not_found, where_to_look, why_not_imported
+from limpyd_jobs.utils import hint_for, why_not_imported
 
 T = TypeVar("T")
 
@@ -125,8 +125,8 @@ def import_with_submodules(name: str) -> None:
     try:
         module = _import(name)
     except Exception as error:  # the module may raise any exception
-        hint = f". {where_to_look()}" if is_not_found(error, name.partition(".")[0]) else ""
-        raise ConfigurationException(f"cannot import {name!r}: {why_not_imported(error)}{hint}") from error
+        why = f"{why_not_imported(error)}{hint_for(error, name)}"
+        raise ConfigurationException(f"cannot import {name!r}: {why}") from error
     if name == __name__.partition(".")[0]:  # its job class is imported, and not all its guests can be
         return
     for info in iter_modules(getattr(module, "__path__", ()), f"{name}."):

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from redis.exceptions import ConnectionError, RedisError, TimeoutError
 
-from limpyd_jobs.utils import import_class, is_not_found, where_to_look, why_not_imported
+from limpyd_jobs.utils import hint_for, import_class, why_not_imported
 from limpyd_jobs.workers.options import EARLY_OPTIONS, flag_of
 
 
@@ -100,8 +100,8 @@ def import_for(parser: OptionParser, name: str, path: str) -> Any:
     try:
         return import_class(path)
     except Exception as error:  # the module may raise any exception
-        hint = f". {where_to_look()}" if is_not_found(error, path.partition(".")[0]) else ""
-        parser.error(f'Unable to import "{name}", {flag_of(name)}={path}: {why_not_imported(error)}{hint}')
+        why = f"{why_not_imported(error)}{hint_for(error, path)}"
+        parser.error(f'Unable to import "{name}", {flag_of(name)}={path}: {why}')
 
 
 def require_subclass(parser: OptionParser, name: str, value: Any, base: type) -> None:

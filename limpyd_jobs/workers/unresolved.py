@@ -15,7 +15,7 @@ from limpyd_jobs.models import Error, Job, Queue, defer_unresolved, job_classes
 from limpyd_jobs.store import records
 from limpyd_jobs.store.job_classes import NotAllowed
 from limpyd_jobs.store.layout import layout_of
-from limpyd_jobs.utils import MESSAGE, is_not_found, one_line, where_to_look, why_not_imported
+from limpyd_jobs.utils import DJANGO, MESSAGE, is_not_found, lacks_django, one_line, where_to_look, why_not_imported
 
 # How many deferred jobs are read at once.
 CHUNK = 1000
@@ -156,6 +156,8 @@ class UnresolvedClasses:
 def _remedy(path: str, error: Exception) -> str:
     """Say what to do about a class that cannot be resolved."""
     module = path.rpartition(".")[0]
+    if lacks_django(error):
+        return f"{DJANGO}."
     if isinstance(error, NotAllowed):
         return f"Add {one_line(module)} to --job-modules."
     if module == "__main__":

@@ -13,7 +13,8 @@ import redis
 from pages import FILES, ROOT
 from servers import RedisServer
 
-STAND_INS = {"django/__init__.py": "def setup():\n    pass\n"}  # Django is no requirement of the tests
+# Django is no requirement of the tests.
+STAND_INS = {"django/__init__.py": "def setup():\n    pass\n", "django_setup.py": "import django\n\ndjango.setup()\n"}
 
 
 @pytest.fixture

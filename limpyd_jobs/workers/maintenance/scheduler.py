@@ -17,7 +17,7 @@ from limpyd_jobs.schedules.plan import Plan
 from limpyd_jobs.store import records
 from limpyd_jobs.store.binding import is_same_database
 from limpyd_jobs.store.lazy_fields import pk_of
-from limpyd_jobs.utils import EPOCH, MESSAGE, one_line
+from limpyd_jobs.utils import EPOCH, MESSAGE, hint_for, one_line
 from limpyd_jobs.workers.backoff import is_transient
 
 if TYPE_CHECKING:
@@ -89,7 +89,8 @@ class Scheduler:
         schedule, name, time, outcome, job, error = occurrence
         if error or time is None:
             failed = "schedule cannot be enqueued"
-            context.repeats.say(failed, f"[{one_line(name)}] {failed}: {one_line(error, MESSAGE)}")
+            why = f"{one_line(error, MESSAGE)}{hint_for(error, '') if error else ''}"
+            context.repeats.say(failed, f"[{one_line(name)}] {failed}: {why}")
         elif job is None:
             context.executor.call_hook(name, "schedule_missed", schedule, time)
         elif outcome == "existing":
