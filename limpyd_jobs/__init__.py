@@ -20,6 +20,7 @@ from limpyd_jobs.exceptions import (
     NotAudited,
     NotClaimable,
     NotRecorded,
+    NotReplicated,
     ResultTimeout,
 )
 from limpyd_jobs.models import Claim, Error, Job, Presence, Queue, Session, TimedRecord, WorkerPresence
@@ -53,6 +54,7 @@ __all__ = [
     "NotAudited",
     "NotClaimable",
     "NotRecorded",
+    "NotReplicated",
     "Presence",
     "Queue",
     "Requeue",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from limpyd.exceptions import DoesNotExist
@@ -45,6 +46,29 @@ class CodeNotRun(LimpydJobsException):
 
 class NotRecorded(LimpydJobsException):
     """The end of a job could not be recorded, as Redis did not answer, or refused."""
+
+
+class NotReplicated(LimpydJobsException):
+    """Jobs were added, but the replicas did not say in time that they have a copy: a failover now may lose the jobs.
+
+    The jobs are there, and will be run. To add them again is harmless because of their identifiers: it waits once more.
+    It is raised only if the settings of the database say ``wait_for_replicas``.
+
+    Attributes
+    ----------
+    idents: list of str
+        The idents of the jobs.
+    copied, wanted: int
+        How many replicas have a copy, and how many should.
+    """
+
+    def __init__(self, idents: Sequence[str], copied: int, wanted: int, seconds: float) -> None:
+        what = f"{idents[0]} was" if len(idents) == 1 else f"{len(idents)} jobs, the last of them {idents[-1]}, were"
+        super().__init__(
+            f"{what} added, but copied to {copied} of {wanted} replicas within {seconds:g} seconds: "
+            "add again what must survive a failover"
+        )
+        self.idents, self.copied, self.wanted = list(idents), copied, wanted
 
 
 class ClaimLost(LimpydJobsException):

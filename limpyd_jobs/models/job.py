@@ -146,6 +146,9 @@ class Job(JobRecord):
             If the model has no such field.
         UniquenessError
             If another job has the value of a unique field.
+        NotReplicated
+            If the job was added, but not copied in time, and the settings of the database ask for that:
+            ``wait_for_replicas``.
         """
         queue_name = cls._get_queue_name(queue_name)
         given_model, queue_model = queue_model, queue_model or cls.queue_model
@@ -173,6 +176,8 @@ class Job(JobRecord):
                 if outcome == "added":
                     job.queued.delete()
                 raise
+        if is_custom:
+            transitions.await_copies(job)
         return job
 
     @classmethod

@@ -16,6 +16,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from limpyd_jobs.exceptions import NotRecorded
 from limpyd_jobs.store.connections import PinnedConnection, SharedConnection
 from limpyd_jobs.store.layout import special_indexes
+from limpyd_jobs.store.replication import CopyingSender
 from limpyd_jobs.store.scripting import Script
 
 _decoder = json.JSONDecoder()  # in half the time of `json.loads`
@@ -30,7 +31,7 @@ class Call(Generic[Reply]):
 
     Attributes
     ----------
-    sender: Redis, PinnedConnection or SharedConnection
+    sender: Redis, PinnedConnection, SharedConnection or CopyingSender
         The connection to send it over.
     script: Script
     request: mapping
@@ -49,7 +50,7 @@ class Call(Generic[Reply]):
         The fields of a record, if the header lists them.
     """
 
-    sender: Redis | PinnedConnection | SharedConnection
+    sender: Redis | PinnedConnection | SharedConnection | CopyingSender
     script: Script
     request: Mapping[str, Any]
     read: Callable[[dict[str, Any]], Reply]

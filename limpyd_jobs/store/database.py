@@ -7,7 +7,9 @@ A database is named by settings, the arguments of `redis.Redis` (``host``, ``por
 - ``sentinels``, a list of ``(host, port)``, with ``service_name`` and maybe ``sentinel_kwargs`` (settings of
   the connections to the sentinels): the primary that Redis Sentinel knows;
 - ``embedded``: a private server (see `limpyd_jobs.store.embedded`), True for a temporary one, or the directory of
-  its data.
+  its data;
+- ``wait_for_replicas``: how many replicas must have a copy of each job before `Job.add_job` and `Job.add_jobs` return,
+  0 by default; and ``replica_timeout``: after how many seconds without it they raise `NotReplicated`, 0.2 by default.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.store.connections import SharedConnection
 from limpyd_jobs.store.embedded import EmbeddedServer
 from limpyd_jobs.store.primary import TIMEOUT, PrimaryPool, Sentinels
+from limpyd_jobs.store.replication import SETTINGS, Copies, CopyingSender
 
 Settings = dict[str, Any]
 
@@ -81,6 +84,7 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
         self._embedded: EmbeddedServer | None = None
         self._direct_connection: redis.Redis | None = None
         self._shared: SharedConnection | None = None
+        self._copies = Copies.of({})
         self._pipelined_connection: Any = None
         super().__init__(**connection_settings)
         if not connection_settings:
@@ -94,8 +98,8 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
         Raises
         ------
         ConfigurationException
-            If the `url` cannot be parsed, there are `sentinels` without a `service_name`, or the embedded server does
-            not start.
+            If the `url` cannot be parsed, there are `sentinels` without a `service_name`, the embedded server does not
+            start, or the replicas cannot be waited for like that.
         TypeError
             If there is no such setting.
         """
@@ -138,6 +142,7 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
         """Do as `connect` does, but at the first use; without settings, go back to the default."""
         with _lock:
             self.connection_settings: Settings = _expand(connection_settings)
+            self._copies = Copies.of(self.connection_settings)
             self._direct_connection = self._shared = None
             self.forget_contents()
             self.__dict__.pop("_redis_version", None)
@@ -158,6 +163,10 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
     def sender(self) -> SharedConnection | redis.Redis:
         """The fastest sender of a command, even while a pipeline is open: the client, or a `SharedConnection`."""
         return self._shared or self._direct_connection or self.connect()
+
+    def copying_sender(self) -> CopyingSender | None:
+        """Return a sender of commands that waits for the replicas; None if the settings do not ask for it."""
+        return CopyingSender(self.connect(), self._copies) if self._copies.replicas else None
 
     def close_idle(self) -> None:
         """Close the connections that are not in use right now; the next command opens one."""
@@ -308,6 +317,7 @@ def _open(settings: Settings) -> tuple[EmbeddedServer | None, redis.Redis]:
 
 
 def _client(settings: Settings) -> redis.Redis:
+    settings = {name: value for name, value in settings.items() if name not in SETTINGS}
     settings = {
         "socket_timeout": 10,
         "socket_connect_timeout": 5,
@@ -453,7 +463,7 @@ def parse_database(text: str) -> Settings:
     try:
         settings = _parse_url(text) if "://" in text else _parse_host_port_db(text)
         _check(settings)
-    except (TypeError, ValueError, OSError, redis.RedisError) as error:
+    except (TypeError, ValueError, OSError, ConfigurationException, redis.RedisError) as error:
         shown = hide_passwords(text)
         raise ConfigurationException(
             f"{shown!r} is not the name of a database: {error}; accepted are {ACCEPTED}"
@@ -469,6 +479,7 @@ def hide_passwords(text: str) -> str:
 
 def _check(settings: Settings) -> None:
     """Let redis-py check the settings, without connecting."""
+    Copies.of(settings)
     if "embedded" not in settings:
         pool = _client(settings).connection_pool
         pool.connection_class(**pool.connection_kwargs)
@@ -629,6 +640,8 @@ OPTIONS: dict[str, Callable[[str], Any]] = {
     "client_name": str,
     "protocol": _number("the protocol", 2, 3),
     "max_connections": _number("max_connections", 1, 2**31 - 1),
+    "wait_for_replicas": _number("wait_for_replicas", 0, 1000),
+    "replica_timeout": _seconds,
     "health_check_interval": _number("health_check_interval", 0, 2**31 - 1),
     "socket_timeout": _seconds,
     "socket_connect_timeout": _seconds,

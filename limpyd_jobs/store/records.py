@@ -25,6 +25,7 @@ from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.store.known_classes import unwritten, was_written
 from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.store.lazy_fields import pk_of
+from limpyd_jobs.store.replication import CopyingSender
 from limpyd_jobs.store.scripting import Script
 from limpyd_jobs.utils import memoized
 
@@ -388,6 +389,11 @@ def list_of(record: RedisModel, key: str) -> list[str]:
 def sender_of(model: type[RedisModel]) -> Redis | SharedConnection:
     """Return the fastest sender of a script of a model."""
     return model.database.sender if isinstance(model.database, JobsDatabase) else redis_of(model)
+
+
+def copying_sender_of(model: type[RedisModel]) -> CopyingSender | None:
+    """Return a sender that waits for the replicas; None if the database of a model does not ask for it."""
+    return model.database.copying_sender() if isinstance(model.database, JobsDatabase) else None
 
 
 Creating = Callable[[str, Mapping[str, str], bool], Call[Reply]]

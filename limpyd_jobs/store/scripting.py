@@ -15,6 +15,7 @@ from redis.exceptions import NoScriptError
 
 from limpyd_jobs import utils
 from limpyd_jobs.store.connections import PinnedConnection, SharedConnection
+from limpyd_jobs.store.replication import CopyingSender
 
 FOLDER = Path(__file__).parent.parent / "lua"
 
@@ -87,7 +88,10 @@ class Script:
         return sha1(self.source.encode()).hexdigest()
 
     def __call__(
-        self, sender: Redis | PinnedConnection | SharedConnection, keys: Sequence[str] = (), args: Sequence[Any] = ()
+        self,
+        sender: Redis | PinnedConnection | SharedConnection | CopyingSender,
+        keys: Sequence[str] = (),
+        args: Sequence[Any] = (),
     ) -> Any:
         """Run the script, in one round trip, and return its reply.
 

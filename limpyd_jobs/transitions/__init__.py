@@ -42,7 +42,16 @@ from limpyd_jobs.transitions.ending import (
     succeed,
     succeed_many,
 )
-from limpyd_jobs.transitions.placing import Placed, add, add_many, cancel, enqueue_due, move, spare_if_claimed
+from limpyd_jobs.transitions.placing import (
+    Placed,
+    add,
+    add_many,
+    await_copies,
+    cancel,
+    enqueue_due,
+    move,
+    spare_if_claimed,
+)
 from limpyd_jobs.transitions.pruning import PRUNE_LIMIT, Begun, Cleared, Pruning, check_prunable, clear, prune
 from limpyd_jobs.transitions.recovering import (
     DEFERRAL_SECONDS,
@@ -82,6 +91,7 @@ __all__ = [
     "accept_success",
     "add",
     "add_many",
+    "await_copies",
     "cancel",
     "check_prunable",
     "claim",

@@ -12,7 +12,17 @@ from limpyd_jobs.exceptions import AlreadyClaimed, ClaimLost, JobGone, LimpydJob
 from limpyd_jobs.store.calls import Call, Verb, flag, given, listed
 from limpyd_jobs.store.known_classes import unwritten, was_written
 from limpyd_jobs.store.layout import layout_of, layout_to_add
-from limpyd_jobs.store.records import check_database, create, creating, due_key, get_queue, redis_of, sender_of
+from limpyd_jobs.store.lazy_fields import pk_of
+from limpyd_jobs.store.records import (
+    check_database,
+    copying_sender_of,
+    create,
+    creating,
+    due_key,
+    get_queue,
+    redis_of,
+    sender_of,
+)
 from limpyd_jobs.store.scripting import Script
 
 _add = Script("add")
@@ -79,20 +89,42 @@ def add(
         If another job has the value of a unique field.
     ConfigurationException
         If the models of the job and of the queue are on different databases.
+    NotReplicated
+        If the settings of the database ask for copies, and there are too few. Without `place`, see `await_copies`.
     """
     check_database(job_class, queue_model)
-    layout = layout_to_add(job_class)
+    layout, copying = layout_to_add(job_class), copying_sender_of(job_class) if place else None
 
     where = place_named(queue_model, queue_name, priority, delay, prepend=flag(prepend), custom=flag(not place))
     registry = unwritten((job_class,), queue_model)
     request = {"job_model": layout.json, "identifier": identifier, **where, **given(registry=registry)}
     # A job must be found by all its fields before a worker can see it.
     before = preparing(queue_model, queue_name, priority)
-    call = creating(job_class, _add, request, sender=sender_of(job_class), before=before)
+    call = creating(job_class, _add, request, sender=copying or sender_of(job_class), before=before)
     reply = create(job_class, fields or {}, layout.plain, call)
     if registry:
         was_written((job_class,), queue_model)
+    if copying:
+        copying.check([_ident_of(job_class, reply["pk"])])
     return reply["outcome"], reply["pk"]
+
+
+def await_copies(job: RedisModel) -> None:
+    """Wait for the replicas, if the settings of the database ask for it, after the caller put a job in a queue.
+
+    Raises
+    ------
+    NotReplicated
+        If there are too few copies.
+    """
+    copying = copying_sender_of(type(job))
+    if copying:
+        copying.wait()
+        copying.check([_ident_of(type(job), pk_of(job))])
+
+
+def _ident_of(job_class: type[RedisModel], pk: str) -> str:
+    return f"{job_class.get_model_repr()}:{pk}"
 
 
 @Verb
@@ -120,14 +152,16 @@ def add_many(
     where = place_named(queue_model, queue_name, priority, delay, prepend=flag(prepend))
     job_model, registry = layout_to_add(job_class).json, unwritten((job_class,), queue_model)
     request = {"job_model": job_model, "jobs": listed(jobs), **where, **given(registry=registry)}
-    before = preparing(queue_model, queue_name, priority)
+    before, copying = preparing(queue_model, queue_name, priority), copying_sender_of(job_class)
 
     def read(reply: dict[str, Any]) -> list[str]:
         if registry:
             was_written((job_class,), queue_model)
+        if copying:
+            copying.check([_ident_of(job_class, pk) for pk in reply["pks"]])
         return list(reply["pks"])
 
-    return Call(redis_of(job_class), _add_many, request, read, [job_class], before=before)
+    return Call(copying or redis_of(job_class), _add_many, request, read, [job_class], before=before)
 
 
 def enqueue_due(
