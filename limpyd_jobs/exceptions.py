@@ -51,8 +51,8 @@ class NotRecorded(LimpydJobsException):
 class NotReplicated(LimpydJobsException):
     """Jobs were added, but the replicas did not say in time that they have a copy: a failover now may lose the jobs.
 
-    The jobs are there, and will be run. To add them again is harmless because of their identifiers: it waits once more.
-    It is raised only if the settings of the database say ``wait_for_replicas``.
+    The jobs are there, and will be run. To add them again is harmless because of their identifiers, unless they ended
+    meanwhile: it waits once more. It is raised only if the settings of the database say ``wait_for_replicas``.
 
     Attributes
     ----------

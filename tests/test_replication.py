@@ -126,10 +126,13 @@ def test_who_does_not_ask_for_it_does_not_wait(pair: tuple[RedisServer, RedisSer
             {"replica_timeout": 0},
             "replica_timeout must be a number of seconds, less than the socket_timeout .10., not 0",
         ),
-        ({"replica_timeout": 3, "socket_timeout": 2}, r"less than the socket_timeout \(2\), not 3"),
+        (
+            {"wait_for_replicas": 1, "replica_timeout": 3, "socket_timeout": 2},
+            r"less than the socket_timeout \(2\), not 3",
+        ),
         ({"url": "localhost:6379?wait_for_replicas=1"}, "is not the name of a database"),
         ({"url": "redis://localhost?wait_for_replicas=x"}, "wait_for_replicas must be a number"),
-        ({"url": "redis://localhost?replica_timeout=11"}, "less than the socket_timeout"),
+        ({"url": "redis://localhost?wait_for_replicas=1&replica_timeout=11"}, "less than the socket_timeout"),
     ],
 )
 def test_settings_that_cannot_be_met_are_refused(settings: Any, message: str) -> None:
