@@ -12,6 +12,8 @@ import pytest
 import redis
 from servers import RedisServer, SentinelServer, free_port, wait_until
 
+from limpyd_jobs import Queue
+from limpyd_jobs.check import check
 from limpyd_jobs.store import primary as primary_module
 from limpyd_jobs.store.database import JobsDatabase
 
@@ -235,3 +237,18 @@ def write_at_last(database: JobsDatabase) -> None:
             return False
 
     wait_until(writes, "a write")
+
+
+def test_check_warns_of_failovers_that_lose_jobs_if_it_is_strict(service: Service) -> None:
+    model = Queue.bound_to(JobsDatabase(url=service.url))
+    assert check(queue_models=[model], strict=False).warnings == []
+    (warning,) = check(queue_models=[model], strict=True).warnings
+    assert (
+        "'jobs' may lose jobs that were acknowledged: min-replicas-to-write is 0, but Sentinel knows 1 repl" in warning
+    )
+    with service.primary.client() as primary:
+        primary.config_set("min-replicas-to-write", 1)
+    assert check(queue_models=[model], strict=True).warnings == []
+    service.sentinel.kill()
+    (warning,) = check(queue_models=[model], strict=True).warnings
+    assert "how many replicas there are cannot be read" in warning

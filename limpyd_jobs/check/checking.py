@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from limpyd_jobs.check.advice import warnings_of
 from limpyd_jobs.check.catalogue import Catalogue, Model, catalogues, path_of_model
 from limpyd_jobs.check.keys import Keys
 from limpyd_jobs.check.places import Places
@@ -36,6 +37,7 @@ def check(
     pause: float = PAUSE,
     unresolved: str = LEAVE,
     unknown_status: str = LEAVE,
+    strict: bool = False,
     progress: Progress | None = None,
 ) -> Report:
     """Look for problems in the database: jobs in no list or in several, wrong indexes, keys of nothing.
@@ -62,6 +64,8 @@ def check(
     unknown_status: str
         What a repair does with jobs that stand in no queue, and whose status is not one of the six: ``leave``,
         ``requeue`` or ``delete`` them.
+    strict: bool
+        Whether to warn of settings of Redis that lose jobs in a failover, too.
     progress: callable
         Called with a line of text now and then.
 
@@ -86,7 +90,7 @@ def check(
     choices, report = Choices(unresolved, unknown_status), Report()
     for catalogue in catalogues(queue_models, error_models):
         report.databases.append(database_name(catalogue.database.connection_settings or default_settings()))
-        _Session(catalogue, lease, pause, choices, progress or (lambda line: None), report).run(repair)
+        _Session(catalogue, lease, pause, choices, progress or (lambda line: None), report).run(repair, strict)
     report.seconds = time.monotonic() - began
     return report
 
@@ -108,7 +112,7 @@ class _Session:
         self._pause = pause
         self._progress = progress
         self._report = report
-        reader = Reader(redis_of(catalogue.queues[0]))
+        self._reader = reader = Reader(redis_of(catalogue.queues[0]))
         self._queues = Queues(reader, catalogue, choices)
         self._places = Places(reader, catalogue, self._queues, lease, choices)
         self._progress("looking for job classes")
@@ -119,7 +123,7 @@ class _Session:
         self._records = Records(reader)
         self._keys = Keys(reader, catalogue, self._queues, self._records)
 
-    def run(self, repair: bool) -> None:
+    def run(self, repair: bool, strict: bool) -> None:
         self._look()
         parts = (self._keys, self._records, self._queues, self._places, self._schedules, self._presences)
         if any(part.is_suspicious for part in parts):
@@ -133,6 +137,7 @@ class _Session:
                 names = unchecked_indexes(model)
                 self._report.unchecked += [f"all indexes of {path}.{name}" for name in names]
         self._report.unchecked += self._catalogue.refused
+        self._report.warnings += warnings_of(self._reader, self._catalogue, self._queues, strict)
 
     def _look(self) -> None:
         self._follow("keys", self._keys.look())

@@ -6,9 +6,10 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from textwrap import wrap
 from typing import Any
 
-from limpyd_jobs.utils import one_line
+from limpyd_jobs.utils import MESSAGE, one_line
 
 # How many findings of a kind a table shows.
 ROWS_PER_KIND = 20
@@ -70,6 +71,8 @@ class Report:
     findings: list of Finding
     records: dict of str to int
         How many records of each model were looked at, by the path of the model.
+    warnings: list of str
+        What is not wrong, but may become so.
     unchecked: list of str
         What was not looked at.
     databases: list of str
@@ -80,6 +83,7 @@ class Report:
 
     findings: list[Finding] = field(default_factory=list)
     records: dict[str, int] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
     databases: list[str] = field(default_factory=list)
     seconds: float = 0.0
@@ -96,6 +100,7 @@ class Report:
                 "found": len(self.findings),
                 "repaired": len(self.findings) - len(self.left),
                 "findings": [finding.as_dict() for finding in self.findings],
+                "warnings": self.warnings,
                 "records": self.records,
                 "unchecked": self.unchecked,
                 "databases": self.databases,
@@ -120,6 +125,8 @@ class Report:
         if rows:
             yield from _aligned([("", "what", "what is wrong", "repair"), *rows])
             yield ""
+        for warning in self.warnings:
+            yield from wrap(f"Warning: {one_line(warning, MESSAGE)}", 79, subsequent_indent="  ")
 
     def _summary(self) -> str:
         number, where = sum(self.records.values()), ", ".join(self.databases)

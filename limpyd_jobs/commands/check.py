@@ -14,7 +14,8 @@ from limpyd_jobs.workers.options import WorkerOption, one_of, seconds
 
 
 class Check(Command):
-    """Exit status: 0 if nothing is wrong, or everything was repaired; 1 if something is wrong."""
+    """Exit status: 0 if nothing is wrong, or everything was repaired; 1 if something is wrong, or if --strict is given
+    and something is warned of."""
 
     summary = "Look for jobs, queues and keys that are not as they should be, and repair them"
     option_list = (
@@ -40,6 +41,12 @@ class Check(Command):
             check=namespace,
             help="Look at the job store of APScheduler in this namespace, too; may be repeated (default: at "
             f"{' and '.join(JOB_STORES)}, if they are used)",
+        ),
+        WorkerOption(
+            "--strict",
+            action="store_true",
+            help="Warn of settings that lose jobs in a failover of Redis Sentinel, too; each warning makes the exit "
+            "status 1 (default: warn of lists that grow only)",
         ),
         WorkerOption("--json", action="store_true", help="Print what is wrong as JSON (default: as a table)"),
         WorkerOption(
@@ -83,9 +90,10 @@ class Check(Command):
             pause=self.options.pause,
             unresolved=self.options.unresolved,
             unknown_status=self.options.unknown_status,
+            strict=bool(self.options.strict),
             progress=progress,
         )
         if progress:
             progress.end()
         print(report.as_json() if self.options.json else report.as_table())
-        return 1 if report.left else 0
+        return 1 if report.left or (self.options.strict and report.warnings) else 0

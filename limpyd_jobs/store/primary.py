@@ -36,6 +36,17 @@ class Sentinels(Sentinel):
                 return host, int(port)
         return None
 
+    def count_replicas(self, service: str) -> int | None:
+        """Return how many replicas of a service are known, also those that are away; None if no sentinel tells it."""
+        for sentinel in tuple(self.sentinels):
+            try:
+                flat: Any = sentinel.execute_command("SENTINEL", "MASTER", service)  # type: ignore[no-untyped-call]
+            except RedisError:
+                continue
+            words = [each.decode() if isinstance(each, bytes) else str(each) for each in flat]
+            return int(dict(zip(words[::2], words[1::2], strict=False))["num-slaves"])
+        return None
+
     def discover_master(self, service_name: str) -> Address:
         """Return the same address. It is right as soon as a failover has promoted a replica.
 
@@ -68,6 +79,10 @@ class PrimaryPool(SentinelConnectionPool):
         if monotonic() >= self._ask_at and self.master_address is not None:
             self._follow()
         return super().get_connection(*args, **kwargs)
+
+    def count_replicas(self) -> int | None:
+        """Return how many replicas Sentinel knows, also those that are away; None if no sentinel answers."""
+        return self.sentinel_manager.count_replicas(self.service_name)  # type: ignore[no-any-return]
 
     def _follow(self) -> None:
         self._ask_at = monotonic() + COUNTS  # so that no other thread asks meanwhile

@@ -39,7 +39,7 @@ class Copies(NamedTuple):
         if type(replicas) is not int or replicas < 0:
             raise ConfigurationException(f"wait_for_replicas must be a number of replicas, not {replicas!r}")
         longest = settings.get("socket_timeout", 10) or float("inf")
-        if type(seconds) not in (int, float) or not 0.001 <= seconds or (replicas and seconds >= longest):
+        if type(seconds) not in (int, float) or not seconds >= 0.001 or (replicas and seconds >= longest):
             raise ConfigurationException(
                 "replica_timeout must be a number of seconds, less than the socket_timeout "
                 f"({longest:g}), not {seconds!r}"

@@ -134,6 +134,7 @@ def test_the_report_as_json(run: Run, orphan: str, redis_server: RedisServer) ->
                 "option": "",
             }
         ],
+        "warnings": [],
         "records": {
             "limpyd_jobs.models.Job": 1,
             "limpyd_jobs.models.Queue": 1,

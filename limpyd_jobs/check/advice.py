@@ -1,0 +1,67 @@
+"""What is not wrong, but may become so: what the check warns of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from limpyd_jobs.check.catalogue import Catalogue
+from limpyd_jobs.check.queues import Queues
+from limpyd_jobs.check.reader import Reader
+from limpyd_jobs.store.primary import PrimaryPool
+from limpyd_jobs.store.records import redis_of
+
+# From how many jobs on a list of finished jobs without a limit is warned of.
+MANY = 10_000
+
+# The lists of finished jobs: the field of a queue, the parameter that limits it, and what stands there.
+FINISHED = (("success", "keep_success", "succeeded"), ("errors", "keep_errors", "failed"))
+
+
+def warnings_of(reader: Reader, catalogue: Catalogue, queues: Queues, strict: bool) -> Iterator[str]:
+    """Yield the warnings: of lists that grow; and, if the check is strict, of settings that lose jobs in a failover."""
+    yield from _growing(reader, catalogue, queues)
+    if strict:
+        yield from _of_failovers(catalogue)
+
+
+def _growing(reader: Reader, catalogue: Catalogue, queues: Queues) -> Iterator[str]:
+    for field, parameter, what in FINISHED:
+        limits = {model: getattr(model, parameter, None) for model in catalogue.queues}
+        unlimited = [model for model, limit in limits.items() if not isinstance(limit, (int, timedelta))]
+        keys = [key for key in queues.sound if any(key.startswith(f"{model._name}:") for model in unlimited)]
+        lengths = reader.all(("LLEN", f"{key}:{field}") for key in keys)
+        names = reader.all(("HGET", f"{key}:hash", "name") for key in keys)
+        for key, length, name in zip(keys, lengths, names, strict=True):
+            if isinstance(length, int) and length >= MANY:
+                yield (
+                    f"The queue {name!r} ({key}) keeps {length:,} jobs that {what}, and more and more, unless its "
+                    f"workers have --{parameter.replace('_', '-')}: its class sets no {parameter}."
+                )
+
+
+def _of_failovers(catalogue: Catalogue) -> Iterator[str]:
+    client = redis_of(catalogue.queues[0])
+    pool: Any = client.connection_pool
+    if not isinstance(pool, PrimaryPool):
+        return
+    service, least, replicas = pool.service_name, _least_replicas(client), pool.count_replicas()
+    if least is None or replicas is None:
+        unknown = "how many replicas there are" if replicas is None else "the min-replicas-to-write of the primary"
+        yield f"A failover of {service!r} may lose jobs that were acknowledged: {unknown} cannot be read."
+    elif least < replicas:
+        yield (
+            f"A failover of {service!r} may lose jobs that were acknowledged: min-replicas-to-write is {least}, but "
+            f"Sentinel knows {replicas} replica{'s' * (replicas > 1)}. See 'What a failover loses' in the manual."
+        )
+
+
+def _least_replicas(client: Any) -> int | None:
+    """The setting of the primary; None if it may not be read."""
+    try:
+        return int(client.config_get("min-replicas-to-write")["min-replicas-to-write"])
+    except (RedisError, KeyError, ValueError):
+        return None

@@ -1,0 +1,57 @@
+"""What the check warns of, although nothing is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+from running import fail, succeed, work
+
+from limpyd_jobs import Job, Queue
+from limpyd_jobs.check import advice, check
+from limpyd_jobs.commands.check import Check
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+
+class TidyQueue(Queue):
+    namespace = "tidy"
+    keep_success = keep_errors = 1
+
+
+@pytest.fixture(autouse=True)
+def _few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(advice, "MANY", 3)
+
+
+@pytest.mark.parametrize(
+    ("callback", "told"),
+    [
+        (succeed, "keeps 3 jobs that succeeded, and more and more, unless its workers have --keep-success: its class"),
+        (fail, "keeps 3 jobs that failed, and more and more, unless its workers have --keep-errors: its class sets no"),
+    ],
+)
+def test_a_list_of_finished_jobs_that_grows_is_warned_of(callback: Any, told: str) -> None:
+    for model, number in ((Queue, 3), (TidyQueue, 3), (Queue, 2)):
+        name = f"queue of {number}"
+        Job.add_jobs(map(str, range(number)), name, queue_model=model)
+        work(name, queue_model=model, callback=callback, max_loops=number)
+    report = check(pause=0)
+    (warning,) = report.warnings
+    assert warning.startswith(f"The queue 'queue of 3' (jobs:queue:1) {told}")
+    assert not report.left
+    *lines, _ = report.as_table().splitlines()
+    assert " ".join(line.strip() for line in lines) == f"Warning: {warning}"
+    assert all(len(line) < 80 for line in lines)
+
+
+def test_a_warning_changes_the_exit_status_only_if_asked_for(
+    jobs_database: Any, capsys: pytest.CaptureFixture[str], redis_client: redis.Redis
+) -> None:
+    Job.add_jobs("abc", "mails")
+    work("mails", max_loops=3)
+    socket = redis_client.connection_pool.connection_kwargs["path"]
+    for options, status in (([], 0), (["--strict"], 1)):
+        assert Check("check", ["--pause=0", f"--database=unix://{socket}", *options]).execute() == status
+        assert "Warning: The queue 'mails'" in capsys.readouterr().out
