@@ -1,76 +1,81 @@
 """How errors of the same cause are recognised: plain functions, which know nothing of Redis.
 
-The fingerprint of an error is made of its type, of its message without what differs from job to job, and of the place
-in the application where it was raised. It is the same wherever the application is installed, and on all versions of
-Python.
+A cause is the type of the exception, and the place where the application raised it: module, function, and the text of
+the line. The fingerprint is made of both. Without such a place, it is made of the type and the pattern of the message:
+see `limpyd_jobs.message_patterns`. It is the same wherever the application is installed, and on all versions of Python.
 """
 
 from __future__ import annotations
 
+import linecache
 import os
 import re
-from collections.abc import Iterable, Iterator
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from itertools import pairwise
 from traceback import walk_tb
-from types import TracebackType
-from typing import NamedTuple
+from types import FrameType, ModuleType
+from typing import Any, NamedTuple
+
+from limpyd_jobs.message_patterns import pattern_of
 
 LENGTH = 16  # the length of a fingerprint, in hexadecimal digits
-MOST = 2000  # how many characters of a message are looked at
-SHORTEST = 4  # characters of an identifier; a shorter one may stand in any word of a message
+LONGEST_PLACE = 300  # in characters
 
-# What differs from job to job, and the word that stands for it in a normalised message; tried in this order.
-_VARIABLES = (
-    ("<text>", r"(?<!\w)[bru]{0,2}'(?:\\.|[^'\\])*'(?!\w)"),
-    ("<text>", r'(?<!\w)[bru]{0,2}"(?:\\.|[^"\\])*"(?!\w)'),
-    ("<text>", r"(?<!\w)`[^`]*`(?!\w)"),
-    ("<address>", r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"),
-    ("<id>", r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"),
-    ("<id>", r"\b0x[0-9a-f]+\b"),
-    ("<id>", r"\b(?=[a-f]*\d)[0-9a-f]*[a-f][0-9a-f]*\b(?<=[0-9a-f]{7})"),
-    ("<number>", r"(?:(?<!\w)[+-])?\d+(?:[.,:-]\d+)*(?:e[+-]?\d+)?"),
-)
-_NOTHING_ELSE = re.compile(r"(?:<\w+>|\W)*")
-_VARIABLE = re.compile("|".join(f"({pattern})" for _, pattern in _VARIABLES), re.IGNORECASE | re.DOTALL)
+# These may be raised at any line, as time or memory is over: their place is where the code of the job begins.
+ANYWHERE = ("JobTimeout", "MemoryError", "RecursionError")
 
-# What versions of Python say differently, as the later ones do.
-_REWORDED = (
-    (
-        re.compile(r"^local variable (<text>) referenced before assignment$"),
-        r"cannot access local variable \1 where it is not associated with a value",
-    ),
-    (
-        re.compile(r"^free variable (<text>) referenced before assignment in enclosing scope$"),
-        r"cannot access free variable \1 where it is not associated with a value in enclosing scope",
-    ),
-    (re.compile(r"^(maximum recursion depth exceeded) .*$"), r"\1"),
-    (re.compile(r"( got an unexpected keyword argument <text>)\. Did you mean <text>\?$"), r"\1"),
-)
-
-# A frame in the text of a traceback; in that of a group of exceptions, something stands before it.
-_FRAME = re.compile(r'^[ |]*File "(.+?)", line \d+, in (.+)$', re.MULTILINE)
+# A frame in the text of a traceback, with its line; in that of a group of exceptions, something stands before it.
+_FRAME = re.compile(r'^([ |]*)File "(.+?)", line \d+, in (.+)(?:\n\1  +(\S.*))?$', re.MULTILINE)
 
 # Since Python 3.12 these have no frames of their own.
 _COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>")
 
+_OUR_PACKAGE = __name__.partition(".")[0]
 _OURS = os.path.dirname(__file__) + os.sep
+_STDLIB = os.path.join(sysconfig.get_path("stdlib"), "")
 _SEPARATORS = re.compile(r"[/\\]+")
-_PYTHON = re.compile(r"(?:python|pypy)[\d.]*(?:zip)?$")
+_PYTHON = re.compile(r"(?:python|pypy)\d[\d.]*t?(?:\.zip)?$")
+_PYTHON_ON_WINDOWS = re.compile(r"python[\d.]*$", re.IGNORECASE)
 _SITES = ("site-packages", "dist-packages")
 
 
+class Cause(NamedTuple):
+    """What an error has in common with others.
+
+    Attributes
+    ----------
+    fingerprint: str
+        The same text for all errors of a cause.
+    place: str
+        Where the application raised it; empty if it did not.
+    pattern: str
+        Its message without what differs from job to job.
+    """
+
+    fingerprint: str
+    place: str
+    pattern: str
+
+
 class _Frame(NamedTuple):
-    """Where a function was left: the path of its file, and its name."""
+    """Where a function was left: the path of its file, its module, its name, and the text of the line."""
 
     file: str
+    module: str
     function: str
+    line: str
+
+    def __str__(self) -> str:
+        return f"{self.module}, in {self.function}: {self.line}"[:LONGEST_PLACE]
 
 
-def fingerprint(
-    type_name: str, message: str, traceback: str | TracebackType | None, job_class: str, identifier: str = ""
-) -> str:
-    """Return the fingerprint of an error.
+def cause_of(
+    type_name: str, message: str, raised: BaseException | str | None, job_class: str, identifier: str = ""
+) -> Cause:
+    """Return the cause of an error.
 
     Parameters
     ----------
@@ -78,17 +83,19 @@ def fingerprint(
         The name of the class of the exception.
     message: str
         Its text.
-    traceback: str or traceback
-        Its traceback, or the text of its traceback; None if it has none.
+    raised: exception or str
+        The exception with its traceback, or the text of the traceback; None if there is none.
     job_class: str
         The path of the class of the job. Its package is part of the application, even if it is installed like a
         library.
     identifier: str
         The identifier of the job.
     """
-    place = _place(_frames_of(traceback), job_class.partition(".")[0])
-    text = "\n".join((type_name, normalised(message, identifier), place))
-    return sha256(text.encode(errors="replace")).hexdigest()[:LENGTH]
+    pattern = pattern_of(message, identifier)
+    raised, kinds = _innermost(raised)
+    place = _place(_frames_of(raised), job_class.partition(".")[0], is_first=type_name in ANYWHERE)
+    text = "\n".join((type_name, *kinds, place or pattern))
+    return Cause(sha256(text.encode(errors="replace")).hexdigest()[:LENGTH], place, pattern)
 
 
 def is_fingerprint(text: str) -> bool:
@@ -96,58 +103,101 @@ def is_fingerprint(text: str) -> bool:
     return len(text) == LENGTH and not text.strip("0123456789abcdef")
 
 
-def normalised(message: str, identifier: str = "") -> str:
-    """Return a message in one line, words in the place of numbers, ids, addresses, quoted texts, and the identifier of
-    the job.
-
-    >>> normalised("no page 12 of 'report.pdf'")
-    'no page <number> of <text>'
-    """
-    text = message[:MOST]
-    if len(identifier) >= SHORTEST:
-        text = text.replace(identifier, "<identifier>")
-    text = _VARIABLE.sub(lambda match: _VARIABLES[(match.lastindex or 1) - 1][0], text)
-    text = " ".join(text.split())
-    for pattern, replacement in _REWORDED:
-        text = pattern.sub(replacement, text)
-    return text
+def _innermost(raised: BaseException | str | None) -> tuple[BaseException | str | None, list[str]]:
+    """Return the first exception of a group of exceptions, which says more than the group, and the names of the types
+    on the way to it; another exception as it is."""
+    kinds = []
+    while any(each.__name__ == "BaseExceptionGroup" for each in type(raised).__mro__):
+        raised = raised.exceptions[0]  # type: ignore[union-attr]
+        kinds.append(type(raised).__name__)
+    return raised, kinds
 
 
-def summary(message: str, identifier: str = "") -> str:
-    """Return how a message is shown for all errors of its cause: normalised; or as it is, if nothing of it is the same.
-
-    >>> summary("no page 12 of 'report.pdf'"), summary("'report.pdf'")
-    ('no page <number> of <text>', "'report.pdf'")
-    """
-    text = normalised(message, identifier)
-    return " ".join(message[:MOST].split()) if _NOTHING_ELSE.fullmatch(text) else text
-
-
-def _place(frames: Iterable[_Frame], package: str) -> str:
-    """Return the last frame of the application, of some frames with the outermost first: the end of the path of its
-    file, and its function. Return nothing if no frame is of the application."""
-    for file, function in reversed([*frames]):
-        if function not in _COMPREHENSIONS and _is_of_application(file, package):
-            return normalised("/".join(_SEPARATORS.split(file)[-2:])) + ":" + function
-    return ""
+def _place(frames: Sequence[_Frame], package: str, *, is_first: bool) -> str:
+    """Return the last frame of the application, of some frames with the outermost first; or the first one, without its
+    line. Return nothing if no frame is of the application."""
+    foreign = [frame for frame in frames if not _is_of_python_or_ours(frame.file)]
+    if package == _OUR_PACKAGE and foreign:  # the worker called a function of the application
+        package = foreign[0].module.partition(".")[0]
+    own = [frame for frame in foreign if _is_of_application(frame.file, package)]
+    if not own:
+        return ""
+    return f"{own[0]._replace(line='')}".rstrip(": ") if is_first else f"{own[-1]}"
 
 
-def _frames_of(traceback: str | TracebackType | None) -> Iterator[_Frame]:
-    if isinstance(traceback, str):
-        yield from (_Frame(*match.groups()) for match in _FRAME.finditer(traceback))
-    else:
-        codes = (frame.f_code for frame, _ in walk_tb(traceback))
-        yield from (_Frame(code.co_filename, code.co_name) for code in codes)
+def _frames_of(raised: BaseException | str | None) -> Sequence[_Frame]:
+    read: Callable[[Any], Iterator[_Frame]] = _read_frames if isinstance(raised, str) else _real_frames
+    frames: list[_Frame] = []
+    for frame in read(raised):
+        if frame.function in _COMPREHENSIONS and frames:
+            frame = frame._replace(function=frames.pop().function)
+        frames.append(frame)
+    return frames
+
+
+def _read_frames(text: str) -> Iterator[_Frame]:
+    """Yield the frames of the text of a traceback."""
+    modules = {
+        file: _name_of(vars(module), file)
+        for module in [*sys.modules.values()]
+        if isinstance(module, ModuleType) and (file := vars(module).get("__file__")) and isinstance(file, str)
+    }
+    for _, file, function, line in _FRAME.findall(text):
+        yield _Frame(file, modules.get(file) or _name_of_file(file), function, " ".join(line.split()))
+
+
+def _real_frames(raised: BaseException | None) -> Iterator[_Frame]:
+    """Yield the frames that an exception passed."""
+    for frame, number in walk_tb(raised.__traceback__ if raised else None):
+        yield _real_frame(frame, number)
+
+
+def _real_frame(frame: FrameType, number: int) -> _Frame:
+    file = frame.f_code.co_filename
+    line = linecache.getline(file, number, frame.f_globals)
+    if not os.path.isabs(file) and not file.startswith("<"):  # as compilers write it
+        file = f"{frame.f_globals.get('__file__', file)}"
+    return _Frame(file, _name_of(frame.f_globals, file), frame.f_code.co_name, " ".join(line.split()))
+
+
+def _name_of(namespace: Any, file: str) -> str:
+    """Return the name of a module, given its names: the same, wherever it is, and also if it was run as a script."""
+    name = namespace.get("__name__")
+    if name == "__main__":
+        name = getattr(namespace.get("__spec__"), "name", "") or os.path.splitext(os.path.basename(file))[0]
+    return name if isinstance(name, str) else ""
+
+
+def _name_of_file(file: str) -> str:
+    """Return what a module of another process may be called: the end of its path."""
+    folders = _SEPARATORS.split(re.sub(r"([/\\]__init__)?\.\w+$", "", file))
+    return ".".join(map(pattern_of, folders[-2:]))
+
+
+def _is_of_python_or_ours(file: str) -> bool:
+    """Whether a file is of Python itself or of this library."""
+    if file.startswith(("<", _OURS)):  # <frozen importlib._bootstrap>, <string>
+        return True
+    folders = _SEPARATORS.split(file)
+    if _is_installed(folders):
+        return _name_when_installed(folders) == _OUR_PACKAGE
+    # /usr/lib/python3.11/json/decoder.py, C:\Python311\Lib\json\decoder.py
+    return file.startswith(_STDLIB) or any(
+        (folder in ("lib", "lib64") and _PYTHON.match(name)) or (name == "Lib" and _PYTHON_ON_WINDOWS.match(folder))
+        for folder, name in pairwise(folders)
+    )
 
 
 def _is_of_application(file: str, package: str) -> bool:
-    """Whether a file is not part of Python, of this library, or of another installed library."""
-    if file.startswith(("<", _OURS)):  # <frozen importlib._bootstrap>, <string>
-        return False
+    """Whether a file is not of an installed library, or is of this package."""
     folders = _SEPARATORS.split(file)
-    pairs = [*pairwise(folders)]
-    installed = [name for folder, name in pairs if folder in _SITES]
-    if installed:
-        return bool(package) and installed[-1] in (package, f"{package}.py")
-    # /usr/lib/python3.11/json/decoder.py, C:\Python311\Lib\json\decoder.py
-    return not any(folder == "Lib" or (folder in ("lib", "lib64") and _PYTHON.match(name)) for folder, name in pairs)
+    return not _is_installed(folders) or _name_when_installed(folders) == package
+
+
+def _is_installed(folders: Sequence[str]) -> bool:
+    return not {*_SITES}.isdisjoint(folders)
+
+
+def _name_when_installed(folders: Sequence[str]) -> str:
+    """Return the name of the package, or module, of a file below ``site-packages``."""
+    return [name for folder, name in pairwise(folders) if folder in _SITES][-1].removesuffix(".py")

@@ -10,6 +10,7 @@ from typing import Any
 
 import preloaded
 import pytest
+import redis
 from reading import limpyd_jobs
 from servers import RedisServer
 
@@ -76,16 +77,44 @@ def test_the_causes_are_told_the_most_frequent_first(redis_server: RedisServer, 
     assert rows[0]["fingerprint"] == fingerprint
     assert rows[0]["first_seen"] < rows[0]["last_seen"]
     assert rows[0]["queues"] == {"bills": 3}
-    heading, first, _ = output(redis_server, "groups").splitlines()
+    assert rows[0]["messages"] == [
+        {
+            "message": "no address of <identifier>",
+            "count": 3,
+            "examples": [f"no address of bill {number}" for number in (3, 2, 1)],
+        }
+    ]
+    assert (rows[0]["message_count"], "message_count_at_least" in rows[0]) == (1, False)
+    heading, first, place, message, *_ = output(redis_server, "groups").splitlines()
     assert heading.split("  ")[0] == "fingerprint"
-    assert first.split()[:3] == [fingerprint, "3", "LookupError"]
+    assert first.split()[:2] == [fingerprint, "3"]
+    assert place.startswith(f"    LookupError in {__name__}, in run: raise LookupError(")
+    assert message.split() == ["3", "no", "address", "of", "<identifier>"]
+    assert all(len(line) < 80 for line in output(redis_server, "groups").splitlines())
+
+
+def test_messages_that_are_not_shown_are_counted(redis_server: RedisServer) -> None:
+    for word in ("rain", "snow", "hail", "fog"):
+        Error.add_error("bills", Bill.get("1"), LookupError(word))
+    for error in Error.collection().instances():
+        error._fingerprint.delete()
+    lines = output(redis_server, "groups").splitlines()
+    assert [line.split() for line in lines[3:7]] == [
+        ["3", "no", "address", "of", "<identifier>"],
+        ["1", "fog"],
+        ["1", "hail"],
+        ["3", "of", "5", "messages:", "errors", "show", "LookupError"],
+    ]
+    shown = output(redis_server, "show", "LookupError", "--limit=2")
+    assert "2 of 5 messages. See --limit" in shown
+    assert "as in: no address of bill 3" in shown
 
 
 def test_a_filter_says_which_errors(redis_server: RedisServer) -> None:
     lines = output(redis_server, "groups", "type=KeyError", "date_time__gt=-1h", "--jsonl").splitlines()
     assert [json.loads(line)["count"] for line in lines] == [1]
     assert json.loads(output(redis_server, "groups", "queue=mails", "--json")) == []
-    assert len(output(redis_server, "groups", "class=Bill").splitlines()) == 3
+    assert len(output(redis_server, "groups", "class=Bill").splitlines()) == 7
 
 
 def test_the_others_are_counted(redis_server: RedisServer) -> None:
@@ -114,10 +143,13 @@ def test_a_page_tells_how_to_go_on(redis_server: RedisServer) -> None:
     assert json.loads(rest)["identifier"] == "bill 0"
 
 
-def test_that_there_was_no_time_is_told(redis_server: RedisServer) -> None:
+def test_that_there_was_no_time_is_told(redis_server: RedisServer, redis_client: redis.Redis) -> None:
+    redis_client.set("jobs:error:max_pk", 20_000)
+    redis_client.sadd("jobs:error:collection", *range(10, 20_001))
     status, out, err = run(redis_server, "groups", "--timeout=0", "--json")
-    assert (status, len(json.loads(out))) == (0, 2)
-    assert err == "limpyd-jobs errors: there was no time to look at all errors\n"
+    assert (status, json.loads(out)) == (0, [])
+    told = "there was no time to look at all errors: these are of the newest 500 of 19,995"
+    assert err == f"limpyd-jobs errors: {told}\n"
 
 
 def test_a_cause_is_shown_with_its_last_error_and_jobs(redis_server: RedisServer, fingerprint: str) -> None:
@@ -164,7 +196,7 @@ def test_the_errors_of_all_models_are_shown_unless_one_is_named(redis_server: Re
     Worker("bills", error_model=ErrorOfBills, max_loops=1, logger_level=60).run()
     model = f"--error-model={__name__}.ErrorOfBills"
     [row] = json.loads(output(redis_server, "groups", "--json", model, *IMPORTABLE))
-    assert (row["count"], row["message"]) == (1, "no address of <identifier>")
+    assert (row["count"], row["message"]) == (1, "no address of bill 5")
     rows = json.loads(output(redis_server, "groups", "--json"))  # imports nothing
     assert [each["count"] for each in rows if each["fingerprint"] == row["fingerprint"]] == [4]
     ours = "--error-model=limpyd_jobs.Error"

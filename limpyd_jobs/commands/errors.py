@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
 from limpyd_jobs.commands.progress import shown_progress
-from limpyd_jobs.commands.tables import ends_of, print_error, print_table
+from limpyd_jobs.commands.tables import ends_of, print_error, print_table, table_lines
 from limpyd_jobs.commands.verbs import ERROR_MODEL, VERB_OPTIONS, Verb, VerbCommand
-from limpyd_jobs.query import ErrorFilter, ErrorGroup, FoundError, JobFilter, Tally
+from limpyd_jobs.query import ErrorFilter, ErrorGroup, ErrorGroups, FoundError, JobFilter, Tally
 from limpyd_jobs.utils import one_line
 from limpyd_jobs.workers.options import WorkerOption, between, seconds
 
 # How many errors of a group are shown, the newest ones, and for how many seconds jobs are counted.
 LAST, PATIENCE = 10, 2
 
-# How many characters of a message tables show.
-SHORT = 70
+# How many characters of a message tables show, and of a place; and how many messages of a cause the list shows.
+SHORT, PLACE, MESSAGES = 65, 75, 3
 
-GROUPS = ("fingerprint", "errors", "type", "message", "first seen (UTC)", "last seen")
+GROUPS = ("fingerprint", "errors", "first seen (UTC)", "last seen (UTC)")
 HEADING = ("at (UTC)", "type", "message", "job", "queue", "fingerprint")
 
 
@@ -30,15 +31,15 @@ class Errors(VerbCommand):
     summary = "Show what failed, by its cause, and requeue the jobs of a cause"
     words = """[groups|list|show|requeue] [FILTER...] [options]
 
-  groups [FILTER...]     the causes, the most frequent first: how many errors, and when the first and the last;
-                         without a word, too
+  groups [FILTER...]     the causes, the most frequent first: how many errors, when the first and the last, where the
+                         application raised them, and their messages; without a word, too
   list [FILTER...]       the errors, the newest first
-  show FINGERPRINT...    a cause: where it occurs, the traceback of the last error, and the last jobs
+  show FINGERPRINT...    a cause: where it occurs, its messages, the traceback of the last error, and the last jobs
   requeue FINGERPRINT    put the jobs that failed so back in their queues. They are counted first, and you are asked.
                          With other queues, priorities or delays: limpyd-jobs jobs requeue fingerprint=FINGERPRINT
 
 A filter is made of words. All of them must be met:
-  type=KeyError, fingerprint=a69eb6418d18d92e, queue=mails, class=shop.jobs.*, app_version=2026.11
+  type=KeyError, fingerprint=b26a57955b34a28f, queue=mails, class=shop.jobs.*, app_version=2026.11
   date_time>-1h        -30m, 2026-11-20T10:30 (UTC)
 = != > >= < <= compare. date_time__gt=-1h is the same as date_time>-1h, and needs no quotes."""
     option_list = (
@@ -73,11 +74,14 @@ A filter is made of words. All of them must be met:
         asked = self._filter(*words)
         with shown_progress("looked at {:,} of {:,} errors") as progress:
             found = asked.groups(self.options.limit, self.options.timeout, progress)
-        others = [("(others)", f"{found.others:,}", *[""] * 4)] if found.others else []
-        self.print_list(map(as_json, found.groups), GROUPS, [*map(_row_of_group, found.groups), *others])
+        if not self.print_as_json([*map(as_json, found.groups)]):
+            for line in _lines_of_groups(found):
+                print(line)
         self.tell_of_others(found.others, "error", "causes")
         if not found.is_exact:
-            self.tell("there was no time to look at all errors")
+            self.tell(
+                f"there was no time to look at all errors: these are of the newest {found.looked:,} of {found.size:,}"
+            )
 
     def _list(self, words: Sequence[str]) -> None:
         asked = self._filter(*words)
@@ -98,7 +102,7 @@ A filter is made of words. All of them must be met:
 
     def _details(self, fingerprint: str) -> dict[str, Any]:
         asked = self._filter(fingerprint=fingerprint)
-        groups = asked.groups(1).groups
+        groups = asked.groups(1, messages=self.options.limit).groups
         if not groups:
             raise _no_errors(fingerprint)
         [group] = groups
@@ -116,8 +120,14 @@ A filter is made of words. All of them must be met:
         return shown
 
     def _print_details(self, shown: Mapping[str, Any]) -> None:
-        print_table([(name, _counted(value)) for name, value in shown.items() if name not in ("sample", "jobs")])
+        others = ("message", "messages", "sample", "jobs")
+        print_table([(name, _counted(value)) for name, value in shown.items() if name not in others])
         print()
+        print_table([("errors", "message"), *(row for each in shown["messages"] for row in _rows_of_message(each))])
+        left_out = _left_out(len(shown["messages"]), shown["message_count"], "message_count_at_least" in shown)
+        if left_out:
+            print(f"{left_out}. See --limit")
+        print("\nthe last error:")
         print_error(shown["sample"], is_whole=bool(self.options.full))
         print(f"\nthe last jobs: {' '.join(map(one_line, shown['jobs']))}")
         command = f"limpyd-jobs errors requeue {one_line(shown['fingerprint'])}"
@@ -146,12 +156,50 @@ def _no_errors(fingerprint: str) -> LookupError:
 
 def as_json(group: ErrorGroup) -> dict[str, Any]:
     """Return a group as JSON has it."""
-    return {"count" if name == "number" else name: value for name, value in group._asdict().items()}
+    values = {"count" if name == "number" else name: value for name, value in group._asdict().items()}
+    messages = [{"message": each.pattern, "count": each.number, "examples": each.examples} for each in group.messages]
+    counted = {} if group.message_count.is_exact else {"message_count_at_least": True}
+    return {**values, "messages": messages, "message_count": group.message_count.number, **counted}
+
+
+def _lines_of_groups(found: ErrorGroups) -> Iterator[str]:
+    """Yield a table of causes, below each of which there are its place and its messages."""
+    others = [("(others)", f"{found.others:,}", "", "")] if found.others else []
+    heading, *lines = table_lines([GROUPS, *map(_row_of_group, found.groups), *others])
+    yield heading
+    for group, line in zip_longest(found.groups, lines):
+        yield line
+        if group:
+            yield from _lines_below(group)
+
+
+def _lines_below(group: ErrorGroup) -> Iterator[str]:
+    place = f" in {group.raised_in}" if group.raised_in else ""
+    yield f"    {_short(one_line(group.type + place), PLACE)}"
+    shown = group.messages[:MESSAGES]
+    for message in shown:
+        yield f"    {message.number:8,}  {_short(one_line(message))}"
+    left_out = _left_out(len(shown), group.message_count.number, not group.message_count.is_exact)
+    if left_out:
+        yield f"{'':14}{left_out}: errors show {one_line(group.fingerprint)}"
+
+
+def _left_out(shown: int, number: int, is_lower_bound: bool) -> str:
+    """Say how many messages are shown; nothing if all are."""
+    if shown == number and not is_lower_bound:
+        return ""
+    return f"{shown} of {'at least ' if is_lower_bound else ''}{number:,} messages"
+
+
+def _rows_of_message(message: Mapping[str, Any]) -> Iterator[Sequence[object]]:
+    yield (f"{message['count']:,}", _short(message["message"]))
+    for example in message["examples"]:
+        if example != message["message"]:
+            yield ("", f"  as in: {_short(example)}")
 
 
 def _row_of_group(group: ErrorGroup) -> Sequence[object]:
-    seen = (_to_the_second(group.first_seen), _to_the_second(group.last_seen))
-    return (group.fingerprint, f"{group.number:,}", group.type, _short(group.message), *seen)
+    return (group.fingerprint, f"{group.number:,}", _to_the_second(group.first_seen), _to_the_second(group.last_seen))
 
 
 def _row_of_error(error: FoundError) -> Sequence[object]:
@@ -163,8 +211,8 @@ def _to_the_second(date: str) -> str:
     return date.partition(".")[0]
 
 
-def _short(message: str) -> str:
-    return message if len(message) <= SHORT else f"{message[: SHORT - 1]}…"
+def _short(text: str, most: int = SHORT) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _counted(value: Any) -> object:

@@ -80,7 +80,7 @@ A filter is made of words. All of them must be met:
   status=error         waiting, delayed, running, success, error or canceled
   class=shop.jobs.*    the path of the class; or class=SendMail
   queue=mails, owner=web1:4711
-  error=KeyError, fingerprint=a69eb6418d18d92e (an error of that type, or cause, is recorded)
+  error=KeyError, fingerprint=b26a57955b34a28f (an error of that type, or cause, is recorded)
   added>-1h            added, start, end, delayed_until: -30m, +2d, 2026-11-20T10:30 (UTC)
   to=ann@example.com   any other field of a job
 = != > >= < <= compare. added__gt=-1h is the same as added>-1h, and needs no quotes."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
-from types import NoneType, TracebackType
+from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from limpyd import fields
@@ -17,7 +17,7 @@ from limpyd.model import RedisModel
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import as_indexed
 from limpyd_jobs.exceptions import ClassUnresolved
-from limpyd_jobs.fingerprints import fingerprint
+from limpyd_jobs.fingerprints import cause_of
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models.base import BaseJobsModel
 from limpyd_jobs.models.job_record import JobRecord
@@ -46,6 +46,11 @@ class Error(BaseJobsModel):
     ----------
     fingerprint: field
         The same text for all errors of one cause: see `limpyd_jobs.fingerprints`.
+    raised_in: field
+        The place where the application raised it: module, function and the text of the line, at most 300 characters.
+        Not set if no code of the application did.
+    message_pattern: field
+        The message without what differs from job to job, at most 300 characters.
     app_version: field
         The version of the application that the worker ran, if the environment variable LIMPYD_JOBS_APP_VERSION says so.
     """
@@ -64,6 +69,8 @@ class Error(BaseJobsModel):
     message = fields.InstanceHashField()
     traceback = fields.InstanceHashField()
     fingerprint = OwnField(AtomicHashField(indexable=True, indexes=[EqualIndex]))
+    raised_in = OwnField(AtomicHashField())
+    message_pattern = OwnField(AtomicHashField())
     app_version = OwnField(AtomicHashField())
 
     @classmethod
@@ -119,7 +126,7 @@ class Error(BaseJobsModel):
         }
         if trace:
             values["traceback"] = printable(trace)
-        values["_fingerprint"] = _fingerprint(values, trace or getattr(error, "__traceback__", None))
+        values.update(_cause(values, error if getattr(error, "__traceback__", None) else trace))
         return _add_error_once(cls, {**_as_indexed(cls, values), **additional_fields}, job, when)
 
     @classmethod
@@ -189,7 +196,7 @@ def add_unresolved_error(error_model: type[AnError], queue_name: str, ident: str
         "queue.)"
     )
     values = {**values, **described, **_version()}
-    return _add_error(error_model, _as_indexed(error_model, {**values, "_fingerprint": _fingerprint(values, None)}))
+    return _add_error(error_model, _as_indexed(error_model, {**values, **_cause(values, None)}))
 
 
 def _as_indexed(error_model: type[Error], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -228,9 +235,11 @@ def _moment_of(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: fields[name] for name in ("date_time", "date", "time") if name in fields}
 
 
-def _fingerprint(values: Mapping[str, str], traceback: Any) -> str:
-    text = traceback if isinstance(traceback, (str, TracebackType)) else None  # a class has no traceback
-    return fingerprint(values["type"], values["message"], text, values["job_model_repr"], values["identifier"])
+def _cause(values: Mapping[str, str], raised: Any) -> dict[str, str]:
+    known = raised if isinstance(raised, (str, BaseException)) else None  # a class has no traceback
+    cause = cause_of(values["type"], values["message"], known, values["job_model_repr"], values["identifier"])
+    fields = {"_fingerprint": cause.fingerprint, "_raised_in": cause.place, "_message_pattern": cause.pattern}
+    return {name: value for name, value in fields.items() if value}
 
 
 def _version() -> dict[str, str]:

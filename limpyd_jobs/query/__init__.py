@@ -1,9 +1,10 @@
 """Find jobs by what is in them."""
 
 from limpyd_jobs.query.actions import Tally
+from limpyd_jobs.query.causes import ErrorGroup, ErrorGroups, ErrorMessage
 from limpyd_jobs.query.conditions import Condition
 from limpyd_jobs.query.details import JobDetails, job_details
-from limpyd_jobs.query.errors import ErrorFilter, ErrorGroup, ErrorGroups, ErrorPage, FoundError
+from limpyd_jobs.query.errors import ErrorFilter, ErrorPage, FoundError
 from limpyd_jobs.query.explaining import Explanation, Reason, explain_job
 from limpyd_jobs.query.figures import Period, read_figures, summed
 from limpyd_jobs.query.filter import JobFilter
@@ -25,6 +26,7 @@ __all__ = [
     "ErrorFilter",
     "ErrorGroup",
     "ErrorGroups",
+    "ErrorMessage",
     "ErrorPage",
     "Explanation",
     "Facets",

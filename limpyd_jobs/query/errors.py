@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from limpyd_jobs.fingerprints import is_fingerprint, summary
+from limpyd_jobs.fingerprints import is_fingerprint
 from limpyd_jobs.models import BaseJobsModel, Error
+from limpyd_jobs.query.causes import ErrorGroup, ErrorGroups, Grouping, Step
 from limpyd_jobs.query.classes import connection_to, error_models_of, replies_to
 from limpyd_jobs.query.conditions import Condition, limited, time_of
 from limpyd_jobs.query.found import Count, cursor_of, positions_of
@@ -19,9 +20,6 @@ from limpyd_jobs.store.scripting import Script
 from limpyd_jobs.utils import one_line
 
 _group_errors = Script("group_errors")
-
-# How many groups are kept at the most, and of each how many classes, queues and versions.
-MOST_GROUPS, MOST_VALUES = 10_000, 50
 
 # Names in a filter of jobs that differ from the fields of an error.
 _STORED = {
@@ -102,60 +100,6 @@ class ErrorPage(NamedTuple):
     errors: list[FoundError]
     following: str | None
     is_complete: bool
-
-
-class ErrorGroup(NamedTuple):
-    """The errors of one cause.
-
-    Attributes
-    ----------
-    fingerprint: str
-        The fingerprint of all of them; the type, if they have no fingerprint, as errors of version 2.
-    type: str
-    message: str
-        The message of the last error, without the parts that differ from job to job, unless nothing else would be left:
-        see `limpyd_jobs.fingerprints`.
-    number: int
-        How many errors there are.
-    first_seen, last_seen: str
-        Dates in UTC.
-    last: str
-        The pk of the last error.
-    model: str
-        What the keys of the model of the last error begin with.
-    job_classes, queues, app_versions: dict of str to int
-        How many errors there are by the class of the job, by the queue, and by the version of the application if it
-        says one; at the most 50 of each.
-    """
-
-    fingerprint: str
-    type: str
-    message: str
-    number: int
-    first_seen: str
-    last_seen: str
-    last: str
-    model: str
-    job_classes: dict[str, int]
-    queues: dict[str, int]
-    app_versions: dict[str, int]
-
-
-class ErrorGroups(NamedTuple):
-    """Errors by their cause, the most frequent first.
-
-    Attributes
-    ----------
-    groups: list of ErrorGroup
-    others: int
-        How many errors are in no group.
-    is_exact: bool
-        False if there was no time to look at all errors.
-    """
-
-    groups: list[ErrorGroup]
-    others: int
-    is_exact: bool
 
 
 class ErrorFilter:
@@ -243,8 +187,10 @@ class ErrorFilter:
         here = {each.model: each.position for each in shown if each.position is not None}
         return ErrorPage(found, None if is_over else cursor_of({**positions, **here}), not walk.is_cut)
 
-    def groups(self, most: int = 50, timeout: float | None = None, progress: Progress | None = None) -> ErrorGroups:
-        """Count the errors by their cause, in steps of 500 errors. A million errors take some five seconds.
+    def groups(
+        self, most: int = 50, timeout: float | None = None, progress: Progress | None = None, messages: int = 5
+    ) -> ErrorGroups:
+        """Count the errors by their cause, in steps of 500 errors. A million errors take some ten seconds.
 
         Parameters
         ----------
@@ -255,23 +201,20 @@ class ErrorFilter:
         progress: callable
             Called after each step with the number of errors that were looked at, and the number to look at, at the
             most.
+        messages: int
+            How many messages of each group to return: those with the most errors.
         """
-        walk = self._walk(timeout, progress)
-        groups: dict[str, _Group] = {}
-        beyond = 0
+        walk, grouping = self._walk(timeout, progress), Grouping()
         for source in walk.sources:
             for step in walk.timed(self._grouped(source)):
-                for fingerprint, found in step.groups.items():
-                    if fingerprint in groups or len(groups) < MOST_GROUPS:
-                        groups.setdefault(fingerprint, _Group(fingerprint)).add(source.known.name, found)
-                    else:
-                        beyond += found["count"]
-        told = sorted(groups.values(), key=lambda group: (-group.number, group.fingerprint))[:most]
-        others = beyond + sum(group.number for group in groups.values()) - sum(group.number for group in told)
-        commands = (("HMGET", f"{group.model}:{group.last}:hash", "message", "identifier") for group in told)
-        last = replies_to(self._connection, commands)
-        shown = [group.shown(*(each or "" for each in values or ())) for group, values in zip(told, last, strict=True)]
-        return ErrorGroups(shown, others, not walk.is_cut)
+                grouping.add(source.known.name, step)
+        groups, others = grouping.told(most, messages, self._messages)
+        return ErrorGroups(groups, others, not walk.is_cut, walk.looked, walk.size)
+
+    def _messages(self, places: Iterable[str]) -> dict[str, str]:
+        keys = [*places]
+        replies = replies_to(self._connection, (("HGET", f"{key}:hash", "message") for key in keys))
+        return {key: reply or "" for key, reply in zip(keys, replies, strict=True)}
 
     def last_of(self, group: ErrorGroup) -> dict[str, str]:
         """Return the stored fields of the last error of a group, without the library's own; none if it is deleted."""
@@ -292,8 +235,8 @@ class ErrorFilter:
                         found.setdefault(path, set()).add(int(pk))
         return found
 
-    def _grouped(self, source: Source) -> Iterator[_Step]:
-        call: Callable[..., Call[_Step]] = partial(Call, self._connection, _group_errors, read=_Step.of)
+    def _grouped(self, source: Source) -> Iterator[Step]:
+        call: Callable[..., Call[Step]] = partial(Call, self._connection, _group_errors, read=Step.of)
         return source.run(call, {"model": source.model}, STEP)
 
     def _walk(self, timeout: float | None, progress: Progress | None = None) -> Walk:
@@ -328,48 +271,6 @@ class _Shown:
         error = self.pending.popleft()
         self.position = int(error.pk)
         return error
-
-
-class _Step(NamedTuple):
-    """What a step found: the groups, by their fingerprint; see ``lua/group_errors.lua``."""
-
-    groups: Mapping[str, Mapping[str, Any]]
-    looked: int
-    seen: int
-
-    @classmethod
-    def of(cls, reply: Mapping[str, Any]) -> _Step:
-        return cls(reply["groups"], reply["looked"], int(reply["seen"]))
-
-
-class _Group:
-    """A group that is being counted."""
-
-    def __init__(self, fingerprint: str) -> None:
-        self.fingerprint = fingerprint
-        self.number = 0
-        self.model = self.last = self.type = self.first_seen = self.last_seen = ""
-        self._by = {name: Counter[str]() for name in ("job_class", "queue", "app_version")}
-
-    def add(self, model: str, found: Mapping[str, Any]) -> None:
-        """Add the errors of this group that a step found among those of a model."""
-        is_first = not self.number
-        self.number += found["count"]
-        if is_first or found["last_seen"] > self.last_seen:
-            self.type, self.last_seen, self.last = found["type"], found["last_seen"], found["last"]
-            self.model = model
-        if is_first or found["first_seen"] < self.first_seen:
-            self.first_seen = found["first_seen"]
-        for name, numbers in self._by.items():
-            for value, number in found[name].items():
-                if value in numbers or len(numbers) < MOST_VALUES:
-                    numbers[value] += number
-
-    def shown(self, message: str = "", identifier: str = "") -> ErrorGroup:
-        """Return the group, given the message of the last error, and the identifier of its job."""
-        counts = (dict(numbers.most_common()) for numbers in self._by.values())
-        seen = (self.first_seen, self.last_seen, self.last, self.model)
-        return ErrorGroup(self.fingerprint, self.type, summary(message, identifier), self.number, *seen, *counts)
 
 
 def _stored(condition: Condition) -> list[Condition]:

@@ -282,6 +282,8 @@ class Walk:
         The sources that may have some of the records.
     is_cut: bool
         Whether there was no time to look at all of them.
+    looked, size: int
+        At how many records it looked, and how many there are to look at, at the most.
     """
 
     def __init__(self, timeout: float | None = None, progress: Progress | None = None) -> None:
@@ -289,7 +291,7 @@ class Walk:
         self.is_cut = False
         self._until = float("inf") if timeout is None else monotonic() + timeout
         self._progress = progress
-        self._looked = 0
+        self.looked = self.size = 0
 
     def measure(self, connection: Any, sources: Sequence[Source]) -> None:
         """Take the sources that are not empty."""
@@ -300,17 +302,17 @@ class Walk:
         for source in sources:
             source.choose(sizes)
         self.sources = [source for source in sources if source.size]
+        self.size = sum(source.size for source in self.sources)
 
     def timed(self, steps: Iterator[AStep]) -> Iterator[AStep]:
         """Do steps until there is no time left."""
-        size = sum(each.size for each in self.sources)
         for step in steps:
             yield step
-            self._looked += step.looked
+            self.looked += step.looked
             if self._progress:
-                self._progress(self._looked, size)
+                self._progress(self.looked, self.size)
             if monotonic() >= self._until:
-                self.is_cut = True
+                self.is_cut = self.looked < self.size
                 return
 
 

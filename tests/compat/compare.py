@@ -32,6 +32,8 @@ OURS = {
     "*/_first_priority": "which priority it had before its retry policy changed it",
     "*/_requeued_at": "when it was put back in its queue by hand",
     "*/_fingerprint": "what errors of the same cause have in common",
+    "*/_raised_in": "where the application raised an error",
+    "*/_message_pattern": "what messages of the same cause have in common",
     "*:_fingerprint:*": "the errors of a cause",
     "*/_app_version": "the version of the application in which an error happened",
     "*/_last_claim": "the claim that ended, for its worker to be told the same if it asks again",

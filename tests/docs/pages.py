@@ -44,7 +44,7 @@ FAIL = """
 from limpyd_jobs import Worker
 from myapp.jobs import SendMail
 
-SendMail.add_jobs([{"identifier": f"welcome:{number}", "to": "bob"} for number in range(3)])
+SendMail.add_jobs([{"identifier": f"welcome:{number}", "to": to} for number, to in enumerate(["bob", "bob", "tom"])])
 Worker("mails", max_loops=3).run()
 """
 

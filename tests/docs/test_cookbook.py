@@ -120,7 +120,7 @@ def test_mails_are_sent_by_several_workers_at_once_and_the_outcome_is_logged(sho
     line = r"\[mails\|\d+\|sold:(\d+)\] success, in 0:00:[\d.]+: sent to (\d+)@example\.com(?: \(Mail\))?\n"
     sent = re.findall(line, shop.log)
     assert sorted(sent) == sorted((str(number), str(number)) for number in range(20))
-    assert re.search(r"\[mails\|21\|lost\] error: .*bob is no address", shop.log)
+    assert re.search(r"\[mails\|21\|lost\] error: .*bob is not an address", shop.log)
 
 
 def test_a_mail_waits_for_a_mail_server_that_does_not_answer(shop: Shop) -> None:

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from limpyd_jobs import Argument, Error, Job, Worker
-from limpyd_jobs.query import ErrorFilter, ErrorGroup, JobFilter, errors, explain_job, job_details
+from limpyd_jobs.query import ErrorFilter, ErrorGroup, JobFilter, causes, errors, explain_job, job_details, walk
 from limpyd_jobs.query import filter as job_filter
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -25,7 +25,7 @@ class Page(Job):
 
     def run(self, queue: Any) -> None:
         if self.arguments.number % 2:
-            raise LookupError(f"no page {self.arguments.number}")
+            raise LookupError(f"page {self.arguments.number} is not there")
         self.check()
 
     def check(self) -> None:
@@ -67,11 +67,68 @@ def test_errors_are_grouped_by_what_caused_them() -> None:
     found = ErrorFilter().groups()
     assert (found.others, found.is_exact) == (0, True)
     assert [(group.type, group.message, group.number) for group in found.groups] == [
-        ("LookupError", "no <identifier>", 4),
+        ("LookupError", "<identifier> is not there", 4),
         ("LookupError", "no <identifier>", 2),
         ("KeyError", "'cover'", 1),
     ]
+    assert [group.raised_in for group in found.groups] == [
+        f'{__name__}, in run: raise LookupError(f"page {{self.arguments.number}} is not there")',
+        f'{__name__}, in check: raise LookupError(f"no page {{self.arguments.number}}")',
+        f"{__name__}, in run: raise KeyError(self.identifier.hget())",
+    ]
     assert len(set(fingerprints())) == 3
+
+
+def test_one_cause_is_one_group_whatever_its_messages() -> None:
+    """The messages contain the identifier, of any length, codes, paths, lists and numbers of things."""
+    for identifier in ("7", "667", "9999", "ann", "SKU-12A", "/3f/ab/photo", "[1, 2]", "[]"):
+        Cover.add_job(identifier)
+    Worker("covers", max_loops=8, logger_level=60).run()
+    [group] = ErrorFilter("class=Cover").groups().groups
+    assert (group.number, group.message_count) == (9, (1, True))
+    [message] = group.messages
+    assert (message.pattern, message.number) == ("<text>", 9)
+    assert group.message == f"{message}" == "<text>, for example '[]', '[1, 2]', '/3f/ab/photo'"
+
+
+class Leaflet(Job):
+    namespace = "errors"
+    queue_name = "leaflets"
+
+    def run(self, queue: Any) -> None:
+        raise ValueError(self.identifier.hget())
+
+
+def test_the_messages_of_a_group_are_told_and_what_is_left_out_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    for number, word in enumerate(("rain", "snow", "snow", "hail", "hail", "hail")):
+        job = Leaflet.add_job(f"{number}")
+        Error.add_error("leaflets", job, ValueError(word))
+    asked = ErrorFilter("class=Leaflet", "message!=no")
+    [*groups] = asked.groups().groups
+    assert [(group.message, group.number, group.raised_in) for group in groups] == [
+        ("hail", 3, ""),
+        ("snow", 2, ""),
+        ("rain", 1, ""),
+    ]
+    for pk in Error.collection(job_model_repr=Leaflet.get_model_repr()):
+        Error.get(pk)._fingerprint.delete()
+    [group] = asked.groups(messages=2).groups
+    assert [(each.pattern, each.number) for each in group.messages] == [("hail", 3), ("snow", 2)]
+    assert (group.message_count, group.number) == ((3, True), 6)
+    monkeypatch.setattr(causes, "MOST_MESSAGES", 2)
+    [group] = asked.groups().groups
+    assert (group.message_count, len(group.messages)) == ((2, False), 2)
+
+
+def test_values_of_which_there_are_too_many_are_counted_as_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(causes, "MOST_VALUES", 1)
+    monkeypatch.setattr(errors, "STEP", 1)
+    without_fingerprint("7")
+    Error.get("7").type.hset("LookupError")
+    for pk in "123456":
+        Error.get(pk)._fingerprint.delete()
+    [group] = ErrorFilter().groups().groups
+    assert group.queues == {"(others)": 6, "covers": 1}
 
 
 def test_a_group_tells_when_where_and_in_which_version(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +167,7 @@ def test_the_most_frequent_are_told_and_the_others_counted() -> None:
 
 
 def test_no_more_groups_are_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(errors, "MOST_GROUPS", 2)
+    monkeypatch.setattr(causes, "MOST_GROUPS", 2)
     monkeypatch.setattr(errors, "STEP", 1)
     found = ErrorFilter().groups()
     assert sum(group.number for group in found.groups) + found.others == 7
@@ -125,12 +182,14 @@ def test_groups_are_counted_in_steps_until_there_is_no_time(monkeypatch: pytest.
     assert whole.groups[0].number == 4
     cut = ErrorFilter().groups(timeout=0)
     assert sum(group.number for group in cut.groups) == 2
-    assert not cut.is_exact
+    assert (cut.is_exact, cut.looked, cut.size) == (False, 2, 7)
+    monkeypatch.setattr(errors, "STEP", 7)
+    assert ErrorFilter().groups(timeout=0).is_exact  # all were looked at
 
 
 def test_no_errors_make_no_groups() -> None:
     Error.delete_many(Error.collection())
-    assert ErrorFilter().groups() == ([], 0, True)
+    assert ErrorFilter().groups() == ([], 0, True, 0, 0)
     assert ErrorFilter("type=KeyError").page() == ([], None, True)
     assert ErrorFilter().count() == (0, True)
 
@@ -150,7 +209,7 @@ def test_no_errors_make_no_groups() -> None:
         (["class=Pag"], 0),
         ([f"class={__name__}.Page"], 6),
         (["identifier=cover"], 1),
-        (["message=no page 5"], 1),
+        (["message=page 5 is not there"], 1),
         (["date_time>-1h"], 7),
         (["date_time__gt=now"], 0),
         (["date_time<-1h"], 0),
@@ -205,7 +264,11 @@ def test_they_are_listed_the_last_first_page_by_page() -> None:
     assert [error.identifier for error in second.errors] == ["page 7", "page 5", "page 3", "page 1"]
     assert second.following is None
     error = second.errors[-1]
-    assert (error.type, error.message, error.ident) == ("LookupError", "no page 1", f"{Page.get_model_repr()}:1")
+    assert (error.type, error.message, error.ident) == (
+        "LookupError",
+        "page 1 is not there",
+        f"{Page.get_model_repr()}:1",
+    )
     assert (error.queue, error.app_version) == ("pages", None)
     assert error.fingerprint in fingerprints()
     with pytest.raises(ValueError, match="is not where a page ended"):
@@ -213,9 +276,11 @@ def test_they_are_listed_the_last_first_page_by_page() -> None:
 
 
 def test_a_page_says_where_to_go_on_if_there_was_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    page = ErrorFilter("message=no page 1").page(limit=1, timeout=0)
-    assert page.is_complete is False
-    assert ErrorFilter("message=no page 1").page(after=page.following).errors == page.errors[1:]
+    monkeypatch.setattr(walk, "STEP", 2)
+    page = ErrorFilter("message=page 1 is not there").page(limit=1, timeout=0)
+    assert (page.errors, page.is_complete) == ([], False)
+    [error] = ErrorFilter("message=page 1 is not there").page(after=page.following).errors
+    assert error.identifier == "page 1"
 
 
 def test_the_errors_of_all_models_are_looked_at_unless_one_is_named() -> None:
@@ -232,7 +297,7 @@ def test_the_errors_of_all_models_are_looked_at_unless_one_is_named() -> None:
     assert JobFilter(Page).facets("error").counts == {"LookupError": 7}
     assert len(job_details(job.ident).errors) == 1
     assert job_details(job.ident, error_model=Error).errors == []
-    assert "no page 11" in explain_job(job.ident).reasons[0].text
+    assert "page 11 is not there" in explain_job(job.ident).reasons[0].text
     assert ErrorFilter().count() == (8, True)
     assert ErrorFilter(error_model=Error).count() == (7, True)
     assert {group.number for group in ErrorFilter(fingerprint=groups[0].fingerprint).groups().groups} == {5}

@@ -34,15 +34,46 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_group_has_the_first_and_the_last_date_whatever_the_order_of_the_errors(world: World) -> None:
     for day, version in ((2, "1.0"), (3, "1.1"), (1, "1.0")):
         date = f"2026-11-0{day} 09:50:20.000125"
-        last = add_error(date_time=date, _fingerprint=FINGERPRINT, _app_version=version, queue_name=f"q{day % 2}")
+        cause = {"_fingerprint": FINGERPRINT, "_raised_in": f"place {day}", "_message_pattern": "no"}
+        last = add_error(date_time=date, **cause, _app_version=version, queue_name=f"q{day % 2}")
     add_error(_fingerprint=OTHER, type="KeyError")
     first, other = groups(world)
     assert first == (
-        *(FINGERPRINT, "ValueError", "no", 3, "2026-11-01 09:50:20.000125", "2026-11-03 09:50:20.000125"),
-        *("2", "jobs:error", {"shop.jobs.SendMail": 3}, {"q1": 2, "q0": 1}, {"1.0": 2, "1.1": 1}),
+        *(FINGERPRINT, "ValueError", "place 3", "no", 3, "2026-11-01 09:50:20.000125", "2026-11-03 09:50:20.000125"),
+        *(
+            "2",
+            "jobs:error",
+            {"shop.jobs.SendMail": 3},
+            {"q1": 2, "q0": 1},
+            {"1.0": 2, "1.1": 1},
+            [("no", 3, ["no"])],
+            (1, True),
+        ),
     )
     assert last == "3"
     assert (other.fingerprint, other.number, other.app_versions) == (OTHER, 1, {})
+
+
+def test_a_group_has_its_messages_with_some_examples(world: World) -> None:
+    for number in range(5):
+        add_error(_fingerprint=FINGERPRINT, _message_pattern="no page <value>", message=f"no page {number}")
+    add_error(_fingerprint=FINGERPRINT, _message_pattern="no book", message="no book")
+    [group] = groups(world)
+    messages = [("no page <value>", 5, ["no page 4", "no page 3", "no page 2"]), ("no book", 1, ["no book"])]
+    assert (group.messages, group.message_count) == (messages, (2, True))
+
+
+def test_a_message_without_a_pattern_is_read(world: World) -> None:
+    for message in ("no page 7", "no page 12", "é" * 400, "\n" + "é" * 400):
+        add_error(message=message)
+    Error.get(add_error()).message.delete()
+    [group] = groups(world)
+    assert [(each.pattern, each.number) for each in group.messages] == [
+        ("no page <value>", 2),
+        ("", 1),
+        ("é" * 149, 1),
+        ("é" * 150, 1),
+    ]
 
 
 def test_errors_without_a_fingerprint_are_in_a_group_by_their_type(world: World) -> None:
