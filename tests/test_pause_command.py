@@ -21,6 +21,10 @@ COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
 pytestmark = pytest.mark.usefixtures("redis_client")
 
 
+class Album(Queue):
+    namespace = "albums"
+
+
 def run(server: RedisServer, *arguments: str) -> tuple[int, str]:
     done = preloaded.run([COMMAND, *arguments], env={**os.environ, "LIMPYD_JOBS_DATABASE": server.url})
     return done.returncode, done.stdout + done.stderr
@@ -47,12 +51,14 @@ def test_what_would_be_paused_or_resumed_is_told(redis_server: RedisServer) -> N
     told = "mails: would be resumed\npushes: not paused\n"
     assert run(redis_server, "resume", "mails", "pushes", "--dry-run") == (0, told)
     rows = json.loads(run(redis_server, "resume", "mails", "--dry-run", "--json")[1])
-    assert rows == [{"queue": "mails", "outcome": "would be resumed", "dry_run": True}]
+    assert rows == [{"queue": "mails", "model": "jobs:queue", "outcome": "would be resumed", "dry_run": True}]
     assert Queue.get_paused_names() == {"mails"}
     assert last_entries(BaseJobsModel.get_connection(), 9) == before
 
 
 def test_who_paused_and_resumed_is_written_down_if_that_changed_something(redis_server: RedisServer) -> None:
+    for name in ("mails", "pushes"):
+        Queue.get_queue(name)
     for words in (["pause", "mails", "pushes"], ["queues", "pause", "mails"], ["resume", "mails"], ["resume", "mails"]):
         run(redis_server, *words)
     entries = last_entries(BaseJobsModel.get_connection(), 9)
@@ -63,20 +69,44 @@ def test_who_paused_and_resumed_is_written_down_if_that_changed_something(redis_
     ]
 
 
-def test_a_name_near_a_paused_one_is_told_of(redis_server: RedisServer) -> None:
-    run(redis_server, "pause", "e-mails", "reports")
-    told = run(redis_server, "resume", "emails")[1]
-    assert "limpyd-jobs resume: warning: emails is not paused, but there is: e-mails\n" in told
-
-
-def test_a_name_that_no_queue_has_is_paused_with_a_warning(redis_server: RedisServer) -> None:
+def test_a_name_that_no_queue_has_is_refused_and_nothing_is_written(redis_server: RedisServer) -> None:
+    error = "limpyd-jobs pause: error: there is no queue mail"
+    assert run(redis_server, "pause", "mail", "--dry-run")[1].startswith(f"{error}, nor any other; --force pauses")
     for name in ("mails", "e-mails", "pushes"):
         Queue.get_queue(name)
-    status, told = run(redis_server, "pause", "mail")
-    warning = "limpyd-jobs pause: warning: no queue is named mail so far, but there is: mails, e-mails\n"
-    assert (status, warning in told, "mail: paused\n" in told) == (0, True, True)
-    assert Queue.get_paused_names() == {"mail"}
-    assert "no queue is named reports so far\n" in run(redis_server, "pause", "reports")[1]
+    status, told = run(redis_server, "pause", "pushes", "mail")
+    hint = "; --force pauses the name all the same\n"
+    assert (status, told) == (1, f"{error}, but there is: mails, e-mails{hint}")
+    status, told = run(redis_server, "queues", "pause", "reports")
+    assert (status, told.partition(": error: ")[2]) == (
+        1,
+        f"there is no queue reports; there are: e-mails, mails, pushes{hint}",
+    )
+    status, told = run(redis_server, "resume", "mail")
+    assert (status, told.count("\n"), "--force" in told) == (1, 1, False)
+    assert Queue.get_paused_names() == set()
+    assert last_entries(BaseJobsModel.get_connection(), 9) == []
+
+
+def test_a_name_that_no_queue_has_is_paused_by_force(redis_server: RedisServer) -> None:
+    assert run(redis_server, "pause", "reports", "--force") == (0, "reports: paused\n")
+    assert Queue.get_paused_names() == {"reports"}
+    assert run(redis_server, "resume", "reports") == (0, "reports: resumed\n")
+
+
+def test_queues_of_all_models_are_paused_and_resumed(redis_server: RedisServer, redis_client: redis.Redis) -> None:
+    """The models are known from the database: the command imports none."""
+    Album.get_queue("photos")
+    assert run(redis_server, "pause", "photos") == (0, "photos: paused\n")
+    assert (Album.get_paused_names(), Queue.get_paused_names()) == ({"photos"}, set())
+    assert run(redis_server, "pause", "--list") == (0, "photos: 0 waiting, 0 delayed\n")
+    assert run(redis_server, "resume", "photos") == (0, "photos: resumed\n")
+    Queue.get_queue("photos")
+    told = "photos (albums:album): paused\nphotos (jobs:queue): paused\n"
+    assert run(redis_server, "queues", "pause", "photos") == (0, told)
+    ours = "--queue-model=limpyd_jobs.Queue"
+    assert run(redis_server, "resume", "photos", ours) == (0, "photos: resumed\n")
+    assert (Album.get_paused_names(), Queue.get_paused_names()) == ({"photos"}, set())
 
 
 def test_what_is_paused_is_listed(redis_server: RedisServer) -> None:
@@ -88,14 +118,9 @@ def test_what_is_paused_is_listed(redis_server: RedisServer) -> None:
         Queue.pause(name)
     assert run(redis_server, "pause", "--list") == (0, "mails: 2 waiting, 1 delayed\npushes: no queue\n")
     assert json.loads(run(redis_server, "pause", "--list", "--json")[1]) == [
-        {"queue": "mails", "waiting": 2, "delayed": 1},
-        {"queue": "pushes", "waiting": None, "delayed": None},
+        {"queue": "mails", "model": "jobs:queue", "waiting": 2, "delayed": 1},
+        {"queue": "pushes", "model": "jobs:queue", "waiting": None, "delayed": None},
     ]
-
-
-def test_those_of_another_queue_model_are_named_by_it(redis_server: RedisServer, redis_client: redis.Redis) -> None:
-    run(redis_server, "pause", "mails", "--queue-model=limpyd_jobs.Queue")
-    assert redis_client.smembers("jobs:queue:paused") == {"mails"}
 
 
 def test_a_list_is_of_all_names(redis_server: RedisServer) -> None:

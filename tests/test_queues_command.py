@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -37,6 +38,10 @@ def _jobs() -> None:
         Bill.add_job(f"bill {number}")
     Bill.add_job("urgent", priority=5)
     Bill.add_job("later", delayed_for=timedelta(hours=1))
+
+
+class Ledger(Queue):
+    namespace = "ledgers"
 
 
 IMPORTABLE = [f"--job-modules={__name__}", f"--pythonpath={Path(__file__).parent}"]
@@ -82,24 +87,14 @@ def test_queues_are_listed(redis_server: RedisServer) -> None:
         ("bills", 0, 3, 1),
     ]
     assert rows[0].keys() == {
-        *("name", "priority", "paused", "waiting", "delayed", "running", "success", "errors", "quarantine"),
-        *("latency", "next_due"),
+        *("name", "priority", "paused", "waiting", "delayed", "running", "success_list", "errors_list"),
+        *("quarantine", "latency", "next_due", "model", "unknown_classes"),
     }
     assert rows[0]["next_due"] is None
     assert parse_datetime(rows[1]["next_due"]) > utcnow()
     lines = output(redis_server, "queues", "list", "bills").splitlines()
-    assert lines[0].split() == [
-        "queue",
-        "priority",
-        "waiting",
-        "latency",
-        "delayed",
-        "running",
-        "success",
-        "errors",
-        "quarantine",
-        "state",
-    ]
+    numbers = ["waiting", "latency", "delayed", "running", "success list", "errors list", "quarantine"]
+    assert re.split("  +", lines[0]) == ["queue", "priority", *numbers, "state"]
     assert lines[1].split()[:3] == ["bills", "5", "1"]
 
 
@@ -116,7 +111,7 @@ def test_queues_are_paused_and_resumed(redis_server: RedisServer) -> None:
     assert output(redis_server, "queues", "list").count("paused") == 2
     assert output(redis_server, "queues", "resume", "bills") == "bills: resumed\n"
     done = output(redis_server, "queues", f"--database={redis_server.url}", "pause", "bills", "--jsonl")
-    assert json.loads(done) == {"queue": "bills", "outcome": "paused"}
+    assert json.loads(done) == {"queue": "bills", "model": "jobs:queue", "outcome": "paused"}
     status, out, err = run(redis_server, "queues", "pause")
     assert (status, out, err) == (2, "", "limpyd-jobs queues: error: the name of a queue is needed\n")
 
@@ -150,7 +145,6 @@ def test_only_empty_queues_are_deleted(redis_server: RedisServer) -> None:
         (["queues", "empty"], "'empty' is not one of list, show"),
         (["queues", "show"], "show needs the name of a queue"),
         (["queues", "clear"], "clear needs the name of a queue"),
-        (["queues", "delete", "bill"], "there is no queue bill, but there is: bills"),
         (["quarantine", "drop"], "say what to drop: give entries as list shows them, or --all"),
         (["quarantine", "retry", "x.Y:1"], "x.Y:1 is not in quarantine"),
         (["quarantine", "list", "bills"], "unexpected argument: 'bills'; --queue names a queue"),
@@ -160,6 +154,41 @@ def test_what_is_wrong_is_said(redis_server: RedisServer, words: list[str], told
     status, out, err = run(redis_server, *words)
     assert (status, out) == (2, "")
     assert told in err
+
+
+@pytest.mark.parametrize("verb", ["list", "show", "resume", "clear", "delete"])
+def test_an_unknown_queue_is_refused(redis_server: RedisServer, verb: str) -> None:
+    told = "limpyd-jobs queues: error: there is no queue bill, but there is: bills\n"
+    assert run(redis_server, "queues", verb, "bill", "--yes") == (1, "", told)
+
+
+def test_the_queues_of_all_models_are_shown_unless_one_is_named(redis_server: RedisServer) -> None:
+    """The command imports none of them."""
+    Ledger.get_queue("bills", 3)
+    entry = Ledger.get_queue("books").pk.get()
+    redis_server.client().rpush(f"ledgers:ledger:{entry}:_quarantine", "x")
+    lines = output(redis_server, "queues", "list").splitlines()
+    assert [line.split()[:3] for line in lines] == [
+        ["queue", "model", "priority"],
+        ["bills", "jobs:queue", "5"],
+        ["bills", "ledgers:ledger", "3"],
+        ["bills", "jobs:queue", "0"],
+        ["books", "ledgers:ledger", "0"],
+    ]
+    for command in ("queues", "info"):
+        model = f"--queue-model={__name__}.Ledger"
+        told = output(redis_server, command, "--json", model, IMPORTABLE[1])
+        rows = json.loads(told) if command == "queues" else json.loads(told)["queues"]
+        assert [row["name"] for row in rows] == ["bills", "books"]
+    assert "books  ledgers:ledger" in output(redis_server, "info")
+    assert output(redis_server, "quarantine", "drop", "x", "--yes").endswith("1        dropped\n")
+    status, _, err = run(redis_server, "queues", "delete", "books", "--yes")
+    assert (status, f"give --queue-model={__name__}.Ledger" in err) == (2, True)
+    model = f"--queue-model={__name__}.Ledger"
+    assert output(redis_server, "queues", "delete", "books", "--yes", model, *IMPORTABLE).endswith("deleted\n")
+    status, _, err = run(redis_server, "queues", "clear", "bills", "--yes", model, *IMPORTABLE)
+    assert (status, "leave out --queue-model" in err) == (2, True)
+    assert JobFilter(queue="bills", status="waiting").count().number == 4
 
 
 def test_entries_leave_quarantine(redis_server: RedisServer) -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import partial
 from select import select
 from shutil import get_terminal_size
 from typing import Any
@@ -15,12 +16,14 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from limpyd_jobs.commands.command import JSON, READING_OPTIONS, Command
-from limpyd_jobs.commands.queues import HEADING, as_json, as_row
-from limpyd_jobs.commands.tables import Row, print_json, table_lines
+from limpyd_jobs.commands.queues import HEADING, as_json, as_row, table_of
+from limpyd_jobs.commands.tables import Row, count_of, print_json, table_lines
+from limpyd_jobs.commands.verbs import QUEUE_MODEL
 from limpyd_jobs.commands.workers import HEADING as WORKERS
 from limpyd_jobs.commands.workers import as_json as worker_as_json
 from limpyd_jobs.commands.workers import as_row as worker_as_row
 from limpyd_jobs.commands.workers import silences
+from limpyd_jobs.models import Queue
 from limpyd_jobs.query import Overview, overview, read_figures, summed
 from limpyd_jobs.store.figures import Figures
 from limpyd_jobs.utils import MESSAGE, one_line, parse_datetime, span, utcnow
@@ -34,12 +37,15 @@ Section = tuple[str, list[Row]]
 Show = Callable[[list[Section]], None]
 Wait = Callable[[float], bool | None]
 
+# How many classes that are not known are named.
+MOST_PATHS = 3
+
 # How many of the jobs that run are shown, and of how many minutes the rates are.
 MOST_RUNNING, MINUTES = 20, 5
 
 # The columns that top leaves out on a narrow terminal, the least important first.
 DISPENSABLE = (
-    *("memory", "since", "last sign", "mean run", "try", "canceled", "done", "begun/min", "failed", "queues"),
+    *("model", "memory", "since", "last sign", "mean run", "try", "canceled", "done", "begun/min", "failed", "queues"),
     *("failed/min", "priority"),
 )
 
@@ -47,7 +53,7 @@ DISPENSABLE = (
 TITLE = "bold"
 
 # How many columns of the queues tell the state of now, not of the last minutes.
-WAITING = HEADING.index("success")
+WAITING = HEADING.index("success list")
 
 EVERY = WorkerOption(
     "--every", type="float", check=interval, default=2.0, help="The seconds between two looks (default: 2)"
@@ -60,6 +66,7 @@ class Info(Command):
     summary = "Show a database at a glance: how many jobs there are, the queues, the workers"
     option_list = (
         *READING_OPTIONS,
+        QUEUE_MODEL,
         WorkerOption("--watch", action="store_true", help="Show it again and again, until Ctrl-C"),
         EVERY,
         JSON,
@@ -71,7 +78,7 @@ class Info(Command):
             if self.options.json:
                 self.parser.error("--watch does not go with --json")
             return self._watch()
-        seen = overview()
+        seen = overview(queue_model=self.options.queue_model)
         if self.options.json:
             print_json(_as_json(seen))
         else:
@@ -80,7 +87,8 @@ class Info(Command):
 
     def _watch(self) -> int:
         with _shown_again() if sys.stdout.isatty() else _printed() as show:
-            return self._look_again(lambda: show(_seen(lambda: _sections(overview()))))
+            look = partial(overview, queue_model=self.options.queue_model)
+            return self._look_again(lambda: show(_seen(lambda: _sections(look()))))
 
     def _look_again(self, look: Callable[[], None], wait: Wait = time.sleep) -> int:
         """Look again and again, until Ctrl-C, or until the wait between two looks returns True."""
@@ -96,14 +104,15 @@ class Top(Info):
 
     summary = "Watch a database on the whole screen: the jobs that run, and the rates of the queues; q or Ctrl-C ends"
     ends = ""
-    option_list = (*READING_OPTIONS, EVERY)
+    option_list = (*READING_OPTIONS, QUEUE_MODEL, EVERY)
 
     def run(self) -> int:
         """Show it until q or Ctrl-C."""
         if not sys.stdout.isatty():
             self.parser.error("needs a terminal; limpyd-jobs info --watch does not")
         with _keyboard() as (keys, is_q_typed), _on_whole_screen() as show:
-            return self._look_again(lambda: show(_titled(_seen(_live_sections), f"({keys} ends)")), is_q_typed)
+            look = partial(_live_sections, self.options.queue_model)
+            return self._look_again(lambda: show(_titled(_seen(look), f"({keys} ends)")), is_q_typed)
 
 
 @contextmanager
@@ -149,7 +158,8 @@ def _as_json(seen: Overview) -> dict[str, Any]:
 
 
 def _sections(seen: Overview) -> list[Section]:
-    return [_totals(seen), ("", [HEADING, *map(as_row, seen.queues)]), *_workers(seen)]
+    heading, rows = table_of(seen.queues)
+    return [_totals(seen), *_not_counted(seen), ("", [heading, *rows]), *_workers(seen)]
 
 
 def _workers(seen: Overview) -> list[Section]:
@@ -166,11 +176,22 @@ def _totals(seen: Overview) -> Section:
     return f"{seen.database}{memory}", [("jobs", *statuses, "latency"), row]
 
 
-def _live_sections() -> list[Section]:
+def _not_counted(seen: Overview) -> list[Section]:
+    """What is said of the classes whose jobs are in the queues, but not among the numbers of jobs."""
+    paths = sorted({path for state in seen.queues for path in state.unknown_classes})
+    if not paths:
+        return []
+    more = f" and {count_of(len(paths) - MOST_PATHS, 'other')}" if len(paths) > MOST_PATHS else ""
+    those = f"{', '.join(map(one_line, paths[:MOST_PATHS]))}{more}"
+    return [(f"not counted as jobs, because their class is not known: {those}. limpyd-jobs check tells more", [])]
+
+
+def _live_sections(queue_model: type[Queue] | None) -> list[Section]:
     """As `_sections`, with the jobs that run, and the rates of the last minutes, as wide as the terminal."""
     width, height = get_terminal_size()
-    seen = overview(most_running=min(max(height // 3 - 2, 1), MOST_RUNNING))
-    sections = [_totals(seen), ("", _running(seen)), ("", _rates(seen)), *_workers(seen)]
+    seen = overview(most_running=min(max(height // 3 - 2, 1), MOST_RUNNING), queue_model=queue_model)
+    above = [_totals(seen), *_not_counted(seen)]
+    sections = [*above, ("", _running(seen)), ("", _rates(seen)), *_workers(seen)]
     return [(title, _fitted(rows, width)) for title, rows in sections]
 
 
@@ -186,10 +207,13 @@ def _rates(seen: Overview) -> list[Row]:
         figures = rates.get(name, Figures())
         return (f"{figures.started / MINUTES:,.1f}", f"{figures.failed / MINUTES:,.1f}", _span(figures.ran.mean))
 
-    rows: list[Row] = [(*HEADING[:WAITING], "begun/min", "failed/min", "mean run", HEADING[-1])]
+    several = len({state.model for state in seen.queues}) > 1
+    rows: list[Row] = [
+        (*HEADING[:WAITING], "begun/min", "failed/min", "mean run", *(["model"] if several else []), HEADING[-1])
+    ]
     for state in seen.queues:
         *shown, note = as_row(state)
-        rows.append((*shown[:WAITING], *rate(state.name), note))
+        rows.append((*shown[:WAITING], *rate(state.name), *([state.model] if several else []), note))
     return rows
 
 

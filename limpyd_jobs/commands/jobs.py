@@ -17,8 +17,19 @@ from limpyd_jobs.commands.tables import print_error, print_json_lines, print_tab
 from limpyd_jobs.commands.verbs import ERROR_MODEL, VERB_OPTIONS, Verb, VerbCommand, job_class_of
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.idents import Ident
-from limpyd_jobs.models import BaseJobsModel, Job, Queue
-from limpyd_jobs.query import Count, Facets, FoundJob, JobDetails, JobFilter, Page, Tally, explain_job, job_details
+from limpyd_jobs.models import BaseJobsModel, Job
+from limpyd_jobs.query import (
+    Count,
+    Facets,
+    FoundJob,
+    JobDetails,
+    JobFilter,
+    Page,
+    Tally,
+    explain_job,
+    job_details,
+    queue_names,
+)
 from limpyd_jobs.query.classes import classes_of
 from limpyd_jobs.query.conditions import parse_moment
 from limpyd_jobs.query.walk import is_pk
@@ -171,7 +182,7 @@ A filter is made of words. All of them must be met:
         """If a queue or a class that is asked for does not exist, say so, and which names are similar."""
         for field, comparison, name in asked.conditions:
             if (field, comparison) == ("queue", "="):
-                known, what = {*Queue.collection().values_list("name", flat=True)}, "no queue is named"
+                known, what = queue_names(), "no queue is named"
             elif (field, comparison) == ("class", "=") and not {"*", "?"} & {*name}:
                 paths = classes_of(BaseJobsModel.database)
                 known, what = {path if "." in name else path.rpartition(".")[2] for path in paths}, "no job class is"

@@ -4,27 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from optparse import Values
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from limpyd_jobs.arguments import stored_queue_name
 from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL, Command
-from limpyd_jobs.commands.verbs import DRY_RUN, UNAUDITED
+from limpyd_jobs.commands.tables import count_of
+from limpyd_jobs.commands.verbs import DRY_RUN, QUEUE_MODEL, UNAUDITED
 from limpyd_jobs.models import Queue
-from limpyd_jobs.store import records
+from limpyd_jobs.query import pause_queue, paused_queues, queue_names, queue_states
 from limpyd_jobs.utils import one_line
 from limpyd_jobs.workers.options import WorkerOption
 
+# How many names a message tells of.
+MOST_NAMES = 10
+
+FORCE = WorkerOption("--force", action="store_true", help="Pause also a name that no queue has yet")
+
+# The options of commands about queues.
+OPTIONS_OF_QUEUES = (
+    *(option for option in COMMON_OPTIONS if option.dest not in ("queue_model", "error_model")),
+    QUEUE_MODEL,
+)
+
 
 class Resume(Command):
-    """Exit status: 0, also for queues that are not paused; 2 if the command line is wrong."""
+    """Exit status: 0, also for queues that are not paused; 1 if there is no such queue; 2 if the command line is
+    wrong."""
 
     summary = "Let workers run the jobs of some paused queues again"
     words = "name... [options]"
-    option_list = (
-        *(option for option in COMMON_OPTIONS if option.dest != "error_model"),
-        *(DRY_RUN, UNAUDITED, JSON, JSONL),
-    )
+    option_list = (*OPTIONS_OF_QUEUES, DRY_RUN, UNAUDITED, JSON, JSONL)
 
     pauses: ClassVar = False
 
@@ -37,14 +46,15 @@ class Resume(Command):
 
 
 class Pause(Resume):
-    """Exit status: 0, also for queues that are paused already, or that do not exist yet; 2 if the command line is
-    wrong."""
+    """Exit status: 0, also for queues that are paused already; 1 if there is no such queue, unless --force is given; 2
+    if the command line is wrong."""
 
     summary = "Let the jobs of some queues wait: workers begin no more of them; running jobs go on"
     words = "name... | --list [options]"
     pauses = True
     option_list = (
         WorkerOption("--list", action="store_true", help="Show which queues are paused, and what waits in them"),
+        FORCE,
         *Resume.option_list,
     )
 
@@ -54,24 +64,28 @@ class Pause(Resume):
             return super().run()
         if self.given:
             self.parser.error("--list takes no names")
-        rows = [self._what_waits(name) for name in sorted(records.paused_names(_model_of(self.options)))]
+        paused = sorted(paused_queues(queue_model=self.options.queue_model), key=lambda each: each[::-1])
+        rows = [self._what_waits(*each) for each in paused]
         if self.print_as_json(rows):
             return 0
-        for row in rows:
-            waits = "no queue" if row["waiting"] is None else f"{row['waiting']} waiting, {row['delayed']} delayed"
-            print(f"{one_line(row['queue'])}: {waits}")
+        names = _told(paused)
+        for row, name in zip(rows, names, strict=True):
+            waits = "no queue" if row["waiting"] is None else f"{row['waiting']:,} waiting, {row['delayed']:,} delayed"
+            print(f"{name}: {waits}")
         if not rows:
             print("no queue is paused")
         return 0
 
-    def _what_waits(self, name: str) -> Mapping[str, Any]:
-        rows = records.list_queues(_model_of(self.options), [name])
-        waiting, delayed = (sum(int(row[at]) for row in rows) if rows else None for at in (3, 4))
-        return {"queue": name, "waiting": waiting, "delayed": delayed}
+    def _what_waits(self, model: str, name: str) -> Mapping[str, Any]:
+        states = [each for each in queue_states(name, queue_model=self.options.queue_model) if each.model == model]
+        waiting, delayed = sum(each.waiting for each in states), sum(each.delayed for each in states)
+        numbers = {"waiting": waiting, "delayed": delayed} if states else {"waiting": None, "delayed": None}
+        return {"queue": name, "model": model, **numbers}
 
 
 def change_pauses(command: Command, names: Sequence[str], *, pauses: bool) -> int:
-    """Pause the queues of some names, or resume them, as the options of a command say, and print what was done.
+    """Pause the queues of some names, of all models that have such queues, or resume them, as the options of a command
+    say, and print what was done.
 
     Returns
     -------
@@ -85,35 +99,61 @@ def change_pauses(command: Command, names: Sequence[str], *, pauses: bool) -> in
     """
     if not names:
         command.parser.error("the name of a queue is needed")
-    model, verb = _model_of(command.options), "pause" if pauses else "resume"
     done, undone = ("paused", "paused already") if pauses else ("resumed", "not paused")
-    names = [stored_queue_name(name) for name in names]
-    _warn(command, names, pauses=pauses)
-    if command.options.dry_run:
-        paused = records.paused_names(model)
-        is_changed = {name: (name in paused) != pauses for name in names}
-    else:
-        is_changed = {name: getattr(records, verb)(model, name, **command.how_audited) for name in names}
-    rows = [{"queue": name, "outcome": command.would_be(done) if is_changed[name] else undone} for name in names]
+    paused = paused_queues(queue_model=command.options.queue_model)
+    asked = _asked(command, [*map(stored_queue_name, names)], paused, pauses=pauses)
+    rows = []
+    for model, name in asked:
+        is_changed = ((model, name) in paused) != pauses
+        if not command.options.dry_run:
+            is_changed = pause_queue(model, name, pauses=pauses, **command.how_audited)
+        outcome = command.would_be(done) if is_changed else undone
+        rows.append({"queue": name, "model": model, "outcome": outcome})
     if not command.print_as_json([{**row, **command.mark} for row in rows]):
-        for row in rows:
-            print(f"{one_line(row['queue'])}: {row['outcome']}")
+        for name, row in zip(_told(asked), rows, strict=True):
+            print(f"{name}: {row['outcome']}")
     return 0
 
 
-def _warn(command: Command, names: Sequence[str], *, pauses: bool) -> None:
-    """Warn of names that may be wrong."""
-    model = _model_of(command.options)
-    for name in names:
-        if pauses and not records.list_queues(model, [name]):
-            near = names_near(name, model.collection().values_list("name", flat=True))
-            command.tell(f"warning: no queue is named {one_line(name)} so far{near}")
-        elif not pauses and name not in (paused := records.paused_names(model)) and names_near(name, paused):
-            command.tell(f"warning: {one_line(name)} is not paused{names_near(name, paused)}")
+def _asked(
+    command: Command, names: Sequence[str], paused: Iterable[tuple[str, str]], *, pauses: bool
+) -> list[tuple[str, str]]:
+    """Return the model and the name of all queues that are meant; end the command if there is none of a name."""
+    only = command.options.queue_model
+    found = {(state.model, state.name) for state in queue_states(names, queue_model=only)}
+    known = found if pauses else found.union(paused)
+    asked = []
+    for name in dict.fromkeys(names):
+        models = sorted(model for model, of_name in known if of_name == name)
+        if not models and pauses and getattr(command.options, "force", False):
+            models = [(only or Queue)._name]
+        if not models:
+            others = queue_names(queue_model=only)
+            hint = "; --force pauses the name all the same" if pauses else ""
+            refuse_unknown(command, name, others if pauses else others.union(of_name for _, of_name in paused), hint)
+        asked += [(model, name) for model in models]
+    return asked
 
 
-def _model_of(options: Values) -> type[Queue]:
-    return options.queue_model or Queue
+def _told(queues: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the names of queues, each with its model if the names are of several models."""
+    names, models = [name for _, name in queues], {model for model, _ in queues}
+    several = len(models) > 1 and len(set(names)) < len(names)
+    return [f"{one_line(name)} ({one_line(model)})" if several else one_line(name) for model, name in queues]
+
+
+def refuse_unknown(command: Command, name: str, others: Iterable[str], hint: str = "") -> NoReturn:
+    """End a command, with the status 1, as there is no queue of a name; say which queues there are."""
+    text = f"there is no queue {one_line(name)}{names_near(name, others) or _some_of({*others})}"
+    command.parser.exit(1, f"{command.parser.get_prog_name()}: error: {text}{hint}\n")
+
+
+def _some_of(names: set[str]) -> str:
+    if not names:
+        return ", nor any other"
+    some = sorted(names)[:MOST_NAMES]
+    more = f" and {count_of(len(names) - len(some), 'other')}" if len(names) > len(some) else ""
+    return f"; there are: {', '.join(map(one_line, some))}{more}"
 
 
 def names_near(name: str, others: Iterable[str | None]) -> str:

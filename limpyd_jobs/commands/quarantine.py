@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
+from limpyd_jobs.commands.command import JSON, JSONL
+from limpyd_jobs.commands.pause import OPTIONS_OF_QUEUES
 from limpyd_jobs.commands.tables import count_of, print_table
 from limpyd_jobs.commands.verbs import VERB_OPTIONS, Verb, VerbCommand
-from limpyd_jobs.models import Queue
 from limpyd_jobs.query import QuarantineEntry, leave_quarantine, quarantine_entries
 from limpyd_jobs.utils import one_line
 from limpyd_jobs.workers.options import WorkerOption
@@ -25,7 +25,7 @@ class Quarantine(VerbCommand):
 
 Without a word, it lists. retry and drop need entries as list shows them, or --all, and ask."""
     option_list = (
-        *(option for option in COMMON_OPTIONS if option.dest != "error_model"),
+        *OPTIONS_OF_QUEUES,
         WorkerOption("--queue", action="append", help="Entries of this queue; may be repeated (default: of all)"),
         WorkerOption("--all", action="store_true", help="Take all entries"),
         *VERB_OPTIONS,
@@ -41,12 +41,8 @@ Without a word, it lists. retry and drop need entries as list shows them, or --a
             "drop": lambda words: self._leave("drop", "dropped", words),
         }
 
-    @property
-    def _model(self) -> type[Queue]:
-        return self.options.queue_model or Queue
-
     def _entries(self) -> list[QuarantineEntry]:
-        return quarantine_entries(self.options.queue, queue_model=self._model)
+        return quarantine_entries(self.options.queue, queue_model=self.options.queue_model)
 
     def _list(self, words: Sequence[str]) -> None:
         if words:
@@ -66,7 +62,7 @@ Without a word, it lists. retry and drop need entries as list shows them, or --a
             return self._print(done, len(asked))
         if not self.is_sure(f"{verb} {count_of(len(asked), 'entry', 'entries')}?"):
             return 1
-        number = leave_quarantine(asked, queue_model=self._model, drop=verb == "drop", **self.how_audited)
+        number = leave_quarantine(asked, drop=verb == "drop", **self.how_audited)
         return self._print(done, number)
 
     def _print(self, done: str, number: int) -> int:

@@ -8,20 +8,31 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
-from limpyd_jobs.commands.pause import change_pauses, names_near
+from limpyd_jobs.commands.command import JSON, JSONL
+from limpyd_jobs.commands.pause import FORCE, OPTIONS_OF_QUEUES, change_pauses, refuse_unknown
 from limpyd_jobs.commands.progress import shown_progress
-from limpyd_jobs.commands.tables import count_of, print_table
+from limpyd_jobs.commands.tables import Row, count_of, print_table
 from limpyd_jobs.commands.verbs import VERB_OPTIONS, Verb, VerbCommand
-from limpyd_jobs.models import Queue
-from limpyd_jobs.query import JobFilter, QueueState, Tally, delete_queue, queue_states
+from limpyd_jobs.query import JobFilter, QueueState, Tally, delete_queue, queue_names, queue_states
 from limpyd_jobs.utils import EPOCH, one_line, span
 
-HEADING = ("queue", "priority", "waiting", "latency", "delayed", "running", "success", "errors", "quarantine", "state")
+HEADING = (
+    "queue",
+    "priority",
+    "waiting",
+    "latency",
+    "delayed",
+    "running",
+    "success list",
+    "errors list",
+    "quarantine",
+    "state",
+)
 
 
 class Queues(VerbCommand):
-    """Exit status: 0; 1 if something could not be done, or somebody answered no; 2 if the command line is wrong."""
+    """Exit status: 0; 1 if something could not be done, there is no such queue, or somebody answered no; 2 if the
+    command line is wrong."""
 
     summary = "Show what stands in the queues, pause them, empty them, delete them"
     words = """[list|show|pause|resume|clear|delete] [NAME...] [options]
@@ -34,7 +45,7 @@ class Queues(VerbCommand):
   delete NAME...    delete the queue, of all priorities, if it is empty; the records of its jobs stay
 
 Without a word, it lists. clear and delete count first, and ask."""
-    option_list = (*(option for option in COMMON_OPTIONS if option.dest != "error_model"), *VERB_OPTIONS, JSON, JSONL)
+    option_list = (*OPTIONS_OF_QUEUES, FORCE, *VERB_OPTIONS, JSON, JSONL)
 
     def verbs(self) -> Mapping[str, Verb]:
         """Return what each verb does."""
@@ -47,34 +58,30 @@ Without a word, it lists. clear and delete count first, and ask."""
             "delete": self._delete,
         }
 
-    @property
-    def _model(self) -> type[Queue]:
-        return self.options.queue_model or Queue
-
     def _states(self, names: Sequence[str]) -> list[QueueState]:
-        states = queue_states(names or None, queue_model=self._model)
+        states = queue_states(names or None, queue_model=self.options.queue_model)
         unknown = set(names) - {state.name for state in states}
         if unknown:
-            name = min(unknown)
-            near = names_near(name, self._model.collection().values_list("name", flat=True))
-            raise LookupError(f"there is no queue {one_line(name)}{near}")
+            refuse_unknown(self, min(unknown), queue_names(queue_model=self.options.queue_model))
         return states
 
     def _list(self, names: Sequence[str]) -> None:
         states = self._states(names)
-        self.print_list(map(as_json, states), HEADING, map(as_row, states))
+        self.print_list(map(as_json, states), *table_of(states))
 
     def _show(self, names: Sequence[str]) -> None:
         if not names:
             self.parser.error("show needs the name of a queue after it")
         states = self._states(names)
+        self._refuse_same_names("show", names, states)
         by_class = {
             status: {name: JobFilter(queue=name, status=status).facets("class").counts for name in names}
             for status in ("waiting", "delayed")
         }
         if self.print_as_json({"queues": [as_json(state) for state in states], **by_class}):
             return
-        print_table([HEADING, *map(as_row, states)])
+        heading, table = table_of(states)
+        print_table([heading, *table])
         rows = [
             (name, status, f"{number:,}", path)
             for status, queues in by_class.items()
@@ -90,8 +97,14 @@ Without a word, it lists. clear and delete count first, and ask."""
         """Delete what waits or is delayed in queues."""
         if not names:
             self.parser.error("clear needs the name of a queue after it")
-        self._states(names)
+        self._refuse_same_names("clear", names, self._states(names))
         return self.change_many("delete", partial(self._delete_jobs, names))
+
+    def _refuse_same_names(self, verb: str, names: Sequence[str], states: Sequence[QueueState]) -> None:
+        """Refuse a queue model if queues of others have the same names: jobs are found by the name of their queue."""
+        others = [state for state in queue_states(names) if state not in states] if self.options.queue_model else []
+        if len({(state.model, state.pk) for state in [*states, *others]}) > len(states):
+            self.parser.error(f"{verb} is about the queues of a name of all models: leave out --queue-model")
 
     def _delete_jobs(self, names: Sequence[str], *, dry_run: bool = False) -> Tally:
         tallies = []
@@ -119,7 +132,7 @@ Without a word, it lists. clear and delete count first, and ask."""
         if empty and not self.is_sure(f"delete {count_of(len(empty), 'empty queue')}?"):
             return 1
         for state in empty:
-            outcome = delete_queue(state, queue_model=self._model, **self.how_audited)
+            outcome = delete_queue(state, **self.how_audited)
             used += [state] if outcome == "used" else []
             told = "has a job now, so it stays" if outcome == "used" else outcome
             print(f"{one_line(state.name)}, priority {one_line(state.priority)}: {told}")
@@ -140,9 +153,18 @@ def _date(epoch: float | None) -> str | None:
     return None
 
 
+def table_of(states: Sequence[QueueState]) -> tuple[Row, list[Row]]:
+    """Return the heading and the rows of a table of queues. It has their models if there are several."""
+    if len({state.model for state in states}) <= 1:
+        return HEADING, [*map(as_row, states)]
+    return (*HEADING[:1], "model", *HEADING[1:]), [
+        (name, state.model, *others) for state in states for name, *others in [as_row(state)]
+    ]
+
+
 def as_row(state: QueueState) -> Sequence[object]:
     """Return a queue as tables show it."""
-    numbers = (state.delayed, state.running, state.success, state.errors, state.quarantine)
+    numbers = (state.delayed, state.running, state.success_list, state.errors_list, state.quarantine)
     latency = "" if state.latency is None else span(state.latency)
     shown = (f"{number:,}" for number in numbers)
     return (state.name, state.priority, f"{state.waiting:,}", latency, *shown, "paused" if state.is_paused else "")

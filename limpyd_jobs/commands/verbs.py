@@ -23,6 +23,9 @@ ERROR_MODEL = WorkerOption(
 )
 DRY_RUN = WorkerOption("--dry-run", action="store_true", help="Only tell what would be done")
 YES = WorkerOption("--yes", action="store_true", help="Do not ask")
+QUEUE_MODEL = WorkerOption(
+    "--queue-model", help="Queues of this model only, e.g. --queue-model=my.module.QueueModel (default: of all models)"
+)
 UNAUDITED = WorkerOption(
     "--unaudited",
     action="store_true",

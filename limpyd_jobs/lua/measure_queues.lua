@@ -5,7 +5,8 @@
 --   classes   JSON: the name of the model by the path of a job class
 -- reply
 --   done   {queues: [pk, name, priority, is_paused, jobs that wait, are delayed, run, succeeded, failed, entries in
---          quarantine, when the next delayed job is due or false, [dates of the job that waits first] or false]…, moment}
+--          quarantine, when the next delayed job is due or false, [dates of the job that waits first] or false, the paths of
+--          classes that are not among the given ones, of the entries at the ends of its lists]…, moment}
 
 --@include idents
 --@include clock
@@ -27,6 +28,24 @@ local function dates_of(ident)
   return dates and not dates.err and dates or false
 end
 
+-- The classes of the entries at the ends of the lists and sets of a queue that are not among the given ones.
+local function unknown_classes(base)
+  local found, seen = {}, {}
+  local function note_class(entries)
+    local path = not entries.err and type(entries[1]) == 'string' and parse_ident(entries[1])
+    if path and not classes[path] and not seen[path] then
+      seen[path] = true
+      found[#found + 1] = path
+    end
+  end
+  for _, list in ipairs({':waiting', ':success', ':errors'}) do
+    note_class(redis.pcall('LRANGE', base .. list, 0, 0))
+    note_class(redis.pcall('LRANGE', base .. list, -1, -1))
+  end
+  for _, set in ipairs({':delayed', ':_running'}) do note_class(redis.pcall('ZRANGE', base .. set, 0, 0)) end
+  return found
+end
+
 local function measured(pk)
   local base = queue_model.name .. ':' .. pk
   local hash = redis.pcall('HMGET', base .. ':hash', 'name', 'priority')
@@ -37,7 +56,7 @@ local function measured(pk)
     redis.pcall('SISMEMBER', shared_key(base, 'paused'), hash[1]) == 1,
     count('LLEN', base .. ':waiting'), count('ZCARD', base .. ':delayed'), count('ZCARD', base .. ':_running'),
     count('LLEN', base .. ':success'), count('LLEN', base .. ':errors'), count('LLEN', base .. ':_quarantine'),
-    due or false, dates_of(redis.pcall('LINDEX', base .. ':waiting', 0)),
+    due or false, dates_of(redis.pcall('LINDEX', base .. ':waiting', 0)), unknown_classes(base),
   }
 end
 

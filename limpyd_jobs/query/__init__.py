@@ -15,7 +15,10 @@ from limpyd_jobs.query.queues import (
     QueueState,
     delete_queue,
     leave_quarantine,
+    pause_queue,
+    paused_queues,
     quarantine_entries,
+    queue_names,
     queue_states,
 )
 from limpyd_jobs.query.walk import MissingIndex
@@ -48,7 +51,10 @@ __all__ = [
     "job_details",
     "leave_quarantine",
     "overview",
+    "pause_queue",
+    "paused_queues",
     "quarantine_entries",
+    "queue_names",
     "queue_states",
     "read_figures",
     "summed",

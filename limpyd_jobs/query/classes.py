@@ -41,12 +41,31 @@ def error_models_of(database: Any, only: type[Error] | None = None) -> list[Know
     return _models_of(database, ERRORS, Error, only)
 
 
+def imported_queue_model(database: Any, name: str) -> Any:
+    """Return the model of queues whose keys begin so.
+
+    Raises
+    ------
+    ValueError
+        If it is not imported. What is stored makes nobody import it.
+    """
+    for model in _imported(database, Queue):
+        if model._name == name:
+            return model
+    path = next((known.path for known in queue_models_of(database) if known.name == name), name)
+    raise ValueError(f"the model of that queue is not imported: give --queue-model={path}")
+
+
 def _models_of(database: Any, kind: str, base: Any, only: Any) -> list[KnownClass]:
     if only is not None:
         return [KnownClass.of(on(only, database))]
-    imported = [on(base, database), *concrete(base), *bound_models(database, base)]
-    mine = [each for each in imported if each.database is database]
-    return sorted(known_models(connection_to(database), kind, mine).values(), key=attrgetter("name"))
+    known = known_models(connection_to(database), kind, _imported(database, base))
+    return sorted(known.values(), key=attrgetter("name"))
+
+
+def _imported(database: Any, base: Any) -> list[Any]:
+    models = [on(base, database), *concrete(base), *bound_models(database, base)]
+    return [each for each in models if each.database is database]
 
 
 def replies_to(connection: Any, commands: Iterable[Sequence[Any]]) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from limpyd_jobs.models import BaseJobsModel, LivingWorker, WorkerPresence
+from limpyd_jobs.models import BaseJobsModel, LivingWorker, Queue, WorkerPresence
 from limpyd_jobs.query.classes import connection_to, on
 from limpyd_jobs.query.filter import JobFilter
 from limpyd_jobs.query.found import FoundJob
@@ -63,7 +63,9 @@ class Overview(NamedTuple):
     running: Sequence[FoundJob]
 
 
-def overview(database: JobsDatabase | None = None, most_running: int = 0) -> Overview:
+def overview(
+    database: JobsDatabase | None = None, most_running: int = 0, queue_model: type[Queue] | None = None
+) -> Overview:
     """Look at a database, in some round trips. Their number does not depend on the number of jobs.
 
     Parameters
@@ -72,9 +74,11 @@ def overview(database: JobsDatabase | None = None, most_running: int = 0) -> Ove
         The database of `BaseJobsModel` by default.
     most_running: int
         How many of the running jobs to return.
+    queue_model: type of Queue
+        Queues of this model only; None for all models. The numbers of jobs are those of all.
     """
     database = database or BaseJobsModel.database
-    queues = queue_states(database=database)
+    queues = queue_states(database=database, queue_model=queue_model)
     by_status = JobFilter(database=database).facets("status").counts
     numbers = {name.lower(): by_status.get(name.lower(), 0) for name in STATUSES}
     jobs = JobFilter(database=database).count().number

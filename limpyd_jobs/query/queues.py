@@ -10,11 +10,19 @@ from typing import Any, NamedTuple
 
 from limpyd_jobs.arguments import read_priority, stored_queue_name
 from limpyd_jobs.models import BaseJobsModel, Queue
-from limpyd_jobs.query.classes import classes_of, connection_to, on, replies_to
+from limpyd_jobs.query.classes import (
+    classes_of,
+    connection_to,
+    imported_queue_model,
+    queue_models_of,
+    replies_to,
+)
 from limpyd_jobs.store.audit import audited, entry_request, refusing_if_unaudited
 from limpyd_jobs.store.calls import Call, flag, given, listed, outcome_of, passing_over_wrong_types, send
 from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.store.known_classes import KnownClass
 from limpyd_jobs.store.layout import layout_of
+from limpyd_jobs.store.records import change_pause, paused_names_of
 from limpyd_jobs.store.scripting import Script
 from limpyd_jobs.utils import parse_datetime
 
@@ -37,8 +45,9 @@ class QueueState(NamedTuple):
     is_paused: bool
     waiting, delayed, running: int
         How many jobs have this status.
-    success, errors: int
-        How many jobs are in its list of jobs that ended so.
+    success_list, errors_list: int
+        How many entries its lists ``success`` and ``errors`` have: one for each time that a job ended so, as far as
+        they are kept. A job that failed twice is there twice, even if it is run again meanwhile.
     quarantine: int
         How many entries no worker could do anything with.
     latency: float
@@ -46,6 +55,11 @@ class QueueState(NamedTuple):
     next_due: float
         When the next delayed job is due: seconds since the epoch; None if no job is delayed.
     pk: str
+        Queues of several models may have the same.
+    model: str
+        What the keys of its model begin with: ``jobs:queue``, or those of a model of your own.
+    unknown_classes: list of str
+        The paths of classes of jobs that stand in it, but are not known, as far as the first and last entries tell.
     """
 
     name: str
@@ -54,12 +68,14 @@ class QueueState(NamedTuple):
     waiting: int
     delayed: int
     running: int
-    success: int
-    errors: int
+    success_list: int
+    errors_list: int
     quarantine: int
     latency: float | None
     next_due: float | None
     pk: str
+    model: str
+    unknown_classes: list[str]
 
     @property
     def is_in_use(self) -> bool:
@@ -79,20 +95,25 @@ class QuarantineEntry(NamedTuple):
         The ident of a job, or any text that somebody put there.
     pk: str
         The pk of the queue.
+    model: str
+        What the keys of its model begin with.
     """
 
     queue: str
     priority: int | str
     entry: str
     pk: str
+    model: str
 
 
 def queue_states(
     names: str | Iterable[str] | None = None,
     database: JobsDatabase | None = None,
-    queue_model: type[Queue] = Queue,
+    queue_model: type[Queue] | None = None,
 ) -> list[QueueState]:
     """Look at the queues of some names, or at all queues: by name, and within a name the highest priority first.
+
+    These are the queues of all models that a process of version 3 used, or that are imported.
 
     It takes a round trip for 200 queues. These 200 are as of one moment.
 
@@ -102,6 +123,8 @@ def queue_states(
         None for all.
     database: JobsDatabase
         The database of `BaseJobsModel` by default.
+    queue_model: type of Queue
+        Queues of this model only; None for all models.
 
     Raises
     ------
@@ -109,31 +132,37 @@ def queue_states(
         If a name is not valid.
     """
     database = database or BaseJobsModel.database
-    model = on(queue_model, database)
-    found = list(_states(model, database, _pks_of(model, names)))
-    return sorted(found, key=lambda state: (state.name, -state.priority if isinstance(state.priority, int) else 0))
+    stored = None if names is None else [*map(stored_queue_name, [names] if isinstance(names, str) else names)]
+    found = [
+        state
+        for model in queue_models_of(database, queue_model)
+        for state in _states(model, database, _pks_of(model, connection_to(database), stored))
+    ]
+    return sorted(found, key=_rank)
+
+
+def _rank(state: QueueState) -> tuple[str, int, str]:
+    return state.name, -state.priority if isinstance(state.priority, int) else 0, state.model
 
 
 def quarantine_entries(
     names: str | Iterable[str] | None = None,
     database: JobsDatabase | None = None,
-    queue_model: type[Queue] = Queue,
+    queue_model: type[Queue] | None = None,
 ) -> list[QuarantineEntry]:
     """Return the entries in quarantine, the oldest of each queue first. For the parameters see `queue_states`."""
     states = [state for state in queue_states(names, database, queue_model) if state.quarantine]
-    model = on(queue_model, database or BaseJobsModel.database)
-    connection = connection_to(model.database)
+    connection = connection_to(database or BaseJobsModel.database)
     return [
-        QuarantineEntry(state.name, state.priority, entry, state.pk)
+        QuarantineEntry(state.name, state.priority, entry, state.pk, state.model)
         for state in states
-        for entry in connection.lrange(f"{model._name}:{state.pk}:_quarantine", 0, -1)
+        for entry in connection.lrange(f"{state.model}:{state.pk}:_quarantine", 0, -1)
     ]
 
 
 def leave_quarantine(
     entries: Iterable[QuarantineEntry],
     database: JobsDatabase | None = None,
-    queue_model: type[Queue] = Queue,
     *,
     drop: bool = False,
     unaudited: bool = False,
@@ -158,17 +187,16 @@ def leave_quarantine(
     NotAudited
         If Redis refuses to write it to the audit.
     """
-    model = on(queue_model, database or BaseJobsModel.database)
     by_queue: dict[str, list[str]] = {}
     for each in entries:
-        by_queue.setdefault(each.pk, []).append(each.entry)
-    connection, number = connection_to(model.database), sum(map(len, by_queue.values()))
+        by_queue.setdefault(f"{each.model}:{each.pk}", []).append(each.entry)
+    connection, number = connection_to(database or BaseJobsModel.database), sum(map(len, by_queue.values()))
     if not number:
         return 0
     call = partial(Call, connection, _leave_quarantine, read=lambda reply: reply["number"])
     requests = (
-        given(queue_key=f"{model._name}:{pk}", idents=listed(some), drop=flag(drop))
-        for pk, those in by_queue.items()
+        given(queue_key=key, idents=listed(some), drop=flag(drop))
+        for key, those in by_queue.items()
         for some in _steps(those)
     )
     verb, what = "drop" if drop else "retry", " ".join(each for those in by_queue.values() for each in those)
@@ -178,13 +206,7 @@ def leave_quarantine(
     return done
 
 
-def delete_queue(
-    state: QueueState,
-    database: JobsDatabase | None = None,
-    queue_model: type[Queue] = Queue,
-    *,
-    unaudited: bool = False,
-) -> str:
+def delete_queue(state: QueueState, database: JobsDatabase | None = None, *, unaudited: bool = False) -> str:
     """Delete a queue that is empty, with its lists of jobs that ended; these jobs stay.
 
     Returns
@@ -195,11 +217,11 @@ def delete_queue(
     Raises
     ------
     ValueError
-        If its model has fields that a script cannot delete.
+        If its model is not imported, or has fields that a script cannot delete.
     NotAudited
         If Redis refuses to write it to the audit, and `unaudited` is not true.
     """
-    model = on(queue_model, database or BaseJobsModel.database)
+    model = imported_queue_model(database or BaseJobsModel.database, state.model)
     layout = layout_of(model)
     if not layout.erasable or layout.special or layout.outside:
         raise ValueError(f"{model.__name__} has fields of its own: delete the queue in Python")
@@ -210,33 +232,64 @@ def delete_queue(
         return str(send(Call(connection_to(model.database), _delete_queue, request, outcome_of, [model])))
 
 
-def _pks_of(model: Any, names: str | Iterable[str] | None) -> list[str]:
-    connection = connection_to(model.database)
+def queue_names(database: JobsDatabase | None = None, queue_model: type[Queue] | None = None) -> set[str]:
+    """Return the names of all queues. For the parameters see `queue_states`."""
+    database = database or BaseJobsModel.database
+    connection = connection_to(database)
+    keys = [
+        f"{model.name}:{pk}:hash"
+        for model in queue_models_of(database, queue_model)
+        for pk in _pks_of(model, connection)
+    ]
+    return {name for name in replies_to(connection, [("HGET", key, "name") for key in keys]) if name}
+
+
+def paused_queues(database: JobsDatabase | None = None, queue_model: type[Queue] | None = None) -> set[tuple[str, str]]:
+    """Return the queues that are paused: what the keys of their model begin with, and their name."""
+    database = database or BaseJobsModel.database
+    models, connection = queue_models_of(database, queue_model), connection_to(database)
+    return {(model.name, name) for model in models for name in paused_names_of(connection, model.name)}
+
+
+def pause_queue(
+    model: str, name: str, database: JobsDatabase | None = None, *, pauses: bool = True, unaudited: bool = False
+) -> bool:
+    """Pause the queues of a name, of the model whose keys begin so, or resume them; return whether that changes
+    something.
+
+    Raises
+    ------
+    NotAudited
+        If Redis refuses to write it to the audit, and `unaudited` is not true.
+    """
+    connection = connection_to(database or BaseJobsModel.database)
+    return change_pause(connection, model, name, pauses=pauses, unaudited=unaudited)
+
+
+def _pks_of(model: KnownClass, connection: Any, names: Iterable[str] | None = None) -> list[str]:
     if names is None:
         with passing_over_wrong_types():
-            return list(connection.sscan_iter(f"{model._name}:collection", count=1000))
+            return list(connection.sscan_iter(f"{model.name}:collection", count=1000))
         return []
-    stored = [stored_queue_name(name) for name in ([names] if isinstance(names, str) else names)]
-    prefix = layout_of(model).description["indexes"]["name"][0]
-    return [
-        pk for pks in replies_to(connection, [("SMEMBERS", f"{prefix}{name}") for name in stored]) for pk in pks or ()
-    ]
+    prefix = model.indexes.get("name", f"{model.name}:name:")
+    replies = replies_to(connection, [("SMEMBERS", f"{prefix}{name}") for name in names])
+    return [pk for pks in replies for pk in pks or ()]
 
 
-def _states(model: Any, database: JobsDatabase, pks: Sequence[str]) -> Iterator[QueueState]:
+def _states(model: KnownClass, database: JobsDatabase, pks: Sequence[str]) -> Iterator[QueueState]:
     classes = json.dumps({path: known.name for path, known in classes_of(database).items()} or {"": ""})
-    asked = {"queue_model": layout_of(model).json, "classes": classes}
+    asked = {"queue_model": json.dumps({"name": model.name}), "classes": classes}
     for some in _steps(sorted(set(pks))):
         call = Call(connection_to(database), _measure_queues, {**asked, "pks": listed(some)}, lambda reply: reply)
         reply = send(call)
-        yield from (_state(row, reply["moment"]) for row in reply["queues"])
+        yield from (_state(row, reply["moment"], model.name) for row in reply["queues"])
 
 
-def _state(row: Sequence[Any], moment: str) -> QueueState:
-    pk, name, priority, is_paused, waiting, delayed, running, success, errors, quarantine, due, dates = row
+def _state(row: Sequence[Any], moment: str, model: str) -> QueueState:
+    pk, name, priority, is_paused, waiting, delayed, running, success, errors, quarantine, due, dates, paths = row
     numbers = (waiting, delayed, running, success, errors, quarantine)
     latency = _seconds_between(max(filter(None, dates or ()), default=None), moment)
-    return QueueState(name, _number(priority), bool(is_paused), *numbers, latency, _finite(due), pk)
+    return QueueState(name, _number(priority), bool(is_paused), *numbers, latency, _finite(due), pk, model, list(paths))
 
 
 def _finite(text: Any) -> float | None:

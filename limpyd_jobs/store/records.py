@@ -116,23 +116,24 @@ def count_jobs(queue_model: type[RedisModel], names: Iterable[str]) -> tuple[int
 
 def pause(queue_model: type[RedisModel], name: str, *, unaudited: bool = False) -> bool:
     """Pause the queues of a name; return False if they are paused already."""
-    return _change_pause(queue_model, "pause", _pause_queues, name, unaudited)
+    return change_pause(redis_of(queue_model), queue_model._name, name, pauses=True, unaudited=unaudited)
 
 
 def resume(queue_model: type[RedisModel], name: str, *, unaudited: bool = False) -> bool:
     """End the pause of the queues of a name; return False if they are not paused."""
-    was_paused = _change_pause(queue_model, "resume", _resume_queues, name, unaudited)
-    if was_paused:
-        notify_all(redis_of(queue_model), signal_key(queue_model, name))
-    return was_paused
+    return change_pause(redis_of(queue_model), queue_model._name, name, pauses=False, unaudited=unaudited)
 
 
-def _change_pause(queue_model: type[RedisModel], verb: str, script: Script, name: str, unaudited: bool) -> bool:
+def change_pause(connection: Redis, model: str, name: str, *, pauses: bool, unaudited: bool = False) -> bool:
+    """Pause or resume the queues of a name, of the model whose keys begin so; return whether that changes something."""
+    verb, script = ("pause", _pause_queues) if pauses else ("resume", _resume_queues)
     told = entry_request(unaudited, verb=verb, filter=f"queue={name}", done=1)
-    keys = [_paused_key(queue_model)]
     with refusing_if_unaudited():
-        call = Call(redis_of(queue_model), script, {"name": name, **told}, outcome_of, keys=keys)
-        return bool(send(call) != "unchanged")
+        call = Call(connection, script, {"name": name, **told}, outcome_of, keys=[f"{model}:paused"])
+        is_changed = bool(send(call) != "unchanged")
+    if is_changed and not pauses:
+        notify_all(connection, f"{model}:_signal:{name}")
+    return is_changed
 
 
 def signal_key(queue_model: type[RedisModel], name: str) -> str:
@@ -158,13 +159,14 @@ def notify_next(connection: Redis, key: str) -> None:
 
 def paused_names(queue_model: type[RedisModel]) -> set[str]:
     """Return the names of the queues that are paused."""
+    return paused_names_of(redis_of(queue_model), queue_model._name)
+
+
+def paused_names_of(connection: Redis, model: str) -> set[str]:
+    """Return the names of the queues that are paused, of the model whose keys begin so."""
     with passing_over_wrong_types():
-        return cast("set[str]", redis_of(queue_model).smembers(_paused_key(queue_model)))
+        return cast("set[str]", connection.smembers(f"{model}:paused"))
     return set()
-
-
-def _paused_key(queue_model: type[RedisModel]) -> str:
-    return f"{queue_model._name}:paused"
 
 
 def add_error(error_model: type[RedisModel], fields: Mapping[str, Any], *, again: bool = False) -> str:

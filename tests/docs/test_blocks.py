@@ -215,6 +215,8 @@ def test_the_commands_run(command: list[str], application: Path, run_python: Cal
     arguments = [argument.replace("/srv/myapp", str(application)) for argument in command[1:]]
     if command[1] in ("jobs", "queues"):
         run_python("-c", "from myapp.jobs import SendMail; SendMail.add_job('welcome:42', to='ann@example.com')")
+    if command[1] in ("pause", "resume") and "--list" not in command:
+        run_python("-c", f"from limpyd_jobs import Queue; Queue.get_queue({command[2]!r})")
     if command[1] == "workers":
         run_python("-c", REGISTER)
     if command[1] == "errors":

@@ -35,7 +35,7 @@ def test_all_places_of_a_queue_are_counted() -> None:
     Letter.add_job("later", delayed_for=timedelta(hours=1))
     Queue.pause("letters")
     found = state()
-    assert (found.waiting, found.delayed, found.running, found.success, found.errors) == (3, 1, 0, 0, 1)
+    assert (found.waiting, found.delayed, found.running, found.success_list, found.errors_list) == (3, 1, 0, 0, 1)
     assert (found.priority, found.quarantine, found.is_paused, found.is_in_use) == (0, 0, True, True)
     assert found.next_due is not None
     assert found.latency is not None
