@@ -30,6 +30,7 @@ VERBS = (
     "delay",
     "release",
     "abandon",
+    "force_release",
     "rescue",
     "reconcile",
     "requeue",

@@ -245,3 +245,21 @@ def test_a_long_error_is_cut_unless_all_is_asked_for(fingerprint: str) -> None:
     assert len(whole) > 3_800_000
     assert "left out" not in whole
     assert len(limpyd_jobs("jobs", "show", f"{error.job_model_repr.hget()}:{error.job_pk.hget()}")[1]) < 60_000
+
+
+def test_errors_are_deleted(redis_server: RedisServer) -> None:
+    told = "errors\n3       would be deleted\n"
+    assert output(redis_server, "delete", "type=LookupError", "--dry-run") == told
+    assert output(redis_server, "delete", "type=LookupError", "--yes") == "errors\n3       deleted\n"
+    assert [group.type for group in ErrorFilter().groups().groups] == ["KeyError"]
+    _, _, err = run(redis_server, "delete")
+    assert err == "limpyd-jobs errors: error: say which errors to delete: give a filter, or --all for all errors\n"
+
+
+def test_errors_of_a_model_that_is_not_imported_are_refused_unless_it_is_named(redis_server: RedisServer) -> None:
+    ErrorOfBills.add_error("bills", Bill.get("1"), KeyError("x"))
+    status, out, _ = run(redis_server, "delete", "--all", "--dry-run")
+    assert (status, out.splitlines()[1]) == (1, "4       would be deleted")
+    assert "ErrorOfBills is not imported: name it with --error-model" in out
+    named = f"--error-model={__name__}.ErrorOfBills"
+    assert output(redis_server, "delete", "--all", "--yes", named, *IMPORTABLE) == "errors\n1       deleted\n"

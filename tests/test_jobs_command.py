@@ -398,3 +398,28 @@ def test_a_verb_that_is_interrupted_says_what_to_do(redis_server: RedisServer) -
     assert (child.returncode, out) == (128 + signal.SIGINT, "")
     assert "limpyd-jobs jobs: not all is done; what was done stays done: see limpyd-jobs audit" in err
     assert JobFilter("status=waiting").count().number > 0
+
+
+def test_one_job_may_be_named_by_its_identifier(redis_server: RedisServer) -> None:
+    ident = f"{Letter.get_model_repr()}:4"
+    for verb in ("show", "explain"):
+        assert output(redis_server, verb, "identifier=letter 3") == output(redis_server, verb, ident)
+    _, _, err = run(redis_server, "explain", "identifier=letter")
+    assert err == "limpyd-jobs jobs: error: there is no job with identifier=letter\n"
+    Letter.add_job("letter 0", to="again")
+    status, out, err = run(redis_server, "show", "identifier=letter 0")
+    assert (status, out) == (2, "")
+    name = Letter.get_model_repr()
+    told = f"2 jobs have identifier=letter 0; give the ident of one: {name}:7 (waiting), {name}:1 (error)"
+    assert err == f"limpyd-jobs jobs: error: {told}\n"
+
+
+def test_a_job_is_released(redis_server: RedisServer) -> None:
+    Letter.get("3").claim("me", lease=60)
+    status, _, err = run(redis_server, "release", "identifier=letter 2", JOBS, PATH)
+    assert (status, err.partition(". ")[2]) == (2, "If you are sure that it does not, give --force\n")
+    ident = f"{Letter.get_model_repr()}:3"
+    release = ("release", "identifier=letter 2", "--force", JOBS, PATH)
+    assert output(redis_server, *release, "--dry-run") == f"{ident}: would be released\n"
+    assert output(redis_server, *release) == f"{ident}: released\n"
+    assert output(redis_server, "explain", ident).startswith(f"{ident}: waiting\n")

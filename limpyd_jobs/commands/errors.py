@@ -29,7 +29,7 @@ class Errors(VerbCommand):
     """Exit status: 0; 1 if jobs could not be requeued, or somebody answered no; 2 if the command line is wrong."""
 
     summary = "Show what failed, by its cause, and requeue the jobs of a cause"
-    words = """[groups|list|show|requeue] [FILTER...] [options]
+    words = """[groups|list|show|requeue|delete] [FILTER...] [options]
 
   groups [FILTER...]     the causes, the most frequent first: how many errors, when the first and the last, where the
                          application raised them, and their messages; without a word, too
@@ -37,6 +37,8 @@ class Errors(VerbCommand):
   show FINGERPRINT...    a cause: where it occurs, its messages, the traceback of the last error, and the last jobs
   requeue FINGERPRINT    put the jobs that failed so back in their queues. They are counted first, and you are asked.
                          With other queues, priorities or delays: limpyd-jobs jobs requeue fingerprint=FINGERPRINT
+  delete FILTER...       delete the errors, for good; their jobs stay. They are counted first, and you are asked.
+                         --all means all errors
 
 A filter is made of words. All of them must be met:
   type=KeyError, fingerprint=b26a57955b34a28f, queue=mails, class=shop.jobs.*, app_version=2026.11
@@ -58,6 +60,7 @@ A filter is made of words. All of them must be met:
         WorkerOption(
             "--full", action="store_true", help="show: all of a long message or traceback (default: both of its ends)"
         ),
+        WorkerOption("--all", action="store_true", help="delete: take all errors, where a filter is needed"),
         *VERB_OPTIONS,
         JSON,
         JSONL,
@@ -65,7 +68,13 @@ A filter is made of words. All of them must be met:
 
     def verbs(self) -> Mapping[str, Verb]:
         """Return what each verb does."""
-        return {"groups": self._groups, "list": self._list, "show": self._show, "requeue": self._requeue}
+        return {
+            "groups": self._groups,
+            "list": self._list,
+            "show": self._show,
+            "requeue": self._requeue,
+            "delete": self._delete,
+        }
 
     def _filter(self, *words: str, **conditions: Any) -> ErrorFilter:
         return ErrorFilter(*words, error_model=self.options.error_model, **conditions)
@@ -148,6 +157,15 @@ A filter is made of words. All of them must be met:
     def _requeue_all(self, fingerprint: str, *, dry_run: bool = False) -> Tally:
         with shown_progress("looked at {:,} of {:,} jobs") as progress:
             return self._jobs_of(fingerprint).requeue_all(dry_run=dry_run, progress=progress, **self.how_audited)
+
+    def _delete(self, words: Sequence[str]) -> int:
+        if bool(words) == bool(self.options.all):
+            self.parser.error("say which errors to delete: give a filter, or --all for all errors")
+        return self.change_many("delete", partial(self._delete_all, self._filter(*words)), "error")
+
+    def _delete_all(self, asked: ErrorFilter, *, dry_run: bool = False) -> Tally:
+        with shown_progress("looked at {:,} of {:,} errors") as progress:
+            return asked.delete_all(dry_run=dry_run, progress=progress, **self.how_audited)
 
 
 def _no_errors(fingerprint: str) -> LookupError:

@@ -29,6 +29,7 @@ from limpyd_jobs.query import (
     explain_job,
     job_details,
     queue_names,
+    release_job,
 )
 from limpyd_jobs.query.classes import classes_of
 from limpyd_jobs.query.conditions import parse_moment
@@ -41,6 +42,9 @@ from limpyd_jobs.workers.options import WorkerOption, between, interval, seconds
 
 # After how many seconds a search is long, and how many of the missing indexes are named then.
 LONG, MOST_HINTS = 1.0, 3
+
+# How many jobs of an identifier are listed, if only one may have it.
+MOST_NAMED = 10
 
 # The verbs for all jobs of a filter, and the options that each needs, or may have.
 PLACE = ("queue_name", "priority", "delayed_for", "delayed_until")
@@ -75,6 +79,8 @@ class Jobs(VerbCommand):
   count [FILTER...]    how many there are; --by=FIELD: of each value of a field
   show IDENT...        all that is stored of a job, as myapp.jobs.SendMail:12, and its errors
   explain IDENT...     why it does not run yet, or did not run
+  release IDENT...     put a job whose worker is dead at the front of its list; refused while the worker is alive,
+                       unless --force is given: then the job may be run twice
   export FILTER...     all that is stored of each, as JSON, one job per line
   add CLASS IDENTIFIER [FIELD=VALUE...]
                        add a job, as add myapp.jobs.SendMail welcome:42 to=ann@example.com
@@ -86,6 +92,8 @@ class Jobs(VerbCommand):
   promote FILTER...    put delayed jobs in their waiting lists
   delete FILTER...     delete jobs that nobody runs
 They count first, and ask. A job may be named by its ident instead of a filter; --all means all jobs.
+
+show, explain and release also take identifier=welcome:42, as log lines tell, if only one job has that identifier.
 
 A filter is made of words. All of them must be met:
   status=error         waiting, delayed, running, success, error or canceled
@@ -131,6 +139,7 @@ A filter is made of words. All of them must be met:
         WorkerOption(
             "--until", dest="delayed_until", help="add, delay, requeue: until when, as 2026-11-20T10:30 (UTC), or +2h"
         ),
+        WorkerOption("--force", action="store_true", help="release: even if the worker seems to be alive"),
         WorkerOption("--all", action="store_true", help="Take all jobs, where a filter or idents are needed"),
         *VERB_OPTIONS,
         JSON,
@@ -146,6 +155,7 @@ A filter is made of words. All of them must be met:
             "count": self._count,
             "show": self._show,
             "explain": self._explain,
+            "release": self._release,
             "export": self._export,
             "add": self._add,
             **{name: partial(self._do, name) for name in VERBS},
@@ -229,18 +239,45 @@ A filter is made of words. All of them must be met:
         self.print_list(values, ("jobs", self.options.by), [*rows, *others])
         self.tell_of_others(found.others, "job", "values")
 
-    def _show(self, words: Sequence[str]) -> None:
+    def _idents(self, verb: str, words: Sequence[str]) -> list[str]:
+        """Return the idents that words are, or, as ``identifier=welcome:42``, stand for."""
         if not words:
-            self.parser.error("show needs the ident of a job after it, as myapp.jobs.SendMail:12")
-        found = [job_details(ident, error_model=self.options.error_model) for ident in words]
+            self.parser.error(f"{verb} needs the ident of a job after it, as myapp.jobs.SendMail:12")
+        return [self._ident(word) if word.startswith("identifier=") else word for word in words]
+
+    def _ident(self, word: str) -> str:
+        jobs = self._filter(word).page(MOST_NAMED + 1).jobs
+        if len(jobs) == 1:
+            return jobs[0].ident
+        if not jobs:
+            raise LookupError(f"there is no job with {one_line(word)}")
+        number = f"more than {MOST_NAMED}" if len(jobs) > MOST_NAMED else f"{len(jobs)}"
+        told = ", ".join(f"{one_line(job.ident)} ({one_line(job.status)})" for job in jobs[:MOST_NAMED])
+        raise LookupError(f"{number} jobs have {one_line(word)}; give the ident of one: {told}")
+
+    def _release(self, words: Sequence[str]) -> None:
+        idents, force = self._idents("release", words), bool(self.options.force)
+        for ident in idents:
+            release_job(ident, force=force, dry_run=True)
+            job_class_of(Ident.of(ident).path)
+        if not self.options.dry_run:
+            for ident in idents:
+                release_job(ident, force=force, **self.how_audited)
+        rows = [{"ident": ident, "outcome": self.would_be("released")} for ident in idents]
+        if not self.print_as_json([{**row, **self.mark} for row in rows]):
+            for row in rows:
+                print(f"{one_line(row['ident'])}: {row['outcome']}")
+
+    def _show(self, words: Sequence[str]) -> None:
+        idents = self._idents("show", words)
+        found = [job_details(ident, error_model=self.options.error_model) for ident in idents]
         if not self.print_as_json([_details_as_json(job) for job in found]):
             for job in found:
                 _print_details(job)
 
     def _explain(self, words: Sequence[str]) -> None:
-        if not words:
-            self.parser.error("explain needs the ident of a job after it, as myapp.jobs.SendMail:12")
-        found = [explain_job(ident, error_model=self.options.error_model) for ident in words]
+        idents = self._idents("explain", words)
+        found = [explain_job(ident, error_model=self.options.error_model) for ident in idents]
         rows = [{**each._asdict(), "reasons": [reason._asdict() for reason in each.reasons]} for each in found]
         if self.print_as_json(rows[0] if len(rows) == 1 else rows):
             return

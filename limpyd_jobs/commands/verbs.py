@@ -36,6 +36,7 @@ VERB_OPTIONS = (DRY_RUN, YES, UNAUDITED)
 # What messages of Python say, and what is written on the command line.
 AS_WRITTEN = {
     "give a queue_name, or let": "give --queue, or let",
+    "give force=True": "give --force",
     "a queue_name, a priority, or both": "--queue, --priority, or both",
     "a delayed_for, or a delayed_until": "--for or --until",
     "delayed_until and delayed_for arguments are exclusive": "--for and --until do not go together",
@@ -102,8 +103,8 @@ class VerbCommand(Command):
         self.tell("nothing was done")
         return False
 
-    def change_many(self, verb: str, act: Callable[..., Tally]) -> int:
-        """Count the jobs that a verb would change, ask, change them, and print the outcomes; return the exit status.
+    def change_many(self, verb: str, act: Callable[..., Tally], what: str = "job") -> int:
+        """Count what a verb would change, ask, change it, and print the outcomes; return the exit status.
 
         Parameters
         ----------
@@ -112,12 +113,12 @@ class VerbCommand(Command):
         """
         would, done = act(dry_run=True), f"{verb.removesuffix('e')}ed"
         if self.options.dry_run:
-            return self.print_tally(done, would)
-        if would.done and not self.is_sure(f"{verb} {count_of(would.done, 'job')}?"):
+            return self.print_tally(done, would, what)
+        if would.done and not self.is_sure(f"{verb} {count_of(would.done, what)}?"):
             return 1
         with self._telling_if_cut():
             tally = act()
-        return self.print_tally(done, tally)
+        return self.print_tally(done, tally, what)
 
     @contextmanager
     def _telling_if_cut(self) -> Iterator[None]:
@@ -130,9 +131,9 @@ class VerbCommand(Command):
             )
             raise
 
-    def print_tally(self, done: str, tally: Tally) -> int:
+    def print_tally(self, done: str, tally: Tally, what: str = "job") -> int:
         """Print the outcomes of many jobs, given what was done, as ``deleted``; return the exit status."""
         if not self.print_as_json({**tally._asdict(), **self.mark}):
             reasons = [(f"{number:,}", reason) for reason, number in tally.reasons.items()]
-            print_table([("jobs", ""), (f"{tally.done:,}", self.would_be(done)), *reasons], MESSAGE)
+            print_table([(f"{what}s", ""), (f"{tally.done:,}", self.would_be(done)), *reasons], MESSAGE)
         return 1 if tally.refused else 0

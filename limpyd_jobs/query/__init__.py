@@ -21,6 +21,7 @@ from limpyd_jobs.query.queues import (
     queue_names,
     queue_states,
 )
+from limpyd_jobs.query.releasing import release_job
 from limpyd_jobs.query.walk import MissingIndex
 
 __all__ = [
@@ -57,5 +58,6 @@ __all__ = [
     "queue_names",
     "queue_states",
     "read_figures",
+    "release_job",
     "summed",
 ]

@@ -41,6 +41,11 @@ def error_models_of(database: Any, only: type[Error] | None = None) -> list[Know
     return _models_of(database, ERRORS, Error, only)
 
 
+def imported_error_models(database: Any, only: type[Error] | None = None) -> list[type[Error]]:
+    """Return the models of the errors of a database that this process imported; or the given one."""
+    return [on(only, database)] if only else _imported(database, Error)
+
+
 def imported_queue_model(database: Any, name: str) -> Any:
     """Return the model of queues whose keys begin so.
 

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from limpyd_jobs.fingerprints import is_fingerprint
 from limpyd_jobs.models import BaseJobsModel, Error
+from limpyd_jobs.query.actions import STEP as ACTION_STEP
+from limpyd_jobs.query.actions import Acted, Tally
 from limpyd_jobs.query.causes import ErrorGroup, ErrorGroups, Grouping, Step
-from limpyd_jobs.query.classes import connection_to, error_models_of, replies_to
+from limpyd_jobs.query.classes import connection_to, error_models_of, imported_error_models, replies_to
 from limpyd_jobs.query.conditions import Condition, limited, time_of
 from limpyd_jobs.query.found import Count, cursor_of, positions_of
 from limpyd_jobs.query.walk import STEP, Progress, Source, Walk, is_pk
+from limpyd_jobs.store.audit import Entry, audited
 from limpyd_jobs.store.calls import Call, listed
 from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.store.layout import layout_of
+from limpyd_jobs.store.records import delete_many
 from limpyd_jobs.store.scripting import Script
 from limpyd_jobs.utils import one_line
 
+_delete_errors = Script("delete_errors")
 _group_errors = Script("group_errors")
 
 # Names in a filter of jobs that differ from the fields of an error.
@@ -235,6 +241,44 @@ class ErrorFilter:
                         found.setdefault(path, set()).add(int(pk))
         return found
 
+    def delete_all(self, *, dry_run: bool = False, progress: Progress | None = None, unaudited: bool = False) -> Tally:
+        """Delete the errors, the oldest first, in steps of 100. Their jobs stay. For more see `JobFilter.requeue_all`.
+
+        Errors of a model that is not imported are refused.
+        """
+        walk, outcomes = self._walk(None, progress), Counter[str]()
+        if dry_run or not walk.sources:
+            self._delete(walk, outcomes, None)
+            return Tally.of(outcomes)
+        with audited(self._connection, unaudited=unaudited, verb="delete errors", filter=f"{self}") as entry:
+            try:
+                self._delete(walk, outcomes, entry)
+            finally:
+                entry.numbers = Tally.of(outcomes).numbers
+        return Tally.of(outcomes)
+
+    def _delete(self, walk: Walk, outcomes: Counter[str], entry: Entry | None) -> None:
+        """Delete them, or without an entry of the audit only count them."""
+        imported = {each._name: each for each in imported_error_models(self._database, self._error_model)}
+        for source in walk.sources:
+            model = imported.get(source.known.name)
+            if model is None:
+                number = sum(step.number for step in walk.timed(source.steps()))
+                outcomes[f"their model {source.known.path} is not imported: name it with --error-model"] += number
+                continue
+            for step in walk.timed(self._deleted(source, model, entry)):
+                outcomes.update(step.outcomes)
+
+    def _deleted(self, source: Source, model: type[Error], entry: Entry | None) -> Iterator[Acted]:
+        layout = layout_of(model)
+        if entry and (not layout.erasable or layout.outside):
+            return _deleted_one_by_one(source, model, entry)
+        call: Callable[..., Call[Acted]] = partial(
+            Call, self._connection, _delete_errors, read=Acted.of, models=[model]
+        )
+        asked = {"model": layout.json, **(entry.names if entry else {"dry": "1"})}
+        return source.run(call, asked, ACTION_STEP, is_upwards=True)
+
     def _grouped(self, source: Source) -> Iterator[Step]:
         call: Callable[..., Call[Step]] = partial(Call, self._connection, _group_errors, read=Step.of)
         return source.run(call, {"model": source.model}, STEP)
@@ -244,6 +288,14 @@ class ErrorFilter:
         sources = [Source(self._connection, model, self._stored, tests) for model in self._models]
         walk.measure(self._connection, sources)
         return walk
+
+
+def _deleted_one_by_one(source: Source, model: type[Error], entry: Entry) -> Iterator[Acted]:
+    """Delete errors of a model that has its own way to do so, or fields that a script cannot delete."""
+    for step in source.steps(is_upwards=True, names=listed(["type"]), most=ACTION_STEP):
+        number = delete_many(model, [f"{pk}" for pk, _ in step.found])
+        entry.note(number)
+        yield Acted({"done": number}, step.looked, step.seen)
 
 
 class _Shown:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from limpyd.model import RedisModel
 
-from limpyd_jobs.store.calls import Call, Verb, flag, listed, send
+from limpyd_jobs.store.calls import Call, Verb, flag, listed, outcome_of, send
 from limpyd_jobs.store.layout import classes_argument, layout_of
 from limpyd_jobs.store.records import redis_of
 from limpyd_jobs.store.scripting import Script
@@ -34,6 +34,7 @@ MAX_DEFERRALS = 60
 Place = Callable[[str, str], None]
 
 _defer_unresolved = Script("defer_unresolved")
+_force_release = Script("force_release")
 _reconcile = Script("reconcile")
 _rescue = Script("rescue")
 _retry_deferred = Script("retry_deferred")
@@ -187,6 +188,24 @@ def defer_unresolved(
     """
     request = {"ident": ident, "seconds": seconds, "limit": max_deferrals}
     return Call(redis_of(queue_model), _defer_unresolved, request, itemgetter("outcome", "queue_name"), keys=[key])
+
+
+@Verb
+def force_release(
+    job_class: type[RedisModel], ident: str, token: str, queue_key: str, audit: Mapping[str, str]
+) -> Call[str]:
+    """Release a running job in place of its worker, to the front of its list; return ``done``, ``refused`` if the claim
+    is another one by now, ``gone`` or ``not running``.
+
+    Parameters
+    ----------
+    token: str
+        Of the claim; empty if nobody claimed the job.
+    audit: mapping
+        What writes an entry in the audit: see `audit.entry_request`.
+    """
+    request = {"job_model": layout_of(job_class).json, "ident": ident, "queue_key": queue_key, "token": token, **audit}
+    return Call(redis_of(job_class), _force_release, request, outcome_of, [job_class])
 
 
 @Verb

@@ -217,6 +217,10 @@ def test_the_commands_run(command: list[str], application: Path, run_python: Cal
         run_python("-c", "from myapp.jobs import SendMail; SendMail.add_job('welcome:42', to='ann@example.com')")
     if command[1] in ("pause", "resume") and "--list" not in command:
         run_python("-c", f"from limpyd_jobs import Queue; Queue.get_queue({command[2]!r})")
+    if command[1:3] == ["jobs", "release"]:
+        run_python(
+            "-c", "from myapp.jobs import SendMail; SendMail.get('1').claim('of a worker that died', lease=0.01)"
+        )
     if command[1] == "workers":
         run_python("-c", REGISTER)
     if command[1] == "errors":

@@ -11,7 +11,7 @@ from reading import limpyd_jobs
 
 from limpyd_jobs import Job, Presence, WorkerPresence
 from limpyd_jobs.models import LivingWorker
-from limpyd_jobs.query import explain_job, job_details, overview
+from limpyd_jobs.query import explain_job, job_details, overview, release_job
 from limpyd_jobs.query.silence import silence
 from limpyd_jobs.store import presences
 
@@ -130,3 +130,8 @@ def test_who_holds_a_claim_of_an_integration_is_told_so(redis_client: redis.Redi
         end_in(redis_client, "jobs:presence:leases", "1", 20)
         told = reasons(posting)["worker_silent"]
     assert told.startswith("conductor 1 is silent for 40 s; its claim ends in ")
+
+
+def test_a_job_of_one_that_is_silent_is_released_without_force(job: Job) -> None:
+    release_job(job.ident)
+    assert job.status.hget() == "w"

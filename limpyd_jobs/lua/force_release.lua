@@ -1,0 +1,35 @@
+-- verb: force release
+-- from: running
+-- to: waiting
+-- what: somebody else than its worker releases it, to the front of its list; the try is not counted, the claim is fenced
+-- request
+--   job_model, ident, queue_key
+--   token   of the claim that the caller saw; none if nobody claimed the job
+--   audit, unaudited
+-- reply
+--   done
+--   refused       the claim is another one by now: nothing is changed
+--   gone
+--   not running   nothing is changed
+
+--@include claims
+--@include places
+--@include audit
+
+local job, token, queue = job_of(request.job_model, request.ident), request.token, request.queue_key
+
+local refused = refusal(job, token)
+if refused then return answer(refused) end
+
+local hash = redis.call('HMGET', job.key, 'status', 'tries', 'priority')
+local is_unbegun = is_in_hand(token) and hash[1] == 'w'
+if hash[1] ~= 'r' and not is_unbegun then return answer('not running') end
+
+probe('LLEN', queue .. ':waiting')
+probe('ZCARD', queue .. ':_running')
+write_entry(request.audit)
+local changes = is_unbegun and {} or {start = false, tries = one_try_less(hash[2])}
+placed(changes, hash[3] or '0', nil, queue)
+end_claim(queue, job, changes)  -- without the token: whatever its worker reports is refused
+push(queue, job.ident, changes.status, nil, true)
+return answer('done')

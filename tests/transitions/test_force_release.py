@@ -1,0 +1,42 @@
+"""force_release: a job is released in place of its worker, whose claim is fenced."""
+
+from __future__ import annotations
+
+import pytest
+from worlds import TOKEN, World
+
+from limpyd_jobs import transitions
+from limpyd_jobs.exceptions import ClaimLost
+from limpyd_jobs.store import audit
+
+
+def force_release(world: World, ident: str, token: str = TOKEN) -> str:
+    told = audit.entry_request(verb="release", filter=ident)
+    return transitions.force_release(world.job_class, ident, token, world.queue_key(), told)
+
+
+def test_it_is_at_the_front_as_if_it_had_not_been_claimed(world: World) -> None:
+    job = world.job_that_is("running")
+    world.add("b")
+    assert force_release(world, job.ident) == "done"
+    assert world.waiting() == ["1", "2"]
+    assert (job.status.hget(), job.tries.hget(), job.start.hget()) == ("w", None, None)
+    (entry,) = audit.last_entries(world.client, 5)
+    assert (entry["verb"], entry["filter"]) == ("release", job.ident)
+
+
+def test_what_the_worker_reports_is_refused(world: World) -> None:
+    job = world.job_that_is("running")
+    force_release(world, job.ident)
+    with pytest.raises(ClaimLost):
+        transitions.release(world.job_class, job.ident, TOKEN, world.queue_key())
+    assert job.status.hget() == "w"
+
+
+def test_another_claim_or_a_job_that_does_not_run_is_left_alone(world: World) -> None:
+    job = world.job_that_is("running")
+    assert force_release(world, job.ident, "another") == "refused"
+    assert force_release(world, f"{job.ident}9") == "gone"
+    world.add("b")
+    assert force_release(world, world.job("2").ident, "") == "not running"
+    assert audit.last_entries(world.client, 5) == []
