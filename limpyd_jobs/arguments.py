@@ -133,6 +133,13 @@ def own_seconds(value: Any) -> float | None:
     return value if is_number and 0 <= value < float("inf") else None
 
 
+def own_size(value: Any, otherwise: int | None = None) -> int | None:
+    """Return the value of an attribute if it is a number of bytes, more than 0, or None; if it is something of an
+    application, what holds otherwise."""
+    is_size = isinstance(value, int) and not isinstance(value, bool) and value > 0
+    return value if is_size or value is None else otherwise
+
+
 def read_seconds(text: str | None) -> float | None:
     """Return a stored number of seconds; None if the text is not a number of seconds."""
     try:

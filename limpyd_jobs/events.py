@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from limpyd_jobs.utils import MESSAGE, one_line
+from limpyd_jobs.utils import MESSAGE, one_line, traceback_of
 
 if TYPE_CHECKING:
     from limpyd_jobs.models import Job, Queue
@@ -189,4 +189,4 @@ def _call(observer: Observer, kind: type[Event], function: Callable[..., object]
         if failure not in _failures:
             _failures.add(failure)
             text = one_line(error, MESSAGE)
-            logger.exception(f"Observer {one_line(observer)} of {kind.__name__} failed: {text}")
+            logger.error(f"Observer {one_line(observer)} of {kind.__name__} failed: {text}\n{traceback_of(error)}")

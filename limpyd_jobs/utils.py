@@ -7,11 +7,12 @@ import math
 import os
 import socket
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from functools import cache
 from importlib import import_module
 from inspect import signature
+from traceback import TracebackException
 from typing import Any, TypeVar, cast
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -28,6 +29,11 @@ LONG_AGO = timedelta(days=10_000)
 # How many characters of a name, and of a message, are shown in a line at the most.
 NAME = 200
 MESSAGE = 2000
+
+# How many bytes a message of the log has at most, with its traceback or other lines. Of a traceback fewer, as each byte
+# may become four characters when it is escaped.
+LOGGED = 64 * 1024
+TRACEBACK = 15_000
 
 # What Django raises if it is not set up, and what to do then.
 _OF_DJANGO = {
@@ -265,14 +271,14 @@ def printable(value: object) -> str:
     """Return the text of any object as text to store, even if the object has no text, or one that cannot be encoded."""
     try:
         text = str(value)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         text = f"<{type(value).__name__} whose text cannot be had: {type(error).__name__}>"
     return text.encode(errors="backslashreplace").decode()
 
 
 def described(error: BaseException) -> str:
-    """Return an exception in words: its type, and its text if it has one."""
-    text = printable(error)
+    """Return an exception in one line: its type, and its text if it has one."""
+    text = one_line(error, MESSAGE)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
@@ -286,3 +292,52 @@ def one_line(value: object, most: int = NAME) -> str:
     text = printable(value)
     end = f"… ({len(text):,} characters)" if len(text) > most else ""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text[:most]) + end
+
+
+def as_lines(text: str, most: int = LOGGED) -> str:
+    """Return a text of several lines for the log: in each, what would confuse a terminal is escaped. Of a text of more
+    than `most` bytes the middle is left out."""
+    if text.isprintable() and len(text) <= most:
+        return text
+    lines = shortened(printable(text), most).split("\n")
+    return "\n".join("\t".join(one_line(part, LOGGED) for part in line.split("\t")) for line in lines)
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text; of one of more than `most` bytes as UTF-8, its beginning and its end, and how much is left out."""
+    if len(text) * 4 <= most:
+        return text
+    data = text.encode(errors="backslashreplace")
+    if len(data) <= most:
+        return text
+    note = f"… {_amount(len(data) - most)} left out …"
+    head = max(most - len(note.encode()), 0) // 2
+    return f"{data[:head].decode(errors='ignore')}{note}{data[len(data) - head :].decode(errors='ignore')}"
+
+
+def _amount(size: int) -> str:
+    for unit, name in ((1_000_000, "MB"), (1_000, "kB")):
+        if size >= unit:
+            return f"{size / unit:,.1f} {name}"
+    return f"{size} bytes"
+
+
+def traceback_of(error: BaseException) -> str:
+    """Return the traceback of an exception, for the log. No text of an exception begins a line of its own."""
+    return as_lines("\n".join(_traceback_lines(TracebackException.from_exception(error))), TRACEBACK)
+
+
+def _traceback_lines(trace: TracebackException) -> Iterator[str]:
+    """Yield the lines of `traceback.format_exception`. Further lines of the text of an exception are indented."""
+    if trace.__cause__ is not None:
+        yield from _traceback_lines(trace.__cause__)
+        yield "\nThe above exception was the direct cause of the following exception:\n"
+    elif trace.__context__ is not None and not trace.__suppress_context__:
+        yield from _traceback_lines(trace.__context__)
+        yield "\nDuring handling of the above exception, another exception occurred:\n"
+    yield "Traceback (most recent call last):"
+    yield from "".join(trace.stack.format()).rstrip("\n").split("\n")
+    is_told = False
+    for line in "".join(trace.format_exception_only()).rstrip("\n").split("\n"):
+        yield f"    {line}" if is_told and not line.startswith(" ") else line
+        is_told = is_told or not line.startswith(" ")

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from limpyd_jobs.utils import MESSAGE, NAME, one_line
+from limpyd_jobs.utils import MESSAGE, NAME, one_line, shortened
 
 Row = Sequence[object]
 
@@ -45,10 +45,7 @@ def print_error(fields: Mapping[str, str], is_whole: bool = False) -> None:
 
 def ends_of(text: str, most: int = LONGEST) -> str:
     """Return a text; of a longer one, its beginning and its end, and how much is left out in between."""
-    if len(text) <= most:
-        return text
-    half = most // 2
-    return f"{text[:half]}… {(len(text) - 2 * half) / 1e6:,.1f} MB left out …{text[-half:]}"
+    return shortened(text, most)
 
 
 def print_json(value: Any) -> None:

@@ -127,7 +127,7 @@ class Claim(Generic[AJob]):
         return cls(JobClaim(delivery, job, queue_of(queue_model, delivery)), owner, lease, error_model, asked + lease)
 
     def __repr__(self) -> str:
-        return f"<Claim of {one_line(self.owner)} on {self._ident}>"
+        return f"<Claim of {one_line(self.owner)} on {one_line(self._ident)}>"
 
     @cached_property
     def queue(self) -> Queue:
@@ -265,7 +265,7 @@ class Claim(Generic[AJob]):
         try:
             verb(*args)
         except Exception as another:
-            logger.error(f"[{self._ident}] its end is not recorded: {one_line(another, MESSAGE)}")
+            logger.error(f"[{one_line(self._ident)}] its end is not recorded: {one_line(another, MESSAGE)}")
 
     def _end(self, verb: Callable[..., Ending], *args: Any) -> None:
         """End the claim by a verb that puts the job back, or leaves it in error."""
@@ -302,7 +302,7 @@ class Claim(Generic[AJob]):
         except RedisError as error:
             raise self._not_recorded(error) from error
         except Exception as error:
-            logger.error(f"[{self._ident}] code of the application failed: {one_line(error, MESSAGE)}")
+            logger.error(f"[{one_line(self._ident)}] code of the application failed: {one_line(error, MESSAGE)}")
             return None
 
     def _not_recorded(self, error: RedisError) -> NotRecorded:
@@ -339,7 +339,7 @@ class Claim(Generic[AJob]):
             self.renew()
         except Exception as error:
             if self.status is None:  # else it ended meanwhile
-                logger.error(f"[{self._ident}] lease not renewed: {one_line(error, MESSAGE)}")
+                logger.error(f"[{one_line(self._ident)}] lease not renewed: {one_line(error, MESSAGE)}")
 
     def _set_lease(self, lease: float, until: float) -> None:
         self.lease, self._holds_until = lease, until

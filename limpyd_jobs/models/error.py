@@ -15,7 +15,7 @@ from limpyd.indexes import EqualIndex
 from limpyd.model import RedisModel
 
 from limpyd_jobs import transitions
-from limpyd_jobs.arguments import as_indexed
+from limpyd_jobs.arguments import as_indexed, own_size
 from limpyd_jobs.exceptions import ClassUnresolved
 from limpyd_jobs.fingerprints import cause_of
 from limpyd_jobs.idents import Ident
@@ -26,7 +26,7 @@ from limpyd_jobs.store.atomic_fields import AtomicHashField
 from limpyd_jobs.store.lazy_fields import pk_of
 from limpyd_jobs.store.new_fields import check_fields
 from limpyd_jobs.store.own_fields import OwnField, with_own_fields
-from limpyd_jobs.utils import as_naive_utc, one_line, parse_datetime, printable, utcnow
+from limpyd_jobs.utils import as_naive_utc, one_line, parse_datetime, printable, shortened, utcnow
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 Failure = BaseException | type[BaseException]
 # The environment variable that says which version of the application runs.
 VERSION_VARIABLE = "LIMPYD_JOBS_APP_VERSION"
+
+# The fields whose length depends on the error.
+TEXTS = {"message", "traceback", "code"}
 
 AnError = TypeVar("AnError", bound="Error")
 
@@ -53,6 +56,9 @@ class Error(BaseJobsModel):
         The message without what differs from job to job, at most 300 characters.
     app_version: field
         The version of the application that the worker ran, if the environment variable LIMPYD_JOBS_APP_VERSION says so.
+    max_error_bytes: int
+        How many bytes the message, the traceback, and each text of an additional field have at most, as UTF-8. Of a
+        longer text the middle is left out. None for no limit.
     """
 
     __module__ = "limpyd_jobs.models"  # what is stored of a class is its path
@@ -72,6 +78,8 @@ class Error(BaseJobsModel):
     raised_in = OwnField(AtomicHashField())
     message_pattern = OwnField(AtomicHashField())
     app_version = OwnField(AtomicHashField())
+
+    max_error_bytes: int | None = 64 * 1024
 
     @classmethod
     def add_error(
@@ -100,7 +108,7 @@ class Error(BaseJobsModel):
             The traceback.
         **additional_fields
             Fields of a subclass; indexed ones of at most 64 kB each. Longer ones among the library's own fields are cut
-            off.
+            off. See `max_error_bytes`.
 
         Raises
         ------
@@ -126,6 +134,8 @@ class Error(BaseJobsModel):
         }
         if trace:
             values["traceback"] = printable(trace)
+        values = {**values, **_bounded(cls, {name: values[name] for name in TEXTS & values.keys()})}
+        additional_fields = _bounded(cls, additional_fields)
         values.update(_cause(values, error if getattr(error, "__traceback__", None) else trace))
         return _add_error_once(cls, {**_as_indexed(cls, values), **additional_fields}, job, when)
 
@@ -195,8 +205,18 @@ def add_unresolved_error(error_model: type[AnError], queue_name: str, ident: str
         "Let a worker import that class: see --pythonpath and --job-modules. Then the job is put back in its "
         "queue.)"
     )
+    described["message"] = _bounded(error_model, described)["message"]
     values = {**values, **described, **_version()}
     return _add_error(error_model, _as_indexed(error_model, {**values, **_cause(values, None)}))
+
+
+def _bounded(error_model: type[Error], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out the middle of texts that are longer than an error may hold."""
+    most: Any = own_size(error_model.max_error_bytes, Error.max_error_bytes)
+    return {
+        name: shortened(value, most) if most is not None and isinstance(value, str) else value
+        for name, value in values.items()
+    }
 
 
 def _as_indexed(error_model: type[Error], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -255,7 +275,7 @@ def _described(error: Failure, moment: datetime) -> dict[str, Any]:
         "type": (error if isinstance(error, type) else type(error)).__name__,
         "message": printable(error),
     }
-    with suppress(Exception):  # of code of the application, which is no reason not to record the failure
+    with suppress(Exception, SystemExit):  # of code of the application, which is no reason not to record the failure
         code = getattr(error, "code", None)
         if code is not None and not hasattr(code, "__get__"):  # which a class has for its instances
             values["code"] = printable(code)

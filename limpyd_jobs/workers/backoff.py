@@ -16,6 +16,8 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from limpyd_jobs.utils import printable
+
 # What Redis answers while it cannot do something that it can do at other times.
 _PASSING = (RedisConnectionError, RedisTimeoutError, ClusterError, OutOfMemoryError, ReadOnlyError, TryAgainError)
 
@@ -53,7 +55,7 @@ class Backoff:
 
 def is_transient(error: BaseException | None) -> bool:
     """Whether Redis may well accept later what it refused now."""
-    return isinstance(error, _PASSING) or bool(_PASSING_TEXT.search(str(error)))
+    return isinstance(error, _PASSING) or bool(_PASSING_TEXT.search(printable(error)))
 
 
 def is_connection_error(error: BaseException | None) -> bool:
@@ -69,12 +71,12 @@ def is_connection_cut(error: BaseException | None) -> bool:
 
 def is_denied(error: BaseException | None) -> bool:
     """Whether Redis does not allow this user to do something, until somebody changes the rights."""
-    return isinstance(error, NoPermissionError) or bool(_DENIED_TEXT.search(str(error)))
+    return isinstance(error, NoPermissionError) or bool(_DENIED_TEXT.search(printable(error)))
 
 
 def is_of_replica(error: BaseException | None) -> bool:
     """Whether the server is not a primary any more."""
-    return isinstance(error, ReadOnlyError) or "READONLY" in str(error)
+    return isinstance(error, ReadOnlyError) or "READONLY" in printable(error)
 
 
 class OncePerSecond:

@@ -20,6 +20,7 @@ from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.models import BaseJobsModel, Error, Queue
 from limpyd_jobs.store.database import database_name, default_settings, parse_database
+from limpyd_jobs.utils import LOGGED, one_line
 from limpyd_jobs.version import EXACT_VERSION
 from limpyd_jobs.workers.parameters import OPTIONS
 from limpyd_jobs.workers.parser import WorkerOptionParser, cannot_use_redis, import_for, path_of, require_subclass
@@ -234,10 +235,10 @@ class WorkerConfig:
         """Print what the script and the worker will use."""
         print("The script is running with the following options:")
         print(f" - dry-run = {bool(self.options.dry_run)}")
-        print(f" - worker-config = {type(self)}")
+        print(f" - worker-config = {_printable(type(self))}")
         settings = self.options.queue_model.database.connection_settings or default_settings()
-        print(f" - database = {database_name(settings)}")
-        print(f" - worker-class = {self.options.worker_class}")
+        print(f" - database = {_printable(database_name(settings))}")
+        print(f" - worker-class = {_printable(self.options.worker_class)}")
         print("The worker will run with the following options:")
         for name in self.options.worker_class.parameters:
             print(f" - {name.replace('_', '-')} = {_printable(getattr(self.worker, name, None))}")
@@ -331,10 +332,12 @@ def _notify_of_end(worker: Worker) -> None:
         notify("STOPPING=1")
 
 
-def _printable(value: Any) -> Any:
-    """Return an option as `WorkerConfig.print_options` shows it."""
+def _printable(value: Any) -> str:
+    """Return an option as `WorkerConfig.print_options` shows it, in one line."""
     if isinstance(value, (list, tuple)):
-        return ",".join(map(str, value))
-    if getattr(value, "__func__", None) is Worker.execute:
-        return '<jobs "run" method>'
-    return path_of(value) if callable(value) and not isinstance(value, type) else value
+        value = ",".join(map(str, value))
+    elif getattr(value, "__func__", None) is Worker.execute:
+        value = '<jobs "run" method>'
+    elif callable(value) and not isinstance(value, type):
+        value = path_of(value)
+    return one_line(value, LOGGED)

@@ -19,7 +19,7 @@ from limpyd_jobs.ordinary import is_coroutine, is_unrun, why_unrun
 from limpyd_jobs.retrying import Cancel, Requeue
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import Delivery
-from limpyd_jobs.utils import MESSAGE, described, one_line
+from limpyd_jobs.utils import MESSAGE, described, one_line, traceback_of
 from limpyd_jobs.workers.execution import Execution
 from limpyd_jobs.workers.forks import end_child_of
 from limpyd_jobs.workers.naming import ident_of, label_of
@@ -235,7 +235,7 @@ class Executor:
         except RedisError:
             raise
         except Exception as error:
-            text = f"[{one_line(name)}] unexpected error: {described(error)}\n{traceback.format_exc()}"
+            text = f"[{one_line(name)}] unexpected error: {described(error)}\n{traceback_of(error)}"
             self._worker.log(text, "error")
 
     # -- When something fails
@@ -270,7 +270,7 @@ class Executor:
         if isinstance(error, JobGone) and error.ident == job.ident:
             self._tell_not_recorded(job, error)
             return
-        self._worker.log(f"{label_of(job)} unexpected error: {described(error)}\n{traceback.format_exc()}", "error")
+        self._worker.log(f"{label_of(job)} unexpected error: {described(error)}\n{traceback_of(error)}", "error")
         try:
             if claim.token and claim.outcome != "held":
                 claim.fail()

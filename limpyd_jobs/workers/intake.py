@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import monotonic
@@ -17,7 +16,7 @@ from limpyd_jobs.models import Job, JobClaim, Queue, job_classes
 from limpyd_jobs.models.job_claim import DEFAULT_DELAY, queue_of
 from limpyd_jobs.store import records
 from limpyd_jobs.transitions import NOTHING, Delivery
-from limpyd_jobs.utils import MESSAGE, one_line
+from limpyd_jobs.utils import MESSAGE, one_line, traceback_of
 from limpyd_jobs.workers.maintenance.runner import Task
 from limpyd_jobs.workers.naming import ident_of
 from limpyd_jobs.workers.outages import nap
@@ -120,7 +119,7 @@ class Intake:
             return
         message = f"Unable to get job: {one_line(error, MESSAGE)}"
         if error is not self._fetcher.unfit:
-            message += f"\n{traceback.format_exc()}"
+            message += f"\n{traceback_of(error)}"
         self._engine.repeats.say(f"Unable to get job ({type(error).__name__})", message)
 
     def _may_be_new_queues(self) -> bool:

@@ -12,7 +12,8 @@ from typing import Any, NoReturn
 
 from redis.exceptions import ConnectionError, RedisError, TimeoutError
 
-from limpyd_jobs.utils import hint_for, import_class, why_not_imported
+from limpyd_jobs import utils
+from limpyd_jobs.utils import MESSAGE, hint_for, import_class, why_not_imported
 from limpyd_jobs.workers.options import EARLY_OPTIONS, flag_of
 
 
@@ -126,5 +127,5 @@ def cannot_use_redis(error: RedisError) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return the text without its line breaks."""
-    return " ".join(text.split())
+    """Return the text without its line breaks; what would confuse a terminal is escaped."""
+    return utils.one_line(" ".join(text.split()), MESSAGE)

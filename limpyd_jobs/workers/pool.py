@@ -16,6 +16,7 @@ from time import monotonic
 from types import FrameType
 from typing import Any
 
+from limpyd_jobs.utils import one_line
 from limpyd_jobs.workers.backoff import FIRST, LONGEST, Backoff
 from limpyd_jobs.workers.signals import DUMP, HANG_UP, INTERRUPT, QUIET, TERMINATE, Handlers, has_terminal
 from limpyd_jobs.workers.systemd import VARIABLES, notify, watchdog_interval
@@ -263,7 +264,9 @@ class WorkerPool:
             self._log(f"process {process.pid} started")
         except OSError as error:
             delay = slot.next_after(status=1)
-            self._log(f"no process can be started, trying again in {delay:.1f} seconds: {error}", logging.ERROR)
+            self._log(
+                f"no process can be started, trying again in {delay:.1f} seconds: {one_line(error)}", logging.ERROR
+            )
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, (*END_SIGNALS, *OTHER_SIGNALS))
 

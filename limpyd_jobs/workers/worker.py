@@ -16,7 +16,7 @@ from limpyd_jobs.retrying import Requeue
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.lazy_fields import pk_of
-from limpyd_jobs.utils import described, one_line, utcnow
+from limpyd_jobs.utils import as_lines, described, one_line, utcnow
 from limpyd_jobs.workers.engine import Engine
 from limpyd_jobs.workers.naming import duration_of, name_of
 from limpyd_jobs.workers.parameters import LOGGER_NAME, Parameters
@@ -88,8 +88,8 @@ class Worker(Parameters):
         self.logger.setLevel(self.logger_level)
 
     def log(self, message: str, level: str = "info") -> None:
-        """Log a message, after the id of the worker."""
-        getattr(self.logger, level)(f"[{self.id}] {message}")
+        """Log a message, after the id of the worker. What would confuse a terminal is escaped."""
+        getattr(self.logger, level)(as_lines(f"[{self.id}] {message}"))
 
     def set_status(self, status: str) -> None:
         """Set the status of the worker."""
@@ -292,7 +292,7 @@ class Worker(Parameters):
         delayed_until = getattr(job, "_cached_delayed_until", None)
         if delayed_until is None:
             delayed_until = job.delayed_until.hget()
-        what = f"job delayed until {delayed_until}" if delayed_until != "" else "job put back in its queue"
+        what = f"job delayed until {one_line(delayed_until)}" if delayed_until != "" else "job put back in its queue"
         return f"{name_of(job, queue)} {what}"
 
     def job_error_message(
@@ -308,8 +308,8 @@ class Worker(Parameters):
         delayed_until = getattr(job, "_cached_delayed_until", None)
         if priority is None:
             priority, delayed_until = job.hmget("priority", "delayed_until")
-        delayed = f", delayed until {delayed_until}" if delayed_until else ""
-        return f"{name_of(job, queue)} requeued with priority {priority}{delayed}"
+        delayed = f", delayed until {one_line(delayed_until)}" if delayed_until else ""
+        return f"{name_of(job, queue)} requeued with priority {one_line(priority)}{delayed}"
 
     def job_released_message(self, job: Job, queue: Queue) -> str:
         """Return what to log when a job is released."""

@@ -60,6 +60,8 @@ WORKER_ID = re.compile(r"^\[\d{6}\]")
 # A job that was deleted is nothing unexpected: version 3 shows no traceback.
 TRACEBACK_OF_DELETED = re.compile(r"(Unable to get job: No \w+ found with pk \S+)\nTraceback .*", re.DOTALL)
 TYPE_OF_ERROR = re.compile(r"((?:\]|unexpected) error: )[A-Z]\w*(?:: |(?= \[))")  # which version 2 leaves out
+# Version 2 logs the text of an exception in several lines.
+LINES_OF_ERROR = re.compile(r"(?<=\] error: ).*(?= \[(?:NOT )?requeued\])", re.DOTALL)
 REASON_OF_END = re.compile(r"(?<=\)): [\w ()=]+$")  # so it does
 TRACEBACK = re.compile(r"^Traceback .*", re.MULTILINE | re.DOTALL)
 
@@ -153,6 +155,7 @@ class Normalizer:
         text = TRACEBACK.sub(lambda match: f"Traceback … {match[0].strip().splitlines()[-1]}", text)
         text = TRACEBACK_OF_DELETED.sub(r"\1", text)
         text = TYPE_OF_ERROR.sub(r"\1", text)
+        text = LINES_OF_ERROR.sub(lambda match: match[0].replace("\n", "\\n"), text)
         text = REASON_OF_END.sub("", text) if "Run terminated" in text else text
         text = DATE_TIME.sub(lambda match: self.date_time(match[0]), text)
         text = DATE.sub(lambda match: self._date(match[0]), text)

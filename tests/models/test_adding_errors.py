@@ -151,3 +151,43 @@ def test_the_next_failure_is_another_one(losing_reply: Any, job: Job) -> None:
     assert add(when=datetime(2030, 1, 2)).pk.get() == "4"
     losing_reply(add)
     assert Error.add_error("q", job, ValueError("another")).pk.get() == "6"
+
+
+class Bounded(Error):
+    namespace = "bounded"
+    max_error_bytes = 1_000
+    notes = fields.InstanceHashField()
+
+
+class Whole(Error):
+    namespace = "whole"
+    max_error_bytes = None
+
+
+class Odd(Error):
+    """It has something of its own that is named as ours."""
+
+    namespace = "odd"
+    max_error_bytes = "theirs"  # type: ignore[assignment]
+
+
+class TestLongErrors:
+    text = "é" * 10_000_000 + "the end"
+
+    def test_are_cut_in_the_middle(self, job: Job) -> None:
+        for model, most in ((Error, 64 * 1024), (Bounded, 1_000), (Odd, 64 * 1024)):
+            more = {"notes": self.text} if model is Bounded else {}
+            error = model.add_error("q", job, ValueError(self.text), trace=f"Traceback\n{self.text}", **more)
+            for name in ("message", "traceback", *more):
+                stored = error.get_field(name).hget()
+                assert most - 10 < len(stored.encode()) <= most
+                assert ("… 20.0 MB left out …" if most == 1_000 else "… 19.9 MB left out …") in stored
+                assert stored.endswith("the end")
+
+    def test_are_whole_if_the_model_says_so(self, job: Job) -> None:
+        assert Whole.add_error("q", job, ValueError(self.text)).message.hget() == self.text
+        assert Error.add_error("q", job, ValueError("x" * 65_536)).message.hget() == "x" * 65_536
+
+    def test_of_unknown_classes_are_cut_too(self, job: Job) -> None:
+        error = Error.add_unresolved_error("q", "x.Y:1", ImportError(self.text))
+        assert len(error.message.hget().encode()) <= 65_536

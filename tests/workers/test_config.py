@@ -400,6 +400,14 @@ def test_a_redis_that_does_not_answer_is_said_in_one_line(capsys, jobs_database)
 
 
 @pytest.mark.usefixtures("redis_client")
+def test_what_would_confuse_a_terminal_is_escaped_in_the_options(capsys):
+    prepared("--queues=a\x1b[2J\u202e", "--logger-name=x\n - queues = b").print_options()
+    lines = capsys.readouterr().out.splitlines()
+    assert r" - queues = a\x1b[2J\u202e" in lines
+    assert r" - logger-name = x\n - queues = b" in lines
+
+
+@pytest.mark.usefixtures("redis_client")
 def test_the_options_of_script_and_worker_are_printed(capsys, redis_server):
     prepared("--queues=a,b", f"--callback={HERE}.ship", "--max-duration=0.5").print_options()
     assert capsys.readouterr().out.splitlines() == [

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from running import messages, work, worker_of
 
-from limpyd_jobs import Error, Job, Queue, Worker
+from limpyd_jobs import Error, Job, Queue, Worker, events
 from limpyd_jobs.utils import utcnow
 from limpyd_jobs.workers.naming import ClassNames
 
@@ -160,3 +160,82 @@ class TestReasonOfTheEnd:
         worker.run()
         assert "SIGTERM caught: ending, after the running job if there is one" in messages(log)
         assert {record.levelno for record in log.records} == {logging.INFO}
+
+
+# What a line of the log must not have as it is: an end of the line, ESC, an override of the direction of writing.
+NASTY = "no\n[038480] [q|1|x] success\r\x1b[2J\x85\u2028\u2029\u202e"
+
+
+class Evil(Exception):
+    def __str__(self) -> str:
+        raise SystemExit("ended by its text")
+
+
+def fail_with(error: BaseException) -> Any:
+    def call(job: Job, queue: Queue) -> None:
+        raise error
+
+    return call
+
+
+def is_safe(text: str) -> bool:
+    return all(line.replace("\t", "").isprintable() for line in text.split("\n"))
+
+
+class TestHostileTexts:
+    """Whoever can add a job, or let one fail, writes no lines of the log of their own."""
+
+    def test_an_error_is_one_line_and_bounded(self, log: pytest.LogCaptureFixture) -> None:
+        Mail.add_job(f"a{NASTY}", f"q{NASTY}q")
+        work(f"q{NASTY}q", callback=fail_with(ValueError(NASTY + "x" * 3_000_000)))
+        messages = [record.getMessage() for record in log.records]
+        assert any("error: ValueError: no\\n[038480]" in message for message in messages)
+        assert [message[:80] for message in messages if not message.isprintable() or len(message) > 5_000] == []
+
+    def test_a_traceback_has_no_line_that_looks_like_one_of_the_log(self, log: pytest.LogCaptureFixture) -> None:
+        class Failing(Worker):
+            def job_success(self, job: Job, queue: Queue, job_result: Any) -> None:
+                try:
+                    raise KeyError(NASTY)
+                except KeyError as error:
+                    raise ValueError(NASTY + "x" * 3_000_000) from error
+
+        Mail.add_job("a")
+        work(Mail.queue_name, worker_class=Failing)
+        (message,) = [record.getMessage() for record in log.records if "Traceback" in record.getMessage()]
+        assert is_safe(message)
+        assert len(message) < 20_000
+        assert "… 3.0 MB left out …" in message[-10_000:-5_000]
+        at_the_left = [line for line in message.split("\n") if line[:1].strip()]
+        assert [line.partition(":")[0] for line in at_the_left[1:]] == [
+            *("Traceback (most recent call last)", "KeyError"),
+            "The above exception was the direct cause of the following exception",
+            *("Traceback (most recent call last)", "ValueError"),
+        ]
+
+    def test_what_an_application_says_reaches_no_terminal_raw(self, log: pytest.LogCaptureFixture) -> None:
+        Worker("q").log(f"two lines\n{NASTY}\tand a tab")
+        assert is_safe(log.records[-1].getMessage())
+        assert "two lines\nno\n" in log.records[-1].getMessage()
+        assert log.records[-1].getMessage().endswith("\tand a tab")
+
+    def test_an_observer_that_fails_is_told_so(self, log: pytest.LogCaptureFixture) -> None:
+        def observe(event: events.Event) -> None:
+            raise ValueError(NASTY)
+
+        events.subscribe(observe)
+        try:
+            Mail.add_job("a")
+            work(Mail.queue_name)
+        finally:
+            events.unsubscribe(observe)
+        told = [record for record in log.records if "Observer" in record.getMessage()]
+        assert told
+        assert all(is_safe(record.getMessage()) and record.exc_info is None for record in told)
+
+    def test_an_exception_whose_text_ends_the_program_ends_no_worker(self, log: pytest.LogCaptureFixture) -> None:
+        Mail.add_job("a")
+        Mail.add_job("b")
+        assert work(Mail.queue_name, callback=fail_with(Evil()), max_loops=2).num_loops == 2
+        messages = [error.message.hget() for error in Error.collection().instances()]
+        assert messages == ["<Evil whose text cannot be had: SystemExit>"] * 2

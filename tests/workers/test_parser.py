@@ -55,6 +55,7 @@ def test_an_option_and_its_value_are_joined_by_a_sign_or_a_space(parser):
     [
         (["--nope"], "no such option: --nope"),
         (["-x"], "no such option: -x"),
+        (["--no\x1b[2J\u202e"], r"no such option: --no\x1b[2J\u202e"),
         (["--save"], "ambiguous option: --save (--save-errors, --save-tracebacks?)"),
         (["--timeout"], "--timeout option requires 1 argument"),
         (["--dry-run=1"], "--dry-run option does not take a value"),

@@ -24,6 +24,7 @@ from limpyd_jobs.contrib.apscheduler.records import StoredJob
 from limpyd_jobs.contrib.apscheduler.serializing import Serializer
 from limpyd_jobs.contrib.apscheduler.settings import database_of
 from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.utils import one_line
 
 
 class ScheduledRun(Job):
@@ -173,14 +174,14 @@ class LimpydExecutor(BaseExecutor):
             try:
                 self.job_class.add_job(slot, **self._place, **values)
             except UniquenessError:  # a scheduler that died before it could say so has added it
-                self._logger.info("The run %s was added before", slot)
+                self._logger.info("The run %s was added before", one_line(slot))
 
     def _is_missed(self, job: TheirJob, run_time: datetime) -> bool:
         """Whether it is too late to run a job for some run time. If so, tell it as the executors of APScheduler do."""
         late = datetime.now(timezone.utc) - run_time
         if job.misfire_grace_time is None or late.total_seconds() <= job.misfire_grace_time:
             return False
-        self._logger.warning("The run time of the job %r was missed by %s", job.id, late)
+        self._logger.warning("The run time of the job %r was missed by %s", one_line(job.id), late)
         if self._scheduler is not None:
             event = JobExecutionEvent(EVENT_JOB_MISSED, job.id, job._jobstore_alias, run_time)
             self._scheduler._dispatch_event(event)

@@ -14,6 +14,7 @@ from limpyd.exceptions import DoesNotExist
 from redis.exceptions import RedisError, ResponseError
 
 from limpyd_jobs.contrib.apscheduler.records import Stored, StoredJob, is_of_foreign_key
+from limpyd_jobs.utils import described, one_line
 
 if TYPE_CHECKING:
     from limpyd_jobs.contrib.apscheduler.store import LimpydJobStore
@@ -127,13 +128,13 @@ class JobReader:
     def _note(self, pk: str, stored: Stored, error: Exception) -> None:
         if pk not in self._parked:
             self._unread.add(pk)
-            self._store._logger.warning("The job %r cannot be restored here: %s", pk, _valid(_described(error)))
+            self._store._logger.warning("The job %r cannot be restored here: %s", one_line(pk), described(error))
 
     def _park(self, pk: str, stored: Stored, error: Exception) -> None:
         """Set aside a job that cannot be restored here, until it is changed, or another process can restore it."""
-        reason = _valid(_described(error))
+        reason = described(error)
         if pk not in self._parked:
-            self._store._logger.error("The job %r cannot be restored, and is parked: %s", pk, reason)
+            self._store._logger.error("The job %r cannot be restored, and is parked: %s", one_line(pk), reason)
         self._parked[pk] = stored
         moment = stored.get("next_run_time")
         if moment:
@@ -145,7 +146,8 @@ class JobReader:
         """Whether a job can be run here. If not, leave it to others: APScheduler would delete it."""
         if self._store._scheduler is None or job.executor in self._store._scheduler._executors:
             return True
-        self._store._logger.error("The job %r is left to others, as there is no executor %r here", job.id, job.executor)
+        id_, executor = one_line(job.id), one_line(job.executor)
+        self._store._logger.error("The job %r is left to others, as there is no executor %r here", id_, executor)
         self._executors[job.id] = job.executor
         with suppress(RedisError):  # then the lease lapses
             self._model.next_due(self._store.owner, [job.id])
@@ -156,10 +158,6 @@ def _has_time(job: StoredJob) -> bool:
     if job.next_run_time is None:  # somebody else wrote that
         job.set_aside(ValueError("it is due, but has no next run time"))
     return job.next_run_time is not None
-
-
-def _described(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
 
 
 def _valid(text: str) -> str:

@@ -16,6 +16,7 @@ from limpyd.exceptions import DoesNotExist
 from redis.exceptions import RedisError, ResponseError
 
 from limpyd_jobs.contrib.apscheduler.records import Stored, StoredJob, is_of_foreign_key
+from limpyd_jobs.utils import one_line
 
 if TYPE_CHECKING:
     from limpyd_jobs.contrib.apscheduler.store import LimpydJobStore
@@ -171,7 +172,7 @@ class Round:
             except ResponseError as error:
                 if not is_of_foreign_key(error):
                     raise
-                self._store._logger.debug("What became of the job %r is not recorded yet: %s", pk, error)
+                self._store._logger.debug("What became of the job %r is not recorded yet: %s", one_line(pk), error)
 
     def _was_run(self, job: StoredJob) -> bool:
         """Take a job out of the round, unless it could not be submitted: then it is handed out again after a pause."""
@@ -188,7 +189,7 @@ class Round:
             with suppress(DoesNotExist):  # then somebody removed it, which is as well
                 record()
         except RedisError as error:
-            self._store._logger.error("What became of the job %r is not recorded yet: %s", job.id, error)
+            self._store._logger.error("What became of the job %r is not recorded yet: %s", one_line(job.id), error)
             self._unrecorded[job.id] = record
 
     def _record(self, job: StoredJob, advance: Stored | None, moment: datetime) -> None:

@@ -28,6 +28,7 @@ from limpyd_jobs.contrib.apscheduler.serializing import Serializer
 from limpyd_jobs.contrib.apscheduler.settings import database_of
 from limpyd_jobs.contrib.settings import seconds
 from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.utils import described, one_line
 
 # The last moment of the year 9999, which is the last one of a datetime, in seconds since the epoch.
 LAST = 253402300799
@@ -255,7 +256,9 @@ class LimpydJobStore(BaseJobStore):
             except Exception as error:
                 if isinstance(error, RedisError) and not is_of_foreign_key(error):
                     raise
-                self._logger.error("The job %r of %s is not taken over: %s", job_id, jobs_key, error)
+                self._logger.error(
+                    "The job %r of %s is not taken over: %s", one_line(job_id), jobs_key, described(error)
+                )
         return number
 
     def _their_jobs(self, jobs_key: str) -> Mapping[str, str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from limpyd_jobs import STATUSES
 from limpyd_jobs.contrib.taskflow.posting import BY_NUMBER, Board, LimpydJob, date_of, number_of
+from limpyd_jobs.utils import described, one_line
 
 if TYPE_CHECKING:
     from limpyd_jobs.contrib.taskflow.board import LimpydJobBoard
@@ -98,4 +99,8 @@ class PostingReader:
         """Take a broken posting off the board, so that it is reported only once."""
         if queue.waiting.lrem(0, ident):
             queue.quarantine.rpush(ident)
-            LOG.error("The posting %s is broken, and set aside in the quarantine of its queue: %r", ident, error)
+            LOG.error(
+                "The posting %s is broken, and set aside in the quarantine of its queue: %s",
+                one_line(ident),
+                described(error),
+            )

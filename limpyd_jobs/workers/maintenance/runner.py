@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
-from limpyd_jobs.utils import MESSAGE, described, one_line
+from limpyd_jobs.utils import MESSAGE, described, one_line, traceback_of
 from limpyd_jobs.workers.backoff import is_denied, is_transient
 
 if TYPE_CHECKING:
@@ -88,6 +87,6 @@ class Maintenance:
     def tell_failure(self, task: Task, error: Exception) -> None:
         """Log that a task failed. To be called while the exception is handled."""
         if not is_denied(error):
-            self._context.worker.log(f"{task.name} failed: {described(error)}\n{traceback.format_exc()}", "error")
+            self._context.worker.log(f"{task.name} failed: {described(error)}\n{traceback_of(error)}", "error")
         elif self._context.outages.may_log:
             self._context.worker.log(f"{task.name} failed: {one_line(error, MESSAGE)}", "error")
