@@ -47,6 +47,8 @@ NAMESPACE = "limpyd-jobs-example"  # the beginning of all keys in Redis, so that
 LONGEST_RUN = 300  # seconds, after which workers end by themselves, should nobody be left to end them
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
+WIDTH = 80  # of what is printed
+
 # The priorities in the queue "modules". The large files come first: if the longest job began last, all workers but one
 # would have nothing to do at the end.
 SIZES = [("large", 50_000, 3), ("medium", 10_000, 2), ("small", 0, 1)]  # name, least size in bytes, priority
@@ -248,8 +250,8 @@ def watch(total: int, processes: Iterable[subprocess.Popen[bytes]]) -> None:
 def report() -> None:
     show("Queues", "name priority size waiting delayed success errors lines", queue_rows())
     show("Largest packages", "package modules lines tries", package_rows())
-    show("Slowest jobs", "seconds lines functions longest sha256 module", slowest_rows())
-    show("Modules that cannot be read", "module line error", unreadable_rows())
+    show("Slowest jobs", "seconds lines sha256 longest module", slowest_rows(), cut="longest")
+    show("Modules that cannot be read", "module line error", unreadable_rows(), cut="error")
     kinds = Counter(LibraryError.collection().values_list("type", flat=True))
     show("Errors of all tries", "type number", kinds.items())
 
@@ -271,26 +273,49 @@ def slowest_rows() -> Iterator[Sequence[Any]]:
     for job in ReadModule.collection(status=STATUSES.SUCCESS).sort(by="-seconds").instances()[:10]:
         module, seconds, lines, sha256 = job.hmget("identifier", "seconds", "lines", "sha256")
         longest = "".join(job.functions.zrevrange(0, 0))
-        yield f"{float(seconds):.3f}", int(lines), job.functions.zcard(), longest, sha256[:12], module
+        yield f"{float(seconds):.3f}", int(lines), sha256[:8], longest, module
 
 
 def unreadable_rows() -> Iterator[Sequence[Any]]:
     for job in ReadModule.collection(status=STATUSES.ERROR).sort(by="identifier", alpha=True).instances():
         for error in LibraryError.collection_for_job(job).instances():
             line, kind, message = error.hmget("line", "type", "message")
-            yield job.identifier.hget(), line, f"{kind}: {message:.60}"
+            yield job.identifier.hget(), line, f"{kind}: {message}"
 
 
-def show(title: str, headings: str, rows: Iterable[Sequence[Any]]) -> None:
-    """Print a table, its numbers to the right."""
-    lines = [headings.split(), *rows]
+def show(title: str, headings: str, rows: Iterable[Sequence[Any]], cut: str = "") -> None:
+    """Print a table, its numbers to the right. One column may be cut, to keep the table within the width of a page."""
+    names = headings.split()
+    lines = [names, *rows]
     columns = list(zip(*lines, strict=True))
     widths = [max(len(str(cell)) for cell in column) for column in columns]
     aligns = ["<" if isinstance(column[-1], str) else ">" for column in columns]
+    if cut:
+        position = names.index(cut)
+        others = sum(widths) - widths[position] + 2 * len(widths)
+        widths[position] = min(widths[position], max(WIDTH - others, len(cut)))
     print(f"\n{title}\n")
     for line in lines:
-        cells = (f"{cell:{align}{width}}" for cell, align, width in zip(line, aligns, widths, strict=True))
+        cells = (
+            f"{shortened(cell, width):{align}{width}}" for cell, align, width in zip(line, aligns, widths, strict=True)
+        )
         print("  " + "  ".join(cells).rstrip())
+
+
+def shortened(cell: Any, width: int) -> str:
+    text = str(cell)
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+NEXT_STEPS = """
+What to try next:
+- Keep all that is stored, on a Redis of yours, to look at it:
+    python example.py --keep --database=localhost:6379:0
+    limpyd-jobs info
+    limpyd-jobs jobs list status=error
+- Change the number of workers, or kill one of them meanwhile:
+    python example.py --workers=4
+- Write jobs of your own: docs/tutorial.rst"""
 
 
 # The program
@@ -339,7 +364,10 @@ def remove_keys() -> None:
     redis = LibraryQueue.get_connection()
     if keys:
         redis.unlink(*keys)
-    redis.hdel("limpyd-jobs:classes", *(each.get_model_repr() for each in (ReadModule, SumPackage)))
+    ours = {ReadModule.get_model_repr(), SumPackage.get_model_repr()}
+    known = [name for name in redis.hkeys("limpyd-jobs:classes") if name in ours or f" {NAMESPACE}:" in name]
+    if known:
+        redis.hdel("limpyd-jobs:classes", *known)
 
 
 def main() -> int | str:
@@ -352,7 +380,7 @@ def main() -> int | str:
             with workers(options.workers, options.database) as processes:
                 watch(add_jobs(), processes)
             report()
-        print(f"\n{time.monotonic() - start:.1f} seconds", flush=True)
+        print(f"\n{time.monotonic() - start:.1f} seconds\n{NEXT_STEPS}", flush=True)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except BrokenPipeError:  # of "| head": nobody reads any more
