@@ -29,7 +29,7 @@ PARTS = {
     "--lint": (("ruff", "check", "."), ("ruff", "format", "--check", "."), ("mypy",), MANUAL),
     "--tests": ((*PYTEST, "--ignore=tests/docs", "--ignore=tests/proofs"),),
     "--docs": ((*PYTEST, "tests/docs"),),
-    "--proofs": ((*PYTEST, "--all-worlds", "tests/proofs", "tests/transitions"),),
+    "--proofs": ((*PYTEST, "--long", "tests/proofs", "tests/transitions"),),
 }
 
 # Tests start hundreds of processes, for which nothing should have to be compiled again.

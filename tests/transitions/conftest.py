@@ -18,8 +18,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take each case of a test in one world, in turn, if there are as many; with ``--all-worlds``, in each."""
-    if config.getoption("--all-worlds"):
+    """Take each case of a test in one world, in turn, if there are as many; with ``--long``, in each."""
+    if config.getoption("--long"):
         return
     tests: defaultdict[str, dict[tuple[str, ...], list[pytest.Item]]] = defaultdict(dict)
     for item in items:

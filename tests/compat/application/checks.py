@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import sys
 import threading
 from datetime import datetime, timedelta
@@ -226,9 +227,17 @@ def names():
 
 
 def main():
-    """Run the check that the second argument names, on the Redis of the unix socket that is the first."""
-    _, socket, name = sys.argv
+    """Run each check that standard input names, in a fork of its own, on the Redis of the socket in the argument."""
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            run(sys.argv[1], line.strip())
+            return
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        print(json.dumps("passed" if status == 0 else f"ended with status {status}"), flush=True)
+
+
+def run(socket, name):
     redis.Redis(unix_socket_path=socket).flushdb()
     BaseJobsModel.use_database(PipelineDatabase(unix_socket_path=socket, db=0))
     globals()[name]()
-    print(json.dumps("passed"))
