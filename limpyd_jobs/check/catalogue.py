@@ -31,7 +31,11 @@ class Catalogue:
         The class paths that could not be resolved, and why.
     refused: list of str
         The models that cannot be checked, and why.
+    takes_all_queues, takes_all_errors: bool
+        Whether all models of queues, and of errors, are asked for.
     """
+
+    takes_all_queues = takes_all_errors = False
 
     def __init__(
         self,
@@ -71,6 +75,18 @@ class Catalogue:
         """The database of all the models."""
         return self.queues[0].database
 
+    def look_for_models(self) -> None:
+        """Take the models of queues and errors that were imported meanwhile, if all are asked for."""
+        if self.takes_all_queues:
+            self._take(Queue, self.queues)
+        if self.takes_all_errors:
+            self._take(Error, self.errors)
+
+    def _take(self, base: Model, models: list[Model]) -> None:
+        names = {model._name for model in models}
+        new = [each for each in concrete(base) if _is_same(each, self.queues[0]) and each._name not in names]
+        models += self._sound(new)
+
     def job_class(self, path: str) -> Model | None:
         """Return the job class of a path, imported if need be; None if it cannot be resolved."""
         if path not in self._paths:
@@ -109,9 +125,12 @@ def catalogues(queue_models: Iterable[Model] | None, error_models: Iterable[Mode
     for queue in queues:
         if not any(_is_same(first, queue) for first in firsts):
             firsts.append(queue)
-    return [
+    found = [
         Catalogue(*([each for each in models if _is_same(first, each)] for models in all_models)) for first in firsts
     ]
+    for catalogue in found:
+        catalogue.takes_all_queues, catalogue.takes_all_errors = queue_models is None, error_models is None
+    return found
 
 
 def _is_same(one: Model, other: Model) -> bool:

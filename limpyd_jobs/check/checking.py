@@ -17,6 +17,7 @@ from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.check.records import Records, unchecked_indexes
 from limpyd_jobs.check.report import Finding, Report
 from limpyd_jobs.check.schedules import Schedules
+from limpyd_jobs.check.unknown import Unknown
 from limpyd_jobs.models import Error, Queue
 from limpyd_jobs.store.database import database_name, default_settings
 from limpyd_jobs.store.records import redis_of
@@ -26,6 +27,9 @@ Progress = Callable[[str], None]
 # For how many seconds at most a worker holds a job that stands in no list, or version 2 takes to change a job.
 PAUSE = 5
 LEASE = 86400
+
+# After how many seconds a wait is told of again.
+TELL_EVERY = 0.5
 
 
 def check(
@@ -43,8 +47,8 @@ def check(
     """Look for problems in the database: jobs in no list or in several, wrong indexes, keys of nothing.
 
     Workers and producers may go on: it reads in small parts, then looks at each problem a second time, and repairs it,
-    in one atomic step. It looks at all job classes that are imported, and at the classes of the jobs in the queues if
-    they can be imported.
+    in one atomic step. It looks at all job classes that are imported, and at the classes that are known from the
+    database, or of jobs in the queues, if they can be imported. Other classes that have jobs are findings.
 
     Parameters
     ----------
@@ -87,7 +91,7 @@ def check(
     []
     """
     began = time.monotonic()
-    choices, report = Choices(unresolved, unknown_status), Report()
+    choices, report = Choices(unresolved, unknown_status, lease), Report()
     for catalogue in catalogues(queue_models, error_models):
         report.databases.append(database_name(catalogue.database.connection_settings or default_settings()))
         _Session(catalogue, lease, pause, choices, progress or (lambda line: None), report).run(repair, strict)
@@ -113,22 +117,25 @@ class _Session:
         self._progress = progress
         self._report = report
         self._reader = reader = Reader(redis_of(catalogue.queues[0]))
+        self._unknown = Unknown(reader, catalogue)
+        self._progress("looking for job classes")
+        self._unknown.discover()
+        catalogue.look_for_models()
         self._queues = Queues(reader, catalogue, choices)
         self._places = Places(reader, catalogue, self._queues, lease, choices)
-        self._progress("looking for job classes")
         self._places.discover()
+        catalogue.look_for_models()
         self._schedules = Schedules(reader, catalogue)
         self._schedules.discover()
         self._presences = Presences(reader, catalogue)
         self._records = Records(reader)
-        self._keys = Keys(reader, catalogue, self._queues, self._records)
+        self._keys = Keys(reader, catalogue, self._queues, self._records, self._unknown)
 
     def run(self, repair: bool, strict: bool) -> None:
         self._look()
-        parts = (self._keys, self._records, self._queues, self._places, self._schedules, self._presences)
-        if any(part.is_suspicious for part in parts):
-            self._progress(f"looking again in {self._pause:g} seconds")
-            time.sleep(self._pause)
+        parts: Iterable[Any] = (self._keys, self._records, self._queues, self._places, self._schedules, self._presences)
+        if any(part.is_suspicious for part in (*parts, self._unknown)):
+            self._wait()
             self._report.findings += self._look_again(repair)
         for model in self._catalogue.all:
             path, known = path_of_model(model), self._report.records  # a model may be in several namespaces
@@ -138,6 +145,16 @@ class _Session:
                 self._report.unchecked += [f"all indexes of {path}.{name}" for name in names]
         self._report.unchecked += self._catalogue.refused
         self._report.warnings += warnings_of(self._reader, self._catalogue, self._queues, strict)
+
+    def _wait(self) -> None:
+        """Wait until what a process does right now is done, and say so."""
+        until = time.monotonic() + self._pause
+        while (left := until - time.monotonic()) > 0:
+            self._progress(
+                f"waits for {max(left, 1):.0f} s, then looks again at what seems wrong: a job that begins, ends or "
+                "moves right now may look so"
+            )
+            time.sleep(min(left, TELL_EVERY))
 
     def _look(self) -> None:
         self._follow("keys", self._keys.look())
@@ -163,6 +180,7 @@ class _Session:
             self._queues.remove_nameless,
             self._schedules.look_again,
             self._presences.look_again,
+            self._unknown.look_again,
         ):
             for model, subject, kind, details in step(repair):
                 yield finding(model, subject, kind, details, repair, self._choices)
@@ -175,7 +193,8 @@ def finding(
     problem = PROBLEMS[kind]
     is_job_state = len(details) == 3
     status = details[1] if is_job_state else ""
-    repair = "" if is_job_state and not details[2] else problem.repair_by(choices).format(*details)
+    repair = "" if is_job_state and not details[2] else problem.repair_by(choices)
+    repair = repair.format(*details, put_back=choices.put_back)
     return Finding(
         invariant=problem.invariant,
         model=path_of_model(model) if model else "",

@@ -14,6 +14,7 @@ from limpyd_jobs.check.catalogue import Catalogue, Found, Model
 from limpyd_jobs.check.queues import Queues
 from limpyd_jobs.check.reader import Reader, chunks
 from limpyd_jobs.check.records import BATCH, Records
+from limpyd_jobs.check.unknown import Unknown
 from limpyd_jobs.models import Queue
 from limpyd_jobs.store.calls import passing_over_wrong_types
 from limpyd_jobs.store.layout import HISTORY_KEY, LOG_KEY, RESULT_KEY, layout_of
@@ -49,8 +50,11 @@ Index = tuple[Model, str, str]  # the model, the field, the beginning of the key
 class Keys:
     """Looks at all keys, and again at the keys that looked wrong."""
 
-    def __init__(self, reader: Reader, catalogue: Catalogue, queues: Queues, records: Records) -> None:
+    def __init__(
+        self, reader: Reader, catalogue: Catalogue, queues: Queues, records: Records, unknown: Unknown
+    ) -> None:
         self._reader = reader
+        self._unknown = unknown
         self._queues = queues
         self._records = records
         self._models = {model._name: model for model in catalogue.all}
@@ -85,6 +89,7 @@ class Keys:
         """Sort a key by its name."""
         match = self._pattern.fullmatch(key)
         if not match:
+            self._unknown.note(key)
             return
         model, first, rest = self._models[match[1]], match[2], match[3]
         if rest is None or first == "_signal":

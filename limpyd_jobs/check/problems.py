@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
+from limpyd_jobs.utils import span
+
 LEAVE = "leave"
 
 
@@ -20,6 +22,8 @@ class Choices:
         About jobs in queues whose class cannot be resolved: ``quarantine`` or ``delete``.
     unknown_status: str
         About jobs in no queue whose status is not one of the six: ``requeue`` or ``delete``.
+    lease: float
+        For how many seconds a job that is RUNNING without a lease is left alone.
 
     Raises
     ------
@@ -29,6 +33,14 @@ class Choices:
 
     unresolved: str = LEAVE
     unknown_status: str = LEAVE
+    lease: float = 0.0
+
+    @property
+    def put_back(self) -> str:
+        """What becomes of a job that is RUNNING without a lease."""
+        if not self.lease:
+            return "a worker of its queue puts it back at its next look, to be run again"
+        return f"a worker of its queue puts it back after {span(self.lease)}, unless it ends before"
 
     def __post_init__(self) -> None:
         for name, words in WORDS.items():
@@ -49,11 +61,13 @@ class Problem(NamedTuple):
     text: str
         What is wrong, with ``{0}`` and ``{1}`` for its details.
     repair: str
-        What a repair does; empty if there is no repair.
+        What a repair does, with ``{put_back}`` for what becomes of a job without a lease; empty if there is no repair.
     choice: str
         The attribute of `Choices` that decides what a repair does; empty if none does.
     repairs: mapping of str to str
         What a repair does, by the chosen word.
+    needs: str
+        The option without which the check cannot look at it.
     """
 
     invariant: str
@@ -61,6 +75,7 @@ class Problem(NamedTuple):
     repair: str = ""
     choice: str = ""
     repairs: Mapping[str, str] = MappingProxyType({})
+    needs: str = ""
 
     def repair_by(self, choices: Choices) -> str:
         """Return what a repair does; empty if there is no repair."""
@@ -69,7 +84,7 @@ class Problem(NamedTuple):
     @property
     def option(self) -> str:
         """The options of the command line that would repair it; empty if there is no choice."""
-        return f"--{self.choice.replace('_', '-')}={'|'.join(self.repairs)}" if self.choice else ""
+        return f"--{self.choice.replace('_', '-')}={'|'.join(self.repairs)}" if self.choice else self.needs
 
 
 # By the words that the scripts use, see lua/check_records.lua, stale_index_entries.lua, orphan_keys.lua,
@@ -101,6 +116,14 @@ PROBLEMS = {
     "presence that ended": Problem("I10", "is left of a process that died: its presence ended at {0} (UTC)", "deleted"),
     "presence without an end": Problem("I10", "is a presence that never ends", "deleted"),
     "counter too low": Problem("I10", "is {0}, lower than the highest pk, {1}", "set to the highest pk"),
+    # what cannot be looked at
+    "class not known": Problem("I10", "{0} jobs of this class are not looked at: {1}", needs="--job-modules=MODULE"),
+    "queues not known": Problem(
+        "I10", "{0} queues of this model are not looked at, as it is not imported", needs="--job-modules=MODULE"
+    ),
+    "errors not known": Problem(
+        "I10", "{0} errors of this model are not looked at, as it is not imported", needs="--job-modules=MODULE"
+    ),
     # where jobs stand
     "not queued": Problem("I3", "is {status}, but not queued", "its queued is set"),
     "ended and queued": Problem("I3", "is {status}, but still queued", "its queued is removed"),
@@ -133,8 +156,8 @@ PROBLEMS = {
     "in several sets": Problem("I6", "is in {0} and in the delayed set of another queue", "is there only"),
     "delayed and waits": Problem("I6", "is DELAYED, but also in {0}", "removed from there"),
     "in no queue": Problem("I6", "is DELAYED, but it is not known in which queue"),
-    "not claimed": Problem("I7", "is RUNNING, but nobody has a claim on it", "given a claim"),
-    "no lease": Problem("I7", "is RUNNING, but without a lease", "given a lease"),
+    "not claimed": Problem("I7", "is RUNNING, but nobody has a claim on it", "claimed by the check; {put_back}"),
+    "no lease": Problem("I7", "is RUNNING, but without a lease", "{put_back}"),
     "several leases": Problem("I7", "has more than one lease", "the others are removed"),
     "runs and waits": Problem("I7", "is being run, but also in {0}", "removed from there"),
     "runs and is delayed": Problem("I7", "is being run, but also in {0}", "removed from there"),

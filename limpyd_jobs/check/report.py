@@ -11,6 +11,9 @@ from typing import Any
 
 from limpyd_jobs.utils import MESSAGE, one_line
 
+# The option without which some records are not looked at.
+NEEDED = "--job-modules"
+
 # How many findings of a kind a table shows.
 ROWS_PER_KIND = 20
 
@@ -143,7 +146,11 @@ class Report:
 
 def _outcome(finding: Finding) -> str:
     if not finding.repairable:
-        return f"with --repair {finding.option}" if finding.option else "none"
+        return (
+            f"with {'' if finding.option.startswith(NEEDED) else '--repair '}{finding.option}"
+            if finding.option
+            else "none"
+        )
     return f"{'done' if finding.repaired else 'with --repair'}: {finding.repair}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +16,9 @@ import redis
 from servers import RedisServer
 
 from limpyd_jobs import Job, Queue, Schedule
+from limpyd_jobs.check import check
 from limpyd_jobs.scripts.jobs import COMMANDS
+from limpyd_jobs.store.known_classes import KEY, KnownClass
 
 COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
 
@@ -324,3 +327,58 @@ def test_the_help(run: Run, arguments: list[str]) -> None:
     done = run(*arguments)
     assert (done.returncode, done.stderr) == (0, "")
     assert "check" in done.stdout or "redis-limpyd-jobs 3" in done.stdout
+
+
+def in_keys_of_version_2(client: redis.Redis, name: str, **fields: str) -> None:
+    """A job of a class that is noted nowhere."""
+    values = {"identifier": "a", "status": "r", "priority": "0", "queued": "1", **fields}
+    client.sadd(f"{name}:collection", "1")
+    client.hset(f"{name}:1:hash", mapping=values)
+    for field, value in values.items():
+        client.sadd(f"{name}:{field}:{value}", "1")
+
+
+def test_a_class_that_is_not_known_but_has_jobs_is_a_finding(run: Run, redis_client: redis.Redis) -> None:
+    in_keys_of_version_2(redis_client, "bakery:bread")
+    redis_client.sadd("shop:status:s", "1")  # of another program
+    done = run("check")
+    assert done.returncode == 1
+    assert re.search(r"bakery:bread:\* +1 jobs of this class are not looked at: the class is not imported", done.stdout)
+    assert "1 found, 0 repaired, 1 with --job-modules=MODULE only" in done.stdout
+    done = run("check", "--repair", "--lease=0", "--job-modules=bakery")
+    assert "a worker of its queue puts it back at its next look, to be run again" in done.stdout
+    assert "given a" not in done.stdout
+    done = run("check", "--job-modules=bakery")
+    assert (done.returncode, done.stdout.startswith("Nothing is wrong")) == (0, True)
+
+
+def test_classes_and_models_that_the_database_knows_are_imported_or_named(run: Run, redis_client: redis.Redis) -> None:
+    known = KnownClass("bakery.Bread", "bakery:bread", frozenset(), {}, {}, frozenset())
+    redis_client.hset(KEY, mapping={"bakery.Bread": known.as_json()})
+    in_keys_of_version_2(redis_client, "bakery:bread")
+    done = run("check")
+    assert "not looked at" not in done.stdout
+    assert "is RUNNING, but" in done.stdout
+    for kind, name, path in (("queues", "gone:oven", "gone.Oven"), ("errors", "gone:burn", "gone.Burn")):
+        known = KnownClass(path, name, frozenset(), {}, {}, frozenset())
+        redis_client.hset(KEY, f"{kind} {name}", known.as_json())
+        redis_client.sadd(f"{name}:collection", "1")
+    done = run("check", "--json")
+    found = {(each["subject"], each["kind"], each["option"]) for each in json.loads(done.stdout)["findings"]}
+    assert {
+        ("gone.Oven", "queues not known", "--job-modules=MODULE"),
+        ("gone.Burn", "errors not known", "--job-modules=MODULE"),
+    } <= found
+    other = run("check", "--json", "--job-modules=limpyd_jobs")
+    [finding] = [each for each in json.loads(other.stdout)["findings"] if each["kind"] == "class not known"]
+    assert (finding["subject"], "none of the modules that jobs may come from" in finding["problem"]) == (
+        "bakery.Bread",
+        True,
+    )
+
+
+def test_the_check_says_what_it_waits_for(redis_client: redis.Redis, jobs_database: object) -> None:
+    redis_client.rpush("jobs:queue:1:waiting", "x")
+    told: list[str] = []
+    check(pause=0.01, progress=told.append)
+    assert [line for line in told if "waits for 1 s, then looks again at what seems wrong" in line]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 import redis
 from actions import do_nothing, fail, let_its_worker_die
 from docutils import nodes
 from limpyd_extensions.related import RelatedModel
-from pages import DOCUMENTS, MANUAL, PAGES, ROOT, literals, read_table
+from pages import DOCUMENTS, MANUAL, PAGES, ROOT, RUN_JOBS, literals, read_table
 from test_order_of_events import NAMES
 from test_surface import ROWS
 
@@ -105,3 +106,27 @@ def test_the_files_that_contributors_are_sent_to_exist():
     paths = {name for name in named if re.fullmatch(r"[\w./]+(\.py|\.rst|/)", name)}
     assert len(paths) > 20
     assert {path for path in paths if not (ROOT / path).exists()} == set()
+
+
+LEFT_RUNNING = """
+from limpyd_jobs.models import BaseJobsModel
+from myapp.jobs import SendMail
+
+job = SendMail.add_job("welcome:42", to="ann@example.com")
+redis = BaseJobsModel.get_connection()
+redis.delete("limpyd-jobs:classes", *redis.keys("*:waiting"))
+job.status.hset("r")
+redis.hdel(job.key, "_queue_key")
+"""
+
+
+def test_the_check_of_the_upgrade_notes_repairs_what_version_2_left_running(
+    run_python: Callable[..., str], redis_client: redis.Redis
+):
+    [command] = re.findall(r"\*\*Run\*\* ``limpyd-jobs (check [^`]*)``", PAGES["docs/upgrading.rst"])
+    run_python("-c", LEFT_RUNNING)
+    told = run_python("-c", RUN_JOBS, *command.split(), "--pause=0")
+    assert "a worker of its queue puts it back at its next look" in told
+    assert re.search(r"(\d+) found, \1 repaired:", told)
+    [(ident, lapsed_at)] = redis_client.zrange("jobs:queue:1:_running", 0, -1, withscores=True)
+    assert (ident, lapsed_at <= redis_client.time()[0] + 1) == ("myapp.jobs.SendMail:1", True)
