@@ -39,7 +39,7 @@ class Audit(Command):
             }
             for entry in entries
         ]
-        self.print_list(rows, HEADING, map(_as_row, rows))
+        self.print_list(rows, HEADING, map(_as_row, rows), ("refused", "skipped", "how"))
         return 0
 
 

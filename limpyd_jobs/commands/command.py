@@ -10,7 +10,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from limpyd_jobs.commands.tables import Row, count_of, print_json, print_json_lines, print_table
+from limpyd_jobs.commands.tables import Row, count_of, print_fitted, print_json, print_json_lines
 from limpyd_jobs.exceptions import ConfigurationException, NotAudited
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.store.database import parse_database
@@ -130,10 +130,12 @@ class Command:
         except RedisError as error:
             self.parser.exit(UNAVAILABLE, f"{self.parser.get_prog_name()}: error: {cannot_use_redis(error)}\n")
 
-    def print_list(self, values: Iterable[Mapping[str, Any]], heading: Row, rows: Iterable[Row]) -> None:
-        """Print a list as the options ask for: `values` as JSON, or `rows` as a table."""
+    def print_list(
+        self, values: Iterable[Mapping[str, Any]], heading: Row, rows: Iterable[Row], spare: Sequence[str] = ()
+    ) -> None:
+        """Print a list as the options ask for: `values` as JSON, or `rows` as `print_fitted` does."""
         if not self.print_as_json([*values]):
-            print_table([heading, *rows])
+            print_fitted([heading, *rows], spare)
 
     def print_as_json(self, value: Any) -> bool:
         """Print a value as JSON, a list of values with ``--jsonl`` in lines, if the options ask for it; return whether

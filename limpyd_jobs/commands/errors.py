@@ -9,7 +9,7 @@ from typing import Any
 
 from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
 from limpyd_jobs.commands.progress import shown_progress
-from limpyd_jobs.commands.tables import ends_of, print_error, print_table, table_lines
+from limpyd_jobs.commands.tables import cut, ends_of, print_error, print_table, table_lines, width_of_terminal
 from limpyd_jobs.commands.verbs import ERROR_MODEL, VERB_OPTIONS, Verb, VerbCommand
 from limpyd_jobs.query import ErrorFilter, ErrorGroup, ErrorGroups, FoundError, JobFilter, Tally
 from limpyd_jobs.utils import one_line
@@ -23,6 +23,9 @@ SHORT, PLACE, MESSAGES = 65, 75, 3
 
 GROUPS = ("fingerprint", "errors", "first seen (UTC)", "last seen (UTC)")
 HEADING = ("at (UTC)", "type", "message", "job", "queue", "fingerprint")
+
+# The columns that a narrow terminal has no room for, the least important first.
+SPARE = ("queue", "fingerprint", "type")
 
 
 class Errors(VerbCommand):
@@ -85,7 +88,7 @@ A filter is made of words. All of them must be met:
             found = asked.groups(self.options.limit, self.options.timeout, progress)
         if not self.print_as_json([*map(as_json, found.groups)]):
             for line in _lines_of_groups(found):
-                print(line)
+                print(cut(line, width_of_terminal()))
         self.tell_of_others(found.others, "error", "causes")
         if not found.is_exact:
             self.tell(
@@ -95,7 +98,7 @@ A filter is made of words. All of them must be met:
     def _list(self, words: Sequence[str]) -> None:
         asked = self._filter(*words)
         page = asked.page(self.options.limit, self.options.after, self.options.timeout)
-        self.print_list((error._asdict() for error in page.errors), HEADING, map(_row_of_error, page.errors))
+        self.print_list((error._asdict() for error in page.errors), HEADING, map(_row_of_error, page.errors), SPARE)
         if page.following:
             why = "there are more errors" if page.is_complete else "there was no time to look at all errors"
             self.tell(f"{why}: --after={page.following}")

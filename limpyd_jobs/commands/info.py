@@ -17,7 +17,16 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs.commands.command import JSON, READING_OPTIONS, Command
 from limpyd_jobs.commands.queues import HEADING, as_json, as_row, table_of
-from limpyd_jobs.commands.tables import Row, count_of, print_json, table_lines
+from limpyd_jobs.commands.tables import (
+    Row,
+    count_of,
+    cut,
+    fitted,
+    not_shown,
+    print_json,
+    table_lines,
+    width_of_terminal,
+)
 from limpyd_jobs.commands.verbs import QUEUE_MODEL
 from limpyd_jobs.commands.workers import HEADING as WORKERS
 from limpyd_jobs.commands.workers import as_json as worker_as_json
@@ -43,10 +52,23 @@ MOST_PATHS = 3
 # How many of the jobs that run are shown, and of how many minutes the rates are.
 MOST_RUNNING, MINUTES = 20, 5
 
-# The columns that top leaves out on a narrow terminal, the least important first.
+# The columns that are left out on a narrow terminal, the least important first.
 DISPENSABLE = (
-    *("model", "memory", "since", "last sign", "mean run", "try", "canceled", "done", "begun/min", "failed", "queues"),
-    *("failed/min", "priority"),
+    *(
+        "model",
+        "memory",
+        "since",
+        "last sign",
+        "success list",
+        "mean run",
+        "try",
+        "canceled",
+        "done",
+        "begun/min",
+        "failed",
+        "queues",
+    ),
+    *("failed/min", "errors list", "priority"),
 )
 
 # The style of a title, as rich calls it.
@@ -82,13 +104,13 @@ class Info(Command):
         if self.options.json:
             print_json(_as_json(seen))
         else:
-            print(_text(_sections(seen)))
+            print(_text(_narrow(_sections(seen), width_of_terminal())))
         return 0
 
     def _watch(self) -> int:
         with _shown_again() if sys.stdout.isatty() else _printed() as show:
             look = partial(overview, queue_model=self.options.queue_model)
-            return self._look_again(lambda: show(_seen(lambda: _sections(look()))))
+            return self._look_again(lambda: show(_seen(lambda: _narrow(_sections(look()), width_of_terminal()))))
 
     def _look_again(self, look: Callable[[], None], wait: Wait = time.sleep) -> int:
         """Look again and again, until Ctrl-C, or until the wait between two looks returns True."""
@@ -192,7 +214,15 @@ def _live_sections(queue_model: type[Queue] | None) -> list[Section]:
     seen = overview(most_running=min(max(height // 3 - 2, 1), MOST_RUNNING), queue_model=queue_model)
     above = [_totals(seen), *_not_counted(seen)]
     sections = [*above, ("", _running(seen)), ("", _rates(seen)), *_workers(seen)]
-    return [(title, _fitted(rows, width)) for title, rows in sections]
+    return _narrow(sections, width)
+
+
+def _narrow(sections: list[Section], width: int) -> list[Section]:
+    """Leave out columns where there is no room, and say so behind the tables."""
+    fitting = [(title, *fitted(rows, width, DISPENSABLE)) if rows else (title, rows, []) for title, rows in sections]
+    left_out = list(dict.fromkeys(name for _, _, names in fitting for name in names))
+    note: list[Section] = [(not_shown(left_out), [])] if left_out else []
+    return [*((title, rows) for title, rows, _ in fitting), *note]
 
 
 def _rates(seen: Overview) -> list[Row]:
@@ -226,15 +256,6 @@ def _running(seen: Overview) -> list[Row]:
     return rows
 
 
-def _fitted(rows: list[Row], width: int) -> list[Row]:
-    """Leave out columns, the least important first, until a table is as wide as the terminal at the most."""
-    for name in DISPENSABLE:
-        if name in rows[0] and max(map(len, table_lines(rows))) > width:
-            at = rows[0].index(name)
-            rows = [(*row[:at], *row[at + 1 :]) for row in rows]
-    return rows
-
-
 def _titled(sections: list[Section], text: str) -> list[Section]:
     """Put a text at the end of the first title."""
     (title, rows), *others = sections
@@ -253,7 +274,7 @@ def _lines(sections: list[Section]) -> Iterator[tuple[str, str]]:
         if title:
             yield one_line(title, MESSAGE), TITLE
         for at, line in enumerate(table_lines(rows)):
-            yield line, "" if at else "bold cyan"
+            yield cut(line, width_of_terminal()), "" if at else "bold cyan"
 
 
 def _text(sections: list[Section], most: int | None = None) -> str:

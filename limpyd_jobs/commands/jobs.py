@@ -43,6 +43,9 @@ from limpyd_jobs.workers.options import WorkerOption, between, interval, seconds
 # After how many seconds a search is long, and how many of the missing indexes are named then.
 LONG, MOST_HINTS = 1.0, 3
 
+# The columns that a narrow terminal has no room for, the least important first.
+SPARE = ("end", "start", "tries", "priority", "added")
+
 # How many jobs of an identifier are listed, if only one may have it.
 MOST_NAMED = 10
 
@@ -177,7 +180,7 @@ A filter is made of words. All of them must be met:
             self.options.limit, self.options.after, newest_first=newest_first, timeout=self.options.timeout
         )
         took = monotonic() - began
-        self.print_list((job._asdict() for job in page.jobs), FoundJob._fields, map(_shown, page.jobs))
+        self.print_list((job._asdict() for job in page.jobs), FoundJob._fields, map(_shown, page.jobs), SPARE)
         if not (page.jobs or self.options.after):
             self._tell_of_unknown_names(asked)
         self._tell_of_more(page)

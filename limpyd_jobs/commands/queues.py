@@ -11,7 +11,7 @@ from typing import Any
 from limpyd_jobs.commands.command import JSON, JSONL
 from limpyd_jobs.commands.pause import FORCE, OPTIONS_OF_QUEUES, change_pauses, refuse_unknown
 from limpyd_jobs.commands.progress import shown_progress
-from limpyd_jobs.commands.tables import Row, count_of, print_table
+from limpyd_jobs.commands.tables import Row, count_of, print_fitted
 from limpyd_jobs.commands.verbs import VERB_OPTIONS, Verb, VerbCommand
 from limpyd_jobs.query import JobFilter, QueueState, Tally, delete_queue, queue_names, queue_states
 from limpyd_jobs.utils import EPOCH, one_line, span
@@ -28,6 +28,10 @@ HEADING = (
     "quarantine",
     "state",
 )
+
+
+# The columns that a narrow terminal has no room for, the least important first.
+SPARE = ("model", "success list", "errors list", "latency", "priority")
 
 
 class Queues(VerbCommand):
@@ -67,7 +71,7 @@ Without a word, it lists. clear and delete count first, and ask."""
 
     def _list(self, names: Sequence[str]) -> None:
         states = self._states(names)
-        self.print_list(map(as_json, states), *table_of(states))
+        self.print_list(map(as_json, states), *table_of(states), SPARE)
 
     def _show(self, names: Sequence[str]) -> None:
         if not names:
@@ -81,7 +85,7 @@ Without a word, it lists. clear and delete count first, and ask."""
         if self.print_as_json({"queues": [as_json(state) for state in states], **by_class}):
             return
         heading, table = table_of(states)
-        print_table([heading, *table])
+        print_fitted([heading, *table], SPARE)
         rows = [
             (name, status, f"{number:,}", path)
             for status, queues in by_class.items()
@@ -91,7 +95,7 @@ Without a word, it lists. clear and delete count first, and ask."""
         ]
         if rows:
             print()
-            print_table([("queue", "status", "jobs", "class"), *rows])
+            print_fitted([("queue", "status", "jobs", "class"), *rows])
 
     def _clear(self, names: Sequence[str]) -> int:
         """Delete what waits or is delayed in queues."""

@@ -103,7 +103,12 @@ class Schedules(VerbCommand):
     def _list(self, words: Sequence[str]) -> None:
         self._as_many("list", words)
         found = sorted((stored for _, stored in Schedule.read_many(Schedule.collection())), key=_name)
-        self.print_list(map(_as_json, found), HEADING, map(_as_row, found))
+        self.print_list(
+            map(_as_json, found),
+            HEADING,
+            map(_as_row, found),
+            ("time zone", "priority", "last run (UTC)", "queue", "trigger"),
+        )
 
     def _next(self, words: Sequence[str]) -> None:
         times = [time.isoformat() for time in self._named("next", words).next_times(10)]

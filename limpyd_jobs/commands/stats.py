@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from fnmatch import fnmatchcase
+from textwrap import fill
 from typing import Any
 
 from limpyd_jobs.commands.command import JSON, JSONL, READING_OPTIONS, Command
-from limpyd_jobs.commands.tables import chart, print_table
+from limpyd_jobs.commands.tables import chart, print_fitted, width_of_terminal
 from limpyd_jobs.query.conditions import parse_moment
 from limpyd_jobs.query.figures import Period, read_figures, summed
 from limpyd_jobs.store.figures import BOUNDS, Figures, Histogram
@@ -104,10 +105,11 @@ class Stats(Command):
             (row, _number(self._added(periods, row)), *_shown(figures), f"{figures.started / seconds * 60:,.1f}")
             for row, figures in rows.items()
         ]
-        print_table([(self.options.by, *COLUMNS, "jobs/min"), *table])
+        print_fitted([(self.options.by, *COLUMNS, "jobs/min"), *table])
         for row in rows:
             numbers = [summed([period], self._group).get(row, Figures()).started for period in periods]
-            print(f"\n{one_line(row)}: begun from {periods[0].start} to {periods[-1].start} (UTC)")
+            what = f"{one_line(row)}: begun from {periods[0].start} to {periods[-1].start} (UTC)"
+            print(f"\n{fill(what, width_of_terminal())}")
             print(chart(numbers, WIDTH))
 
     def _print_times(self, periods: Sequence[Period]) -> None:
@@ -117,7 +119,7 @@ class Stats(Command):
             for row, figures in self._rows(periods).items()
             if figures.started
         ]
-        print_table([("time (UTC)", *COLUMNS), *table])
+        print_fitted([("time (UTC)", *COLUMNS), *table])
 
 
 def _number(number: int | None) -> str:

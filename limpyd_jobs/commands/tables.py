@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from shutil import get_terminal_size
 from typing import Any
 
 from limpyd_jobs.utils import MESSAGE, NAME, one_line, shortened
@@ -13,6 +14,9 @@ Row = Sequence[object]
 
 # How many characters of a stored text are shown, unless all are asked for.
 LONGEST = 16_000
+
+# The columns of a table whose texts are shortened first where there is no room, and how much is left of them.
+PROSE, SHORTEST = ("message", "filter", "how", "trigger", "outcome"), 16
 
 _BARS = " ▁▂▃▄▅▆▇█"
 
@@ -30,6 +34,73 @@ def table_lines(rows: Iterable[Row], most: int = NAME) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     for row in shown:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def width_of_terminal() -> int:
+    """Return how many columns the terminal has that the output is; if it is none, so many that nothing is cut."""
+    return get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+
+
+def print_fitted(rows: Sequence[Row], spare: Sequence[str] = ()) -> None:
+    """Print a table as wide as the terminal at the most; if the output is no terminal, the whole table.
+
+    Parameters
+    ----------
+    spare: sequence of str
+        The columns to leave out if need be, the least important first; it is said which are left out.
+    """
+    width = width_of_terminal()
+    rows, left_out = fitted(rows, width, spare)
+    for line in table_lines(rows):
+        print(cut(line, width))
+    if left_out:
+        print(cut(f"({not_shown(left_out)})", width))
+
+
+def not_shown(left_out: Sequence[str]) -> str:
+    """Say which columns are left out."""
+    return f"no room for: {', '.join(left_out)}"
+
+
+def fitted(rows: Sequence[Row], width: int, spare: Sequence[str] = ()) -> tuple[list[Row], list[str]]:
+    """Shorten the long texts of a table, then leave out columns, until it fits.
+
+    Returns
+    -------
+    tuple
+        The rows, and the columns that are left out.
+    """
+    rows, left_out = _shortened(rows, width), []
+    for name in spare:
+        if name in rows[0] and _width(rows) > width:
+            at = rows[0].index(name)
+            rows = [(*row[:at], *row[at + 1 :]) for row in rows]
+            left_out.append(name)
+    return rows, left_out
+
+
+def cut(text: str, most: int) -> str:
+    """Return a text, or its beginning and ``…`` if it has more characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _shortened(rows: Sequence[Row], width: int) -> list[Row]:
+    """Cut the texts of the columns that are made of prose, as far as need be."""
+    excess = _width(rows) - width
+    for at, name in enumerate(rows[0]):
+        if name in PROSE and excess > 0:
+            longest = max(len(one_line(row[at])) for row in rows if row[at] is not None)
+            most = max(longest - excess, min(longest, SHORTEST))
+            rows = [
+                tuple(cut(one_line(cell), most) if i == at and cell else cell for i, cell in enumerate(row))
+                for row in rows
+            ]
+            excess -= longest - most
+    return [*rows]
+
+
+def _width(rows: Sequence[Row]) -> int:
+    return max(map(len, table_lines(rows)))
 
 
 def print_error(fields: Mapping[str, str], is_whole: bool = False) -> None:

@@ -20,6 +20,9 @@ from limpyd_jobs.workers.options import WorkerOption
 
 HEADING = ("worker", "status", "queues", "since", "last sign", "done", "failed", "memory", "runs", "for")
 
+# The columns that a narrow terminal has no room for, the least important first.
+SPARE = ("memory", "since", "last sign", "done", "failed", "queues")
+
 # The orders that need nothing but the names of workers.
 ORDERS = ("quiet", "resume", "stop", "dump")
 
@@ -65,7 +68,7 @@ heartbeat, by default within 15 seconds."""
     def _list(self, names: Sequence[str]) -> None:
         everyone = WorkerPresence.alive()
         workers = _named(names, everyone)
-        self.print_list(map(as_json, workers), HEADING, map(as_row, workers))
+        self.print_list(map(as_json, workers), HEADING, map(as_row, workers), SPARE)
         if not (self.options.json or self.options.jsonl):
             for line in silences(workers, everyone):
                 print(line)
