@@ -1,10 +1,8 @@
 """A job queue on Redis whose jobs, queues and errors are models you can read, filter and subclass."""
 
-import warnings
+from limpyd_jobs.standin import standing_in_for_setuptools
 
-with warnings.catch_warnings():
-    # redis-limpyd imports pkg_resources, which warns whoever imports it.
-    warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
+with standing_in_for_setuptools():
     import limpyd  # noqa: F401
     import limpyd_extensions  # noqa: F401
 

@@ -60,7 +60,7 @@ def test_a_verb_that_is_killed_is_in_the_audit_with_what_it_did(
 
 def test_who_it_was_is_told_beside_who_it_claims_to_be(redis_server: RedisServer, redis_client: redis.Redis) -> None:
     environment = {**os.environ, "LIMPYD_JOBS_DATABASE": redis_server.url, "LOGNAME": "mallory", "SUDO_USER": ""}
-    preloaded.run([COMMAND, "pause", "letters"], env=environment, check=True)
+    preloaded.run([COMMAND, "pause", "letters", "--force"], env=environment, check=True)
     (entry,) = audit.last_entries(redis_client, 5)
     assert entry["who"].split("@")[0] == pwd.getpwuid(os.getuid()).pw_name
     assert entry["claimed"] == "mallory"
