@@ -149,6 +149,27 @@ def read_seconds(text: str | None) -> float | None:
     return seconds if 0 <= seconds < float("inf") else None
 
 
+def check_servable(name: str) -> None:
+    """Refuse a stored name of a queue that no worker can serve, because workers strip the names that they are given.
+
+    Raises
+    ------
+    ValueError
+        If there is white space at an end of it.
+    """
+    if not is_servable(name):
+        meant = name.strip()
+        raise ValueError(
+            f"No worker serves a queue whose name has white space at its ends, {name!r}: is {meant!r} meant?"
+        )
+
+
+def is_servable(name: str) -> bool:
+    """Return whether a worker can be told to serve the queue of a name: it splits the names at commas, and strips
+    them."""
+    return bool(name) and name == name.strip() and "," not in name
+
+
 def stored_queue_name(name: Any) -> str:
     """Return the name of a queue as it is stored: a text of up to 1 kB, or a number as text.
 

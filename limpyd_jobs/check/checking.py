@@ -178,6 +178,7 @@ class _Session:
             self._keys.look_at_indexes_again,
             self._keys.look_at_owners_again,
             self._queues.remove_nameless,
+            self._queues.unservable,
             self._schedules.look_again,
             self._presences.look_again,
             self._unknown.look_again,

@@ -176,6 +176,9 @@ PROBLEMS = {
         choice="unresolved",
         repairs={"delete": "deleted"},
     ),
+    "unservable name": Problem(
+        "I9", "no worker can serve it, as its name is {0!r}: workers strip names, and split them at commas. Try: {1}"
+    ),
     # schedules
     "no such schedule": Problem("I11", "is among the schedules that are due, but does not exist", "removed from there"),
     "not among those due": Problem("I11", "is active, but not among the schedules that are due", "put there"),

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from shlex import quote
 from typing import NamedTuple
 
-from limpyd_jobs.arguments import read_priority
+from limpyd_jobs.arguments import is_servable, read_priority
 from limpyd_jobs.check import scripts
 from limpyd_jobs.check.catalogue import Catalogue, Found, Model
 from limpyd_jobs.check.problems import Choices
 from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.store import records
+from limpyd_jobs.utils import one_line
 
 # How many jobs move at once from a queue to its duplicate, so that it takes a few milliseconds.
 MERGE_LIMIT = 200
@@ -77,7 +79,8 @@ class Queues:
         name = job_class.queue_name
         if name:
             known = self._by_rank.get((model, name, priority))
-            return known or self._create(model, name, str(priority), create)
+            if known or is_servable(name):
+                return known or self._create(model, name, str(priority), create)
         of_priority = self._by_priority[model, priority]
         return of_priority[0] if len(of_priority) == 1 else ""
 
@@ -93,7 +96,8 @@ class Queues:
 
     @property
     def is_suspicious(self) -> bool:
-        return bool(self.recordless) or any(self._twins()) or len(self.sound) < len(self._all)
+        unservable = next(self.unservable(), None)
+        return bool(self.recordless or unservable) or any(self._twins()) or len(self.sound) < len(self._all)
 
     def _twins(self) -> Iterator[tuple[StoredQueue, str]]:
         """Yield the queues whose name and priority an older queue has, too."""
@@ -122,6 +126,16 @@ class Queues:
             pass
         records.attached(queue.model, queue.pk).delete()
 
+    def unservable(self, repair: bool = False) -> Iterator[Found]:
+        """Yield the queues that no worker can serve because of their names. There is no repair: somebody has to say
+        where their jobs belong."""
+        for queue in self._all:
+            name = queue.name or "a"
+            if not is_servable(name):
+                target = name.replace(",", "").strip() or "NAME"
+                command = f"limpyd-jobs jobs move {_quoted(f'queue={name}')} --queue={_quoted(target)}"
+                yield queue.model, queue.key, "unservable name", (name, command)
+
     def remove_nameless(self, repair: bool) -> Iterator[Found]:
         """Yield the queues without a name, and delete them if asked to: their jobs were put elsewhere."""
         for queue in self._all:
@@ -138,3 +152,11 @@ class Queues:
         in_lists = (ident for chunk in self._reader.entries(f"{key}:waiting") for ident in chunk)
         in_sets = (ident for chunk in self._reader.scores(f"{key}:delayed") for ident, _ in chunk)
         return any(map(self._catalogue.is_unresolved, in_lists)) or any(map(self._catalogue.is_unresolved, in_sets))
+
+
+def _quoted(text: str) -> str:
+    """Return a word of a command line for bash or zsh, in characters that a terminal can show."""
+    if text.isprintable():
+        return quote(text)
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"$'{one_line(escaped, len(escaped))}'"

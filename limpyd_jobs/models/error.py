@@ -36,7 +36,7 @@ Failure = BaseException | type[BaseException]
 VERSION_VARIABLE = "LIMPYD_JOBS_APP_VERSION"
 
 # The fields whose length depends on the error.
-TEXTS = {"message", "traceback", "code"}
+TEXTS = {"message", "traceback"}
 
 AnError = TypeVar("AnError", bound="Error")
 

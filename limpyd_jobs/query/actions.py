@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 from limpyd_jobs import transitions
-from limpyd_jobs.arguments import delay_argument, stored_priority, stored_queue_name, told_delay
+from limpyd_jobs.arguments import check_servable, delay_argument, stored_priority, stored_queue_name, told_delay
 from limpyd_jobs.exceptions import AlreadyClaimed, LimpydJobsException
 from limpyd_jobs.models import Job, compute_delayed_until, has_custom_placement
 from limpyd_jobs.query.walk import Source
@@ -174,6 +174,13 @@ def _outcome_of(call: Callable[..., Call[Acted]], request: Mapping[str, Any], pk
     return next(iter(acted.outcomes), "gone")
 
 
+def _servable_name(queue_name: str) -> str:
+    """Return the name of a queue that jobs are to be put in, as it is stored."""
+    name = stored_queue_name(queue_name)
+    check_servable(name)
+    return name
+
+
 class Requeue(Action):
     """Put the jobs that failed back in their queues, or in another one."""
 
@@ -184,7 +191,7 @@ class Requeue(Action):
     def __init__(
         self, queue_name: str | None, priority: int | None, delayed_for: Delay, delayed_until: datetime | None
     ) -> None:
-        self._queue_name = None if queue_name is None else stored_queue_name(queue_name)
+        self._queue_name = None if queue_name is None else _servable_name(queue_name)
         self._priority = "" if priority is None else stored_priority(priority)
         self._delay = delay_argument(delayed_for, delayed_until)
         self._delayed_for, self._delayed_until = delayed_for, delayed_until
@@ -240,7 +247,7 @@ class Move(Action):
         if queue_name is None and priority is None:
             raise ValueError("say where to move the jobs: give a queue_name, a priority, or both")
         self._request = given(
-            queue_name=None if queue_name is None else stored_queue_name(queue_name),
+            queue_name=None if queue_name is None else _servable_name(queue_name),
             priority="" if priority is None else stored_priority(priority),
         )
 

@@ -17,6 +17,7 @@ from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import RedisError
 
+from limpyd_jobs.arguments import check_servable, is_servable
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.store.audit import entry_request, refusing_if_unaudited
 from limpyd_jobs.store.calls import Call, flag, given, listed, outcome_of, passing_over_wrong_types, send
@@ -59,8 +60,10 @@ def get_queue(queue_model: type[RedisModel], name: str, priority: str, fields: M
     ------
     UniquenessError
         If another queue has the value of a unique field.
+    ValueError
+        If there is no such queue, and no worker could serve it: see `check_new_name`.
     """
-
+    check_new_name(queue_model, name, priority)
     layout = layout_of(queue_model)
     registry = unwritten(queue_model=queue_model)
     request = {"queue_model": layout.json, "queue_name": name, "priority": priority, **given(registry=registry)}
@@ -69,6 +72,18 @@ def get_queue(queue_model: type[RedisModel], name: str, priority: str, fields: M
     if registry:
         was_written(queue_model=queue_model)
     return pk
+
+
+def check_new_name(queue_model: type[RedisModel], name: str, priority: str) -> None:
+    """Refuse a queue that does not exist, if no worker could serve it because of its name.
+
+    Raises
+    ------
+    ValueError
+        If it is so.
+    """
+    if not is_servable(name) and not any(row[1:3] == (name, priority) for row in list_queues(queue_model, [name])):
+        check_servable(name)
 
 
 def list_queues(queue_model: type[RedisModel], names: Iterable[str]) -> list[tuple[str, str, str, int, int, int]]:

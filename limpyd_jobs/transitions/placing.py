@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from limpyd.model import RedisModel
 
+from limpyd_jobs.arguments import is_servable
 from limpyd_jobs.exceptions import AlreadyClaimed, ClaimLost, JobGone, LimpydJobsException
 from limpyd_jobs.store.calls import Call, Verb, flag, given, listed
 from limpyd_jobs.store.known_classes import unwritten, was_written
@@ -40,6 +41,18 @@ def preparing(
     The default priority is the one of the job.
     """
     return partial(_prepare, queue_model, name, priority, job) if layout_of(queue_model).needs_limpyd else None
+
+
+def asking_for(
+    queue_model: type[RedisModel], name: str, priority: str, job: RedisModel | None = None
+) -> Callable[[], object] | None:
+    """Return what to do before a job is put in a queue that the application names: to `preparing` it adds that a new
+    queue is refused if no worker could serve it."""
+    return (
+        preparing(queue_model, name, priority, job)
+        if is_servable(name)
+        else partial(_prepare, queue_model, name, priority, job)
+    )
 
 
 def _prepare(queue_model: type[RedisModel], name: str, priority: str, job: RedisModel | None) -> None:
@@ -99,7 +112,7 @@ def add(
     registry = unwritten((job_class,), queue_model)
     request = {"job_model": layout.json, "identifier": identifier, **where, **given(registry=registry)}
     # A job must be found by all its fields before a worker can see it.
-    before = preparing(queue_model, queue_name, priority)
+    before = asking_for(queue_model, queue_name, priority)
     call = creating(job_class, _add, request, sender=copying or sender_of(job_class), before=before)
     reply = create(job_class, fields or {}, layout.plain, call)
     if registry:
@@ -152,7 +165,7 @@ def add_many(
     where = place_named(queue_model, queue_name, priority, delay, prepend=flag(prepend))
     job_model, registry = layout_to_add(job_class).json, unwritten((job_class,), queue_model)
     request = {"job_model": job_model, "jobs": listed(jobs), **where, **given(registry=registry)}
-    before, copying = preparing(queue_model, queue_name, priority), copying_sender_of(job_class)
+    before, copying = asking_for(queue_model, queue_name, priority), copying_sender_of(job_class)
 
     def read(reply: dict[str, Any]) -> list[str]:
         if registry:
@@ -208,7 +221,7 @@ def enqueue_due(
         **place_named(queue_model, queue_name, priority),
         **given(registry=(registry := unwritten((job_class,), queue_model))),
     }
-    before = preparing(queue_model, queue_name, priority)
+    before = asking_for(queue_model, queue_name, priority)
     call = creating(job_class, _enqueue_due, request, keys=[due_key(schedule_model)], before=before)
     reply = create(job_class, fields, layout.plain, call)
     if registry and reply["outcome"] not in ("not due", "passed over"):
@@ -304,7 +317,7 @@ def placing(
             was_written(*models)
         return Placed(reply["status"], reply["priority"], reply["delayed_until"])
 
-    before = preparing(queue_model, queue_name, priority, job)
+    before = asking_for(queue_model, queue_name, priority, job)
     return Call(sender_of(type(job)), script, request, read, [type(job)], before=before)
 
 
