@@ -9,6 +9,16 @@ _IDENT = re.compile(r"([^:]+\.[^:.]+):([^:]+)")
 _WAITING = ":waiting"
 
 
+# The most digits of a pk that counts as a number; and up to which scripts count exactly.
+PK_DIGITS, EXACT_DIGITS = 18, 15
+
+
+def read_pk(text: str) -> int | None:
+    """Return the number of a pk; None if a text is not a pk as this library makes them."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= PK_DIGITS and (text[0] != "0" or text == "0")
+    return int(text) if is_number else None
+
+
 class Ident(NamedTuple):
     """The name of a job in the lists of queues: the path of its class, and its pk.
 

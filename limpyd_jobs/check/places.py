@@ -13,7 +13,7 @@ from limpyd_jobs.check.problems import LEAVE, Choices
 from limpyd_jobs.check.queues import Queues
 from limpyd_jobs.check.reader import Reader, chunks
 from limpyd_jobs.check.records import BATCH
-from limpyd_jobs.idents import Ident
+from limpyd_jobs.idents import Ident, read_pk
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.records import attached
 from limpyd_jobs.utils import datetime_to_score, one_line, parse_datetime
@@ -238,7 +238,8 @@ def is_date_of(score: float, text: str | None) -> bool:
 
 
 def _compact(pk: str) -> Pk:
-    return int(pk) if pk.isascii() and pk.isdigit() and str(int(pk)) == pk else pk
+    number = read_pk(pk)
+    return pk if number is None else number
 
 
 def _rank(ident: str) -> tuple[str, int, str]:

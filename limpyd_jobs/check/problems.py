@@ -98,6 +98,7 @@ PROBLEMS = {
     "not indexed": Problem("I2", "is not in the index of its {0} {1!r}", "added to the index"),
     "not text": Problem("I2", "its {0} is not UTF-8", "each byte that is not is written as \\xNN: {1!r}"),
     "no integer": Problem("I2", "its {0} is {1!r}, no integer", "set to its default"),
+    "odd pk": Problem("I1", "its pk is not a number of at most 18 digits: no filter finds it"),
     "unreadable": Problem("I10", "cannot be looked at: {1}"),
     # indexes and other keys
     "stray": Problem("I2", "is in the index of the {0} {1!r}, which it does not have", "removed from the index"),

@@ -13,7 +13,8 @@ from limpyd.fields import InstanceHashField
 from limpyd_jobs.check import scripts
 from limpyd_jobs.check.catalogue import Found, Model
 from limpyd_jobs.check.reader import Reader, chunks
-from limpyd_jobs.models import TimedRecord
+from limpyd_jobs.idents import EXACT_DIGITS, read_pk
+from limpyd_jobs.models import Error, Job, TimedRecord
 from limpyd_jobs.store.layout import layout_of, special_indexes
 
 # How many records one call of the script looks at, so that it takes about a millisecond.
@@ -28,6 +29,7 @@ class Records:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._suspects: defaultdict[Model, set[str]] = defaultdict(set)
+        self._odd: defaultdict[Model, set[str]] = defaultdict(set)
         self._highest: dict[Model, int] = {}
         self.counts: dict[Model, int] = {}
 
@@ -44,11 +46,17 @@ class Records:
                 problems, live = self._check_records(model, batch)
                 self._suspects[model].update(pk for pk, *_ in problems)
                 on_live(model, live)
-            highest = max((int(pk) for pk in pks if pk.isascii() and pk.isdigit()), default=0)
+            highest = max((read_pk(pk) or 0 for pk in pks if len(pk) <= EXACT_DIGITS), default=0)
             if highest and not issubclass(model, TimedRecord):  # those have given pks
                 self._highest[model] = max(highest, self._highest.get(model, 0))
+            self._note_odd(model, pks)
             self.counts[model] += len(pks)
             yield self.counts[model]
+
+    def _note_odd(self, model: Model, pks: Iterable[str]) -> None:
+        """Note jobs and errors that filters do not see."""
+        if issubclass(model, (Job, Error)):
+            self._odd[model].update(pk for pk in pks if read_pk(pk) is None)
 
     def suspect(self, model: Model, pks: Iterable[str]) -> None:
         """Note records that were found elsewhere, to look at them."""
@@ -56,7 +64,7 @@ class Records:
 
     @property
     def is_suspicious(self) -> bool:
-        return any(self._suspects.values()) or any(self._low_counters())
+        return any(self._suspects.values()) or any(self._odd.values()) or any(self._low_counters())
 
     def look_again(self, repair: bool) -> Iterator[Found]:
         """Yield the problems that are still there, and repair them if asked to."""
@@ -64,6 +72,10 @@ class Records:
             for batch in chunks(sorted(suspects), BATCH):
                 for pk, kind, *details in self._check_records(model, batch, repair)[0]:
                     yield model, pk, kind, tuple(details)
+        for model, odd in self._odd.items():
+            for batch in chunks(sorted(odd), BATCH):
+                exist = self._reader.all(("EXISTS", f"{model._name}:{pk}:hash") for pk in batch)
+                yield from ((model, pk, "odd pk", ()) for pk, exists in zip(batch, exist, strict=True) if exists)
         for model, counter in self._low_counters(repair):
             yield model, f"{model._name}:max_pk", "counter too low", (counter, self._highest[model])
 

@@ -13,7 +13,7 @@ from limpyd.exceptions import UniquenessError
 from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
 from limpyd_jobs.commands.pause import names_near
 from limpyd_jobs.commands.progress import shown_progress
-from limpyd_jobs.commands.tables import print_error, print_json_lines, print_table
+from limpyd_jobs.commands.tables import count_of, print_error, print_json_lines, print_table
 from limpyd_jobs.commands.verbs import ERROR_MODEL, VERB_OPTIONS, Verb, VerbCommand, job_class_of
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.idents import Ident
@@ -184,12 +184,18 @@ A filter is made of words. All of them must be met:
         if not (page.jobs or self.options.after):
             self._tell_of_unknown_names(asked)
         self._tell_of_more(page)
+        self._tell_of_unseen(asked)
         self._tell_of_indexes(asked, took, page.is_complete)
 
     def _tell_of_more(self, page: Page) -> None:
         if page.following:
             why = "there are more jobs" if page.is_complete else "there was no time to look at all jobs"
             self.tell(f"{why}: --after={page.following}")
+
+    def _tell_of_unseen(self, asked: JobFilter) -> None:
+        if asked.unseen:
+            why = "the pk is not a number of at most 18 digits. limpyd-jobs check names them"
+            self.tell(f"not looked at: {count_of(asked.unseen, 'job')}, because {why}")
 
     def _tell_of_unknown_names(self, asked: JobFilter) -> None:
         """If a queue or a class that is asked for does not exist, say so, and which names are similar."""
@@ -227,7 +233,8 @@ A filter is made of words. All of them must be met:
             self._print_count(found)
         if not (found.counts if isinstance(found, Facets) else found.number):
             self._tell_of_unknown_names(asked)
-        if not found.is_exact:
+        self._tell_of_unseen(asked)
+        if not (found.is_exact or asked.unseen):
             self.tell("there was no time to look at all jobs")
         self._tell_of_indexes(asked, took, found.is_exact)
 
@@ -292,8 +299,10 @@ A filter is made of words. All of them must be met:
     def _export(self, words: Sequence[str]) -> None:
         if bool(words) == bool(self.options.all):
             self.parser.error("say which jobs to export: give a filter, or --all for all jobs")
+        asked = self._filter(*words)
         with shown_progress("looked at {:,} of {:,} jobs") as progress:
-            print_json_lines(self._filter(*words).records(progress))
+            print_json_lines(asked.records(progress))
+        self._tell_of_unseen(asked)
 
     def _add(self, words: Sequence[str]) -> None:
         if len(words) < 2:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from limpyd.contrib.collection import ExtendedCollectionManager
 from limpyd.indexes import EqualIndex
 
+from limpyd_jobs.idents import read_pk
 from limpyd_jobs.store.layout import layout_of
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ class JobCollection(ExtendedCollectionManager):
         found = JobFilter(self.model, database=self.model.database)
         found.conditions += tuple(Condition(each.index.field.name, "=", str(each.value)) for each in asked)
         if len(asked) < len(parts["sets"]) or parts["pks"] or parts["intersects"] or self._store or self.stored_key:
-            found.pks = sorted(int(pk) for pk in self.clone().primary_keys())
+            numbers = map(read_pk, self.clone().primary_keys())
+            found.pks = sorted(number for number in numbers if number is not None)
         return found
 
 

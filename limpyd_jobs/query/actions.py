@@ -48,7 +48,8 @@ class Tally(NamedTuple):
         How many could not be changed.
     reasons: dict of str to int
         Why jobs were skipped or refused: ``not in error``, ``already queued`` (another job of the identifier is),
-        ``claimed`` (somebody runs it), ``no queue``, ``broken``, ``refused by Redis`` (as it is full)…
+        ``claimed`` (somebody runs it), ``no queue``, ``broken``, ``refused by Redis`` (as it is full), ``the pk is not
+        a number`` (such jobs are not looked at, whether they meet the conditions or not)…
     """
 
     done: int

@@ -62,6 +62,12 @@ class JobFilter:
         The same as in Python: ``status="error"``, ``status__ne="error"``, ``added__gt=timedelta(hours=-1)``, with
         ``gt, gte, lt, lte, ne``.
 
+    Attributes
+    ----------
+    unseen: int
+        How many jobs the last look left out, because their pk is not a number of at most 18 digits: this library makes
+        no such pks. A count without them is a lower bound.
+
     Raises
     ------
     ValueError
@@ -84,6 +90,7 @@ class JobFilter:
             raise ValueError("A job has one class only: give one, or a pattern, as class=shop.jobs.*")
         self.conditions = limited([*given, *(Condition.named(name, value) for name, value in conditions.items())])
         self.pks: Sequence[int] | None = None  # if only some jobs are meant, of one class
+        self.unseen = 0
 
     def __repr__(self) -> str:
         return f"JobFilter({', '.join(repr(str(each)) for each in self.conditions)})"
@@ -113,7 +120,8 @@ class JobFilter:
                 number += source.size
             else:
                 number += sum(step.number for step in search.steps(source))
-        return Count(number, is_exact and not search.is_cut)
+        self.unseen = search.unseen
+        return Count(number, is_exact and not (search.is_cut or search.unseen))
 
     def facets(
         self, field: str, most: int = 50, timeout: float | None = None, progress: Progress | None = None
@@ -149,8 +157,9 @@ class JobFilter:
                         counts[name_of_status(value) if field == "status" else value] += number
                     else:
                         beyond += number
+        self.unseen = search.unseen
         told = {value: number for value, number in counts.most_common(most) if number}
-        return Facets(told, beyond + counts.total() - sum(told.values()), not search.is_cut)
+        return Facets(told, beyond + counts.total() - sum(told.values()), not (search.is_cut or search.unseen))
 
     def _statuses(self) -> tuple[Mapping[str, int], int]:
         """Count the jobs of some classes by their status. Each number is the size of a set."""
@@ -200,6 +209,7 @@ class JobFilter:
             best = max if newest_first else min
             jobs.append(best(rest, key=lambda each: each.pending[0][1].added or "").take())
         is_over = not any(each.fill() for each in shown) and not search.is_cut
+        self.unseen = search.unseen
         here = {each.path: each.position for each in shown if each.position is not None}
         return Page(jobs, None if is_over else cursor_of(here), not search.is_cut)
 
@@ -320,6 +330,9 @@ class JobFilter:
                 continue
             for step in search.timed(action.steps(source, job_class, entry)):
                 outcomes.update(step.outcomes)
+        self.unseen = search.unseen
+        if search.unseen:
+            outcomes["the pk is not a number"] += search.unseen
 
     def __iter__(self) -> Iterator[FoundJob]:
         """Yield all the jobs, class by class, the newest of each first. A round trip reads some hundreds of jobs."""
@@ -328,6 +341,7 @@ class JobFilter:
             for step in search.steps(source, names=listed(FIELDS)):
                 for pk, values in step.found:
                     yield FoundJob.of(source.known.path, pk, values)
+        self.unseen = search.unseen
 
     def records(self, progress: Progress | None = None) -> Iterator[dict[str, str]]:
         """Yield the stored values of each job, in the order of `__iter__`.
@@ -343,6 +357,7 @@ class JobFilter:
                     stored = {name: value for name, value in zip(names, values, strict=True) if value is not None}
                     status = name_of_status(stored.get("status"))
                     yield {"ident": f"{source.known.path}:{pk}", **stored, "status": status}
+        self.unseen = search.unseen
 
 
 def _of_class(job_class: Any) -> Condition:

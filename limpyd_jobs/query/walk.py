@@ -10,6 +10,7 @@ from operator import itemgetter
 from time import monotonic
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from limpyd_jobs.idents import EXACT_DIGITS, read_pk
 from limpyd_jobs.query.conditions import Condition
 from limpyd_jobs.store.calls import Call, given, listed, send
 from limpyd_jobs.store.known_classes import KnownClass
@@ -29,8 +30,6 @@ SMALL, MEDIUM, FEW = 10_000, 200_000, 0.05
 VERY_FEW = 0.001
 
 EVERYWHERE = ("-inf", "+inf")  # the ends of a sorted set
-
-LONGEST_PK = 15  # digits: numbers of Lua are exact up to there
 
 Page = Sequence[int]  # pks, or a range of them
 
@@ -122,6 +121,8 @@ class Source:
         Whether all jobs in it meet the conditions.
     is_whole: bool
         Whether there is no condition.
+    unseen: int
+        How many jobs were left out, because their pk is not a number as this library makes them.
     """
 
     def __init__(
@@ -139,6 +140,7 @@ class Source:
         indexed = [each for each in conditions if each.is_equality and each.field in known.indexes.keys() - known.dates]
         self._keys = [f"{known.name}:collection", *(f"{known.indexes[it.field]}{it.value}" for it in indexed)]
         self._pks = pks
+        self.unseen = 0
         for each in conditions:
             if each.field == "pk" and each.is_equality:
                 self._pks = [int(each.value)]
@@ -173,7 +175,7 @@ class Source:
         """Take the smallest of the sets and ranges, given the replies to `measure`. A key of a wrong type counts as
         empty."""
         last = next(replies)
-        self._highest = int(last) if isinstance(last, str) and is_pk(last) else 0
+        self._highest = int(last) if isinstance(last, str) and is_pk(last) and len(last) <= EXACT_DIGITS else 0
         measured = [size if isinstance(size, int) else 0 for size in islice(replies, len(self._keys))]
         self._key, self.size = min(zip(self._keys, measured, strict=True), key=itemgetter(1))
         for each, number in zip(self._ranges, islice(replies, len(self._ranges)), strict=True):
@@ -227,7 +229,10 @@ class Source:
         if self._pks is not None:
             pks = _in_order(self._pks, start, is_upwards)
         elif self._is_to_be_read:
-            pks = _in_order({int(pk) for pk in self._members() if is_pk(pk)}, start, is_upwards)
+            members = set(self._members())
+            known = {number for number in map(read_pk, members) if number is not None}
+            self.unseen = len(members) - len(known)
+            pks = _in_order(known, start, is_upwards)
         else:
             first = (1 if is_upwards else self._highest) if start is None else start + (1 if is_upwards else -1)
             pks = range(first, self._highest + 1) if is_upwards else range(min(first, self._highest), 0, -1)
@@ -293,6 +298,11 @@ class Walk:
         self._progress = progress
         self.looked = self.size = 0
 
+    @property
+    def unseen(self) -> int:
+        """How many records were left out, because of their pk."""
+        return sum(source.unseen for source in self.sources)
+
     def measure(self, connection: Any, sources: Sequence[Source]) -> None:
         """Take the sources that are not empty."""
         pipeline = connection.pipeline(transaction=False)
@@ -324,4 +334,4 @@ def _in_order(pks: Iterable[int], start: int | None, is_upwards: bool) -> list[i
 
 def is_pk(text: str) -> bool:
     """Whether a text is a pk as jobs have one. This library makes no other ones."""
-    return text.isascii() and text.isdecimal() and len(text) <= LONGEST_PK
+    return read_pk(text) is not None

@@ -11,7 +11,7 @@ from limpyd.exceptions import DoesNotExist
 from redis.exceptions import RedisError
 
 from limpyd_jobs.arguments import delay_argument
-from limpyd_jobs.idents import QueueKey
+from limpyd_jobs.idents import QueueKey, read_pk
 from limpyd_jobs.models import Job, JobClaim, Queue, job_classes
 from limpyd_jobs.models.job_claim import DEFAULT_DELAY, queue_of
 from limpyd_jobs.store import records
@@ -126,7 +126,7 @@ class Intake:
         """Whether Redis named another last queue than the one it named when the queues were looked for."""
         if self._known_queues is None:
             pks = [key.pk for key in self._engine.queue_keys]
-            self._known_queues = str(max((int(pk) for pk in pks if pk.isdecimal()), default=0))
+            self._known_queues = str(max((read_pk(pk) or 0 for pk in pks), default=0))
         return self._fetcher.queues not in ("", self._known_queues)
 
     # -- Waiting for a job
