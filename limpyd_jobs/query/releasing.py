@@ -76,7 +76,7 @@ def _check(details: JobDetails, stored: Mapping[str, str], database: JobsDatabas
         return
     if not stored.get("_claim_token"):
         raise LimpydJobsException(f"{details.ident} has no claim: a worker of version 2 may run it. {_FORCE}")
-    if not details.silence and _holds(details.ident, stored["_queue_key"], database):
+    if not details.silence.startswith("silent") and _holds(details.ident, stored["_queue_key"], database):
         raise LimpydJobsException(f"{details.owner} runs {details.ident}, and seems to be alive. {_FORCE}")
 
 
