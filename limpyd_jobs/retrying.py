@@ -193,7 +193,8 @@ class Retry:
         for part in text.split(","):
             name, equals, value = part.strip().partition("=")
             if name not in _READERS or not equals:
-                raise ValueError(f"{part!r} in a retry policy: known are {', '.join(f'{name}=' for name in _READERS)}")
+                known = ", ".join(f"{name}=" for name in _READERS)
+                raise ValueError(f"{part!r} in a retry policy is not one of {known}, as in times=3,delay=60")
             if name in given:
                 raise ValueError(f"{name} is given twice in a retry policy")
             given[name] = _READERS[name](name, value)

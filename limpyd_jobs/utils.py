@@ -7,8 +7,9 @@ import math
 import os
 import socket
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta, timezone
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from inspect import signature
@@ -128,7 +129,10 @@ def _as_timedelta(delay: Any) -> timedelta:
     if isinstance(delay, timedelta):
         return max(delay, -LONG_AGO)
     if isinstance(delay, bool) or not isinstance(delay, (int, float)) or not math.isfinite(delay):
-        raise ValueError(f"Invalid delayed_for argument: must be an int, a float or a timedelta object, not {delay!r}")
+        raise ValueError(
+            f"Invalid delayed_for argument: must be an int, a float or a timedelta object, not {delay!r}"
+            + (": give a number of seconds, such as 600, or timedelta(minutes=10)" if isinstance(delay, str) else "")
+        )
     return timedelta(seconds=max(delay, -LONG_AGO.total_seconds()))
 
 
@@ -162,6 +166,12 @@ def get_delta(value: float | timedelta) -> timedelta:
     return timedelta(seconds=value)
 
 
+def is_meant(word: str, known: Iterable[str]) -> str:
+    """Ask at the end of a message about an unknown word if a known one is meant; return nothing if none is near."""
+    near = get_close_matches(word, list(known), n=1, cutoff=0.7)
+    return f": is {near[0]} meant?" if near else ""
+
+
 def import_class(class_uri: str) -> Any:
     """Return the object that a dotted path names: at the top level of a module, or inside a class there.
 
@@ -179,7 +189,10 @@ def import_class(class_uri: str) -> Any:
     """
     owner, _, name = class_uri.rpartition(".")
     if not owner or not name:
-        raise ValueError(f"{class_uri!r} is not the path of a class: a module and a name are needed")
+        raise ValueError(
+            f"{class_uri!r} is not the path of a class or a function: a module and a name are needed, such as "
+            "myapp.jobs.ship"
+        )
     return getattr(_import_owner(owner), name)
 
 

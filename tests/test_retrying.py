@@ -173,7 +173,7 @@ def test_a_text_may_be_written_in_several_ways(text: str, policy: Retry):
 
 
 WRONG_TEXTS = {
-    "": "known are times=",
+    "": "is not one of times=",
     "5": "'5'",
     "times": "'times'",
     "tries=5": "'tries=5'",

@@ -308,7 +308,7 @@ A filter is made of words. All of them must be met:
         if len(words) < 2:
             self.parser.error("add needs a class and an identifier after it, as myapp.jobs.SendMail welcome:42")
         if self.options.dry_run:
-            self.parser.error("--dry-run means nothing to add")
+            self.parser.error("add does not support --dry-run")
         path, identifier, *given = words
         job_class = job_class_of(path)
         last = _last_pk(job_class)
@@ -347,7 +347,7 @@ A filter is made of words. All of them must be met:
         }
         given = {name: value for name, value in given.items() if value is not None}
         for name in given.keys() - set(VERBS.get(verb, PLACE)):
-            self.parser.error(f"{FLAGS[name]} means nothing to {verb}")
+            self.parser.error(f"{verb} does not support {FLAGS[name]}")
         return given
 
 

@@ -97,7 +97,8 @@ class Schedules(VerbCommand):
         """Return the words after a verb. It is an error if the verb needs more or fewer."""
         if len(words) != len(wanted):
             what = " ".join(wanted) or "nothing"
-            self.parser.error(f"{verb} needs {what} after it, not {' '.join(words) or 'nothing'!r}")
+            given = f", not {' '.join(words)!r}" if words else ""
+            self.parser.error(f"{verb} needs {what} after it{given}")
         return words
 
     def _list(self, words: Sequence[str]) -> None:

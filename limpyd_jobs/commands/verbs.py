@@ -13,7 +13,7 @@ from limpyd_jobs.commands.tables import count_of, print_table
 from limpyd_jobs.exceptions import NotAudited
 from limpyd_jobs.models import Job, job_classes
 from limpyd_jobs.query import Tally
-from limpyd_jobs.utils import MESSAGE, not_imported, one_line
+from limpyd_jobs.utils import MESSAGE, is_meant, not_imported, one_line
 from limpyd_jobs.workers.options import WorkerOption
 
 Verb = Callable[[Sequence[str]], int | None]
@@ -77,7 +77,7 @@ class VerbCommand(Command):
         verbs = self.verbs()
         verb, *words = self.given or [next(iter(verbs))]
         if verb not in verbs:
-            self.parser.error(f"{verb!r} is not one of {', '.join(verbs)}")
+            self.parser.error(f"{verb!r} is not one of {', '.join(verbs)}{is_meant(verb, verbs)}")
         try:
             return verbs[verb](words) or 0
         except NotAudited:

@@ -27,7 +27,7 @@ from limpyd_jobs.store import records
 from limpyd_jobs.store.argument import ArgumentsOfJob
 from limpyd_jobs.store.binding import bound_like
 from limpyd_jobs.store.new_fields import checked_fields, default_priority, stored_names
-from limpyd_jobs.utils import compute_delayed_until, overrides, parse_datetime
+from limpyd_jobs.utils import compute_delayed_until, one_line, overrides, parse_datetime
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -88,6 +88,8 @@ class Job(JobRecord):
         DoesNotExist
             If the job was deleted.
         """
+        if ident.count(":") != 1:
+            raise ValueError(f"{one_line(ident)!r} is not the ident of a job, for example myapp.jobs.SendMail:12")
         path, pk = ident.split(":")
         job: Job = job_classes.like(cls).resolve(path).get(pk)
         return job
@@ -536,7 +538,10 @@ class Job(JobRecord):
         object
             Any value: it is passed on to the worker's ``job_success`` and to ``on_success``.
         """
-        raise NotImplementedError("You must implement your own action")
+        name = type(self).__name__
+        raise NotImplementedError(
+            f"You must implement your own action: {name} has no method run(self, queue), and its worker no callback"
+        )
 
 
 job_classes.base = Job

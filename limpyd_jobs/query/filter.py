@@ -21,7 +21,7 @@ from limpyd_jobs.store.audit import Entry, audited
 from limpyd_jobs.store.calls import listed
 from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.store.known_classes import KnownClass
-from limpyd_jobs.utils import not_imported
+from limpyd_jobs.utils import is_meant, not_imported
 
 # Names that can be asked for, but are not fields of a job.
 OTHERS = frozenset({"class", "error", "fingerprint", "owner", "pk", "queue"})
@@ -418,8 +418,11 @@ class _Search(Walk):
     def _check_fields(self, known: Sequence[KnownClass], names: set[str]) -> None:
         fields = frozenset[str]().union(*(each.fields for each in known))
         if known and names - fields:
-            own = ", ".join(sorted(name for name in fields | OTHERS if not name.startswith("_")))
-            raise ValueError(f"No job class that is meant has a field {min(names - fields)!r}; there are: {own}")
+            own = sorted(name for name in fields | OTHERS if not name.startswith("_"))
+            unknown = min(names - fields)
+            near = is_meant(unknown, own)
+            there = f"{near} There are: " if near else "; there are: "
+            raise ValueError(f"None of these classes has a field {unknown!r}{there}{', '.join(own)}")
 
     def _tests(self, known: KnownClass, conditions: Sequence[Condition]) -> list[Mapping[str, Any]]:
         return [

@@ -176,26 +176,30 @@ def describe(
     }
     if len(given) != 1:
         told = " and ".join(given) or "none of them"
-        raise ValueError(f"A schedule needs exactly one of cron, interval, date and trigger, not {told}")
+        raise ValueError(f"A schedule needs exactly one of cron, interval, date and trigger, and was given {told}")
     if trigger is not None:
         return dict(trigger) if isinstance(trigger, Mapping) else _described(trigger)
     if cron is not None:
-        return {"cron": cron if isinstance(cron, str) else _arguments(cron)}
+        return {"cron": cron if isinstance(cron, str) else _given("A cron", cron, "a text such as '0 3 * * *'")}
     if date is not None:
         return {"date": _text(date)}
     if isinstance(interval, (int, float)) and not isinstance(interval, bool):
         interval = timedelta(seconds=interval)
     if isinstance(interval, timedelta):
         interval = {"seconds": interval.total_seconds()}
-    arguments = _arguments(interval)
+    arguments = _given("An interval", interval, "a number of seconds, a timedelta")
     if now is not None:
         arguments.setdefault("start_date", now.isoformat())
     return {"interval": arguments}
 
 
-def _arguments(arguments: Any) -> dict[str, Any]:
+def _given(what: str, arguments: Any, forms: str) -> dict[str, Any]:
     if not isinstance(arguments, Mapping):
-        raise TypeError(f"It must be a text, or a mapping of arguments, not {arguments!r}")
+        raise TypeError(f"{what} must be {forms}, or a mapping of arguments, not {arguments!r}")
+    return _arguments(arguments)
+
+
+def _arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _text(value) for name, value in arguments.items() if value is not None}
 
 

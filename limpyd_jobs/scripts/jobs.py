@@ -23,6 +23,7 @@ from limpyd_jobs.commands.queues import Queues
 from limpyd_jobs.commands.schedules import Schedules
 from limpyd_jobs.commands.stats import Stats
 from limpyd_jobs.commands.workers import Workers
+from limpyd_jobs.utils import is_meant
 from limpyd_jobs.version import EXACT_VERSION
 from limpyd_jobs.workers.parser import WorkerOptionParser
 
@@ -86,8 +87,9 @@ def refuse(argv: list[str]) -> None:
     parser = create_parser()
     parser.disable_interspersed_args()
     _, words = parser.parse_args(argv)
+    near = is_meant(words[0], COMMANDS) if words else ""
     what = f"no such command: {words[0]!r}" if words else "a command is needed"
-    parser.error(f"{what}, one of: {', '.join(COMMANDS)}; limpyd-jobs-worker runs a worker")
+    parser.error(f"{what}, one of: {', '.join(COMMANDS)}; limpyd-jobs-worker runs a worker{near}")
 
 
 def create_parser() -> OptionParser:

@@ -141,4 +141,13 @@ def codec_of(kind: type | ModuleType) -> Codec:
         return CODECS[kind]
     except (KeyError, TypeError):
         names = ", ".join(each.__name__ for each in CODECS)
-        raise TypeError(f"An argument is one of {names}, not {kind!r}") from None
+        raise TypeError(f"An argument is one of {names}, not {kind!r}{_without_quotes(kind)}") from None
+
+
+def _without_quotes(kind: object) -> str:
+    """Return what to write for the name of a type or a module; nothing for anything else."""
+    for each in CODECS:
+        if kind == each.__name__:
+            needs = f", after import {kind}" if isinstance(each, ModuleType) else ""
+            return f": write {kind} without quotes{needs}"
+    return ""

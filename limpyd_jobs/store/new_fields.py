@@ -54,11 +54,30 @@ def _check_unusual(model: type[RedisModel], name: str, reserved: Iterable[str]) 
     return bool(getattr(model.get_field(name), "indexable", False))
 
 
+# What other libraries call something, and what it is called here.
+_OF_OTHERS = {
+    "countdown": "delayed_for",
+    "delay": "delayed_for",
+    "eta": "delayed_until",
+    "queue": "queue_name",
+    "retries": "retry_policy",
+    "retry": "retry_policy",
+    "run_at": "delayed_until",
+    "timeout": "job_timeout",
+}
+
+# What can be given for a new job, and is not a field of it.
+_PARAMETERS = ("queue_name", "priority", "prepend", "delayed_for", "delayed_until")
+
+
 def _why_unknown(model: type[RedisModel], name: str, reserved: Iterable[str]) -> str:
     public = [field for field in model._fields if not field.startswith("_")]
     own = [field for field in _OWN if f"_{field}" in model._fields]
     known = [field for field in (*public, *own) if field not in reserved and not model._field_is_pk(field)]
-    near = get_close_matches(name, known, n=1)
+    parameters = _PARAMETERS if own else ()  # of jobs
+    near = get_close_matches(name, [*known, *parameters], n=1)
+    if own and name in _OF_OTHERS:
+        near = [_OF_OTHERS[name]]
     hint = f"is {near[0]!r} meant?" if near else f"the fields to be given are {', '.join(map(repr, known))}"
     return f"{model.__name__!r} object has no attribute {name!r}: {hint}"
 
@@ -66,7 +85,11 @@ def _why_unknown(model: type[RedisModel], name: str, reserved: Iterable[str]) ->
 def checked_fields(job_class: type[RedisModel], fields: dict[str, Any]) -> dict[str, Any]:
     """Check the fields given for a new job, and return them."""
     if arguments_of(job_class):
-        fields.update(stored_arguments(job_class, fields))
+        try:
+            fields.update(stored_arguments(job_class, fields))
+        except TypeError:  # maybe as the name of an argument is misspelt
+            check_fields(job_class, {name: None for name in fields if not is_own(job_class, name)}, _RESERVED)
+            raise
     if value_fields_of(job_class):
         fields.update(with_stored_values(job_class, fields))
     if fields:

@@ -159,7 +159,7 @@ class WorkerConfig:
             require_subclass(self.parser, name, getattr(self.options, name), base)
         self.do_import("callback", self.options.worker_class.callback)
         if self.options.callback is not None and not callable(self.options.callback):
-            self.parser.error(f"option --callback: {self.options.callback!r} is not callable")
+            self.parser.error(f"option --callback: The callback is not callable: {self.options.callback!r}")
 
     def do_import(self, name: str, default: Any) -> None:
         """Replace, in ``options``, the path of one option by the object that it names, or None by a default."""

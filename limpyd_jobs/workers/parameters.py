@@ -187,7 +187,7 @@ class Parameters:
         "End after this number of jobs. So leaks of memory remain small. Let something start the worker again: a "
         "parent (see :ref:`Several processes`), or systemd. With ``burst`` the default is no limit, unless there are "
         "several processes, each of which is replaced.",
-        number("100", default="1000, or no limit with --burst", check=options.count),
+        number("100", default="1000, no limit in a burst", check=options.count),
         group=END,
         check=amount(most=float("inf")),
     )
@@ -465,7 +465,8 @@ class Parameters:
         self._assert_correct_model(self.queue_model, Queue, "queue")
         self._assert_correct_model(self.error_model, Error, "error")
         if self.callback and not callable(self.callback):
-            raise ConfigurationException(f"The callback must be callable, unlike {self.callback!r}")
+            hint = ": give the function itself" if isinstance(self.callback, str) else ""
+            raise ConfigurationException(f"The callback is not callable: {self.callback!r}{hint}")
         self._check_is_ordinary("callback", self.callback)
         self._check_is_ordinary("execute method", getattr(self, "execute", None))
         self._check_those_of_version_2()

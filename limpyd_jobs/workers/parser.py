@@ -13,8 +13,19 @@ from typing import Any, NoReturn
 from redis.exceptions import ConnectionError, RedisError, TimeoutError
 
 from limpyd_jobs import utils
-from limpyd_jobs.utils import MESSAGE, hint_for, import_class, why_not_imported
+from limpyd_jobs.utils import MESSAGE, hint_for, import_class, is_meant, why_not_imported
 from limpyd_jobs.workers.options import EARLY_OPTIONS, flag_of
+
+
+class UnknownOption(BadOptionError):
+    """An option that does not exist; the message says which one may be meant."""
+
+    def __init__(self, opt: str, hint: str) -> None:
+        super().__init__(opt)
+        self._hint = hint
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}{self._hint}"
 
 
 class WorkerOptionParser(OptionParser):
@@ -38,6 +49,9 @@ class WorkerOptionParser(OptionParser):
         spellings = [flag for flag in self._long_opt if flag.startswith(opt)]
         if len({self._long_opt[flag] for flag in spellings}) == 1:
             return spellings[0]
+        if not spellings:
+            hint = is_meant(opt.lstrip("-"), (flag.lstrip("-") for flag in self._long_opt))
+            raise UnknownOption(opt, hint.replace("is ", "is --", 1))
         return super()._match_long_opt(opt)
 
 

@@ -300,6 +300,7 @@ def test_another_database(run: Run, orphan: str, redis_server: RedisServer) -> N
         ),
         ([], "limpyd-jobs: error: a command is needed, one of: check"),
         (["--nope"], "limpyd-jobs: error: no such option: --nope"),
+        (["--versoin"], "limpyd-jobs: error: no such option: --versoin: is --version meant?"),
     ],
 )
 def test_a_command_line_that_is_wrong(run: Run, arguments: list[str], message: str) -> None:

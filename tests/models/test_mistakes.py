@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 
 import pytest
 from limpyd import fields
 
-from limpyd_jobs import STATUSES, Error, Job, Queue
+from limpyd_jobs import STATUSES, Argument, Error, Job, Queue, Schedule
 from limpyd_jobs.models import BaseJobsModel
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -35,6 +36,11 @@ class TestAFieldThatThereIsNot:
         [
             ("notes", "is 'note' meant?"),
             ("job_timout", "is 'job_timeout' meant?"),
+            ("delay", "is 'delayed_for' meant?"),
+            ("eta", "is 'delayed_until' meant?"),
+            ("queue", "is 'queue_name' meant?"),
+            ("prio", "is 'priority' meant?"),
+            ("retries", "is 'retry_policy' meant?"),
             (
                 "x",
                 "the fields to be given are 'tries', 'cancel_on_error', 'note', 'lines', 'job_timeout', 'retry_policy'",
@@ -50,6 +56,49 @@ class TestAFieldThatThereIsNot:
                 add()
             assert str(caught.value) == f"'Noted' object has no attribute {name!r}: {hint}"
         assert len(Noted.collection()) == 0
+
+
+class Letter(Job):
+    namespace = "mistakes"
+    queue_name = "letters"
+
+    to = Argument(str, required=True)
+
+
+def refusal(act: Callable[[], object]) -> str:
+    with pytest.raises((AttributeError, NotImplementedError, TypeError, ValueError)) as caught:
+        act()
+    return str(caught.value)
+
+
+class TestAMessageSaysWhatToWrite:
+    def test_if_the_name_of_an_argument_is_misspelt(self) -> None:
+        assert refusal(lambda: Letter.add_job("a", too="ann")).endswith("no attribute 'too': is 'to' meant?")
+        assert refusal(lambda: Letter.add_job("a")) == "Letter needs the argument 'to'"
+
+    def test_if_the_kind_of_an_argument_is_in_quotes(self) -> None:
+        kinds = "An argument is one of str, int, float, bool, bytes, datetime, json, pickle, not"
+        assert refusal(lambda: Argument("json")) == f"{kinds} 'json': write json without quotes, after import json"  # type: ignore[arg-type]
+        assert refusal(lambda: Argument("int")) == f"{kinds} 'int': write int without quotes"  # type: ignore[arg-type]
+        assert refusal(lambda: Argument(set)) == f"{kinds} <class 'set'>"
+
+    def test_if_a_job_has_no_run(self) -> None:
+        job = Letter.add_job("a", to="ann")
+        told = refusal(lambda: job.run(Queue.get_queue("letters")))
+        assert told.startswith("You must implement your own action: Letter has no method run(self, queue)")
+
+    def test_if_a_delay_is_a_text(self) -> None:
+        told = refusal(lambda: Letter.add_job("a", to="ann", delayed_for="10m"))  # type: ignore[arg-type]
+        assert told.endswith("not '10m': give a number of seconds, such as 600, or timedelta(minutes=10)")
+
+    @pytest.mark.parametrize("ident", ["12", "a:b:c", ""])
+    def test_if_an_ident_is_none(self, ident: str) -> None:
+        told = refusal(lambda: Job.get_from_ident(ident))
+        assert told == f"{ident!r} is not the ident of a job, for example myapp.jobs.SendMail:12"
+
+    def test_if_an_interval_is_a_text(self) -> None:
+        told = refusal(lambda: Schedule.add("often", Letter, interval="10m", to="ann"))
+        assert told.startswith("An interval must be a number of seconds, a timedelta, or a mapping")
 
 
 class TestAnAssignmentToAField:

@@ -165,7 +165,7 @@ def test_an_empty_value_counts_as_none_given(name):
             "--error-model={here}.ShopQueue",
             "option --error-model: {here}.ShopQueue is not a subclass of Error",
         ),
-        ("--callback={here}.NUMBER", "option --callback: 3 is not callable"),
+        ("--callback={here}.NUMBER", "option --callback: The callback is not callable: 3"),
         (
             "--callback={here}.absent",
             "Unable to import \"callback\", --callback={here}.absent: AttributeError: module '{here}' has no "
@@ -179,8 +179,8 @@ def test_an_empty_value_counts_as_none_given(name):
         ),
         (
             "--callback=word",
-            "Unable to import \"callback\", --callback=word: ValueError: 'word' is not the path of a class: a module "
-            "and a name are needed",
+            "Unable to import \"callback\", --callback=word: ValueError: 'word' is not the path of a class or a "
+            "function: a module and a name are needed, such as myapp.jobs.ship",
         ),
         (
             "--worker-class={here}.NotQueueWorker",

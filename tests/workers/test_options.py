@@ -147,7 +147,7 @@ def test_a_difference_of_priorities_refuses_all_but_64_bit_integers(parser, caps
 @pytest.mark.parametrize(
     ("text", "named"),
     {
-        "": "known are times=",
+        "": "is not one of times=",
         "5": "'5'",
         "times=x": "times=x",
         "delays=1,10": "'10'",

@@ -54,6 +54,7 @@ def test_an_option_and_its_value_are_joined_by_a_sign_or_a_space(parser):
     ("arguments", "message"),
     [
         (["--nope"], "no such option: --nope"),
+        (["--databse=x"], "no such option: --databse: is --database meant?"),
         (["-x"], "no such option: -x"),
         (["--no\x1b[2J\u202e"], r"no such option: --no\x1b[2J\u202e"),
         (["--save"], "ambiguous option: --save (--save-errors, --save-tracebacks?)"),
