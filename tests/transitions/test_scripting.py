@@ -55,6 +55,13 @@ class TestLoad:
         source = "-- --@include b\n  --@include b\n--@include b c\nreturn '--@include b'\n"
         assert load("a", folder(a=source, _b="-- b\n")) == source
 
+    def test_functions_that_nothing_uses_are_left_out(self, folder: Callable[..., Path]) -> None:
+        functions = "\n".join(f"-- {name}\nlocal function {name}()\n  {body}\nend\n" for name, body in {
+            "used": "return 1", "calls_itself": "calls_itself()", "lost": "unused()", "unused": "return 'used'",
+        }.items())
+        source = load("a", folder(a="--@include b\nreturn used()  -- not lost()\n", _b=functions))
+        assert source == "-- used\nlocal function used()\n  return 1\nend\n\n\n\nreturn used()  -- not lost()\n"
+
     def test_a_missing_file_is_an_error(self, folder: Callable[..., Path]) -> None:
         where = folder(a="--@include b\n")
         with pytest.raises(FileNotFoundError, match=r"b\.lua"):

@@ -15,12 +15,9 @@
 --   pks, idents   JSON, a list
 --   repair      '1' to put right what is wrong, not only to look
 
---@names
-local request = {fields = {}}
-for i, name in ipairs(names) do
-  if ARGV[i] ~= '' then request[name] = ARGV[i] end
-end
-for i = #names + 1, #ARGV, 2 do
+local request, first_field =
+--@request
+for i = first_field, #ARGV, 2 do
   request.fields[ARGV[i]] = ARGV[i + 1]
 end
 

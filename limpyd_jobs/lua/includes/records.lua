@@ -296,6 +296,9 @@ local function create(model, pk, fields, is_reserved)
   for field, value in pairs(model.defaults) do
     if fields[field] == nil then fields[field] = value end
   end
+  for field, value in pairs(fields) do
+    if not (value or is_reserved) then fields[field] = nil end
+  end
   write_fields(model, pk, fields, is_reserved and values_before(model, pk, fields, NOTHING) or NOTHING)
   redis.call('SADD', model.name .. ':collection', pk)
   if model.tells then tell_written(model, pk, 'made', fields, NOTHING) end
