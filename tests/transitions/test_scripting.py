@@ -56,9 +56,15 @@ class TestLoad:
         assert load("a", folder(a=source, _b="-- b\n")) == source
 
     def test_functions_that_nothing_uses_are_left_out(self, folder: Callable[..., Path]) -> None:
-        functions = "\n".join(f"-- {name}\nlocal function {name}()\n  {body}\nend\n" for name, body in {
-            "used": "return 1", "calls_itself": "calls_itself()", "lost": "unused()", "unused": "return 'used'",
-        }.items())
+        functions = "\n".join(
+            f"-- {name}\nlocal function {name}()\n  {body}\nend\n"
+            for name, body in {
+                "used": "return 1",
+                "calls_itself": "calls_itself()",
+                "lost": "unused()",
+                "unused": "return 'used'",
+            }.items()
+        )
         source = load("a", folder(a="--@include b\nreturn used()  -- not lost()\n", _b=functions))
         assert source == "-- used\nlocal function used()\n  return 1\nend\n\n\n\nreturn used()  -- not lost()\n"
 
