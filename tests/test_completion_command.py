@@ -10,7 +10,11 @@ from pathlib import Path
 
 import preloaded
 import pytest
+import redis
+from servers import RedisServer
 
+from limpyd_jobs import Error, Job, Queue
+from limpyd_jobs.query import ErrorFilter
 from limpyd_jobs.scripts.jobs import COMMANDS
 
 COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
@@ -21,8 +25,8 @@ def run(*arguments: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def completed_by_bash(*words: str) -> list[str]:
-    """What bash proposes for the last of some words."""
+def completed_by_bash(*words: str, database: str = "localhost:1", line: str = "") -> list[str]:
+    """What bash proposes for the last of some words, which are those of a line."""
     bash = shutil.which("bash")
     if not bash:
         pytest.skip("there is no bash")
@@ -31,9 +35,14 @@ def completed_by_bash(*words: str) -> list[str]:
     quoted = " ".join(f"'{word}'" for word in words)
     function = f"_{words[0].replace(chr(45), chr(95))}"
     asked = (
-        f'{script}\nCOMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; {function}; printf "%s\\n" "${{COMPREPLY[@]}}"'
+        f"{script}\nCOMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; COMP_LINE='{line}'; COMP_POINT={len(line)}; "
+        f'{function}; printf "%s\\n" "${{COMPREPLY[@]}}"'
     )
-    done = subprocess.run([bash, "--norc", "-c", asked], capture_output=True, text=True, check=True, timeout=60)
+    path = f"{Path(COMMAND).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "LIMPYD_JOBS_DATABASE": database, "PATH": path}
+    done = subprocess.run(
+        [bash, "--norc", "-c", asked], capture_output=True, text=True, check=True, timeout=60, env=environment
+    )
     assert done.stderr == ""
     return done.stdout.split()
 
@@ -49,6 +58,33 @@ def test_verbs_are_completed() -> None:
     assert completed_by_bash("limpyd-jobs", "jobs", "list", "sta") == []
     assert completed_by_bash("limpyd-jobs", "completion", "") == ["bash", "zsh", "fish"]
     assert completed_by_bash("limpyd-jobs", "hosts", "ta") == ["taskflow"]
+
+
+class Letter(Job):
+    namespace = "completion"
+    queue_name = "letters"
+
+
+def test_what_is_stored_is_completed(redis_server: RedisServer, redis_client: redis.Redis) -> None:
+    Letter.add_job("1")
+    for name in ("$(touch hacked)", "`id`", "a b", "lists", "x;y"):
+        Queue.get_queue(name)
+    Queue.pause("lists")
+    Error.add_error("letters", Letter.get("1"), KeyError("x"))
+    url, jobs = redis_server.url, ("limpyd-jobs", "jobs", "list")
+    assert completed_by_bash("limpyd-jobs", "queues", "pause", "l", database=url) == ["letters", "lists"]
+    assert completed_by_bash("limpyd-jobs", "pause", "", database=url) == ["letters", "lists"]
+    assert completed_by_bash("limpyd-jobs", "resume", "", database=url) == ["lists"]
+    assert completed_by_bash(*jobs, "status=wa", database=url) == ["status=waiting"]
+    # as bash divides it
+    line = "limpyd-jobs jobs list queue=le"
+    assert completed_by_bash(*jobs, "queue", "=", "le", database=url, line=line) == ["letters"]
+    found = completed_by_bash(*jobs, "", database=url)
+    assert {f"class={Letter.get_model_repr()}", "queue=letters", "status=error"} <= {*found}
+    assert not [word for word in found if {*word} & {*"$`;( "}]
+    assert completed_by_bash("limpyd-jobs", "errors", "show", "", database=url) == [
+        group.fingerprint for group in ErrorFilter().groups().groups
+    ]
 
 
 def test_options_are_completed() -> None:

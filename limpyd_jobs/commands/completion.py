@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from optparse import Option, OptionParser
 from typing import NamedTuple
 
+from redis.exceptions import RedisError
+
+from limpyd_jobs.commands.candidates import OFFERING, candidates
 from limpyd_jobs.commands.command import READING_OPTIONS, Command
 from limpyd_jobs.commands.verbs import VerbCommand
 from limpyd_jobs.utils import MESSAGE, one_line
@@ -13,6 +17,9 @@ from limpyd_jobs.workers.config import WorkerConfig
 from limpyd_jobs.workers.parser import WorkerOptionParser
 
 PROG, WORKER = "limpyd-jobs", "limpyd-jobs-worker"
+
+# The word with which the scripts ask for words: limpyd-jobs completion words COMMAND [VERB].
+CANDIDATES = "words"
 
 
 class Words(NamedTuple):
@@ -35,23 +42,33 @@ class Words(NamedTuple):
 class Completion(Command):
     """Exit status: 0; 2 if the command line is wrong."""
 
-    summary = "Print a script that lets a shell complete commands, verbs and options"
+    summary = "Print a script that lets a shell complete commands, verbs, options, and what is stored"
     words = """bash|zsh|fish
 
   bash: source <(limpyd-jobs completion bash)
   zsh:  source <(limpyd-jobs completion zsh)
-  fish: limpyd-jobs completion fish | source"""
+  fish: limpyd-jobs completion fish | source
+
+After a verb, it asks the database of LIMPYD_JOBS_DATABASE for queues, classes, causes, workers and schedules."""
     first_words = ("bash", "zsh", "fish")
     option_list = tuple(option for option in READING_OPTIONS if option.dest == "pythonpath")
     commands: Mapping[str, type[Command]] = {}
 
     def execute(self) -> int:
-        """Print the script; no database is used."""
+        """Print the script; no database is used, but for the words that the script itself asks for."""
         _, given = self.parser.parse_args(self.argv)
+        if given[:1] == [CANDIDATES] and len(given) in (2, 3):
+            return self._print_candidates(*given[1:])
         if len(given) != 1 or given[0] not in SHELLS:
             self.parser.error(f"say for which shell: {', '.join(SHELLS)}")
         words = {name: words_of(name, command) for name, command in self.commands.items()}
         print("\n".join(SHELLS[given[0]](words)))
+        return 0
+
+    @staticmethod
+    def _print_candidates(name: str, verb: str = "") -> int:
+        with suppress(RedisError):  # a shell that completes says nothing of it
+            print("\n".join(candidates(name, verb)))
         return 0
 
 
@@ -81,24 +98,36 @@ def worker_options() -> dict[str, str]:
 def bash(words: Mapping[str, Words]) -> Iterator[str]:
     """Yield the lines of the script for bash."""
     yield "_limpyd_jobs() {"
-    yield '  local word="${COMP_WORDS[COMP_CWORD]}" words=""'
+    yield from _TOKEN
     yield f'  if [ "$COMP_CWORD" -eq 1 ]; then words="{" ".join(words)} --help --version"; else'
     yield '  case "${COMP_WORDS[1]}" in'
     for name, each in words.items():
-        verbs = f'[ "$COMP_CWORD" -eq 2 ] && words="{" ".join(each.verbs)}"; ' if each.verbs else ""
-        yield f'    {name}) {verbs}case "$word" in -*) words="{" ".join(each.options)}";; esac;;'
+        others = "verb=; " if not each.verbs else f'[ "$COMP_CWORD" -eq 2 ] && words="{" ".join(each.verbs)}" || '
+        if name in OFFERING:
+            others += f'words="$({PROG} completion {CANDIDATES} {name} "$verb" 2>/dev/null)"'
+        else:
+            others += "true"
+        yield f'    {name}) case "$token" in -*) words="{" ".join(each.options)}";; *) {others};; esac;;'
     yield "  esac; fi"
     yield from _ANSWER
     yield "_limpyd_jobs_worker() {"
-    yield f'  local word="${{COMP_WORDS[COMP_CWORD]}}" words="{" ".join(worker_options())}"'
+    yield from _TOKEN
+    yield f'  words="{" ".join(worker_options())}"'
     yield from _ANSWER
-    yield f"complete -o default -F _limpyd_jobs {PROG}"
+    yield f"complete -F _limpyd_jobs {PROG}"
     yield f"complete -o default -F _limpyd_jobs_worker {WORKER}"
 
 
+# Bash takes = and : for ends of words. The token is all since the last space.
+_TOKEN = (
+    '  local word="${COMP_WORDS[COMP_CWORD]}" verb="${COMP_WORDS[2]}" words="" line="${COMP_LINE:0:COMP_POINT}"',
+    '  local token="${line##* }"; [ -n "$line" ] || token="$word"',
+    '  case "$token" in --*=*) type compopt >/dev/null 2>&1 && compopt -o default 2>/dev/null;; esac',
+)
+
 # An option that takes a value is followed by the value, not by a space.
 _ANSWER = (
-    '  COMPREPLY=($(compgen -W "$words" -- "$word"))',
+    '  COMPREPLY=($(compgen -W "$words" -- "$token")); COMPREPLY=("${COMPREPLY[@]#"${token%"$word"}"}")',
     '  case "${COMPREPLY[0]}" in *=) type compopt >/dev/null 2>&1 && compopt -o nospace 2>/dev/null;; esac',
     "  return 0",
     "}",
@@ -120,6 +149,12 @@ def fish(words: Mapping[str, Words]) -> Iterator[str]:
         if each.verbs:
             verbs = " ".join(each.verbs)
             yield _fish(PROG, f"-n '{after}; and not __fish_seen_subcommand_from {verbs}' -f -a '{verbs}'", "")
+        verb = "(commandline -opc)[3]" if each.verbs else ""
+        seen = f"; and __fish_seen_subcommand_from {' '.join(each.verbs)}" if each.verbs else ""
+        if name in OFFERING:
+            yield _fish(
+                PROG, f"-n '{after}{seen}' -f -a '({PROG} completion {CANDIDATES} {name} {verb} 2>/dev/null)'", ""
+            )
         for flag, text in each.options.items():
             yield _fish(PROG, f"-n '{after}' {_fish_option(flag)}", text)
     for flag, text in worker_options().items():
