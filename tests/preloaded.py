@@ -176,5 +176,7 @@ def _end(status: Any) -> NoReturn:
 if __name__ == "__main__":
     for _name in MODULES:
         import_module(_name)
+    for _command in sys.modules["limpyd_jobs.scripts.jobs"].COMMANDS.values():
+        import_module(_command.__module__)
     gc.freeze()  # so that no fork copies what all have in common
     _serve(socket.socket(fileno=int(sys.argv[1])))

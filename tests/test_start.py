@@ -52,6 +52,8 @@ def test_what_takes_long_is_not_imported(redis_server: RedisServer, words: str) 
     imported = {*done.stderr.partition("imported: ")[2].split()}
     assert "limpyd_jobs.models" in imported
     assert imported & HEAVY == set()
+    if arguments[:1] == ["info"]:
+        assert imported & {f"limpyd_jobs.{each}" for each in ("check", "commands.check", "commands.jobs")} == set()
 
 
 def test_setuptools_stays_what_it_is_for_others() -> None:

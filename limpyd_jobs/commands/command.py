@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from optparse import Option, Values
 from textwrap import fill
-from typing import Any
+from typing import Any, ClassVar
 
 from redis.exceptions import RedisError
 
@@ -80,6 +80,8 @@ class Command:
         What the command does, in a line.
     option_list: tuple of optparse.Option
         Its options, the common ones included.
+    siblings: mapping
+        All commands, by name.
     words: str
         The words and options of the command line, as the help shows them; by default, only options.
     first_words: sequence of str
@@ -93,6 +95,7 @@ class Command:
     """
 
     summary = ""
+    siblings: ClassVar[Mapping[str, type[Command]]] = {}
     words = ""
     first_words: Sequence[str] = ()
     ends = "; 3 if Redis cannot be used; 130 after Ctrl-C"

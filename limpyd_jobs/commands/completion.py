@@ -52,7 +52,6 @@ class Completion(Command):
 After a verb, it asks the database of LIMPYD_JOBS_DATABASE for queues, classes, causes, workers and schedules."""
     first_words = ("bash", "zsh", "fish")
     option_list = tuple(option for option in READING_OPTIONS if option.dest == "pythonpath")
-    commands: Mapping[str, type[Command]] = {}
 
     def execute(self) -> int:
         """Print the script; no database is used, but for the words that the script itself asks for."""
@@ -61,7 +60,7 @@ After a verb, it asks the database of LIMPYD_JOBS_DATABASE for queues, classes, 
             return self._print_candidates(*given[1:])
         if len(given) != 1 or given[0] not in SHELLS:
             self.parser.error(f"say for which shell: {', '.join(SHELLS)}")
-        words = {name: words_of(name, command) for name, command in self.commands.items()}
+        words = {name: words_of(name, command) for name, command in self.siblings.items()}
         print("\n".join(SHELLS[given[0]](words)))
         return 0
 

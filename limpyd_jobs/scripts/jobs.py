@@ -5,48 +5,54 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from importlib.metadata import version
 from io import TextIOWrapper
 from optparse import OptionParser
 
-from limpyd_jobs.commands.audit import Audit
-from limpyd_jobs.commands.check import Check
 from limpyd_jobs.commands.command import Command
-from limpyd_jobs.commands.completion import Completion
-from limpyd_jobs.commands.errors import Errors
-from limpyd_jobs.commands.hosts import Hosts
-from limpyd_jobs.commands.info import Info, Top
-from limpyd_jobs.commands.jobs import Jobs
-from limpyd_jobs.commands.pause import Pause, Resume
-from limpyd_jobs.commands.quarantine import Quarantine
-from limpyd_jobs.commands.queues import Queues
-from limpyd_jobs.commands.schedules import Schedules
-from limpyd_jobs.commands.stats import Stats
-from limpyd_jobs.commands.workers import Workers
 from limpyd_jobs.utils import is_meant
 from limpyd_jobs.version import EXACT_VERSION
 from limpyd_jobs.workers.parser import WorkerOptionParser
 
-# A new one is a file in limpyd_jobs/commands and a row here.
-COMMANDS: dict[str, type[Command]] = {
-    "check": Check,
-    "audit": Audit,
-    "completion": Completion,
-    "errors": Errors,
-    "hosts": Hosts,
-    "info": Info,
-    "jobs": Jobs,
-    "pause": Pause,
-    "quarantine": Quarantine,
-    "queues": Queues,
-    "resume": Resume,
-    "schedules": Schedules,
-    "stats": Stats,
-    "top": Top,
-    "workers": Workers,
+# A new one is a file in limpyd_jobs/commands and a row here: its module and its class there.
+PLACES = {
+    "check": "check:Check",
+    "audit": "audit:Audit",
+    "completion": "completion:Completion",
+    "errors": "errors:Errors",
+    "hosts": "hosts:Hosts",
+    "info": "info:Info",
+    "jobs": "jobs:Jobs",
+    "pause": "pause:Pause",
+    "quarantine": "quarantine:Quarantine",
+    "queues": "queues:Queues",
+    "resume": "pause:Resume",
+    "schedules": "schedules:Schedules",
+    "stats": "stats:Stats",
+    "top": "info:Top",
+    "workers": "workers:Workers",
 }
 
-Completion.commands = COMMANDS
+
+class _Commands(Mapping[str, type[Command]]):
+    """The commands by name. Each is imported when it is asked for, as all together take long."""
+
+    def __getitem__(self, name: str) -> type[Command]:
+        module, _, class_name = PLACES[name].partition(":")
+        found: type[Command] = getattr(import_module(f"limpyd_jobs.commands.{module}"), class_name)
+        found.siblings = self
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(PLACES)
+
+    def __len__(self) -> int:
+        return len(PLACES)
+
+
+COMMANDS = _Commands()
 
 PROG = "limpyd-jobs"
 
