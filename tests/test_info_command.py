@@ -63,6 +63,31 @@ def test_a_database_is_shown_at_a_glance(redis_server: RedisServer) -> None:
     assert lines[5].split()[:3] == ["tickets", "0", "2"]
 
 
+def test_a_full_redis_and_a_class_that_is_not_known_are_told(redis_server: RedisServer) -> None:
+    with redis_server.client() as client:
+        client.rpush("jobs:queue:1:errors", "gone.Away:7")
+        client.config_set("maxmemory", 1_000_000_000)
+        assert re.search(r", \d+\.\d of 1,000 MB$", run(redis_server, "info")[1].splitlines()[0])
+        client.config_set("maxmemory", 500_000)
+        try:
+            status, out, err = run(redis_server, "info")
+        finally:
+            client.config_set("maxmemory", 0)
+    assert (status, err) == (0, "")
+    assert re.search(r", \d+\.\d of 0\.5 MB: FULL$", out.splitlines()[0])
+    assert "not counted as jobs, because their class is not known: gone.Away. limpyd-jobs check tells more\n" in out
+
+
+def test_a_number_has_one_name_and_lists_are_called_lists(redis_server: RedisServer) -> None:
+    """A job that failed and was requeued is not in error any more, but still in the list of its queue."""
+    [job] = Ticket.collection(status="e").instances()
+    job.requeue()
+    out = run(redis_server, "info")[1]
+    numbers = dict(zip(*(re.split("  +", line) for line in out.splitlines()[1:3]), strict=False))
+    queue = dict(zip(*(re.split("  +", line) for line in out.splitlines()[4:6]), strict=False))
+    assert (numbers["error"], queue["errors list"], queue.keys() & {"success", "error", "errors"}) == ("0", "1", set())
+
+
 def test_programs_get_json(redis_server: RedisServer) -> None:
     status, out, err = run(redis_server, "info", "--json")
     assert (status, err) == (0, "")

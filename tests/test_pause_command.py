@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -23,6 +24,12 @@ pytestmark = pytest.mark.usefixtures("redis_client")
 
 class Album(Queue):
     namespace = "albums"
+
+
+class Photo(Job):
+    namespace = "albums"
+    queue_model = Album
+    queue_name = "my photos"
 
 
 def run(server: RedisServer, *arguments: str) -> tuple[int, str]:
@@ -107,6 +114,17 @@ def test_queues_of_all_models_are_paused_and_resumed(redis_server: RedisServer, 
     ours = "--queue-model=limpyd_jobs.Queue"
     assert run(redis_server, "resume", "photos", ours) == (0, "photos: resumed\n")
     assert (Album.get_paused_names(), Queue.get_paused_names()) == ({"photos"}, set())
+
+
+def test_the_command_that_explain_proposes_works_as_it_stands(redis_server: RedisServer) -> None:
+    Photo.add_job("a")
+    Album.pause("my photos")
+    environment = {name: value for name, value in os.environ.items() if name != "LIMPYD_JOBS_DATABASE"}
+    words = ["jobs", "explain", f"{__name__}.Photo:1", f"--database={redis_server.url}"]
+    told = preloaded.run([COMMAND, *words], env=environment).stdout
+    [proposed] = [line.partition(" is paused: ")[2] for line in told.splitlines() if " is paused: " in line]
+    done = preloaded.run([COMMAND, *shlex.split(proposed)[1:]], env=environment)
+    assert (done.returncode, done.stdout, Album.get_paused_names()) == (0, "my photos: resumed\n", set())
 
 
 def test_what_is_paused_is_listed(redis_server: RedisServer) -> None:

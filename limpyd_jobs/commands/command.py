@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from optparse import Option, Values
@@ -153,6 +154,18 @@ class Command:
     def mark(self) -> Mapping[str, bool]:
         """What marks JSON that only tells what would be done."""
         return {"dry_run": True} if self.options.dry_run else {}
+
+    def as_here(self, command: str) -> str:
+        """Return another command line with those options of this one that say where the database and the classes
+        are."""
+        given = {name: getattr(self.options, name, None) for name in ("database", "pythonpath", "job_modules")}
+        words = [
+            f"--{name.replace('_', '-')}={value if isinstance(value, str) else ','.join(value)}"
+            for name, values in given.items()
+            for value in (values if name == "pythonpath" and values else [values])
+            if value
+        ]
+        return " ".join([command, *map(shlex.quote, words)])
 
     @property
     def how_audited(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
+from shlex import quote
 from typing import Any
 
 from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
@@ -142,7 +143,7 @@ A filter is made of words. All of them must be met:
         print("\nthe last error:")
         print_error(shown["sample"], is_whole=bool(self.options.full))
         print(f"\nthe last jobs: {' '.join(map(one_line, shown['jobs']))}")
-        command = f"limpyd-jobs errors requeue {one_line(shown['fingerprint'])}"
+        command = self.as_here(f"limpyd-jobs errors requeue {quote(one_line(shown['fingerprint']))}")
         number = self._jobs_of(shown["fingerprint"]).count(PATIENCE)
         print(f"jobs in error now: {number}. To put them back in their queues: {command}")
 

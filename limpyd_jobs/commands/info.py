@@ -33,7 +33,7 @@ from limpyd_jobs.commands.workers import as_json as worker_as_json
 from limpyd_jobs.commands.workers import as_row as worker_as_row
 from limpyd_jobs.commands.workers import silences
 from limpyd_jobs.models import Queue
-from limpyd_jobs.query import Overview, overview, read_figures, summed
+from limpyd_jobs.query import Overview, Totals, overview, read_figures, summed
 from limpyd_jobs.store.figures import Figures
 from limpyd_jobs.utils import MESSAGE, one_line, parse_datetime, span, utcnow
 from limpyd_jobs.workers.options import WorkerOption, interval
@@ -194,8 +194,18 @@ def _totals(seen: Overview) -> Section:
     totals = seen.totals
     statuses = ("waiting", "delayed", "running", "success", "error", "canceled")
     row = (f"{totals.jobs:,}", *(f"{getattr(totals, name):,}" for name in statuses), _span(totals.latency))
-    memory = "" if totals.memory is None else f", {totals.memory / 1_000_000:,.1f} MB"
-    return f"{seen.database}{memory}", [("jobs", *statuses, "latency"), row]
+    return f"{seen.database}{_memory(totals)}", [("jobs", *statuses, "latency"), row]
+
+
+def _memory(totals: Totals) -> str:
+    """Say how much memory Redis uses: ``, 4.5 of 4 MB: FULL``."""
+    if totals.memory is None:
+        return ""
+    used = f", {totals.memory / 1_000_000:,.1f}"
+    if not totals.max_memory:
+        return f"{used} MB"
+    most = f"{totals.max_memory / 1_000_000:,.1f}".removesuffix(".0")
+    return f"{used} of {most} MB{': FULL' if totals.memory >= totals.max_memory else ''}"
 
 
 def _not_counted(seen: Overview) -> list[Section]:

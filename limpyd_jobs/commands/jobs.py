@@ -294,7 +294,10 @@ A filter is made of words. All of them must be met:
         for each in found:
             print(f"{one_line(each.ident)}: {one_line(each.status)}")
             for reason in each.reasons:
-                print(f"  {one_line(reason.text, MESSAGE)}")
+                text = (
+                    reason.text.replace(reason.command, self.as_here(reason.command)) if reason.command else reason.text
+                )
+                print(f"  {one_line(text, MESSAGE)}")
 
     def _export(self, words: Sequence[str]) -> None:
         if bool(words) == bool(self.options.all):

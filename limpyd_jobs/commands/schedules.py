@@ -13,6 +13,7 @@ from limpyd_jobs.arguments import read_priority
 from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
 from limpyd_jobs.commands.verbs import Verb, VerbCommand, job_class_of
 from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
+from limpyd_jobs.query.schedules import notes_of
 from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.schedules.misfires import MISFIRE_POLICIES
 from limpyd_jobs.utils import one_line
@@ -38,7 +39,7 @@ class Schedules(VerbCommand):
     summary = "Add jobs at set times: list, add, pause, resume and remove schedules"
     words = """[list|next|add|pause|resume|run-now|remove] [NAME] [JOB_CLASS] [options]
 
-  list                    all of them, with their next times; without a word, too
+  list                    all of them, with their next times, and why a job is not run in time; without a word, too
   next NAME               the next ten times of a schedule
   add NAME JOB_CLASS      a new one, with one of --cron, --interval, --date and --trigger; prints its first time
   pause NAME, resume NAME
@@ -104,10 +105,11 @@ class Schedules(VerbCommand):
     def _list(self, words: Sequence[str]) -> None:
         self._as_many("list", words)
         found = sorted((stored for _, stored in Schedule.read_many(Schedule.collection())), key=_name)
+        notes = notes_of(found)
         self.print_list(
-            map(_as_json, found),
+            map(_as_json, found, notes),
             HEADING,
-            map(_as_row, found),
+            map(_as_row, found, notes),
             ("time zone", "priority", "last run (UTC)", "queue", "trigger"),
         )
 
@@ -148,17 +150,19 @@ def _texts(stored: Mapping[str, str]) -> dict[str, str | None]:
     return {"name": _name(stored), "state": state, **{name: stored.get(field) for name, field in SHOWN.items()}}
 
 
-def _as_json(stored: Mapping[str, str]) -> dict[str, Any]:
+def _as_json(stored: Mapping[str, str], notes: Sequence[str]) -> dict[str, Any]:
     """Return a schedule as JSON has it; a trigger that is no JSON is a text."""
     trigger: Any = stored.get("trigger")
     with suppress(TypeError, ValueError, RecursionError):
         trigger = json.loads(trigger)
-    return {**_texts(stored), "priority": read_priority(stored.get("priority")), "trigger": trigger}
+    priority = read_priority(stored.get("priority"))
+    return {**_texts(stored), "priority": priority, "trigger": trigger, "notes": notes}
 
 
-def _as_row(stored: Mapping[str, str]) -> Sequence[object]:
+def _as_row(stored: Mapping[str, str], notes: Sequence[str]) -> Sequence[object]:
     """Return a schedule as the table shows it."""
-    return [*_texts(stored).values()]
+    texts = _texts(stored)
+    return [*{**texts, "state": "; ".join([texts["state"] or "", *notes])}.values()]
 
 
 def _parsed(option: str, text: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from shlex import quote
 from typing import Any, NamedTuple
 
 from limpyd_jobs.arguments import read_priority
@@ -29,10 +30,13 @@ class Reason(NamedTuple):
         For programs: one of the codes that the reference lists.
     text: str
         For people, a sentence.
+    command: str
+        The command line that the sentence proposes; empty if it proposes none.
     """
 
     code: str
     text: str
+    command: str = ""
 
 
 class Explanation(NamedTuple):
@@ -169,7 +173,7 @@ def _reasons(details: JobDetails, stored: Mapping[str, str], place: _Place) -> I
     if status in (STATUSES.WAITING, STATUSES.DELAYED) and stored.get("tries") and details.errors:
         yield Reason("retry", f"Try {stored['tries']}{_of_most(details, stored)} failed: {_last_error(details)}.")
     if place.is_queue and place.is_paused and status in (STATUSES.WAITING, STATUSES.DELAYED):
-        yield Reason("paused", f"The queue {place.name} is paused: limpyd-jobs resume {place.name}")
+        yield _proposing("paused", f"The queue {place.name} is paused: ", f"resume {quote(place.name)}")
 
 
 def _of_most(details: JobDetails, stored: Mapping[str, str]) -> str:
@@ -204,7 +208,12 @@ def _reasons_of_running(stored: Mapping[str, str], place: _Place, silence: str) 
 def _reasons_of_failed(details: JobDetails, stored: Mapping[str, str], end: str) -> Iterator[Reason]:
     told = f": {_last_error(details)}" if details.errors else ""
     yield Reason("error", f"It failed, at {end}, in try {stored.get('tries', '0')}{told}")
-    yield Reason("not_requeued", "It is not tried again by itself: limpyd-jobs jobs requeue " + details.ident)
+    yield _proposing("not_requeued", "It is not tried again by itself: ", f"jobs requeue {quote(details.ident)}")
+
+
+def _proposing(code: str, text: str, words: str, after: str = "") -> Reason:
+    command = f"limpyd-jobs {words}"
+    return Reason(code, f"{text}{command}{after}", command)
 
 
 def _last_error(details: JobDetails) -> str:
@@ -279,8 +288,12 @@ def _reasons_of_workers(place: _Place) -> Iterator[Reason]:
     if numbers.keys() == {SILENT}:
         yield Reason("workers_silent", f"No worker of the queue {place.name} gives a sign of life: {_silences(place)}.")
     elif numbers.keys() <= {"quiet", "stopping"}:
-        resume = "limpyd-jobs workers resume lets a quiet one go on."
-        yield Reason("workers_quiet", f"No worker of the queue {place.name} begins jobs ({told}): {resume}")
+        what = f"No worker of the queue {place.name} begins jobs ({told})"
+        quiet = [quote(worker.name) for worker in place.servers if worker.status == "quiet"]
+        if quiet:
+            yield _proposing("workers_quiet", f"{what}: ", f"workers resume {' '.join(quiet)}")
+        else:
+            yield Reason("workers_quiet", f"{what}.")
     elif numbers.keys() <= {"busy", "quiet", "stopping", SILENT}:
         yield Reason("workers_busy", f"No worker of the queue {place.name} is free ({told}).")
 

@@ -27,6 +27,8 @@ class Totals(NamedTuple):
         How many entries no worker could do anything with.
     memory: int
         How many bytes Redis uses, for all its users; None if it does not tell.
+    max_memory: int
+        How many it may use; None for no limit.
     """
 
     jobs: int
@@ -39,6 +41,7 @@ class Totals(NamedTuple):
     latency: float | None
     quarantine: int
     memory: int | None
+    max_memory: int | None
 
 
 class Overview(NamedTuple):
@@ -82,10 +85,11 @@ def overview(
     by_status = JobFilter(database=database).facets("status").counts
     numbers = {name.lower(): by_status.get(name.lower(), 0) for name in STATUSES}
     jobs = JobFilter(database=database).count().number
-    memory = connection_to(database).info("memory").get("used_memory")
+    about_memory = connection_to(database).info("memory")
+    memory, max_memory = about_memory.get("used_memory"), about_memory.get("maxmemory") or None
     latency = max((each.latency for each in queues if each.latency is not None), default=None)
     quarantine = sum(each.quarantine for each in queues)
     running = JobFilter(status="running", database=database).page(most_running).jobs if most_running else []
     name = database_name(database.connection_settings or default_settings())
-    totals = Totals(jobs, **numbers, latency=latency, quarantine=quarantine, memory=memory)
+    totals = Totals(jobs, **numbers, latency=latency, quarantine=quarantine, memory=memory, max_memory=max_memory)
     return Overview(name, totals, queues, on(WorkerPresence, database).alive(), running)

@@ -82,7 +82,7 @@ def test_it_is_known_which_queues_workers_serve() -> None:
         with a_worker("news", "mails", status="quiet"):
             assert codes(job) == ["next", "workers_quiet"]
             with a_worker("mails", status="stopping"):
-                assert "begins jobs (1 quiet, 1 stopping): limpyd-jobs workers" in text(job, "workers_quiet")
+                assert "begins jobs (1 quiet, 1 stopping): limpyd-jobs workers resume " in text(job, "workers_quiet")
             with a_worker("mails", status="busy"):
                 assert codes(job) == ["next", "workers_busy"]
                 assert text(job, "workers_busy") == "No worker of the queue mails is free (1 busy, 1 quiet)."

@@ -7,14 +7,21 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import preloaded
 import pytest
 import redis
+from running import run_task, worker_of
+from scheduled import Report, make_due
 from servers import RedisServer
 
-from limpyd_jobs import Schedule
+from limpyd_jobs import Queue, Schedule, WorkerPresence
+from limpyd_jobs.query.schedules import notes_of
+from limpyd_jobs.schedules.model import score_of
+from limpyd_jobs.store import records
+from limpyd_jobs.utils import utcnow
 
 COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
 
@@ -61,7 +68,7 @@ def test_a_schedule_is_added_listed_paused_resumed_run_and_removed(run: Run, red
 
     head, row = run("list").stdout.splitlines()
     assert head.split()[:3] == ["name", "state", "next"]
-    assert row.split()[:2] == ["nightly", "active"]
+    assert row.split()[:2] == ["nightly", "active;"]
     assert row[head.index("time zone") :].startswith("Europe/Paris ")
     assert (
         len(run("next", "nightly").stdout.splitlines())
@@ -80,6 +87,7 @@ def test_a_schedule_is_added_listed_paused_resumed_run_and_removed(run: Run, red
         "priority": 5,
         "timezone": "Europe/Paris",
         "trigger": {"cron": "0 3 * * *"},
+        "notes": ["no worker listens to stone, as far as is known"],
     }
 
     assert run("pause", "nightly").returncode == 0
@@ -91,6 +99,28 @@ def test_a_schedule_is_added_listed_paused_resumed_run_and_removed(run: Run, red
     assert json.loads(run("run-now", "nightly", "--json").stdout) == {"ident": "bakery.Bread:1"}
     assert run("remove", "nightly").returncode == 0
     assert len(run("list").stdout.splitlines()) == 1
+
+
+def notes() -> list[str]:
+    [told] = notes_of([stored for _, stored in Schedule.read_many(Schedule.collection())])
+    return told
+
+
+@pytest.mark.usefixtures("redis_client")
+def test_why_the_job_of_a_schedule_is_not_run_in_time_is_told() -> None:
+    schedule = Schedule.add("often", Report, interval=3600)
+    nobody = "no worker listens to reports, as far as is known"
+    assert notes() == [nobody]
+    make_due(schedule, hours=2)
+    run_task(worker_of("others"), "scheduler")
+    assert notes() == ["last job still waiting", nobody]
+    due = utcnow() - timedelta(seconds=240)
+    records.set_schedule(Schedule, schedule.pk.get(), score_of(str(due)), {"next_run": str(due)})
+    Queue.pause("reports")
+    with WorkerPresence.register("worker", pk="1", queues=["reports"], status="idle", lease=60):
+        assert notes() == ["late 4 min", "last job still waiting", "queue paused"]
+    schedule.pause()
+    assert notes() == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,80 @@
+"""What is to be said of a schedule, beside its times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from limpyd_jobs.models import BaseJobsModel, WorkerPresence
+from limpyd_jobs.models.worker_presence import SILENT
+from limpyd_jobs.query.classes import classes_of, connection_to, on, replies_to
+from limpyd_jobs.query.queues import paused_queues
+from limpyd_jobs.schedules.model import aware, identifier_of
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.store.known_classes import KnownClass
+from limpyd_jobs.utils import one_line, parse_datetime, span, utcnow
+
+# After how many seconds a schedule is late: until then, a worker may be about to add its job.
+LATE = 5
+
+# What is said of a job that is queued, by its status.
+STILL = {STATUSES.WAITING: "waiting", STATUSES.DELAYED: "delayed", STATUSES.RUNNING: "running"}
+
+
+def notes_of(schedules: Sequence[Mapping[str, str]], database: JobsDatabase | None = None) -> list[list[str]]:
+    """Return why the jobs of schedules are not run in time, as things are now.
+
+    Such as ``late 4 min``, ``last job still waiting``, ``queue paused``, ``no worker listens to reports``. Nothing is
+    said of a schedule that is paused, or over.
+
+    Parameters
+    ----------
+    schedules: sequence of mapping of str to str
+        Their stored fields.
+    database: JobsDatabase
+        The database of `BaseJobsModel` by default.
+    """
+    database = database or BaseJobsModel.database
+    looking = _Looking(database)
+    return [list(looking.notes(each)) if each.get("next_run") and not each.get("paused") else [] for each in schedules]
+
+
+class _Looking:
+    def __init__(self, database: JobsDatabase) -> None:
+        self._connection = connection_to(database)
+        self._classes = classes_of(database)
+        self._paused = {name for _, name in paused_queues(database)}
+        workers = [each for each in on(WorkerPresence, database).alive() if each.status != SILENT]
+        self._served = {name for worker in workers for name in worker.queues}
+
+    def notes(self, stored: Mapping[str, str]) -> list[str]:
+        queue = stored.get("queue_name", "")
+        found = [self._late(stored), self._last_job(stored), "queue paused" if queue in self._paused else ""]
+        if queue not in self._served:
+            found.append(f"no worker listens to {one_line(queue)}, as far as is known")
+        return [note for note in found if note]
+
+    def _late(self, stored: Mapping[str, str]) -> str:
+        due = parse_datetime(stored.get("next_run"))
+        late = (utcnow() - due).total_seconds() if due else 0
+        return f"late {span(late)}" if late >= LATE else ""
+
+    def _last_job(self, stored: Mapping[str, str]) -> str:
+        """Say that the job that was added last is still queued."""
+        known, last = self._classes.get(stored.get("job_model_repr", "")), aware(stored.get("last_run"))
+        if not known or last is None:
+            return ""
+        with suppress(TypeError, ValueError):  # what is stored makes no identifier
+            status = self._status_of_queued(known, identifier_of(stored, last))
+            return f"last job still {STILL[status]}" if status in STILL else ""
+        return ""
+
+    def _status_of_queued(self, known: KnownClass, identifier: str) -> Any:
+        if not {"identifier", "queued"} <= known.indexes.keys():
+            return None
+        keys = (f"{known.indexes['identifier']}{identifier}", f"{known.indexes['queued']}1")
+        [pks] = replies_to(self._connection, [("SINTER", *keys)])
+        found = replies_to(self._connection, [("HGET", f"{known.name}:{pk}:hash", "status") for pk in pks or ()])
+        return next(iter(found), None)
