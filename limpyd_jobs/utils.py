@@ -323,12 +323,13 @@ def shortened(text: str, most: int) -> str:
     data = text.encode(errors="backslashreplace")
     if len(data) <= most:
         return text
-    note = f"… {_amount(len(data) - most)} left out …"
+    note = f"… {amount(len(data) - most)} left out …"
     head = max(most - len(note.encode()), 0) // 2
     return f"{data[:head].decode(errors='ignore')}{note}{data[len(data) - head :].decode(errors='ignore')}"
 
 
-def _amount(size: int) -> str:
+def amount(size: int) -> str:
+    """Return a number of bytes in words: ``4.5 MB``."""
     for unit, name in ((1_000_000, "MB"), (1_000, "kB")):
         if size >= unit:
             return f"{size / unit:,.1f} {name}"

@@ -13,6 +13,7 @@ from limpyd_jobs.check.queues import Queues
 from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.store.primary import PrimaryPool
 from limpyd_jobs.store.records import redis_of
+from limpyd_jobs.store.sizes import large_jobs
 
 # From how many jobs on a list of finished jobs without a limit is warned of.
 MANY = 10_000
@@ -22,8 +23,11 @@ FINISHED = (("success", "keep_success", "succeeded"), ("errors", "keep_errors", 
 
 
 def warnings_of(reader: Reader, catalogue: Catalogue, queues: Queues, strict: bool) -> Iterator[str]:
-    """Yield the warnings: of lists that grow; and, if the check is strict, of settings that lose jobs in a failover."""
+    """Yield the warnings: of lists that grow, of large jobs; if the check is strict, of settings that lose jobs in a
+    failover."""
     yield from _growing(reader, catalogue, queues)
+    names = {path: model._name for path, model in catalogue.jobs.items()}
+    yield from map(str, large_jobs(redis_of(catalogue.queues[0]), names))
     if strict:
         yield from _of_failovers(catalogue)
 

@@ -33,7 +33,7 @@ from limpyd_jobs.commands.workers import as_json as worker_as_json
 from limpyd_jobs.commands.workers import as_row as worker_as_row
 from limpyd_jobs.commands.workers import silences
 from limpyd_jobs.models import Queue
-from limpyd_jobs.query import Overview, Totals, overview, read_figures, summed
+from limpyd_jobs.query import Overview, Totals, large_jobs_of, overview, read_figures, summed
 from limpyd_jobs.store.figures import Figures
 from limpyd_jobs.utils import MESSAGE, one_line, parse_datetime, span, utcnow
 from limpyd_jobs.workers.options import WorkerOption, interval
@@ -100,11 +100,12 @@ class Info(Command):
             if self.options.json:
                 self.parser.error("--watch does not go with --json")
             return self._watch()
-        seen = overview(queue_model=self.options.queue_model)
+        seen, warnings = overview(queue_model=self.options.queue_model), [*map(str, large_jobs_of())]
         if self.options.json:
-            print_json(_as_json(seen))
+            print_json({**_as_json(seen), "warnings": warnings})
         else:
-            print(_text(_narrow(_sections(seen), width_of_terminal())))
+            told: list[Section] = [(f"warning: {warning}", []) for warning in warnings]
+            print(_text([*_narrow(_sections(seen), width_of_terminal()), *told]))
         return 0
 
     def _watch(self) -> int:

@@ -27,6 +27,7 @@ from limpyd_jobs.store import records
 from limpyd_jobs.store.argument import ArgumentsOfJob
 from limpyd_jobs.store.binding import bound_like
 from limpyd_jobs.store.new_fields import checked_fields, default_priority, stored_names
+from limpyd_jobs.store.sizes import check_size
 from limpyd_jobs.utils import compute_delayed_until, one_line, overrides, parse_datetime
 
 if TYPE_CHECKING:
@@ -62,6 +63,9 @@ class Job(JobRecord):
     default_retry_policy: Retry
         When to try a failed job again, unless its field `retry_policy` says something else. None to leave it to the
         worker.
+    max_job_bytes: int
+        How many bytes the names and values of the fields that `add_job` is given have at most, with the identifier, as
+        they are stored. None for no limit.
     """
 
     __module__ = "limpyd_jobs.models"  # what is stored of a class is its path
@@ -73,6 +77,7 @@ class Job(JobRecord):
     schedules: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
     default_job_timeout: float | None = None
     keep_result: bool | float | timedelta = False
+    max_job_bytes: int | None = None
     keep_history: int = 0
 
     @classmethod
@@ -143,7 +148,7 @@ class Job(JobRecord):
         LimpydJobsException
             If no queue name is given.
         TypeError, ValueError
-            If an argument is not one of the above.
+            If an argument is not one of the above, or all together are larger than `max_job_bytes`.
         AttributeError
             If the model has no such field.
         UniquenessError
@@ -156,15 +161,17 @@ class Job(JobRecord):
         given_model, queue_model = queue_model, queue_model or cls.queue_model
         delay = delay_argument(delayed_for, delayed_until)
         is_custom = has_custom_placement(cls, queue_model)
+        identifier, fields = stored_identifier(identifier), stored_names(cls, checked_fields(cls, fields_if_new))
+        check_size(cls, identifier, fields)
         outcome, pk = transitions.add(
             cls,
-            stored_identifier(identifier),
+            identifier,
             queue_model,
             queue_name,
             default_priority(cls, priority),
             prepend=prepend,
             delay=delay,
-            fields=stored_names(cls, checked_fields(cls, fields_if_new)),
+            fields=fields,
             place=not is_custom,
         )
         job: Self = records.attached(cls, pk)

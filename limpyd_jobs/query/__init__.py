@@ -9,7 +9,7 @@ from limpyd_jobs.query.explaining import Explanation, Reason, explain_job
 from limpyd_jobs.query.figures import Period, read_figures, summed
 from limpyd_jobs.query.filter import JobFilter
 from limpyd_jobs.query.found import Count, Facets, FoundJob, Page
-from limpyd_jobs.query.overview import Overview, Totals, overview
+from limpyd_jobs.query.overview import Overview, Totals, large_jobs_of, overview
 from limpyd_jobs.query.queues import (
     QuarantineEntry,
     QueueState,
@@ -50,6 +50,7 @@ __all__ = [
     "delete_queue",
     "explain_job",
     "job_details",
+    "large_jobs_of",
     "leave_quarantine",
     "overview",
     "pause_queue",

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from limpyd_jobs.models import BaseJobsModel, LivingWorker, Queue, WorkerPresence
-from limpyd_jobs.query.classes import connection_to, on
+from limpyd_jobs.query.classes import classes_of, connection_to, on
 from limpyd_jobs.query.filter import JobFilter
 from limpyd_jobs.query.found import FoundJob
 from limpyd_jobs.query.queues import QueueState, queue_states
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.database import JobsDatabase, database_name, default_settings
+from limpyd_jobs.store.sizes import LargeJobs, large_jobs
 
 
 class Totals(NamedTuple):
@@ -93,3 +94,10 @@ def overview(
     name = database_name(database.connection_settings or default_settings())
     totals = Totals(jobs, **numbers, latency=latency, quarantine=quarantine, memory=memory, max_memory=max_memory)
     return Overview(name, totals, queues, on(WorkerPresence, database).alive(), running)
+
+
+def large_jobs_of(database: JobsDatabase | None = None) -> list[LargeJobs]:
+    """Look at some jobs of each class, at random; return what is known of those classes that have large ones."""
+    database = database or BaseJobsModel.database
+    names = {path: known.name for path, known in classes_of(database).items()}
+    return [*large_jobs(connection_to(database), names)]

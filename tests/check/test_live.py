@@ -258,6 +258,8 @@ def test_a_large_database_is_read_in_small_bites(
             "EVAL",
             "TIME",
             "LLEN",
+            "MEMORY",
+            "SRANDMEMBER",
             "HGET",
         ),
     }

@@ -1,0 +1,120 @@
+"""How large jobs are: what a new one is given, and what some of the stored ones take in Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, NamedTuple
+
+from limpyd.model import RedisModel
+from redis import Redis
+
+from limpyd_jobs.arguments import own_size
+from limpyd_jobs.utils import amount, one_line
+
+# How many bytes a job takes in Redis at least to be named.
+LARGE = 1_000_000
+
+# How many jobs of a class are looked at, at most, and of how many classes. It takes a few milliseconds.
+SAMPLE = 100
+CLASSES = 50
+
+# How many fields of a job Redis looks at, at most; with fewer it only guesses.
+FIELDS = 100
+
+
+class LargeJobs(NamedTuple):
+    """What is known of the large jobs of a class, from a sample of its jobs.
+
+    Attributes
+    ----------
+    path: str
+        The path of the class.
+    looked_at, jobs: int
+        How many jobs were looked at, and how many there are.
+    large: int
+        How many of those that were looked at are large.
+    largest: str
+        The ident of the largest of them.
+    size: int
+        How many bytes that takes in Redis, its hash alone.
+    """
+
+    path: str
+    looked_at: int
+    jobs: int
+    large: int
+    largest: str
+    size: int
+
+    def __str__(self) -> str:
+        looked_at = "all" if self.looked_at == self.jobs else f"{self.looked_at:,} of"
+        return (
+            f"{self.large:,} jobs of {one_line(self.path)} take more than {amount(LARGE)} each ({looked_at} "
+            f"{self.jobs:,} jobs were looked at), the largest one {amount(self.size)}: {one_line(self.largest)}. "
+            "max_job_bytes of the class refuses such jobs."
+        )
+
+
+def check_size(job_class: type[RedisModel], identifier: str, fields: Mapping[str, Any]) -> None:
+    """Refuse a new job that is larger than its class allows.
+
+    Raises
+    ------
+    ValueError
+        If the names and values of its fields have more bytes than `max_job_bytes`.
+    """
+    most = own_size(getattr(job_class, "max_job_bytes", None))
+    if most is None:
+        return
+    sizes = {name: _size(name) + _size(value) for name, value in {"identifier": identifier, **fields}.items()}
+    total = sum(sizes.values())
+    if total > most:
+        largest = max(sizes, key=lambda name: sizes[name])
+        raise ValueError(
+            f"A {job_class.__name__} has at most {most:,} bytes (max_job_bytes), not {total:,}: its {largest!r} has "
+            f"{sizes[largest]:,}"
+        )
+
+
+def _size(value: Any) -> int:
+    """Return how many bytes a value has when it is stored: all members of it, with their keys and scores."""
+    if isinstance(value, (bytes, bytearray)):
+        return len(value)
+    if isinstance(value, Mapping):
+        return sum(_size(key) + _size(each) for key, each in value.items())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return sum(map(_size, value))
+    return len(str(value).encode(errors="surrogatepass"))
+
+
+def large_jobs(connection: Redis, names: Mapping[str, str]) -> Iterator[LargeJobs]:
+    """Look at some jobs of each class, at random; yield what is known of those classes that have large ones.
+
+    Parameters
+    ----------
+    names: mapping of str to str
+        The beginnings of the keys of the classes, by their paths.
+    """
+    some = dict(islice(names.items(), CLASSES))
+    asked = [
+        command
+        for name in some.values()
+        for command in (("SCARD", f"{name}:collection"), ("SRANDMEMBER", f"{name}:collection", SAMPLE))
+    ]
+    replies = iter(_replies(connection, asked))
+    for (path, name), jobs, pks in zip(some.items(), replies, replies, strict=False):
+        if isinstance(jobs, int) and isinstance(pks, (list, set)):
+            keys = [f"{name}:{pk}:hash" for pk in pks]
+            sizes = _replies(connection, [("MEMORY", "USAGE", key, "SAMPLES", FIELDS) for key in keys])
+            found = {pk: size for pk, size in zip(pks, sizes, strict=True) if isinstance(size, int) and size > LARGE}
+            if found:
+                largest = max(found, key=lambda pk: found[pk])
+                yield LargeJobs(path, len(keys), jobs, len(found), f"{path}:{largest}", found[largest])
+
+
+def _replies(connection: Redis, commands: Iterable[tuple[Any, ...]]) -> list[Any]:
+    pipeline: Any = connection.pipeline(transaction=False)
+    for command in commands:
+        pipeline.execute_command(*command)
+    return list(pipeline.execute(raise_on_error=False))
