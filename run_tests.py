@@ -5,32 +5,48 @@ There are four parts:
 --lint     ruff and mypy; and the manual, which Sphinx must build without a warning
 --tests    all tests but the others
 --docs     the tests of the README and the manual, in tests/docs: each block of code in them is run
---proofs   the proofs of what the library guarantees, in tests/proofs; and the tests of transitions with all kinds of
-           models, where the tests take each case with one
+--proofs   the proofs of what the library guarantees, in tests/proofs
+           ``--proofs --long`` runs all tests and proofs in their long forms, for an hour and a half: each case of a
+           transition with all kinds of models, 5,000 random stories, minutes of chaos
 
 Without arguments, lint and tests are run, both at once; with these options, only the parts they name. Other arguments
 are those of pytest, for the parts that are named: ``python run_tests.py --proofs -k races``. If none is named, pytest
-with these arguments is all that is run: ``python run_tests.py tests/workers -k title``.
+with these arguments is all that is run: ``python run_tests.py tests/workers -k title``. ``--tenth=any`` runs what
+depends on the Python, on redis-py or on the server, and a tenth of the rest; ``--tenth=SEED`` the same tenth again.
 
 The exit status is not 0 if anything fails.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
-PROCESSES = 4 * (os.cpu_count() or 1)  # tests wait more than they compute
+ROOT = Path(__file__).resolve().parent
+PROCESSES = 3 * (os.cpu_count() or 1)  # tests wait as well as they compute
 PYTEST = ("pytest", "-q", "-n", str(PROCESSES))
 MANUAL = ("sphinx", "--quiet", "--fresh-env", "--fail-on-warning", "--nitpicky", "docs", "docs/_build")
 PARTS = {
     "--lint": (("ruff", "check", "."), ("ruff", "format", "--check", "."), ("mypy",), MANUAL),
     "--tests": ((*PYTEST, "--ignore=tests/docs", "--ignore=tests/proofs"),),
     "--docs": ((*PYTEST, "tests/docs"),),
-    "--proofs": ((*PYTEST, "--long", "tests/proofs", "tests/transitions"),),
+    "--proofs": ((*PYTEST, "tests/proofs"),),
 }
+LONG_PROOFS = (
+    (*PYTEST, "--long", "--ignore=tests/docs"),
+    ("tests/proofs/chaos.py", "--minutes=30"),
+    ("tests/proofs/schedulers.py", "--minutes=5"),
+    ("tests/proofs/conductors.py", "--minutes=5"),
+)
+
+# What the manual is made of. If all that is as it was when the manual was built last, it is not built again.
+SOURCES = ("*.rst", "*.py", "setup.cfg", "docs/**/*", "limpyd_jobs/**/*", "scripts/**/*", "benchmarks/**/*")
+MANUAL_OF = ROOT / "docs" / "_build" / ".built_of"
 
 # Tests start hundreds of processes, for which nothing should have to be compiled again.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
@@ -67,15 +83,51 @@ def start_lint() -> subprocess.Popen[str]:
 def run_part(part: str, *arguments: str) -> int:
     """Run the commands of a part, say how long they took, and return the worst of their exit statuses."""
     began = time.monotonic()
-    statuses = [run(*command, *arguments) for command in PARTS[part]]
+    if part == "--proofs" and "--long" in arguments:
+        statuses = run_long_proofs([argument for argument in arguments if argument != "--long"])
+    else:
+        statuses = [build_manual() if command is MANUAL else run(*command, *arguments) for command in PARTS[part]]
     print(f"=== {part.strip('-')}: {time.monotonic() - began:.0f} s", flush=True)
     return max(map(abs, statuses))
+
+
+def run_long_proofs(arguments: list[str]) -> list[int]:
+    ENVIRONMENT.setdefault("LIMPYD_JOBS_STORIES", "5000")
+    tests, *programs = LONG_PROOFS
+    return [run(*tests, *arguments), *(run(*program) for program in programs if not arguments)]
+
+
+def build_manual() -> int:
+    """Build the manual from scratch, since what was built before would hide its warnings; or not at all."""
+    sources = digest_of_sources()
+    if MANUAL_OF.exists() and MANUAL_OF.read_text() == sources:
+        print("$", *MANUAL, "# not again: nothing of it has changed", flush=True)
+        return 0
+    status = run(*MANUAL)
+    if status == 0:
+        MANUAL_OF.write_text(sources)
+    return status
+
+
+def digest_of_sources() -> str:
+    digest = hashlib.sha256(sys.version.encode())
+    for path in sorted(files_of_the_manual()):
+        digest.update(str(path).encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def files_of_the_manual() -> Iterator[Path]:
+    for pattern in SOURCES:
+        for path in ROOT.glob(pattern):
+            if path.is_file() and not {"_build", "__pycache__"} & {*path.parts}:
+                yield path
 
 
 def run(*command: str) -> int:
     """Run a command of this Python, and return its exit status."""
     print("$", *command, flush=True)
-    return subprocess.run([sys.executable, "-m", *command], env=ENVIRONMENT).returncode
+    module = [] if command[0].endswith(".py") else ["-m"]
+    return subprocess.run([sys.executable, *module, *command], env=ENVIRONMENT).returncode
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 import redis
+import rows
 from running import Collector
 from servers import RedisServer
 from sharing import Schedule
@@ -36,6 +37,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run the long forms: each transition with all kinds of models, the example with the whole library, …",
     )
+    parser.addoption(
+        "--tenth",
+        metavar="SEED",
+        help="run what depends on the Python, redis-py or the server, and a tenth of the rest: of a seed, or `any`",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,11 +49,19 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the same, in the background of a script
     config.addinivalue_line("markers", "long: the test waits for long, and begins before the others")
     config.addinivalue_line("markers", "only_long: the test is run with --long only")
+    if config.option.tenth:
+        config.option.tenth = rows.seed_of(config.option.tenth)
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    return f"a tenth of what depends on nothing else: --tenth={config.option.tenth}" if config.option.tenth else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--long"):
         leave_out(config, items, [item for item in items if item.get_closest_marker("only_long")])
+    if seed := config.getoption("--tenth"):
+        leave_out(config, items, rows.others(items, seed))
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 

@@ -1,0 +1,62 @@
+"""Which tests are run again for another Python, redis-py or server, as rows of ``.ci/run`` do: ``--tenth=SEED``.
+
+Those of `TOUCHED`, and a tenth of the others, which the seed chooses. The same seed chooses the same tests, whatever
+else is run, in each process and on each machine.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Iterable
+
+import pytest
+
+# What touches the wire, the parser, the server or the interpreter. All else computes with what these have read.
+TOUCHED = (
+    "tests/transitions/",  # each script, on the server
+    "tests/check/test_live.py",  # large answers
+    "tests/compat/test_shared_redis.py",  # what version 2 reads and writes
+    "tests/contrib/",  # APScheduler and TaskFlow, which differ with the Python
+    "tests/models/test_waiting.py",
+    "tests/query/test_broken_data.py",  # types and bytes as this redis-py and this server tell them
+    "tests/query/test_refused_writes.py",
+    "tests/test_command_line.py",  # argparse and the end of processes
+    "tests/test_connections.py",
+    "tests/test_database.py",
+    "tests/test_embedded.py",
+    "tests/test_job_classes.py",  # imports
+    "tests/test_ordinary.py",
+    "tests/test_package.py",
+    "tests/test_replication.py",
+    "tests/test_sentinel.py",
+    "tests/test_surface.py",
+    "tests/testing/",  # pytest, and its plugin
+    "tests/workers/test_forks.py",
+    "tests/workers/test_parser.py",
+    "tests/workers/test_prefetch.py",
+    "tests/workers/test_processes.py",
+    "tests/workers/test_registration.py",
+    "tests/workers/test_signals.py",
+    "tests/workers/test_stored_data.py",
+    "tests/workers/test_waking.py",
+    "tests/proofs/test_cut_at_the_start.py",
+    "tests/proofs/test_every_boundary.py",
+    "tests/proofs/test_lost_replies.py",
+    "tests/proofs/test_races.py",
+    "tests/proofs/test_redis_states.py",
+)
+
+
+def seed_of(option: str) -> str:
+    """Return the seed that was given, or for ``any`` another one each time."""
+    return option if option != "any" else str(random.SystemRandom().randrange(1, 10**6))
+
+
+def others(items: Iterable[pytest.Item], seed: str) -> list[pytest.Item]:
+    """Return the tests that are left out."""
+    return [item for item in items if not item.nodeid.startswith(TOUCHED) and not is_chosen(item.nodeid, seed)]
+
+
+def is_chosen(name: str, seed: str) -> bool:
+    return zlib.crc32(f"{seed} {name}".encode()) % 10 == 0
