@@ -98,6 +98,12 @@ def idents(redis_client: redis.Redis, canary: Path) -> list[str]:
     bomb = b64encode(pickle.dumps(Bomb(canary))).decode()
     for number, (func, text) in enumerate((("os:system", call), ("os:system", bomb), ("builtins:print", bomb)), 1):
         values = {"identifier": f"{number}", "status": "w", "priority": "0", "queued": "1", "func": func, "call": text}
+        values |= {
+            "_retry_policy": "only_on=os.system delay=1",
+            "_result": text,
+            "_progress_state": text,
+            "callback": func,
+        }
         for each in classes:
             if issubclass(each, JobRecord):
                 name = f"{each.namespace}:{each.__name__.lower()}"

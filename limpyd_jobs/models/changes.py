@@ -22,7 +22,7 @@ from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
 from limpyd_jobs.store.connections import PinnedConnection
 from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.store.records import redis_of
-from limpyd_jobs.utils import described
+from limpyd_jobs.utils import described, one_line
 
 log = logging.getLogger("limpyd-jobs.changes")
 
@@ -272,7 +272,7 @@ class Changes:
                 return []
             if not is_transient(error):
                 raise
-            log.warning("Changes cannot be read, trying again: %s", error)
+            log.warning("Changes cannot be read, trying again: %s", described(error))
             self.failure = error
             self._rest(seconds)
             return []
@@ -418,7 +418,7 @@ def _change(name: str, model: Any, flat: Any) -> Change | None:
     of_job = (fields.get(each) for each in ("status", "before", "queue")) if hasattr(model, "get_model_repr") else ()
     told = (fields.get("pk"), fields.get("what"), *of_job)
     if None in told:
-        log.warning("The entry %s of %s:changes tells of no change, and is passed over", name, model._name)
+        log.warning("The entry %s of %s:changes tells of no change, and is passed over", one_line(name), model._name)
         return None
     return (JobChange if of_job else Change)(name, model, *told)  # type: ignore[arg-type]
 

@@ -23,7 +23,7 @@ from limpyd_jobs.store import presences, records
 from limpyd_jobs.store.binding import bound_models, is_same_database
 from limpyd_jobs.store.codecs import codec_of
 from limpyd_jobs.store.job_classes import concrete
-from limpyd_jobs.utils import as_naive_utc, host_and_pid
+from limpyd_jobs.utils import as_naive_utc, described, host_and_pid, one_line
 
 log = logging.getLogger("limpyd-jobs.presence")
 
@@ -178,7 +178,9 @@ class Registration:
             try:
                 presences.keep(self._model, self.pk, self._values, self._lease)
             except RedisError as error:
-                log.warning("The presence of %s could not be told: %s", self._values["name"], error)
+                log.warning(
+                    "The presence of %s could not be told: %s", one_line(self._values["name"]), described(error)
+                )
 
 
 def presence_models(database: Any) -> list[type[Presence]]:

@@ -30,7 +30,7 @@ from limpyd_jobs.models.changes import (
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.lazy_fields import pk_of
 from limpyd_jobs.store.records import redis_of
-from limpyd_jobs.utils import MESSAGE, one_line
+from limpyd_jobs.utils import MESSAGE, described, one_line
 
 log = logging.getLogger("limpyd-jobs.changes")
 
@@ -151,7 +151,7 @@ class _Listener:
                     self._fail(error)
                     return
                 self._changes = None
-                log.warning("Changes cannot be read, trying again: %s", error)
+                log.warning("Changes cannot be read, trying again: %s", described(error))
                 sleep(pause)
                 pause = min(2 * pause, LONGEST)
 
