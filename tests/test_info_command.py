@@ -22,6 +22,7 @@ from servers import RedisServer, wait_until
 
 from limpyd_jobs import Job, Queue, Worker, WorkerPresence
 from limpyd_jobs.query import overview
+from limpyd_jobs.store import presences
 
 COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
 
@@ -216,6 +217,20 @@ def test_top_keeps_names_whole_in_a_small_terminal(redis_server: RedisServer, bu
     with top(redis_server, **SMALL) as terminal:
         wait_until(lambda: terminal.shows(f"{name}  busy", f"{Ticket.get_model_repr()}:3  next", "failed/min"))
         assert "memory" not in terminal.plain.partition("no room for")[0]
+
+
+def test_top_calls_a_worker_silent_that_gives_no_sign_of_life(redis_server: RedisServer, redis_client: Any) -> None:
+    Ticket.collection(identifier="next").instances()[0].claim("web1:17:aaaaaaaaaaaa")
+    job = [f"{Ticket.get_model_repr()}:3", "next", "2026-01-01 00:00:00"]
+    details = {"queues": ["tickets"], "queue_model": "jobs:queue", "lease": 60, "status": "busy", "running": [job]}
+    fields = {"kind": "worker", "name": "web1:17:aaaaaaaaaaaa", "host": "h", "pid": "1", "details": json.dumps(details)}
+    presences.keep_and_take_orders(redis_client, WorkerPresence, "worker-a", fields, 60)
+    redis_client.zadd("jobs:workerpresence:leases", {"worker-a": redis_client.time()[0] + 35})
+    with top(redis_server) as terminal:
+        wait_until(lambda: terminal.shows("web1:17:aaaaaaaaaaaa: silent for ", "; its lease ends in "))
+        assert "busy" not in terminal.plain
+        (line,) = {line for line in terminal.plain.splitlines() if line.startswith(f"{job[0]}  next")}
+        assert line.split()[-1] == "silent"
 
 
 def test_top_shows_the_jobs_that_run_before_many_queues(redis_server: RedisServer, busy: Callable[[], str]) -> None:

@@ -33,6 +33,7 @@ from limpyd_jobs.commands.workers import as_json as worker_as_json
 from limpyd_jobs.commands.workers import as_row as worker_as_row
 from limpyd_jobs.commands.workers import silences
 from limpyd_jobs.models import Queue
+from limpyd_jobs.models.worker_presence import SILENT
 from limpyd_jobs.query import Overview, Totals, large_jobs_of, overview, read_figures, summed
 from limpyd_jobs.store.figures import Figures
 from limpyd_jobs.utils import MESSAGE, one_line, parse_datetime, span, utcnow
@@ -260,9 +261,11 @@ def _rates(seen: Overview) -> list[Row]:
 
 def _running(seen: Overview) -> list[Row]:
     rows: list[Row] = [("running", "identifier", "queue", "try", "for")]
+    of_silent = {job.ident for worker in seen.workers if worker.silent_for for job in worker.running}
     for job in seen.running:
         start = parse_datetime(job.start)
         ran = _span(max((utcnow() - start).total_seconds(), 0)) if start else ""
+        ran = SILENT if job.ident in of_silent else ran
         rows.append((job.ident, job.identifier, job.queue, job.tries, ran))
     return rows
 

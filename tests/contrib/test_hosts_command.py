@@ -102,8 +102,10 @@ def test_job_stores_of_other_namespaces_are_checked_if_they_are_named(
     assert redis_client.zcard("shop:scheduledjob:next_run_time:number-range") == 1
 
 
-def test_postings_of_taskflow_are_listed(redis_server: RedisServer) -> None:
+def test_postings_of_taskflow_are_listed(redis_server: RedisServer, redis_client: redis.Redis) -> None:
     pytest.importorskip("taskflow")
+    from taskflow.types.entity import Entity
+
     from limpyd_jobs.contrib.taskflow import LimpydJobBoard
 
     board = LimpydJobBoard("flows", {"unix_socket_path": redis_server.socket})
@@ -111,6 +113,7 @@ def test_postings_of_taskflow_are_listed(redis_server: RedisServer) -> None:
     job = board.post("resize", priority="high")
     board.post("crop")
     board.claim(job, "ann")
+    board.register_entity(Entity("conductor", "ann", {}))
     status, told = run(redis_server, "hosts", "taskflow")
     assert status == 0
     assert f"{job.uuid}  resize  running  1         ann" in told
@@ -121,6 +124,10 @@ def test_postings_of_taskflow_are_listed(redis_server: RedisServer) -> None:
         ("flows", "crop", "waiting", ""),
     ]
     assert run(redis_server, "check", "--pause=0")[0] == 0
+    redis_client.zadd("taskflow:presence:leases", {"1": redis_client.time()[0] + 5})  # type: ignore[index, operator]
+    row = json.loads(run(redis_server, "hosts", "taskflow", "--json")[1])[0]
+    assert row["claimed_by"].startswith("ann, silent for 2")
+    assert "; its claim ends in " in row["claimed_by"]
     board.close()
 
 

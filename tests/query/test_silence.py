@@ -51,7 +51,7 @@ def at_first(text: str) -> str:
 
 
 def reasons(job: Job) -> dict[str, str]:
-    return {code: at_first(text) for code, text in explain_job(job.ident).reasons}
+    return {reason.code: at_first(reason.text) for reason in explain_job(job.ident).reasons}
 
 
 def worker(name: str = DEAD) -> LivingWorker:
