@@ -13,6 +13,7 @@ from redis.exceptions import RedisError, ResponseError
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.store import records
 from limpyd_jobs.store.database import database_name, default_settings
+from limpyd_jobs.store.known_classes import QUEUES, known_models
 from limpyd_jobs.utils import one_line
 from limpyd_jobs.workers.backoff import is_connection_cut, is_transient
 from limpyd_jobs.workers.outages import nap
@@ -114,9 +115,9 @@ class Start:
 
     def _tell_of_no_queues(self) -> None:
         """Say that there are no queues of these names: it may be the wrong database, or a wrong name."""
-        queue_model, others = self._worker.queue_model, list[str]()
+        queue_model, others, model = self._worker.queue_model, list[str](), ""
         with suppress(RedisError):
-            others = records.some_queue_names(queue_model)
+            others, model = records.some_queue_names(queue_model), self._other_model()
         database = database_name(queue_model.database.connection_settings or default_settings())
         names = one_line(", ".join(others)) if others else "none"
         # A burst may well come before the first job, so then it is not a warning
@@ -124,6 +125,15 @@ class Start:
         what, level = ("there is none", "info") if is_done else ("waiting for one", "warning")
         self._worker.log(
             f"No queues yet ({what} named {one_line(', '.join(self._worker.queues))} in {database}, where there are: "
-            f"{names}; are --queues and --database right?)",
+            f"{names}; {model or 'are --queues and --database right?'})",
             level,
         )
+
+    def _other_model(self) -> str:
+        """Say that queues of these names are of another model, as the database knows it; empty if there are none."""
+        own, client = self._worker.queue_model, records.redis_of(self._worker.queue_model)
+        for known in known_models(client, QUEUES).values():
+            prefix = known.indexes.get("name", f"{known.name}:name:")
+            if known.name != own._name and client.exists(*(f"{prefix}{name}" for name in self._worker.queues)):
+                return f"there is one of another model: is --queue-model={one_line(known.path)} missing?"
+        return ""

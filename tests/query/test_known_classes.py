@@ -193,6 +193,14 @@ def test_a_job_of_the_board_of_taskflow(redis_server: RedisServer, redis_client:
     assert {Posting.get_model_repr(), "queues taskflow:board"} <= set(redis_client.hkeys(known_classes.KEY))
 
 
+def test_a_worker_says_that_a_queue_is_of_another_model(
+    known: Callable[[], set[str]], caplog: pytest.LogCaptureFixture
+) -> None:
+    Resize.add_job("a")
+    worker_of("resize", burst=True).run()
+    assert f"there is one of another model: is --queue-model={__name__}.OwnQueue missing?" in caplog.text
+
+
 def test_what_was_lost_is_written_again(
     redis_client: redis.Redis,
     known: Callable[[], set[str]],
