@@ -144,6 +144,7 @@ class _Session:
                 names = unchecked_indexes(model)
                 self._report.unchecked += [f"all indexes of {path}.{name}" for name in names]
         self._report.unchecked += self._catalogue.refused
+        self._report.warnings += self._unknown.warnings()
         self._report.warnings += warnings_of(self._reader, self._catalogue, self._queues, strict)
 
     def _wait(self) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from limpyd_jobs.check.catalogue import Catalogue, Found
+from limpyd_jobs.check.catalogue import Catalogue, Found, path_of_model
 from limpyd_jobs.check.reader import Reader
+from limpyd_jobs.models import Job
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.store.known_classes import ERRORS, QUEUES, KnownClass, known_classes, known_models
+from limpyd_jobs.store.binding import bound_models
+from limpyd_jobs.store.known_classes import ERRORS, QUEUES, KnownClass, known_models, paths_by_name
 
 # The index that each model of jobs has, of any version.
 INDEX = ":status:"
@@ -25,14 +27,14 @@ class Unknown:
     def __init__(self, reader: Reader, catalogue: Catalogue) -> None:
         self._reader = reader
         self._catalogue = catalogue
-        self._classes = known_classes(reader.connection)
-        self._names: set[str] = {known.name for known in self._classes.values()}
+        self._paths = paths_by_name(reader.connection)
+        self._names = set(self._paths)
 
     def discover(self) -> None:
         """Resolve the job classes that have jobs."""
-        for known in self._classes.values():
-            if self._number(known.name):
-                self._catalogue.job_class(known.path)
+        for name, path in self._paths.items():
+            if self._number(name):
+                self._catalogue.job_class(path)
 
     def note(self, key: str) -> None:
         """Note a key that belongs to none of the models."""
@@ -46,23 +48,49 @@ class Unknown:
 
     def look_again(self, repair: bool = False) -> Iterator[Found]:
         """Yield the classes and the models, with how many records each has."""
-        known = {model._name for model in self._catalogue.all}
-        paths = {each.name: path for path, each in self._classes.items()}
-        for name in sorted(self._names - known):
-            number = self._number(name)
-            if number and self._has_jobs(name):
-                path = paths.get(name)
+        for name, number in self._numbers():
+            path = self._paths.get(name)
+            if not self._is_elsewhere(name):
                 why = self._catalogue.unknown.get(path or "", "the class is not imported")
                 yield None, path or f"{name}:*", "class not known", (number, why)
         for kind, problem in ((QUEUES, "queues not known"), (ERRORS, "errors not known")):
-            for model in self._models(kind):
-                number = self._number(model.name)
-                if number and model.name not in known:
+            for model, number in self._models(kind):
+                if model.path not in self._paths_of_models():
                     yield None, model.path, problem, (number,)
 
-    def _models(self, kind: str) -> list[KnownClass]:
+    def warnings(self) -> Iterator[str]:
+        """Say which jobs are not looked at, as their class is bound to another namespace."""
+        for name, number in self._numbers():
+            if self._is_elsewhere(name):
+                yield f"{number:,} jobs are not looked at, as their class is bound to another namespace: {name}:*"
+        for kind in (QUEUES, ERRORS):
+            for model, number in self._models(kind):
+                if model.path in self._paths_of_models():
+                    told = f"{number:,} {kind} are not looked at, as their model is bound to another namespace"
+                    yield f"{told}: {model.name}:*"
+
+    def _numbers(self) -> Iterator[tuple[str, int]]:
+        """Yield the beginnings of the keys of the jobs that are not looked at, and how many jobs there are."""
+        for name in sorted(self._names - {model._name for model in self._catalogue.all}):
+            number = self._number(name)
+            if number and self._has_jobs(name):
+                yield name, number
+
+    def _is_elsewhere(self, name: str) -> bool:
+        """Whether these are jobs of a class that is looked at, bound to another namespace than its own."""
+        bound = {model._name for model in bound_models(self._catalogue.database, Job)}
+        return name in bound or self._paths.get(name) in self._catalogue.jobs
+
+    def _models(self, kind: str) -> list[tuple[KnownClass, int]]:
+        """Return the models that are not looked at, with the numbers of their records."""
         is_asked = self._catalogue.takes_all_queues if kind == QUEUES else self._catalogue.takes_all_errors
-        return [*known_models(self._reader.connection, kind).values()] if is_asked else []
+        looked_at = {model._name for model in self._catalogue.all}
+        known = known_models(self._reader.connection, kind).values() if is_asked else ()
+        numbers = [(each, self._number(each.name)) for each in known if each.name not in looked_at]
+        return [(each, number) for each, number in numbers if number]
+
+    def _paths_of_models(self) -> set[str]:
+        return {path_of_model(model) for model in (*self._catalogue.queues, *self._catalogue.errors)}
 
     def _number(self, name: str) -> int:
         (number,) = self._reader.all([("SCARD", f"{name}:collection")])

@@ -16,11 +16,13 @@ from typing import Any, NamedTuple
 from limpyd.model import RedisModel
 
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.store.binding import origin_of
 from limpyd_jobs.store.calls import listed, passing_over_wrong_types
 from limpyd_jobs.store.job_classes import path_of
 from limpyd_jobs.store.layout import layout_of
 
-# A hash: the JSON of a `KnownClass`, of a job class by its path, of a model by its kind and the beginning of its keys.
+# A hash: the JSON of a `KnownClass`, of a job class by its path, or, if it is bound to another namespace, by its path
+# and the beginning of its keys; of a model by its kind and the beginning of its keys.
 KEY = "limpyd-jobs:classes"
 
 QUEUES, ERRORS = "queues", "errors"  # the kinds of models
@@ -113,8 +115,9 @@ def unwritten(
     if _times_of(*models).get(models, 0.0) > monotonic():
         return ""
     rows = [
-        (known.path, known.as_json(), *([f"{known.name}:collection"] if if_used else []))
-        for known in _all_of(job_classes)
+        (_field_of_class(job_class, known), known.as_json(), *([f"{known.name}:collection"] if if_used else []))
+        for job_class in job_classes
+        for known in _all_of([job_class])
     ]
     for kind, model in ((QUEUES, queue_model), (ERRORS, error_model)):
         rows += [(_field_of(kind, known.name), known.as_json()) for known in _all_of([model] if model else [])]
@@ -142,6 +145,11 @@ def _times_of(
     return times
 
 
+def _field_of_class(job_class: type[RedisModel], known: KnownClass) -> str:
+    is_elsewhere = origin_of(job_class)._name != known.name
+    return _field_of(known.path, known.name) if is_elsewhere else known.path
+
+
 def _field_of(kind: str, name: str) -> str:
     return f"{kind} {name}"
 
@@ -149,13 +157,26 @@ def _field_of(kind: str, name: str) -> str:
 def known_classes(connection: Any, imported: Iterable[type[RedisModel]] = ()) -> dict[str, KnownClass]:
     """Return the job classes of a database, by path: the readable ones that are written there, and the given ones.
 
+    If jobs of a class are in several namespaces, those in its own one count.
+
     Parameters
     ----------
     imported: iterable of job classes
         Classes that this process knows better.
     """
-    found = {known.path: known for field, known in _stored(connection) if field == known.path}
-    return {**found, **{known.path: known for known in _all_of(imported)}}
+    stored = list(_stored(connection))
+    elsewhere = {known.path: known for field, known in stored if field == _field_of(known.path, known.name)}
+    found = {known.path: known for field, known in stored if field == known.path}
+    return {**elsewhere, **found, **{known.path: known for known in _all_of(imported)}}
+
+
+def paths_by_name(connection: Any) -> dict[str, str]:
+    """Return the paths of the job classes that are written in a database, by the beginning of their keys."""
+    return {
+        known.name: known.path
+        for field, known in _stored(connection)
+        if field in (known.path, _field_of(known.path, known.name))
+    }
 
 
 def known_models(connection: Any, kind: str, imported: Iterable[type[RedisModel]] = ()) -> dict[str, KnownClass]:

@@ -13,6 +13,7 @@ from running import run_task, worker_of
 from servers import RedisServer
 
 from limpyd_jobs import Error, Job, Queue, Schedule
+from limpyd_jobs.check import check
 from limpyd_jobs.models import BaseJobsModel, job_classes
 from limpyd_jobs.schedules.model import score_of
 from limpyd_jobs.store import known_classes, records
@@ -199,6 +200,23 @@ def test_a_worker_says_that_a_queue_is_of_another_model(
     Resize.add_job("a")
     worker_of("resize", burst=True).run()
     assert f"there is one of another model: is --queue-model={__name__}.OwnQueue missing?" in caplog.text
+
+
+def test_a_class_that_is_bound_to_another_namespace_hides_none_of_its_own_jobs(
+    redis_client: redis.Redis, known: Callable[[], set[str]]
+) -> None:
+    bound = Resize.bound_to(Resize.database, "elsewhere")
+    bound.add_job("b")
+    connection = BaseJobsModel.get_connection()
+    assert known_classes.known_classes(connection)[PATH].name == "elsewhere:resize"
+    Resize.add_job("a")
+    forget(bound)
+    bound.add_job("c")
+    assert known_classes.known_classes(connection)[PATH].name == "own:resize"
+    report = check(pause=0)
+    assert report.left == []
+    told = "2 jobs are not looked at, as their class is bound to another namespace: elsewhere:resize:*"
+    assert told in report.warnings
 
 
 def test_what_was_lost_is_written_again(
