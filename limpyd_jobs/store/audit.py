@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -128,7 +129,7 @@ def refusing_if_unaudited() -> Iterator[None]:
         _, is_of_audit, why = str(error).partition("NOT AUDITED: ")
         if not is_of_audit:
             raise
-        why = why.partition(" script: ")[0].rstrip(".")
+        why = re.sub(r"^@\w+: \d+: -", "", why.partition(" script: ")[0].rstrip("."))  # as Redis 6.2 has it
         raise NotAudited(f"not done, because it cannot be written to the audit: {why}. {_REMEDY}") from error
 
 
