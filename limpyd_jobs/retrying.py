@@ -398,13 +398,13 @@ def _text(number: float) -> str:
 def _read_seconds(name: str, text: str) -> float:
     found = _DURATION.fullmatch(text)
     if not found:
-        raise ValueError(f"{name}={text} in a retry policy is no duration such as 90, 0.5, 15m, 2h or 1d")
+        raise ValueError(f"{name}={text} in a retry policy is not a duration such as 90, 0.5, 15m, 2h or 1d")
     return float(found[1]) * SECONDS_OF[found[2]]
 
 
 def _read_integer(name: str, text: str) -> int:
     if not _INTEGER.fullmatch(text):
-        raise ValueError(f"{name}={text} in a retry policy is no integer")
+        raise ValueError(f"{name}={text} in a retry policy is not an integer")
     return int(text)
 
 

@@ -285,7 +285,7 @@ def printable(value: object) -> str:
     try:
         text = str(value)
     except (Exception, SystemExit) as error:
-        text = f"<{type(value).__name__} whose text cannot be had: {type(error).__name__}>"
+        text = f"<{type(value).__name__} whose text cannot be read: {type(error).__name__}>"
     return text.encode(errors="backslashreplace").decode()
 
 

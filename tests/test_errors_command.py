@@ -214,7 +214,7 @@ def test_the_errors_of_all_models_are_shown_unless_one_is_named(redis_server: Re
     ("arguments", "message"),
     [
         (["nope"], "'nope' is not one of groups, list, show, requeue"),
-        (["groups", "mails"], "'mails' is no condition: write it as field=value"),
+        (["groups", "mails"], "'mails' is not a condition: write it as field=value"),
         (["list", "status=error"], "An error has no field 'status'; there are: app_version, class, code"),
         (["list", "--after=x"], "'x' is not where a page ended: give what the page before told after --after="),
         (["show"], "show needs a fingerprint after it: errors groups tells them"),

@@ -91,9 +91,9 @@ def test_without_figures_there_is_only_the_heading(redis_server: RedisServer) ->
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--since=-3d"], "figures by the minute go back 2 days at the most"),
-        (["--since=-3y"], "is no time"),
-        (["--daily", "--since=2020-01-01"], "figures by the day go back 366 days at the most"),
+        (["--since=-3d"], "figures by the minute go back at most 2 days"),
+        (["--since=-3y"], "is not a time"),
+        (["--daily", "--since=2020-01-01"], "figures by the day go back at most 366 days"),
         (["--since=+1h"], "option --since: it must be in the past"),
         (["--since=2100-01-01"], "option --since: it must be in the past"),
         (["--by=colour"], "'colour' is not one of queue, class, time"),

@@ -57,7 +57,7 @@ def check(
     queue_models, error_models: iterables of model classes
         By default, all imported models.
     lease: float
-        For how many seconds a job that is RUNNING without a lease is left alone, as somebody may run it, before a
+        For how many seconds a job that is RUNNING without a lease is left alone, because a worker may run it, before a
         worker puts it back: 0 if no worker of version 2 lives.
     pause: float
         How many seconds lie between the two looks; less than 5 only if nothing else uses the database.

@@ -70,7 +70,7 @@ class Schedules:
         path = stored.get("job_model_repr", "")
         job_class = self._catalogue.job_class(path)
         if job_class is None:
-            return f"{path} cannot be had: {self._catalogue.unknown[path]}"
+            return f"{path} cannot be imported: {self._catalogue.unknown[path]}"
         try:
             Plan.read(stored, job_class).identifier(datetime.now(timezone.utc))
         except ConfigurationException:

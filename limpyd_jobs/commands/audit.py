@@ -22,7 +22,7 @@ class Audit(Command):
     option_list = (
         *READING_OPTIONS,
         WorkerOption(
-            "--limit", type="int", default=50, check=between(1, 10_000), help="How many, at the most (default: 50)"
+            "--limit", type="int", default=50, check=between(1, 10_000), help="How many at most (default: 50)"
         ),
         JSON,
         JSONL,

@@ -54,8 +54,8 @@ class Check(Command):
             type="float",
             check=seconds,
             default=LEASE,
-            help=f"For how many seconds to leave a RUNNING job without a lease alone, as somebody may run it, before a "
-            f"worker puts it back (default: {LEASE}); 0 if no worker of version 2 lives",
+            help="For how many seconds to leave a RUNNING job without a lease alone, because a worker may run it, "
+            f"before a worker puts it back (default: {LEASE}); 0 if no worker of version 2 lives",
         ),
         WorkerOption(
             "--pause",

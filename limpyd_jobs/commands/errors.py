@@ -52,7 +52,7 @@ A filter is made of words. All of them must be met:
         *(option for option in COMMON_OPTIONS if option.dest not in ("queue_model", "error_model")),
         ERROR_MODEL,
         WorkerOption(
-            "--limit", type="int", default=50, check=between(1, 10_000), help="How many, at the most (default: 50)"
+            "--limit", type="int", default=50, check=between(1, 10_000), help="How many at most (default: 50)"
         ),
         WorkerOption("--after", help="list: the value that the previous page told to go on with"),
         WorkerOption(

@@ -68,7 +68,7 @@ def _time_span(text: str) -> float:
     try:
         number = float(text.removesuffix(unit)) * SECONDS_OF[unit]
     except ValueError:
-        raise ValueError(f"{text!r} is no time span: write it as 90, 90s, 30m, 1h or 2d") from None
+        raise ValueError(f"{text!r} is not a time span: write it as 90, 90s, 30m, 1h or 2d") from None
     return interval(number)
 
 
@@ -114,7 +114,7 @@ A filter is made of words. All of them must be met:
             type="int",
             default=50,
             check=between(1, 10_000),
-            help="list: how many jobs, at the most; count --by: how many values (default: 50)",
+            help="list: how many jobs at most; count --by: how many values (default: 50)",
         ),
         WorkerOption("--after", help="list: the value that the previous page told to go on with"),
         WorkerOption("--oldest-first", action="store_true", help="list: the oldest first (default: the newest)"),
@@ -252,7 +252,7 @@ A filter is made of words. All of them must be met:
     def _idents(self, verb: str, words: Sequence[str]) -> list[str]:
         """Return the idents that words are, or, as ``identifier=welcome:42``, stand for."""
         if not words:
-            self.parser.error(f"{verb} needs the ident of a job after it, as myapp.jobs.SendMail:12")
+            self.parser.error(f"{verb} needs the ident of a job after it, for example myapp.jobs.SendMail:12")
         return [self._ident(word) if word.startswith("identifier=") else word for word in words]
 
     def _ident(self, word: str) -> str:
@@ -309,7 +309,9 @@ A filter is made of words. All of them must be met:
 
     def _add(self, words: Sequence[str]) -> None:
         if len(words) < 2:
-            self.parser.error("add needs a class and an identifier after it, as myapp.jobs.SendMail welcome:42")
+            self.parser.error(
+                "add needs a class and an identifier after it, for example myapp.jobs.SendMail welcome:42"
+            )
         if self.options.dry_run:
             self.parser.error("add does not support --dry-run")
         path, identifier, *given = words
@@ -373,7 +375,7 @@ def _values(job_class: type[Job], words: Sequence[str]) -> dict[str, Any]:
     for word in words:
         name, is_given, text = word.partition("=")
         if not (is_given and name):
-            raise ValueError(f"{one_line(word)!r} is no field: write it as field=value")
+            raise ValueError(f"{one_line(word)!r} is not a field: write it as field=value")
         if name not in job_class._fields or name.startswith("_"):
             raise ValueError(f"{job_class.__name__} has no field {one_line(name)!r}")
         field = job_class.get_field(name)

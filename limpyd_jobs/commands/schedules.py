@@ -151,7 +151,7 @@ def _texts(stored: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def _as_json(stored: Mapping[str, str], notes: Sequence[str]) -> dict[str, Any]:
-    """Return a schedule as JSON has it; a trigger that is no JSON is a text."""
+    """Return a schedule as JSON has it; a trigger that is not JSON is a text."""
     trigger: Any = stored.get("trigger")
     with suppress(TypeError, ValueError, RecursionError):
         trigger = json.loads(trigger)
@@ -169,7 +169,7 @@ def _parsed(option: str, text: str) -> Any:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise ConfigurationException(f"option {option}: {text!r} is no JSON: {error}") from error
+        raise ConfigurationException(f"option {option}: {text!r} is not JSON: {error}") from error
     if not isinstance(found, dict):
         raise ConfigurationException(f"option {option}: it must be an object of JSON, not {text!r}")
     return found

@@ -59,7 +59,7 @@ class JobRecord(BaseJobsModel):
         name = str(filters.get("status")).upper()
         if name in STATUSES:
             warnings.warn(
-                f"{filters['status']!r} is no status, so no job has it: filter by STATUSES.{name}, {STATUSES[name]!r}",
+                f"{filters['status']!r} is not a status, no job has it: filter by STATUSES.{name}, {STATUSES[name]!r}",
                 UserWarning,
                 stacklevel=2,
             )

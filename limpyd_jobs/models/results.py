@@ -109,7 +109,7 @@ def _result_in(job: Any, text: str | ResponseError | None) -> Any:
     try:
         return codec_of(json).load(text)
     except (ValueError, RecursionError):
-        raise NoResult(f"{job.ident} succeeded, but what is stored as its result is no JSON") from None
+        raise NoResult(f"{job.ident} succeeded, but what is stored as its result is not JSON") from None
 
 
 def _failure_of(job: Any, error_model: Any) -> list[str]:

@@ -229,7 +229,7 @@ def checked_level(text: str) -> str:
     level = text.upper()
     if level.isdecimal() or isinstance(logging.getLevelName(level), int):
         return level
-    raise ValueError(f"{text!r} is no level of the log, as DEBUG, INFO or WARNING, nor a number")
+    raise ValueError(f"{text!r} is not a level of the log, as DEBUG, INFO or WARNING, nor a number")
 
 
 # What the value of an option may be.

@@ -62,7 +62,7 @@ class Condition(NamedTuple):
         """
         match = _WORD.fullmatch(word)
         if not match:
-            raise ValueError(f"{one_line(word)!r} is no condition: {HOW}")
+            raise ValueError(f"{one_line(word)!r} is not a condition: {HOW}")
         field, suffix, sign = match["field"], match["suffix"], match["sign"]
         if suffix and suffix not in SUFFIXES:
             field, suffix = f"{field}__{suffix}", ""
@@ -95,7 +95,7 @@ class Condition(NamedTuple):
         if comparison in COMPARISONS and stored == "":
             raise ValueError(f"{field}{comparison} needs a value to compare with")
         if field == "class" and len(stored) > LONGEST_NAME:
-            raise ValueError(f"The name of a class has {LONGEST_NAME:,} characters at the most")
+            raise ValueError(f"The name of a class has at most {LONGEST_NAME:,} characters")
         return cls(field, comparison, stored)
 
     def __str__(self) -> str:
@@ -189,7 +189,7 @@ class Condition(NamedTuple):
 def limited(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
     """Return the conditions of a filter; raise `ValueError` if there are too many."""
     if len(conditions) > MOST_CONDITIONS:
-        raise ValueError(f"A filter has {MOST_CONDITIONS:,} conditions at the most, not {len(conditions):,}")
+        raise ValueError(f"A filter has at most {MOST_CONDITIONS:,} conditions, not {len(conditions):,}")
     return tuple(conditions)
 
 
@@ -213,7 +213,7 @@ def _status_of(field: str, value: Any) -> str:
         return STATUSES[text.upper()]
     except KeyError:
         names = ", ".join(name.lower() for name in STATUSES)
-        raise ValueError(f"{one_line(text)!r} is no status: {names}") from None
+        raise ValueError(f"{one_line(text)!r} is not a status: {names}") from None
 
 
 def _integer_of(field: str, value: Any) -> str:
@@ -261,7 +261,7 @@ def parse_moment(what: str, text: str) -> datetime:
     moment = parse_datetime(text)
     if moment is None:
         raise ValueError(
-            f"{what}: {one_line(text)!r} is no time: write 2026-11-20, 2026-11-20T10:30 (UTC), -1h, -30m or +2d"
+            f"{what}: {one_line(text)!r} is not a time: write 2026-11-20, 2026-11-20T10:30 (UTC), -1h, -30m or +2d"
         )
     return moment
 

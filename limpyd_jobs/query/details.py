@@ -108,10 +108,12 @@ def stored_job(ident: str, database: JobsDatabase) -> dict[str, str]:
     """Return the hash of a job. Exceptions: see `job_details`."""
     parsed = Ident.parse(ident)
     if not parsed:
-        raise ValueError(f"{ident!r} is not the ident of a job, as myapp.jobs.SendMail:12")
+        raise ValueError(f"{ident!r} is not the ident of a job, for example myapp.jobs.SendMail:12")
     known = classes_of(database).get(parsed.path)
     if not known:
-        raise LookupError(f"{parsed.path} is no job class of this database, as far as is known")
+        raise LookupError(
+            f"{parsed.path} is not a job class of this database: no job of this class was ever added here"
+        )
     (stored,) = replies_to(connection_to(database), [("HGETALL", f"{known.name}:{parsed.pk}:hash")])
     if not stored:
         raise LookupError(f"There is no job {ident}")

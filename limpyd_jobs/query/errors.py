@@ -330,7 +330,7 @@ def _stored(condition: Condition) -> list[Condition]:
     field, _, value = condition
     if field == "fingerprint" and not is_fingerprint(value):
         if condition.is_negated:
-            raise ValueError(f"{one_line(value)!r} is no fingerprint: ask for a type, as type!=KeyError")
+            raise ValueError(f"{one_line(value)!r} is not a fingerprint: ask for a type, as type!=KeyError")
         return [Condition("type", "=", value), Condition("_fingerprint", "=", "")]
     if field == "class" and (set("*?") & set(value) or "." not in value):
         return [condition]

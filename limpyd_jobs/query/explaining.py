@@ -165,7 +165,7 @@ def _reasons(details: JobDetails, stored: Mapping[str, str], place: _Place) -> I
     elif status == STATUSES.CANCELED:
         yield Reason("canceled", "It was canceled.")
     elif not place.is_queue:
-        yield Reason("no_queue", "It is in no queue, and does not say in which it was: nobody will run it.")
+        yield Reason("no_queue", "It is in no queue, and does not say in which it was: no worker will run it.")
     elif status == STATUSES.DELAYED:
         yield from _reasons_of_delayed(stored, place)
     else:

@@ -64,9 +64,9 @@ def read_figures(
         If `by` is another word, or figures are not kept for that long.
     """
     if by not in PERIODS:
-        raise ValueError(f"{by!r} is no period: {', '.join(PERIODS)}")
+        raise ValueError(f"{by!r} is not a period: {', '.join(PERIODS)}")
     if not timedelta() < since <= KEPT[by]:
-        raise ValueError(f"figures by the {by} go back {KEPT[by].days} days at the most, so not {since}")
+        raise ValueError(f"figures by the {by} go back at most {KEPT[by].days} days, so not {since}")
     connection = connection_to(database or BaseJobsModel.database)
     size = int(PERIODS[by].total_seconds())
     now = int(connection.time()[0])

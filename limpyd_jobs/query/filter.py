@@ -138,7 +138,7 @@ class JobFilter:
         The other parameters and exceptions: see `count`.
         """
         if field in ("owner", "pk"):
-            raise ValueError(f"{field} is no field of a job, so jobs are not counted by it")
+            raise ValueError(f"{field} is not a field of a job, so jobs are not counted by it")
         search = _Search(self, timeout, progress, field)
         if field == "status" and all(source.is_whole for source in search.sources):
             return Facets(*self._statuses(), is_exact=True)

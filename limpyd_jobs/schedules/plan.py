@@ -58,10 +58,10 @@ class Plan(NamedTuple):
         """
         due = aware(stored.get("next_run"))
         if stored.get("next_run") and due is None:
-            raise ValueError(f"its next_run is no date: {stored['next_run']!r}")
+            raise ValueError(f"its next_run is not a date: {stored['next_run']!r}")
         fields = json.loads(stored.get("job_fields") or "{}")
         if not isinstance(fields, dict):
-            raise ValueError(f"its job_fields are no object: {fields!r}")
+            raise ValueError(f"its job_fields are not an object: {fields!r}")
         policy, grace_time = stored.get("misfire_policy"), read_seconds(stored.get("misfire_grace_time"))
         return cls(
             stored,

@@ -384,7 +384,7 @@ def _weekdays(field: str) -> str:
 def _weekday_names(part: str) -> list[str]:
     match = _WEEKDAY.fullmatch(part)
     if not match:
-        raise ValueError(f"{part!r} is no day of the week: 0 (Sunday) to 7 (Sunday), or sun to sat")
+        raise ValueError(f"{part!r} is not a day of the week: 0 (Sunday) to 7 (Sunday), or sun to sat")
     step = int(match[3] or 1)
     if not step:
         raise ValueError(f"The step of {part!r} must be more than 0")
@@ -404,7 +404,7 @@ def _weekday_number(text: str) -> int:
     if text in WEEKDAYS:
         return WEEKDAYS.index(text)
     if not text.isdigit() or int(text) > 7:
-        raise ValueError(f"{text!r} is no day of the week: 0 (Sunday) to 7 (Sunday), or sun to sat")
+        raise ValueError(f"{text!r} is not a day of the week: 0 (Sunday) to 7 (Sunday), or sun to sat")
     return int(text)
 
 

@@ -494,7 +494,7 @@ def _parse_url(text: str) -> Settings:
     try:
         url = _split(text)
     except ValueError:
-        raise ValueError("it is no valid URL") from None  # the reason might tell the password
+        raise ValueError("it is not a valid URL") from None  # the reason might tell the password
     if url.scheme not in SCHEMES:
         raise ValueError("there is no such scheme")
     if not text.isprintable():
@@ -603,7 +603,7 @@ def _match(pattern: re.Pattern[str], text: str) -> dict[str, Any]:
     if ipv6:
         IPv6Address(ipv6)
     elif host.isdecimal():
-        raise ValueError("a number is no host")
+        raise ValueError("a number is not a host")
     return {"host": ipv6 or host, **groups}
 
 

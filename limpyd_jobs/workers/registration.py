@@ -148,7 +148,7 @@ class WorkerRegistration:
         try:
             order = Order.parse(text)
         except ValueError:
-            self._worker.log(f"Asked for what no worker knows: {one_line(text, NAME)}", "warning")
+            self._worker.log(f"Unknown order: {one_line(text, NAME)}", "warning")
             return
         try:
             self._do(order, f"{order.verb} asked by {one_line(order.by, NAME)}")

@@ -45,7 +45,7 @@ def _jobs(engine: Engine) -> Iterator[str]:
         since = monotonic() - claim.began
         yield f"has the claim {claim.token} on {_name(claim.delivery)}, since {since:.1f} seconds"
     if not running:
-        yield "has no job in hand"
+        yield "idle"
     prefetched, unrecorded = list(engine.fetcher.prefetched), engine.acknowledger.unrecorded()
     for what, claims in (("to be run next", prefetched), ("run, but not recorded yet", unrecorded)):
         if claims:

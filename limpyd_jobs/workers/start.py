@@ -99,7 +99,7 @@ class Start:
         """Warn if the class uses the names of parameters for something else."""
         kind = type(self._worker).__name__
         for name in self._worker._names_of_others:
-            text = f"{name} is no parameter of {kind}, but something else: its default is used"
+            text = f"{name} is not a parameter of {kind}, but something else: its default is used"
             self._worker.log(text, "warning")
 
     def _warn_of_eviction(self) -> None:

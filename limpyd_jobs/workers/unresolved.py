@@ -86,7 +86,7 @@ class UnresolvedClasses:
             f"[{one_line(ident)}] deferred, as this worker cannot import its class: "
             f"{one_line(why_not_imported(error), MESSAGE)}. {_remedy(path, error)} All jobs of the class are tried "
             f"again every {transitions.DEFERRAL_SECONDS} seconds, or once a worker that knows it starts; after "
-            f"{transitions.MAX_DEFERRALS} times each is an error. This is told once for the class.",
+            f"{transitions.MAX_DEFERRALS} times each is an error. Logged once per class.",
             "warning",
         )
 

@@ -94,7 +94,9 @@ class TestUnresolved:
         report = check(repair=True, pause=0)
         found = {finding.subject: finding for finding in report.findings}
         assert found.keys() == {"nowhere.Gone", "elsewhere.Lost"}
-        assert found["nowhere.Gone"].problem.startswith("2 jobs of this class stand in queues, but it cannot be had: ")
+        assert found["nowhere.Gone"].problem.startswith(
+            "2 jobs of this class stand in queues, but it cannot be imported: "
+        )
         assert {finding.option for finding in report.left} == {"--unresolved=quarantine|delete"}
         assert "2 found, 0 repaired, 2 with --unresolved=quarantine|delete only: " in report.as_table()
         assert contents(redis_client) == before

@@ -28,12 +28,12 @@ BROKEN = {
     "its priority is no number": ("no integer", f"HSET {HASH} priority high"),
 }
 OBSTACLES = {
-    "job_model_repr": ("not.Here", "not.Here cannot be had: ModuleNotFoundError"),
+    "job_model_repr": ("not.Here", "not.Here cannot be imported: ModuleNotFoundError"),
     "trigger": ('{"cron":"61_*_*_*_*"}', "cron"),
     "timezone": ("Mars", "Mars"),
     "queue_name": ("a,b", "comma"),
     "job_fields": ('{"unknown":"x"}', "unknown"),
-    "next_run": ("soon", "its next_run is no date: 'soon'"),
+    "next_run": ("soon", "its next_run is not a date: 'soon'"),
 }
 
 

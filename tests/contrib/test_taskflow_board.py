@@ -851,7 +851,7 @@ class TestTheBoard:
         LimpydJobBoard("flows", {"client": None, "persistence": None})
         (record,) = caplog.records
         for name in ("client", "persistence"):
-            assert f"{name} is no setting, but an argument: fetch(name, conf, {name}=…)" in record.getMessage()
+            assert f"{name} is not a setting, but an argument: fetch(name, conf, {name}=…)" in record.getMessage()
 
     def test_takes_the_settings_of_the_redis_board(self) -> None:
         board = LimpydJobBoard("flows", {"host": "localhost", "ssl": "true", "ssl_ca_certs": "/etc/redis.pem"})

@@ -174,7 +174,7 @@ def test_what_somebody_else_wrote_is_no_result(redis_client: redis.Redis) -> Non
     work()
     (key,) = redis_client.keys("*:_result")  # type: ignore[misc]
     redis_client.set(key, "[" * 100_000)
-    with pytest.raises(NoResult, match="is no JSON"):
+    with pytest.raises(NoResult, match="is not JSON"):
         job.result()
 
 

@@ -81,12 +81,12 @@ def test_a_time_may_be_a_span_from_now(given: Any, seconds: float) -> None:
 @pytest.mark.parametrize(
     ("word", "told"),
     [
-        ("mails", "'mails' is no condition: write it as field=value, field!=value, field>value or field__gt=value"),
-        ("", "is no condition"),
-        ("=x", "is no condition"),
-        ("9a=x", "is no condition"),
+        ("mails", "'mails' is not a condition: write it as field=value, field!=value, field>value or field__gt=value"),
+        ("", "is not a condition"),
+        ("=x", "is not a condition"),
+        ("9a=x", "is not a condition"),
         ("size__gt>3", "compares twice"),
-        ("status=fine", "'fine' is no status: waiting, delayed, running, success, error, canceled"),
+        ("status=fine", "'fine' is not a status: waiting, delayed, running, success, error, canceled"),
         ("status>e", "status cannot be compared by >: only by = and !="),
         ("class>=x", "class cannot be compared by >="),
         ("priority=high", "priority is an integer, not 'high'"),
@@ -94,10 +94,10 @@ def test_a_time_may_be_a_span_from_now(given: Any, seconds: float) -> None:
         ("priority=99999999999999999999", "priority is an integer"),
         (
             "added>yesterday",
-            "added: 'yesterday' is no time: write 2026-11-20, 2026-11-20T10:30 (UTC), -1h, -30m or +2d",
+            "added: 'yesterday' is not a time: write 2026-11-20, 2026-11-20T10:30 (UTC), -1h, -30m or +2d",
         ),
-        ("added>-99999999w", "is no time"),
-        ("added>-1y", "is no time"),
+        ("added>-99999999w", "is not a time"),
+        ("added>-1y", "is not a time"),
     ],
 )
 def test_what_is_none_is_refused_with_what_to_write(word: str, told: str) -> None:

@@ -157,7 +157,7 @@ def test_errors_without_a_fingerprint_are_in_the_group_of_their_type() -> None:
     jobs = {job.identifier for job in JobFilter("fingerprint=LookupError").page().jobs}
     assert jobs == {"page 1", "page 3", "page 2"}
     assert JobFilter("fingerprint!=LookupError").count() == (4, True)
-    with pytest.raises(ValueError, match="'LookupError' is no fingerprint: ask for a type"):
+    with pytest.raises(ValueError, match="'LookupError' is not a fingerprint: ask for a type"):
         ErrorFilter("fingerprint!=LookupError")
 
 
@@ -246,10 +246,10 @@ def test_the_errors_of_a_fingerprint_are_counted_at_once(
 
 def test_what_is_no_condition_is_refused() -> None:
     for word, message in (
-        ("nope", "'nope' is no condition"),
+        ("nope", "'nope' is not a condition"),
         ("status=error", "An error has no field 'status'; there are: app_version, .*class, code"),
         ("traceback_=x", "An error has no field"),
-        ("date_time>soon", "date_time: 'soon' is no time"),
+        ("date_time>soon", "date_time: 'soon' is not a time"),
         ("fingerprint>1", "fingerprint cannot be compared by >"),
     ):
         with pytest.raises(ValueError, match=message):

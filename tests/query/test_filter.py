@@ -146,7 +146,7 @@ def test_jobs_are_counted_by_a_field() -> None:
     assert JobFilter().facets("to", most=1) == Facets({"ann": 5}, 3, True)
     assert JobFilter("status=error").facets("error").counts == {"KeyError": 2}
     for field in ("owner", "pk"):
-        with pytest.raises(ValueError, match=f"{field} is no field of a job"):
+        with pytest.raises(ValueError, match=f"{field} is not a field of a job"):
             JobFilter().facets(field)
 
 
@@ -247,7 +247,7 @@ def test_many_conditions_keep_nobody_waiting(commands: Callable[[], AbstractCont
     with commands() as sent:
         assert JobFilter(*(f"identifier!={number}" for number in range(1_000))).count() == (461, True)
     assert sent.names.count("EVALSHA") > 2  # there are two classes
-    with pytest.raises(ValueError, match="1,000 conditions at the most, not 1,001"):
+    with pytest.raises(ValueError, match="at most 1,000 conditions, not 1,001"):
         JobFilter(*(f"identifier!={number}" for number in range(1_001)))
 
 
@@ -298,7 +298,7 @@ class TestDetails:
         ("ident", "error", "told"),
         [
             ("x", ValueError, "'x' is not the ident of a job"),
-            ("no.such.Class:1", LookupError, "no.such.Class is no job class of this database"),
+            ("no.such.Class:1", LookupError, "no.such.Class is not a job class of this database"),
             (f"{Parcel.get_model_repr()}:99", LookupError, "There is no job"),
         ],
     )
@@ -377,7 +377,7 @@ def test_an_index_of_dates_is_used(commands: Any) -> None:
 
 def test_what_is_no_date_is_no_condition_on_dates() -> None:
     Delivery.add_job("delivery")
-    with pytest.raises(ValueError, match="due: 'soon' is no time"):
+    with pytest.raises(ValueError, match="due: 'soon' is not a time"):
         JobFilter(Delivery, "due<soon").count()
 
 

@@ -23,7 +23,7 @@ class Mail(Job):
     def run(self, queue: Queue) -> str:
         to = self.arguments.to
         if to == "bob":
-            raise ValueError("bob is no address")
+            raise ValueError("bob is not an address")
         if to == "unreachable":
             raise OSError("no mail server")
         if to == "cancel":

@@ -33,9 +33,9 @@ def test_what_a_job_adds_runs_when_that_has_ended_before_the_first_call_returns(
 
 def test_the_call_raises_what_the_job_raised() -> None:
     with jobs_at_once():
-        with pytest.raises(ValueError, match="bob is no address"):
+        with pytest.raises(ValueError, match="bob is not an address"):
             Mail.add_job("1", to="bob")
-        with pytest.raises(ValueError, match="bob is no address"):
+        with pytest.raises(ValueError, match="bob is not an address"):
             Mail.add_jobs([{"identifier": "2", "to": "bob"}, {"identifier": "3", "to": "ann"}])
     assert len(added_jobs(Mail, status="error")) == 2
     assert len(added_jobs(Mail, status="success")) == 1
@@ -47,7 +47,7 @@ def test_the_inner_one_of_two_blocks_counts() -> None:
     with jobs_at_once():
         with jobs_at_once(raise_errors=False):
             assert Mail.add_job("1", to="bob").tries.hget() == "1"
-        with pytest.raises(ValueError, match="bob is no address"):
+        with pytest.raises(ValueError, match="bob is not an address"):
             Mail.add_job("1", to="bob")
 
 

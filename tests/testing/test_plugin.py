@@ -17,7 +17,7 @@ class Mail(Job):
 
     def run(self, queue):
         if self.arguments.to == "bob":
-            raise ValueError("bob is no address")
+            raise ValueError("bob is not an address")
         return f"sent to {self.arguments.to}"
 """
 

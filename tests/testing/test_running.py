@@ -30,7 +30,7 @@ def test_drain_runs_all_that_waits_and_what_that_adds_and_tells_how_it_went() ->
 def test_drain_raises_what_the_first_job_raised_that_ends_in_error() -> None:
     Mail.add_job("1", to="unreachable")  # which is tried again
     failed, waiting = Mail.add_job("2", to="bob"), Mail.add_job("3", to="ann")
-    with pytest.raises(ValueError, match="bob is no address"):
+    with pytest.raises(ValueError, match="bob is not an address"):
         drain()
     assert failed.status.hget() == STATUSES.ERROR
     assert waiting.status.hget() == STATUSES.WAITING

@@ -238,4 +238,4 @@ class TestHostileTexts:
         Mail.add_job("b")
         assert work(Mail.queue_name, callback=fail_with(Evil()), max_loops=2).num_loops == 2
         messages = [error.message.hget() for error in Error.collection().instances()]
-        assert messages == ["<Evil whose text cannot be had: SystemExit>"] * 2
+        assert messages == ["<Evil whose text cannot be read: SystemExit>"] * 2

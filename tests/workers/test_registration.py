@@ -257,7 +257,7 @@ class TestOrders:
     def test_that_are_none_are_refused(self, redis_client: redis.Redis, verb: str, value: str) -> None:
         Queue.get_queue("queue")
         with registered():
-            with pytest.raises(ValueError, match=r"not one of|no level|no value"):
+            with pytest.raises(ValueError, match=r"not one of|not a level|no value"):
                 WorkerPresence.order(the_worker(), verb, value)
             assert last_entries(redis_client, 10) == []
 
@@ -286,7 +286,7 @@ class TestWhatSomebodyElseWrote:
         Queue.get_queue("queue")
         with registered() as worker:
             redis_client.rpush(f"jobs:workerpresence:{the_worker().pk}:orders", order)
-            wait_until(lambda: any("what no worker knows" in text for text in messages(log)))
+            wait_until(lambda: any("Unknown order: " in text for text in messages(log)))
             asked(the_worker(), "quiet")
             wait_for("quiet")
             assert not worker.end_forced
@@ -433,7 +433,7 @@ class TestTheCommand:
             (["quiet", "x", "--all"], "quiet needs the names of workers, or --all"),
             (["quiet", "nobody"], "there is no worker nobody"),
             (["log-level"], "log-level needs a level"),
-            (["log-level", "loud", "--all"], "no level of the log"),
+            (["log-level", "loud", "--all"], "is not a level of the log"),
         ],
     )
     def test_refuses(self, redis_server: RedisServer, arguments: list[str], message: str) -> None:

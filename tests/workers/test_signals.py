@@ -230,7 +230,7 @@ class TestReport:
         wait_for_idle(redis_client)
         for number in (1, 2):
             program.send(signal.SIGUSR1)
-            wait_until(lambda number=number: program.log.count("has no job in hand") == number)
+            wait_until(lambda number=number: program.log.count("\nidle\n") == number)
         add("a")
         wait_for_runs(redis_client)
         redis_client.rpush("open", 1)

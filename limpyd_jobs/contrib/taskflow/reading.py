@@ -82,7 +82,7 @@ class PostingReader:
         details = json.loads(stored["details"])
         book = None if stored["book"] == "null" else json.loads(stored["book"])  # mostly there is none
         if not isinstance(details, dict) or not isinstance(book, (dict, type(None))):
-            raise TypeError("its details, or its book, are no mapping")
+            raise TypeError("its details, or its book, are not a mapping")
         return LimpydJob(
             self._board,
             pk,

@@ -89,7 +89,9 @@ def _converted(key: str, value: Any) -> Any:
 def _warn_of_unknown(name: str, conf: Mapping[str, Any]) -> None:
     """Warn of settings that are misspelt, or belong to another board, such as the `hosts` of zookeeper."""
     unknown = [repr(key) for key in conf if key not in OF_DATABASE and key not in OTHERS]
-    hints = [f". {key} is no setting, but an argument: fetch(name, conf, {key}=…)" for key in ARGUMENTS if key in conf]
+    hints = [
+        f". {key} is not a setting, but an argument: fetch(name, conf, {key}=…)" for key in ARGUMENTS if key in conf
+    ]
     if unknown:
         LOG.warning(
             "The board %s ignores what it does not know in its configuration: %s. It knows %s%s",
