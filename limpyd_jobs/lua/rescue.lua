@@ -10,7 +10,7 @@
 --   is_starting    '1' from a worker that just began
 --   classes
 -- reply
---   done   {rescued, unknown, exhausted, has_to_reconcile, broken, spared}
+--   done   {rescued, unknown, exhausted, has_to_reconcile, broken, spared, next_lapse}
 --     rescued     {key of the waiting list, ident, identifier, queue_name, queue_priority, rescues}…
 --     unknown     idents of jobs whose class was not given: left where they are
 --     exhausted   as a claimed job in claim.lua: a job that was rescued too often, which the caller has to fail; if any
@@ -18,6 +18,7 @@
 --     broken      {ident, reason}… of jobs whose hash is not a hash: they are in the quarantine of their queue now
 --     spared      how many have half a lease more: a worker that just began may not know that Redis just began, too, so
 --                 that nobody could renew a lease
+--     next_lapse  in how many seconds the next lease ends, unless it is renewed; none without any
 --
 -- A job that its worker canceled, delayed or put in error before it died goes to the waiting list, too: the next worker
 -- handles it. A job that runs without a claim got its lease from reconcile. If several jobs were claimed at once,
@@ -148,7 +149,19 @@ for _, queue in ipairs(KEYS) do
   if #idents == limit then look_at_others_first(queue, first_unknown) end
 end
 
+-- In how many seconds the first of the leases ends that still hold.
+local function next_lapse()
+  local first
+  for _, queue in ipairs(KEYS) do
+    local running, from = queue .. ':_running', '(' .. score(moment)
+    local found = redis.pcall('ZRANGEBYSCORE', running, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    local ends = not found.err and tonumber(found[2])
+    if ends and ends < math.huge and ends < (first or math.huge) then first = ends end
+  end
+  return first and string.format('%.6f', first - moment / 1000000)
+end
+
 return answer('done', {
-  rescued = rescued, unknown = unknown, exhausted = exhausted, has_to_reconcile = has_to_reconcile(), broken = broken,
+  next_lapse = next_lapse(), rescued = rescued, unknown = unknown, exhausted = exhausted, has_to_reconcile = has_to_reconcile(), broken = broken,
   spared = spared,
 })

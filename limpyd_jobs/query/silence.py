@@ -32,8 +32,8 @@ def silence(worker: LivingWorker, workers: Iterable[LivingWorker]) -> str:
     """Say for how long a worker has been silent, and what comes next; empty if it is not silent.
 
     Such as ``silent for 25 s; another worker takes over in 35 s``. When its lease ends, so do those of its jobs; that
-    of a job which it began after its last sign of life holds a little longer. Each worker looks for such jobs at every
-    quarter of a lease.
+    of a job which it began after its last sign of life holds a little longer. Other workers put them back at that
+    moment: see `Rescuer`.
 
     Parameters
     ----------

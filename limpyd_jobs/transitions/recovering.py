@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import inf
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -45,7 +46,7 @@ class Rescue(NamedTuple):
     """The result for lapsed leases: the jobs that wait again; the idents of jobs of unknown classes, left where they
     are; and one job that was rescued too often, claimed so that the caller can fail it. Then whether the caller has to
     reconcile; the idents, with a reason, of broken jobs, which are in quarantine now; and how many jobs got half a
-    lease more, as Redis was just started."""
+    lease more, as Redis was just started; and in how many seconds the next lease ends, unless it is renewed."""
 
     rescued: list[Delivery]
     unknown: list[str]
@@ -53,6 +54,7 @@ class Rescue(NamedTuple):
     has_to_reconcile: bool
     broken: Sequence[tuple[str, str]] = ()
     spared: int = 0
+    next_lapse: float = inf
 
 
 def promote(
@@ -132,7 +134,8 @@ def _rescued(reply: dict[str, Any]) -> Rescue:
     rescued = [Delivery("rescued", status="w", **details) for details in reply["rescued"]]
     exhausted = Delivery(*reply["exhausted"]) if "exhausted" in reply else None
     broken = tuple(_pairs(reply["broken"]))
-    return Rescue(rescued, list(reply["unknown"]), exhausted, reply["has_to_reconcile"], broken, reply["spared"])
+    known = rescued, list(reply["unknown"]), exhausted, reply["has_to_reconcile"], broken, reply["spared"]
+    return Rescue(*known, float(reply.get("next_lapse", inf)))
 
 
 @Verb

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import redis
-from running import run_task, worker_of
+from running import run_task, work, worker_of
 from servers import RedisServer, wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Presence, Queue, Worker, transitions
@@ -328,3 +328,10 @@ def test_what_is_left_of_who_died_goes_though_nobody_looks(redis_client: redis.R
     assert redis_client.exists("jobs:presence:1:hash")  # a worker that begins has jobs to run first
     run_task(worker, "rescuer")
     assert redis_client.keys("jobs:presence:*") == ["jobs:presence:max_pk"]
+
+
+def test_a_job_is_put_back_when_its_lease_ends_not_at_the_next_look() -> None:
+    job = Job.add_job("a", QUEUE)
+    job.claim("dead", lease=0.5)
+    work(QUEUE, lease=60, max_duration=10)  # it looks every 15 seconds
+    assert job.status.hget() == STATUSES.SUCCESS

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from limpyd_jobs import transitions, utils
@@ -18,6 +19,9 @@ from limpyd_jobs.workers.maintenance.reconciler import Reconciler
 
 if TYPE_CHECKING:
     from limpyd_jobs.workers.engine import Engine
+
+# How many seconds to let pass between two looks, at least: claims of applications may have very short leases.
+SHORTEST_WAIT = 1.0
 
 
 class Rescuer:
@@ -64,6 +68,8 @@ class Rescuer:
         )
         is_resolved = self._resolve(found.unknown)
         self._is_starting = bool(found.spared) or (self._is_starting and is_resolved)
+        if found.next_lapse < self.interval:  # nobody renewed it when it was time
+            context.maintenance.hasten(self, monotonic() + max(found.next_lapse, SHORTEST_WAIT))
         if found.has_to_reconcile:
             self._reconciler.begin()
         for ident, reason in found.broken:
