@@ -92,6 +92,14 @@ def test_a_job_that_stands_where_it_should_is_left_alone(any_world: World, state
         assert reconcile(any_world, job) == NOTHING_TO_DO
 
 
+def test_a_job_in_the_hand_of_a_worker_is_left_alone(any_world: World) -> None:
+    job = any_world.job_that_is("waiting")
+    any_world.claim(token="hand:mine")
+    with any_world.unchanged():
+        assert reconcile(any_world, job) == NOTHING_TO_DO
+    transitions.release(any_world.job_class, job.ident, "hand:mine", any_world.queue_key())
+
+
 def test_a_job_that_is_gone_or_no_job_is_left_alone(any_world: World) -> None:
     with any_world.unchanged():
         for ident in (f"{any_world.path}:99", "garbage", ""):

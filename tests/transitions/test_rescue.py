@@ -64,6 +64,22 @@ def test_a_job_whose_lease_holds_is_left_alone(any_world: World) -> None:
         assert rescue(any_world) == Rescue([], [], None, False)
 
 
+def test_a_job_that_stands_in_its_list_as_well_waits_once(any_world: World) -> None:
+    job = lapse(any_world, any_world.job_that_is("running"))
+    any_world.client.rpush(any_world.waiting_key(), job.ident)
+    rescue(any_world)
+    assert any_world.places(job) == ["q/0 waiting"]
+
+
+def test_a_lease_that_lapsed_in_another_queue_than_its_own_means_nothing(any_world: World) -> None:
+    job = any_world.job_that_is("running")
+    any_world.queue("another")
+    lapse(any_world, job, "another")
+    before = any_world.hash(job)
+    assert rescue(any_world, any_world.queue_key("another")) == Rescue([], [], None, False)
+    assert (any_world.hash(job), any_world.places(job)) == (before, ["q/0 running"])
+
+
 def test_what_the_silent_worker_reports_afterwards_is_refused(any_world: World) -> None:
     job = lapse(any_world, any_world.job_that_is("running"))
     rescue(any_world)

@@ -1,0 +1,317 @@
+"""Break the library in many places, one at a time and in a copy, and say whether the tests notice.
+
+``python scripts/mutants.py`` takes all; ``python scripts/mutants.py rescue`` those whose file or tests have such a
+name. The exit status is not 0 if tests pass with a mutant, or if the text to replace is not in its file just once.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+COPIED = ("limpyd_jobs", "tests", "limpyd_jobs_pytest.py", "pyproject.toml")
+PATIENCE = 600  # seconds; a mutant that lets the tests hang is caught
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A text of a file of the library, what stands there instead, and the tests that should notice."""
+
+    what: str
+    file: str
+    text: str
+    instead: str
+    tests: str
+
+    @property
+    def is_applicable(self) -> bool:
+        return (ROOT / "limpyd_jobs" / self.file).read_text("utf-8").count(self.text) == 1
+
+    def is_caught(self) -> bool:
+        """Return whether a test fails in a copy with this fault."""
+        with tempfile.TemporaryDirectory(prefix="mutant-") as name:
+            copy = Path(name)
+            copy_to(copy)
+            path = copy / "limpyd_jobs" / self.file
+            path.write_text(path.read_text("utf-8").replace(self.text, self.instead), "utf-8")
+            return tests_fail(copy, [f"tests/{each}" for each in self.tests.split()])
+
+
+def copy_to(folder: Path) -> None:
+    for name in COPIED:
+        path = ROOT / name
+        if path.is_dir():
+            shutil.copytree(path, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(path, folder / name)
+
+
+def tests_fail(folder: Path, tests: list[str]) -> bool:
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        return True
+    if done.returncode not in (0, 1):
+        raise RuntimeError(done.stdout + done.stderr)
+    return done.returncode == 1
+
+
+ADD, CLAIM, PREFETCH = "transitions/test_add.py", "transitions/test_claim.py", "workers/test_prefetch.py"
+SUCCEED, FAIL, RELEASE = (f"transitions/test_{name}.py" for name in ("succeed", "fail", "release"))
+RESCUE, PROMOTE = "transitions/test_rescue.py", "transitions/test_promote.py"
+RUNNING = "send('ZADD', base .. ':_running', score(now() + lease * 1000000 - (number or 0)), job.ident)"
+RENEWED = "redis.call('ZADD', queue .. ':_running', score(now() + request.lease * 1000000), job.ident)"
+PROMOTED = "  redis.call('ZREM', queue .. ':delayed', ident)\n  done = done + 1\nend\n\nlocal function wake_safely"
+
+MUTANTS = [
+    Mutant(
+        "a running job is moved when it is added again",
+        "lua/includes/adding.lua",
+        "local is_running = hash[1] == 'r' or hash[3]",
+        "local is_running = false",
+        ADD,
+    ),
+    Mutant("an identifier is queued twice", "lua/includes/adding.lua", "  if existing then", "  if false then", ADD),
+    Mutant(
+        "a priority is compared as text",
+        "lua/includes/adding.lua",
+        "if difference ~= 0 or #one ~= #other then",
+        "if false then",
+        ADD,
+    ),
+    Mutant(
+        "a claim that another one holds is ended",
+        "lua/includes/claims.lua",
+        "elseif held ~= (token or false) then",
+        "elseif false then",
+        "transitions/test_fencing.py",
+    ),
+    Mutant(
+        "a job that ended keeps its claim",
+        "lua/includes/claims.lua",
+        "  changes._claim_token = false\n  changes._rescues",
+        "  changes._rescues",
+        SUCCEED,
+    ),
+    Mutant(
+        "a job that ended keeps its lease",
+        "lua/includes/claims.lua",
+        "send('ZREM', base .. ':_running', job.ident)",
+        "",
+        SUCCEED,
+    ),
+    Mutant(
+        "a job is claimed though another one of its identifier is queued",
+        "lua/includes/taking.lua",
+        "if status ~= 'w' or is_second then",
+        "if status ~= 'w' then",
+        CLAIM,
+    ),
+    Mutant("a claimed job has no lease", "lua/includes/taking.lua", RUNNING, "", CLAIM),
+    Mutant(
+        "a rescued job is claimed together with others",
+        "lua/includes/taking.lua",
+        "if number and is_alone and number > 1 then",
+        "if false then",
+        PREFETCH,
+    ),
+    Mutant(
+        "the tries of a job are not counted",
+        "lua/includes/taking.lua",
+        "string.format('%d', (tonumber(hash[3]) or 0) + 1)",
+        "string.format('%d', (tonumber(hash[3]) or 1))",
+        CLAIM,
+    ),
+    Mutant(
+        "the identifier of a success stays taken",
+        "lua/includes/successes.lua",
+        "changes.status, changes.queued = 's', false",
+        "changes.status = 's'",
+        SUCCEED,
+    ),
+    Mutant(
+        "a job that was canceled while it ran is a success",
+        "lua/includes/successes.lua",
+        "if status == 'c' then",
+        "if false then",
+        SUCCEED,
+    ),
+    Mutant(
+        "a failed job runs once less",
+        "lua/fail.lua",
+        "(tonumber(hash[1]) or 0) <= requeue_times",
+        "(tonumber(hash[1]) or 0) < requeue_times",
+        FAIL,
+    ),
+    Mutant(
+        "cancel_on_error means nothing",
+        "lua/fail.lua",
+        "local is_to_be_canceled = (hash[2] or '') ~= ''",
+        "local is_to_be_canceled = false",
+        FAIL,
+    ),
+    Mutant(
+        "a failure is not listed among the errors",
+        "lua/fail.lua",
+        "  redis.call('RPUSH', queue .. ':errors', job.ident)\n  return ended('error', finish)",
+        "  return ended('error', finish)",
+        FAIL,
+    ),
+    Mutant(
+        "a canceled job is delayed",
+        "lua/delay.lua",
+        "if claim_of(job).status == 'c' then",
+        "if false then",
+        "transitions/test_delay.py",
+    ),
+    Mutant(
+        "a released job keeps its try", "lua/release.lua", "tries = one_try_less(hash[2])", "tries = hash[2]", RELEASE
+    ),
+    Mutant(
+        "a released job comes last",
+        "lua/release.lua",
+        "push(queue, job.ident, changes.status, due, true)",
+        "push(queue, job.ident, changes.status, due, false)",
+        RELEASE,
+    ),
+    Mutant("a job is rescued once less", "lua/rescue.lua", "number > max_rescues", "number >= max_rescues", RESCUE),
+    Mutant(
+        "a rescued job waits twice",
+        "lua/rescue.lua",
+        "if not redis.call('LPOS', queue .. ':waiting', job.ident) then",
+        "if true then",
+        RESCUE,
+    ),
+    Mutant(
+        "a job of another queue is rescued here",
+        "lua/rescue.lua",
+        "local is_here = hash and (hash[5] or queue) == queue",
+        "local is_here = hash",
+        RESCUE,
+    ),
+    Mutant(
+        "a claimed job becomes waiting when it is due",
+        "lua/promote.lua",
+        "if hash[1] == 'd' and not hash[2] then",
+        "if hash[1] == 'd' then",
+        PROMOTE,
+    ),
+    Mutant(
+        "a job that became due stays delayed too",
+        "lua/promote.lua",
+        PROMOTED,
+        "  done = done + 1\nend\n\nlocal function wake_safely",
+        PROMOTE,
+    ),
+    Mutant(
+        "a job that version 2 runs is canceled as if it waited",
+        "lua/includes/canceling.lua",
+        "if claim or status == 'r' then",
+        "if claim then",
+        "transitions/test_cancel.py",
+    ),
+    Mutant(
+        "a job that is queued again is pruned",
+        "lua/prune.lua",
+        "elseif hash[2] == '1' or hash[3] then",
+        "elseif false then",
+        "transitions/test_prune.py",
+    ),
+    Mutant(
+        "a job in the hands of a worker is put back",
+        "lua/reconcile.lua",
+        "is_queued and not claim_token and not stands_in",
+        "is_queued and not stands_in",
+        "transitions/test_reconcile.py",
+    ),
+    Mutant("a renewed lease is gone", "lua/renew.lua", RENEWED, "", "transitions/test_renew.py"),
+    Mutant(
+        "a job is moved to a queue beside another one of its identifier",
+        "lua/move.lua",
+        "local other = hash[5] and other_queued(job, hash[5])",
+        "local other = nil",
+        "transitions/test_move.py",
+    ),
+    Mutant(
+        "a schedule that was changed meanwhile makes a job",
+        "lua/enqueue_due.lua",
+        "elseif stored[1] ~= request.next_run or stored[2]",
+        "elseif stored[2]",
+        "transitions/test_enqueue_due.py",
+    ),
+    Mutant(
+        "a job that is not in error is requeued",
+        "lua/includes/requeueing.lua",
+        "elseif hash[1] ~= 'e' then",
+        "elseif false then",
+        "transitions/test_requeue.py",
+    ),
+    Mutant(
+        "never_on of a retry policy means nothing",
+        "retrying.py",
+        "return names.isdisjoint(self.never_on) and (",
+        "return (",
+        "test_retrying.py",
+    ),
+    Mutant(
+        "a worker runs a job more than it may",
+        "workers/stopping.py",
+        "bool(is_asked) or worker.num_loops >= worker.max_loops",
+        "bool(is_asked) or worker.num_loops > worker.max_loops",
+        "workers/test_run.py",
+    ),
+    Mutant(
+        "a job without a queue is told each time",
+        "workers/maintenance/reconciler.py",
+        "new = [ident for ident in unplaceable if ident not in self._unplaceable]",
+        "new = unplaceable",
+        "workers/test_reconciling.py",
+    ),
+    Mutant(
+        "a schedule has no trigger",
+        "schedules/triggers.py",
+        "if len(given) != 1:",
+        "if len(given) > 1:",
+        "schedules/test_triggers.py",
+    ),
+    Mutant(
+        "a bound is within a range",
+        "query/conditions.py",
+        'else f"({number!r}"',
+        'else f"{number!r}"',
+        "query/test_conditions.py query/test_filter.py models/test_range_indexes.py",
+    ),
+]
+
+
+def main(names: list[str]) -> int:
+    chosen = [each for each in MUTANTS if not names or any(name in each.file + each.tests for name in names)]
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        wrong = sum(tell(each, outcome) for each, outcome in zip(chosen, pool.map(outcome_of, chosen), strict=True))
+    print(f"{len(chosen) - wrong} of {len(chosen)} mutants are caught")
+    return 1 if wrong or not chosen else 0
+
+
+def outcome_of(mutant: Mutant) -> str:
+    if not mutant.is_applicable:
+        return "NOT APPLICABLE"
+    return "caught" if mutant.is_caught() else "NOT CAUGHT"
+
+
+def tell(mutant: Mutant, outcome: str) -> bool:
+    """Print what became of a mutant, and return whether that is wrong."""
+    print(f"{outcome:14}  {mutant.file:35}  {mutant.what} ({mutant.tests})", flush=True)
+    return outcome != "caught"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
