@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
@@ -63,20 +64,72 @@ def run(
     return done
 
 
+class Process:
+    """A program that was started, and goes on; as `subprocess.Popen`, as far as the tests use it.
+
+    Parameters
+    ----------
+    command: list of str
+        As of `run`; what is told to the interpreter itself has no effect, but for ``PYTHONWARNINGS``.
+    env: dict
+    output: int
+        The file for what it prints and says as an error.
+
+    It is in a session of its own.
+    """
+
+    def __init__(self, command: list[str], *, env: dict[str, str], output: int) -> None:
+        arguments = command[1:] if command[0] == sys.executable else command
+        order = {"arguments": arguments, "directory": os.getcwd(), "environment": env, "is_session": True}
+        self._reports = _start(order, [output, output])
+        self._pending = b""
+        self.returncode: int | None = None
+        self.pid = self._read(60)
+
+    def _read(self, timeout: float) -> int:
+        self._reports.settimeout(timeout)
+        while b"\n" not in self._pending:
+            self._pending += self._reports.recv(64)
+        line, _, self._pending = self._pending.partition(b"\n")
+        return int(line)
+
+    def poll(self) -> int | None:
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float = 60) -> int:
+        if self.returncode is None:
+            try:
+                self.returncode = self._read(timeout)
+            except (TimeoutError, BlockingIOError):
+                raise subprocess.TimeoutExpired(str(self.pid), timeout) from None
+            self._reports.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+
 def _told_to_python(environment: Mapping[str, str]) -> dict[str, str]:
     is_told = ("PYTHON", "LANG", "LC_")
     return {name: environment[name] for name in environment if name.startswith(is_told) and name != "PYTHONPATH"}
 
 
+def _start(order: dict[str, Any], files: list[int]) -> socket.socket:
+    """Have a process started; return where its id is told, and later its exit status, each in a line."""
+    ours, theirs = socket.socketpair()
+    with theirs, open(os.devnull) as nothing:
+        message = json.dumps(order).encode()
+        assert len(message) < LONGEST_ORDER
+        socket.send_fds(_preloaded(), [message], [nothing.fileno(), *files, theirs.fileno()])
+    return ours
+
+
 def _status_of(order: dict[str, Any], files: list[int], timeout: float) -> int:
     """Have a process started, and return its exit status."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        with open(os.devnull) as nothing:
-            message = json.dumps(order).encode()
-            assert len(message) < LONGEST_ORDER
-            socket.send_fds(_preloaded(), [message], [nothing.fileno(), *files, theirs.fileno()])
-        theirs.close()
+    with _start(order, files) as ours:
         ours.settimeout(timeout)
         with ours.makefile() as reports:
             pid = int(reports.readline())
@@ -135,8 +188,11 @@ def _look_after(pid: int, report: int) -> NoReturn:
     os._exit(0)
 
 
-def _become(arguments: list[str], directory: str, environment: dict[str, str]) -> NoReturn:
+def _become(arguments: list[str], directory: str, environment: dict[str, str], is_session: bool = False) -> NoReturn:
     """Be a program as if this process had been started for it."""
+    if is_session:
+        os.setsid()
+    warnings._processoptions(filter(None, environment.get("PYTHONWARNINGS", "").split(",")))  # type: ignore[attr-defined]
     os.chdir(directory)
     os.environ.clear()
     os.environ.update(environment)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import preloaded
 import pytest
 import redis
 from invariants import violations
@@ -95,17 +96,22 @@ class SlowConfig(WorkerConfig):
 class Parent:
     """The command, in a session of its own, with what it logs."""
 
-    def __init__(self, command: list[str], log: Path, environment: dict[str, str]) -> None:
+    def __init__(self, command: list[str], log: Path, environment: dict[str, str], is_forked: bool) -> None:
         self._log = log
+        variables = {**os.environ, **environment}
+        self._process: Any
         with open(log, "wb") as file:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=file,
-                start_new_session=True,
-                env={**os.environ, **environment},
-            )
+            if is_forked:
+                self._process = preloaded.Process(command, output=file.fileno(), env=variables)
+            else:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=file,
+                    start_new_session=True,
+                    env=variables,
+                )
         self.pid = self._process.pid
 
     @property
@@ -168,7 +174,7 @@ def start(
     (tmp_path / "shop.py").write_text(SHOP)
     parents: list[Parent] = []
 
-    def start(*arguments: str, program: list[str] | None = None, **environment: str) -> Parent:
+    def start(*arguments: str, program: list[str] | None = None, is_forked: bool = True, **environment: str) -> Parent:
         options = [f"--pythonpath={tmp_path}", f"--queues={QUEUE}", *arguments]
         variables = {
             "GATES": redis_server.socket,
@@ -176,7 +182,8 @@ def start(
             "PYTHONWARNINGS": "error:This process",  # has threads, and forks
             **environment,
         }
-        parents.append(Parent(program or [COMMAND, *options], tmp_path / f"log{len(parents)}", variables))
+        log = tmp_path / f"log{len(parents)}"
+        parents.append(Parent(program or [COMMAND, *options], log, variables, is_forked))
         return parents[-1]
 
     yield start
@@ -279,7 +286,7 @@ class TestRunningJobs:
             return [row[1].strip() for row in rows if row[0] == str(parent.pid) and "<defunct>" not in row[1]]
 
         add(2)
-        parent = start("--processes=2", "--callback=shop.ship_slowly")
+        parent = start("--processes=2", "--callback=shop.ship_slowly", is_forked=False)
         wait_until(lambda: len(runners(redis_client)) == 2)
         wait_until(lambda: f"limpyd-jobs-worker [running] queues={QUEUE} processes=2/2" in titles())
         parent.send(signal.SIGTERM)
