@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from running import messages, work, worker_of
 
 from limpyd_jobs import Error, Job, Queue, Worker, events
-from limpyd_jobs.utils import utcnow
+from limpyd_jobs.utils import traceback_of, utcnow
 from limpyd_jobs.workers.naming import ClassNames
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -212,6 +213,16 @@ class TestHostileTexts:
             "The above exception was the direct cause of the following exception",
             *("Traceback (most recent call last)", "ValueError"),
         ]
+
+    @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no groups of exceptions")
+    def test_a_group_of_exceptions_is_logged_whole(self) -> None:
+        try:
+            raise ExceptionGroup("several", [ValueError("one\nof them"), KeyError("two")])  # noqa: F821
+        except ExceptionGroup as error:  # noqa: F821
+            lines = traceback_of(error).split("\n")
+        assert any("ValueError: one" in line for line in lines)
+        assert any("KeyError: 'two'" in line for line in lines)
+        assert [line for line in lines if line[:1].strip()] == []
 
     def test_what_an_application_says_reaches_no_terminal_raw(self, log: pytest.LogCaptureFixture) -> None:
         Worker("q").log(f"two lines\n{NASTY}\tand a tab")
