@@ -217,10 +217,10 @@ def test_the_errors_of_all_models_are_shown_unless_one_is_named(redis_server: Re
         (["groups", "mails"], "'mails' is not a condition: write it as field=value"),
         (["list", "status=error"], "An error has no field 'status'; there are: app_version, class, code"),
         (["list", "--after=x"], "'x' is not where a page ended: give what the page before told after --after="),
-        (["show"], "show needs a fingerprint after it: errors groups tells them"),
+        (["show"], "show needs a fingerprint after it: errors groups lists them"),
         (["show", "0123456789abcdef"], "there is no error with the fingerprint 0123456789abcdef"),
         (["requeue", "deadbeef"], "there is no error with the fingerprint deadbeef"),
-        (["requeue"], "requeue needs one fingerprint after it: errors groups tells them"),
+        (["requeue"], "requeue needs one fingerprint after it: errors groups lists them"),
     ],
 )
 def test_a_command_line_that_is_wrong(redis_server: RedisServer, arguments: list[str], message: str) -> None:

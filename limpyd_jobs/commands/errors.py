@@ -30,7 +30,7 @@ SPARE = ("queue", "fingerprint", "type")
 
 
 class Errors(VerbCommand):
-    """Exit status: 0; 1 if jobs could not be requeued, or somebody answered no; 2 if the command line is wrong."""
+    """Exit status: 0; 1 if jobs could not be requeued, or you answered no; 2 if the command line is wrong."""
 
     summary = "Show what failed, by its cause, and requeue the jobs of a cause"
     words = """[groups|list|show|requeue|delete] [FILTER...] [options]
@@ -54,7 +54,7 @@ A filter is made of words. All of them must be met:
         WorkerOption(
             "--limit", type="int", default=50, check=between(1, 10_000), help="How many at most (default: 50)"
         ),
-        WorkerOption("--after", help="list: the value that the previous page told to go on with"),
+        WorkerOption("--after", help="list: the value that the previous page ended with"),
         WorkerOption(
             "--timeout",
             type="float",
@@ -106,7 +106,7 @@ A filter is made of words. All of them must be met:
 
     def _show(self, words: Sequence[str]) -> None:
         if not words:
-            self.parser.error("show needs a fingerprint after it: errors groups tells them")
+            self.parser.error("show needs a fingerprint after it: errors groups lists them")
         shown = [self._details(word) for word in words]
         if self.print_as_json(shown[0] if len(shown) == 1 else shown):
             return
@@ -152,7 +152,7 @@ A filter is made of words. All of them must be met:
 
     def _requeue(self, words: Sequence[str]) -> int:
         if len(words) != 1:
-            self.parser.error("requeue needs one fingerprint after it: errors groups tells them")
+            self.parser.error("requeue needs one fingerprint after it: errors groups lists them")
         [fingerprint] = words
         if not self._filter(fingerprint=fingerprint).count().number:
             raise _no_errors(fingerprint)

@@ -124,7 +124,7 @@ class Info(Command):
 
 
 class Top(Info):
-    """Exit status: 0 after q or Ctrl-C; 2 if the command line is wrong, or the output is no terminal."""
+    """Exit status: 0 after q or Ctrl-C; 2 if the command line is wrong, or the output is not a terminal."""
 
     summary = "Watch a database on the whole screen: the jobs that run, and the rates of the queues; q or Ctrl-C ends"
     ends = ""

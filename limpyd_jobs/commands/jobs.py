@@ -73,7 +73,7 @@ def _time_span(text: str) -> float:
 
 
 class Jobs(VerbCommand):
-    """Exit status: 0; 1 if jobs could not be changed, or somebody answered no; 2 if the command line is wrong."""
+    """Exit status: 0; 1 if jobs could not be changed, or you answered no; 2 if the command line is wrong."""
 
     summary = "Find jobs by what is in them: list them, count them, show one; requeue, cancel, move or delete all"
     words = """[VERB] [FILTER... | IDENT...] [options]
@@ -93,7 +93,7 @@ class Jobs(VerbCommand):
   move FILTER...       put jobs that wait or are delayed in --queue, with --priority
   delay FILTER...      delay jobs that wait or are delayed, --for some time or --until a moment
   promote FILTER...    put delayed jobs in their waiting lists
-  delete FILTER...     delete jobs that nobody runs
+  delete FILTER...     delete jobs that no worker runs
 They count first, and ask. A job may be named by its ident instead of a filter; --all means all jobs.
 
 show, explain and release also take identifier=welcome:42, as log lines tell, if only one job has that identifier.
@@ -116,7 +116,7 @@ A filter is made of words. All of them must be met:
             check=between(1, 10_000),
             help="list: how many jobs at most; count --by: how many values (default: 50)",
         ),
-        WorkerOption("--after", help="list: the value that the previous page told to go on with"),
+        WorkerOption("--after", help="list: the value that the previous page ended with"),
         WorkerOption("--oldest-first", action="store_true", help="list: the oldest first (default: the newest)"),
         WorkerOption("--by", metavar="FIELD", help="count: class, queue, status, error, fingerprint or any other"),
         WorkerOption(

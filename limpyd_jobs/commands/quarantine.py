@@ -14,13 +14,13 @@ from limpyd_jobs.workers.options import WorkerOption
 
 
 class Quarantine(VerbCommand):
-    """Exit status: 0; 1 if somebody answered no; 2 if the command line is wrong."""
+    """Exit status: 0; 1 if you answered no; 2 if the command line is wrong."""
 
     summary = "Show entries that no worker could do anything with, put them back in their queues, or drop them"
     words = """[list|retry|drop] [ENTRY...] [options]
 
   list             what is in the quarantine of each queue, the oldest first
-  retry ENTRY...   put entries back in their queues, once they are mended: limpyd-jobs check tells what is wrong
+  retry ENTRY...   put entries back in their queues, once they are repaired: limpyd-jobs check says what is wrong
   drop ENTRY...    drop entries; the records of jobs stay
 
 Without a word, it lists. retry and drop need entries as list shows them, or --all, and ask."""

@@ -35,7 +35,7 @@ SPARE = ("model", "success list", "errors list", "latency", "priority")
 
 
 class Queues(VerbCommand):
-    """Exit status: 0; 1 if something could not be done, there is no such queue, or somebody answered no; 2 if the
+    """Exit status: 0; 1 if something could not be done, there is no such queue, or you answered no; 2 if the
     command line is wrong."""
 
     summary = "Show what stands in the queues, pause them, empty them, delete them"

@@ -28,7 +28,7 @@ ORDERS = ("quiet", "resume", "stop", "dump")
 
 
 class Workers(VerbCommand):
-    """Exit status: 0; 1 if somebody answered no, or a worker that is named has left; 2 if the command line is wrong, or
+    """Exit status: 0; 1 if you answered no, or a worker that is named has left; 2 if the command line is wrong, or
     there is no such worker."""
 
     summary = "Show which workers are there, and what they run; quiet them, stop them"
