@@ -394,7 +394,7 @@ def test_a_value_that_no_database_can_hold_is_refused_in_words(capsys: pytest.Ca
 
 
 def test_a_verb_that_is_interrupted_says_what_to_do(redis_server: RedisServer) -> None:
-    Letter.add_jobs((f"more {number}" for number in range(30_000)), to="ann")
+    Letter.add_jobs((f"more {number}" for number in range(10_000)), to="ann")
     environment = {**os.environ, "LIMPYD_JOBS_DATABASE": redis_server.url}
     command = [COMMAND, "jobs", "cancel", "status=waiting", "--yes", JOBS, PATH]
     child = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

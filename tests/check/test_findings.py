@@ -199,7 +199,8 @@ def test_nothing_is_wrong_with_a_job_that_a_worker_of_other_classes_deferred(loo
 
 
 @pytest.mark.parametrize(("name", "commands"), [(row[0], row[1:]) for row in BROKEN.values()], ids=BROKEN)
-def test_it_finds_that(look: redis.Redis, name: str, commands: tuple[str, ...]) -> None:
+def test_it_finds_and_repairs_that(look: redis.Redis, name: str, commands: tuple[str, ...]) -> None:
+    good = of_good_jobs(look)
     break_by(look, *commands)
     before = contents(look)
     report = check(pause=0)
@@ -207,13 +208,7 @@ def test_it_finds_that(look: redis.Redis, name: str, commands: tuple[str, ...]) 
     assert contents(look) == before
     assert all(finding.repairable and not finding.repaired for finding in report.findings)
 
-
-@pytest.mark.parametrize("commands", [row[1:] for row in BROKEN.values()], ids=BROKEN)
-def test_it_repairs_that(look: redis.Redis, commands: tuple[str, ...]) -> None:
-    good = of_good_jobs(look)
-    break_by(look, *commands)
-    report = check(repair=True, pause=0)
-    assert report.left == []
+    assert check(repair=True, pause=0).left == []
     assert found(look) == []
     assert check(pause=0).findings == []
     assert {key: placed_aside(value) for key, value in of_good_jobs(look).items()} == {

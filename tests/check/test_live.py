@@ -68,7 +68,7 @@ def test_nothing_is_found_while_workers_and_producers_go_on(look: redis.Redis) -
         for producer in producers:
             producer.start()
         try:
-            wait_until(lambda: min(numbers) > 500)
+            wait_until(lambda: min(numbers) > 200)
             before = sum(numbers)
             assert [finding.problem for _ in range(3) for finding in check(repair=True, pause=1).findings] == []
             assert sum(numbers) > before
