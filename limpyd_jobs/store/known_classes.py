@@ -112,8 +112,12 @@ def unwritten(
     """Return the classes and models that this process has to write, as scripts take them; empty if it has done so
     lately. They are on one database. With `if_used`, scripts write only job classes that have jobs."""
     models = job_classes, queue_model, error_model
-    if _times_of(*models).get(models, 0.0) > monotonic():
-        return ""
+    try:  # each job that is added comes here, so nothing is called but the clock
+        database = (job_classes[0] if job_classes else queue_model or error_model).database  # type: ignore[union-attr]
+        if database.__dict__["_written_classes"][models] > monotonic():
+            return ""
+    except KeyError:
+        pass
     rows = [
         (_field_of_class(job_class, known), known.as_json(), *([f"{known.name}:collection"] if if_used else []))
         for job_class in job_classes
@@ -130,19 +134,9 @@ def was_written(
     error_model: type[RedisModel] | None = None,
 ) -> None:
     """Note that these are written in their database now."""
-    models = job_classes, queue_model, error_model
-    _times_of(*models)[models] = monotonic() + WRITTEN_FOR
-
-
-def _times_of(
-    job_classes: tuple[type[RedisModel], ...],
-    queue_model: type[RedisModel] | None,
-    error_model: type[RedisModel] | None,
-) -> dict[Any, float]:
-    """Return until when what was written counts as written."""
     model: Any = job_classes[0] if job_classes else queue_model or error_model
     times: dict[Any, float] = vars(model.database).setdefault("_written_classes", {})
-    return times
+    times[job_classes, queue_model, error_model] = monotonic() + WRITTEN_FOR
 
 
 def _field_of_class(job_class: type[RedisModel], known: KnownClass) -> str:

@@ -20,6 +20,7 @@ from redis.exceptions import RedisError
 from limpyd_jobs.arguments import check_servable, is_servable
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.store.audit import entry_request, refusing_if_unaudited
+from limpyd_jobs.store.binding import is_same_database
 from limpyd_jobs.store.calls import Call, flag, given, listed, outcome_of, passing_over_wrong_types, send
 from limpyd_jobs.store.connections import SharedConnection
 from limpyd_jobs.store.database import JobsDatabase
@@ -358,17 +359,12 @@ def delete_record(record: RedisModel) -> None:
 
 def check_database(job_class: type[RedisModel], queue_model: type[RedisModel]) -> None:
     """Check that jobs and queues are on one database, as a script changes both."""
-    if not are_together(job_class, queue_model):
+    one, other = job_class.database, queue_model.database
+    if one is not other and not is_same_database(one, other):
         raise ConfigurationException(
             f"{job_class.__name__} and {queue_model.__name__} are on different databases: "
             "call use_database on both, or on a class both inherit from"
         )
-
-
-def are_together(model: type[RedisModel], other: type[RedisModel]) -> bool:
-    """Whether two models are on one database."""
-    one, two = model.database, other.database
-    return one is two or bool(one.connection_settings == two.connection_settings)
 
 
 def attached(model: type[RedisModel], pk: str) -> Any:

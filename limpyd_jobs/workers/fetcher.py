@@ -23,6 +23,7 @@ from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import Error, Job, Queue, defer_unresolved, job_classes
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store import records
+from limpyd_jobs.store.binding import is_same_database
 from limpyd_jobs.store.connections import PinnedConnection
 from limpyd_jobs.store.known_classes import unwritten, was_written
 from limpyd_jobs.store.layout import layout_of
@@ -101,7 +102,9 @@ class Fetcher:
         self.queue_model = queue_model
         self.lease = lease
         self._defer = defer or partial(defer_unresolved, queue_model)
-        self._error_model = error_model if error_model and records.are_together(error_model, queue_model) else None
+        self._error_model = (
+            error_model if error_model and is_same_database(error_model.database, queue_model.database) else None
+        )
         self.prefetched: deque[Delivery] = deque()
         self.leaving: deque[Delivery] = deque()
         self.give_back_at = inf
@@ -139,7 +142,7 @@ class Fetcher:
     def _unwritten(self, classes: Mapping[str, type[Job]]) -> str:
         """Return what others have to know of these classes, and of the models, if it was not sent lately."""
         if classes is not self._classes:
-            mine = (each for each in classes.values() if records.are_together(each, self.queue_model))
+            mine = (each for each in classes.values() if is_same_database(each.database, self.queue_model.database))
             self._classes, self._models = classes, (tuple(dict.fromkeys(mine)), self.queue_model, self._error_model)
         registry = unwritten(*self._models, if_used=True)
         if registry:
