@@ -108,13 +108,17 @@ class Catalogue:
         return self.jobs.setdefault(found.get_model_repr(), found)
 
 
-def catalogues(queue_models: Iterable[Model] | None, error_models: Iterable[Model] | None) -> list[Catalogue]:
+def catalogues(
+    queue_models: Iterable[Model] | None, error_models: Iterable[Model] | None, database: Any = None
+) -> list[Catalogue]:
     """Return the models that are imported, a catalogue for each database.
 
     Parameters
     ----------
     queue_models, error_models: iterables of model classes
         None for all imported models.
+    database: PipelineDatabase
+        The only database that is meant; None for all.
     """
     queues = list(concrete(Queue)) if queue_models is None else list(queue_models)
     errors = list(concrete(Error)) if error_models is None else list(error_models)
@@ -123,7 +127,8 @@ def catalogues(queue_models: Iterable[Model] | None, error_models: Iterable[Mode
     all_models = (list(concrete(Job)), queues, errors, [Schedule], others)
     firsts: list[Model] = []  # one of each database
     for queue in queues:
-        if not any(_is_same(first, queue) for first in firsts):
+        is_meant = database is None or is_same_database(queue.database, database)
+        if is_meant and not any(_is_same(first, queue) for first in firsts):
             firsts.append(queue)
     found = [
         Catalogue(*([each for each in models if _is_same(first, each)] for models in all_models)) for first in firsts

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from limpyd.contrib.database import PipelineDatabase
+
 from limpyd_jobs.check.advice import warnings_of
 from limpyd_jobs.check.catalogue import Catalogue, Model, catalogues, path_of_model
 from limpyd_jobs.check.keys import Keys
@@ -37,6 +39,7 @@ def check(
     *,
     queue_models: Iterable[type[Queue]] | None = None,
     error_models: Iterable[type[Error]] | None = None,
+    database: PipelineDatabase | None = None,
     lease: float = LEASE,
     pause: float = PAUSE,
     unresolved: str = LEAVE,
@@ -56,6 +59,8 @@ def check(
         True to repair the problems that can be repaired.
     queue_models, error_models: iterables of model classes
         By default, all imported models.
+    database: PipelineDatabase
+        The only database to look at. By default, all databases of these models.
     lease: float
         For how many seconds a job that is RUNNING without a lease is left alone, because a worker may run it, before a
         worker puts it back: 0 if no worker of version 2 lives.
@@ -92,7 +97,7 @@ def check(
     """
     began = time.monotonic()
     choices, report = Choices(unresolved, unknown_status, lease), Report()
-    for catalogue in catalogues(queue_models, error_models):
+    for catalogue in catalogues(queue_models, error_models, database):
         report.databases.append(database_name(catalogue.database.connection_settings or default_settings()))
         _Session(catalogue, lease, pause, choices, progress or (lambda line: None), report).run(repair, strict)
     report.seconds = time.monotonic() - began

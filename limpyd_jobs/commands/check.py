@@ -10,6 +10,7 @@ from limpyd_jobs.check.problems import LEAVE, WORDS
 from limpyd_jobs.commands.command import COMMON_OPTIONS, Command
 from limpyd_jobs.commands.hosts import JOB_STORES, import_used_guests, job_store, namespace
 from limpyd_jobs.commands.progress import Progress
+from limpyd_jobs.models import Queue
 from limpyd_jobs.workers.options import WorkerOption, one_of, seconds
 
 
@@ -86,6 +87,7 @@ class Check(Command):
             repair=bool(self.options.repair),
             queue_models=[model] if model else None,
             error_models=[error_model] if error_model else None,
+            database=(model or Queue).database,
             lease=self.options.lease,
             pause=self.options.pause,
             unresolved=self.options.unresolved,

@@ -11,6 +11,7 @@ from running import fail, succeed, work
 from limpyd_jobs import Job, Queue
 from limpyd_jobs.check import advice, check
 from limpyd_jobs.commands.check import Check
+from limpyd_jobs.models import BaseJobsModel
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -37,7 +38,7 @@ def test_a_list_of_finished_jobs_that_grows_is_warned_of(callback: Any, told: st
         name = f"queue of {number}"
         Job.add_jobs(map(str, range(number)), name, queue_model=model)
         work(name, queue_model=model, callback=callback, max_loops=number)
-    report = check(pause=0)
+    report = check(database=BaseJobsModel.database, pause=0)
     (warning,) = report.warnings
     assert warning.startswith(f"The queue 'queue of 3' (jobs:queue:1) {told}")
     assert not report.left

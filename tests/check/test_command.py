@@ -17,6 +17,7 @@ from servers import RedisServer
 
 from limpyd_jobs import Job, Queue, Schedule
 from limpyd_jobs.check import check
+from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.scripts.jobs import COMMANDS
 from limpyd_jobs.store.known_classes import KEY, KnownClass
 
@@ -381,5 +382,5 @@ def test_classes_and_models_that_the_database_knows_are_imported_or_named(run: R
 def test_the_check_says_what_it_waits_for(redis_client: redis.Redis, jobs_database: object) -> None:
     redis_client.rpush("jobs:queue:1:waiting", "x")
     told: list[str] = []
-    check(pause=0.01, progress=told.append)
+    check(database=BaseJobsModel.database, pause=0.01, progress=told.append)
     assert [line for line in told if "waits for 1 s, then looks again at what seems wrong" in line]

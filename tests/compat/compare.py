@@ -63,10 +63,14 @@ TYPE_OF_ERROR = re.compile(r"((?:\]|unexpected) error: )[A-Z]\w*(?:: |(?= \[))")
 # Version 2 logs the text of an exception in several lines.
 LINES_OF_ERROR = re.compile(r"(?<=\] error: ).*(?= \[(?:NOT )?requeued\])", re.DOTALL)
 REASON_OF_END = re.compile(r"(?<=\)): [\w ()=]+$")  # so it does
+# Version 3 goes on, and says which class, and what it lacks.
+WITHOUT_RUN = re.compile(
+    r"(?<=You must implement your own action): \w+ has no method run\(self, queue\)[\w ,]*(?=$| \[|\")"
+)
 TRACEBACK = re.compile(r"^Traceback .*", re.MULTILINE | re.DOTALL)
 
 
-class PinnedConnection(NamedTuple):
+class Line(NamedTuple):
     """Something that was said: ``state/in the end/jobs:job:1:hash/status`` and ``"w"``."""
 
     key: str
@@ -76,14 +80,14 @@ class PinnedConnection(NamedTuple):
         return f"{self.key} = {self.value}"
 
 
-def comparable(said: list[list[Any]]) -> list[PinnedConnection]:
+def comparable(said: list[list[Any]]) -> list[Line]:
     """Return what a version said as lines."""
     began = datetime.fromisoformat(said[0][1])
-    lines: list[PinnedConnection] = []
+    lines: list[Line] = []
     for index, event in enumerate(said[1:], 1):
         next_state = next(later[2] for later in said[index:] if later[0] == "state")
         normalizer = Normalizer(began, next_state)
-        lines += (PinnedConnection(normalizer.text(key), normalizer.json(value)) for key, value in flattened(event))
+        lines += (Line(normalizer.text(key), normalizer.json(value)) for key, value in flattened(event))
     return [line for line in lines if not matching(line.key, [*OURS, *ON_PURPOSE])]
 
 
@@ -153,6 +157,7 @@ class Normalizer:
         text = self._queue_member(text)
         text = WORKER_ID.sub("[id]", text)
         text = TRACEBACK.sub(lambda match: f"Traceback … {match[0].strip().splitlines()[-1]}", text)
+        text = WITHOUT_RUN.sub("", text)
         text = TRACEBACK_OF_DELETED.sub(r"\1", text)
         text = TYPE_OF_ERROR.sub(r"\1", text)
         text = LINES_OF_ERROR.sub(lambda match: match[0].replace("\n", "\\n"), text)
@@ -233,5 +238,5 @@ def same_after_all(tellings: Iterable[tuple[list[list[Any]], list[list[Any]]]], 
     return all(matching_lines(old, pattern) == matching_lines(new, pattern) for old, new in tellings)
 
 
-def matching_lines(said: list[list[Any]], pattern: str) -> list[PinnedConnection]:
+def matching_lines(said: list[list[Any]], pattern: str) -> list[Line]:
     return [line for line in comparable(said) if fnmatchcase(line.key, pattern)]

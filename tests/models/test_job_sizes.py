@@ -14,6 +14,7 @@ from limpyd import fields
 
 from limpyd_jobs import Argument, Job
 from limpyd_jobs.check import check
+from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.scripts import jobs as jobs_script
 from limpyd_jobs.store import sizes
 
@@ -88,7 +89,7 @@ def test_the_check_and_info_warn_of_large_ones_and_say_how_far_that_is_known(
 ) -> None:
     monkeypatch.setattr(sizes, "SAMPLE", 3)
     large = [Odd.add_job(f"large {number}", text="x" * 2_000_000) for number in range(5)]
-    (warning,) = check(pause=0).warnings
+    (warning,) = check(database=BaseJobsModel.database, pause=0).warnings
     assert warning.startswith(
         "3 jobs of test_job_sizes.Odd take more than 1.0 MB each (3 of 5 jobs were looked at), the largest one 2."
     )

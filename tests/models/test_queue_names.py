@@ -13,6 +13,7 @@ import redis
 
 from limpyd_jobs import Job, Queue
 from limpyd_jobs.check import check
+from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.query import JobFilter
 from limpyd_jobs.scripts import jobs as jobs_script
 
@@ -75,7 +76,7 @@ def test_the_check_names_it_and_the_command_that_moves_its_jobs(
 ) -> None:
     stored_by_version_2(redis_client, " mails")
     job = Job.add_job("a", " mails")
-    (found,) = check(pause=0).findings
+    (found,) = check(database=BaseJobsModel.database, pause=0).findings
     assert (found.kind, found.repair) == ("unservable name", "")
     command = shlex.split(found.problem.partition("Try: ")[2])
     assert command == ["limpyd-jobs", "jobs", "move", "queue= mails", "--queue=mails"]
@@ -88,6 +89,6 @@ def test_the_check_names_it_and_the_command_that_moves_its_jobs(
 
 def test_the_check_shows_a_name_that_a_terminal_cannot_show(redis_client: redis.Redis) -> None:
     stored_by_version_2(redis_client, "mails\n")
-    (found,) = check(pause=0).findings
+    (found,) = check(database=BaseJobsModel.database, pause=0).findings
     assert found.problem.endswith(r"Try: limpyd-jobs jobs move $'queue=mails\n' --queue=mails")
     assert found.problem.isprintable()

@@ -14,6 +14,7 @@ from reading import limpyd_jobs
 
 from limpyd_jobs import Argument, Job, Presence, Queue, Retry, Worker, WorkerPresence
 from limpyd_jobs.check import check
+from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.query import ErrorFilter, JobFilter
 from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.store import figures, presences
@@ -226,7 +227,9 @@ def test_a_pk_that_is_not_a_number_is_told(redis_client: redis.Redis, pk: str) -
         redis_client.rpush(f"jobs:queue:1:{place}", f"{PATH}:{pk}")
     for place in ("delayed", "_running"):
         redis_client.zadd(f"jobs:queue:1:{place}", {f"{PATH}:{pk}": 1})
-    assert "odd pk" in {each.kind for each in check(pause=0).findings if each.subject == pk}
+    assert "odd pk" in {
+        each.kind for each in check(database=BaseJobsModel.database, pause=0).findings if each.subject == pk
+    }
     asked = JobFilter(Note, "priority<5")
     assert ([job.identifier for job in asked.page().jobs], asked.unseen) == (["good"], 1)
     assert (str(asked.count()), asked.unseen) == ("≥ 1", 1)

@@ -144,7 +144,7 @@ class TestANewJob:
         assert any_world.add(identifier)[0] == "existing"
         assert any_world.add(identifier + "!")[0] == "added"
 
-    @pytest.mark.parametrize("name", [*IDENTIFIERS.values(), "w", "1"], ids=[*IDENTIFIERS, "w", "1"])
+    @pytest.mark.parametrize("name", [*(name for name in IDENTIFIERS.values() if name == name.strip()), "w", "1"])
     def test_finds_a_queue_of_any_name(self, any_world: World, name: str) -> None:
         jobs = [any_world.add(identifier, name)[1] for identifier in "ab"]
         assert [any_world.places(job) for job in jobs] == 2 * [[f"{name}/0 waiting"]]
