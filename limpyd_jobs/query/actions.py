@@ -15,7 +15,7 @@ from limpyd_jobs.models import Job, compute_delayed_until, has_custom_placement
 from limpyd_jobs.query.walk import Source
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store import records
-from limpyd_jobs.store.audit import Entry
+from limpyd_jobs.store.audit import Entry, audited
 from limpyd_jobs.store.calls import Call, given, listed, send
 from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.store.scripting import Script
@@ -48,7 +48,7 @@ class Tally(NamedTuple):
         How many could not be changed.
     reasons: dict of str to int
         Why jobs were skipped or refused: ``not in error``, ``already queued`` (another job of the identifier is),
-        ``claimed`` (somebody runs it), ``no queue``, ``broken``, ``refused by Redis`` (as it is full), ``the pk is not
+        ``claimed`` (a process runs it), ``no queue``, ``broken``, ``refused by Redis`` (as it is full), ``the pk is not
         a number`` (such jobs are not looked at, whether they meet the conditions or not)…
     """
 
@@ -78,6 +78,27 @@ class Tally(NamedTuple):
         return cls.of(outcomes)
 
 
+def audited_tally(
+    connection: Any,
+    act: Callable[[Counter[str], Entry | None], None],
+    *,
+    only_counts: bool,
+    unaudited: bool,
+    **told: Any,
+) -> Tally:
+    """Let `act` count the outcomes of what it does, with an entry of the audit; without one, if it only counts."""
+    outcomes = Counter[str]()
+    if only_counts:
+        act(outcomes, None)
+        return Tally.of(outcomes)
+    with audited(connection, unaudited=unaudited, **told) as entry:
+        try:
+            act(outcomes, entry)
+        finally:
+            entry.numbers = Tally.of(outcomes).numbers
+    return Tally.of(outcomes)
+
+
 class Acted(NamedTuple):
     """What a step did: the number of jobs of each outcome, the number it looked at, and the pk of the last one."""
 
@@ -101,7 +122,7 @@ class Action:
     methods: tuple of str
         The methods of a job that do it with one job: if a class has its own, they are called.
     spares_claimed: bool
-        Whether jobs that somebody runs are left alone.
+        Whether jobs that are claimed are left alone.
     """
 
     verb: ClassVar[str]
@@ -220,7 +241,7 @@ class Cancel(Action):
 
 
 class Delete(Action):
-    """Delete the jobs that nobody runs."""
+    """Delete the jobs that do not run."""
 
     verb = "delete"
     script = _delete_many

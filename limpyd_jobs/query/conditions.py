@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from math import isnan
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from limpyd_jobs.arguments import PRIORITY_RANGE, read_priority
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.transitions import mark_of
-from limpyd_jobs.utils import as_naive_utc, datetime_to_score, one_line, parse_datetime, utcnow
+from limpyd_jobs.utils import as_naive_utc, datetime_to_score, is_meant, one_line, parse_datetime, utcnow
 
 # The comparisons, by what ends the name of a field: in Python, and on a command line where nothing is to be quoted.
 SUFFIXES = {"": "=", "eq": "=", "ne": "!=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
@@ -191,6 +191,15 @@ def limited(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
     if len(conditions) > MOST_CONDITIONS:
         raise ValueError(f"A filter has at most {MOST_CONDITIONS:,} conditions, not {len(conditions):,}")
     return tuple(conditions)
+
+
+def check_fields(refusal: str, names: Iterable[str], fields: Iterable[str]) -> None:
+    """Raise `ValueError` if one of the names is not a field; it says which fields there are, and which may be meant."""
+    unknown = min({*names} - {*fields}, default=None)
+    if unknown is not None:
+        own = sorted(name for name in fields if not name.startswith("_"))
+        near = is_meant(unknown, own)
+        raise ValueError(f"{refusal} {unknown!r}{f'{near} There' if near else '; there'} are: {', '.join(own)}")
 
 
 def _text_of(field: str, value: Any) -> str:

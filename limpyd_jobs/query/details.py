@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from limpyd_jobs.idents import Ident
@@ -18,7 +18,7 @@ from limpyd_jobs.store.known_classes import KnownClass
 from limpyd_jobs.store.layout import RESULT_KEY
 from limpyd_jobs.transitions import owner_of
 
-# How many errors are shown at the most, the last ones.
+# How many errors are shown at most, the last ones.
 MOST_ERRORS = 20
 
 
@@ -33,7 +33,7 @@ class JobDetails(NamedTuple):
     queue: str
         The name of the queue; None if the job does not say.
     owner: str
-        Who holds the claim on it; None if nobody does.
+        Who holds the claim on it; None if it is not claimed.
     fields: dict
         The stored fields of its hash, without the library's own.
     progress: Progress
@@ -47,8 +47,7 @@ class JobDetails(NamedTuple):
     errors: list of dict
         The fields of the last errors that are recorded of it, the newest first.
     silence: str
-        If the owner of the claim gives no sign of life, for how long, and when somebody else can have the job; else
-        empty.
+        If the owner of the claim gives no sign of life, for how long, and when another can have the job; else empty.
     """
 
     ident: str
@@ -83,8 +82,17 @@ def job_details(ident: str, database: JobsDatabase | None = None, error_model: t
         If its class is not known in the database, or there is no such job.
     """
     database = database or BaseJobsModel.database
-    stored, parsed = stored_job(ident, database), Ident.of(ident)
-    queue, history, log, result = _kept_beside(database, parsed, stored.get("_queue_key", ""))
+    return details_of(ident, stored_job(ident, database), database, error_model)
+
+
+def details_of(
+    ident: str, stored: Mapping[str, str], database: JobsDatabase, error_model: type[Error] | None = None
+) -> JobDetails:
+    """Return the details of a job whose hash is given."""
+    parsed = Ident.of(ident)
+    name = classes_of(database)[parsed.path].name
+    queue, history, log, result = _kept_beside(database, name, parsed.pk, stored.get("_queue_key", ""))
+    is_claimed, namespace = bool(stored.get("_claim_token")), name.rpartition(":")[0]
     return JobDetails(
         ident,
         name_of_status(stored.get("status")),
@@ -96,12 +104,8 @@ def job_details(ident: str, database: JobsDatabase | None = None, error_model: t
         log or [],
         result,
         _errors_of(database, error_models_of(database, error_model), parsed),
-        silence_of_owner(stored, ident, _namespace(database, parsed), database) if stored.get("_claim_token") else "",
+        silence_of_owner(stored, ident, namespace, database) if is_claimed else "",
     )
-
-
-def _namespace(database: JobsDatabase, ident: Ident) -> str:
-    return classes_of(database)[ident.path].name.rpartition(":")[0]
 
 
 def stored_job(ident: str, database: JobsDatabase) -> dict[str, str]:
@@ -120,14 +124,13 @@ def stored_job(ident: str, database: JobsDatabase) -> dict[str, str]:
     return dict(stored)
 
 
-def _kept_beside(database: JobsDatabase, ident: Ident, queue_key: str) -> list[Any]:
+def _kept_beside(database: JobsDatabase, name: str, pk: str, queue_key: str) -> list[Any]:
     """The name of the queue, the history, the log and the result of a job; None for each that is missing."""
-    name = classes_of(database)[ident.path].name
     commands = (
         ("HGET", f"{queue_key}:hash", "name"),
-        ("LRANGE", history_key(name, ident.pk), 0, -1),
-        ("LRANGE", log_key(name, ident.pk), 0, -1),
-        ("GET", f"{name}:{ident.pk}:{RESULT_KEY}"),
+        ("LRANGE", history_key(name, pk), 0, -1),
+        ("LRANGE", log_key(name, pk), 0, -1),
+        ("GET", f"{name}:{pk}:{RESULT_KEY}"),
     )
     return replies_to(connection_to(database), commands)
 

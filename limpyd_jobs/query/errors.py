@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from limpyd_jobs.fingerprints import is_fingerprint
 from limpyd_jobs.models import BaseJobsModel, Error
 from limpyd_jobs.query.actions import STEP as ACTION_STEP
-from limpyd_jobs.query.actions import Acted, Tally
+from limpyd_jobs.query.actions import Acted, Tally, audited_tally
 from limpyd_jobs.query.causes import ErrorGroup, ErrorGroups, Grouping, Step
 from limpyd_jobs.query.classes import connection_to, error_models_of, imported_error_models, replies_to
-from limpyd_jobs.query.conditions import Condition, limited, time_of
-from limpyd_jobs.query.found import Count, cursor_of, positions_of
+from limpyd_jobs.query.conditions import Condition, check_fields, limited, time_of
+from limpyd_jobs.query.found import Count
+from limpyd_jobs.query.pages import read_page
 from limpyd_jobs.query.walk import STEP, Progress, Source, Walk, is_pk
-from limpyd_jobs.store.audit import Entry, audited
+from limpyd_jobs.store.audit import Entry
 from limpyd_jobs.store.calls import Call, listed
 from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.store.layout import layout_of
@@ -148,10 +150,8 @@ class ErrorFilter:
         self._stored = [stored for condition in self.conditions for stored in _stored(condition)]
         names = {each.field for each in self._stored} - {"class", "pk"}
         models = error_models_of(self._database, error_model)
-        fields = frozenset[str]().union(*(model.fields for model in models))
-        if names - fields:
-            own = sorted({*_STORED, *(name for name in fields if not name.startswith("_")), "pk"})
-            raise ValueError(f"An error has no field {min(names - fields)!r}; there are: {', '.join(own)}")
+        fields = {*_STORED, "pk"}.union(*(model.fields for model in models))
+        check_fields("An error has no field", names, fields)
         self._models = [model for model in models if names <= model.fields]
 
     def __repr__(self) -> str:
@@ -184,14 +184,17 @@ class ErrorFilter:
         ValueError
             If `after` is not the `following` of a page.
         """
-        positions = positions_of(after) if after else {}
-        walk, found = self._walk(timeout), list[FoundError]()
-        shown = [_Shown(walk, source, positions.get(source.known.name), limit) for source in walk.sources]
-        while len(found) < limit and (rest := [each for each in shown if each.fill()]):
-            found.append(max(rest, key=lambda each: each.pending[0].date_time).take())
-        is_over = not any(each.fill() for each in shown) and not walk.is_cut
-        here = {each.model: each.position for each in shown if each.position is not None}
-        return ErrorPage(found, None if is_over else cursor_of({**positions, **here}), not walk.is_cut)
+        walk = self._walk(timeout)
+        errors, following = read_page(
+            walk,
+            after,
+            limit,
+            name_of=attrgetter("name"),
+            fields=_FIELDS,
+            make=FoundError.of,
+            date_of=attrgetter("date_time"),
+        )
+        return ErrorPage(errors, following, not walk.is_cut)
 
     def groups(
         self, most: int = 50, timeout: float | None = None, progress: Progress | None = None, messages: int = 5
@@ -246,16 +249,15 @@ class ErrorFilter:
 
         Errors of a model that is not imported are refused.
         """
-        walk, outcomes = self._walk(None, progress), Counter[str]()
-        if dry_run or not walk.sources:
-            self._delete(walk, outcomes, None)
-            return Tally.of(outcomes)
-        with audited(self._connection, unaudited=unaudited, verb="delete errors", filter=f"{self}") as entry:
-            try:
-                self._delete(walk, outcomes, entry)
-            finally:
-                entry.numbers = Tally.of(outcomes).numbers
-        return Tally.of(outcomes)
+        walk = self._walk(None, progress)
+        return audited_tally(
+            self._connection,
+            partial(self._delete, walk),
+            only_counts=dry_run or not walk.sources,
+            unaudited=unaudited,
+            verb="delete errors",
+            filter=f"{self}",
+        )
 
     def _delete(self, walk: Walk, outcomes: Counter[str], entry: Entry | None) -> None:
         """Delete them, or without an entry of the audit only count them."""
@@ -296,33 +298,6 @@ def _deleted_one_by_one(source: Source, model: type[Error], entry: Entry) -> Ite
         number = delete_many(model, [f"{pk}" for pk, _ in step.found])
         entry.note(number)
         yield Acted({"done": number}, step.looked, step.seen)
-
-
-class _Shown:
-    """The errors of a model that are not yet on a page, the newest first."""
-
-    def __init__(self, walk: Walk, source: Source, start: int | None, limit: int) -> None:
-        self.model = source.known.name
-        self.position = start
-        self.pending: deque[FoundError] = deque()
-        self._steps = walk.timed(source.steps(start, names=listed(_FIELDS), most=min(limit + 1, 200)))
-
-    def fill(self) -> bool:
-        """Find the next error, if there is one; return whether there is."""
-        while not self.pending:
-            step = next(self._steps, None)
-            if step is None:
-                return False
-            self.pending += [FoundError.of(self.model, pk, values) for pk, values in step.found]
-            if not self.pending:
-                self.position = step.seen
-        return True
-
-    def take(self) -> FoundError:
-        """Return the next error."""
-        error = self.pending.popleft()
-        self.position = int(error.pk)
-        return error
 
 
 def _stored(condition: Condition) -> list[Condition]:

@@ -12,13 +12,13 @@ from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import BaseJobsModel, Error, LivingWorker, WorkerPresence, job_classes
 from limpyd_jobs.models.worker_presence import SILENT
 from limpyd_jobs.query.classes import connection_to, on, replies_to
-from limpyd_jobs.query.details import JobDetails, job_details, stored_job
+from limpyd_jobs.query.details import JobDetails, details_of, stored_job
 from limpyd_jobs.query.silence import silence
 from limpyd_jobs.retrying import own_policy, read_policy
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.transitions import owner_of
-from limpyd_jobs.utils import MESSAGE, one_line
+from limpyd_jobs.utils import MESSAGE, one_line, span
 
 
 class Reason(NamedTuple):
@@ -63,7 +63,8 @@ def explain_job(
     Parameters and exceptions: see `job_details`.
     """
     database = database or BaseJobsModel.database
-    details, stored = job_details(ident, database, error_model), stored_job(ident, database)
+    stored = stored_job(ident, database)
+    details = details_of(ident, stored, database, error_model)
     place = _Place.of(database, ident, stored.get("_queue_key"))
     return Explanation(ident, details.status, list(_reasons(details, stored, place)))
 
@@ -198,7 +199,7 @@ def _reasons_of_running(stored: Mapping[str, str], place: _Place, silence: str) 
     if place.lease is None:
         yield Reason("no_lease", "It has no lease: a worker of version 2 runs it, or code of an application.")
     elif has_lapsed:
-        lapsed = f"The lease of {owner} ended {_seconds(place.now - place.lease)} ago: it died, or was silent."
+        lapsed = f"The lease of {owner} ended {span(place.now - place.lease)} ago: it died, or was silent."
         back = "will put the job back" if place.has_workers else "has to put the job back, but none is there"
         yield Reason("lease_lapsed", f"{lapsed} A worker of the queue {place.name} {back}.")
         if not place.has_workers:
@@ -226,7 +227,7 @@ def _reasons_of_delayed(stored: Mapping[str, str], place: _Place) -> Iterator[Re
     if place.due is None:
         yield Reason("not_listed", "It is delayed, but stands in no queue. " + _RECONCILED)
     elif place.due > place.now:
-        yield Reason("delayed", f"It is delayed until {until} (UTC), for {_seconds(place.due - place.now)} more.")
+        yield Reason("delayed", f"It is delayed until {until} (UTC), for {span(place.due - place.now)} more.")
     else:
         yield Reason("due", f"It is due since {until} (UTC): a worker of the queue {place.name} lets it wait there.")
         yield from _lack_of_workers(place)
@@ -253,7 +254,7 @@ def _reasons_of_waiting(ident: str, place: _Place) -> Iterator[Reason]:
 
 def _reasons_of_its_class(ident: str, place: _Place) -> Iterator[Reason]:
     if place.deferrals:
-        again = "" if place.due is None else f", and try again in {_seconds(max(place.due - place.now, 0))}"
+        again = "" if place.due is None else f", and try again in {span(max(place.due - place.now, 0))}"
         times = "once" if place.deferrals == 1 else f"{place.deferrals:,} times"
         what = f"Workers could not import its class, {times}{again}"
         yield Reason("deferred", f"{what}: see --pythonpath and --job-modules.")
@@ -303,11 +304,3 @@ def _silences(place: _Place) -> str:
 
 
 _RECONCILED = "A worker of its queue finds such jobs within 15 seconds; limpyd-jobs check tells more."
-
-
-def _seconds(seconds: float) -> str:
-    """Return a time span in words."""
-    for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} seconds"

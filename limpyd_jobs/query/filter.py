@@ -3,37 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
-from limpyd_jobs.fingerprints import is_fingerprint
 from limpyd_jobs.models import BaseJobsModel, Error, Job, job_classes
-from limpyd_jobs.query.actions import Action, Cancel, Delay, DelayUntil, Delete, Move, Promote, Requeue, Tally
-from limpyd_jobs.query.classes import classes_of, connection_to, error_models_of, on
+from limpyd_jobs.query.actions import (
+    Action,
+    Cancel,
+    Delay,
+    DelayUntil,
+    Delete,
+    Move,
+    Promote,
+    Requeue,
+    Tally,
+    audited_tally,
+)
+from limpyd_jobs.query.classes import on
 from limpyd_jobs.query.conditions import Condition, limited
-from limpyd_jobs.query.errors import ErrorFilter
-from limpyd_jobs.query.found import FIELDS, Count, Facets, FoundJob, Page, cursor_of, name_of_status, positions_of
-from limpyd_jobs.query.walk import MissingIndex, Progress, Source, Step, Walk
+from limpyd_jobs.query.found import FIELDS, Count, Facets, FoundJob, Page, name_of_status
+from limpyd_jobs.query.pages import read_page
+from limpyd_jobs.query.search import OF_ERRORS, Search
+from limpyd_jobs.query.walk import MissingIndex, Progress
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.store.audit import Entry, audited
+from limpyd_jobs.store.audit import Entry
 from limpyd_jobs.store.calls import listed
 from limpyd_jobs.store.database import JobsDatabase
-from limpyd_jobs.store.known_classes import KnownClass
-from limpyd_jobs.utils import is_meant, not_imported
-
-# Names that can be asked for, but are not fields of a job.
-OTHERS = frozenset({"class", "error", "fingerprint", "owner", "pk", "queue"})
-
-# What is asked of the errors of a job.
-_OF_ERRORS = ("error", "fingerprint")
-
-# The indexes by which the errors of a job are found.
-_LOOKED_AT = {"job_pk", "job_model_repr", "type", "_fingerprint"}
-
-# Up to this number of errors is read first, to look at no jobs but theirs.
-FEW_ERRORS = 5_000
+from limpyd_jobs.utils import not_imported
 
 # How many different values facets keep at the most.
 MOST_VALUES = 10_000
@@ -98,6 +98,9 @@ class JobFilter:
     def __str__(self) -> str:
         return " ".join(map(str, self.conditions))
 
+    def _search(self, timeout: float | None = None, progress: Progress | None = None, by: str | None = None) -> Search:
+        return Search(self.conditions, self._database, self._error_model, self.pks, by, timeout, progress)
+
     def count(self, timeout: float | None = None, progress: Progress | None = None) -> Count:
         """Count the jobs: at once if at most one indexed field is asked for; else by looking at them, in steps.
 
@@ -114,7 +117,7 @@ class JobFilter:
             If no class of the database has a field that is asked for.
         """
         number, is_exact = 0, True
-        search = _Search(self, timeout, progress)
+        search = self._search(timeout, progress)
         for source in search.sources:
             if source.is_exact:
                 number += source.size
@@ -139,7 +142,7 @@ class JobFilter:
         """
         if field in ("owner", "pk"):
             raise ValueError(f"{field} is not a field of a job, so jobs are not counted by it")
-        search = _Search(self, timeout, progress, field)
+        search = self._search(timeout, progress, field)
         if field == "status" and all(source.is_whole for source in search.sources):
             return Facets(*self._statuses(), is_exact=True)
         counts: Counter[str] = Counter()
@@ -150,7 +153,7 @@ class JobFilter:
                     source.size if source.is_exact else sum(step.number for step in search.steps(source))
                 )
                 continue
-            errors = json.dumps(search.errors_of(source.known)) if field in _OF_ERRORS else ""
+            errors = json.dumps(search.errors_of(source.known)) if field in OF_ERRORS else ""
             for step in search.steps(source, by=field, errors=errors):
                 for value, number in step.counts.items():
                     if value in counts or len(counts) < MOST_VALUES:
@@ -196,22 +199,19 @@ class JobFilter:
         """
         if limit < 1:
             raise ValueError(f"A page has 1 job or more, not {limit!r}")
-        search = _Search(self, timeout)
-        positions = positions_of(after) if after else {}
-        shown = [
-            _Shown(search, source, positions.get(source.known.path), newest_first, limit) for source in search.sources
-        ]
-        jobs: list[FoundJob] = []
-        while len(jobs) < limit:
-            rest = [each for each in shown if each.fill()]
-            if not rest:
-                break
-            best = max if newest_first else min
-            jobs.append(best(rest, key=lambda each: each.pending[0][1].added or "").take())
-        is_over = not any(each.fill() for each in shown) and not search.is_cut
+        search = self._search(timeout)
+        jobs, following = read_page(
+            search,
+            after,
+            limit,
+            name_of=attrgetter("path"),
+            fields=FIELDS,
+            make=FoundJob.of,
+            date_of=lambda job: job.added or "",
+            newest_first=newest_first,
+        )
         self.unseen = search.unseen
-        here = {each.path: each.position for each in shown if each.position is not None}
-        return Page(jobs, None if is_over else cursor_of(here), not search.is_cut)
+        return Page(jobs, following, not search.is_cut)
 
     def missing_indexes(self) -> list[MissingIndex]:
         """Return the indexes that the classes lack. Without them, jobs are looked at one by one: see :ref:`Indexes`.
@@ -221,7 +221,7 @@ class JobFilter:
         ValueError
             If no class of the database has a field that is asked for.
         """
-        return [missing for source in _Search(self).sources for missing in source.missing_indexes]
+        return [missing for source in self._search().sources for missing in source.missing_indexes]
 
     def requeue_all(
         self,
@@ -305,21 +305,19 @@ class JobFilter:
         """Put the delayed jobs in their waiting lists, to be run now. For more see `requeue_all`."""
         return self._do(Promote(), dry_run, progress, unaudited)
 
-    def _do(self, action: Action, dry_run: bool, progress: Progress | None, unaudited: bool = False) -> Tally:
-        search, outcomes = _Search(self, None, progress), Counter[str]()
-        if dry_run or not search.sources:
-            self._act(action, search, outcomes, None)
-            return Tally.of(outcomes)
-        with audited(
-            search.connection, unaudited=unaudited, verb=action.verb, filter=f"{self}", how=action.how
-        ) as entry:
-            try:
-                self._act(action, search, outcomes, entry)
-            finally:
-                entry.numbers = Tally.of(outcomes).numbers
-        return Tally.of(outcomes)
+    def _do(self, action: Action, dry_run: bool, progress: Progress | None, unaudited: bool) -> Tally:
+        search = self._search(None, progress)
+        return audited_tally(
+            search.connection,
+            partial(self._act, action, search),
+            only_counts=dry_run or not search.sources,
+            unaudited=unaudited,
+            verb=action.verb,
+            filter=f"{self}",
+            how=action.how,
+        )
 
-    def _act(self, action: Action, search: _Search, outcomes: Counter[str], entry: Entry | None) -> None:
+    def _act(self, action: Action, search: Search, outcomes: Counter[str], entry: Entry | None) -> None:
         """Do it, or without an entry of the audit only count the outcomes."""
         for source in search.sources:
             try:
@@ -336,7 +334,7 @@ class JobFilter:
 
     def __iter__(self) -> Iterator[FoundJob]:
         """Yield all the jobs, class by class, the newest of each first. A round trip reads some hundreds of jobs."""
-        search = _Search(self)
+        search = self._search()
         for source in search.sources:
             for step in search.steps(source, names=listed(FIELDS)):
                 for pk, values in step.found:
@@ -349,7 +347,7 @@ class JobFilter:
         These are its ``ident``, the name of its ``queue``, its ``status`` as a word, and all other fields that have a
         value, without the library's own.
         """
-        search = _Search(self, None, progress)
+        search = self._search(None, progress)
         for source in search.sources:
             names = ["queue", *sorted(name for name in source.known.fields if not name.startswith("_"))]
             for step in search.steps(source, names=listed(names)):
@@ -364,134 +362,3 @@ def _of_class(job_class: Any) -> Condition:
     if not (isinstance(job_class, type) and issubclass(job_class, Job)):
         raise TypeError(f"A filter is made of texts and job classes, not of {job_class!r}")
     return Condition.of("class", "=", job_class)
-
-
-class _Search(Walk):
-    """One look at the jobs of a filter: each class that may have some is a source."""
-
-    def __init__(
-        self,
-        asked: JobFilter,
-        timeout: float | None = None,
-        progress: Progress | None = None,
-        by: str | None = None,
-    ) -> None:
-        super().__init__(timeout, progress)
-        self._database, self._error_model = asked._database, asked._error_model
-        self.connection = connection_to(self._database)
-        self._indexes_of_errors: list[tuple[str, Mapping[str, str]]] = []
-        self.measure(self.connection, self._sources(asked, by))
-
-    def _sources(self, meant: JobFilter, by: str | None) -> list[Source]:
-        conditions = meant.conditions
-        known = [
-            known
-            for path, known in classes_of(self._database).items()
-            if all(condition.is_met_by_class(path) for condition in conditions)
-        ]
-        asked = [condition for condition in conditions if condition.field != "class"]
-        names = {*(condition.field for condition in asked), *([by] if by else [])} - OTHERS
-        self._check_fields(known, names)
-        able = [each for each in known if names <= each.fields]
-        few = self._jobs_of_few_errors(asked) if meant.pks is None else None
-        sources = []
-        for each in able:
-            pks = meant.pks if few is None else sorted(few.get(each.path, ()))
-            sources.append(Source(self.connection, each, asked, self._tests(each, asked), pks))
-        return sources
-
-    def _jobs_of_few_errors(self, conditions: Sequence[Condition]) -> Mapping[str, set[int]] | None:
-        """Return the pks of the jobs with an error that is asked for, by the path of the class. No other jobs can be
-        meant.
-
-        None if no error is asked for, or there are many.
-        """
-        for condition in conditions:
-            if condition.field in _OF_ERRORS and condition.is_equality:
-                word = f"{condition.field}={condition.value}"
-                asked = ErrorFilter(word, error_model=self._error_model, database=self._database)
-                few = asked.jobs(FEW_ERRORS)
-                if few is not None:
-                    return few
-        return None
-
-    def _check_fields(self, known: Sequence[KnownClass], names: set[str]) -> None:
-        fields = frozenset[str]().union(*(each.fields for each in known))
-        if known and names - fields:
-            own = sorted(name for name in fields | OTHERS if not name.startswith("_"))
-            unknown = min(names - fields)
-            near = is_meant(unknown, own)
-            there = f"{near} There are: " if near else "; there are: "
-            raise ValueError(f"None of these classes has a field {unknown!r}{there}{', '.join(own)}")
-
-    def _tests(self, known: KnownClass, conditions: Sequence[Condition]) -> list[Mapping[str, Any]]:
-        return [
-            self._error_test(known, each)
-            if each.field in _OF_ERRORS
-            else each.as_test(is_date=each.field in known.dates)
-            for each in conditions
-        ]
-
-    def errors_of(self, known: KnownClass) -> list[dict[str, str]]:
-        """Return where scripts find the errors of the jobs of a class, for each model of errors."""
-        return [
-            {
-                "of_job": indexes["job_pk"],
-                "of_class": f"{indexes['job_model_repr']}{known.path}",
-                "errors": name,
-            }
-            for name, indexes in self._models_of_errors()
-        ]
-
-    def _models_of_errors(self) -> list[tuple[str, Mapping[str, str]]]:
-        """Return the beginnings of the keys, and of the indexes, of the models of errors."""
-        if not self._indexes_of_errors:
-            models = error_models_of(self._database, self._error_model)
-            self._indexes_of_errors = [
-                (each.name, each.indexes) for each in models if each.indexes.keys() >= _LOOKED_AT
-            ]
-        return self._indexes_of_errors
-
-    def _error_test(self, known: KnownClass, condition: Condition) -> Mapping[str, Any]:
-        has_fingerprint = condition.field == "fingerprint" and is_fingerprint(condition.value)
-        field = "_fingerprint" if has_fingerprint else "type"
-        models = [
-            {**where, "of_kind": f"{indexes[field]}{condition.value}"}
-            for where, (_, indexes) in zip(self.errors_of(known), self._models_of_errors(), strict=True)
-        ]
-        test = {"models": models, "test": "error", "is_negated": condition.is_negated}
-        if condition.field == "fingerprint" and not has_fingerprint:  # errors without one: by their type
-            return {**test, "without": "_fingerprint"}
-        return test
-
-    def steps(self, source: Source, start: int | None = None, **options: Any) -> Iterator[Step]:
-        """Look at the jobs of a source until there is no time left."""
-        return self.timed(source.steps(start, **options))
-
-
-class _Shown:
-    """The jobs of a class that are not yet on a page."""
-
-    def __init__(self, search: _Search, source: Source, start: int | None, newest_first: bool, limit: int) -> None:
-        self.path = source.known.path
-        self.position = start
-        self.pending: deque[tuple[int, FoundJob]] = deque()
-        self._steps = search.steps(
-            source, start, is_upwards=not newest_first, names=listed(FIELDS), most=min(limit + 1, 200)
-        )
-
-    def fill(self) -> bool:
-        """Find the next job, if there is one; return whether there is."""
-        while not self.pending:
-            step = next(self._steps, None)
-            if step is None:
-                return False
-            self.pending += [(pk, FoundJob.of(self.path, pk, values)) for pk, values in step.found]
-            if not self.pending:
-                self.position = step.seen
-        return True
-
-    def take(self) -> FoundJob:
-        """Return the next job."""
-        self.position, job = self.pending.popleft()
-        return job

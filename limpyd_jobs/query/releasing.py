@@ -9,7 +9,7 @@ from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import BaseJobsModel, job_classes
 from limpyd_jobs.query.classes import connection_to, on, replies_to
-from limpyd_jobs.query.details import JobDetails, job_details, stored_job
+from limpyd_jobs.query.details import JobDetails, details_of, stored_job
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.audit import entry_request, refusing_if_unaudited
 from limpyd_jobs.store.database import JobsDatabase
@@ -52,8 +52,8 @@ def release_job(
         Whatever the module of its class raises as it is imported.
     """
     database = database or BaseJobsModel.database
-    details, stored = job_details(ident, database), stored_job(ident, database)
-    _check(details, stored, database, force=force)
+    stored = stored_job(ident, database)
+    _check(details_of(ident, stored, database), stored, database, force=force)
     if dry_run:
         return
     job_class = on(job_classes.resolve(Ident.of(ident).path), database)

@@ -11,8 +11,7 @@ import pytest
 import redis
 
 from limpyd_jobs import Argument, Error, Job, Worker
-from limpyd_jobs.query import ErrorFilter, ErrorGroup, JobFilter, causes, errors, explain_job, job_details, walk
-from limpyd_jobs.query import filter as job_filter
+from limpyd_jobs.query import ErrorFilter, ErrorGroup, JobFilter, causes, errors, explain_job, job_details, search, walk
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -339,7 +338,7 @@ def test_jobs_are_counted_by_their_last_error() -> None:
 
 @pytest.mark.parametrize("few", [0, 3, 100])
 def test_the_jobs_of_errors_are_the_same_if_these_are_read_first(monkeypatch: pytest.MonkeyPatch, few: int) -> None:
-    monkeypatch.setattr(job_filter, "FEW_ERRORS", few)
+    monkeypatch.setattr(search, "FEW_ERRORS", few)
     without_fingerprint("1")
     fingerprint = fingerprints()[0]
     for words, expected in (

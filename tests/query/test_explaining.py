@@ -120,7 +120,7 @@ def test_the_queue_may_be_paused() -> None:
 
 def test_one_may_be_delayed_or_due(redis_client: redis.Redis) -> None:
     job = add(delayed_for=8000)
-    assert text(job, "delayed").startswith(f"It is delayed until {job.delayed_until.hget()} (UTC), for 2 hours more.")
+    assert text(job, "delayed").startswith(f"It is delayed until {job.delayed_until.hget()} (UTC), for 2 h more.")
     redis_client.zadd(f"{QUEUE}:delayed", {job.ident: 5})
     assert codes(job) == ["due", "no_worker"]
     redis_client.delete(f"{QUEUE}:delayed")
