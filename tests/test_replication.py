@@ -144,4 +144,4 @@ def test_they_may_be_part_of_a_url() -> None:
     database = JobsDatabase(url="redis+sentinel://a,b/jobs?wait_for_replicas=2&replica_timeout=0.5")
     settings = database.connection_settings
     assert (settings["wait_for_replicas"], settings["replica_timeout"]) == (2, 0.5)
-    assert database.copying_sender() is not None
+    assert database.copies == (2, 0.5)

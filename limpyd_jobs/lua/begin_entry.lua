@@ -1,10 +1,10 @@
 -- verb: begin entry
--- what: writes to the audit that something begins; of the entries that never ended, the oldest become ordinary ones
+-- what: writes to the audit that something begins; if too many never ended, the oldest becomes an ordinary one
 -- request
---   entry       its token
+--   entry    its token
+--   values   JSON: {name: value} of the entry
 --   unaudited
---   told        JSON: {name: value} of the entry
---   most        how many entries that have not ended are kept apart
+--   most     how many entries that have not ended are kept apart
 -- reply
 --   done
 
@@ -12,8 +12,8 @@
 --@include audit
 --@include clock
 
-local told = cjson.decode(request.told)
-told.begun, told.last, told.done = now_text(), now_text(), 0
+local values = cjson.decode(request.values)
+values.begun, values.last, values.done = now_text(), now_text(), 0
 
 -- Makes an ordinary entry of the one that has been silent for the longest time.
 local function end_oldest()
@@ -23,16 +23,16 @@ local function end_oldest()
     local last = tostring(entry.last or '')
     if all[i] ~= request.entry and (not oldest or last < oldest_last) then oldest, oldest_last = i, last end
   end
-  local values = {}
+  local flat = {}
   for name, value in pairs(entry_of(all[oldest + 1]) or {}) do
-    values[#values + 1] = name
-    values[#values + 1] = tostring(value)
+    flat[#flat + 1] = name
+    flat[#flat + 1] = tostring(value)
   end
-  write_entry(cjson.encode(values))
+  write_entry(cjson.encode(flat))
   redis.call('HDEL', BEGUN, all[oldest])
 end
 
 write_to_audit('XLEN', AUDIT)  -- fails if it is something else
-write_to_audit('HSET', BEGUN, request.entry, cjson.encode(told))
-while redis.call('HLEN', BEGUN) > tonumber(request.most) do end_oldest() end
+write_to_audit('HSET', BEGUN, request.entry, cjson.encode(values))
+if redis.call('HLEN', BEGUN) > tonumber(request.most) then end_oldest() end
 return answer('done')

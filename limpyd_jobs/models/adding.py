@@ -11,7 +11,7 @@ from limpyd_jobs.arguments import delay_argument, stored_identifier, stored_valu
 from limpyd_jobs.store import records
 from limpyd_jobs.store.layout import layout_to_add
 from limpyd_jobs.store.new_fields import checked_fields, default_priority, stored_names
-from limpyd_jobs.store.sizes import check_size
+from limpyd_jobs.store.sizes import check_job_size
 
 if TYPE_CHECKING:
     from limpyd_jobs.models import Job, Queue
@@ -70,7 +70,7 @@ def steps(
         place = where
         if place:
             identifier = stored_identifier(arguments.get("identifier"))
-            check_size(job_class, identifier, fields)
+            check_job_size(job_class, identifier, fields)
             rows.append((identifier, fields))
         else:
             yield partial(_add_alone, job_class, {**common, **arguments})

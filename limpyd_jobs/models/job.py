@@ -27,7 +27,7 @@ from limpyd_jobs.store import records
 from limpyd_jobs.store.argument import ArgumentsOfJob
 from limpyd_jobs.store.binding import bound_like
 from limpyd_jobs.store.new_fields import checked_fields, default_priority, stored_names
-from limpyd_jobs.store.sizes import check_size
+from limpyd_jobs.store.sizes import check_job_size
 from limpyd_jobs.utils import compute_delayed_until, one_line, overrides, parse_datetime
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class Job(JobRecord):
         delay = delay_argument(delayed_for, delayed_until)
         is_custom = has_custom_placement(cls, queue_model)
         identifier, fields = stored_identifier(identifier), stored_names(cls, checked_fields(cls, fields_if_new))
-        check_size(cls, identifier, fields)
+        check_job_size(cls, identifier, fields)
         outcome, pk = transitions.add(
             cls,
             identifier,

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import logging
 import os
+import pwd
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import Any
 from uuid import uuid4
 
@@ -49,8 +51,8 @@ class Entry:
 
     Attributes
     ----------
-    told: mapping
-        What was told at its beginning.
+    values: mapping
+        What is written at its beginning.
     names: mapping
         What the scripts that do a step need in their request, to note it.
     numbers: mapping of str to int
@@ -58,7 +60,7 @@ class Entry:
     """
 
     connection: Any
-    told: Mapping[str, str]
+    values: Mapping[str, str]
     names: Mapping[str, str]
     numbers: Mapping[str, int] = field(default_factory=dict)
 
@@ -69,17 +71,17 @@ class Entry:
 
     def end(self, outcome: str) -> None:
         """Write what was done in the end. As it is done already, a failure to write is only logged."""
-        told = {**self.told, **self.numbers, "outcome": outcome}
+        values = {**self.values, **self.numbers, "outcome": outcome}
         try:
-            request = {"entry": self.names.get("entry", ""), "audit": _flat(told)}
+            request = {"entry": self.names.get("entry", ""), "audit": _flat(values)}
             send(Call(self.connection, _end_entry, request, outcome_of))
         except RedisError as error:
-            text = " ".join(f"{name}={value}" for name, value in told.items())
+            text = " ".join(f"{name}={value}" for name, value in values.items())
             log.warning("Not written to the audit: %s: %s", text, one_line(error, MESSAGE))
 
 
 @contextmanager
-def audited(connection: Any, *, unaudited: bool = False, **told: Any) -> Iterator[Entry]:
+def audited(connection: Any, *, unaudited: bool = False, **values: Any) -> Iterator[Entry]:
     """Write that the block begins, and how it ends.
 
     Parameters
@@ -92,7 +94,7 @@ def audited(connection: Any, *, unaudited: bool = False, **told: Any) -> Iterato
     NotAudited
         If Redis refuses to write it.
     """
-    entry = _begun(connection, unaudited, _entry(told))
+    entry = _begun(connection, unaudited, _entry(values))
     try:
         with refusing_if_unaudited():
             yield entry
@@ -102,22 +104,22 @@ def audited(connection: Any, *, unaudited: bool = False, **told: Any) -> Iterato
     entry.end(COMPLETE)
 
 
-def _begun(connection: Any, unaudited: bool, told: Mapping[str, str]) -> Entry:
+def _begun(connection: Any, unaudited: bool, values: Mapping[str, str]) -> Entry:
     token = uuid4().hex
-    request = {"entry": token, "told": json.dumps(told), "most": MAX_BEGUN}
+    request = {"entry": token, "values": json.dumps(values), "most": MAX_BEGUN}
     try:
         with refusing_if_unaudited():
             send(Call(connection, _begin_entry, request, outcome_of))
     except NotAudited:
         if not unaudited:
             raise
-        return Entry(connection, told, {})
-    return Entry(connection, told, given(entry=token, unaudited=flag(unaudited)))
+        return Entry(connection, values, {})
+    return Entry(connection, values, given(entry=token, unaudited=flag(unaudited)))
 
 
-def entry_request(unaudited: bool = False, **told: Any) -> dict[str, str]:
+def entry_request(unaudited: bool = False, **values: Any) -> dict[str, str]:
     """Return what a script of one step needs in its request, to write an entry."""
-    return given(audit=_flat({**_entry(told), "outcome": COMPLETE}), unaudited=flag(unaudited))
+    return given(audit=_flat({**_entry(values), "outcome": COMPLETE}), unaudited=flag(unaudited))
 
 
 @contextmanager
@@ -133,16 +135,16 @@ def refusing_if_unaudited() -> Iterator[None]:
         raise NotAudited(f"not done, because it cannot be written to the audit: {why}. {_REMEDY}") from error
 
 
-def _entry(told: Mapping[str, Any]) -> dict[str, str]:
-    return {name: one_line(value, MESSAGE) for name, value in {**who(), **told}.items()}
+def _entry(values: Mapping[str, Any]) -> dict[str, str]:
+    return {name: one_line(value, MESSAGE) for name, value in {**who(), **values}.items()}
 
 
-def _flat(told: Mapping[str, Any]) -> str:
-    return listed(f"{each}" for pair in told.items() for each in pair)
+def _flat(values: Mapping[str, Any]) -> str:
+    return listed(f"{each}" for pair in values.items() for each in pair)
 
 
 def who() -> dict[str, str]:
-    """Return who this process is: its user, host and pid; and who it claims to work for, if that is somebody else."""
+    """Return who this process is: its user, host and pid; and the user that its environment names, if another one."""
     user = _user()
     names = (os.environ.get(name) for name in ("SUDO_USER", "LOGNAME", "USER", "LNAME", "USERNAME"))
     claimed = next((name for name in names if name and name != user), "")
@@ -157,10 +159,8 @@ def user_and_process() -> str:
 def _user() -> str:
     """Return the name of the user of this process. What the environment says may be wrong."""
     uid = os.getuid()
-    with suppress(ImportError, KeyError):  # there may be no name for the number of a user
-        from pwd import getpwuid
-
-        return getpwuid(uid).pw_name
+    with suppress(KeyError):  # there may be no name for the number of a user
+        return pwd.getpwuid(uid).pw_name
     return f"{uid}"
 
 
@@ -179,15 +179,11 @@ def last_entries(connection: Any, most: int) -> list[dict[str, str]]:
     texts = begun.values() if isinstance(begun, dict) else ()
     found += [{**entry, "at": entry.get("begun", "")} for entry in map(_read, texts) if entry]
     now = EPOCH + timedelta(seconds=seconds)
-    return [{**entry, **_outcome(entry, now)} for entry in sorted(found, key=_at, reverse=True)[:most]]
-
-
-def _at(entry: Mapping[str, str]) -> str:
-    return entry["at"]
+    return [{**entry, **_outcome(entry, now)} for entry in sorted(found, key=itemgetter("at"), reverse=True)[:most]]
 
 
 def _read(text: str) -> dict[str, str]:
-    """Read an entry that has not ended; a stranger may have written something else."""
+    """Read an entry that has not ended; another program may have written something else."""
     with suppress(ValueError, RecursionError):
         found = json.loads(text)
         if isinstance(found, dict):
@@ -195,7 +191,7 @@ def _read(text: str) -> dict[str, str]:
     return {}
 
 
-def _outcome(entry: Mapping[str, str], now: Any) -> dict[str, str]:
+def _outcome(entry: Mapping[str, str], now: datetime) -> dict[str, str]:
     """Return the outcome of an entry that has none, but says when its last step was."""
     last = parse_datetime(entry.get("last"))
     if "outcome" in entry or last is None:

@@ -34,7 +34,7 @@ from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.store.connections import SharedConnection
 from limpyd_jobs.store.embedded import EmbeddedServer
 from limpyd_jobs.store.primary import TIMEOUT, PrimaryPool, Sentinels
-from limpyd_jobs.store.replication import SETTINGS, Copies, CopyingSender
+from limpyd_jobs.store.replication import SETTINGS, Copies
 
 Settings = dict[str, Any]
 
@@ -84,7 +84,7 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
         self._embedded: EmbeddedServer | None = None
         self._direct_connection: redis.Redis | None = None
         self._shared: SharedConnection | None = None
-        self._copies = Copies.of({})
+        self.copies = Copies.of({})
         self._pipelined_connection: Any = None
         super().__init__(**connection_settings)
         if not connection_settings:
@@ -142,7 +142,7 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
         """Do as `connect` does, but at the first use; without settings, go back to the default."""
         with _lock:
             self.connection_settings: Settings = _expand(connection_settings)
-            self._copies = Copies.of(self.connection_settings)
+            self.copies = Copies.of(self.connection_settings)
             self._direct_connection = self._shared = None
             self.forget_contents()
             self.__dict__.pop("_redis_version", None)
@@ -163,10 +163,6 @@ class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
     def sender(self) -> SharedConnection | redis.Redis:
         """The fastest sender of a command, even while a pipeline is open: the client, or a `SharedConnection`."""
         return self._shared or self._direct_connection or self.connect()
-
-    def copying_sender(self) -> CopyingSender | None:
-        """Return a sender of commands that waits for the replicas; None if the settings do not ask for it."""
-        return CopyingSender(self.connect(), self._copies) if self._copies.replicas else None
 
     def close_idle(self) -> None:
         """Close the connections that are not in use right now; the next command opens one."""

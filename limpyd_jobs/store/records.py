@@ -67,7 +67,7 @@ def get_queue(queue_model: type[RedisModel], name: str, priority: str, fields: M
     check_new_name(queue_model, name, priority)
     layout = layout_of(queue_model)
     registry = unwritten(queue_model=queue_model)
-    request = {"queue_model": layout.json, "queue_name": name, "priority": priority, **given(registry=registry)}
+    request = {"queue_model": layout.json, "queue_name": name, "priority": priority, "registry": registry}
     call = creating(queue_model, _get_queue, request)
     pk = create(queue_model, fields, layout.plain | layout.special, call)["pk"]
     if registry:
@@ -202,7 +202,7 @@ def add_error(error_model: type[RedisModel], fields: Mapping[str, Any], *, again
     layout = layout_of(error_model)
     scripted = layout.plain | layout.special
     registry = unwritten(error_model=error_model)
-    request = {"error_model": layout.json, "again": flag(again), **given(registry=registry)}
+    request = {"error_model": layout.json, "again": flag(again), "registry": registry}
     call = creating(error_model, _add_error, request)
     reply = create(error_model, fields, scripted, call)
     if registry:
@@ -406,7 +406,8 @@ def sender_of(model: type[RedisModel]) -> Redis | SharedConnection:
 
 def copying_sender_of(model: type[RedisModel]) -> CopyingSender | None:
     """Return a sender that waits for the replicas; None if the database of a model does not ask for it."""
-    return model.database.copying_sender() if isinstance(model.database, JobsDatabase) else None
+    copies = getattr(model.database, "copies", None)
+    return CopyingSender(model.database.connect(), copies) if copies and copies.replicas else None
 
 
 Creating = Callable[[str, Mapping[str, str], bool], Call[Reply]]
@@ -421,7 +422,7 @@ def creating(
     """
 
     def call(pk: str, fields: Mapping[str, str], reserve: bool) -> Call[Reply]:
-        whole = {**request, **given(reserve=flag(reserve), reserved_pk=pk)}
+        whole = {**request, "reserve": flag(reserve), "reserved_pk": pk}
         return Call(sender or redis_of(model), script, whole, partial(unique, model), [model], fields=fields, **options)
 
     return call

@@ -56,7 +56,7 @@ class LargeJobs(NamedTuple):
         )
 
 
-def check_size(job_class: type[RedisModel], identifier: str, fields: Mapping[str, Any]) -> None:
+def check_job_size(job_class: type[RedisModel], identifier: str, fields: Mapping[str, Any]) -> None:
     """Refuse a new job that is larger than its class allows.
 
     Raises
@@ -64,8 +64,8 @@ def check_size(job_class: type[RedisModel], identifier: str, fields: Mapping[str
     ValueError
         If the names and values of its fields have more bytes than `max_job_bytes`.
     """
-    most = own_size(getattr(job_class, "max_job_bytes", None))
-    if most is None:
+    most = getattr(job_class, "max_job_bytes", None)
+    if most is None or (most := own_size(most)) is None:
         return
     sizes = {name: _size(name) + _size(value) for name, value in {"identifier": identifier, **fields}.items()}
     total = sum(sizes.values())

@@ -330,10 +330,10 @@ def claim_job(
             was_written(*models)
         return Delivery(*reply["delivery"])
 
-    claim = {"job_model": layout_of(type(job)).json, "ident": job.ident, "token": token, "lease": lease}
     models = (type(job),), queue_model
     registry = unwritten(*models)
-    request = {**claim, **place_named(queue_model, queue_name), **given(registry=registry)}
+    claim = {"job_model": layout_of(type(job)).json, "ident": job.ident, "token": token, "lease": lease}
+    request = {**claim, "registry": registry, **place_named(queue_model, queue_name)}
     before = preparing(queue_model, queue_name, "", job) if queue_name else None
     return Call(sender_of(type(job)), _claim_job, request, read, [type(job)], before=before)
 

@@ -48,11 +48,9 @@ def asking_for(
 ) -> Callable[[], object] | None:
     """Return what to do before a job is put in a queue that the application names: to `preparing` it adds that a new
     queue is refused if no worker could serve it."""
-    return (
-        preparing(queue_model, name, priority, job)
-        if is_servable(name)
-        else partial(_prepare, queue_model, name, priority, job)
-    )
+    if is_servable(name):
+        return preparing(queue_model, name, priority, job)
+    return partial(_prepare, queue_model, name, priority, job)
 
 
 def _prepare(queue_model: type[RedisModel], name: str, priority: str, job: RedisModel | None) -> None:
@@ -110,7 +108,7 @@ def add(
 
     where = place_named(queue_model, queue_name, priority, delay, prepend=flag(prepend), custom=flag(not place))
     registry = unwritten((job_class,), queue_model)
-    request = {"job_model": layout.json, "identifier": identifier, **where, **given(registry=registry)}
+    request = {"job_model": layout.json, "identifier": identifier, "registry": registry, **where}
     # A job must be found by all its fields before a worker can see it.
     before = asking_for(queue_model, queue_name, priority)
     call = creating(job_class, _add, request, sender=copying or sender_of(job_class), before=before)
@@ -164,7 +162,7 @@ def add_many(
     check_database(job_class, queue_model)
     where = place_named(queue_model, queue_name, priority, delay, prepend=flag(prepend))
     job_model, registry = layout_to_add(job_class).json, unwritten((job_class,), queue_model)
-    request = {"job_model": job_model, "jobs": listed(jobs), **where, **given(registry=registry)}
+    request = {"job_model": job_model, "jobs": listed(jobs), "registry": registry, **where}
     before, copying = asking_for(queue_model, queue_name, priority), copying_sender_of(job_class)
 
     def read(reply: dict[str, Any]) -> list[str]:
@@ -207,6 +205,7 @@ def enqueue_due(
     check_database(job_class, schedule_model)
     layout = layout_of(job_class)
     next_run, trigger, timezone = occurrence["seen"]
+    registry = unwritten((job_class,), queue_model)
     request = {
         "model": layout_of(schedule_model).json,
         "pk": pk,
@@ -219,7 +218,7 @@ def enqueue_due(
         "job_model": layout.json,
         "identifier": identifier,
         **place_named(queue_model, queue_name, priority),
-        **given(registry=(registry := unwritten((job_class,), queue_model))),
+        "registry": registry,
     }
     before = asking_for(queue_model, queue_name, priority)
     call = creating(job_class, _enqueue_due, request, keys=[due_key(schedule_model)], before=before)
@@ -308,8 +307,7 @@ def placing(
     where = place_named(queue_model, queue_name, priority, delay, prepend=flag(prepend), custom=flag(not place))
     models = (type(job),), queue_model
     registry = unwritten(*models)
-    request = {"job_model": layout_of(type(job)).json, "ident": job.ident, **where, **given(registry=registry)}
-    request |= options
+    named = {"job_model": layout_of(type(job)).json, "ident": job.ident, "registry": registry}
 
     def read(reply: dict[str, Any]) -> Placed:
         accept(job.ident, reply)
@@ -318,7 +316,7 @@ def placing(
         return Placed(reply["status"], reply["priority"], reply["delayed_until"])
 
     before = asking_for(queue_model, queue_name, priority, job)
-    return Call(sender_of(type(job)), script, request, read, [type(job)], before=before)
+    return Call(sender_of(type(job)), script, {**named, **where, **options}, read, [type(job)], before=before)
 
 
 def spare_if_claimed(job: RedisModel) -> None:

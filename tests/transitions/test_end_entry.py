@@ -18,3 +18,11 @@ def test_an_entry_says_how_it_ended(redis_client: redis.Redis) -> None:
     assert delete["begun"][:10] == delete["at"][:10]
     assert cancel["outcome"] == "interrupted by KeyboardInterrupt"
     assert not redis_client.exists(audit.BEGUN)
+
+
+def test_what_could_not_be_written_at_the_beginning_is_written_at_the_end(redis_client: redis.Redis) -> None:
+    redis_client.set(audit.BEGUN, "x")
+    with audit.audited(redis_client, unaudited=True, verb="delete"):
+        pass
+    (entry,) = audit.last_entries(redis_client, 5)
+    assert (entry["verb"], entry["outcome"]) == ("delete", "complete")

@@ -17,7 +17,7 @@ local function write_entry(audit)
   end
 end
 
--- An entry that was begun, and has not ended; none if a stranger wrote something else.
+-- An entry that was begun, and has not ended; none if another program wrote something else.
 local function entry_of(text)
   local is_json, entry = pcall(cjson.decode, text)
   return is_json and type(entry) == 'table' and type(entry.done) == 'number' and entry or nil
