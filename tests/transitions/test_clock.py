@@ -11,10 +11,10 @@ import redis
 from worlds import Moment, World, until
 
 from limpyd_jobs.arguments import delay_argument
-from limpyd_jobs.store.scripting import FOLDER, load
+from limpyd_jobs.store.scripting import FOLDER
 from limpyd_jobs.utils import datetime_to_score, parse_datetime, utcnow
 
-INCLUDES = FOLDER / "includes"
+CLOCK = (FOLDER / "includes" / "clock.lua").read_text("utf-8")
 YEAR_OF_DOUBLES = 2255  # the last whole one whose microseconds a double can count
 
 TO_COME = {
@@ -56,13 +56,13 @@ def test_a_job_is_delayed_until_any_moment_that_was_given(world: World) -> None:
 
 
 def text_of(client: redis.Redis) -> Callable[[datetime], str]:
-    script = client.register_script(load("clock", INCLUDES) + "\nreturn date_text(tonumber(ARGV[1]))")
+    script = client.register_script(CLOCK + "\nreturn date_text(tonumber(ARGV[1]))")
     return lambda moment: script(args=[(moment - datetime(1970, 1, 1)) // datetime.resolution])
 
 
 class TestTheTextOfADate:
     def test_is_right_on_every_day_of_400_years(self, redis_client: redis.Redis) -> None:
-        script = load("clock", INCLUDES) + (
+        script = CLOCK + (
             "\nlocal texts = {}"
             "\nfor day = tonumber(ARGV[1]), tonumber(ARGV[2]) do texts[#texts + 1] = date_text(day * 86400000000) end"
             "\nreturn texts"

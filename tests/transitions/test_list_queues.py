@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from worlds import IDENTIFIERS, LATER, World, until
+from worlds import LATER, QUEUE_NAMES, World, until
 
 from limpyd_jobs.store import records
 
@@ -48,7 +48,7 @@ def test_there_may_be_none(any_world: World, names: tuple[str, ...]) -> None:
     assert rows(any_world, *names) == []
 
 
-@pytest.mark.parametrize("name", IDENTIFIERS.values(), ids=IDENTIFIERS)
+@pytest.mark.parametrize("name", QUEUE_NAMES.values(), ids=QUEUE_NAMES)
 def test_any_name_is_found(any_world: World, name: str) -> None:
     any_world.queue(name)
     any_world.queue(f"{name[:-1]}!")

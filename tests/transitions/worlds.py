@@ -47,6 +47,7 @@ IDENTIFIERS = {
     "like a number": "007",
     "longest": "é" * 512,
 }
+QUEUE_NAMES = {label: name.strip() for label, name in IDENTIFIERS.items()}  # those that workers can be told
 
 
 class Order(Job):
