@@ -150,7 +150,7 @@ def test_commands_and_workers_run_none_of_it(
         env={"LIMPYD_JOBS_DATABASE": redis_server.url, "PATH": os.environ["PATH"]},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
     )
     print(done.stderr)
     imported = done.stdout.splitlines()[-1].split()

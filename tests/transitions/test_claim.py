@@ -164,10 +164,11 @@ def test_what_a_former_run_left_is_replaced(any_world: World, after: After) -> N
 
 @pytest.mark.parametrize("identifier", IDENTIFIERS.values(), ids=IDENTIFIERS)
 def test_any_identifier_and_queue_name_is_told_to_the_worker(any_world: World, identifier: str) -> None:
-    any_world.add(identifier, identifier)
-    fetched = any_world.claim(any_world.waiting_key(identifier))
+    name = identifier.strip()
+    any_world.add(identifier, name)
+    fetched = any_world.claim(any_world.waiting_key(name))
     assert fetched is not None
-    assert (fetched.identifier, fetched.queue_name) == (identifier, identifier)
+    assert (fetched.identifier, fetched.queue_name) == (identifier, name)
 
 
 def test_a_claimed_job_is_found_by_its_indexes_through_limpyd(redis_client: redis.Redis) -> None:

@@ -151,7 +151,7 @@ def test_a_difference_of_priorities_refuses_all_but_64_bit_integers(parser, caps
         "5": "'5'",
         "times=x": "times=x",
         "delays=1,10": "'10'",
-        "delays=1:-1": "no duration",
+        "delays=1:-1": "is not a duration",
         "base=1": "give up",
         "times=5,base=20,cap=10": "cap",
         "times=5,max_age=1w": "max_age=1w",
