@@ -8,7 +8,6 @@ from typing import NamedTuple
 _IDENT = re.compile(r"([^:]+\.[^:.]+):([^:]+)")
 _WAITING = ":waiting"
 
-
 # The most digits of a pk that counts as a number; and up to which scripts count exactly.
 PK_DIGITS, EXACT_DIGITS = 18, 15
 

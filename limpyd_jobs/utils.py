@@ -1,4 +1,4 @@
-"""Dates, and classes named by their path."""
+"""Dates, classes named by their path, and texts for messages and logs."""
 
 from __future__ import annotations
 
@@ -240,12 +240,10 @@ def hint_for(error: BaseException, path: str) -> str:
     return f". {where_to_look()}" if is_not_found(error, path.partition(".")[0]) else ""
 
 
-def lacks_django(error: BaseException | None) -> bool:
+def lacks_django(error: BaseException) -> bool:
     """Whether an import failed because Django is not set up yet."""
     kinds = {(cls.__module__, cls.__name__) for cls in type(error).__mro__}
-    if kinds & _OF_DJANGO:
-        return True
-    return error is not None and error.__cause__ is not None and lacks_django(error.__cause__)
+    return bool(kinds & _OF_DJANGO) or (error.__cause__ is not None and lacks_django(error.__cause__))
 
 
 def not_imported(path: str, error: BaseException) -> str:
@@ -323,12 +321,12 @@ def shortened(text: str, most: int) -> str:
     data = text.encode(errors="backslashreplace")
     if len(data) <= most:
         return text
-    note = f"… {amount(len(data) - most)} left out …"
+    note = f"… {size_text(len(data) - most)} left out …"
     head = max(most - len(note.encode()), 0) // 2
     return f"{data[:head].decode(errors='ignore')}{note}{data[len(data) - head :].decode(errors='ignore')}"
 
 
-def amount(size: int) -> str:
+def size_text(size: int) -> str:
     """Return a number of bytes in words: ``4.5 MB``."""
     for unit, name in ((1_000_000, "MB"), (1_000, "kB")):
         if size >= unit:

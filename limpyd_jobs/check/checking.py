@@ -21,7 +21,7 @@ from limpyd_jobs.check.report import Finding, Report
 from limpyd_jobs.check.schedules import Schedules
 from limpyd_jobs.check.unknown import Unknown
 from limpyd_jobs.models import Error, Queue
-from limpyd_jobs.store.database import database_name, default_settings
+from limpyd_jobs.store.database import database_name
 from limpyd_jobs.store.records import redis_of
 
 Progress = Callable[[str], None]
@@ -98,7 +98,7 @@ def check(
     began = time.monotonic()
     choices, report = Choices(unresolved, unknown_status, lease), Report()
     for catalogue in catalogues(queue_models, error_models, database):
-        report.databases.append(database_name(catalogue.database.connection_settings or default_settings()))
+        report.databases.append(database_name(catalogue.database.connection_settings))
         _Session(catalogue, lease, pause, choices, progress or (lambda line: None), report).run(repair, strict)
     report.seconds = time.monotonic() - began
     return report

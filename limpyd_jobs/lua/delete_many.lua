@@ -1,5 +1,5 @@
 -- verb: delete many
--- what: deletes those of some jobs that meet some conditions, and takes them out of their queues, and of the jobs that ended there; no job that runs
+-- what: deletes those of some jobs that meet some conditions, and their entries in queues; no job that runs
 -- request
 --   model, pks, first, last, within, conditions, dry, entry, unaudited
 --   queue_model

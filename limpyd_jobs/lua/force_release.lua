@@ -1,7 +1,7 @@
 -- verb: force release
 -- from: running
 -- to: waiting
--- what: somebody else than its worker releases it, to the front of its list; the try is not counted, the claim is fenced
+-- what: as release, in place of its worker, whose claim is fenced: to the front of its list, the try not counted
 -- request
 --   job_model, ident, queue_key
 --   token   of the claim that the caller saw; none if nobody claimed the job

@@ -5,8 +5,8 @@
 --   classes   JSON: the name of the model by the path of a job class
 -- reply
 --   done   {queues: [pk, name, priority, is_paused, jobs that wait, are delayed, run, succeeded, failed, entries in
---          quarantine, when the next delayed job is due or false, [dates of the job that waits first] or false, the paths of
---          classes that are not among the given ones, of the entries at the ends of its lists]…, moment}
+--          quarantine, when the next delayed job is due or false, [dates of the job that waits first] or false, the
+--          paths of classes that are not among the given ones, of the entries at the ends of its lists]…, moment}
 
 --@include idents
 --@include clock

@@ -162,6 +162,6 @@ local function next_lapse()
 end
 
 return answer('done', {
-  next_lapse = next_lapse(), rescued = rescued, unknown = unknown, exhausted = exhausted, has_to_reconcile = has_to_reconcile(), broken = broken,
-  spared = spared,
+  rescued = rescued, unknown = unknown, exhausted = exhausted, has_to_reconcile = has_to_reconcile(), broken = broken,
+  spared = spared, next_lapse = next_lapse(),
 })

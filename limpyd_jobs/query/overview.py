@@ -11,7 +11,7 @@ from limpyd_jobs.query.filter import JobFilter
 from limpyd_jobs.query.found import FoundJob
 from limpyd_jobs.query.queues import QueueState, queue_states
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.store.database import JobsDatabase, database_name, default_settings
+from limpyd_jobs.store.database import JobsDatabase, database_name
 from limpyd_jobs.store.sizes import LargeJobs, large_jobs
 
 
@@ -91,7 +91,7 @@ def overview(
     latency = max((each.latency for each in queues if each.latency is not None), default=None)
     quarantine = sum(each.quarantine for each in queues)
     running = JobFilter(status="running", database=database).page(most_running).jobs if most_running else []
-    name = database_name(database.connection_settings or default_settings())
+    name = database_name(database.connection_settings)
     totals = Totals(jobs, **numbers, latency=latency, quarantine=quarantine, memory=memory, max_memory=max_memory)
     return Overview(name, totals, queues, on(WorkerPresence, database).alive(), running)
 

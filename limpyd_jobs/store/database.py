@@ -250,8 +250,11 @@ def default_settings() -> Settings:
 
 
 def database_name(settings: dict[str, Any]) -> str:
-    """Return the name of a database, as ``--database`` takes it, without user, password and options."""
-    settings = {name: value for name, value in settings.items() if value is not None}
+    """Return the name of a database, as ``--database`` takes it, without user, password and options.
+
+    Without settings, it is the one that is used if none is given.
+    """
+    settings = {name: value for name, value in (settings or default_settings()).items() if value is not None}
     db = settings.get("db", 0)
     scheme = "rediss" if settings.get("ssl") else "redis"
     if "embedded" in settings:

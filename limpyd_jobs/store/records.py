@@ -62,9 +62,10 @@ def get_queue(queue_model: type[RedisModel], name: str, priority: str, fields: M
     UniquenessError
         If another queue has the value of a unique field.
     ValueError
-        If there is no such queue, and no worker could serve it: see `check_new_name`.
+        If there is no such queue, and no worker could serve it.
     """
-    check_new_name(queue_model, name, priority)
+    if not is_servable(name) and not any(row[1:3] == (name, priority) for row in list_queues(queue_model, [name])):
+        check_servable(name)
     layout = layout_of(queue_model)
     registry = unwritten(queue_model=queue_model)
     request = {"queue_model": layout.json, "queue_name": name, "priority": priority, "registry": registry}
@@ -73,18 +74,6 @@ def get_queue(queue_model: type[RedisModel], name: str, priority: str, fields: M
     if registry:
         was_written(queue_model=queue_model)
     return pk
-
-
-def check_new_name(queue_model: type[RedisModel], name: str, priority: str) -> None:
-    """Refuse a queue that does not exist, if no worker could serve it because of its name.
-
-    Raises
-    ------
-    ValueError
-        If it is so.
-    """
-    if not is_servable(name) and not any(row[1:3] == (name, priority) for row in list_queues(queue_model, [name])):
-        check_servable(name)
 
 
 def list_queues(queue_model: type[RedisModel], names: Iterable[str]) -> list[tuple[str, str, str, int, int, int]]:

@@ -10,7 +10,7 @@ from limpyd.model import RedisModel
 from redis import Redis
 
 from limpyd_jobs.arguments import own_size
-from limpyd_jobs.utils import amount, one_line
+from limpyd_jobs.utils import one_line, size_text
 
 # How many bytes a job takes in Redis at least to be named.
 LARGE = 1_000_000
@@ -50,8 +50,8 @@ class LargeJobs(NamedTuple):
     def __str__(self) -> str:
         looked_at = "all" if self.looked_at == self.jobs else f"{self.looked_at:,} of"
         return (
-            f"{self.large:,} jobs of {one_line(self.path)} take more than {amount(LARGE)} each ({looked_at} "
-            f"{self.jobs:,} jobs were looked at), the largest one {amount(self.size)}: {one_line(self.largest)}. "
+            f"{self.large:,} jobs of {one_line(self.path)} take more than {size_text(LARGE)} each ({looked_at} "
+            f"{self.jobs:,} jobs were looked at), the largest one {size_text(self.size)}: {one_line(self.largest)}. "
             "max_job_bytes of the class refuses such jobs."
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel
-from limpyd_jobs.store.database import JobsDatabase, database_name, default_settings
+from limpyd_jobs.store.database import JobsDatabase, database_name
 from limpyd_jobs.store.embedded import is_temporary_here
 
 
@@ -30,7 +30,7 @@ def empty_database(database: JobsDatabase | None = None) -> None:
     database = database or BaseJobsModel.database
     client = database.connect()
     if not is_temporary_here(client.connection_pool.connection_kwargs.get("path")):
-        name = database_name(database.connection_settings or default_settings())
+        name = database_name(database.connection_settings)
         raise ConfigurationException(
             f"{name} is not emptied, because this process did not start its server, or its data are kept: call "
             'BaseJobsModel.database.from_url("embedded://") before'

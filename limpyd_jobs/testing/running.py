@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any, Generic, TypeVar
 
 from limpyd.exceptions import DoesNotExist
@@ -16,7 +15,7 @@ from limpyd_jobs import events
 from limpyd_jobs.idents import QueueKey
 from limpyd_jobs.models import BaseJobsModel, Job, Queue, job_classes, queue_name
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.utils import overrides
+from limpyd_jobs.utils import is_meant, overrides
 from limpyd_jobs.workers import Worker
 from limpyd_jobs.workers.parameters import SPELLINGS
 
@@ -204,9 +203,7 @@ def check_options(worker_class: type[Worker], options: Iterable[str], others: It
     known = {*worker_class.parameters, *SPELLINGS}
     for name in options:
         if name not in known and not hasattr(worker_class, name):
-            near = get_close_matches(name, [*others, *known], n=1)
-            meant = f": is {near[0]} meant?" if near else ""
-            raise TypeError(f"There is no parameter {name!r}{meant}")
+            raise TypeError(f"There is no parameter {name!r}{is_meant(name, [*others, *known])}")
 
 
 def _end_delay_of(job: Job) -> None:

@@ -19,7 +19,7 @@ from setproctitle import setproctitle
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.models import BaseJobsModel, Error, Queue
-from limpyd_jobs.store.database import database_name, default_settings, parse_database
+from limpyd_jobs.store.database import database_name, parse_database
 from limpyd_jobs.utils import LOGGED, one_line
 from limpyd_jobs.version import EXACT_VERSION
 from limpyd_jobs.workers.parameters import OPTIONS
@@ -236,7 +236,7 @@ class WorkerConfig:
         print("The script is running with the following options:")
         print(f" - dry-run = {bool(self.options.dry_run)}")
         print(f" - worker-config = {_printable(type(self))}")
-        settings = self.options.queue_model.database.connection_settings or default_settings()
+        settings = self.options.queue_model.database.connection_settings
         print(f" - database = {_printable(database_name(settings))}")
         print(f" - worker-class = {_printable(self.options.worker_class)}")
         print("The worker will run with the following options:")

@@ -50,8 +50,7 @@ class WorkerOptionParser(OptionParser):
         if len({self._long_opt[flag] for flag in spellings}) == 1:
             return spellings[0]
         if not spellings:
-            hint = is_meant(opt.lstrip("-"), (flag.lstrip("-") for flag in self._long_opt))
-            raise UnknownOption(opt, hint.replace("is ", "is --", 1))
+            raise UnknownOption(opt, is_meant(opt, self._long_opt))
         return super()._match_long_opt(opt)
 
 

@@ -12,7 +12,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.store import records
-from limpyd_jobs.store.database import database_name, default_settings
+from limpyd_jobs.store.database import database_name
 from limpyd_jobs.store.known_classes import QUEUES, known_models
 from limpyd_jobs.utils import one_line
 from limpyd_jobs.workers.backoff import is_connection_cut, is_transient
@@ -118,7 +118,7 @@ class Start:
         queue_model, others, model = self._worker.queue_model, list[str](), ""
         with suppress(RedisError):
             others, model = records.some_queue_names(queue_model), self._other_model()
-        database = database_name(queue_model.database.connection_settings or default_settings())
+        database = database_name(queue_model.database.connection_settings)
         names = one_line(", ".join(others)) if others else "none"
         # A burst may well come before the first job, so then it is not a warning
         is_done = self._engine.stopping.is_done

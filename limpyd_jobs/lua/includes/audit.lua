@@ -9,7 +9,7 @@ local function write_to_audit(...)
   if type(reply) == 'table' and reply.err and not request.unaudited then error('NOT AUDITED: ' .. reply.err) end
 end
 
--- Writes an entry, given as JSON; nothing, if none is given. Called before anything is changed: if it fails, nothing is.
+-- Writes an entry, if one is given. Called before anything is changed: if it fails, nothing is.
 local function write_entry(audit)
   local names_and_values = cjson.decode(audit or '[]')
   if #names_and_values > 0 then

@@ -1,4 +1,4 @@
--- Registry: what processes that cannot import a class, or a model, have to know to find its records: see known_classes.py.
+-- Registry: what processes that cannot import a class, or a model, need to find its records: see known_classes.py.
 
 local function write_classes(rows)
   for _, row in ipairs(rows and cjson.decode(rows) or {}) do
