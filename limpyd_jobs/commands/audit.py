@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from limpyd_jobs.arguments import read_priority
-from limpyd_jobs.commands.command import JSON, JSONL, READING_OPTIONS, Command
+from limpyd_jobs.commands.command import JSON, JSONL, LIMIT, READING_OPTIONS, Command
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.store.audit import last_entries
-from limpyd_jobs.workers.options import WorkerOption, between
 
 TEXTS, NUMBERS = ("at", "who", "claimed", "verb", "filter", "how"), ("done", "skipped", "refused")
 HEADING = ("at (UTC)", "who", "verb", "filter", "how", *NUMBERS, "outcome")
@@ -21,9 +20,7 @@ class Audit(Command):
     summary = "Tell who changed many jobs at once, or paused queues, the newest first"
     option_list = (
         *READING_OPTIONS,
-        WorkerOption(
-            "--limit", type="int", default=50, check=between(1, 10_000), help="How many at most (default: 50)"
-        ),
+        LIMIT,
         JSON,
         JSONL,
     )

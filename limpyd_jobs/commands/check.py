@@ -8,7 +8,7 @@ from limpyd_jobs.check import check
 from limpyd_jobs.check.checking import LEASE, PAUSE
 from limpyd_jobs.check.problems import LEAVE, WORDS
 from limpyd_jobs.commands.command import COMMON_OPTIONS, Command
-from limpyd_jobs.commands.hosts import JOB_STORES, import_used_guests, job_store, namespace
+from limpyd_jobs.commands.hosts import JOB_STORES, import_used_integrations, job_store, namespace
 from limpyd_jobs.commands.progress import Progress
 from limpyd_jobs.models import Queue
 from limpyd_jobs.workers.options import WorkerOption, one_of, seconds
@@ -21,6 +21,16 @@ class Check(Command):
     summary = "Look for jobs, queues and keys that are not as they should be, and repair them"
     option_list = (
         *COMMON_OPTIONS,
+        WorkerOption(
+            "--queue-model",
+            help="The model of the queues: Queue or a subclass, e.g. --queue-model=my.module.QueueModel (default: all "
+            "that are imported)",
+        ),
+        WorkerOption(
+            "--error-model",
+            help="The model of the errors: Error or a subclass, e.g. --error-model=my.module.ErrorModel (default: all "
+            "that are imported)",
+        ),
         WorkerOption("--repair", action="store_true", help="Repair what can be repaired (default: only tell)"),
         WorkerOption(
             "--unresolved",
@@ -80,7 +90,7 @@ class Check(Command):
         shows = sys.stderr.isatty() if self.options.progress is None else self.options.progress
         progress = Progress() if shows else None
         if not self.options.job_modules:
-            import_used_guests()
+            import_used_integrations()
         for each in self.options.namespace or ():
             job_store(self, each)
         report = check(

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from optparse import Option, Values
 from textwrap import fill
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from redis.exceptions import RedisError
 
@@ -16,7 +16,7 @@ from limpyd_jobs.exceptions import ConfigurationException, NotAudited
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.store.database import parse_database
 from limpyd_jobs.utils import MESSAGE, one_line
-from limpyd_jobs.workers.options import SCRIPT_OPTIONS, WorkerOption, modules
+from limpyd_jobs.workers.options import SCRIPT_OPTIONS, WorkerOption, between, modules
 from limpyd_jobs.workers.parser import (
     LaxOptionParser,
     WorkerOptionParser,
@@ -35,9 +35,11 @@ _OF_WORKERS = {option.get_opt_string(): option for option in SCRIPT_OPTIONS}
 # It takes one value: words may follow.
 PYTHONPATH = WorkerOption("--pythonpath", action="append", help=_OF_WORKERS["--pythonpath"].help)
 
+# The options of commands that need no models of the application.
+READING_OPTIONS: tuple[Option, ...] = (_OF_WORKERS["--database"], PYTHONPATH)
+
 COMMON_OPTIONS: tuple[Option, ...] = (
-    _OF_WORKERS["--database"],
-    PYTHONPATH,
+    *READING_OPTIONS,
     WorkerOption(
         "--job-modules",
         check=modules,
@@ -45,21 +47,9 @@ COMMON_OPTIONS: tuple[Option, ...] = (
         "are imported, packages with all that is in them; no job makes the command import others (default: any "
         "module of jobs in the queues, if it defines a job class)",
     ),
-    WorkerOption(
-        "--queue-model",
-        help="The model of the queues: Queue or a subclass, e.g. --queue-model=my.module.QueueModel (default: all that "
-        "are imported)",
-    ),
-    WorkerOption(
-        "--error-model",
-        help="The model of the errors: Error or a subclass, e.g. --error-model=my.module.ErrorModel (default: all that "
-        "are imported)",
-    ),
 )
 
-# The options of commands that need no models of the application.
-READING_OPTIONS = tuple(option for option in COMMON_OPTIONS if option.dest in ("database", "pythonpath"))
-
+LIMIT = WorkerOption("--limit", type="int", default=50, check=between(1, 10_000), help="How many at most (default: 50)")
 JSON = WorkerOption("--json", action="store_true", help="Print JSON (default: a table)")
 JSONL = WorkerOption("--jsonl", action="store_true", help="Print JSON, one object per line (default: a table)")
 
@@ -130,9 +120,13 @@ class Command:
             self.parser.error(str(error))
         except NotAudited as error:
             text = one_line(f"{error}".replace("unaudited=True", "--unaudited"), MESSAGE)
-            self.parser.exit(UNAVAILABLE, f"{self.parser.get_prog_name()}: error: {text}\n")
+            self.fail(UNAVAILABLE, text)
         except RedisError as error:
-            self.parser.exit(UNAVAILABLE, f"{self.parser.get_prog_name()}: error: {cannot_use_redis(error)}\n")
+            self.fail(UNAVAILABLE, cannot_use_redis(error))
+
+    def fail(self, status: int, text: str) -> NoReturn:
+        """End the command with an error and an exit status."""
+        self.parser.exit(status, f"{self.parser.get_prog_name()}: error: {text}\n")
 
     def print_list(
         self, values: Iterable[Mapping[str, Any]], heading: Row, rows: Iterable[Row], spare: Sequence[str] = ()
@@ -180,6 +174,12 @@ class Command:
         """Say how much the JSON leaves out; a table has a row for that."""
         if number and (self.options.jsonl or self.options.json):
             self.tell(f"not printed: {count_of(number, what)} of other {values}. See --limit")
+
+    def tell_of_next_page(self, what: str, following: str | None, is_complete: bool) -> None:
+        """Say how to go on behind a page, and whether it is short because there was no time."""
+        if following:
+            why = f"there are more {what}" if is_complete else f"there was no time to look at all {what}"
+            self.tell(f"{why}: --after={following}")
 
     def tell(self, text: str) -> None:
         """Say something on standard error, so that it is no part of the output."""

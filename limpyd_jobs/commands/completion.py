@@ -10,7 +10,7 @@ from typing import NamedTuple
 from redis.exceptions import RedisError
 
 from limpyd_jobs.commands.candidates import OFFERING, candidates
-from limpyd_jobs.commands.command import READING_OPTIONS, Command
+from limpyd_jobs.commands.command import PYTHONPATH, Command
 from limpyd_jobs.commands.verbs import VerbCommand
 from limpyd_jobs.utils import MESSAGE, one_line
 from limpyd_jobs.workers.config import WorkerConfig
@@ -51,7 +51,7 @@ class Completion(Command):
 
 After a verb, it asks the database of LIMPYD_JOBS_DATABASE for queues, classes, causes, workers and schedules."""
     first_words = ("bash", "zsh", "fish")
-    option_list = tuple(option for option in READING_OPTIONS if option.dest == "pythonpath")
+    option_list = (PYTHONPATH,)
 
     def execute(self) -> int:
         """Print the script; no database is used, but for the words that the script itself asks for."""

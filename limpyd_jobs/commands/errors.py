@@ -8,13 +8,13 @@ from itertools import zip_longest
 from shlex import quote
 from typing import Any
 
-from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
+from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL, LIMIT
 from limpyd_jobs.commands.progress import shown_progress
 from limpyd_jobs.commands.tables import cut, ends_of, print_error, print_table, table_lines, width_of_terminal
 from limpyd_jobs.commands.verbs import ERROR_MODEL, VERB_OPTIONS, Verb, VerbCommand
 from limpyd_jobs.query import ErrorFilter, ErrorGroup, ErrorGroups, FoundError, JobFilter, Tally
 from limpyd_jobs.utils import one_line
-from limpyd_jobs.workers.options import WorkerOption, between, seconds
+from limpyd_jobs.workers.options import WorkerOption, seconds
 
 # How many errors of a group are shown, the newest ones, and for how many seconds jobs are counted.
 LAST, PATIENCE = 10, 2
@@ -49,11 +49,9 @@ A filter is made of words. All of them must be met:
   date_time>-1h        -30m, 2026-11-20T10:30 (UTC)
 = != > >= < <= compare. date_time__gt=-1h is the same as date_time>-1h, and needs no quotes."""
     option_list = (
-        *(option for option in COMMON_OPTIONS if option.dest not in ("queue_model", "error_model")),
+        *COMMON_OPTIONS,
         ERROR_MODEL,
-        WorkerOption(
-            "--limit", type="int", default=50, check=between(1, 10_000), help="How many at most (default: 50)"
-        ),
+        LIMIT,
         WorkerOption("--after", help="list: the value that the previous page ended with"),
         WorkerOption(
             "--timeout",
@@ -100,9 +98,7 @@ A filter is made of words. All of them must be met:
         asked = self._filter(*words)
         page = asked.page(self.options.limit, self.options.after, self.options.timeout)
         self.print_list((error._asdict() for error in page.errors), HEADING, map(_row_of_error, page.errors), SPARE)
-        if page.following:
-            why = "there are more errors" if page.is_complete else "there was no time to look at all errors"
-            self.tell(f"{why}: --after={page.following}")
+        self.tell_of_next_page("errors", page.following, page.is_complete)
 
     def _show(self, words: Sequence[str]) -> None:
         if not words:
@@ -197,10 +193,10 @@ def _lines_of_groups(found: ErrorGroups) -> Iterator[str]:
 
 def _lines_below(group: ErrorGroup) -> Iterator[str]:
     place = f" in {group.raised_in}" if group.raised_in else ""
-    yield f"    {_short(one_line(group.type + place), PLACE)}"
+    yield f"    {cut(one_line(group.type + place), PLACE)}"
     shown = group.messages[:MESSAGES]
     for message in shown:
-        yield f"    {message.number:8,}  {_short(one_line(message))}"
+        yield f"    {message.number:8,}  {cut(one_line(message), SHORT)}"
     left_out = _left_out(len(shown), group.message_count.number, not group.message_count.is_exact)
     if left_out:
         yield f"{'':14}{left_out}: errors show {one_line(group.fingerprint)}"
@@ -214,10 +210,10 @@ def _left_out(shown: int, number: int, is_lower_bound: bool) -> str:
 
 
 def _rows_of_message(message: Mapping[str, Any]) -> Iterator[Sequence[object]]:
-    yield (f"{message['count']:,}", _short(message["message"]))
+    yield (f"{message['count']:,}", cut(message["message"], SHORT))
     for example in message["examples"]:
         if example != message["message"]:
-            yield ("", f"  as in: {_short(example)}")
+            yield ("", f"  as in: {cut(example, SHORT)}")
 
 
 def _row_of_group(group: ErrorGroup) -> Sequence[object]:
@@ -225,16 +221,12 @@ def _row_of_group(group: ErrorGroup) -> Sequence[object]:
 
 
 def _row_of_error(error: FoundError) -> Sequence[object]:
-    told = (error.type, _short(error.message), error.ident, error.queue, error.fingerprint)
+    told = (error.type, cut(error.message, SHORT), error.ident, error.queue, error.fingerprint)
     return (_to_the_second(error.date_time), *told)
 
 
 def _to_the_second(date: str) -> str:
     return date.partition(".")[0]
-
-
-def _short(text: str, most: int = SHORT) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _counted(value: Any) -> object:

@@ -1,10 +1,10 @@
-"""``limpyd-jobs hosts``: the records of guests in Redis, by host."""
+"""``limpyd-jobs hosts``: the records of integrations in Redis, by host."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from importlib import import_module
 from optparse import OptionParser
 from typing import Any
@@ -14,14 +14,14 @@ from limpyd_jobs.models import BaseJobsModel, Living
 from limpyd_jobs.query import quarantine_entries, queue_states
 from limpyd_jobs.query.silence import living, silence_of_claim
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.utils import one_line
+from limpyd_jobs.utils import EPOCH, one_line
 from limpyd_jobs.workers.options import WorkerOption
 
 # The namespaces of LimpydJobStore and of RedisJobStore, unless they are given others.
 JOB_STORES = ("apscheduler", "apscheduler.jobs")
 
-# By the host: the module of the guest, its model, its namespaces, and a key that exists if it was used.
-GUESTS = {
+# By the host: the module of the integration, its model, its namespaces, and a key that exists if it was used.
+INTEGRATIONS = {
     "apscheduler": ("limpyd_jobs.contrib.apscheduler", "ScheduledJob", JOB_STORES, "scheduledjob:collection"),
     "taskflow": ("limpyd_jobs.contrib.taskflow", "Posting", ("taskflow",), "posting:max_pk"),
 }
@@ -39,7 +39,7 @@ class Hosts(Command):
 
     summary = "List the jobs that APScheduler has in its job store, or TaskFlow on its boards"
     words = "apscheduler|taskflow [options]"
-    first_words = tuple(GUESTS)
+    first_words = tuple(INTEGRATIONS)
     option_list = (
         *READING_OPTIONS,
         WorkerOption(
@@ -60,10 +60,10 @@ class Hosts(Command):
         return 0
 
     def _host(self) -> str:
-        hosts = " or ".join(GUESTS)
+        hosts = " or ".join(INTEGRATIONS)
         if len(self.given) > 1:
             self.parser.error(f"one host at a time: {hosts}")
-        if not self.given or self.given[0] not in GUESTS:
+        if not self.given or self.given[0] not in INTEGRATIONS:
             self.parser.error(f"say which host: {hosts}")
         return self.given[0]
 
@@ -81,8 +81,8 @@ class Hosts(Command):
 
 
 def model_of(parser: OptionParser, host: str) -> Any:
-    """Return the model of the guest of a host; end the command if the host is not installed."""
-    module, name, *_ = GUESTS[host]
+    """Return the model of the integration with a host; end the command if the host is not installed."""
+    module, name, *_ = INTEGRATIONS[host]
     try:
         return getattr(import_module(module), name)
     except ImportError as error:
@@ -98,10 +98,10 @@ def job_store(command: Command, namespace: str) -> Any:
     return found
 
 
-def import_used_guests() -> None:
-    """Import the models of those guests whose records are in the database, as far as their hosts are installed."""
+def import_used_integrations() -> None:
+    """Import the models of the integrations that have records in the database, if their hosts are installed."""
     client: Any = BaseJobsModel.get_connection()
-    for module, name, namespaces, key in GUESTS.values():
+    for module, name, namespaces, key in INTEGRATIONS.values():
         used = [namespace for namespace in namespaces if client.exists(f"{namespace}:{key}")]
         with suppress(ImportError):
             for namespace in used:
@@ -157,7 +157,6 @@ def _key(column: str) -> str:
 
 def _date(text: str | None) -> str:
     try:
-        moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(seconds=float(text or "nan"))
+        return str(EPOCH + timedelta(seconds=float(text or "nan")))
     except (ValueError, OverflowError):
         return text or ""
-    return str(moment.replace(tzinfo=None))

@@ -19,12 +19,14 @@ from limpyd_jobs.commands.command import JSON, READING_OPTIONS, Command
 from limpyd_jobs.commands.queues import HEADING, as_json, as_row, table_of
 from limpyd_jobs.commands.tables import (
     Row,
-    count_of,
     cut,
     fitted,
     not_shown,
     print_json,
+    shown_span,
+    some_of,
     table_lines,
+    time_between,
     width_of_terminal,
 )
 from limpyd_jobs.commands.verbs import QUEUE_MODEL
@@ -36,7 +38,7 @@ from limpyd_jobs.models import Queue
 from limpyd_jobs.models.worker_presence import SILENT
 from limpyd_jobs.query import Overview, Totals, large_jobs_of, overview, read_figures, summed
 from limpyd_jobs.store.figures import Figures
-from limpyd_jobs.utils import MESSAGE, one_line, parse_datetime, span, utcnow
+from limpyd_jobs.utils import MESSAGE, one_line, parse_datetime, utcnow
 from limpyd_jobs.workers.options import WorkerOption, interval
 from limpyd_jobs.workers.parser import cannot_use_redis
 
@@ -55,21 +57,21 @@ MOST_RUNNING, MINUTES = 20, 5
 
 # The columns that are left out on a narrow terminal, the least important first.
 DISPENSABLE = (
-    *(
-        "model",
-        "memory",
-        "since",
-        "last sign",
-        "success list",
-        "mean run",
-        "try",
-        "canceled",
-        "done",
-        "begun/min",
-        "failed",
-        "queues",
-    ),
-    *("failed/min", "errors list", "priority"),
+    "model",
+    "memory",
+    "since",
+    "last sign",
+    "success list",
+    "mean run",
+    "try",
+    "canceled",
+    "done",
+    "begun/min",
+    "failed",
+    "queues",
+    "failed/min",
+    "errors list",
+    "priority",
 )
 
 # The style of a title, as rich calls it.
@@ -195,7 +197,7 @@ def _workers(seen: Overview) -> list[Section]:
 def _totals(seen: Overview) -> Section:
     totals = seen.totals
     statuses = ("waiting", "delayed", "running", "success", "error", "canceled")
-    row = (f"{totals.jobs:,}", *(f"{getattr(totals, name):,}" for name in statuses), _span(totals.latency))
+    row = (f"{totals.jobs:,}", *(f"{getattr(totals, name):,}" for name in statuses), shown_span(totals.latency))
     return f"{seen.database}{_memory(totals)}", [("jobs", *statuses, "latency"), row]
 
 
@@ -215,8 +217,7 @@ def _not_counted(seen: Overview) -> list[Section]:
     paths = sorted({path for state in seen.queues for path in state.unknown_classes})
     if not paths:
         return []
-    more = f" and {count_of(len(paths) - MOST_PATHS, 'other')}" if len(paths) > MOST_PATHS else ""
-    those = f"{', '.join(map(one_line, paths[:MOST_PATHS]))}{more}"
+    those = some_of(paths, MOST_PATHS)
     return [(f"not counted as jobs, because their class is not known: {those}. limpyd-jobs check tells more", [])]
 
 
@@ -247,7 +248,7 @@ def _rates(seen: Overview) -> list[Row]:
             return "", "", ""
         told.add(name)
         figures = rates.get(name, Figures())
-        return (f"{figures.started / MINUTES:,.1f}", f"{figures.failed / MINUTES:,.1f}", _span(figures.ran.mean))
+        return (f"{figures.started / MINUTES:,.1f}", f"{figures.failed / MINUTES:,.1f}", shown_span(figures.ran.mean))
 
     several = len({state.model for state in seen.queues}) > 1
     rows: list[Row] = [
@@ -263,9 +264,7 @@ def _running(seen: Overview) -> list[Row]:
     rows: list[Row] = [("running", "identifier", "queue", "try", "for")]
     of_silent = {job.ident for worker in seen.workers if worker.silent_for for job in worker.running}
     for job in seen.running:
-        start = parse_datetime(job.start)
-        ran = _span(max((utcnow() - start).total_seconds(), 0)) if start else ""
-        ran = SILENT if job.ident in of_silent else ran
+        ran = SILENT if job.ident in of_silent else time_between(parse_datetime(job.start), utcnow())
         rows.append((job.ident, job.identifier, job.queue, job.tries, ran))
     return rows
 
@@ -274,10 +273,6 @@ def _titled(sections: list[Section], text: str) -> list[Section]:
     """Put a text at the end of the first title."""
     (title, rows), *others = sections
     return [(f"{title} {text}", rows), *others]
-
-
-def _span(seconds: float | None) -> str:
-    return "" if seconds is None else span(seconds)
 
 
 def _lines(sections: list[Section]) -> Iterator[tuple[str, str]]:

@@ -11,9 +11,8 @@ from typing import Any
 from limpyd.exceptions import UniquenessError
 
 from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
-from limpyd_jobs.commands.pause import names_near
 from limpyd_jobs.commands.progress import shown_progress
-from limpyd_jobs.commands.tables import count_of, print_error, print_json_lines, print_table
+from limpyd_jobs.commands.tables import count_of, names_near, print_error, print_json_lines, print_table
 from limpyd_jobs.commands.verbs import ERROR_MODEL, VERB_OPTIONS, Verb, VerbCommand, job_class_of
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.idents import Ident
@@ -24,7 +23,6 @@ from limpyd_jobs.query import (
     FoundJob,
     JobDetails,
     JobFilter,
-    Page,
     Tally,
     explain_job,
     job_details,
@@ -107,7 +105,7 @@ A filter is made of words. All of them must be met:
   to=ann@example.com   any other field of a job
 = != > >= < <= compare. added__gt=-1h is the same as added>-1h, and needs no quotes."""
     option_list = (
-        *(option for option in COMMON_OPTIONS if option.dest not in ("queue_model", "error_model")),
+        *COMMON_OPTIONS,
         ERROR_MODEL,
         WorkerOption(
             "--limit",
@@ -183,14 +181,9 @@ A filter is made of words. All of them must be met:
         self.print_list((job._asdict() for job in page.jobs), FoundJob._fields, map(_shown, page.jobs), SPARE)
         if not (page.jobs or self.options.after):
             self._tell_of_unknown_names(asked)
-        self._tell_of_more(page)
+        self.tell_of_next_page("jobs", page.following, page.is_complete)
         self._tell_of_unseen(asked)
         self._tell_of_indexes(asked, took, page.is_complete)
-
-    def _tell_of_more(self, page: Page) -> None:
-        if page.following:
-            why = "there are more jobs" if page.is_complete else "there was no time to look at all jobs"
-            self.tell(f"{why}: --after={page.following}")
 
     def _tell_of_unseen(self, asked: JobFilter) -> None:
         if asked.unseen:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn
 
 from limpyd_jobs.arguments import stored_queue_name
 from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL, Command
-from limpyd_jobs.commands.tables import count_of
+from limpyd_jobs.commands.tables import names_near, some_of
 from limpyd_jobs.commands.verbs import DRY_RUN, QUEUE_MODEL, UNAUDITED
 from limpyd_jobs.models import Queue
 from limpyd_jobs.query import pause_queue, paused_queues, queue_names, queue_states
@@ -20,12 +19,6 @@ MOST_NAMES = 10
 
 FORCE = WorkerOption("--force", action="store_true", help="Pause also a name that no queue has yet")
 
-# The options of commands about queues.
-OPTIONS_OF_QUEUES = (
-    *(option for option in COMMON_OPTIONS if option.dest not in ("queue_model", "error_model")),
-    QUEUE_MODEL,
-)
-
 
 class Resume(Command):
     """Exit status: 0, also for queues that are not paused; 1 if there is no such queue; 2 if the command line is
@@ -33,7 +26,7 @@ class Resume(Command):
 
     summary = "Let workers run the jobs of some paused queues again"
     words = "name... [options]"
-    option_list = (*OPTIONS_OF_QUEUES, DRY_RUN, UNAUDITED, JSON, JSONL)
+    option_list = (*COMMON_OPTIONS, QUEUE_MODEL, DRY_RUN, UNAUDITED, JSON, JSONL)
 
     pauses: ClassVar = False
 
@@ -142,21 +135,8 @@ def _told(queues: Sequence[tuple[str, str]]) -> list[str]:
     return [f"{one_line(name)} ({one_line(model)})" if several else one_line(name) for model, name in queues]
 
 
-def refuse_unknown(command: Command, name: str, others: Iterable[str], hint: str = "") -> NoReturn:
+def refuse_unknown(command: Command, name: str, others: Collection[str], hint: str = "") -> NoReturn:
     """End a command, with the status 1, as there is no queue of a name; say which queues there are."""
-    text = f"there is no queue {one_line(name)}{names_near(name, others) or _some_of({*others})}"
-    command.parser.exit(1, f"{command.parser.get_prog_name()}: error: {text}{hint}\n")
-
-
-def _some_of(names: set[str]) -> str:
-    if not names:
-        return ", nor any other"
-    some = sorted(names)[:MOST_NAMES]
-    more = f" and {count_of(len(names) - len(some), 'other')}" if len(names) > len(some) else ""
-    return f"; there are: {', '.join(map(one_line, some))}{more}"
-
-
-def names_near(name: str, others: Iterable[str | None]) -> str:
-    """Return the end of a message: which other names may be meant; empty if no name is similar."""
-    near = get_close_matches(name, {other for other in others if other})
-    return f", but there is: {', '.join(map(one_line, near))}" if near else ""
+    there = f"; there are: {some_of(sorted(others), MOST_NAMES)}" if others else ", nor any other"
+    text = f"there is no queue {one_line(name)}{names_near(name, others) or there}"
+    command.fail(1, f"{text}{hint}")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from limpyd_jobs.commands.command import JSON, JSONL
-from limpyd_jobs.commands.pause import OPTIONS_OF_QUEUES
+from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
 from limpyd_jobs.commands.tables import count_of, print_table
-from limpyd_jobs.commands.verbs import VERB_OPTIONS, Verb, VerbCommand
+from limpyd_jobs.commands.verbs import QUEUE_MODEL, VERB_OPTIONS, Verb, VerbCommand
 from limpyd_jobs.query import QuarantineEntry, leave_quarantine, quarantine_entries
 from limpyd_jobs.utils import one_line
 from limpyd_jobs.workers.options import WorkerOption
@@ -25,7 +24,8 @@ class Quarantine(VerbCommand):
 
 Without a word, it lists. retry and drop need entries as list shows them, or --all, and ask."""
     option_list = (
-        *OPTIONS_OF_QUEUES,
+        *COMMON_OPTIONS,
+        QUEUE_MODEL,
         WorkerOption("--queue", action="append", help="Entries of this queue; may be repeated (default: of all)"),
         WorkerOption("--all", action="store_true", help="Take all entries"),
         *VERB_OPTIONS,

@@ -8,13 +8,13 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from limpyd_jobs.commands.command import JSON, JSONL
-from limpyd_jobs.commands.pause import FORCE, OPTIONS_OF_QUEUES, change_pauses, refuse_unknown
+from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
+from limpyd_jobs.commands.pause import FORCE, change_pauses, refuse_unknown
 from limpyd_jobs.commands.progress import shown_progress
-from limpyd_jobs.commands.tables import Row, count_of, print_fitted
-from limpyd_jobs.commands.verbs import VERB_OPTIONS, Verb, VerbCommand
+from limpyd_jobs.commands.tables import Row, count_of, print_fitted, shown_span
+from limpyd_jobs.commands.verbs import QUEUE_MODEL, VERB_OPTIONS, Verb, VerbCommand
 from limpyd_jobs.query import JobFilter, QueueState, Tally, delete_queue, queue_names, queue_states
-from limpyd_jobs.utils import EPOCH, one_line, span
+from limpyd_jobs.utils import EPOCH, one_line
 
 HEADING = (
     "queue",
@@ -49,7 +49,7 @@ class Queues(VerbCommand):
   delete NAME...    delete the queue, of all priorities, if it is empty; the records of its jobs stay
 
 Without a word, it lists. clear and delete count first, and ask."""
-    option_list = (*OPTIONS_OF_QUEUES, FORCE, *VERB_OPTIONS, JSON, JSONL)
+    option_list = (*COMMON_OPTIONS, QUEUE_MODEL, FORCE, *VERB_OPTIONS, JSON, JSONL)
 
     def verbs(self) -> Mapping[str, Verb]:
         """Return what each verb does."""
@@ -169,6 +169,6 @@ def table_of(states: Sequence[QueueState]) -> tuple[Row, list[Row]]:
 def as_row(state: QueueState) -> Sequence[object]:
     """Return a queue as tables show it."""
     numbers = (state.delayed, state.running, state.success_list, state.errors_list, state.quarantine)
-    latency = "" if state.latency is None else span(state.latency)
     shown = (f"{number:,}" for number in numbers)
+    latency = shown_span(state.latency)
     return (state.name, state.priority, f"{state.waiting:,}", latency, *shown, "paused" if state.is_paused else "")

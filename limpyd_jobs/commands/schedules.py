@@ -46,7 +46,7 @@ class Schedules(VerbCommand):
   run-now NAME            add its job now, beside its times
   remove NAME             for good; jobs that are queued stay"""
     option_list = (
-        *(option for option in COMMON_OPTIONS if option.dest not in ("queue_model", "error_model")),
+        *COMMON_OPTIONS,
         WorkerOption("--cron", help="add: five fields as in crontab, six with seconds first, or as @daily"),
         WorkerOption("--interval", type="float", check=seconds, help="add: the seconds between two times, from now on"),
         WorkerOption("--date", help="add: once, as 2030-12-31T23:00:00, by --timezone unless it says otherwise"),

@@ -9,11 +9,11 @@ from textwrap import fill
 from typing import Any
 
 from limpyd_jobs.commands.command import JSON, JSONL, READING_OPTIONS, Command
-from limpyd_jobs.commands.tables import chart, print_fitted, width_of_terminal
+from limpyd_jobs.commands.tables import chart, print_fitted, shown_span, width_of_terminal
 from limpyd_jobs.query.conditions import parse_moment
 from limpyd_jobs.query.figures import Period, read_figures, summed
 from limpyd_jobs.store.figures import BOUNDS, Figures, Histogram
-from limpyd_jobs.utils import MESSAGE, one_line, span, utcnow
+from limpyd_jobs.utils import MESSAGE, one_line, utcnow
 from limpyd_jobs.workers.options import WorkerOption, one_of
 
 # How many columns a chart has at the most.
@@ -129,7 +129,7 @@ def _number(number: int | None) -> str:
 def _shown(figures: Figures) -> Sequence[str]:
     times = (figures.ran.mean, figures.ran.quantile(0.95), figures.waited.mean, figures.waited.quantile(0.95))
     numbers = (figures.started, figures.succeeded, figures.failed)
-    return [*(f"{number:,}" for number in numbers), *("" if time is None else span(time) for time in times)]
+    return [*(f"{number:,}" for number in numbers), *(shown_span(time) for time in times)]
 
 
 def _histogram(times: Histogram) -> Mapping[str, Any]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from difflib import get_close_matches
 from shutil import get_terminal_size
 from typing import Any
 
-from limpyd_jobs.utils import MESSAGE, NAME, one_line, shortened
+from limpyd_jobs.utils import MESSAGE, NAME, one_line, shortened, span
 
 Row = Sequence[object]
 
@@ -37,17 +39,17 @@ def table_lines(rows: Iterable[Row], most: int = NAME) -> Iterator[str]:
 
 
 def width_of_terminal() -> int:
-    """Return how many columns the terminal has that the output is; if it is none, so many that nothing is cut."""
+    """Return the columns of the terminal; without one, a number that cuts nothing."""
     return get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
 
 
 def print_fitted(rows: Sequence[Row], spare: Sequence[str] = ()) -> None:
-    """Print a table as wide as the terminal at the most; if the output is no terminal, the whole table.
+    """Print a table, at most as wide as the terminal; without a terminal, the whole table.
 
     Parameters
     ----------
     spare: sequence of str
-        The columns to leave out if need be, the least important first; it is said which are left out.
+        The columns to leave out if need be, the least important first. A last line names them.
     """
     width = width_of_terminal()
     rows, left_out = fitted(rows, width, spare)
@@ -104,8 +106,7 @@ def _width(rows: Sequence[Row]) -> int:
 
 
 def print_error(fields: Mapping[str, str], is_whole: bool = False) -> None:
-    """Print a stored error: when it happened, its type and message, and its traceback; if it is not to be whole, only
-    the beginning and the end of what is long."""
+    """Print a stored error, all of it or only the beginning and the end of what is long."""
     most = sys.maxsize if is_whole else MESSAGE
     date, kind, message = (one_line(fields.get(name, ""), most) for name in ("date_time", "type", "message"))
     print(f"{date} {kind}: {message}")
@@ -114,9 +115,9 @@ def print_error(fields: Mapping[str, str], is_whole: bool = False) -> None:
         print(f"    {one_line(line, most)}")
 
 
-def ends_of(text: str, most: int = LONGEST) -> str:
-    """Return a text; of a longer one, its beginning and its end, and how much is left out in between."""
-    return shortened(text, most)
+def ends_of(text: str) -> str:
+    """Return a stored text; of a long one, its beginning and its end, and how much is left out."""
+    return shortened(text, LONGEST)
 
 
 def print_json(value: Any) -> None:
@@ -133,6 +134,28 @@ def print_json_lines(values: Iterable[Any]) -> None:
 def count_of(number: int, one: str, many: str = "") -> str:
     """Return a number of things: ``1 job``, ``1,200 jobs``."""
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
+def some_of(names: Sequence[str], most: int) -> str:
+    """Return the first names, and how many others there are: ``a, b and 3 others``."""
+    more = f" and {count_of(len(names) - most, 'other')}" if len(names) > most else ""
+    return f"{', '.join(map(one_line, names[:most]))}{more}"
+
+
+def names_near(name: str, others: Iterable[str | None]) -> str:
+    """Return the end of a message: which other names may be meant; empty if no name is similar."""
+    near = get_close_matches(name, {other for other in others if other})
+    return f", but there is: {', '.join(map(one_line, near))}" if near else ""
+
+
+def shown_span(seconds: float | None) -> str:
+    """Return a time as tables show it; empty if it is not known."""
+    return "" if seconds is None else span(seconds)
+
+
+def time_between(start: datetime | None, end: datetime | None) -> str:
+    """Return the time between two moments in the same way."""
+    return span(max((end - start).total_seconds(), 0.0)) if start and end else ""
 
 
 def chart(numbers: Sequence[int], width: int) -> str:

@@ -9,13 +9,12 @@ from functools import partial
 from typing import Any
 
 from limpyd_jobs.commands.command import JSON, JSONL, READING_OPTIONS
-from limpyd_jobs.commands.pause import names_near
-from limpyd_jobs.commands.tables import count_of, print_table
+from limpyd_jobs.commands.tables import count_of, names_near, print_table, time_between
 from limpyd_jobs.commands.verbs import VERB_OPTIONS, Verb, VerbCommand
 from limpyd_jobs.models import LivingWorker, WorkerPresence
 from limpyd_jobs.models.worker_presence import checked_level
 from limpyd_jobs.query.silence import silence
-from limpyd_jobs.utils import one_line, span, utcnow
+from limpyd_jobs.utils import one_line, parse_datetime, utcnow
 from limpyd_jobs.workers.options import WorkerOption
 
 HEADING = ("worker", "status", "queues", "since", "last sign", "done", "failed", "memory", "runs", "for")
@@ -146,13 +145,13 @@ def as_row(worker: LivingWorker) -> list[str]:
         worker.name,
         worker.status,
         ",".join(worker.queues),
-        _since(worker.since),
-        f"{_since(worker.last_seen)} ago",
+        time_between(worker.since, utcnow()),
+        f"{time_between(worker.last_seen, utcnow())} ago",
         f"{worker.done:,}",
         f"{worker.failed:,}",
         f"{worker.memory / 1e6:,.0f} MB",
         f"{first.ident}{more}" if first else "",
-        _between(_date(first.since), worker.last_seen) if first and not worker.silent_for else "",
+        time_between(parse_datetime(first.since), worker.last_seen) if first and not worker.silent_for else "",
     ]
 
 
@@ -171,18 +170,3 @@ def _print_details(workers: Sequence[LivingWorker], everyone: Sequence[LivingWor
             "versions": ", ".join(f"{name} {version}" for name, version in worker.versions.items()),
         }
         print_table([("worker", worker.name), *((name, value) for name, value in told.items() if name != "name")])
-
-
-def _date(text: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text).replace(tzinfo=None)
-    except ValueError:
-        return None
-
-
-def _since(moment: datetime | None) -> str:
-    return _between(moment, utcnow())
-
-
-def _between(start: datetime | None, end: datetime | None) -> str:
-    return span(max((end - start).total_seconds(), 0.0)) if start and end else ""
