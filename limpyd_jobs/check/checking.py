@@ -67,7 +67,7 @@ def check(
     pause: float
         How many seconds lie between the two looks; less than 5 only if nothing else uses the database.
     unresolved: str
-        What a repair does with jobs in queues whose class cannot be resolved, unless somebody runs them: ``leave`` them
+        What a repair does with jobs in queues whose class cannot be resolved, unless they run: ``leave`` them
         there; ``quarantine``, to move their idents to the quarantine list of their queue; ``delete``, to remove them.
         Their hashes always stay: a worker that can resolve the class puts them back.
     unknown_status: str

@@ -198,7 +198,7 @@ class Places:
             yield key, list(unresolved)
 
     def _forget_found_orphans(self) -> None:
-        """Forget jobs that stand in a list again: they are not orphans, a worker had them in hand."""
+        """Forget jobs that stand in a list again: they are not orphans, a worker had taken them."""
         for _, _, idents, _ in self._walk([STATUSES.WAITING] if self._orphans else []):
             for ident in self._orphans.intersection(idents):
                 self._orphans.discard(ident)

@@ -1,4 +1,4 @@
-"""The presences: whether records are left of those who are not there any more."""
+"""The presences: whether any are left of processes that died."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from limpyd_jobs.store import records
 from limpyd_jobs.store.layout import layout_of
 from limpyd_jobs.utils import date_of_score
 
-# For how many seconds what is left of somebody is no problem: who is there deletes it, with the next heartbeat.
+# For how many seconds a presence that ended is not a problem: other processes delete it with their next heartbeat.
 GRACE = 60
 
 
@@ -31,7 +31,7 @@ class Presences:
         yield found
 
     def look_again(self, repair: bool) -> Iterator[Found]:
-        """Yield the presences that nobody keeps up, and delete them if asked to."""
+        """Yield the presences that no process keeps up, and delete them if asked to."""
         (time,) = self._reader.all([("TIME",)])
         for model in self._models:
             for pk, kind, until in self._left(model, time[0]):

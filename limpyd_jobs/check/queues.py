@@ -127,8 +127,7 @@ class Queues:
         records.attached(queue.model, queue.pk).delete()
 
     def unservable(self, repair: bool = False) -> Iterator[Found]:
-        """Yield the queues that no worker can serve because of their names. There is no repair: somebody has to say
-        where their jobs belong."""
+        """Yield the queues that no worker can serve because of their names. Only users know where the jobs belong."""
         for queue in self._all:
             name = queue.name or "a"
             if not is_servable(name):
@@ -155,7 +154,7 @@ class Queues:
 
 
 def _quoted(text: str) -> str:
-    """Return a word of a command line for bash or zsh, in characters that a terminal can show."""
+    """Return a word of a command line for bash or zsh, printable."""
     if text.isprintable():
         return quote(text)
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")

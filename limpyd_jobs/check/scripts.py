@@ -87,7 +87,7 @@ def repair_placement(
 
 
 def unresolved(connection: Redis, queue_key: str, place: str, idents: Iterable[str], choice: str) -> list[str]:
-    """Return the jobs of unresolved classes that nobody runs, and treat them as was chosen."""
+    """Return the jobs of unresolved classes that do not run, and treat them as was chosen."""
     request = {"idents": listed(idents), "kind": place, "choice": choice}
     return send(Call(connection, _unresolved, request, _lists("idents"), keys=[queue_key]))
 

@@ -136,8 +136,7 @@ class Command:
             print_fitted([heading, *rows], spare)
 
     def print_as_json(self, value: Any) -> bool:
-        """Print a value as JSON, a list of values with ``--jsonl`` in lines, if the options ask for it; return whether
-        they do."""
+        """Print a value as JSON, or a list of values in lines, if the options ask for it; return whether they do."""
         if self.options.jsonl:
             print_json_lines(value if isinstance(value, list) else [value])
         elif self.options.json:
@@ -150,8 +149,7 @@ class Command:
         return {"dry_run": True} if self.options.dry_run else {}
 
     def as_here(self, command: str) -> str:
-        """Return another command line with those options of this one that say where the database and the classes
-        are."""
+        """Return another command line with the options of this one that name the database and the classes."""
         given = {name: getattr(self.options, name, None) for name in ("database", "pythonpath", "job_modules")}
         words = [
             f"--{name.replace('_', '-')}={value if isinstance(value, str) else ','.join(value)}"

@@ -138,8 +138,7 @@ def _postings(model: Any) -> tuple[Sequence[str], Iterator[Sequence[str]]]:
 
 
 def _status_and_owner(posting: Any, status: str | None, owners: Mapping[str, Living]) -> tuple[str, str]:
-    """Return the status of a posting, and who holds the claim, as its board sees it; and whether the owner, if it is
-    registered, is silent."""
+    """Return the status of a posting as its board sees it, and who holds the claim, silent or not."""
     if status == STATUSES.RUNNING:
         claim = posting.claim_state()
         if claim.is_held:

@@ -145,7 +145,7 @@ class Top(Info):
 def _keyboard() -> Iterator[tuple[str, Wait]]:
     """Yield which keys end the command, and a function that waits, and returns whether q is typed.
 
-    If the input is no terminal, it only waits.
+    Without a terminal, it only waits.
     """
     if not (sys.stdin and sys.stdin.isatty()):
         yield "Ctrl-C", time.sleep
@@ -189,7 +189,7 @@ def _sections(seen: Overview) -> list[Section]:
 
 
 def _workers(seen: Overview) -> list[Section]:
-    """The workers, and what is said of those that are silent."""
+    """The workers, and a line about each that is silent."""
     silent: list[Section] = [(line, []) for line in silences(seen.workers, seen.workers)]
     return [("", [WORKERS, *map(worker_as_row, seen.workers)]), *silent]
 
@@ -213,7 +213,7 @@ def _memory(totals: Totals) -> str:
 
 
 def _not_counted(seen: Overview) -> list[Section]:
-    """What is said of the classes whose jobs are in the queues, but not among the numbers of jobs."""
+    """A line about the classes whose jobs are in the queues, but are not counted."""
     paths = sorted({path for state in seen.queues for path in state.unknown_classes})
     if not paths:
         return []

@@ -16,7 +16,7 @@ from limpyd_jobs.store.figures import BOUNDS, Figures, Histogram
 from limpyd_jobs.utils import MESSAGE, one_line, utcnow
 from limpyd_jobs.workers.options import WorkerOption, one_of
 
-# How many columns a chart has at the most.
+# How many columns a chart has at most.
 WIDTH = 72
 
 GROUPS = ("queue", "class", "time")

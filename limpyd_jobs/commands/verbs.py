@@ -89,7 +89,7 @@ class VerbCommand(Command):
             self.parser.error(one_line(text, MESSAGE))
 
     def is_sure(self, question: str) -> bool:
-        """Ask whether to do something, unless ``--yes`` is given. It is an error if nobody can be asked."""
+        """Ask whether to do something, unless ``--yes`` is given. Without a terminal to ask at, that is an error."""
         if self.options.yes:
             return True
         if not (sys.stdin and sys.stdin.isatty()):

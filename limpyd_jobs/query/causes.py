@@ -1,4 +1,4 @@
-"""Errors by their cause: how they are counted, and what is told of a cause."""
+"""Counting errors by their cause."""
 
 from __future__ import annotations
 

@@ -31,18 +31,17 @@ def classes_of(database: Any) -> dict[str, KnownClass]:
 
 
 def queue_models_of(database: Any, only: type[Queue] | None = None) -> list[KnownClass]:
-    """Return the models of the queues of a database: the given one, or all that are known, by the beginning of their
-    keys."""
+    """Return the models of queues: the given one, or all that are known, sorted by the beginning of their keys."""
     return _models_of(database, QUEUES, Queue, only)
 
 
 def error_models_of(database: Any, only: type[Error] | None = None) -> list[KnownClass]:
-    """Return the models of the errors of a database, in the same way."""
+    """Return the models of errors in the same way."""
     return _models_of(database, ERRORS, Error, only)
 
 
 def imported_error_models(database: Any, only: type[Error] | None = None) -> list[type[Error]]:
-    """Return the models of the errors of a database that this process imported; or the given one."""
+    """Return the given model of errors, or all that this process imported."""
     return [on(only, database)] if only else _imported(database, Error)
 
 
@@ -52,7 +51,7 @@ def imported_queue_model(database: Any, name: str) -> Any:
     Raises
     ------
     ValueError
-        If it is not imported. What is stored makes nobody import it.
+        If it is not imported: what is stored imports nothing.
     """
     for model in _imported(database, Queue):
         if model._name == name:

@@ -173,7 +173,7 @@ class ErrorFilter:
         Parameters
         ----------
         limit: int
-            How many errors at the most.
+            How many errors at most.
         after: str
             The `following` of the previous page.
         timeout: float

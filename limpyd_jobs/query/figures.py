@@ -52,7 +52,7 @@ def read_figures(
     Parameters
     ----------
     since: timedelta
-        How far to look back: two days at the most by the minute, a year by the day.
+        How far to look back: at most two days by the minute, a year by the day.
     by: str
         ``minute`` or ``day``.
     database: JobsDatabase

@@ -35,7 +35,7 @@ from limpyd_jobs.store.calls import listed
 from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.utils import not_imported
 
-# How many different values facets keep at the most.
+# How many different values facets keep at most.
 MOST_VALUES = 10_000
 
 
@@ -109,7 +109,7 @@ class JobFilter:
         timeout: float
             After how many seconds to return what was counted by then; None to look at all.
         progress: callable
-            Called after each step with the number of jobs that were looked at, and the number to look at, at the most.
+            Called after each step with how many jobs were looked at, and how many at most there are to look at.
 
         Raises
         ------
@@ -185,7 +185,7 @@ class JobFilter:
         Parameters
         ----------
         limit: int
-            How many jobs at the most.
+            How many jobs at most.
         after: str
             The `following` of the previous page.
         timeout: float
@@ -253,7 +253,7 @@ class JobFilter:
         dry_run: bool
             True to change nothing, and to return what would be done.
         progress: callable
-            Called after each step with the number of jobs that were looked at, and the number to look at, at the most.
+            Called after each step with how many jobs were looked at, and how many at most there are to look at.
         unaudited: bool
             True to do it even if Redis refuses to write it to the audit, because it is full for example.
 

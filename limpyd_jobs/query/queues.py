@@ -41,7 +41,7 @@ class QueueState(NamedTuple):
     ----------
     name: str
     priority: int or str
-        A text if somebody stored a value that is not a number.
+        A text if the stored value is not a number.
     is_paused: bool
     waiting, delayed, running: int
         How many jobs have this status.
@@ -92,7 +92,7 @@ class QuarantineEntry(NamedTuple):
         The name of the queue.
     priority: int or str
     entry: str
-        The ident of a job, or any text that somebody put there.
+        The ident of a job, or any other text.
     pk: str
         The pk of the queue.
     model: str

@@ -1,4 +1,4 @@
-"""What is to be said of a schedule, beside its times."""
+"""Why the jobs of schedules are not run in time."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ STILL = {STATUSES.WAITING: "waiting", STATUSES.DELAYED: "delayed", STATUSES.RUNN
 
 
 def notes_of(schedules: Sequence[Mapping[str, str]], database: JobsDatabase | None = None) -> list[list[str]]:
-    """Return why the jobs of schedules are not run in time, as things are now.
+    """Return why, as things are now: ``late 4 min``, ``last job still waiting``, ``queue paused``.
 
-    Such as ``late 4 min``, ``last job still waiting``, ``queue paused``, ``no worker listens to reports``. Nothing is
-    said of a schedule that is paused, or over.
+    Nothing is said of a schedule that is paused, or over.
 
     Parameters
     ----------

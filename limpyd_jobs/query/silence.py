@@ -1,4 +1,4 @@
-"""What is said of those who give no sign of life: of workers, and of other owners of claims."""
+"""Sentences about workers, and other owners of claims, that give no sign of life."""
 
 from __future__ import annotations
 
@@ -31,14 +31,8 @@ _REGISTERED = 5
 def silence(worker: LivingWorker, workers: Iterable[LivingWorker]) -> str:
     """Say for how long a worker has been silent, and what comes next; empty if it is not silent.
 
-    Such as ``silent for 25 s; another worker takes over in 35 s``. When its lease ends, so do those of its jobs; that
-    of a job which it began after its last sign of life holds a little longer. Other workers put them back at that
-    moment: see `Rescuer`.
-
-    Parameters
-    ----------
-    workers: iterable of LivingWorker
-        All that are there.
+    Such as ``silent for 25 s; another worker takes over in 35 s``. When its lease ends, so do those of its jobs,
+    except of one that it began after its last sign of life. `workers` are all that are there.
     """
     queues = set(worker.queues)
     is_followed = any(

@@ -33,7 +33,7 @@ EVERYWHERE = ("-inf", "+inf")  # the ends of a sorted set
 
 Page = Sequence[int]  # pks, or a range of them
 
-# Is called after each step with how many records were looked at, and how many there are to look at, at the most.
+# Is called after each step with how many records were looked at, and how many at most there are.
 Progress = Callable[[int, int], object]
 
 
@@ -288,7 +288,7 @@ class Walk:
     is_cut: bool
         Whether there was no time to look at all of them.
     looked, size: int
-        At how many records it looked, and how many there are to look at, at the most.
+        How many records were looked at, and how many at most there are.
     """
 
     def __init__(self, timeout: float | None = None, progress: Progress | None = None) -> None:

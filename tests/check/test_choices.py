@@ -30,7 +30,7 @@ def of_kind(report: Report, kind: str) -> Any:
 @pytest.mark.usefixtures("redis_client")
 def test_the_status_of_a_job_in_a_queue_that_is_none_is_told() -> None:
     Parcel.add_job("waits").status.hset("lost")
-    assert of_kind(check(pause=0), "no status").problem == "its status is 'lost', which is none"
+    assert of_kind(check(pause=0), "no status").problem == "its status is 'lost', which is not a status"
 
 
 class TestUnknownStatus:
@@ -46,7 +46,10 @@ class TestUnknownStatus:
         before = contents(redis_client)
         report = check(repair=True, pause=0)
         found = of_kind(report, "unknown status")
-        assert (found.subject, found.problem) == (job.ident, "is in no queue, and its status is 'lost', which is none")
+        assert (found.subject, found.problem) == (
+            job.ident,
+            "is in no queue, and its status is 'lost', which is not a status",
+        )
         assert (found.repairable, found.repaired) == (False, False)
         assert found.option == "--unknown-status=requeue|delete"
         assert "with --repair --unknown-status=requeue|delete" in report.as_table()
