@@ -42,8 +42,8 @@ class Catalogue:
         jobs: Iterable[Model],
         queues: Iterable[Model],
         errors: Iterable[Model],
-        schedules: Iterable[Model] = (),
-        timed: Iterable[Model] = (),
+        schedules: Iterable[Model],
+        timed: Iterable[Model],
     ) -> None:
         self.refused: list[str] = []
         self.unknown: dict[str, str] = {}

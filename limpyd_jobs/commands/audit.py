@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from limpyd_jobs.arguments import read_priority
-from limpyd_jobs.commands.command import JSON, JSONL, LIMIT, READING_OPTIONS, Command
+from limpyd_jobs.commands.command import Command
+from limpyd_jobs.commands.options import JSON, JSONL, LIMIT, READING_OPTIONS
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.store.audit import last_entries
 

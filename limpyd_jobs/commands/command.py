@@ -11,12 +11,12 @@ from typing import Any, ClassVar, NoReturn
 
 from redis.exceptions import RedisError
 
+from limpyd_jobs.commands.options import COMMON_OPTIONS, PYTHONPATH
 from limpyd_jobs.commands.tables import Row, count_of, print_fitted, print_json, print_json_lines
 from limpyd_jobs.exceptions import ConfigurationException, NotAudited
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.store.database import parse_database
 from limpyd_jobs.utils import MESSAGE, one_line
-from limpyd_jobs.workers.options import SCRIPT_OPTIONS, WorkerOption, between, modules
 from limpyd_jobs.workers.parser import (
     LaxOptionParser,
     WorkerOptionParser,
@@ -29,29 +29,6 @@ from limpyd_jobs.workers.parser import (
 HELP_WIDTH = 79
 
 UNAVAILABLE = 3  # exit status: Redis cannot be used right now
-
-_OF_WORKERS = {option.get_opt_string(): option for option in SCRIPT_OPTIONS}
-
-# It takes one value: words may follow.
-PYTHONPATH = WorkerOption("--pythonpath", action="append", help=_OF_WORKERS["--pythonpath"].help)
-
-# The options of commands that need no models of the application.
-READING_OPTIONS: tuple[Option, ...] = (_OF_WORKERS["--database"], PYTHONPATH)
-
-COMMON_OPTIONS: tuple[Option, ...] = (
-    *READING_OPTIONS,
-    WorkerOption(
-        "--job-modules",
-        check=modules,
-        help="The modules and packages that define job classes, joined by commas, e.g. --job-modules=myapp.jobs: they "
-        "are imported, packages with all that is in them; no job makes the command import others (default: any "
-        "module of jobs in the queues, if it defines a job class)",
-    ),
-)
-
-LIMIT = WorkerOption("--limit", type="int", default=50, check=between(1, 10_000), help="How many at most (default: 50)")
-JSON = WorkerOption("--json", action="store_true", help="Print JSON (default: a table)")
-JSONL = WorkerOption("--jsonl", action="store_true", help="Print JSON, one object per line (default: a table)")
 
 
 class Command:

@@ -10,7 +10,8 @@ from typing import NamedTuple
 from redis.exceptions import RedisError
 
 from limpyd_jobs.commands.candidates import OFFERING, candidates
-from limpyd_jobs.commands.command import PYTHONPATH, Command
+from limpyd_jobs.commands.command import Command
+from limpyd_jobs.commands.options import PYTHONPATH
 from limpyd_jobs.commands.verbs import VerbCommand
 from limpyd_jobs.utils import MESSAGE, one_line
 from limpyd_jobs.workers.config import WorkerConfig

@@ -8,10 +8,10 @@ from itertools import zip_longest
 from shlex import quote
 from typing import Any
 
-from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL, LIMIT
+from limpyd_jobs.commands.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, LIMIT, VERB_OPTIONS
 from limpyd_jobs.commands.progress import shown_progress
 from limpyd_jobs.commands.tables import cut, ends_of, print_error, print_table, table_lines, width_of_terminal
-from limpyd_jobs.commands.verbs import ERROR_MODEL, VERB_OPTIONS, Verb, VerbCommand
+from limpyd_jobs.commands.verbs import Verb, VerbCommand
 from limpyd_jobs.query import ErrorFilter, ErrorGroup, ErrorGroups, FoundError, JobFilter, Tally
 from limpyd_jobs.utils import one_line
 from limpyd_jobs.workers.options import WorkerOption, seconds

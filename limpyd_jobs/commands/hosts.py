@@ -9,7 +9,8 @@ from importlib import import_module
 from optparse import OptionParser
 from typing import Any
 
-from limpyd_jobs.commands.command import JSON, JSONL, READING_OPTIONS, Command
+from limpyd_jobs.commands.command import Command
+from limpyd_jobs.commands.options import JSON, JSONL, READING_OPTIONS
 from limpyd_jobs.models import BaseJobsModel, Living
 from limpyd_jobs.query import quarantine_entries, queue_states
 from limpyd_jobs.query.silence import living, silence_of_claim

@@ -15,7 +15,8 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from limpyd_jobs.commands.command import JSON, READING_OPTIONS, Command
+from limpyd_jobs.commands.command import Command
+from limpyd_jobs.commands.options import JSON, QUEUE_MODEL, READING_OPTIONS
 from limpyd_jobs.commands.queues import HEADING, as_json, as_row, table_of
 from limpyd_jobs.commands.tables import (
     Row,
@@ -29,7 +30,6 @@ from limpyd_jobs.commands.tables import (
     time_between,
     width_of_terminal,
 )
-from limpyd_jobs.commands.verbs import QUEUE_MODEL
 from limpyd_jobs.commands.workers import HEADING as WORKERS
 from limpyd_jobs.commands.workers import as_json as worker_as_json
 from limpyd_jobs.commands.workers import as_row as worker_as_row
@@ -143,10 +143,7 @@ class Top(Info):
 
 @contextmanager
 def _keyboard() -> Iterator[tuple[str, Wait]]:
-    """Yield which keys end the command, and a function that waits, and returns whether q is typed.
-
-    Without a terminal, it only waits.
-    """
+    """Yield which keys end the command, and a function that waits; at a terminal, it returns whether q is typed."""
     if not (sys.stdin and sys.stdin.isatty()):
         yield "Ctrl-C", time.sleep
         return

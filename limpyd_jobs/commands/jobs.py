@@ -10,10 +10,10 @@ from typing import Any
 
 from limpyd.exceptions import UniquenessError
 
-from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
+from limpyd_jobs.commands.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, VERB_OPTIONS
 from limpyd_jobs.commands.progress import shown_progress
 from limpyd_jobs.commands.tables import count_of, names_near, print_error, print_json_lines, print_table
-from limpyd_jobs.commands.verbs import ERROR_MODEL, VERB_OPTIONS, Verb, VerbCommand, job_class_of
+from limpyd_jobs.commands.verbs import Verb, VerbCommand, job_class_of
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import BaseJobsModel, Job
@@ -362,8 +362,7 @@ def _last_pk(job_class: type[Job]) -> int:
 
 
 def _values(job_class: type[Job], words: Sequence[str]) -> dict[str, Any]:
-    """Return the values of the fields of a job that are given as ``field=value``. Arguments get values of their
-    kind."""
+    """Return the values that are given as ``field=value``. Arguments get values of their kind."""
     values: dict[str, Any] = {}
     for word in words:
         name, is_given, text = word.partition("=")

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn
 
 from limpyd_jobs.arguments import stored_queue_name
-from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL, Command
+from limpyd_jobs.commands.command import Command
+from limpyd_jobs.commands.options import COMMON_OPTIONS, DRY_RUN, JSON, JSONL, QUEUE_MODEL, UNAUDITED
 from limpyd_jobs.commands.tables import names_near, some_of
-from limpyd_jobs.commands.verbs import DRY_RUN, QUEUE_MODEL, UNAUDITED
 from limpyd_jobs.models import Queue
 from limpyd_jobs.query import pause_queue, paused_queues, queue_names, queue_states
 from limpyd_jobs.utils import one_line

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
+from limpyd_jobs.commands.options import COMMON_OPTIONS, JSON, JSONL, QUEUE_MODEL, VERB_OPTIONS
 from limpyd_jobs.commands.tables import count_of, print_table
-from limpyd_jobs.commands.verbs import QUEUE_MODEL, VERB_OPTIONS, Verb, VerbCommand
+from limpyd_jobs.commands.verbs import Verb, VerbCommand
 from limpyd_jobs.query import QuarantineEntry, leave_quarantine, quarantine_entries
 from limpyd_jobs.utils import one_line
 from limpyd_jobs.workers.options import WorkerOption

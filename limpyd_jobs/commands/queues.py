@@ -8,11 +8,11 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from limpyd_jobs.commands.command import COMMON_OPTIONS, JSON, JSONL
+from limpyd_jobs.commands.options import COMMON_OPTIONS, JSON, JSONL, QUEUE_MODEL, VERB_OPTIONS
 from limpyd_jobs.commands.pause import FORCE, change_pauses, refuse_unknown
 from limpyd_jobs.commands.progress import shown_progress
 from limpyd_jobs.commands.tables import Row, count_of, print_fitted, shown_span
-from limpyd_jobs.commands.verbs import QUEUE_MODEL, VERB_OPTIONS, Verb, VerbCommand
+from limpyd_jobs.commands.verbs import Verb, VerbCommand
 from limpyd_jobs.query import JobFilter, QueueState, Tally, delete_queue, queue_names, queue_states
 from limpyd_jobs.utils import EPOCH, one_line
 

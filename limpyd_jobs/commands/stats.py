@@ -8,7 +8,8 @@ from fnmatch import fnmatchcase
 from textwrap import fill
 from typing import Any
 
-from limpyd_jobs.commands.command import JSON, JSONL, READING_OPTIONS, Command
+from limpyd_jobs.commands.command import Command
+from limpyd_jobs.commands.options import JSON, JSONL, READING_OPTIONS
 from limpyd_jobs.commands.tables import chart, print_fitted, shown_span, width_of_terminal
 from limpyd_jobs.query.conditions import parse_moment
 from limpyd_jobs.query.figures import Period, read_figures, summed

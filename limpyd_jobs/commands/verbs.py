@@ -14,24 +14,8 @@ from limpyd_jobs.exceptions import NotAudited
 from limpyd_jobs.models import Job, job_classes
 from limpyd_jobs.query import Tally
 from limpyd_jobs.utils import MESSAGE, is_meant, not_imported, one_line
-from limpyd_jobs.workers.options import WorkerOption
 
 Verb = Callable[[Sequence[str]], int | None]
-
-ERROR_MODEL = WorkerOption(
-    "--error-model", help="Errors of this model only, e.g. --error-model=my.module.ErrorModel (default: of all models)"
-)
-DRY_RUN = WorkerOption("--dry-run", action="store_true", help="Only tell what would be done")
-YES = WorkerOption("--yes", action="store_true", help="Do not ask")
-QUEUE_MODEL = WorkerOption(
-    "--queue-model", help="Queues of this model only, e.g. --queue-model=my.module.QueueModel (default: of all models)"
-)
-UNAUDITED = WorkerOption(
-    "--unaudited",
-    action="store_true",
-    help="Do it even if Redis refuses to write it to the audit, because it is full for example",
-)
-VERB_OPTIONS = (DRY_RUN, YES, UNAUDITED)
 
 # What messages of Python say, and what is written on the command line.
 AS_WRITTEN = {

@@ -8,9 +8,9 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from limpyd_jobs.commands.command import JSON, JSONL, READING_OPTIONS
+from limpyd_jobs.commands.options import JSON, JSONL, READING_OPTIONS, VERB_OPTIONS
 from limpyd_jobs.commands.tables import count_of, names_near, print_table, time_between
-from limpyd_jobs.commands.verbs import VERB_OPTIONS, Verb, VerbCommand
+from limpyd_jobs.commands.verbs import Verb, VerbCommand
 from limpyd_jobs.models import LivingWorker, WorkerPresence
 from limpyd_jobs.models.worker_presence import checked_level
 from limpyd_jobs.query.silence import silence

@@ -168,8 +168,7 @@ class Action:
     def _one_by_one(
         self, source: Source, job_class: type[Job], entry: Entry, look: Callable[[int], str]
     ) -> Iterator[Acted]:
-        """Do it with the jobs of a class that has its own way. Right before, look again whether the filter finds the
-        job."""
+        """Do it with the jobs of a class that has its own way, if the filter finds them still."""
         for step in source.steps(is_upwards=True, names=listed(["queue"]), most=1):
             outcomes: Counter[str] = Counter()
             for pk, (queue_name,) in step.found:

@@ -212,9 +212,9 @@ def _reasons_of_failed(details: JobDetails, stored: Mapping[str, str], end: str)
     yield _proposing("not_requeued", "It is not tried again by itself: ", f"jobs requeue {quote(details.ident)}")
 
 
-def _proposing(code: str, text: str, words: str, after: str = "") -> Reason:
+def _proposing(code: str, text: str, words: str) -> Reason:
     command = f"limpyd-jobs {words}"
-    return Reason(code, f"{text}{command}{after}", command)
+    return Reason(code, f"{text}{command}", command)
 
 
 def _last_error(details: JobDetails) -> str:

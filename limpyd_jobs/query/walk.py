@@ -255,10 +255,7 @@ class Source:
 def _ranges_of(
     known: KnownClass, conditions: Sequence[Condition]
 ) -> tuple[list[tuple[str, str, str]], list[Condition]]:
-    """Return the ranges of scores of the jobs that meet some conditions: the key of each index, and both ends.
-
-    Also return the conditions that all of these jobs meet.
-    """
+    """Return ranges of scores: the key of each index, and both ends. Also return the conditions that they answer."""
     ranges: dict[str, list[str]] = {}
     met = []
     for each in conditions:
