@@ -13,7 +13,7 @@ from limpyd_jobs.commands.command import Command
 from limpyd_jobs.commands.options import JSON, JSONL, READING_OPTIONS
 from limpyd_jobs.models import BaseJobsModel, Living
 from limpyd_jobs.query import quarantine_entries, queue_states
-from limpyd_jobs.query.silence import living, silence_of_claim
+from limpyd_jobs.query.explain.silence import living, silence_of_claim
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.utils import EPOCH, one_line
 from limpyd_jobs.workers.options import WorkerOption

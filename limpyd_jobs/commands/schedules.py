@@ -13,7 +13,7 @@ from limpyd_jobs.arguments import read_priority
 from limpyd_jobs.commands.options import COMMON_OPTIONS, JSON, JSONL
 from limpyd_jobs.commands.verbs import Verb, VerbCommand, job_class_of
 from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
-from limpyd_jobs.query.schedules import notes_of
+from limpyd_jobs.query.explain.schedules import notes_of
 from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.schedules.misfires import MISFIRE_POLICIES
 from limpyd_jobs.utils import one_line

@@ -13,7 +13,7 @@ from limpyd_jobs.commands.tables import count_of, names_near, print_table, time_
 from limpyd_jobs.commands.verbs import Verb, VerbCommand
 from limpyd_jobs.models import LivingWorker, WorkerPresence
 from limpyd_jobs.models.worker_presence import checked_level
-from limpyd_jobs.query.silence import silence
+from limpyd_jobs.query.explain.silence import silence
 from limpyd_jobs.utils import one_line, parse_datetime, utcnow
 from limpyd_jobs.workers.options import WorkerOption
 

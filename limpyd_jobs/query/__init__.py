@@ -3,9 +3,9 @@
 from limpyd_jobs.query.actions import Tally
 from limpyd_jobs.query.causes import ErrorGroup, ErrorGroups, ErrorMessage
 from limpyd_jobs.query.conditions import Condition
-from limpyd_jobs.query.details import JobDetails, job_details
 from limpyd_jobs.query.errors import ErrorFilter, ErrorPage, FoundError
-from limpyd_jobs.query.explaining import Explanation, Reason, explain_job
+from limpyd_jobs.query.explain.details import JobDetails, job_details
+from limpyd_jobs.query.explain.jobs import Explanation, Reason, explain_job
 from limpyd_jobs.query.figures import Period, read_figures, summed
 from limpyd_jobs.query.filter import JobFilter
 from limpyd_jobs.query.found import Count, Facets, FoundJob, Page

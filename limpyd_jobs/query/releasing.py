@@ -9,7 +9,7 @@ from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import BaseJobsModel, job_classes
 from limpyd_jobs.query.classes import connection_to, on, replies_to
-from limpyd_jobs.query.details import JobDetails, details_of, stored_job
+from limpyd_jobs.query.explain.details import JobDetails, details_of, stored_job
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.audit import entry_request, refusing_if_unaudited
 from limpyd_jobs.store.database import JobsDatabase

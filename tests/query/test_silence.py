@@ -13,7 +13,7 @@ from reading import limpyd_jobs
 from limpyd_jobs import Job, Presence, WorkerPresence
 from limpyd_jobs.models import LivingWorker
 from limpyd_jobs.query import explain_job, job_details, overview, release_job
-from limpyd_jobs.query.silence import silence
+from limpyd_jobs.query.explain.silence import silence
 from limpyd_jobs.store import presences
 
 LEASES = "jobs:workerpresence:leases"

@@ -18,7 +18,7 @@ from scheduled import Report, make_due
 from servers import RedisServer
 
 from limpyd_jobs import Queue, Schedule, WorkerPresence
-from limpyd_jobs.query.schedules import notes_of
+from limpyd_jobs.query.explain.schedules import notes_of
 from limpyd_jobs.schedules.model import score_of
 from limpyd_jobs.store import records
 from limpyd_jobs.utils import utcnow

@@ -12,8 +12,8 @@ from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import BaseJobsModel, Error, LivingWorker, WorkerPresence, job_classes
 from limpyd_jobs.models.worker_presence import SILENT
 from limpyd_jobs.query.classes import connection_to, on, replies_to
-from limpyd_jobs.query.details import JobDetails, details_of, stored_job
-from limpyd_jobs.query.silence import silence
+from limpyd_jobs.query.explain.details import JobDetails, details_of, stored_job
+from limpyd_jobs.query.explain.silence import silence
 from limpyd_jobs.retrying import own_policy, read_policy
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.database import JobsDatabase

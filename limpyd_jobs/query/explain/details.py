@@ -10,8 +10,8 @@ from limpyd_jobs.models import BaseJobsModel, Error
 from limpyd_jobs.models.history import StatusChange, changes_of, history_key
 from limpyd_jobs.models.progress import Progress, log_key, read_progress
 from limpyd_jobs.query.classes import classes_of, connection_to, error_models_of, replies_to
+from limpyd_jobs.query.explain.silence import silence_of_owner
 from limpyd_jobs.query.found import name_of_status
-from limpyd_jobs.query.silence import silence_of_owner
 from limpyd_jobs.query.walk import is_pk
 from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.store.known_classes import KnownClass

@@ -1,0 +1,1 @@
+"""What is known of one job, and why jobs do not run."""
