@@ -308,8 +308,6 @@ def one_line(value: object, most: int = NAME) -> str:
 def as_lines(text: str, most: int = LOGGED) -> str:
     """Return a text of several lines for the log: in each, what would confuse a terminal is escaped. Of a text of more
     than `most` bytes the middle is left out."""
-    if text.isprintable() and len(text) <= most:
-        return text
     lines = shortened(printable(text), most).split("\n")
     return "\n".join("\t".join(one_line(part, LOGGED) for part in line.split("\t")) for line in lines)
 

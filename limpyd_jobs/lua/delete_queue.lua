@@ -21,5 +21,9 @@ local used = {
 if used.waiting + used.delayed + used.running > 0 then
   return answer('used', used)
 end
-if redis.call('EXISTS', hash_key(model, request.pk)) == 1 then write_entry(request.audit) end
+if redis.call('EXISTS', hash_key(model, request.pk)) == 1 then
+  probe('SCARD', model.name .. ':collection')
+  probe_indexes(model, request.pk, all_indexed_unset(model))
+  write_entry(request.audit)
+end
 return answer(delete_record(model, request.pk) == 1 and 'deleted' or 'gone')

@@ -27,9 +27,10 @@ if hash[1] ~= 'r' and not is_unbegun then return answer('not running') end
 
 probe('LLEN', queue .. ':waiting')
 probe('ZCARD', queue .. ':_running')
-write_entry(request.audit)
 local changes = is_unbegun and {} or {start = false, tries = one_try_less(hash[2])}
 placed(changes, hash[3] or '0', nil, queue)
+probe_indexes(job.model, job.pk, changes)
+write_entry(request.audit)
 end_claim(queue, job, changes)  -- without the token: whatever its worker reports is refused
 push(queue, job.ident, changes.status, nil, true)
 return answer('done')

@@ -18,6 +18,7 @@ local model, pk = model_of(request.model), request.pk
 local key = orders_key(model, pk)
 
 if is_gone(model, pk) or not is_leased(KEYS[1], pk) then return answer('gone') end
+probe('LLEN', key)
 write_entry(request.audit)
 redis.call('RPUSH', key, request.order)
 redis.call('LTRIM', key, -tonumber(request.most), -1)

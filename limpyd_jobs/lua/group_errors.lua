@@ -37,7 +37,7 @@ local function beginning_of_message(pk)
   local text = redis.pcall('HGET', key_of(pk), 'message')
   if type(text) ~= 'string' then return '' end
   local last = math.min(#text, BEGINNING)
-  while string.find(string.sub(text, last + 1, last + 1), '[\128-\191]') do last = last - 1 end
+  while last > 0 and string.find(string.sub(text, last + 1, last + 1), '[\128-\191]') do last = last - 1 end
   return string.sub(text, 1, last)
 end
 

@@ -47,6 +47,8 @@ SHORT_SLICE = 0.1
 # For how long it expects more such jobs, in seconds.
 VIGILANCE = 60.0
 
+Models = tuple[tuple[type[Job], ...], type[Queue], type[Error] | None]
+
 
 class Fetcher:
     """Takes jobs out of waiting lists.
@@ -118,7 +120,7 @@ class Fetcher:
         self.unfit: Exception | None = None
         self._vigilant_until = 0.0
         self._classes: Mapping[str, type[Job]] = {}
-        self._models: tuple[tuple[type[Job], ...], type[Queue], type[Error] | None]
+        self._models: Models
         self._name = uuid4().hex[:12]
         self._numbers = count(1)
         self.owner = f"{host_and_pid()}:{self._name}"
@@ -136,18 +138,17 @@ class Fetcher:
         token = f"{IN_HAND if in_hand else ''}{next(self._numbers)}{self._mark}"
         classes, registry = job_classes.known, ""
         if keys:
-            registry = self._unwritten(classes)
+            if classes is not self._classes:
+                self._classes, self._models = classes, self._models_of(classes)
+            registry = unwritten(*self._models, if_used=True)
+            if registry:
+                was_written(*self._models)
         return ClaimRequest(keys, token, self.lease, classes, connection=self.connection, registry=registry)
 
-    def _unwritten(self, classes: Mapping[str, type[Job]]) -> str:
-        """Return what others have to know of these classes, and of the models, if it was not sent lately."""
-        if classes is not self._classes:
-            mine = (each for each in classes.values() if is_same_database(each.database, self.queue_model.database))
-            self._classes, self._models = classes, (tuple(dict.fromkeys(mine)), self.queue_model, self._error_model)
-        registry = unwritten(*self._models, if_used=True)
-        if registry:
-            was_written(*self._models)
-        return registry
+    def _models_of(self, classes: Mapping[str, type[Job]]) -> Models:
+        """Return those of the database of the queues, which this worker makes known."""
+        mine = (each for each in classes.values() if is_same_database(each.database, self.queue_model.database))
+        return tuple(dict.fromkeys(mine)), self.queue_model, self._error_model
 
     def next_at_hand(self) -> Delivery | None:
         """Return the next job that was claimed with the end of another one; see `next`."""

@@ -16,7 +16,7 @@ from limpyd_jobs.retrying import Requeue
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.lazy_fields import pk_of
-from limpyd_jobs.utils import as_lines, described, one_line, utcnow
+from limpyd_jobs.utils import LOGGED, as_lines, described, one_line, utcnow
 from limpyd_jobs.workers.engine import Engine
 from limpyd_jobs.workers.naming import duration_of, name_of
 from limpyd_jobs.workers.parameters import LOGGER_NAME, Parameters
@@ -89,7 +89,10 @@ class Worker(Parameters):
 
     def log(self, message: str, level: str = "info") -> None:
         """Log a message, after the id of the worker. What would confuse a terminal is escaped."""
-        getattr(self.logger, level)(as_lines(f"[{self.id}] {message}"))
+        text = f"[{self.id}] {message}"
+        if not text.isprintable() or len(text) > LOGGED:
+            text = as_lines(text)
+        getattr(self.logger, level)(text)
 
     def set_status(self, status: str) -> None:
         """Set the status of the worker."""

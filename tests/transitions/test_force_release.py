@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import redis
 from worlds import TOKEN, World
 
 from limpyd_jobs import transitions
@@ -40,3 +41,11 @@ def test_another_claim_or_a_job_that_does_not_run_is_left_alone(world: World) ->
     world.add("b")
     assert force_release(world, world.job("2").ident, "") == "not running"
     assert audit.last_entries(world.client, 5) == []
+
+
+@pytest.mark.leaves("I2", "I4")
+def test_nothing_is_written_to_the_audit_if_it_cannot_be_done(world: World) -> None:
+    job = world.job_that_is("running")
+    world.client.set(f"{world.jobs}:status:w", "x")
+    with world.unchanged(), pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        force_release(world, job.ident)

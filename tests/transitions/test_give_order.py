@@ -8,6 +8,7 @@ from worlds import World
 
 from limpyd_jobs import WorkerPresence
 from limpyd_jobs.store import presences
+from limpyd_jobs.store.audit import entry_request
 
 LEASES = "jobs:workerpresence:leases"
 ORDERS = "jobs:workerpresence:a:orders"
@@ -58,7 +59,7 @@ def test_nothing_is_written_where_a_key_has_a_wrong_type(world: World) -> None:
     keep(world)
     world.client.set(ORDERS, "x")
     with world.unchanged(), pytest.raises(redis.ResponseError):
-        give("quiet")
+        presences.give_order(WorkerPresence, "a", "quiet", 5, **entry_request(verb="quiet"))
     assert keep(world) == []
     assert give("quiet")
 

@@ -106,3 +106,11 @@ def test_what_is_broken_is_passed_over_and_any_text_comes_back(world: World) -> 
     add_error(type=HARD_TEXT, message=HARD_TEXT, queue_name=HARD_TEXT)
     [group] = groups(world)
     assert (group.fingerprint, group.type, group.queues) == (HARD_TEXT, HARD_TEXT, {HARD_TEXT: 1})
+
+
+def test_a_long_message_that_is_not_text_has_no_pattern(world: World) -> None:
+    pk = add_error()
+    world.client.hset(f"jobs:error:{pk}:hash", "message", b"\x80" * 1000)
+    (group,) = ErrorFilter().groups().groups
+    world.client.hset(f"jobs:error:{pk}:hash", "message", "no")  # else it is not read by other clients
+    assert group.messages[0].pattern == ""
