@@ -125,19 +125,19 @@ class Executor:
         except GracePeriodOver:
             self._interrupted()
             self._release(execution)
-        except (Exception, JobTimeout, SystemExit) as error:
+        except KeyboardInterrupt:
+            self._interrupted()
+            self._release(execution)
+            raise
+        except BaseException as error:  # asyncio.CancelledError, for one, ends a job, but not its worker
             execution.is_success = False
             self.failed += 1
-            if isinstance(error, JobTimeout):
+            if not isinstance(error, (Exception, SystemExit)):
                 self._interrupted()
             trace = traceback.format_exc() if worker.save_tracebacks else None
             worker.job_error(job, execution.living_queue(), error, trace)
             if isinstance(error, SystemExit):
                 raise
-        except BaseException:
-            self._interrupted()
-            self._release(execution)
-            raise
         else:
             execution.is_success = True
             self.done += 1
@@ -266,20 +266,26 @@ class Executor:
     def _tell_failure(self, execution: Execution, error: Exception) -> None:
         """Record a job whose hook failed as an error, unless its end is recorded; list it with the errors anyway."""
         claim = execution.claim
-        job, queue = claim.job, claim.queue
+        job = claim.job
         if isinstance(error, JobGone) and error.ident == job.ident:
             self._tell_not_recorded(job, error)
             return
         self._worker.log(f"{label_of(job)} unexpected error: {described(error)}\n{traceback_of(error)}", "error")
         try:
-            if claim.token and claim.outcome != "held":
-                claim.fail()
-            else:
-                self._put_in_order(execution)
-                queue.errors.rpush(job.ident)
+            self._engine.outages.retry(self._record_failure, execution)
         except Exception as another:
             text = f"{label_of(job)} could not be put in errors: {one_line(another, MESSAGE)}"
             self._worker.log(text, "error")
+            if isinstance(another, NotRecorded) and claim.outcome != "held":
+                claim.token = ""  # it is not abandoned: when its lease has lapsed, the job is rescued
+
+    def _record_failure(self, execution: Execution) -> None:
+        claim = execution.claim
+        if claim.token and claim.outcome != "held":
+            claim.fail()
+        else:
+            self._put_in_order(execution)
+            claim.queue.errors.rpush(claim.job.ident)
 
     def _put_in_order(self, execution: Execution) -> None:
         """Record the end of a job that did not wait, if its hook did not."""
