@@ -208,6 +208,8 @@ HOSTILE = {
     "hostile_package.missing.Task": ImportError,
     "hostile_package.Task": AttributeError,
     "hostile_broken.Task": ImportError,
+    "hostile_package.__main__.Task": ValueError,
+    "hostile_package.__main__.below.Task": ValueError,
 }
 
 HOSTILE_SOURCE = """
@@ -228,6 +230,8 @@ class Outer(NoBase):
     class Task(NoBase): pass
 """
 
+A_JOB = "from limpyd_jobs import Job\nclass Task(Job): pass"
+
 
 class TestHostilePaths:
     """Whoever can write to Redis can write any path: nothing is imported, nothing is called."""
@@ -237,6 +241,7 @@ class TestHostilePaths:
         (tmp_path / "hostile_package").mkdir()
         for name in ("hostile", "hostile-module", "hostile_package/__init__", "hostile_package/jobs"):
             (tmp_path / f"{name}.py").write_text(HOSTILE_SOURCE)
+        (tmp_path / "hostile_package" / "__main__.py").write_text(f"{HOSTILE_SOURCE}\n{A_JOB}")
         (tmp_path / "hostile_broken.py").write_text(f"{HOSTILE_SOURCE}\nclass Task(")
         monkeypatch.syspath_prepend(str(tmp_path))
         before = set(sys.modules)
@@ -250,6 +255,12 @@ class TestHostilePaths:
             with pytest.raises(exception) as raised:
                 call(path)
             assert len(str(raised.value)) < 3000
+
+    def test_the_program_of_an_allowed_package_is_not_run(self) -> None:
+        classes = JobClasses(Job)
+        classes.allow("hostile_package")
+        with pytest.raises(ValueError, match="to import it is to run it"):
+            classes.resolve("hostile_package.__main__.Task")
 
 
 def test_what_is_installed_of_ours_is_for_the_application_to_import(monkeypatch: pytest.MonkeyPatch) -> None:

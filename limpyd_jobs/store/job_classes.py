@@ -60,6 +60,8 @@ def _split(path: str) -> tuple[str, str]:
 
 
 def _check_source(module_name: str, name: str, base: type) -> None:
+    if "__main__" in module_name.split("."):
+        raise ValueError(f"{module_name}.{name} is not imported: a __main__ is a program, so to import it is to run it")
     if is_standard(module_name):
         raise ValueError(f"{module_name}.{name} is not imported: {module_name} is part of the standard library")
     if not defines_subclass(module_name, name, base):
