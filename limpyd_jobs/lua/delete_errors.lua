@@ -7,20 +7,10 @@
 --   done   {outcomes: {'done', 'broken': number}, looked: at how many, seen: the last pk}
 
 --@include records
---@include finding
---@include noting
+--@include counting
 
-local model, outcomes, started = model_of(request.model), {}, running_clock()
-note_done(0)  -- if that fails, nothing is deleted
+local model = model_of(request.model)
 
-local function outcome_of(pk)
+return count_outcomes(function(pk)
   return (request.dry or pcall(delete_record, model, pk)) and 'done' or 'broken'
-end
-
-local looked, seen = for_each_found(function(pk)
-  local outcome = outcome_of(pk)
-  outcomes[outcome] = (outcomes[outcome] or 0) + 1
-  return running_clock() > started + LONGEST
 end)
-note_done(request.dry and 0 or outcomes.done or 0)
-return answer('done', {outcomes = outcomes, looked = looked, seen = seen})

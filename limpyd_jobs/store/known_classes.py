@@ -124,7 +124,7 @@ def unwritten(
         for known in _all_of([job_class])
     ]
     for kind, model in ((QUEUES, queue_model), (ERRORS, error_model)):
-        rows += [(_field_of(kind, known.name), known.as_json()) for known in _all_of([model] if model else [])]
+        rows += [(_field_of(kind, known.name), known.as_json()) for known in _all_of([model])]
     return listed(rows)
 
 
@@ -185,14 +185,14 @@ def known_models(connection: Any, kind: str, imported: Iterable[type[RedisModel]
     return {**found, **{known.name: known for known in _all_of(imported)}}
 
 
-def _all_of(imported: Iterable[type[RedisModel]]) -> Iterator[KnownClass]:
-    for model in imported:
+def _all_of(imported: Iterable[type[RedisModel] | None]) -> Iterator[KnownClass]:
+    for model in filter(None, imported):
         with suppress(ConfigurationException):  # no script can make a record of it, so there are none
             yield KnownClass.of(model)
 
 
 def _stored(connection: Any) -> Iterator[tuple[str, KnownClass]]:
-    """Yield the readable classes and models, each with its field; none if somebody else put something else there."""
+    """Yield the readable classes and models, each with its field; none if another program put something else there."""
     texts: dict[str, str] = {}
     with passing_over_wrong_types():
         texts = connection.hgetall(KEY)

@@ -134,12 +134,5 @@ def living(model: Model, kind: str = "") -> Found:
 def sweep(model: Model) -> int:
     """Delete the records of some who are not there any more; return how many they were."""
     layout = layout_of(model)
-    call = Call(
-        sender_of(model),
-        _sweep_presences,
-        {"model": layout.json},
-        itemgetter("ended"),
-        [model],
-        keys=[layout.description["leases"]],
-    )
-    return send(call)
+    request, keys = {"model": layout.json}, [layout.description["leases"]]
+    return send(Call(sender_of(model), _sweep_presences, request, itemgetter("ended"), [model], keys=keys))

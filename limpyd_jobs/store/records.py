@@ -132,10 +132,9 @@ def resume(queue_model: type[RedisModel], name: str, *, unaudited: bool = False)
 def change_pause(connection: Redis, model: str, name: str, *, pauses: bool, unaudited: bool = False) -> bool:
     """Pause or resume the queues of a name, of the model whose keys begin so; return whether that changes something."""
     verb, script = ("pause", _pause_queues) if pauses else ("resume", _resume_queues)
-    told = entry_request(unaudited, verb=verb, filter=f"queue={name}", done=1)
+    request = {"name": name, **entry_request(unaudited, verb=verb, filter=f"queue={name}", done=1)}
     with refusing_if_unaudited():
-        call = Call(connection, script, {"name": name, **told}, outcome_of, keys=[f"{model}:paused"])
-        is_changed = bool(send(call) != "unchanged")
+        is_changed = bool(send(Call(connection, script, request, outcome_of, keys=[f"{model}:paused"])) != "unchanged")
     if is_changed and not pauses:
         notify_all(connection, f"{model}:_signal:{name}")
     return is_changed

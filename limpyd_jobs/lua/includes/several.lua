@@ -4,9 +4,8 @@
 
 --@include idents
 --@include places
---@include finding
 --@include quarantine
---@include noting
+--@include counting
 
 local job_model = model_of(request.model)
 local queue_position, token_position = position_of('_queue_key'), position_of('_claim_token')
@@ -28,9 +27,7 @@ end
 -- left alone. For the others, calls `act` with the job and the name of its queue: it returns an outcome. Answers how
 -- many jobs have which outcome.
 local function do_each(why_not, act)
-  local outcomes, started = {}, running_clock()
-  note_done(0)  -- if that fails, nothing is changed
-  local looked, seen = for_each_found(function(pk, values)
+  return count_outcomes(function(pk, values)
     local job = {
       model = job_model, pk = pk, ident = job_model.path .. ':' .. pk, key = hash_key(job_model, pk),
       status = values[1], queue_key = values[queue_position],
@@ -43,10 +40,6 @@ local function do_each(why_not, act)
         is_fine, outcome = pcall(act, job, name_of_queue(values[queue_position]))
       end
     end
-    if not is_fine then outcome = outcome_of(outcome) end
-    outcomes[outcome] = (outcomes[outcome] or 0) + 1
-    return running_clock() > started + LONGEST  -- to find one job in a list of a million takes some thousand microseconds
+    return is_fine and outcome or outcome_of(outcome)
   end)
-  note_done(outcomes.done or 0)
-  return answer('done', {outcomes = outcomes, looked = looked, seen = seen})
 end
