@@ -1,5 +1,5 @@
 -- verb: keep presence
--- what: somebody is there, for so many seconds from now; the records of some who are not any more are deleted
+-- what: a presence is there until its lease ends; records of some whose lease has ended are deleted
 -- KEYS[1]  sorted set of the presences, by when they end
 -- request
 --   model, lease, fields

@@ -1,5 +1,5 @@
 -- verb: sweep presences
--- what: deletes the records of those who are not there any more, some at a time
+-- what: deletes the records of presences whose lease has ended, some at a time
 -- KEYS[1]  sorted set of the presences, by when they end
 -- request
 --   model

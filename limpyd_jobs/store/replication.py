@@ -17,7 +17,7 @@ TIMEOUT = 0.2
 
 # Redis counts a WAIT from the last write of the same connection, but a job that is there already is not written again.
 # A message is copied to replicas like a write, and is kept nowhere.
-MESSAGE = ("PUBLISH", "limpyd-jobs:copied", "")
+PUBLISHED = ("PUBLISH", "limpyd-jobs:copied", "")
 
 
 class Copies(NamedTuple):
@@ -89,7 +89,7 @@ class CopyingSender:
     def _send(self, *commands: Sequence[Any]) -> Any:
         pipeline: Any = self._client.pipeline(transaction=False)
         wait = ("WAIT", self._wanted.replicas, int(1000 * self._wanted.seconds))
-        for words in (*commands, MESSAGE, wait):
+        for words in (*commands, PUBLISHED, wait):
             pipeline.execute_command(*words)
         reply, *_, self._copied = pipeline.execute(raise_on_error=False)
         return reply
