@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -19,6 +21,7 @@ from apscheduler.schedulers.base import STATE_RUNNING
 
 from limpyd_jobs import STATUSES, Error, Queue, Worker
 from limpyd_jobs.contrib.apscheduler import LimpydExecutor, LimpydJobStore, PickledRun, ScheduledRun
+from limpyd_jobs.contrib.apscheduler.functions import AllowedFunctions
 from limpyd_jobs.models import job_classes
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -55,6 +58,28 @@ class Thing:
 
     __hash__ = None  # type: ignore[assignment]
 
+
+class Trap:
+    """Notes what is asked for, and what is called."""
+
+    @property
+    def caught(self) -> None:
+        ran.append("caught")
+
+    @classmethod
+    def note(cls) -> None:
+        ran.append(cls.__name__)
+
+    @staticmethod
+    def note_static() -> None:
+        ran.append("static")
+
+
+class Sprung(Trap):
+    pass
+
+
+trap = Trap()
 
 made_here: list[BackgroundScheduler] = []
 
@@ -249,6 +274,9 @@ def test_functions_of_the_modules_of_jobs_of_the_worker_are_allowed() -> None:
         f"{__name__}:ran.append",
         "limpyd_jobs.contrib.apscheduler:RunOfPickles.serializer.load_call",
         f"{__name__}:RunOfPickles.serializer.load_call",
+        f"{__name__}:trap.caught",
+        f"{__name__}:Trap.caught",
+        f"{__name__}:Trap.note.__call__",
         "",
         ":",
     ],
@@ -256,6 +284,36 @@ def test_functions_of_the_modules_of_jobs_of_the_worker_are_allowed() -> None:
 def test_others_are_not(func: str) -> None:
     job_classes.allow([__name__, "limpyd_jobs.contrib.apscheduler"])
     assert "is in none of the modules that are allowed" in run_of(func)
+    assert ran == []
+
+
+def test_methods_that_need_no_object_are_called() -> None:
+    for number, name in enumerate(["Trap.note", "Trap.note_static", "Sprung.note"]):
+        Run.add_job(
+            f"{number}", scheduled="a", slot=f"{number}", run_time=PAST, func=f"{__name__}:{name}", call='{"args":[]}'
+        )
+    work()
+    assert ran == ["Trap", "static", "Sprung"]
+
+
+def test_neither_the_program_of_an_allowed_package_is_run_nor_what_its_modules_make_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "apscheduler_package"
+    package.mkdir()
+    lazy = "from importlib import import_module\ndef __getattr__(name): return import_module(f'{__name__}.{name}')"
+    (package / "__init__.py").write_text(lazy)
+    (package / "jobs.py").write_text("import apscheduler_package as lazy")
+    for name in ("__main__", "heavy"):
+        (package / f"{name}.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    functions = AllowedFunctions([package.name], "the job store")
+    for func in ("__main__:f", "__main__.below:f", "jobs:lazy.heavy", "jobs:lazy.__main__"):
+        with pytest.raises(ValueError, match="none of the modules that are allowed"):
+            functions.check(f"{package.name}.{func}")
+    with pytest.raises(ValueError, match="none of the modules that are allowed"):
+        functions.check(f"{package.name}:__main__")
+    assert {name for name in sys.modules if name.startswith(package.name)} == {package.name, f"{package.name}.jobs"}
 
 
 def test_what_the_class_says_counts_more_than_the_modules_of_jobs() -> None:

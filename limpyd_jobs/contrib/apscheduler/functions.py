@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from importlib import import_module
+from inspect import getattr_static
+from types import FunctionType, ModuleType
 from typing import Any
 
-from apscheduler.util import ref_to_obj
-
 from limpyd_jobs.models.job_record import job_modules
+from limpyd_jobs.utils import one_line
 
 # The package of this library, whose functions are not for records to call.
 OURS = __name__.partition(".")[0]
@@ -47,8 +49,9 @@ class AllowedFunctions:
     def check(self, func: str) -> None:
         """Raise `ValueError` if a function, given as ``module:name``, may not be called.
 
-        It must be found in one of the modules, and made there. Functions that they import, such as ``os.system``, do
-        not count.
+        It must be a function, a class, or a method of a class, and be found in one of the modules, and made there.
+        Functions that they import, such as ``os.system``, do not count; nor do objects, which might run code when they
+        are asked for their attributes.
         """
         modules = job_modules() if self._allowed is None else self._allowed
         if modules is None and self._is_open:
@@ -58,27 +61,38 @@ class AllowedFunctions:
                 f"The function {func[:SHOWN]!r} is not called, because no module is allowed: name its module in "
                 f"`allowed` of {self._owner}, or with --job-modules"
             )
-        if not _is_of(func, modules):
-            raise ValueError(f"The function {func[:SHOWN]!r} is in none of the modules that are allowed")
-
-
-def _is_of(func: str, modules: tuple[str, ...]) -> bool:
-    module, _, name = func.partition(":")
-    is_program = "__main__" in name.split(".")  # to look it up is to run it
-    return _is_in(module, modules) and not is_program and _is_made_in(func, modules)
+        _check_made(func, modules)
 
 
 @lru_cache(FUNCTIONS)
-def _is_made_in(func: str, modules: tuple[str, ...]) -> bool:
-    return _is_in(getattr(ref_to_obj(func), "__module__", None), modules)
+def _check_made(func: str, modules: tuple[str, ...]) -> None:
+    """Look a function up in its module, and in the classes there, without running code of them but their import."""
+    module, _, path = func.partition(":")
+    found: Any = _imported(module) if _is_in(module, modules) else None
+    for name in path.split("."):
+        found = getattr_static(found, name, None)
+        if isinstance(found, (staticmethod, classmethod)):
+            found = found.__func__
+        if not (isinstance(found, (FunctionType, type)) and _is_in(found.__module__, modules)):
+            raise ValueError(
+                f"The function {func[:SHOWN]!r} is in none of the modules that are allowed, or is no function there"
+            )
+
+
+def _imported(module: str) -> ModuleType:
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise LookupError(f"{one_line(module)} cannot be imported: {one_line(error)}") from error
 
 
 def _is_in(module: Any, modules: Iterable[str]) -> bool:
     name = str(module)
     if name.partition(".")[0] == OURS:
         return False
-    is_program = name.endswith(".__main__")
-    return any(name == each or (name.startswith(f"{each}.") and not is_program) for each in modules)
+    if "__main__" in name.split(".") and name != "__main__":  # a program: to import it is to run it
+        return False
+    return any(name == each or name.startswith(f"{each}.") for each in modules)
 
 
 def _checked_modules(allowed: Any) -> tuple[str, ...] | None:
