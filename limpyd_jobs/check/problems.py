@@ -107,6 +107,7 @@ PROBLEMS = {
     "wrong type": Problem("I10", "is a {0}", "deleted; its jobs are put back"),
     "wrong type of a model": Problem("I10", "is a {0}", "deleted, and made anew"),
     "wrong type of a field": Problem("I10", "is a {0}"),
+    "wrong type of what is shared": Problem("I10", "is a {0}, not a {1}: nothing can be noted there. Delete the key"),
     "no meaning": Problem("I10", "belongs to nothing that the model knows"),
     "jobs of no queue": Problem(
         "I10",

@@ -8,6 +8,7 @@ from limpyd_jobs.check.catalogue import Catalogue, Found, path_of_model
 from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.models import Job
 from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.store import audit, known_classes
 from limpyd_jobs.store.binding import bound_models
 from limpyd_jobs.store.known_classes import ERRORS, QUEUES, KnownClass, known_models, paths_by_name
 
@@ -16,6 +17,9 @@ INDEX = ":status:"
 
 # The fields that each job has.
 FIELDS = ("identifier", "status", "priority")
+
+# What all models share.
+SHARED = {known_classes.KEY: "hash", audit.KEY: "stream", audit.BEGUN: "hash"}
 
 
 class Unknown:
@@ -53,6 +57,10 @@ class Unknown:
             if not self._is_elsewhere(name):
                 why = self._catalogue.unknown.get(path or "", "the class is not imported")
                 yield None, path or f"{name}:*", "class not known", (number, why)
+        kinds = self._reader.all(("TYPE", key) for key in SHARED)
+        for (key, wanted), found in zip(SHARED.items(), kinds, strict=True):
+            if found not in ("none", wanted):
+                yield None, key, "wrong type of what is shared", (found, wanted)
         for kind, problem in ((QUEUES, "queues not known"), (ERRORS, "errors not known")):
             for model, number in self._models(kind):
                 if model.path not in self._paths_of_models():

@@ -20,11 +20,11 @@ local function count(command, key)
   return type(number) == 'number' and number or 0
 end
 
--- The fields that tell since when a job waits: when it was added, when its delay was over, when it ended before.
+-- The fields that tell since when a job waits: when it was added, when its delay was over, when it ended or was put back.
 local function dates_of(ident)
   local path, pk = parse_ident(type(ident) == 'string' and ident or '')
   local name = path and classes[path]
-  local dates = name and redis.pcall('HMGET', name .. ':' .. pk .. ':hash', 'added', 'delayed_until', 'end')
+  local dates = name and redis.pcall('HMGET', name .. ':' .. pk .. ':hash', 'added', 'delayed_until', 'end', '_requeued_at')
   return dates and not dates.err and dates or false
 end
 

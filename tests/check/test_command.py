@@ -384,3 +384,12 @@ def test_the_check_says_what_it_waits_for(redis_client: redis.Redis, jobs_databa
     told: list[str] = []
     check(database=BaseJobsModel.database, pause=0.01, progress=told.append)
     assert [line for line in told if "waits for 1 s, then looks again at what seems wrong" in line]
+
+
+@pytest.mark.parametrize("key", ["limpyd-jobs:classes", "limpyd-jobs:audit", "limpyd-jobs:audit:begun"])
+def test_what_all_models_share_is_looked_at(key: str, redis_client: redis.Redis) -> None:
+    Queue.get_queue("q")
+    redis_client.delete(key)
+    redis_client.set(key, "x")
+    found = {each.subject: each.problem for each in check(database=BaseJobsModel.database, pause=0).findings}
+    assert found[key].startswith("is a string, not a ")

@@ -50,6 +50,14 @@ def test_latency_is_the_age_of_the_job_that_is_next() -> None:
     assert 3600 <= (state().latency or 0) < 3700
 
 
+def test_a_job_that_is_put_back_waits_since_then() -> None:
+    job = Letter.add_job("old")
+    Worker("letters", callback=lambda job, queue: 1 / 0, max_loops=1, logger_level=60).run()
+    job.hmset(added=str(utcnow() - timedelta(hours=2)), end=str(utcnow() - timedelta(hours=1)))
+    job.requeue()
+    assert 0 <= (state().latency or 0) < 60
+
+
 def test_a_queue_where_nothing_waits_has_no_latency() -> None:
     Queue.get_queue("letters")
     assert state().latency is None
