@@ -23,7 +23,14 @@ from limpyd_jobs.store.database import database_name, parse_database
 from limpyd_jobs.utils import LOGGED, one_line
 from limpyd_jobs.version import EXACT_VERSION
 from limpyd_jobs.workers.parameters import OPTIONS
-from limpyd_jobs.workers.parser import WorkerOptionParser, cannot_use_redis, import_for, path_of, require_subclass
+from limpyd_jobs.workers.parser import (
+    WorkerOptionParser,
+    cannot_use_redis,
+    import_for,
+    names_of_application,
+    path_of,
+    require_subclass,
+)
 from limpyd_jobs.workers.pool import WorkerPool
 from limpyd_jobs.workers.start import Start
 from limpyd_jobs.workers.systemd import notify, watchdog_interval
@@ -204,7 +211,9 @@ class WorkerConfig:
 
     def prepare_worker_options(self) -> dict[str, Any]:
         """Return the arguments for the worker's class: its parameters that are given."""
-        given = {name: getattr(self.options, name, None) for name in self.options.worker_class.parameters}
+        worker_class, theirs = self.options.worker_class, names_of_application(self.parser)
+        names = [name for name in worker_class.parameters if not (name in theirs and worker_class._is_new(name))]
+        given = {name: getattr(self.options, name, None) for name in names}
         return {name: value for name, value in given.items() if value is not None}
 
     def prepare_worker(self) -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from copy import copy
 from dataclasses import replace
 from datetime import timedelta
 from optparse import Option, OptionParser, OptionValueError, Values
@@ -175,15 +176,33 @@ class WorkerOption(Option):
         Takes the value, converted to the option's ``type``, and returns what to use, or raises `ValueError`.
     group: str
         The title above the option in the help.
+    new_flags: collection of str
+        The spellings that version 2 does not have, so that an application may have an option of that name.
     attributes
         What `optparse.Option` takes.
     """
 
     def __init__(
-        self, *flags: str, check: Callable[[Any], Any] | None = None, group: str = "", **attributes: Any
+        self,
+        *flags: str,
+        check: Callable[[Any], Any] | None = None,
+        group: str = "",
+        new_flags: Collection[str] = (),
+        **attributes: Any,
     ) -> None:
         super().__init__(*flags, **attributes)
-        self.check, self.group = check, group
+        self.check, self.group, self.new_flags = check, group, frozenset(new_flags)
+
+    def without(self, flags: Collection[str]) -> WorkerOption:
+        """Return the option without some of its spellings."""
+        less = copy(self)
+        less._long_opts = [flag for flag in self._long_opts if flag not in flags]
+        return less
+
+    @property
+    def is_new(self) -> bool:
+        """Whether version 2 does not have it at all."""
+        return self.new_flags.issuperset(self._long_opts)
 
     def check_value(self, opt: str, value: str) -> Any:
         """Return the value of the option ``opt``, converted and checked."""

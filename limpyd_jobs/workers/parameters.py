@@ -11,7 +11,7 @@ import logging
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
 from difflib import get_close_matches
 from functools import partial
@@ -36,6 +36,7 @@ MAX_WEIGHT = 1000
 
 # The spelling of version 2, and the right one.
 SPELLINGS = ("terminate_gracefuly", "terminate_gracefully")
+NEW_SPELLINGS = ("--terminate-gracefully", "--no-terminate-gracefully")
 
 WHAT, END, WAIT, FAILURE, KEEP, LOG = GROUPS = (
     "What to run",
@@ -101,16 +102,19 @@ def option(*examples: str, default: str | None = None, **attributes: Any) -> Mak
         shown = f" (default: {said})" if said else ""
         text = row.about.partition(". ")[0].rstrip(".").replace("``", "")
         text += f"{shown}, e.g. {' or '.join(f'{flag}={example}' for example in examples)}"
-        return WorkerOption(flag, dest=name, help=text, group=row.group, **attributes)
+        return _made([flag], name, row, help=text, **attributes)
 
     return make
 
 
 def switch(help_text: str, *flags: str, **attributes: Any) -> MakeOption:
     """Return a function that makes an option without a value. The name of its parameter gives the flag."""
-    return lambda name, row: WorkerOption(
-        *flags or [flag_of(name)], dest=name, help=help_text, group=row.group, **attributes
-    )
+    return lambda name, row: _made(flags or [flag_of(name)], name, row, help=help_text, **attributes)
+
+
+def _made(flags: Collection[str], name: str, row: Row, **attributes: Any) -> WorkerOption:
+    new = flags if row.could_be else [flag for flag in flags if flag in NEW_SPELLINGS]
+    return WorkerOption(*flags, dest=name, group=row.group, new_flags=new, **attributes)
 
 
 number, seconds = partial(option, type="int"), partial(option, type="float")
@@ -425,6 +429,12 @@ class Parameters:
                 f"prefetch_time needs prefetch='auto': with prefetch={self._settings.prefetch} no job is given back"
             )
 
+    @classmethod
+    def _is_new(cls, name: str) -> bool:
+        """Whether version 2 lacks a parameter, and the subclass has none of its own of that name."""
+        row = Parameters._rows.get(name)
+        return bool(row and row.could_be) and list(cls.parameters).count(name) < 2
+
     def _warn_of_slips(self, given: Iterable[str]) -> None:
         """Warn if an argument has nearly the name of a parameter. Other arguments are of a subclass."""
         for name in set(given) - {*self.parameters, *SPELLINGS}:
@@ -530,6 +540,8 @@ def _is_flag(name: str, attributes: Mapping[str, Any]) -> bool:
 
 def _is_something_else(worker: Any, name: str, could_be: Callable[[Any], bool], *, is_given: bool) -> bool:
     of_class = getattr(type(worker), name)
+    if not type(worker)._is_new(name):
+        return True
     if not (isinstance(of_class, property) or could_be(of_class)):
         return True
     try:

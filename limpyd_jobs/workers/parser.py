@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from glob import glob
+from itertools import chain
 from optparse import BadOptionError, Option, OptionContainer, OptionParser, Values
 from typing import Any, NoReturn
 
@@ -14,7 +15,7 @@ from redis.exceptions import ConnectionError, RedisError, TimeoutError
 
 from limpyd_jobs import utils
 from limpyd_jobs.utils import MESSAGE, hint_for, import_class, is_meant, why_not_imported
-from limpyd_jobs.workers.options import EARLY_OPTIONS, flag_of
+from limpyd_jobs.workers.options import EARLY_OPTIONS, WorkerOption, flag_of
 
 
 class UnknownOption(BadOptionError):
@@ -32,13 +33,31 @@ class WorkerOptionParser(OptionParser):
     """Says in one line what is wrong with a command line."""
 
     def add_grouped_options(self, options: Sequence[Option]) -> None:
-        """Add the options, those that have a ``group`` under its title."""
+        """Add the options, those that have a ``group`` under its title, and those of the application at the end."""
         containers: dict[str, OptionContainer] = {"": self}
-        for option in options:
+        for option in sorted(options, key=lambda option: not isinstance(option, WorkerOption)):
             title = getattr(option, "group", "")
             if title not in containers:
                 containers[title] = self.add_option_group(title)
             containers[title].add_option(option)
+
+    def add_option(self, *args: Any, **kwargs: Any) -> Option:
+        """Add an option. One of the application replaces ours of its name, or of its flags, if version 2 lacks ours."""
+        option = args[0] if args and isinstance(args[0], Option) else self.option_class(*args, **kwargs)
+        if not isinstance(option, WorkerOption):
+            self._give_way_to(option)
+        return super().add_option(option)
+
+    def _give_way_to(self, option: Option) -> None:
+        ours = {flag: each for flag, each in self._long_opt.items() if isinstance(each, WorkerOption)}
+        names = {each.dest for flag, each in ours.items() if each.is_new and flag in option._long_opts} | {option.dest}
+        for flag, each in ours.items():
+            if each.is_new and each.dest in names and self.has_option(flag):
+                self.remove_option(flag)
+            elif not each.is_new and flag in each.new_flags.intersection(option._long_opts):
+                container = self.get_option_group(flag) or self
+                self.remove_option(flag)
+                container.add_option(each.without([flag]))
 
     def error(self, msg: str) -> NoReturn:
         """End the program with exit status 2 and the message, in one line, on standard error."""
@@ -52,6 +71,12 @@ class WorkerOptionParser(OptionParser):
         if not spellings:
             raise UnknownOption(opt, is_meant(opt, self._long_opt))
         return super()._match_long_opt(opt)
+
+
+def names_of_application(parser: OptionParser) -> set[str | None]:
+    """Return the names of the options that are not ours."""
+    options = chain(parser.option_list, *(group.option_list for group in parser.option_groups))
+    return {option.dest for option in options if not isinstance(option, WorkerOption)}
 
 
 class LaxOptionParser(WorkerOptionParser):

@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
-from optparse import make_option
+from optparse import Option, OptionConflictError, OptionParser, make_option
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,20 @@ class ShopWorker(Worker):
 
 class ShopConfig(WorkerConfig):
     option_list = (*WorkerConfig.option_list, make_option("--tenant"), make_option("--colour"))
+
+
+def own_config(*options: Option, at_once: bool = True) -> type[WorkerConfig]:
+    """A configuration with options of its own, in `option_list`, or added to the parser."""
+
+    class OwnConfig(WorkerConfig):
+        option_list = (*options, *WorkerConfig.option_list) if at_once else WorkerConfig.option_list
+
+        def create_parser(self) -> OptionParser:
+            parser = super().create_parser()
+            parser.add_options(() if at_once else options)
+            return parser
+
+    return OwnConfig
 
 
 class NotQueueWorker(Worker):
@@ -569,3 +583,41 @@ def test_a_worker_that_waited_asks_once_it_has_no_job_any_more(redis_client, wor
     with commands() as sent:
         worker_config.get_proc_title()
     assert len(sent) == 1
+
+
+NEW_FLAGS = sorted(flag for option in OPTIONS for flag in option.new_flags)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_an_option_that_version_2_does_not_have_may_be_one_of_the_application(at_once: bool) -> None:
+    assert {"--processes", "--burst-delayed", "--terminate-gracefully"} < set(NEW_FLAGS)
+    for flag in NEW_FLAGS:
+        for dest in ("mine", flag.strip("-").replace("-", "_")):
+            config = own_config(make_option(flag, dest=dest), at_once=at_once)(["worker", "--queues=a", f"{flag}=x"])
+            assert getattr(config.options, dest) == "x"
+            config.prepare_worker()
+            assert vars(config.worker._settings) == vars(Worker("a")._settings)
+            assert config.parser.format_help().count(f"{flag}=") == 1
+
+
+def test_it_may_have_the_name_of_a_new_parameter() -> None:
+    config = own_config(make_option("--zz", dest="burst"))(["worker", "--queues=a", "--zz=5"])
+    config.prepare_worker()
+    assert (config.options.burst, config.worker._settings.burst) == ("5", False)
+    assert not config.parser.has_option("--burst-delayed")
+    assert WorkerConfig(["worker", "--queues=a", "--burst"]).prepare_worker_options()["burst"] is True
+
+
+def test_a_worker_may_have_such_a_parameter_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = type("OwnWorker", (Worker,), {"parameters": (*Worker.parameters, "processes"), "processes": 4})
+    monkeypatch.setattr(sys.modules[HERE], "OwnWorker", own, raising=False)
+    arguments = ["worker", "--queues=a", f"--worker-class={HERE}.OwnWorker", "--processes=many"]
+    config = own_config(make_option("--processes"))(arguments)
+    config.prepare_worker()
+    assert (config.worker.processes, config.worker._settings.processes) == ("many", 1)
+
+
+@pytest.mark.parametrize("flag", ["--max-loops", "--terminate-gracefuly", "--dry-run"])
+def test_one_that_version_2_has_may_not(flag: str) -> None:
+    with pytest.raises(OptionConflictError):
+        own_config(make_option(flag))(["worker", "--queues=a"])
