@@ -219,7 +219,7 @@ class Schedule(BaseJobsModel):
     def next_times(self, number: int = 10) -> list[datetime]:
         """Return the next times when it is due, aware, in its time zone. A pause does not matter."""
         stored = self.hgetall()
-        times = Times(json.loads(stored.get("trigger", "")), stored.get("timezone", ""))
+        times = Times.of(stored.get("trigger", ""), stored.get("timezone", ""))
         first = aware(stored.get("next_run")) or times.after(now_of_redis(type(self)))
         if first is None:
             return []
@@ -297,7 +297,7 @@ class Schedule(BaseJobsModel):
     @classmethod
     def _start(cls, trigger: str, timezone: str, paused: bool, may_be_over: bool = False) -> dict[str, str]:
         """Return the fields that say when it is due, from now on."""
-        first = Times(json.loads(trigger), timezone).after(now_of_redis(cls))
+        first = Times.of(trigger, timezone).after(now_of_redis(cls))
         if first is None and not may_be_over:
             raise ValueError(f"This would never run: {trigger}")
         return {"next_run": "" if paused else text_of(first), "paused": "1" if paused else ""}

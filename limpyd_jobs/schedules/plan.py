@@ -66,7 +66,7 @@ class Plan(NamedTuple):
         return cls(
             stored,
             job_class,
-            Times(json.loads(stored.get("trigger", "")), stored.get("timezone", "")),
+            Times.of(stored.get("trigger", ""), stored.get("timezone", "")),
             due,
             policy if policy in MISFIRE_POLICIES else MISFIRE_POLICIES[0],
             None if grace_time is None else timedelta(seconds=grace_time),

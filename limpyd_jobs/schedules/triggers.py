@@ -11,6 +11,7 @@ A description is a dictionary with one key. It can be stored as JSON, and is onl
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime, timedelta, timezone, tzinfo
@@ -54,6 +55,9 @@ _STEPS = (timedelta(microseconds=1), timedelta(milliseconds=1), timedelta(second
 _OFFSET = re.compile(r"UTC([+-])(\d\d):(\d\d)", re.ASCII)  # as the text of a timezone has it
 _WEEKDAY = re.compile(r"(?:\*|([a-z]{3}|\d)(?:-([a-z]{3}|\d))?)(?:/(\d{1,2}))?", re.ASCII)
 
+# The longest text of a trigger, in characters: it takes milliseconds to read.
+MAX_TEXT = 10_000
+
 
 class Times:
     """The times of a description.
@@ -80,6 +84,13 @@ class Times:
     def __init__(self, description: Description, timezone: str = "UTC") -> None:
         self.zone = zone_of(timezone)
         self._trigger = _build(description, self.zone, strictly=True)
+
+    @classmethod
+    def of(cls, text: str, timezone: str) -> Times:
+        """Return the times of a stored description, which may be anything: see the class for what is raised."""
+        if len(text) > MAX_TEXT:
+            raise ValueError(f"a trigger of {len(text):,} characters: at most {MAX_TEXT:,} are read")
+        return cls(json.loads(text), timezone)
 
     def after(self, moment: datetime) -> datetime | None:
         """Return the first time after a moment, an aware datetime, in UTC; None if there is no such time."""

@@ -367,3 +367,9 @@ def test_a_zone_of_pytz_is_described_by_its_name() -> None:
 def test_an_interval_takes_time(seconds: int) -> None:
     with pytest.raises(ValueError, match="more than 0 seconds"):
         trigger_of({"interval": {"seconds": seconds, "start_date": "2026-01-01T00:00:00Z"}})
+
+
+def test_a_stored_text_that_would_take_long_to_read_is_refused() -> None:
+    text = json.dumps({"cron": ",".join(["1"] * 10_000) + " * * * *"})
+    with pytest.raises(ValueError, match=r"a trigger of 20,\d+ characters: at most 10,000 are read"):
+        Times.of(text, "UTC")
