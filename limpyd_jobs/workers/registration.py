@@ -21,6 +21,7 @@ from limpyd_jobs.utils import MESSAGE, NAME, one_line
 from limpyd_jobs.version import EXACT_VERSION
 from limpyd_jobs.workers.backoff import is_transient
 from limpyd_jobs.workers.outages import WAIT_SLICE
+from limpyd_jobs.workers.repeats import Repeats
 from limpyd_jobs.workers.report import report_of
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class WorkerRegistration:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._worker = engine.worker
+        self._repeats = Repeats(engine.worker.log)
         self._pk = f"worker-{engine.fetcher.owner.rpartition(':')[2]}"
         self._pid = 0  # of the process that registered: the code of a job may fork others
         self._lease = min(engine.settings.lease, MAX_LEASE)
@@ -65,6 +67,7 @@ class WorkerRegistration:
                 while orders := self._keep(connection):  # so that others see the effect at once
                     for order in orders:
                         self._obey(order)
+                self._repeats.sum_up()
                 self._last_failure = ""
             except Exception as error:
                 self._tell_failure(error)
@@ -148,7 +151,7 @@ class WorkerRegistration:
         try:
             order = Order.parse(text)
         except ValueError:
-            self._worker.log(f"Unknown order: {one_line(text, NAME)}", "warning")
+            self._repeats.say("unknown orders", f"Unknown order: {one_line(text, NAME)}", "warning")
             return
         try:
             self._do(order, f"{order.verb} asked by {one_line(order.by, NAME)}")

@@ -291,6 +291,15 @@ class TestWhatSomebodyElseWrote:
             wait_for("quiet")
             assert not worker.end_forced
 
+    def test_as_many_orders_is_told_in_a_few_lines(
+        self, log: pytest.LogCaptureFixture, redis_client: redis.Redis
+    ) -> None:
+        Queue.get_queue("queue")
+        with registered():
+            redis_client.rpush(f"jobs:workerpresence:{the_worker().pk}:orders", *["junk"] * 50)
+            wait_until(lambda: any("unknown orders: and 47 more like it" in text for text in messages(log)))
+            assert sum("Unknown order: " in text for text in messages(log)) == 3
+
     def test_as_orders_of_another_type_is_deleted(self, redis_client: redis.Redis) -> None:
         Queue.get_queue("queue")
         with registered():
