@@ -6,11 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
+from inspect import unwrap
 from typing import Any, ClassVar, NamedTuple
+
+from redis.exceptions import ConnectionError, TimeoutError
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import check_servable, delay_argument, stored_priority, stored_queue_name, told_delay
-from limpyd_jobs.exceptions import AlreadyClaimed, LimpydJobsException
+from limpyd_jobs.exceptions import AlreadyClaimed
 from limpyd_jobs.models import Job, compute_delayed_until, has_custom_placement
 from limpyd_jobs.query.walk import Source
 from limpyd_jobs.statuses import STATUSES
@@ -18,8 +21,9 @@ from limpyd_jobs.store import records
 from limpyd_jobs.store.audit import Entry, audited
 from limpyd_jobs.store.calls import Call, given, listed, send
 from limpyd_jobs.store.layout import layout_of
+from limpyd_jobs.store.lazy_fields import pk_of
 from limpyd_jobs.store.scripting import Script
-from limpyd_jobs.utils import described, overrides
+from limpyd_jobs.utils import described, overrides, parse_datetime
 
 _cancel_many = Script("cancel_many")
 _delete_many = Script("delete_many")
@@ -174,19 +178,53 @@ class Action:
             for pk, (queue_name,) in step.found:
                 outcome = look(pk)
                 if outcome == "done":
-                    job = records.attached(job_class, f"{pk}")
-                    if self.spares_claimed:
-                        transitions.spare_if_claimed(job)
-                    try:
-                        self.do_one(job, queue_name)
-                    except AlreadyClaimed:
-                        outcome = "claimed"
-                    except (AttributeError, LimpydJobsException, TypeError, ValueError) as error:
-                        outcome = described(error)
+                    outcome = self._outcome_of_one(records.attached(job_class, f"{pk}"), queue_name)
                 outcomes[outcome] += 1
             if outcomes["done"]:
                 entry.note(outcomes["done"])
             yield Acted(outcomes, step.looked, step.seen)
+
+    def _outcome_of_one(self, job: Job, queue_name: str | None) -> str:
+        """Do it with one job, and return the outcome: what its own way raises is one, and what it leaves undone."""
+        if self.spares_claimed:
+            transitions.spare_if_claimed(job)
+        stored = partial(_stored, type(job), pk_of(job))
+        before = stored()
+        try:
+            self.do_one(job, queue_name)
+        except AlreadyClaimed:
+            return "claimed"
+        except (ConnectionError, TimeoutError):
+            raise
+        except (Exception, SystemExit) as error:  # of code of the application
+            return described(error)
+        if self.is_done(before, stored(), queue_name):
+            return "done"
+        return f"unchanged by its own {' or '.join(self.methods)}"
+
+    def is_done(self, before: Mapping[str, Any], after: Mapping[str, Any], queue_name: str | None) -> bool:
+        """Return whether its own way did it with a job of that queue, by its hash before and after that."""
+        return before != after
+
+
+def _stored(job_class: type[Job], pk: str) -> dict[str, str]:
+    return next((fields for _, fields in records.read_many(job_class, [pk])), {})
+
+
+def _extends(job_class: type[Job], name: str) -> bool:
+    """Whether a class has a method of this name that calls ours. Version 2 lacks ours, so it may be another thing."""
+    if not overrides(job_class, Job, name):
+        return False
+    code: Any = getattr(unwrap(getattr(job_class, name)), "__code__", None)
+    callers = {"super", *(base.__name__ for base in job_class.__mro__)}
+    return bool(code) and name in code.co_names and not callers.isdisjoint(code.co_names)
+
+
+def _cancel(job: Job) -> None:
+    if _extends(type(job), "cancel"):
+        job.cancel()
+    else:
+        Job.cancel(job)
 
 
 def _outcome_of(call: Callable[..., Call[Acted]], request: Mapping[str, Any], pk: int) -> str:
@@ -236,7 +274,13 @@ class Cancel(Action):
     spares_claimed = False
 
     def do_one(self, job: Job, queue_name: str | None) -> None:
-        job.cancel()
+        _cancel(job)
+
+    def is_done(self, before: Mapping[str, Any], after: Mapping[str, Any], queue_name: str | None) -> bool:
+        return after.get("status") not in (STATUSES.WAITING, STATUSES.DELAYED, STATUSES.RUNNING)
+
+    def needs_python(self, job_class: type[Job]) -> bool:
+        return _extends(job_class, "cancel")
 
 
 class Delete(Action):
@@ -248,8 +292,11 @@ class Delete(Action):
 
     def do_one(self, job: Job, queue_name: str | None) -> None:
         if job.queued.hget() == "1":
-            job.cancel()
+            _cancel(job)
         job.delete()
+
+    def is_done(self, before: Mapping[str, Any], after: Mapping[str, Any], queue_name: str | None) -> bool:
+        return not after
 
     def needs_python(self, job_class: type[Job]) -> bool:
         layout = layout_of(job_class)
@@ -279,6 +326,10 @@ class Move(Action):
         until = job.delayed_until.hget() if job.status.hget() == STATUSES.DELAYED else None
         job.enqueue_or_delay(self._request.get("queue_name", queue_name), self._request.get("priority"), until)
 
+    def is_done(self, before: Mapping[str, Any], after: Mapping[str, Any], queue_name: str | None) -> bool:
+        there = {"queue_name": queue_name, "priority": before.get("priority")}
+        return before != after or all(there[name] == asked for name, asked in self._request.items())
+
     def needs_python(self, job_class: type[Job]) -> bool:
         return super().needs_python(job_class) or _has_own_queues(job_class)
 
@@ -298,6 +349,9 @@ class DelayUntil(Move):
     def do_one(self, job: Job, queue_name: str | None) -> None:
         job.enqueue_or_delay(queue_name, delayed_until=self._until)
 
+    def is_done(self, before: Mapping[str, Any], after: Mapping[str, Any], queue_name: str | None) -> bool:
+        return before != after or parse_datetime(before.get("delayed_until")) == self._until
+
 
 class Promote(Move):
     """Promote the jobs that are delayed."""
@@ -309,6 +363,9 @@ class Promote(Move):
 
     def do_one(self, job: Job, queue_name: str | None) -> None:
         job.enqueue_or_delay(queue_name)
+
+    def is_done(self, before: Mapping[str, Any], after: Mapping[str, Any], queue_name: str | None) -> bool:
+        return before != after
 
 
 def _has_own_queues(job_class: type[Job]) -> bool:

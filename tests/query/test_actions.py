@@ -284,3 +284,69 @@ def test_jobs_that_are_deleted_leave_the_lists_of_jobs_that_ended() -> None:
 def _fails_if_bad(job: Any, queue: Any) -> None:
     if job.identifier.hget() in ("bad", "worse"):
         raise ValueError("on purpose")
+
+
+class Order(Job):
+    """With a method of an application of version 2."""
+
+    namespace = "acting"
+    queue_name = "orders"
+
+    def cancel(self) -> Any:
+        raise RuntimeError("called, but it is about something else")
+
+
+class Stubborn(Job):
+    """With ways of its own that fail, or do nothing."""
+
+    namespace = "acting"
+    queue_name = "stubborn"
+
+    def _may(self) -> bool:
+        name = self.identifier.hget()
+        if name == "raises":
+            raise RuntimeError("no\x1b\n" * 5000)
+        if name == "exits":
+            raise SystemExit(3)
+        return name == "good"
+
+    def cancel(self) -> Any:
+        return self._may() and super().cancel()
+
+    def requeue(self, *args: Any, **kwargs: Any) -> None:
+        if self._may():
+            super().requeue(*args, **kwargs)
+
+    def enqueue_or_delay(self, *args: Any, **kwargs: Any) -> None:
+        if not self.priority.hget() or self._may():
+            super().enqueue_or_delay(*args, **kwargs)
+
+    def delete(self) -> Any:
+        return self._may() and super().delete()
+
+
+def test_a_method_of_the_name_of_ours_that_is_something_else_is_not_called() -> None:
+    for number in range(3):
+        Order.add_job(f"{number}")
+    assert JobFilter(Order).cancel_all() == (3, 0, 0, {})
+    assert JobFilter(Order, "status=canceled").count().number == 3
+    assert Queue.get_queue("orders").waiting.llen() == 0
+
+
+@pytest.mark.parametrize("verb", ["requeue", "cancel", "move", "delay", "promote", "delete"])
+def test_what_the_ways_of_a_class_raise_or_leave_undone_is_told_and_the_others_go_on(verb: str) -> None:
+    status = {"requeue": "e", "promote": "d", "delete": "s"}.get(verb, "w")
+    for identifier in ("raises", "idle", "exits", "good"):
+        Stubborn(identifier=identifier, status=status, priority=1)
+    other = Letter.add_job("other", to="ann")
+    arguments: Any = {"move": (None, 3), "delay": (60,)}.get(verb, ())
+    tally = getattr(JobFilter("class=Stubborn"), f"{verb}_all")(*arguments)
+    assert (tally.done, tally.skipped, tally.refused) == (1, 0, 3)
+    raises, exits, idle = sorted(tally.reasons)
+    assert raises.startswith("RuntimeError: no\\x1b\\nno")
+    assert raises.isprintable()
+    assert len(raises) < 20_000
+    assert (exits, idle.split(" by ")[0]) == ("SystemExit: 3", "unchanged")
+    assert other.status.hget() == "w"
+    (entry,) = last_entries(BaseJobsModel.database.connection, 1)
+    assert (entry["done"], entry["refused"], entry["outcome"]) == ("1", "3", "complete")
