@@ -121,10 +121,10 @@ PROBLEMS = {
     # what cannot be looked at
     "class not known": Problem("I10", "{0} jobs of this class are not looked at: {1}", needs="--job-modules=MODULE"),
     "queues not known": Problem(
-        "I10", "{0} queues of this model are not looked at, as it is not imported", needs="--job-modules=MODULE"
+        "I10", "{0} queues of this model are not looked at, because it is not imported", needs="--job-modules=MODULE"
     ),
     "errors not known": Problem(
-        "I10", "{0} errors of this model are not looked at, as it is not imported", needs="--job-modules=MODULE"
+        "I10", "{0} errors of this model are not looked at, because it is not imported", needs="--job-modules=MODULE"
     ),
     # where jobs stand
     "not queued": Problem("I3", "is {status}, but not queued", "its queued is set"),
@@ -179,7 +179,8 @@ PROBLEMS = {
         repairs={"delete": "deleted"},
     ),
     "unservable name": Problem(
-        "I9", "no worker can serve it, as its name is {0!r}: workers strip names, and split them at commas. Try: {1}"
+        "I9",
+        "no worker can serve it, because its name is {0!r}: workers strip names, and split them at commas. Try: {1}",
     ),
     # schedules
     "no such schedule": Problem("I11", "is among the schedules that are due, but does not exist", "removed from there"),

@@ -145,7 +145,7 @@ class Queues:
                 yield queue.model, queue.key, "no name, but jobs" if is_kept else "no name", ()
 
     def is_kept(self, key: str) -> bool:
-        """Whether a queue without a name must not be deleted, as it has jobs whose class cannot be resolved."""
+        """Whether a queue without a name must not be deleted, because it has jobs whose class cannot be resolved."""
         if self._choices.unresolved == "delete":
             return False
         in_lists = (ident for chunk in self._reader.entries(f"{key}:waiting") for ident in chunk)

@@ -67,14 +67,14 @@ class Unknown:
                     yield None, model.path, problem, (number,)
 
     def warnings(self) -> Iterator[str]:
-        """Say which jobs are not looked at, as their class is bound to another namespace."""
+        """Say which jobs are not looked at, because their class is bound to another namespace."""
         for name, number in self._numbers():
             if self._is_elsewhere(name):
-                yield f"{number:,} jobs are not looked at, as their class is bound to another namespace: {name}:*"
+                yield f"{number:,} jobs are not looked at, because their class is bound to another namespace: {name}:*"
         for kind in (QUEUES, ERRORS):
             for model, number in self._models(kind):
                 if model.path in self._paths_of_models():
-                    told = f"{number:,} {kind} are not looked at, as their model is bound to another namespace"
+                    told = f"{number:,} {kind} are not looked at, because their model is bound to another namespace"
                     yield f"{told}: {model.name}:*"
 
     def _numbers(self) -> Iterator[tuple[str, int]]:

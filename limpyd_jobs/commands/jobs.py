@@ -15,7 +15,7 @@ from limpyd_jobs.commands.progress import shown_progress
 from limpyd_jobs.commands.tables import count_of, names_near, print_error, print_json_lines, print_table
 from limpyd_jobs.commands.verbs import Verb, VerbCommand, job_class_of
 from limpyd_jobs.exceptions import LimpydJobsException
-from limpyd_jobs.idents import Ident
+from limpyd_jobs.idents import Ident, read_pk
 from limpyd_jobs.models import BaseJobsModel, Job
 from limpyd_jobs.query import (
     Count,
@@ -31,7 +31,6 @@ from limpyd_jobs.query import (
 )
 from limpyd_jobs.query.classes import classes_of
 from limpyd_jobs.query.conditions import parse_moment
-from limpyd_jobs.query.walk import is_pk
 from limpyd_jobs.retrying import SECONDS_OF
 from limpyd_jobs.store.argument import ValueField
 from limpyd_jobs.store.records import redis_of
@@ -208,7 +207,7 @@ A filter is made of words. All of them must be met:
         if is_complete and took < LONG:
             return
         for missing in asked.missing_indexes()[:MOST_HINTS]:
-            self.tell(f"jobs are looked at one by one, as {missing}. {missing.how}")
+            self.tell(f"jobs are looked at one by one, because {missing}. {missing.how}")
 
     def _count(self, words: Sequence[str]) -> None:
         asked, timeout = self._filter(*words), self.options.timeout
@@ -311,7 +310,8 @@ A filter is made of words. All of them must be met:
         job_class = job_class_of(path)
         last = _last_pk(job_class)
         job = job_class.add_job(identifier, **_values(job_class, given), **self._arguments_of("add"))
-        if is_pk(job.pk.get()) and int(job.pk.get()) <= last:
+        number = read_pk(job.pk.get())
+        if number is not None and number <= last:
             self.tell("a job of this identifier is queued already, so none was added")
         if not self.print_as_json({"ident": job.ident, "identifier": identifier}):
             print(one_line(job.ident))
@@ -358,7 +358,7 @@ def _name_of(asked: JobFilter) -> str:
 def _last_pk(job_class: type[Job]) -> int:
     """Return the pk of the newest job of a class."""
     last = redis_of(job_class).get(f"{job_class._name}:max_pk")
-    return int(last) if isinstance(last, str) and is_pk(last) else 0
+    return (read_pk(last) if isinstance(last, str) else None) or 0
 
 
 def _values(job_class: type[Job], words: Sequence[str]) -> dict[str, Any]:

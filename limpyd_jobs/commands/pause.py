@@ -136,7 +136,7 @@ def _told(queues: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def refuse_unknown(command: Command, name: str, others: Collection[str], hint: str = "") -> NoReturn:
-    """End a command, with the status 1, as there is no queue of a name; say which queues there are."""
+    """End a command, with the status 1, because there is no queue of a name; say which queues there are."""
     there = f"; there are: {some_of(sorted(others), MOST_NAMES)}" if others else ", nor any other"
     text = f"there is no queue {one_line(name)}{names_near(name, others) or there}"
     command.fail(1, f"{text}{hint}")

@@ -151,7 +151,7 @@ class Action:
         raise NotImplementedError
 
     def needs_python(self, job_class: type[Job]) -> bool:
-        """Whether a script cannot do it, as the class, or its queues, have their own way."""
+        """Whether a script cannot do it, because the class or its queues have their own way."""
         return overrides(job_class, Job, *self.methods)
 
     def steps(self, source: Source, job_class: type[Job], entry: Entry | None) -> Iterator[Acted]:

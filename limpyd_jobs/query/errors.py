@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from limpyd_jobs.fingerprints import is_fingerprint
+from limpyd_jobs.idents import read_pk
 from limpyd_jobs.models import BaseJobsModel, Error
 from limpyd_jobs.query.actions import STEP as ACTION_STEP
 from limpyd_jobs.query.actions import Acted, Tally, audited_tally
@@ -17,7 +18,7 @@ from limpyd_jobs.query.classes import connection_to, error_models_of, imported_e
 from limpyd_jobs.query.conditions import Condition, check_fields, limited, time_of
 from limpyd_jobs.query.found import Count
 from limpyd_jobs.query.pages import read_page
-from limpyd_jobs.query.walk import STEP, Progress, Source, Walk, is_pk
+from limpyd_jobs.query.walk import STEP, Progress, Source, Walk
 from limpyd_jobs.store.audit import Entry
 from limpyd_jobs.store.calls import Call, listed
 from limpyd_jobs.store.database import JobsDatabase
@@ -240,8 +241,9 @@ class ErrorFilter:
         for source in walk.sources:
             for step in source.steps(names=listed(["job_model_repr", "job_pk"])):
                 for _, (path, pk) in step.found:
-                    if path and pk and is_pk(pk):
-                        found.setdefault(path, set()).add(int(pk))
+                    number = read_pk(pk or "")
+                    if path and number is not None:
+                        found.setdefault(path, set()).add(number)
         return found
 
     def delete_all(self, *, dry_run: bool = False, progress: Progress | None = None, unaudited: bool = False) -> Tally:

@@ -175,7 +175,7 @@ class Source:
         """Take the smallest of the sets and ranges, given the replies to `measure`. A key of a wrong type counts as
         empty."""
         last = next(replies)
-        self._highest = int(last) if isinstance(last, str) and is_pk(last) and len(last) <= EXACT_DIGITS else 0
+        self._highest = (read_pk(last) if isinstance(last, str) and len(last) <= EXACT_DIGITS else None) or 0
         measured = [size if isinstance(size, int) else 0 for size in islice(replies, len(self._keys))]
         self._key, self.size = min(zip(self._keys, measured, strict=True), key=itemgetter(1))
         for each, number in zip(self._ranges, islice(replies, len(self._ranges)), strict=True):
@@ -327,8 +327,3 @@ def _in_order(pks: Iterable[int], start: int | None, is_upwards: bool) -> list[i
     """Return the pks beyond `start`, if that is given, sorted upwards or downwards."""
     beyond = pks if start is None else (pk for pk in pks if (pk > start if is_upwards else pk < start))
     return sorted(beyond, reverse=not is_upwards)
-
-
-def is_pk(text: str) -> bool:
-    """Whether a text is a pk as jobs have one. This library makes no other ones."""
-    return read_pk(text) is not None

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from heapq import nlargest
 from typing import Any, NamedTuple
 
-from limpyd_jobs.idents import Ident
+from limpyd_jobs.idents import Ident, read_pk
 from limpyd_jobs.models import BaseJobsModel, Error
 from limpyd_jobs.models.history import StatusChange, changes_of, history_key
 from limpyd_jobs.models.progress import Progress, log_key, read_progress
 from limpyd_jobs.query.classes import classes_of, connection_to, error_models_of, replies_to
 from limpyd_jobs.query.explain.silence import silence_of_owner
 from limpyd_jobs.query.found import name_of_status
-from limpyd_jobs.query.walk import is_pk
 from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.store.known_classes import KnownClass
 from limpyd_jobs.store.layout import RESULT_KEY
@@ -140,8 +140,8 @@ def _errors_of(database: JobsDatabase, models: Sequence[KnownClass], ident: Iden
     models = [model for model in models if model.indexes.keys() >= {"job_pk", "job_model_repr"}]
     of_job = [(f"{it.indexes['job_pk']}{ident.pk}", f"{it.indexes['job_model_repr']}{ident.path}") for it in models]
     for model, pks in zip(models, replies_to(connection, [("SINTER", *each) for each in of_job]), strict=True):
-        last = sorted(filter(is_pk, pks or ()), key=int, reverse=True)[:MOST_ERRORS]
-        keys += [f"{model.name}:{pk}:hash" for pk in last]
+        numbers = (number for number in map(read_pk, pks or ()) if number is not None)
+        keys += [f"{model.name}:{pk}:hash" for pk in nlargest(MOST_ERRORS, numbers)]
     found = [dict(each) for each in replies_to(connection, [("HGETALL", key) for key in keys]) if each]
     if len(models) > 1:
         found.sort(key=lambda fields: fields.get("date_time", ""), reverse=True)
