@@ -99,7 +99,7 @@ def check(
     choices, report = Choices(unresolved, unknown_status, lease), Report()
     for catalogue in catalogues(queue_models, error_models, database):
         report.databases.append(database_name(catalogue.database.connection_settings))
-        _Session(catalogue, lease, pause, choices, progress or (lambda line: None), report).run(repair, strict)
+        _Session(catalogue, pause, choices, progress or (lambda line: None), report).run(repair, strict)
     report.seconds = time.monotonic() - began
     return report
 
@@ -110,7 +110,6 @@ class _Session:
     def __init__(
         self,
         catalogue: Catalogue,
-        lease: float,
         pause: float,
         choices: Choices,
         progress: Progress,
@@ -127,7 +126,7 @@ class _Session:
         self._unknown.discover()
         catalogue.look_for_models()
         self._queues = Queues(reader, catalogue, choices)
-        self._places = Places(reader, catalogue, self._queues, lease, choices)
+        self._places = Places(reader, catalogue, self._queues, choices)
         self._places.discover()
         catalogue.look_for_models()
         self._schedules = Schedules(reader, catalogue)

@@ -38,11 +38,10 @@ class Places:
         How many jobs of unknown classes stand in queues, by the path of the class.
     """
 
-    def __init__(self, reader: Reader, catalogue: Catalogue, queues: Queues, lease: float, choices: Choices) -> None:
+    def __init__(self, reader: Reader, catalogue: Catalogue, queues: Queues, choices: Choices) -> None:
         self._reader = reader
         self._catalogue = catalogue
         self._queues = queues
-        self._lease = lease
         self._choices = choices
         self._expected: defaultdict[tuple[str, str], set[Pk]] = defaultdict(set)  # by the path and the status
         self._identifiers: set[int] = set()
@@ -210,7 +209,7 @@ class Places:
             model,
             ident,
             self._queues.sound,
-            lease=self._lease,
+            lease=self._choices.lease,
             token=f"check:{uuid.uuid4().hex}",
             repair=repair,
             **options,
