@@ -28,10 +28,10 @@ local function put(...)
   end
 end
 
+local name = redis.call('HGET', queue .. ':hash', 'name') or ''
+redis.call('LREM', KEYS[1], 1, ident)  -- first: a full Redis refuses to count only before a script has written something
 -- If the hash of counts is of a wrong type, the job is just deferred.
 local count = tonumber(redis.pcall('HINCRBY', counts, ident, 1)) or 0
-local name = redis.call('HGET', queue .. ':hash', 'name') or ''
-redis.call('LREM', KEYS[1], 1, ident)
 if count > limit then
   redis.call('HDEL', counts, ident)
   redis.pcall('ZREM', queue .. ':delayed', ident)
