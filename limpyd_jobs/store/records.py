@@ -146,8 +146,10 @@ def signal_key(queue_model: type[RedisModel], name: str) -> str:
 
 
 def notify_all(connection: Redis, key: str) -> None:
-    """End the wait of all idle workers that wait for that key."""
-    send(Call(connection, _notify_all, {}, outcome_of, keys=[key]))
+    """End the wait of all idle workers that wait for that key. If that fails, because Redis is full for example, they
+    look again when their wait ends."""
+    with suppress(RedisError):
+        send(Call(connection, _notify_all, {}, outcome_of, keys=[key]))
 
 
 def notify_one(queue: RedisModel) -> None:

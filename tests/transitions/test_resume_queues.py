@@ -20,3 +20,14 @@ def test_without_an_entry_nothing_is_changed(redis_client: redis.Redis) -> None:
     finally:
         redis_client.config_set("maxmemory", 0)
     assert [entry["verb"] for entry in audit.last_entries(redis_client, 5)] == ["pause"]
+
+
+def test_idle_workers_that_cannot_be_notified_do_not_make_it_fail(redis_client: redis.Redis) -> None:
+    Queue.pause("a")
+    redis_client.zadd("jobs:queue:idle_workers", {"idle": 4_000_000_000})
+    redis_client.config_set("maxmemory", 1)
+    try:
+        assert Queue.resume("a", unaudited=True)
+    finally:
+        redis_client.config_set("maxmemory", 0)
+    assert Queue.get_paused_names() == set()
