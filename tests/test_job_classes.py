@@ -379,7 +379,7 @@ class TestAProcess:
                 namespace = "odd"
                 identifier = fields.InstanceHashField(indexable=True, indexes=[TextRangeIndex])
         """,
-        "exits": "from limpyd_jobs import Job\nraise SystemExit(3)",
+        "exits": "from limpyd_jobs import Job\nclass Mine(Job): pass\nraise SystemExit(3)",
     }
     SETUP = """
         import sys
@@ -398,7 +398,7 @@ class TestAProcess:
         code = f"{self.SETUP}\n        import good_jobs, odd_jobs\n        print('good_jobs.Good' in arguments())"
         assert self.run(code, tmp_path, self.MODULES) == "True"
 
-    @pytest.mark.parametrize("path", ["odd_jobs.Unusable", "odd_jobs.AbstractJob", "exits.Job"])
+    @pytest.mark.parametrize("path", ["odd_jobs.Unusable", "odd_jobs.AbstractJob", "exits.Mine"])
     def test_an_ident_of_a_class_that_is_unusable_does_not_keep_the_others_from_being_run(
         self, tmp_path: Path, path: str
     ) -> None:
@@ -435,27 +435,39 @@ class TestAProcess:
             class Base(Job):
                 abstract = True
         """,
-        "app_old": "from app_jobs import SendMail",
+        "app_script": "from app_jobs import SendMail\nSendMail.add_job('a')",
         "app_lying": """
             from limpyd_jobs import Job
 
-            Job = object
+            class Mine(Job):
+                pass
+
+            globals()["Mine"] = object
         """,
     }
 
-    @pytest.mark.parametrize("path", ["app_jobs.SendMail", "app_jobs.OldMail", "app_old.SendMail"])
+    @pytest.mark.parametrize("path", ["app_jobs.SendMail", "app_jobs.OldMail"])
     def test_a_class_of_an_application_that_is_not_imported_yet_is_found(self, tmp_path: Path, path: str) -> None:
         code = f"{self.SETUP}\n        print(job_classes.resolve({path!r}).get_model_repr())"
         assert self.run(code, tmp_path, self.APPLICATION) == "app_jobs.SendMail"
 
+    def test_a_script_that_imports_a_job_class_is_not_run(self, tmp_path: Path) -> None:
+        code = f"""{self.SETUP}
+        try:
+            job_classes.resolve("app_script.SendMail")
+        except AttributeError:
+            print("app_script" in sys.modules)
+        """
+        assert self.run(code, tmp_path, self.APPLICATION) == "False"
+
     def test_a_class_that_turns_out_to_be_no_job_is_refused(self, tmp_path: Path) -> None:
         code = f"""{self.SETUP}
         try:
-            job_classes.resolve("app_lying.Job")
+            job_classes.resolve("app_lying.Mine")
         except ValueError as error:
             print(error)
         """
-        assert self.run(code, tmp_path, self.APPLICATION) == "'app_lying.Job' is not a subclass of Job"
+        assert self.run(code, tmp_path, self.APPLICATION) == "'app_lying.Mine' is not a subclass of Job"
 
     def test_a_class_of_the_program_itself_is_found(self, tmp_path: Path) -> None:
         code = f"""{self.SETUP}

@@ -50,11 +50,16 @@ DEFINITIONS = {
     "in a with": "with suppress(E):\n    class Task(Base): pass",
     "in Latin-1": "# coding: latin-1\nclass Task(Base): '\xe9'",
     "another name": "class New(Base): pass\nTask = Old = New",
-    "brought in": "from sources_origin import Origin as Task",
-    "brought in from beside": "from .sources_origin import Task",
-    "brought in with all": "from sources_origin import *",
-    "brought in by way of another": "from sources_way import Task",
-    "brought in after a star of no use": "from sys import *\nfrom nowhere import *\nfrom sources_origin import Task",
+    "of its own name, brought in": "from sources_origin import Origin as Task\nclass Task(Task): pass",
+    "of its own name, from beside": "from .sources_origin import Task\nclass Task(Task): pass",
+    "of its own name, with all": "from sources_origin import *\nclass Task(Task): pass",
+    "of its own name, by way of another": "from sources_way import Task\nclass Task(Task): pass",
+    "of its own name, after a star of no use": (
+        "from sys import *\nfrom nowhere import *\nfrom sources_origin import Task\nclass Task(Task): pass"
+    ),
+    "in a condition, else brought in": "if x:\n    class Task(Base): pass\nelse:\n    from x import Task",
+    "a base that is bound anew later": "class Task(Base): pass\nBase = object",
+    "other uses of the name": "class Task(Base): pass\nTask.x = 1\nOther = Task\nif x:\n    del Task",
 }
 
 NO_DEFINITIONS = {
@@ -78,6 +83,16 @@ NO_DEFINITIONS = {
     "a name of nothing": "Task = Other",
     "itself": "Task = Task",
     "a circle": "A = Task\nTask = A",
+    "brought in": "from sources_origin import Task",
+    "brought in from beside": "from .sources_origin import Task",
+    "brought in with all": "from sources_origin import *",
+    "another name of what is brought in": "from sources_origin import Origin\nTask = Origin",
+    "in a condition that never holds": "if False:\n    class Task(Base): pass",
+    "in the program": "if __name__ == '__main__':\n    class Task(Base): pass",
+    "a base that was bound anew": "Base = object\nclass Task(Base): pass",
+    "bound anew": "class Task(Base): pass\nTask = open",
+    "deleted": "class Task(Base): pass\ndel Task",
+    "brought in later": "class Task(Base): pass\nfrom os import path as Task",
     "brought in from the standard library": "from subprocess import Popen as Task",
     "brought in from a C extension": "from _json import Scanner as Task",
     "brought in from nowhere": "from nowhere_at_all import Task",
@@ -156,8 +171,10 @@ def test_a_long_chain_of_modules_is_not_followed_to_its_end(tmp_path: Path) -> N
     for number in range(100):
         write(tmp_path / f"sources_{number}.py", f"from sources_{number + 1} import Task")
     write(tmp_path / "sources_100.py", "class Task(Base): pass")
-    assert is_found("sources_90", "Task")
-    assert not is_found("sources_0", "Task")
+    for number in (0, 90):
+        write(tmp_path / f"sources_of_{number}.py", f"from sources_{number} import Task\nclass Task(Task): pass")
+    assert is_found("sources_of_90", "Task")
+    assert not is_found("sources_of_0", "Task")
 
 
 @pytest.mark.parametrize("inits", [("a", "a/b"), ("a",), ("a/b",), ()])
@@ -169,8 +186,8 @@ def test_packages_with_and_without_an_init_are_not_imported_on_the_way(tmp_path:
 
 
 def test_a_class_of_a_package_itself_is_found(tmp_path: Path) -> None:
-    write(tmp_path / "sources_top" / "__init__.py", "from .jobs import Task")
-    write(tmp_path / "sources_top" / "jobs.py", "class Task(Base): pass")
+    write(tmp_path / "sources_top" / "__init__.py", "from .jobs import Other\nclass Task(Other): pass")
+    write(tmp_path / "sources_top" / "jobs.py", "class Other(Base): pass")
     assert is_found("sources_top", "Task")
 
 

@@ -34,7 +34,7 @@ def resolve_path(path: str, base: type[T]) -> type[T]:
     """Return the class of a path, which must be one of the subclasses of `base`, or `base` itself.
 
     If the class is not imported yet, the source of its module is read before. The module is imported only if, as far as
-    its source tells (see `defines_subclass`), it defines or imports such a class, and if it is part neither of the
+    its source tells (see `defines_subclass`), it defines such a class itself, and if it is part neither of the
     standard library nor of this one: an integration that happens to be installed is for the application to import.
 
     Raises

@@ -17,6 +17,13 @@ STANDARD_LIBRARY = frozenset({"distutils", "__main__"}) | sys.stdlib_module_name
 
 BLOCKS = (ast.If, ast.Try, ast.ExceptHandler, ast.With)
 
+# Conditions that do not hold while a module is imported.
+NEVER = frozenset({"False", "0", "TYPE_CHECKING", "typing.TYPE_CHECKING", "__name__ == '__main__'"})
+
+# The line and the column of a statement; the last is after all.
+Position = tuple[float, float]
+END: Position = (float("inf"), 0)
+
 # How many modules are read at the most to find the bases of one class.
 READ_LIMIT = 50
 
@@ -32,11 +39,13 @@ def is_ours(module: str) -> bool:
 
 
 def defines_subclass(module: str, name: str, base: type) -> bool:
-    """Return whether a module, once imported, would have a subclass of `base` of that name at its top level.
+    """Return whether a module, once imported, would have a subclass of `base` of that name that it defines itself, at
+    its top level, or an alias of one (``OldMail = SendMail``).
 
-    The bases of the class are followed by their names, through the modules that they come from, until a base is
-    imported already, and can be looked up. Bases that are made in another way are not found, except the arguments of a
-    call, as in ``class Task(with_metaclass(Meta, Job))``.
+    The last statement that binds the name counts. What the module imports does not: else any script with ``from myapp
+    import SendMail`` would be run for an ident. The bases of the class are followed by their names, through the modules
+    that they come from, until a base is imported already, and can be looked up. Bases that are made in another way are
+    not found, except the arguments of a call, as in ``class Task(with_metaclass(Meta, Job))``.
 
     Raises
     ------
@@ -44,30 +53,31 @@ def defines_subclass(module: str, name: str, base: type) -> bool:
         If the module, or its source, cannot be found or read.
     """
     search = _Search(base)
-    search.read(module)
-    return search.finds(module, name)
+    return search.defines(module, name)
 
 
 class _Source(NamedTuple):
-    """The statements of a module at its top level, and the package where its relative imports begin."""
+    """The statements of a module at its top level, in their order, each with whether it is in no condition; and the
+    package where its relative imports begin."""
 
-    nodes: list[ast.AST]
+    nodes: list[tuple[ast.AST, bool]]
     package: str
 
 
 class _Search:
-    """A search for a subclass of `base`. A class is a place: its module, and its name there, which may have dots."""
+    """A search for a subclass of `base`. A class is a place: its module, and its name there, which may have dots. In
+    its module, a name stands for what was bound to it last before some line."""
 
     def __init__(self, base: type) -> None:
         self._base = base
         self._sources: dict[str, _Source] = {}
-        self._seen: set[tuple[str, str]] = set()
+        self._seen: set[tuple[str, str, Position]] = set()
 
-    def finds(self, module: str, name: str) -> bool:
+    def finds(self, module: str, name: str, before: Position = END) -> bool:
         """Return whether there is a subclass at a place, as far as the source tells."""
-        if is_standard(module) or (module, name) in self._seen:
+        if is_standard(module) or (module, name, before) in self._seen:
             return False
-        self._seen.add((module, name))
+        self._seen.add((module, name, before))
         found = _imported(module, name)
         if found is not None:
             return issubclass(type(found), type) and issubclass(found, self._base)
@@ -75,8 +85,20 @@ class _Search:
             source = self.read(module)
         except (ImportError, ValueError):  # the latter for modules that were made without a spec
             return False
-        places = (place for node in source.nodes for place in _origins(node, name, module, source.package))
-        return any(self.finds(*place) for place in places)
+        nodes = _bindings(source, name.partition(".")[0], before)
+        return any(self.finds(*place) for node in nodes for place in _origins(node, name, module, source.package))
+
+    def defines(self, module: str, name: str, before: Position = END) -> bool:
+        """Return whether a subclass is defined in a module itself. `ImportError` if there is no source to read."""
+        for node in _bindings(self.read(module), name, before):
+            if isinstance(node, ast.ClassDef):
+                is_defined = self.finds(module, name, before)
+            else:  # OldName = NewName
+                other = node.value if isinstance(node, ast.Assign) else None
+                is_defined = isinstance(other, ast.Name) and self.defines(module, other.id, _position(node))
+            if is_defined:
+                return True
+        return False
 
     def read(self, module: str) -> _Source:
         """Return the source of a module, which is read once."""
@@ -85,7 +107,7 @@ class _Search:
                 raise ImportError(f"More than {READ_LIMIT} modules would be read", name=module)
             spec = _find(module)
             package = module.rpartition(".")[0] if spec.submodule_search_locations is None else module
-            self._sources[module] = _Source(list(_top_level(_parse(module, spec))), package)
+            self._sources[module] = _Source(_top_level(_parse(module, spec)), package)
         return self._sources[module]
 
 
@@ -99,15 +121,43 @@ def _imported(module: str, name: str) -> Any:
     return found
 
 
-def _origins(node: ast.AST, name: str, module: str, package: str) -> Iterator[tuple[str, str]]:
+def _bindings(source: _Source, name: str, before: Position) -> Iterator[ast.AST]:
+    """Yield the statements of which one was the last to bind a name before some position: the last one that is in no
+    condition, and all after it."""
+    for node, is_sure in reversed(source.nodes):
+        bound = _bound(node) if _position(node) < before else ()
+        if name in bound or "*" in bound:
+            yield node
+        if name in bound and is_sure:
+            return
+
+
+def _bound(node: ast.AST) -> Iterable[str]:
+    """Return the names that a statement binds, or deletes; ``*`` for any."""
+    if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+        return [node.name]
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return [alias.asname or alias.name.partition(".")[0] for alias in node.names]
+    targets = node.targets if isinstance(node, (ast.Assign, ast.Delete)) else ()
+    names = [each for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)]
+    return [each.id for each in names if not isinstance(each.ctx, ast.Load)]
+
+
+def _origins(node: ast.AST, name: str, module: str, package: str) -> Iterator[tuple[str, str, Position]]:
     """Yield the places of which one must be a subclass if a statement defines the name as a subclass."""
-    first, _, rest = name.partition(".")
     if isinstance(node, ast.ClassDef) and node.name == name:
-        yield from ((module, base) for base in _names(node.bases))
+        yield from ((module, base, _position(node)) for base in _names(node.bases))
     elif isinstance(node, ast.Assign) and not isinstance(node.value, ast.Call):  # OldName = NewName
         if any(isinstance(target, ast.Name) and target.id == name for target in node.targets):
-            yield from ((module, other) for other in _names([node.value]))
-    elif isinstance(node, ast.ImportFrom):
+            yield from ((module, other, _position(node)) for other in _names([node.value]))
+    else:
+        yield from ((*place, END) for place in _imports(node, name, package))
+
+
+def _imports(node: ast.AST, name: str, package: str) -> Iterator[tuple[str, str]]:
+    """Yield the places that a name may be imported from by a statement."""
+    first, _, rest = name.partition(".")
+    if isinstance(node, ast.ImportFrom):
         for alias in node.names:
             if alias.name == "*" or (alias.asname or alias.name) == first:
                 with suppress(ImportError):  # an import from above the top package
@@ -139,13 +189,22 @@ def _names(expressions: Iterable[ast.expr]) -> Iterator[str]:
             yield text
 
 
-def _top_level(tree: ast.AST) -> Iterator[ast.AST]:
-    blocks = [tree]
+def _top_level(tree: ast.Module) -> list[tuple[ast.AST, bool]]:
+    found: list[tuple[ast.AST, bool]] = []
+    blocks: list[ast.AST] = [tree]
     while blocks:
-        for node in ast.iter_child_nodes(blocks.pop()):
-            yield node
+        block = blocks.pop()
+        is_skipped = isinstance(block, ast.If) and ast.unparse(block.test) in NEVER
+        for node in block.orelse if is_skipped else ast.iter_child_nodes(block):  # type: ignore[attr-defined]
+            if isinstance(node, (ast.stmt, ast.ExceptHandler)):
+                found.append((node, block is tree))
             if isinstance(node, BLOCKS):
                 blocks.append(node)
+    return sorted(found, key=lambda each: _position(each[0]))
+
+
+def _position(node: Any) -> Position:
+    return node.lineno, node.col_offset
 
 
 def _parse(module: str, spec: ModuleSpec) -> ast.Module:
