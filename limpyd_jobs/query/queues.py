@@ -133,12 +133,17 @@ def queue_states(
     """
     database = database or BaseJobsModel.database
     stored = None if names is None else [*map(stored_queue_name, [names] if isinstance(names, str) else names)]
+    connection, classes = connection_to(database), _classes_argument(database)
     found = [
         state
         for model in queue_models_of(database, queue_model)
-        for state in _states(model, database, _pks_of(model, connection_to(database), stored))
+        for state in _states(connection, model, classes, _pks_of(model, connection, stored))
     ]
     return sorted(found, key=_rank)
+
+
+def _classes_argument(database: JobsDatabase) -> str:
+    return json.dumps({path: known.name for path, known in classes_of(database).items()} or {"": ""})
 
 
 def _rank(state: QueueState) -> tuple[str, int, str]:
@@ -276,11 +281,10 @@ def _pks_of(model: KnownClass, connection: Any, names: Iterable[str] | None = No
     return [pk for pks in replies for pk in pks or ()]
 
 
-def _states(model: KnownClass, database: JobsDatabase, pks: Sequence[str]) -> Iterator[QueueState]:
-    classes = json.dumps({path: known.name for path, known in classes_of(database).items()} or {"": ""})
+def _states(connection: Any, model: KnownClass, classes: str, pks: Sequence[str]) -> Iterator[QueueState]:
     asked = {"queue_model": json.dumps({"name": model.name}), "classes": classes}
     for some in _steps(sorted(set(pks))):
-        call = Call(connection_to(database), _measure_queues, {**asked, "pks": listed(some)}, lambda reply: reply)
+        call = Call(connection, _measure_queues, {**asked, "pks": listed(some)}, lambda reply: reply)
         reply = send(call)
         yield from (_state(row, reply["moment"], model.name) for row in reply["queues"])
 

@@ -20,6 +20,7 @@ from limpyd_jobs.store.binding import origin_of
 from limpyd_jobs.store.calls import listed, passing_over_wrong_types
 from limpyd_jobs.store.job_classes import path_of
 from limpyd_jobs.store.layout import layout_of
+from limpyd_jobs.utils import memoized
 
 # A hash: the JSON of a `KnownClass`, of a job class by its path, or, if it is bound to another namespace, by its path
 # and the beginning of its keys; of a model by its kind and the beginning of its keys.
@@ -188,7 +189,13 @@ def known_models(connection: Any, kind: str, imported: Iterable[type[RedisModel]
 def _all_of(imported: Iterable[type[RedisModel] | None]) -> Iterator[KnownClass]:
     for model in filter(None, imported):
         with suppress(ConfigurationException):  # no script can make a record of it, so there are none
-            yield KnownClass.of(model)
+            yield _known(model)
+
+
+@memoized
+def _known(model: type[RedisModel]) -> KnownClass:
+    """Know a class once: each look at all jobs asks for all classes that are imported."""
+    return KnownClass.of(model)
 
 
 def _stored(connection: Any) -> Iterator[tuple[str, KnownClass]]:

@@ -15,6 +15,7 @@ from servers import RedisServer
 from limpyd_jobs import Error, Job, Queue, Schedule
 from limpyd_jobs.check import check
 from limpyd_jobs.models import BaseJobsModel, job_classes
+from limpyd_jobs.query import queue_states
 from limpyd_jobs.schedules.model import score_of
 from limpyd_jobs.store import known_classes, records
 
@@ -236,6 +237,17 @@ def test_what_was_lost_is_written_again(
         Resize.add_job("b")
     assert sent.names == ["EVALSHA"]
     assert PATH in known()
+
+
+def test_the_classes_are_read_twice_however_many_models_of_queues_there_are(
+    redis_client: redis.Redis, commands: Callable[[], AbstractContextManager[Any]]
+) -> None:
+    for model in (Queue, OwnQueue, OtherQueue):
+        model.get_queue("resize")
+    with commands() as sent:
+        states = queue_states()
+    assert {state.model for state in states} == {"jobs:queue", "own:ownqueue", "own:otherqueue"}
+    assert sent.count(f"HGETALL {known_classes.KEY}") == 2  # for the models, and for the classes
 
 
 def test_a_key_of_a_wrong_type_stops_no_job(redis_client: redis.Redis, known: Callable[[], set[str]]) -> None:
