@@ -18,6 +18,7 @@ from servers import RedisServer
 from sharing import Schedule
 
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.store import job_classes
 from limpyd_jobs.store.embedded import PACKAGES, find_packaged_server, find_server
 
 if TYPE_CHECKING:
@@ -154,6 +155,25 @@ def _level_of_the_log() -> Iterator[None]:
     level = logger.level
     yield
     logger.setLevel(level)
+
+
+@pytest.fixture(autouse=True)
+def _classes_of_other_tests(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the classes of other test modules where all classes that are imported are asked for.
+
+    A process of pytest-xdist imports all test modules: a search without a class would look at hundreds of classes.
+    """
+    own, all_of = {request.module.__name__, *map(_module_of, vars(request.module).values())}, job_classes.concrete
+
+    def concrete(base: type) -> Any:
+        module = base.__module__
+        return all_of(base) if module in own or not module.rpartition(".")[2].startswith("test_") else ()
+
+    monkeypatch.setattr(job_classes, "concrete", concrete)  # which calls itself by this name
+
+
+def _module_of(value: Any) -> str | None:
+    return value.__module__ if isinstance(value, type) else None
 
 
 class Commands(list[str]):
