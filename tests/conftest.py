@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import signal
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 import redis
+import redis.utils
 import rows
 from running import Collector
 from servers import RedisServer
@@ -86,6 +88,12 @@ def _no_inherited_database() -> None:
     os.environ.pop("LIMPYD_JOBS_DATABASE", None)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _version_of_redis_py() -> None:
+    """Read it once: redis-py parses its metadata for each client."""
+    redis.utils.get_lib_version = functools.cache(redis.utils.get_lib_version)
+
+
 @pytest.fixture(scope="session")
 def redis_binary(request: pytest.FixtureRequest) -> str:
     """The path of the server program."""
@@ -158,7 +166,7 @@ def _level_of_the_log() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _classes_of_other_tests(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _classes_of_other_tests(request: pytest.FixtureRequest) -> Iterator[None]:
     """Leave out the classes of other test modules where all classes that are imported are asked for.
 
     A process of pytest-xdist imports all test modules: a search without a class would look at hundreds of classes.
@@ -169,7 +177,9 @@ def _classes_of_other_tests(request: pytest.FixtureRequest, monkeypatch: pytest.
         module = base.__module__
         return all_of(base) if module in own or not module.rpartition(".")[2].startswith("test_") else ()
 
-    monkeypatch.setattr(job_classes, "concrete", concrete)  # which calls itself by this name
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job_classes, "concrete", concrete)  # which calls itself by this name
+        yield
 
 
 def _module_of(value: Any) -> str | None:

@@ -25,8 +25,8 @@ EXAMPLES = int(os.environ.get("LIMPYD_JOBS_EXAMPLES", "8"))
 PATH = f"{__name__}.Note"
 
 COMMANDS = [
-    ["check"],
-    ["check", "--repair"],
+    ["check", "--pause=0"],
+    ["check", "--pause=0", "--repair"],
     ["info"],
     ["info", "--json"],
     ["jobs", "list"],
@@ -148,8 +148,7 @@ def make(client: redis.Redis) -> None:
 
 
 @pytest.fixture
-def stored(redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> dict[bytes, bytes]:
-    monkeypatch.setattr("limpyd_jobs.check.checking.time.sleep", lambda seconds: None)
+def stored(redis_client: redis.Redis) -> dict[bytes, bytes]:
     make(redis_client)
     raw = redis.Redis(unix_socket_path=redis_client.get_connection_kwargs()["path"])
     return {key: raw.dump(key) for key in sorted(raw.keys())}
