@@ -11,6 +11,7 @@
 --   refused       the claim is another one by now: nothing is changed
 --   gone
 --   not running   nothing is changed
+--   no queue      what the job names as its queue is none: nothing is changed
 
 --@include claims
 --@include places
@@ -24,6 +25,9 @@ if refused then return answer(refused) end
 local hash = redis.call('HMGET', job.key, 'status', 'tries', 'priority')
 local is_unbegun = is_in_hand(token) and hash[1] == 'w'
 if hash[1] ~= 'r' and not is_unbegun then return answer('not running') end
+
+local known = redis.pcall('HMGET', queue .. ':hash', 'name', 'priority')
+if known.err or not (known[1] and known[2]) then return answer('no queue') end
 
 probe('LLEN', queue .. ':waiting')
 probe('ZCARD', queue .. ':_running')

@@ -13,6 +13,7 @@ from limpyd_jobs.query.explain.details import JobDetails, details_of, stored_job
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.audit import entry_request, refusing_if_unaudited
 from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.utils import one_line
 
 
 def release_job(
@@ -45,7 +46,7 @@ def release_job(
     LookupError, ValueError
         If there is no such job, or the text is not an ident.
     LimpydJobsException
-        If the job does not run, or its worker seems to be alive.
+        If the job does not run, names no queue that there is, or its worker seems to be alive.
     NotAudited
         If Redis refuses to write it to the audit.
     Exception
@@ -70,8 +71,7 @@ def _check(details: JobDetails, stored: Mapping[str, str], database: JobsDatabas
         stored.get("_claim_token") and stored.get("status") == STATUSES.WAITING
     ):
         raise LimpydJobsException(f"{details.ident} does not run: it is {details.status}")
-    if not stored.get("_queue_key"):
-        raise LimpydJobsException(f"{details.ident} does not say in which queue it was: limpyd-jobs check tells more")
+    _check_queue(details.ident, stored.get("_queue_key", ""), database)
     if force:
         return
     if not stored.get("_claim_token"):
@@ -80,6 +80,15 @@ def _check(details: JobDetails, stored: Mapping[str, str], database: JobsDatabas
         raise LimpydJobsException(f"{details.owner} runs {details.ident}, and seems to be alive. {_FORCE}")
 
 
+def _check_queue(ident: str, queue_key: str, database: JobsDatabase) -> None:
+    if not queue_key:
+        raise LimpydJobsException(f"{ident} does not say in which queue it was: {_REPAIR}")
+    (queue,) = replies_to(connection_to(database), [("HMGET", f"{queue_key}:hash", "name", "priority")])
+    if not all(queue or [None]):
+        raise LimpydJobsException(f"{ident} names {one_line(queue_key)} as its queue, which is none: {_REPAIR}")
+
+
+_REPAIR = "limpyd-jobs check tells more, and check --repair puts it in a queue"
 _FORCE = "If you are sure that it does not, give force=True"
 
 

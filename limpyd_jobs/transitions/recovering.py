@@ -198,7 +198,7 @@ def force_release(
     job_class: type[RedisModel], ident: str, token: str, queue_key: str, audit: Mapping[str, str]
 ) -> Call[str]:
     """Release a running job in place of its worker, to the front of its list; return ``done``, ``refused`` if the claim
-    is another one by now, ``gone`` or ``not running``.
+    is another one by now, ``gone``, ``not running``, or ``no queue``.
 
     Parameters
     ----------

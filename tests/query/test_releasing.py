@@ -67,6 +67,17 @@ def test_one_that_does_not_run_is_left_alone(claim: Any) -> None:
         release_job("test_releasing.Letter:3")
 
 
+@pytest.mark.parametrize("key", ["x", "jobs:queue:999", "limpyd-jobs:classes", "limpyd-jobs", "releasing:letter:2"])
+def test_one_that_names_no_queue_is_left_alone(claim: Any, redis_client: redis.Redis, key: str) -> None:
+    redis_client.hset("releasing:letter:1:hash", "_queue_key", key)
+    redis_client.set("limpyd-jobs:hash", "of a wrong type")
+    before = {each: redis_client.dump(each) for each in redis_client.scan_iter()}
+    for dry_run in (True, False):
+        with pytest.raises(LimpydJobsException, match=rf"Letter:1 names {key} as its queue, which is none: .*--repair"):
+            release_job(claim.job.ident, force=True, dry_run=dry_run)
+    assert {each: redis_client.dump(each) for each in redis_client.scan_iter()} == before
+
+
 def test_without_an_entry_in_the_audit_nothing_is_done(claim: Any, redis_client: redis.Redis) -> None:
     redis_client.set(audit.KEY, "x")
     with pytest.raises(NotAudited):

@@ -11,9 +11,9 @@ from limpyd_jobs.exceptions import ClaimLost
 from limpyd_jobs.store import audit
 
 
-def force_release(world: World, ident: str, token: str = TOKEN) -> str:
+def force_release(world: World, ident: str, token: str = TOKEN, queue_key: str | None = None) -> str:
     told = audit.entry_request(verb="release", filter=ident)
-    return transitions.force_release(world.job_class, ident, token, world.queue_key(), told)
+    return transitions.force_release(world.job_class, ident, token, queue_key or world.queue_key(), told)
 
 
 def test_it_is_at_the_front_as_if_it_had_not_been_claimed(world: World) -> None:
@@ -40,6 +40,13 @@ def test_another_claim_or_a_job_that_does_not_run_is_left_alone(world: World) ->
     assert force_release(world, f"{job.ident}9") == "gone"
     world.add("b")
     assert force_release(world, world.job("2").ident, "") == "not running"
+    assert audit.last_entries(world.client, 5) == []
+
+
+def test_a_job_is_put_in_no_list_that_is_not_of_a_queue(world: World) -> None:
+    job = world.job_that_is("running")
+    with world.unchanged():
+        assert force_release(world, job.ident, queue_key="x") == "no queue"
     assert audit.last_entries(world.client, 5) == []
 
 
