@@ -26,7 +26,8 @@ from limpyd_jobs.store.atomic_fields import AtomicHashField
 from limpyd_jobs.store.lazy_fields import pk_of
 from limpyd_jobs.store.new_fields import check_fields
 from limpyd_jobs.store.own_fields import OwnField, with_own_fields
-from limpyd_jobs.utils import as_naive_utc, one_line, parse_datetime, printable, shortened, utcnow
+from limpyd_jobs.store.sizes import shortened_value
+from limpyd_jobs.utils import as_naive_utc, one_line, parse_datetime, printable, utcnow
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -57,8 +58,8 @@ class Error(BaseJobsModel):
     app_version: field
         The version of the application that the worker ran, if the environment variable LIMPYD_JOBS_APP_VERSION says so.
     max_error_bytes: int
-        How many bytes the message, the traceback, and each text of an additional field have at most, as UTF-8. Of a
-        longer text the middle is left out. None for no limit.
+        How many bytes the message, the traceback, and each additional field have at most, as UTF-8. Of a longer text
+        the middle is left out, of many members or values those at the end. None for no limit.
     """
 
     __module__ = "limpyd_jobs.models"  # what is stored of a class is its path
@@ -205,18 +206,18 @@ def add_unresolved_error(error_model: type[AnError], queue_name: str, ident: str
         "Let a worker import that class: see --pythonpath and --job-modules. Then the job is put back in its "
         "queue.)"
     )
-    described["message"] = _bounded(error_model, described)["message"]
+    described.update(_bounded(error_model, {"message": described["message"]}))
     values = {**values, **described, **_version()}
     return _add_error(error_model, _as_indexed(error_model, {**values, **_cause(values, None)}))
 
 
 def _bounded(error_model: type[Error], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out the middle of texts that are longer than an error may hold."""
+    """Leave out a part of what is longer than an error may hold."""
     most: Any = own_size(error_model.max_error_bytes, Error.max_error_bytes)
-    return {
-        name: shortened(value, most) if most is not None and isinstance(value, str) else value
-        for name, value in values.items()
-    }
+    if most is None:
+        return dict(values)
+    scored = {name for name in values if isinstance(error_model.get_field(name), fields.SortedSetField)}
+    return {name: shortened_value(value, most, is_scored=name in scored) for name, value in values.items()}
 
 
 def _as_indexed(error_model: type[Error], values: Mapping[str, Any]) -> dict[str, Any]:

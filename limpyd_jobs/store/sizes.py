@@ -10,10 +10,13 @@ from limpyd.model import RedisModel
 from redis import Redis
 
 from limpyd_jobs.arguments import own_size
-from limpyd_jobs.utils import one_line, size_text
+from limpyd_jobs.utils import one_line, shortened, size_text
 
 # How many bytes a job takes in Redis at least to be named.
 LARGE = 1_000_000
+
+# How many bytes are kept free for a note of what is left out.
+NOTE = 50
 
 # How many jobs of a class are looked at, at most, and of how many classes. It takes a few milliseconds.
 SAMPLE = 100
@@ -67,7 +70,9 @@ def check_job_size(job_class: type[RedisModel], identifier: str, fields: Mapping
     most = getattr(job_class, "max_job_bytes", None)
     if most is None or (most := own_size(most)) is None:
         return
-    sizes = {name: _size(name) + _size(value) for name, value in {"identifier": identifier, **fields}.items()}
+    sizes = {
+        name: stored_size(name) + stored_size(value) for name, value in {"identifier": identifier, **fields}.items()
+    }
     total = sum(sizes.values())
     if total > most:
         largest = max(sizes, key=lambda name: sizes[name])
@@ -77,15 +82,62 @@ def check_job_size(job_class: type[RedisModel], identifier: str, fields: Mapping
         )
 
 
-def _size(value: Any) -> int:
+def stored_size(value: Any) -> int:
     """Return how many bytes a value has when it is stored: all members of it, with their keys and scores."""
     if isinstance(value, (bytes, bytearray)):
         return len(value)
     if isinstance(value, Mapping):
-        return sum(_size(key) + _size(each) for key, each in value.items())
+        return sum(stored_size(key) + stored_size(each) for key, each in value.items())
     if isinstance(value, (list, tuple, set, frozenset)):
-        return sum(map(_size, value))
+        return sum(map(stored_size, value))
     return len(str(value).encode(errors="surrogatepass"))
+
+
+def shortened_value(value: Any, most: int, *, is_scored: bool = False) -> Any:
+    """Return a value for a field of any type, with at most some bytes, its keys and members together.
+
+    Of a longer text the middle is left out. A member or a value of many has at most a quarter of the bytes; those at
+    the end are left out, and the last one says how many.
+
+    Parameters
+    ----------
+    is_scored: bool
+        Whether it is for a sorted set: members with their scores.
+    """
+    if stored_size(value) <= most:
+        return value
+    if isinstance(value, str):
+        return shortened(value, most)
+    if isinstance(value, (bytes, bytearray)):
+        return shortened(value.decode(errors="backslashreplace"), most)
+    if isinstance(value, Mapping):
+        pairs = dict(_first(value.items(), most))
+        note = _left_out(value, pairs)
+        return {**pairs, note: 0 if is_scored else ""} if note else pairs
+    if isinstance(value, (list, tuple, set, frozenset)):
+        members = _first(value, most)
+        note = _left_out(value, members)
+        return type(value)([*members, note] if note else members)
+    return value
+
+
+def _first(members: Iterable[Any], most: int) -> list[Any]:
+    """Return the first members, each shortened, with so few bytes that a note fits behind them."""
+    room, found = most - NOTE, []
+    for member in members:
+        if isinstance(member, tuple):
+            short: Any = tuple(shortened_value(each, most // 4) for each in member)
+        else:
+            short = shortened_value(member, most // 4)
+        room -= stored_size(short)
+        if room < 0:
+            break
+        found.append(short)
+    return found
+
+
+def _left_out(value: Any, kept: Any) -> str:
+    return f"… {len(value) - len(kept):,} more left out …" if len(kept) < len(value) else ""
 
 
 def large_jobs(connection: Redis, names: Mapping[str, str]) -> Iterator[LargeJobs]:

@@ -13,6 +13,7 @@ from limpyd import fields
 
 from limpyd_jobs import Error, Job
 from limpyd_jobs.store import records
+from limpyd_jobs.store.sizes import stored_size
 
 
 class Failure(Exception):
@@ -157,6 +158,10 @@ class Bounded(Error):
     namespace = "bounded"
     max_error_bytes = 1_000
     notes = fields.InstanceHashField()
+    steps = fields.ListField()
+    tags = fields.SetField()
+    settings = fields.HashField()
+    ranks = fields.SortedSetField()
 
 
 class Whole(Error):
@@ -191,3 +196,34 @@ class TestLongErrors:
     def test_of_unknown_classes_are_cut_too(self, job: Job) -> None:
         error = Error.add_unresolved_error("q", "x.Y:1", ImportError(self.text))
         assert len(error.message.hget().encode()) <= 65_536
+
+    @pytest.mark.filterwarnings("ignore:.*hmset:DeprecationWarning")  # of limpyd
+    def test_so_are_additional_fields_of_any_type(self, job: Job) -> None:
+        long = {f"{number}": "x" * 100 for number in range(100)}
+        error = Bounded.add_error(
+            "q",
+            job,
+            ValueError(),
+            notes=b"x" * 10_000,
+            steps=[self.text, *long.values()],
+            tags={*long.values(), *(f"{each:0100}" for each in range(100))},
+            settings={"large": self.text, **long},
+            ranks={f"{each:0100}": each for each in range(100)},
+        )
+        stored = {
+            "notes": error.notes.hget(),
+            "steps": error.steps.lmembers(),
+            "tags": error.tags.smembers(),
+            "settings": error.settings.hgetall(),
+            "ranks": error.ranks.zmembers(),
+        }
+        assert [name for name, value in stored.items() if not 600 < stored_size(value) <= 1_000] == []
+        assert [value for value in map(str, stored.values()) if "left out" not in value] == []
+        assert stored["steps"][1] == "x" * 100
+        assert stored["settings"]["0"] == "x" * 100
+
+    @pytest.mark.filterwarnings("ignore:.*hmset:DeprecationWarning")
+    def test_short_ones_are_stored_as_they_are(self, job: Job) -> None:
+        error = Bounded.add_error("q", job, ValueError(), steps=["a", 1], settings={"a": 1.5}, ranks={"a": 2})
+        assert (error.steps.lmembers(), error.settings.hgetall()) == (["a", "1"], {"a": "1.5"})
+        assert error.ranks.zscore("a") == 2
