@@ -5,14 +5,17 @@ A check takes the name of the parameter and its value, and returns the value to 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
+from importlib.util import find_spec
 from types import NoneType
 from typing import Any
 
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.retrying import Retry, as_policy
+from limpyd_jobs.store.job_classes import module_names
 from limpyd_jobs.utils import utcnow
 
 Check = Callable[[str, Any], Any]
@@ -140,17 +143,36 @@ def is_number_or_none(value: Any) -> bool:
     return value is None or is_number(value)
 
 
-def is_number_or_text(value: Any) -> bool:
-    return isinstance(value, str) or is_number(value)
+def is_whole_number(value: Any) -> bool:
+    return is_number(value) and isinstance(as_number(value), int)
+
+
+def is_whole_number_or(word: str) -> Callable[[Any], bool]:
+    return lambda value: value == word or is_whole_number(value)
 
 
 def is_retention(value: Any) -> bool:
-    return isinstance(value, (NoneType, timedelta)) or is_number(value)
+    return isinstance(value, (NoneType, timedelta)) or is_whole_number(value)
+
+
+def is_policy(value: Any) -> bool:
+    """Whether a value is a retry policy, None, or a text that is written like one."""
+    return isinstance(value, (NoneType, Retry)) or (isinstance(value, str) and "=" in value)
 
 
 def is_names(value: Any) -> bool:
-    is_sequence = isinstance(value, (list, tuple)) and len(value) > 0
-    return isinstance(value, (NoneType, str)) or (is_sequence and all(isinstance(name, str) for name in value))
+    """Whether a value names modules, at least one of them in a package that there is, or is None."""
+    try:
+        return value is None or any(_is_found(name.partition(".")[0]) for name in module_names(value))
+    except ConfigurationException:
+        return False
+
+
+def _is_found(package: str) -> bool:
+    try:
+        return package in sys.modules or find_spec(package) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def is_burst(value: Any) -> bool:

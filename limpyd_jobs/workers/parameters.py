@@ -16,13 +16,13 @@ from datetime import timedelta
 from difflib import get_close_matches
 from functools import partial
 from optparse import Option
-from types import NoneType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.ordinary import REMEDY, unordinary_kind
-from limpyd_jobs.retrying import MAX_DELTA, Retry
+from limpyd_jobs.retrying import MAX_DELTA
 from limpyd_jobs.workers import checks, options
 from limpyd_jobs.workers.checks import amount, or_none, or_word, whole_number
 from limpyd_jobs.workers.options import MAX_PREFETCH, MAX_PROCESSES, SCRIPT_OPTIONS, WorkerOption, flag_of
@@ -274,7 +274,7 @@ class Parameters:
         option("delays=1:10:60", "times=5,cap=10m,max_age=1d", default="none", check=options.retry_policy),
         group=FAILURE,
         check=checks.policy,
-        could_be=checks.is_a(NoneType, str, Retry),
+        could_be=checks.is_policy,
     )
     lease: float = row(
         60,
@@ -363,7 +363,7 @@ class Parameters:
         number("4", check=options.between(1, MAX_PROCESSES)),
         group=WHAT,
         check=whole_number(1),
-        could_be=checks.is_number,
+        could_be=checks.is_whole_number,
     )
     queue_strategy: str = row(
         QUEUE_STRATEGIES[0],
@@ -373,7 +373,7 @@ class Parameters:
         option("round_robin", type="choice", choices=QUEUE_STRATEGIES),
         group=WHAT,
         check=checks.one_of(*QUEUE_STRATEGIES),
-        could_be=checks.is_a(str),
+        could_be=lambda value: value in QUEUE_STRATEGIES,
     )
     prefetch: int | str = row(
         1,
@@ -382,7 +382,7 @@ class Parameters:
         option("auto", check=options.prefetch),
         group=WAIT,
         check=or_word(options.AUTO, whole_number(1, MAX_PREFETCH)),
-        could_be=checks.is_number_or_text,
+        could_be=checks.is_whole_number_or(options.AUTO),
     )
     prefetch_time: float = row(
         0.02,

@@ -197,6 +197,32 @@ class TestNamesThatAreSomethingElse:
         assert [text.split()[0] for text in told] == ["lease", "processes", "prefetch"]
         assert (worker._settings.processes, worker._settings.lease, worker._settings.prefetch) == (1, 60, 1)
 
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("prefetch", "mine"),
+            ("prefetch", 1.5),
+            ("queue_strategy", "fifo"),
+            ("retry_policy", "mine"),
+            ("job_modules", "mine"),
+            ("job_modules", ["nowhere.jobs"]),
+            ("processes", 1.5),
+            ("keep_success", 1.5),
+            ("keep_errors", 1.5),
+        ],
+    )
+    def test_so_is_one_of_the_right_type_with_a_value_that_it_cannot_have(self, name: str, value: Any) -> None:
+        worker = type("OwnWorker", (Worker,), {name: value})("a", terminate_gracefuly=False)
+        assert (getattr(worker, name), worker._names_of_others) == (value, [name])
+        assert getattr(worker._settings, name) == getattr(Worker, name)
+        with pytest.raises(ConfigurationException):
+            make(**{name: value})
+
+    @pytest.mark.parametrize(("name", "value"), [("retry_policy", "times=many"), ("job_modules", "json.nowhere")])
+    def test_one_that_is_nearly_right_is_refused(self, name: str, value: str) -> None:
+        with pytest.raises(ConfigurationException, match=name):
+            type("OwnWorker", (Worker,), {name: value})("a")
+
     def test_an_argument_is_refused(self) -> None:
         for name in ("processes", "lease", "prefetch", "job_modules", "retry_policy", "keep_errors", "queue_strategy"):
             with pytest.raises(ConfigurationException):
