@@ -7,6 +7,7 @@ import pwd
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import preloaded
 import pytest
@@ -14,7 +15,7 @@ import redis
 from servers import RedisServer
 
 from limpyd_jobs import Job
-from limpyd_jobs.query import JobFilter
+from limpyd_jobs.query import JobFilter, actions
 from limpyd_jobs.store import audit
 
 COMMAND = str(Path(sys.executable).parent / "limpyd-jobs")
@@ -56,6 +57,28 @@ def test_a_verb_that_is_killed_is_in_the_audit_with_what_it_did(
     monkeypatch.setattr(audit, "SILENCE", -2)
     (entry,) = audit.last_entries(redis_client, 5)
     assert entry["outcome"] == f"killed or interrupted after 4, last step at {entry['last']}"
+
+
+def test_what_the_last_step_did_is_in_the_audit_if_the_reply_is_not_read(
+    redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after Ctrl-C."""
+    for number in range(6):
+        Job.add_job(f"{number}", "letters")
+    monkeypatch.setattr(actions, "STEP", 2)
+    read = actions.Acted.of
+
+    def interrupt(reply: Any) -> Any:
+        if not Job.collection(identifier="3"):
+            raise KeyboardInterrupt
+        return read(reply)
+
+    monkeypatch.setattr(actions.Acted, "of", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        JobFilter().delete_all()
+    (entry,) = audit.last_entries(redis_client, 5)
+    assert (entry["done"], entry["outcome"]) == ("4", "interrupted by KeyboardInterrupt")
+    assert JobFilter().count().number == 2
 
 
 def test_who_it_was_is_told_beside_who_it_claims_to_be(redis_server: RedisServer, redis_client: redis.Redis) -> None:

@@ -175,13 +175,15 @@ class Action:
         """Do it with the jobs of a class that has its own way, if the filter finds them still."""
         for step in source.steps(is_upwards=True, names=listed(["queue"]), most=1):
             outcomes: Counter[str] = Counter()
-            for pk, (queue_name,) in step.found:
-                outcome = look(pk)
-                if outcome == "done":
-                    outcome = self._outcome_of_one(records.attached(job_class, f"{pk}"), queue_name)
-                outcomes[outcome] += 1
-            if outcomes["done"]:
-                entry.note(outcomes["done"])
+            try:
+                for pk, (queue_name,) in step.found:
+                    outcome = look(pk)
+                    if outcome == "done":
+                        outcome = self._outcome_of_one(records.attached(job_class, f"{pk}"), queue_name)
+                    outcomes[outcome] += 1
+            finally:  # also if it is interrupted
+                if outcomes["done"]:
+                    entry.note(outcomes["done"])
             yield Acted(outcomes, step.looked, step.seen)
 
     def _outcome_of_one(self, job: Job, queue_name: str | None) -> str:

@@ -71,7 +71,7 @@ class Entry:
 
     def end(self, outcome: str) -> None:
         """Write what was done in the end. As it is done already, a failure to write is only logged."""
-        values = {**self.values, **self.numbers, "outcome": outcome}
+        values = {**self.values, "done": 0, **self.numbers, "outcome": outcome}
         try:
             request = {"entry": self.names.get("entry", ""), "audit": _flat(values)}
             send(Call(self.connection, _end_entry, request, outcome_of))
