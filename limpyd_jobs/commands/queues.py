@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
+from itertools import product
 from typing import Any
 
 from limpyd_jobs.commands.options import COMMON_OPTIONS, JSON, JSONL, QUEUE_MODEL, VERB_OPTIONS
@@ -13,7 +14,9 @@ from limpyd_jobs.commands.pause import FORCE, change_pauses, refuse_unknown
 from limpyd_jobs.commands.progress import shown_progress
 from limpyd_jobs.commands.tables import Row, count_of, print_fitted, shown_span
 from limpyd_jobs.commands.verbs import Verb, VerbCommand
+from limpyd_jobs.exceptions import NotAudited
 from limpyd_jobs.query import JobFilter, QueueState, Tally, delete_queue, queue_names, queue_states
+from limpyd_jobs.store.audit import of_the_rest
 from limpyd_jobs.utils import EPOCH, one_line
 
 HEADING = (
@@ -111,12 +114,16 @@ Without a word, it lists. clear and delete count first, and ask."""
             self.parser.error(f"{verb} is about the queues of a name of all models: leave out --queue-model")
 
     def _delete_jobs(self, names: Sequence[str], *, dry_run: bool = False) -> Tally:
-        tallies = []
+        tallies: list[Tally] = []
         with shown_progress("looked at {:,} of {:,} jobs") as progress:
-            for name in names:
-                for status in ("waiting", "delayed"):
-                    jobs = JobFilter(queue=name, status=status)
+            for name, status in product(names, ("waiting", "delayed")):
+                jobs = JobFilter(queue=name, status=status)
+                try:
                     tallies.append(jobs.delete_all(dry_run=dry_run, progress=progress, **self.how_audited))
+                except NotAudited as error:
+                    if Tally.sum(tallies).done:
+                        raise of_the_rest(error) from error
+                    raise
         return Tally.sum(tallies)
 
     def _delete(self, names: Sequence[str]) -> int:

@@ -109,7 +109,7 @@ class VerbCommand(Command):
         """Say what to do if Ctrl-C, or a failure of Redis, ends this block before all is done."""
         try:
             yield
-        except (KeyboardInterrupt, NotAudited, RedisError):
+        except (KeyboardInterrupt, RedisError):
             self.tell(
                 "not all is done; what was done stays done: see limpyd-jobs audit. Type the line again for the rest"
             )

@@ -212,7 +212,7 @@ class WorkerPresence(Presence):
         order = Order(verb, value, user_and_process())
         lasts = max((worker.until - worker.last_seen).total_seconds(), ORDER_LASTS)
         audit = entry_request(unaudited, verb=f"{verb} {value}".strip(), filter=f"worker={worker.name}", done=1)
-        with refusing_if_unaudited():
+        with refusing_if_unaudited(needs_room=True):
             is_there = presences.give_order(cls, worker.pk, order.as_json(), lasts, **audit)
         if not is_there:
             raise LookupError(f"The worker {one_line(worker.name)} is not there any more")

@@ -38,7 +38,9 @@ SILENCE = 60
 
 COMPLETE = "complete"
 
+_NOT_DONE = "not done"
 _REMEDY = "To do it all the same, give unaudited=True"
+_MAKE_ROOM = "Make room in Redis first: there is none for this step either"
 
 _begin_entry = Script("begin_entry")
 _end_entry = Script("end_entry")
@@ -77,7 +79,7 @@ class Entry:
             send(Call(self.connection, _end_entry, request, outcome_of))
         except RedisError as error:
             text = " ".join(f"{name}={value}" for name, value in values.items())
-            log.warning("Not written to the audit: %s: %s", text, one_line(error, MESSAGE))
+            log.warning("Not written to the audit: %s: %s", text, one_line(_why(error) or error, MESSAGE))
 
 
 @contextmanager
@@ -98,10 +100,20 @@ def audited(connection: Any, *, unaudited: bool = False, **values: Any) -> Itera
     try:
         with refusing_if_unaudited():
             yield entry
+    except NotAudited as error:
+        entry.end(f"interrupted by {type(error).__name__}")
+        if entry.numbers.get("done"):
+            raise of_the_rest(error) from error
+        raise
     except BaseException as error:
         entry.end(f"interrupted by {type(error).__name__}")
         raise
     entry.end(COMPLETE)
+
+
+def of_the_rest(error: NotAudited) -> NotAudited:
+    """Return an error that says that some is done."""
+    return NotAudited(f"{error}".replace(_NOT_DONE, f"the rest is {_NOT_DONE}"))
 
 
 def _begun(connection: Any, unaudited: bool, values: Mapping[str, str]) -> Entry:
@@ -123,16 +135,23 @@ def entry_request(unaudited: bool = False, **values: Any) -> dict[str, str]:
 
 
 @contextmanager
-def refusing_if_unaudited() -> Iterator[None]:
-    """Raise `NotAudited` if a script in the block cannot write to the audit, and so did nothing."""
+def refusing_if_unaudited(*, needs_room: bool = False) -> Iterator[None]:
+    """Raise `NotAudited` if a script in the block cannot write to the audit, and so did nothing. Whether the script
+    needs room itself says what helps while Redis is full."""
     try:
         yield
     except ResponseError as error:
-        _, is_of_audit, why = str(error).partition("NOT AUDITED: ")
-        if not is_of_audit:
+        why = _why(error)
+        if not why:
             raise
-        why = re.sub(r"^@\w+: \d+: -", "", why.partition(" script: ")[0].rstrip("."))  # as Redis 6.2 has it
-        raise NotAudited(f"not done, because it cannot be written to the audit: {why}. {_REMEDY}") from error
+        remedy = _MAKE_ROOM if needs_room and why.startswith("OOM") else _REMEDY
+        raise NotAudited(f"{_NOT_DONE}, because it cannot be written to the audit: {why}. {remedy}") from error
+
+
+def _why(error: RedisError) -> str:
+    """Return why Redis refused to write to the audit; empty if it refused something else."""
+    why = str(error).partition("NOT AUDITED: ")[2].partition(" script: ")[0].rstrip(".")
+    return re.sub(r"^@\w+: \d+: -", "", why)  # as Redis 6.2 has it
 
 
 def _entry(values: Mapping[str, Any]) -> dict[str, str]:

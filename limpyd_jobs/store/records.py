@@ -133,7 +133,7 @@ def change_pause(connection: Redis, model: str, name: str, *, pauses: bool, unau
     """Pause or resume the queues of a name, of the model whose keys begin so; return whether that changes something."""
     verb, script = ("pause", _pause_queues) if pauses else ("resume", _resume_queues)
     request = {"name": name, **entry_request(unaudited, verb=verb, filter=f"queue={name}", done=1)}
-    with refusing_if_unaudited():
+    with refusing_if_unaudited(needs_room=pauses):
         is_changed = bool(send(Call(connection, script, request, outcome_of, keys=[f"{model}:paused"])) != "unchanged")
     if is_changed and not pauses:
         notify_all(connection, f"{model}:_signal:{name}")

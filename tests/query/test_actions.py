@@ -230,6 +230,16 @@ def test_what_redis_has_no_room_for_is_not_called_broken(redis_client: redis.Red
     assert redis_client.llen("jobs:queue:1:waiting") == 1
 
 
+def test_once_some_are_done_the_rest_is_said_not_to_be(redis_client: redis.Redis) -> None:
+    Letter.add_jobs((f"{number}" for number in range(150)), to="ann")
+    try:
+        with pytest.raises(NotAudited, match=r"^the rest is not done, because .* OOM"):
+            JobFilter(Letter).delete_all(progress=lambda *_: redis_client.config_set("maxmemory", 1))
+    finally:
+        redis_client.config_set("maxmemory", 0)
+    assert 0 < len(Letter.collection()) < 150
+
+
 class Slow(Job):
     """A class with its own ways, as of an application that looks at each job."""
 
