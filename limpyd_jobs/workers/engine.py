@@ -106,7 +106,8 @@ class Engine:
     def run(self) -> None:
         """Run jobs until the worker has to stop; what `Worker.run` does."""
         if self.worker.status is not None:
-            raise LimpydJobsException("This worker has run already: create another one")
+            self.worker.set_status("aborted")
+            raise LimpydJobsException("This worker run is already terminated, or goes on: create another worker")
         try:
             self.stopping.handle_other_signals()
             self._run()

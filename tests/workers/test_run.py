@@ -158,8 +158,9 @@ class TestOrder:
         with suppress(SystemExit):
             worker.run()
         Task.add_job("b")
-        with pytest.raises(LimpydJobsException):
+        with pytest.raises(LimpydJobsException, match="This worker run is already terminated"):
             worker.run()
+        assert worker.status == "aborted"
         assert Queue.get_queue("queue").waiting.llen() == 1
 
     def test_a_worker_that_may_have_one_connection_only_is_refused(
@@ -181,6 +182,23 @@ class TestOrder:
         worker = worker_of(callback=callback)
         worker.run()
         assert len(refusals) == 1
+
+    def test_what_an_application_sees_of_a_job_that_starts(self) -> None:
+        """It is not the same as in version 2: docs/upgrading.rst says so."""
+        seen: list[Any] = []
+
+        class Watching(Worker):
+            def set_status(self, status: str) -> None:
+                seen.append(status)
+                super().set_status(status)
+
+            def job_started(self, job: Job, queue: Queue) -> None:
+                seen.append(job.tries.hget())
+                super().job_started(job, queue)
+
+        Task.add_job("a")
+        Watching("queue", callback=lambda job, queue: None, max_loops=1, terminate_gracefuly=False).run()
+        assert seen == ["starting", "waiting", "running", "1", "terminated"]
 
 
 class TestOrderOfJobs:
