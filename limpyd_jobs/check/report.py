@@ -14,6 +14,10 @@ from limpyd_jobs.utils import MESSAGE, one_line
 # The option without which some records are not looked at.
 NEEDED = "--job-modules"
 
+# The option that gives up jobs whose class cannot be imported, and what to try before: it may be importable elsewhere.
+UNRESOLVED = "--unresolved"
+IMPORTING = "try --pythonpath and --job-modules first; else "
+
 # How many findings of a kind a table shows.
 ROWS_PER_KIND = 20
 
@@ -139,19 +143,24 @@ class Report:
         repaired = len(self.findings) - len(self.left)
         options = Counter(finding.option for finding in self.findings if not finding.repairable)
         hopeless = options.pop("", 0)
-        rest = "".join(f", {number} with {option} only" for option, number in options.items())
+        rest = "".join(f", {number} with {_as_typed(option)} only" for option, number in options.items())
         rest += f", {hopeless} cannot be repaired" if hopeless else ""
         return f"{len(self.findings)} found, {repaired} repaired{rest}: {looked_at}."
 
 
 def _outcome(finding: Finding) -> str:
-    if not finding.repairable:
-        return (
-            f"with {'' if finding.option.startswith(NEEDED) else '--repair '}{finding.option}"
-            if finding.option
-            else "none"
-        )
-    return f"{'done' if finding.repaired else 'with --repair'}: {finding.repair}"
+    if finding.repairable:
+        return f"{'done' if finding.repaired else 'with --repair'}: {finding.repair}"
+    if not finding.option or finding.option.startswith(NEEDED):
+        return f"with {finding.option}" if finding.option else "none"
+    first = IMPORTING if finding.option.startswith(UNRESOLVED) else ""
+    return f"{first}with --repair {_as_typed(finding.option)}"
+
+
+def _as_typed(option: str) -> str:
+    """Return each of the choices of an option as it can be typed: a shell takes ``|`` for a pipe."""
+    name, _, words = option.partition("=")
+    return ", or ".join(f"{name}={word}" for word in words.split("|")) if words else option
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> Iterator[str]:

@@ -52,8 +52,9 @@ class TestUnknownStatus:
         )
         assert (found.repairable, found.repaired) == (False, False)
         assert found.option == "--unknown-status=requeue|delete"
-        assert "with --repair --unknown-status=requeue|delete" in report.as_table()
-        assert "1 found, 0 repaired, 1 with --unknown-status=requeue|delete only: " in report.as_table()
+        choices = "--unknown-status=requeue, or --unknown-status=delete"
+        assert f"with --repair {choices}" in report.as_table()
+        assert f"1 found, 0 repaired, 1 with {choices} only: " in report.as_table()
         assert contents(redis_client) == before
 
     @pytest.mark.parametrize(("choice", "told"), [("requeue", "put at the end of its list"), ("delete", "deleted")])
@@ -101,7 +102,10 @@ class TestUnresolved:
             "2 jobs of this class stand in queues, but it cannot be imported: "
         )
         assert {finding.option for finding in report.left} == {"--unresolved=quarantine|delete"}
-        assert "2 found, 0 repaired, 2 with --unresolved=quarantine|delete only: " in report.as_table()
+        table, choices = report.as_table(), "--unresolved=quarantine, or --unresolved=delete"
+        assert f"2 found, 0 repaired, 2 with {choices} only: " in table
+        assert table.count(f"try --pythonpath and --job-modules first; else with --repair {choices}") == 2
+        assert "|" not in table
         assert contents(redis_client) == before
 
     @pytest.mark.parametrize("choice", ["quarantine", "delete"])
