@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from limpyd_jobs import Error, Job, Queue, Retry, Worker, WorkerPresence
+from limpyd_jobs import Error, Job, Queue, Retry, Worker, WorkerPresence, transitions
 from limpyd_jobs.query import explain_job
 from limpyd_jobs.store import presences
 from limpyd_jobs.utils import utcnow
@@ -174,11 +174,24 @@ def test_its_class_may_be_unknown_to_workers(redis_client: redis.Redis) -> None:
     assert "could not import its class, once" in text(job, "deferred")
 
 
+def test_a_deferred_one_is_not_tried_again_without_a_worker(redis_client: redis.Redis) -> None:
+    job = add()
+    transitions.defer_unresolved(Queue, f"{QUEUE}:waiting", job.ident)
+    assert codes(job) == ["deferred", "no_worker"]
+    assert text(job, "deferred") == "Workers could not import its class, once: see --pythonpath and --job-modules."
+    redis_client.zadd(f"{QUEUE}:_running", {"another": 4_000_000_000})
+    assert codes(job) == ["deferred"]
+    assert ", once, and try again in " in text(job, "deferred")
+
+
 def test_it_may_be_in_the_quarantine(redis_client: redis.Redis) -> None:
     job = add()
     redis_client.lpop(f"{QUEUE}:waiting")
     redis_client.rpush(f"{QUEUE}:_quarantine", job.ident)
-    assert codes(job) == ["quarantined", "not_listed"]
+    for status in "wd":
+        job.status.hset(status)
+        assert codes(job) == ["quarantined"]
+        assert text(job, "quarantined").endswith(f" is mended, limpyd-jobs quarantine retry {job.ident}")
 
 
 def test_one_that_runs_tells_who_runs_it(redis_client: redis.Redis) -> None:

@@ -167,6 +167,9 @@ def _reasons(details: JobDetails, stored: Mapping[str, str], place: _Place) -> I
         yield Reason("canceled", "It was canceled.")
     elif not place.is_queue:
         yield Reason("no_queue", "It is in no queue, and does not say in which it was: no worker will run it.")
+    elif place.is_quarantined and place.position is None and place.due is None:
+        what = f"It is in the quarantine of the queue {place.name}: once what is wrong with it is mended, "
+        yield _proposing("quarantined", what, f"quarantine retry {quote(details.ident)}")
     elif status == STATUSES.DELAYED:
         yield from _reasons_of_delayed(stored, place)
     else:
@@ -234,10 +237,10 @@ def _reasons_of_delayed(stored: Mapping[str, str], place: _Place) -> Iterator[Re
 
 
 def _reasons_of_waiting(ident: str, place: _Place) -> Iterator[Reason]:
-    if place.is_quarantined:
-        yield Reason("quarantined", f"It is in the quarantine of the queue {place.name}: it cannot be run as it is.")
     yield from _reasons_of_its_class(ident, place)
     if place.deferrals and place.due is not None:
+        if not (place.has_workers or place.is_paused):
+            yield Reason("no_worker", _no_worker(place))
         return
     if place.position is None:
         yield Reason("not_listed", "It waits, but stands in no list. " + _RECONCILED)
@@ -254,13 +257,19 @@ def _reasons_of_waiting(ident: str, place: _Place) -> Iterator[Reason]:
 
 def _reasons_of_its_class(ident: str, place: _Place) -> Iterator[Reason]:
     if place.deferrals:
-        again = "" if place.due is None else f", and try again in {span(max(place.due - place.now, 0))}"
         times = "once" if place.deferrals == 1 else f"{place.deferrals:,} times"
-        what = f"Workers could not import its class, {times}{again}"
+        what = f"Workers could not import its class, {times}{_next_try(place)}"
         yield Reason("deferred", f"{what}: see --pythonpath and --job-modules.")
     path = Ident.of(ident).path
     if place.servers and all(path in worker.unresolved for worker in place.servers):
         yield Reason("class_unknown", f"No worker of the queue {place.name} that is there can import {path}.")
+
+
+def _next_try(place: _Place) -> str:
+    """Return when workers try again to import the class of a job, if some are there."""
+    if place.due is None or not place.has_workers:
+        return ""
+    return f", and try again {f'in {span(place.due - place.now)}' if place.due > place.now else 'now'}"
 
 
 def _lack_of_workers(place: _Place) -> Iterator[Reason]:
