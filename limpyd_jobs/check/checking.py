@@ -62,8 +62,8 @@ def check(
     database: PipelineDatabase
         The only database to look at. By default, all databases of these models.
     lease: float
-        For how many seconds a job that is RUNNING without a lease is left alone, because a worker may run it, before a
-        worker puts it back: 0 if no worker of version 2 lives.
+        For how many seconds at most a job that is RUNNING without a lease, or without the claim of a worker, is left
+        alone, because a worker of version 2 may run it, before a worker puts it back: 0 if none lives.
     pause: float
         How many seconds lie between the two looks; less than 5 only if nothing else uses the database.
     unresolved: str
@@ -149,6 +149,7 @@ class _Session:
                 self._report.unchecked += [f"all indexes of {path}.{name}" for name in names]
         self._report.unchecked += self._catalogue.refused
         self._report.warnings += self._unknown.warnings()
+        self._report.warnings += self._places.warnings()
         self._report.warnings += warnings_of(self._reader, self._catalogue, self._queues, strict)
 
     def _wait(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -16,6 +17,7 @@ from limpyd_jobs.check.records import BATCH
 from limpyd_jobs.idents import Ident, read_pk
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.records import attached
+from limpyd_jobs.transitions import is_presumed
 from limpyd_jobs.utils import datetime_to_score, one_line, parse_datetime
 
 PLACES = {STATUSES.WAITING: "waiting", STATUSES.DELAYED: "delayed", STATUSES.RUNNING: "_running"}
@@ -51,6 +53,7 @@ class Places:
         self._orphans: set[str] = set()
         self._garbage: set[str] = set()
         self.unresolved: Counter[str] = Counter()
+        self._presumed = 0
 
     # The first look
 
@@ -120,11 +123,15 @@ class Places:
         """Look at the hashes of the delayed, running and new jobs that stand in a place."""
         fields = ("status", "delayed_until", "_claim_token")
         replies = self._reader.all(("HMGET", f"{model._name}:{pk}:hash", *fields) for model, pk, _ in jobs)
+        now = time.time()
         for (model, pk, score), reply in zip(jobs, replies, strict=True):
             stored, delayed_until, token = reply if isinstance(reply, list) else (None, None, None)
             is_right = stored == status or (status == STATUSES.RUNNING and bool(token))
             if status == STATUSES.DELAYED:
                 is_right = is_right and is_date_of(score, delayed_until)
+            elif is_right and status == STATUSES.RUNNING and is_presumed(token):
+                is_right = score <= now + self._choices.lease
+                self._presumed += is_right and score > now
             if not is_right:
                 self._suspects[f"{model.get_model_repr()}:{pk}"] = ""
 
@@ -141,6 +148,15 @@ class Places:
         for kept in (self._expected, self._identifiers, self._met):
             kept.clear()
         self._suspects = dict(zip(self._suspects, self._read(self._suspects, SEEN, "\0".join), strict=True))
+
+    def warnings(self) -> Iterator[str]:
+        """Yield how many jobs are only presumed to run, and are left alone."""
+        if self._presumed:
+            jobs = "1 job is" if self._presumed == 1 else f"{self._presumed:,} jobs are"
+            yield (
+                f"{jobs} RUNNING without the claim of a worker, and left alone for now: a worker of version 2 may run "
+                "such jobs, or have left them. Once none lives: limpyd-jobs check --repair --lease=0"
+            )
 
     # The second look
 

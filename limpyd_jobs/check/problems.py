@@ -23,7 +23,7 @@ class Choices:
     unknown_status: str
         About jobs in no queue whose status is not one of the six: ``requeue`` or ``delete``.
     lease: float
-        For how many seconds a job that is RUNNING without a lease is left alone.
+        For how many seconds at most a job that is RUNNING without a lease, or the claim of a worker, is left alone.
 
     Raises
     ------
@@ -37,7 +37,7 @@ class Choices:
 
     @property
     def put_back(self) -> str:
-        """What becomes of a job that is RUNNING without a lease."""
+        """What becomes of a job that is RUNNING without a lease, or without the claim of a worker."""
         if not self.lease:
             return "a worker of its queue puts it back at its next look, to be run again"
         return f"a worker of its queue puts it back after {span(self.lease)}, unless it ends before"
@@ -159,6 +159,7 @@ PROBLEMS = {
     "delayed and waits": Problem("I6", "is DELAYED, but also in {0}", "removed from there"),
     "in no queue": Problem("I6", "is DELAYED, but it is not known in which queue"),
     "not claimed": Problem("I7", "is RUNNING, but no worker has a claim on it", "claimed by the check; {put_back}"),
+    "presumed to run": Problem("I7", "is RUNNING, but only presumed to run: no worker has a claim on it", "{put_back}"),
     "no lease": Problem("I7", "is RUNNING, but without a lease", "{put_back}"),
     "several leases": Problem("I7", "has more than one lease", "the others are removed"),
     "runs and waits": Problem("I7", "is being run, but also in {0}", "removed from there"),

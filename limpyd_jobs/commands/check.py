@@ -66,8 +66,9 @@ class Check(Command):
             type="float",
             check=seconds,
             default=LEASE,
-            help="For how many seconds to leave a RUNNING job without a lease alone, because a worker may run it, "
-            f"before a worker puts it back (default: {LEASE}); 0 if no worker of version 2 lives",
+            help="How many seconds at most to leave alone a RUNNING job without a lease, or without a worker's claim, "
+            f"because a worker may run it, before a worker puts it back (default: {LEASE}); 0 if no worker of "
+            "version 2 lives",
         ),
         WorkerOption(
             "--pause",

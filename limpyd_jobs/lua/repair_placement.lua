@@ -6,7 +6,7 @@
 --   ident, repair
 --   home             queue to put it in: model name and pk, or none
 --   in_no_list       '1' if it is known to stand in no waiting list
---   lease, token     of a job that runs without one
+--   lease, token     of a job that runs without one; the longest lease of a job that no worker has a claim on
 --   delayed_until    its field, as it was read
 --   due              the score of that date, or none if it is not a date
 --   seen             the fields of its hash when it was found, joined by NUL: if they have changed, nothing is wrong
@@ -140,6 +140,16 @@ local function must_be_queued(hash)
   end
 end
 
+-- Nobody renews the lease of a job that is only presumed to run: version 2 ran it. Its claim is that of a check, if any.
+local function shorten_lease(hash)
+  local key, most = next(standing._running) .. ':_running', score(now() + request.lease * 1000000)
+  local is_presumed = not hash._claim_token or string.sub(hash._claim_token, 1, 6) == 'check:'
+  if is_presumed and tonumber(redis.call('ZSCORE', key, ident)) > tonumber(most) then
+    report('presumed to run')
+    later('ZADD', key, most, ident)
+  end
+end
+
 local function settle_running(hash)
   if not FINAL[hash.status] then must_be_queued(hash) end
   -- a job that version 2 runs has a lease without a claim once it was found
@@ -159,6 +169,8 @@ local function settle_running(hash)
       later('ZADD', home .. ':_running', score(now() + request.lease * 1000000), ident)
       changes._queue_key = home
     end
+  else
+    shorten_lease(hash)
   end
 end
 

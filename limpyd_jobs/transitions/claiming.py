@@ -408,6 +408,11 @@ def owner_of(token: str | None) -> str | None:
     return unquote(token.partition("@")[2].partition("/")[0]) or None if token else None
 
 
+def is_presumed(token: str | None) -> bool:
+    """Whether a job that is RUNNING is only presumed to run: no worker claimed it, but perhaps the check did."""
+    return not token or token.startswith("check:")
+
+
 def _claiming(
     request: ClaimRequest, ident: str, worker: str, wait: float, schedules: str, known: str
 ) -> dict[str, Any]:

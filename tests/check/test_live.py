@@ -182,6 +182,23 @@ def test_a_job_that_version_2_left_running_gets_a_lease(look: redis.Redis, lease
     assert collector.identifiers == (["a"] if lease == 0 else [])
 
 
+@pytest.mark.parametrize("by_check", [True, False], ids=["by an earlier check", "by a worker"])
+def test_a_lease_that_nobody_renews_is_shortened(look: redis.Redis, by_check: bool) -> None:
+    job = claimed("a")
+    look.hdel("live:stone:1:hash", "_claim_token")
+    look.zadd("jobs:queue:1:_running", {job.ident: float(look.time()[0] + 86400)})
+    if by_check:
+        look.delete("jobs:queue:1:_running")
+        assert len(check(repair=True, pause=0).findings) == 2
+    report = check(pause=0)
+    assert report.findings == []
+    assert "1 job is RUNNING without the claim of a worker" in report.warnings[0]
+    assert [found.kind for found in check(repair=True, lease=0, pause=0).findings] == ["presumed to run"]
+    assert look.zscore("jobs:queue:1:_running", job.ident) <= look.time()[0] + 1
+    report = check(lease=0, pause=0)
+    assert (report.findings, report.warnings) == ([], [])
+
+
 def test_queues_of_one_name_and_priority_are_merged_into_the_oldest(look: redis.Redis) -> None:
     Stone.add_job("a")
     second = Queue(name="q", priority=0)

@@ -209,6 +209,19 @@ def test_one_that_runs_tells_who_runs_it(redis_client: redis.Redis) -> None:
     assert claim.owner == "web1:17"
 
 
+@pytest.mark.parametrize("token", [None, "check:abc"])
+def test_one_that_nobody_claimed_is_only_presumed_to_run(redis_client: redis.Redis, token: str | None) -> None:
+    job = add()
+    job.claim("web1:17", lease=86400)
+    redis_client.hdel("jobs:job:1:hash", "_claim_token")
+    if token:
+        redis_client.hset("jobs:job:1:hash", "_claim_token", token)
+    assert codes(job) == ["running", "presumed"]
+    assert text(job, "running").startswith("It is recorded as running, since ")
+    assert "limpyd-jobs check --repair --lease=0 puts all" in text(job, "presumed")
+    assert explain_job(job.ident).reasons[1].command == f"limpyd-jobs jobs release --force {job.ident}"
+
+
 def test_one_that_ended_tells_how() -> None:
     done, failed, canceled = add("a"), add("b"), add("c")
     canceled.cancel()

@@ -17,7 +17,7 @@ from limpyd_jobs.query.explain.silence import silence
 from limpyd_jobs.retrying import own_policy, read_policy
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.database import JobsDatabase
-from limpyd_jobs.transitions import owner_of
+from limpyd_jobs.transitions import is_presumed, owner_of
 from limpyd_jobs.utils import MESSAGE, one_line, span
 
 
@@ -160,7 +160,7 @@ def _reasons(details: JobDetails, stored: Mapping[str, str], place: _Place) -> I
     if status == STATUSES.SUCCESS:
         yield Reason("success", f"It succeeded, at {end}.")
     elif stored.get("_claim_token") or status == STATUSES.RUNNING:
-        yield from _reasons_of_running(stored, place, details.silence)
+        yield from _reasons_of_running(details.ident, stored, place, details.silence)
     elif status == STATUSES.ERROR:
         yield from _reasons_of_failed(details, stored, end)
     elif status == STATUSES.CANCELED:
@@ -190,10 +190,11 @@ def _of_most(details: JobDetails, stored: Mapping[str, str]) -> str:
     return f" of {policy.times + 1}"
 
 
-def _reasons_of_running(stored: Mapping[str, str], place: _Place, silence: str) -> Iterator[Reason]:
+def _reasons_of_running(ident: str, stored: Mapping[str, str], place: _Place, silence: str) -> Iterator[Reason]:
     owner = owner_of(stored.get("_claim_token")) or "a worker that does not say who it is"
     has_lapsed = place.lease is not None and place.lease < place.now
-    runs = "It is recorded as running" if has_lapsed or silence else "It runs"
+    presumed = is_presumed(stored.get("_claim_token"))
+    runs = "It is recorded as running" if has_lapsed or silence or presumed else "It runs"
     yield Reason("running", f"{runs}, since {stored.get('start', 'some time')}, by {owner}.")
     if silence:
         yield Reason("worker_silent", f"{owner} is {silence}.")
@@ -207,6 +208,14 @@ def _reasons_of_running(stored: Mapping[str, str], place: _Place, silence: str) 
         yield Reason("lease_lapsed", f"{lapsed} A worker of the queue {place.name} {back}.")
         if not place.has_workers:
             yield Reason("no_worker", _no_worker(place))
+    elif presumed:
+        yield _proposing("presumed", _presumed(place.lease - place.now), f"jobs release --force {quote(ident)}")
+
+
+def _presumed(seconds: float) -> str:
+    left = f"It is left alone for {span(seconds)} more, unless it ends before."
+    sooner = "If nobody does, limpyd-jobs check --repair --lease=0 puts all such jobs back, and this one: "
+    return f"No worker has a claim on it: a worker of version 2 may run it, or have left it. {left} {sooner}"
 
 
 def _reasons_of_failed(details: JobDetails, stored: Mapping[str, str], end: str) -> Iterator[Reason]:
