@@ -212,7 +212,7 @@ def _import_owner(path: str) -> Any:
 
 def why_not_imported(error: BaseException) -> str:
     """Return the text of an exception of an import, and the line of the application that raised it, if there is one."""
-    reason = f"{type(error).__name__}: {one_line(error)}"
+    reason = f"{kind_of(error)}: {one_line(error)}"
     frames = traceback.extract_tb(error.__traceback__)
     lines = [f"{frame.filename}, line {frame.lineno}" for frame in frames if not _is_of_import(frame.filename)]
     return f"{reason} ({lines[-1]})" if lines else reason
@@ -290,7 +290,12 @@ def printable(value: object) -> str:
 def described(error: BaseException) -> str:
     """Return an exception in one line: its type, and its text if it has one."""
     text = one_line(error, MESSAGE)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return f"{kind_of(error)}: {text}" if text else kind_of(error)
+
+
+def kind_of(error: BaseException) -> str:
+    """Return the name of the type of an exception, in one line: its class may have any name."""
+    return one_line(type(error).__name__)
 
 
 def one_line(value: object, most: int = NAME) -> str:
@@ -350,7 +355,8 @@ def _traceback_lines(trace: TracebackException) -> Iterator[str]:
         return
     yield "Traceback (most recent call last):"
     yield from "".join(trace.stack.format()).rstrip("\n").split("\n")
-    is_told = False
+    is_told, has_source = False, hasattr(trace, "msg")  # as a SyntaxError, whose first lines are indented
     for line in "".join(trace.format_exception_only()).rstrip("\n").split("\n"):
-        yield f"    {line}" if is_told and not line.startswith(" ") else line
-        is_told = is_told or not line.startswith(" ")
+        is_at_the_left = not is_told and line[:1].isidentifier()  # else it might look like a line of the log
+        yield line if is_at_the_left or line.startswith(" ") else f"    {line}"
+        is_told = is_told or not (has_source and line.startswith(" "))

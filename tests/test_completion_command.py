@@ -14,6 +14,7 @@ import redis
 from servers import RedisServer
 
 from limpyd_jobs import Error, Job, Queue
+from limpyd_jobs.commands.candidates import candidates
 from limpyd_jobs.query import ErrorFilter
 from limpyd_jobs.scripts.jobs import COMMANDS
 
@@ -67,13 +68,14 @@ class Letter(Job):
 
 def test_what_is_stored_is_completed(redis_server: RedisServer, redis_client: redis.Redis) -> None:
     Letter.add_job("1")
-    for name in ("$(touch hacked)", "`id`", "a b", "lists", "x;y"):
+    for name in ("$(touch hacked)", "`id`", "a b", "lists", "x;y", "--all", "-l"):
         Queue.get_queue(name)
     Queue.pause("lists")
     Error.add_error("letters", Letter.get("1"), KeyError("x"))
     url, jobs = redis_server.url, ("limpyd-jobs", "jobs", "list")
     assert completed_by_bash("limpyd-jobs", "queues", "pause", "l", database=url) == ["letters", "lists"]
     assert completed_by_bash("limpyd-jobs", "pause", "", database=url) == ["letters", "lists"]
+    assert not [word for word in candidates("queues", "pause") if word.startswith("-")]
     assert completed_by_bash("limpyd-jobs", "resume", "", database=url) == ["lists"]
     assert completed_by_bash(*jobs, "status=wa", database=url) == ["status=waiting"]
     # as bash divides it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from io import StringIO
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from limpyd_jobs import Job, Queue, Worker
 from limpyd_jobs.commands.command import Command
-from limpyd_jobs.commands.tables import cut, fitted, table_lines
+from limpyd_jobs.commands.tables import cut, fitted, print_json, print_json_lines, table_lines
 from limpyd_jobs.query import JobFilter
 from limpyd_jobs.scripts.jobs import COMMANDS
 
@@ -36,6 +37,15 @@ def _full(redis_client: Any) -> None:
     Worker(LetterOfAnApplication.queue_name, max_loops=2, logger_level=60).run()
     Queue.pause(LetterOfAnApplication.queue_name)
     JobFilter(LetterOfAnApplication, "status=waiting", "identifier!=nobody at all of this name").cancel_all()
+
+
+def test_numbers_that_json_has_not_are_texts(capsys: pytest.CaptureFixture[str]) -> None:
+    value = {"score": float("-inf"), "others": [1.5, float("nan")]}
+    print_json(value)
+    print_json_lines([value])
+    expected = {"score": "-Infinity", "others": [1.5, "NaN"]}
+    pretty, line = capsys.readouterr().out.rsplit("}\n{")
+    assert [json.loads(pretty + "}"), json.loads("{" + line)] == [expected, expected]
 
 
 def test_prose_is_shortened_first() -> None:

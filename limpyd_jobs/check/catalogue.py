@@ -12,7 +12,7 @@ from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.store.binding import bound_models, is_same_database
 from limpyd_jobs.store.job_classes import concrete
 from limpyd_jobs.store.layout import layout_of
-from limpyd_jobs.utils import hint_for, printable
+from limpyd_jobs.utils import hint_for, kind_of, printable
 
 Model = Any  # a class of jobs, queues, errors or schedules
 Found = tuple[Model, str, str, tuple[Any, ...]]  # the model, pk or key, kind of problem, details
@@ -103,7 +103,7 @@ class Catalogue:
             found: Model = job_classes.resolve(path)
             layout_of(found)
         except Exception as error:  # its module may raise any exception
-            self.unknown[path] = f"{type(error).__name__}: {printable(error)}{hint_for(error, path)}"
+            self.unknown[path] = f"{kind_of(error)}: {printable(error)}{hint_for(error, path)}"
             return None
         return self.jobs.setdefault(found.get_model_repr(), found)
 

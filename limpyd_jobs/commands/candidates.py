@@ -11,8 +11,8 @@ from limpyd_jobs.query.classes import classes_of
 from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.statuses import STATUSES
 
-# A shell expands what it is given: what could mean more than itself is left out.
-_HARMLESS = re.compile(r"[\w.:=@%+,/-]+", re.ASCII)
+# A shell expands what it is given: what could mean more than itself, or be taken for an option, is left out.
+_HARMLESS = re.compile(r"(?!-)[\w.:=@%+,/-]+", re.ASCII)
 
 # How many causes are looked for, and for how many seconds.
 MOST_CAUSES, PATIENCE = 50, 0.5

@@ -122,13 +122,20 @@ def ends_of(text: str) -> str:
 
 def print_json(value: Any) -> None:
     """Print a value as JSON, in lines that people can read."""
-    print(json.dumps(value, indent=2, ensure_ascii=True))
+    print(_json(value, indent=2))
 
 
 def print_json_lines(values: Iterable[Any]) -> None:
     """Print each value as JSON in a line of its own."""
     for value in values:
-        print(json.dumps(value, ensure_ascii=True))
+        print(_json(value))
+
+
+def _json(value: Any, indent: int | None = None) -> str:
+    try:
+        return json.dumps(value, indent=indent, allow_nan=False)
+    except ValueError:  # JSON has no infinite numbers: they become texts
+        return json.dumps(json.loads(json.dumps(value), parse_constant=str), indent=indent)
 
 
 def count_of(number: int, one: str, many: str = "") -> str:

@@ -24,7 +24,7 @@ from redis.exceptions import RedisError, ResponseError
 from limpyd_jobs.exceptions import NotAudited
 from limpyd_jobs.store.calls import Call, flag, given, listed, outcome_of, send
 from limpyd_jobs.store.scripting import Script
-from limpyd_jobs.utils import EPOCH, MESSAGE, host_and_pid, one_line, parse_datetime
+from limpyd_jobs.utils import EPOCH, MESSAGE, host_and_pid, kind_of, one_line, parse_datetime
 
 log = logging.getLogger("limpyd-jobs.audit")
 
@@ -106,7 +106,7 @@ def audited(connection: Any, *, unaudited: bool = False, **values: Any) -> Itera
             raise of_the_rest(error) from error
         raise
     except BaseException as error:
-        entry.end(f"interrupted by {type(error).__name__}")
+        entry.end(f"interrupted by {kind_of(error)}")
         raise
     entry.end(COMPLETE)
 

@@ -16,7 +16,7 @@ from limpyd_jobs.models import Job, JobClaim, Queue, job_classes
 from limpyd_jobs.models.job_claim import DEFAULT_DELAY, queue_of
 from limpyd_jobs.store import records
 from limpyd_jobs.transitions import NOTHING, Delivery
-from limpyd_jobs.utils import MESSAGE, one_line, traceback_of
+from limpyd_jobs.utils import MESSAGE, kind_of, one_line, traceback_of
 from limpyd_jobs.workers.maintenance.runner import Task
 from limpyd_jobs.workers.naming import ident_of
 from limpyd_jobs.workers.outages import nap
@@ -120,7 +120,7 @@ class Intake:
         message = f"Unable to get job: {one_line(error, MESSAGE)}"
         if error is not self._fetcher.unfit:
             message += f"\n{traceback_of(error)}"
-        self._engine.repeats.say(f"Unable to get job ({type(error).__name__})", message)
+        self._engine.repeats.say(f"Unable to get job ({kind_of(error)})", message)
 
     def _may_be_new_queues(self) -> bool:
         """Whether Redis named another last queue than the one it named when the queues were looked for."""

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.retrying import MAX_SECONDS, SECONDS_OF, Retry
 from limpyd_jobs.store.job_classes import module_names
-from limpyd_jobs.utils import import_class
+from limpyd_jobs.utils import described, import_class
 
 # The most jobs to claim at once: longer scripts would block Redis for too long.
 MAX_PREFETCH = 1000
@@ -124,7 +124,7 @@ def _exception(name: str) -> Any:
     try:
         return import_class(name)
     except Exception as error:  # the module may raise any exception
-        raise ValueError(f"cannot import {name!r}: {type(error).__name__}: {error}") from None
+        raise ValueError(f"cannot import {name!r}: {described(error)}") from None
 
 
 def level(text: str) -> int:

@@ -193,6 +193,21 @@ class TestHostileTexts:
         assert any("error: ValueError: no\\n[038480]" in message for message in messages)
         assert [message[:80] for message in messages if not message.isprintable() or len(message) > 5_000] == []
 
+    @pytest.mark.parametrize("name", [NASTY, f"  {NASTY}", "\x1b[31m\n[999] forged"])
+    def test_the_name_of_a_class_of_errors_forges_no_line(self, log: pytest.LogCaptureFixture, name: str) -> None:
+        error = type(name + "x" * 3_000_000, (Exception,), {"__module__": "__main__"})("a")
+        Mail.add_job("a")
+        work(Mail.queue_name, callback=fail_with(error))
+        lines = [record.getMessage() for record in log.records]
+        assert [line[:80] for line in lines if not line.isprintable() or len(line) > 5_000] == []
+        try:
+            raise error
+        except Exception as raised:
+            first, *others = traceback_of(raised).split("\n")
+        assert first == "Traceback (most recent call last):"
+        assert is_safe("".join(others))
+        assert [line for line in others if line.startswith("[")] == []
+
     def test_a_traceback_has_no_line_that_looks_like_one_of_the_log(self, log: pytest.LogCaptureFixture) -> None:
         class Failing(Worker):
             def job_success(self, job: Job, queue: Queue, job_result: Any) -> None:
