@@ -16,6 +16,7 @@ from limpyd_jobs.check.reader import Reader, chunks
 from limpyd_jobs.check.records import BATCH
 from limpyd_jobs.idents import Ident, read_pk
 from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.store.known_classes import names_by_path
 from limpyd_jobs.store.records import attached
 from limpyd_jobs.transitions import is_presumed
 from limpyd_jobs.utils import datetime_to_score, one_line, parse_datetime
@@ -52,6 +53,8 @@ class Places:
         self._suspects: dict[str, str] = {}  # the values of the hash, by the ident
         self._orphans: set[str] = set()
         self._garbage: set[str] = set()
+        self._moved: set[str] = set()  # idents of jobs that stand in a queue by a former path of their class
+        self._names = names_by_path(reader.connection)
         self.unresolved: Counter[str] = Counter()
         self._presumed = 0
 
@@ -110,6 +113,7 @@ class Places:
                 self._garbage.add(ident)
             elif model is None:
                 self.unresolved[parsed.path] += 1
+                self._note_moved(parsed)
             else:
                 path, pk = model.get_model_repr(), _compact(parsed.pk)
                 if pk in self._met[path]:
@@ -118,6 +122,14 @@ class Places:
                     to_compare.append((model, parsed.pk, score))
                 self._met[path].add(pk)
         self._compare(status, to_compare)
+
+    def _note_moved(self, ident: Ident) -> None:
+        """Note a job that stands in a queue by a former path of its class: it must not be put there twice."""
+        name = self._names.get(ident.path)
+        for path, model in self._catalogue.jobs.items():
+            if model._name == name:
+                self._met[path].add(_compact(ident.pk))
+                self._moved.add(f"{path}:{ident.pk}")
 
     def _compare(self, status: str, jobs: list[tuple[Model, str, float]]) -> None:
         """Look at the hashes of the delayed, running and new jobs that stand in a place."""
@@ -145,6 +157,8 @@ class Places:
         for path, identifier in self._rivals:
             queued = self._catalogue.jobs[path].collection(identifier=identifier, queued="1")
             self._suspects.update(dict.fromkeys((f"{path}:{pk}" for pk in queued), ""))
+        for ident in self._moved:
+            self._suspects.pop(ident, None)
         for kept in (self._expected, self._identifiers, self._met):
             kept.clear()
         self._suspects = dict(zip(self._suspects, self._read(self._suspects, SEEN, "\0".join), strict=True))

@@ -12,6 +12,7 @@ from limpyd_jobs.query.found import FoundJob
 from limpyd_jobs.query.queues import QueueState, queue_states
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.database import JobsDatabase, database_name
+from limpyd_jobs.store.known_classes import one_of_each
 from limpyd_jobs.store.sizes import LargeJobs, large_jobs
 
 
@@ -99,5 +100,5 @@ def overview(
 def large_jobs_of(database: JobsDatabase | None = None) -> list[LargeJobs]:
     """Look at some jobs of each class, at random; return what is known of those classes that have large ones."""
     database = database or BaseJobsModel.database
-    names = {path: known.name for path, known in classes_of(database).items()}
+    names = {path: known.name for path, known in one_of_each(classes_of(database)).items()}
     return [*large_jobs(connection_to(database), names)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from limpyd_jobs.query.conditions import Condition, check_fields
 from limpyd_jobs.query.errors import ErrorFilter
 from limpyd_jobs.query.walk import Progress, Source, Step, Walk
 from limpyd_jobs.store.database import JobsDatabase
-from limpyd_jobs.store.known_classes import KnownClass
+from limpyd_jobs.store.known_classes import KnownClass, one_of_each
 
 # Names that can be asked for, but are not fields of a job.
 OTHERS = frozenset({"class", "error", "fingerprint", "owner", "pk", "queue"})
@@ -51,15 +52,20 @@ class Search(Walk):
         super().__init__(timeout, progress)
         self._database, self._error_model = database, error_model
         self.connection = connection_to(database)
+        self._paths: defaultdict[str, list[str]] = defaultdict(list)  # of a class, by the beginning of its keys
         self._indexes_of_errors: list[tuple[str, Mapping[str, str]]] = []
         self.measure(self.connection, self._sources(conditions, pks, by))
 
     def _sources(self, conditions: Sequence[Condition], pks: Sequence[int] | None, by: str | None) -> list[Source]:
-        known = [
-            known
-            for path, known in classes_of(self._database).items()
+        classes = classes_of(self._database)
+        for each in classes.values():
+            self._paths[each.name].append(each.path)
+        met = {
+            path: each
+            for path, each in classes.items()
             if all(condition.is_met_by_class(path) for condition in conditions)
-        ]
+        }
+        known = [*one_of_each(met).values()]
         asked = [condition for condition in conditions if condition.field != "class"]
         names = {*(condition.field for condition in asked), *([by] if by else [])} - OTHERS
         if known:
@@ -68,7 +74,7 @@ class Search(Walk):
         few = self._jobs_of_few_errors(asked) if pks is None else None
 
         def source_of(each: KnownClass) -> Source:
-            only = pks if few is None else sorted(few.get(each.path, ()))
+            only = pks if few is None else sorted({pk for path in self._paths[each.name] for pk in few.get(path, ())})
             return Source(self.connection, each, asked, self._tests(each, asked), only)
 
         return [source_of(each) for each in able]
@@ -92,14 +98,17 @@ class Search(Walk):
         ]
 
     def errors_of(self, known: KnownClass) -> list[dict[str, str]]:
-        """Return where scripts find the errors of the jobs of a class, for each model of errors."""
+        """Return where scripts find the errors of the jobs of a class, for each model of errors and each path."""
+        return [where for where, _ in self._errors_of(known)]
+
+    def _errors_of(self, known: KnownClass) -> list[tuple[dict[str, str], Mapping[str, str]]]:
         return [
-            {
-                "of_job": indexes["job_pk"],
-                "of_class": f"{indexes['job_model_repr']}{known.path}",
-                "errors": name,
-            }
+            (
+                {"of_job": indexes["job_pk"], "of_class": f"{indexes['job_model_repr']}{path}", "errors": name},
+                indexes,
+            )
             for name, indexes in self._models_of_errors()
+            for path in self._paths[known.name]
         ]
 
     def _models_of_errors(self) -> list[tuple[str, Mapping[str, str]]]:
@@ -115,8 +124,7 @@ class Search(Walk):
         has_fingerprint = condition.field == "fingerprint" and is_fingerprint(condition.value)
         field = "_fingerprint" if has_fingerprint else "type"
         models = [
-            {**where, "of_kind": f"{indexes[field]}{condition.value}"}
-            for where, (_, indexes) in zip(self.errors_of(known), self._models_of_errors(), strict=True)
+            {**where, "of_kind": f"{indexes[field]}{condition.value}"} for where, indexes in self._errors_of(known)
         ]
         test = {"models": models, "test": "error", "is_negated": condition.is_negated}
         if condition.field == "fingerprint" and not has_fingerprint:  # errors without one: by their type

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from operator import itemgetter
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -152,7 +153,7 @@ def _field_of(kind: str, name: str) -> str:
 def known_classes(connection: Any, imported: Iterable[type[RedisModel]] = ()) -> dict[str, KnownClass]:
     """Return the job classes of a database, by path: the readable ones that are written there, and the given ones.
 
-    If jobs of a class are in several namespaces, those in its own one count.
+    If jobs of a class are in several namespaces, those in its own one count. The given classes come last.
 
     Parameters
     ----------
@@ -161,8 +162,17 @@ def known_classes(connection: Any, imported: Iterable[type[RedisModel]] = ()) ->
     """
     stored = list(_stored(connection))
     elsewhere = {known.path: known for field, known in stored if field == _field_of(known.path, known.name)}
-    found = {known.path: known for field, known in stored if field == known.path}
-    return {**elsewhere, **found, **{known.path: known for known in _all_of(imported)}}
+    found = {known.path: known for field, known in sorted(stored, key=itemgetter(0)) if field == known.path}
+    given = {known.path: known for known in _all_of(imported)}
+    return {path: known for path, known in {**elsewhere, **found}.items() if path not in given} | given
+
+
+def one_of_each(classes: Mapping[str, KnownClass]) -> dict[str, KnownClass]:
+    """Return job classes by path, one for each beginning of keys: the last one of `known_classes`.
+
+    A class that moved to another module is known by both paths, but has each job once.
+    """
+    return {known.path: known for known in {known.name: known for known in classes.values()}.values()}
 
 
 def paths_by_name(connection: Any) -> dict[str, str]:
@@ -172,6 +182,11 @@ def paths_by_name(connection: Any) -> dict[str, str]:
         for field, known in _stored(connection)
         if field in (known.path, _field_of(known.path, known.name))
     }
+
+
+def names_by_path(connection: Any) -> dict[str, str]:
+    """Return the beginnings of the keys of the job classes that are written in a database, by their paths."""
+    return {path: known.name for path, known in known_classes(connection).items()}
 
 
 def known_models(connection: Any, kind: str, imported: Iterable[type[RedisModel]] = ()) -> dict[str, KnownClass]:
