@@ -143,3 +143,12 @@ def test_who_holds_a_claim_of_an_integration_is_told_so(redis_client: redis.Redi
 def test_a_job_of_one_that_is_silent_is_released_without_force(job: Job) -> None:
     release_job(job.ident)
     assert job.status.hget() == "w"
+
+
+@pytest.mark.usefixtures("job")
+@pytest.mark.parametrize("verb", ["stop", "quiet", "dump"])
+def test_who_orders_something_of_it_is_told_so(redis_client: redis.Redis, verb: str) -> None:
+    keep(redis_client, ALIVE, status="idle")
+    status, out, error = limpyd_jobs("workers", verb, DEAD, ALIVE)
+    assert (status, out) == (0, f"{DEAD}: asked\n{ALIVE}: asked\n")
+    assert at_first(error) == f"limpyd-jobs workers: {DEAD}: {SILENT}\n"
