@@ -161,6 +161,7 @@ def test_one_may_be_in_no_list(redis_client: redis.Redis) -> None:
     job = add()
     redis_client.delete(f"{QUEUE}:waiting")
     assert codes(job) == ["not_listed"]
+    assert "A worker puts such jobs back within 6 minutes, if one lives" in text(job, "not_listed")
     job.queue_key.delete()
     assert codes(job) == ["no_queue"]
 

@@ -321,4 +321,4 @@ def _silences(place: _Place) -> str:
     return ", ".join(f"{one_line(worker.name)} is {silence(worker, place.workers)}" for worker in place.servers)
 
 
-_RECONCILED = "A worker of its queue finds such jobs within 15 seconds; limpyd-jobs check tells more."
+_RECONCILED = "A worker puts such jobs back within 6 minutes, if one lives. At once: limpyd-jobs check --repair"
