@@ -146,7 +146,7 @@ class Stopping:
     def ends_burst(self) -> bool:
         """Ask for the end if `burst` says so, now that there is no job; return whether it does."""
         worker, burst = self._worker, self._engine.settings.burst
-        if not burst:
+        if not burst or self._engine.reconciler.has_to_look_again:
             return False
         served, aside = set(self._engine.queue_keys), ""
         for pk, _, _, waiting, delayed, is_paused in records.list_queues(worker.queue_model, worker.queues):

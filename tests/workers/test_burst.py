@@ -15,6 +15,7 @@ from servers import wait_until
 from limpyd_jobs import STATUSES, Error, Job, Queue, Schedule, Worker
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.utils import utcnow
+from limpyd_jobs.workers.maintenance import reconciler
 from limpyd_jobs.workers.parameters import Parameters
 from limpyd_jobs.workers.title import WorkerTitle
 
@@ -46,6 +47,16 @@ def test_all_that_waits_is_run(log: pytest.LogCaptureFixture, collector: Collect
     worker = burst(callback=collector, prefetch=prefetch)
     assert len(collector.identifiers) == worker.num_loops == 12
     assert messages(log)[-1] == f"Run terminated, with 12 loops (duration={worker.elapsed}): no job waits"
+
+
+def test_jobs_that_wait_in_no_list_are_put_back_first(
+    redis_client: redis.Redis, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconciler, "PATIENCE", 0.2)
+    Parcel.add_job("lost")
+    redis_client.lpop("jobs:queue:1:waiting")
+    burst(callback=collector)
+    assert collector.identifiers == ["lost"]
 
 
 def test_what_is_added_meanwhile_is_run_too(collector: Collector) -> None:

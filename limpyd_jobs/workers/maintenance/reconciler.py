@@ -79,6 +79,11 @@ class Reconciler:
         self._look_again_at = monotonic() + PATIENCE if self.is_busy else 0.0
         return repaired, unplaceable
 
+    @property
+    def has_to_look_again(self) -> bool:
+        """Whether it saw jobs that stand nowhere, and has not yet looked again. A look that fails is not waited for."""
+        return bool(self._suspects) and monotonic() < self._look_again_at + PATIENCE
+
     def _repair(self, idents: set[str]) -> tuple[list[Repaired], list[str]]:
         repaired, unplaceable = [], []
         for job_class in self._job_classes():
