@@ -33,6 +33,13 @@ def test_the_status_of_a_job_in_a_queue_that_is_none_is_told() -> None:
     assert of_kind(check(pause=0), "no status").problem == "its status is 'lost', which is not a status"
 
 
+@pytest.mark.usefixtures("redis_client")
+def test_a_job_that_was_never_queued_and_has_no_status_is_at_rest() -> None:
+    job = Parcel(identifier="made by hand")
+    assert check(repair=True, unknown_status="requeue", pause=0).findings == []
+    assert job.status.hget() is None
+
+
 class TestUnknownStatus:
     @pytest.fixture(autouse=True)
     def job(self, redis_client: redis.Redis) -> Job:
