@@ -8,6 +8,7 @@ from itertools import zip_longest
 from shlex import quote
 from typing import Any
 
+from limpyd_jobs.commands.names import unknown_names
 from limpyd_jobs.commands.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, LIMIT, VERB_OPTIONS
 from limpyd_jobs.commands.progress import shown_progress
 from limpyd_jobs.commands.tables import cut, ends_of, print_error, print_table, table_lines, width_of_terminal
@@ -88,6 +89,8 @@ A filter is made of words. All of them must be met:
         if not self.print_as_json([*map(as_json, found.groups)]):
             for line in _lines_of_groups(found):
                 print(cut(line, width_of_terminal()))
+        if not found.groups:
+            self._tell_of_unknown_names(asked)
         self.tell_of_others(found.others, "error", "causes")
         if not found.is_exact:
             self.tell(
@@ -98,7 +101,13 @@ A filter is made of words. All of them must be met:
         asked = self._filter(*words)
         page = asked.page(self.options.limit, self.options.after, self.options.timeout)
         self.print_list((error._asdict() for error in page.errors), HEADING, map(_row_of_error, page.errors), SPARE)
+        if not (page.errors or self.options.after):
+            self._tell_of_unknown_names(asked)
         self.tell_of_next_page("errors", page.following, page.is_complete)
+
+    def _tell_of_unknown_names(self, asked: ErrorFilter) -> None:
+        for line in unknown_names(asked.conditions):
+            self.tell(line)
 
     def _show(self, words: Sequence[str]) -> None:
         if not words:

@@ -10,13 +10,14 @@ from typing import Any
 
 from limpyd.exceptions import UniquenessError
 
+from limpyd_jobs.commands.names import unknown_names
 from limpyd_jobs.commands.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, VERB_OPTIONS
 from limpyd_jobs.commands.progress import shown_progress
-from limpyd_jobs.commands.tables import count_of, names_near, print_error, print_json_lines, print_table
+from limpyd_jobs.commands.tables import count_of, print_error, print_json_lines, print_table
 from limpyd_jobs.commands.verbs import Verb, VerbCommand, job_class_of
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.idents import Ident, read_pk
-from limpyd_jobs.models import BaseJobsModel, Job
+from limpyd_jobs.models import Job
 from limpyd_jobs.query import (
     Count,
     Facets,
@@ -26,10 +27,8 @@ from limpyd_jobs.query import (
     Tally,
     explain_job,
     job_details,
-    queue_names,
     release_job,
 )
-from limpyd_jobs.query.classes import classes_of
 from limpyd_jobs.query.conditions import parse_moment
 from limpyd_jobs.retrying import SECONDS_OF
 from limpyd_jobs.store.argument import ValueField
@@ -190,17 +189,8 @@ A filter is made of words. All of them must be met:
             self.tell(f"not looked at: {count_of(asked.unseen, 'job')}, because {why}")
 
     def _tell_of_unknown_names(self, asked: JobFilter) -> None:
-        """If a queue or a class that is asked for does not exist, say so, and which names are similar."""
-        for field, comparison, name in asked.conditions:
-            if (field, comparison) == ("queue", "="):
-                known, what = queue_names(), "no queue is named"
-            elif (field, comparison) == ("class", "=") and not {"*", "?"} & {*name}:
-                paths = classes_of(BaseJobsModel.database)
-                known, what = {path if "." in name else path.rpartition(".")[2] for path in paths}, "no job class is"
-            else:
-                continue
-            if known and name not in known:
-                self.tell(f"{what} {one_line(name)}{names_near(name, known)}")
+        for line in unknown_names(asked.conditions):
+            self.tell(line)
 
     def _tell_of_indexes(self, asked: JobFilter, took: float, is_complete: bool) -> None:
         """If a search took long, say with which indexes it would be short."""
@@ -323,7 +313,11 @@ A filter is made of words. All of them must be met:
         asked, arguments = self._filters(words), self._arguments_of(verb)
 
         def act(**how: bool) -> Tally:
-            return Tally.sum(self._act(verb, each, arguments, **how) for each in asked)
+            tally = Tally.sum(self._act(verb, each, arguments, **how) for each in asked)
+            if how and tally == Tally.of(Counter()):
+                for each in asked:
+                    self._tell_of_unknown_names(each)
+            return tally
 
         return self.change_many(verb, act)
 

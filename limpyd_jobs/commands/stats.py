@@ -9,6 +9,7 @@ from textwrap import fill
 from typing import Any
 
 from limpyd_jobs.commands.command import Command
+from limpyd_jobs.commands.names import unknown_names
 from limpyd_jobs.commands.options import JSON, JSONL, READING_OPTIONS
 from limpyd_jobs.commands.tables import chart, print_fitted, shown_span, width_of_terminal
 from limpyd_jobs.query.conditions import parse_moment
@@ -58,6 +59,10 @@ class Stats(Command):
             periods = read_figures(since, "day" if self.options.daily else "minute")
         except ValueError as error:
             self.parser.error(one_line(error, MESSAGE))
+        queue = self.options.queue
+        if queue and not {"*", "?"} & {*queue} and not summed(periods, self._group):
+            for line in unknown_names([("queue", "=", queue)]):
+                self.tell(line)
         if self.print_as_json(self._as_json(periods)):
             return 0
         if self.options.by == "time":

@@ -1,0 +1,39 @@
+"""Each command that finds nothing says so if it is asked for a queue, or a class, that does not exist."""
+
+from __future__ import annotations
+
+import pytest
+from reading import limpyd_jobs
+
+from limpyd_jobs import Job, Queue
+
+
+class Letter(Job):
+    namespace = "unknown-names"
+    queue_name = "letters"
+
+    def run(self, queue: Queue) -> None:
+        pass
+
+
+@pytest.mark.usefixtures("redis_client")
+def test_a_misspelt_name_is_told() -> None:
+    Letter.add_job("a")
+    of_queue, of_class = (
+        "no queue is named leters, but there is: letters",
+        "no job class is Leter, but there is: Letter",
+    )
+    for command, told in {
+        "jobs cancel class=Leter --yes": of_class,
+        "jobs requeue queue=leters --yes": of_queue,
+        "jobs delete queue=leters --dry-run": of_queue,
+        "errors groups queue=leters": of_queue,
+        "errors list queue=leters": of_queue,
+        "stats --queue=leters": of_queue,
+    }.items():
+        name, *words = command.split()
+        status, _, error = limpyd_jobs(name, *words)
+        assert (status, error) == (0, f"limpyd-jobs {name}: {told}\n"), command
+    for command in ("jobs requeue queue=letters --yes", "errors list queue=letters", "stats --queue=leter*"):
+        name, *words = command.split()
+        assert limpyd_jobs(name, *words)[2] == "", command
