@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import redis
 from reading import limpyd_jobs
 
 from limpyd_jobs import Job, Queue
@@ -37,3 +38,14 @@ def test_a_misspelt_name_is_told() -> None:
     for command in ("jobs requeue queue=letters --yes", "errors list queue=letters", "stats --queue=leter*"):
         name, *words = command.split()
         assert limpyd_jobs(name, *words)[2] == "", command
+
+
+def test_jobs_of_classes_that_are_not_known_are_named(redis_client: redis.Redis) -> None:
+    """As those of version 2 that no process of this version has met."""
+    Queue.get_queue("letters")
+    redis_client.rpush("jobs:queue:1:waiting", "old.jobs.Order:1")
+    told = "not looked at: jobs of old.jobs.Order. Make the class known: --job-modules=MODULE"
+    for command in ("jobs list", "jobs count", "jobs requeue status=error --yes", "jobs explain identifier=a"):
+        name, *words = command.split()
+        assert told in limpyd_jobs(name, *words)[2], command
+    assert "version 2" in limpyd_jobs("jobs", "explain", "old.jobs.Order:1")[2]

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from shlex import quote
 from typing import Any
 
-from limpyd_jobs.commands.names import unknown_names
+from limpyd_jobs.commands.names import unknown_classes, unknown_names
 from limpyd_jobs.commands.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, LIMIT, VERB_OPTIONS
 from limpyd_jobs.commands.progress import shown_progress
 from limpyd_jobs.commands.tables import cut, ends_of, print_error, print_table, table_lines, width_of_terminal
@@ -113,6 +113,8 @@ A filter is made of words. All of them must be met:
         if not words:
             self.parser.error("show needs a fingerprint after it: errors groups lists them")
         shown = [self._details(word) for word in words]
+        for line in unknown_classes():
+            self.tell(line)
         if self.print_as_json(shown[0] if len(shown) == 1 else shown):
             return
         for each in shown:

@@ -10,7 +10,7 @@ from typing import Any
 
 from limpyd.exceptions import UniquenessError
 
-from limpyd_jobs.commands.names import unknown_names
+from limpyd_jobs.commands.names import unknown_classes, unknown_names
 from limpyd_jobs.commands.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, VERB_OPTIONS
 from limpyd_jobs.commands.progress import shown_progress
 from limpyd_jobs.commands.tables import count_of, print_error, print_json_lines, print_table
@@ -187,6 +187,11 @@ A filter is made of words. All of them must be met:
         if asked.unseen:
             why = "the pk is not a number of at most 18 digits. limpyd-jobs check names them"
             self.tell(f"not looked at: {count_of(asked.unseen, 'job')}, because {why}")
+        self._tell_of_unknown_classes()
+
+    def _tell_of_unknown_classes(self) -> None:
+        for line in unknown_classes():
+            self.tell(line)
 
     def _tell_of_unknown_names(self, asked: JobFilter) -> None:
         for line in unknown_names(asked.conditions):
@@ -242,7 +247,7 @@ A filter is made of words. All of them must be met:
         if len(jobs) == 1:
             return jobs[0].ident
         if not jobs:
-            raise LookupError(f"there is no job with {one_line(word)}")
+            raise LookupError("; ".join([f"there is no job with {one_line(word)}", *unknown_classes()]))
         number = f"more than {MOST_NAMED}" if len(jobs) > MOST_NAMED else f"{len(jobs)}"
         told = ", ".join(f"{one_line(job.ident)} ({one_line(job.status)})" for job in jobs[:MOST_NAMED])
         raise LookupError(f"{number} jobs have {one_line(word)}; give the ident of one: {told}")
@@ -314,6 +319,8 @@ A filter is made of words. All of them must be met:
 
         def act(**how: bool) -> Tally:
             tally = Tally.sum(self._act(verb, each, arguments, **how) for each in asked)
+            if how:
+                self._tell_of_unknown_classes()
             if how and tally == Tally.of(Counter()):
                 for each in asked:
                     self._tell_of_unknown_names(each)

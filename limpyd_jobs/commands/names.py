@@ -1,14 +1,24 @@
-"""Saying that a queue or a class that is asked for does not exist: its name may be misspelt."""
+"""Saying what was not found, or not looked at: names that may be misspelt, classes that are not known."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from limpyd_jobs.commands.tables import names_near
+from limpyd_jobs.commands.tables import names_near, some_of
 from limpyd_jobs.models import BaseJobsModel
-from limpyd_jobs.query import queue_names
+from limpyd_jobs.query import queue_names, queue_states
 from limpyd_jobs.query.classes import classes_of
 from limpyd_jobs.utils import one_line
+
+# How many classes a line names.
+MOST_PATHS = 3
+
+
+def unknown_classes() -> Iterator[str]:
+    """Yield a line about the classes, such as those of version 2, that are not known and have jobs in the queues."""
+    paths = sorted({path for state in queue_states() for path in state.unknown_classes})
+    if paths:
+        yield f"not looked at: jobs of {some_of(paths, MOST_PATHS)}. Make the class known: --job-modules=MODULE"
 
 
 def unknown_names(conditions: Iterable[tuple[str, str, str]]) -> Iterator[str]:
