@@ -57,7 +57,7 @@ def test_prose_is_shortened_first() -> None:
 def test_then_columns_are_left_out_and_named() -> None:
     rows, left_out = fitted(TABLE, 45, ["size", "at"])
     assert (left_out, rows[0]) == (["size"], ("job", "message", "at"))
-    assert fitted(TABLE, 20, ["size", "at"])[1] == ["size", "at"]
+    assert fitted(TABLE, 20, ["size", "at"])[1] == ["size", "at", "message"]  # the others go from the right
     assert cut("abcdef", 4) == "abc…"
 
 

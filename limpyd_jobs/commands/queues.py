@@ -34,7 +34,7 @@ HEADING = (
 
 
 # The columns that a narrow terminal has no room for, the least important first.
-SPARE = ("model", "success list", "errors list", "latency", "priority")
+SPARE = ("success list", "errors list", "latency", "priority", "model")  # the model tells queues of one name apart
 
 
 class Queues(VerbCommand):

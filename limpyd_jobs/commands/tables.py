@@ -8,11 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from shutil import get_terminal_size
+from textwrap import fill
 from typing import Any
 
 from limpyd_jobs.utils import MESSAGE, NAME, one_line, shortened, span
 
 Row = Sequence[object]
+
+# How wide a line of prose is at most.
+LINE = 120
 
 # How many characters of a stored text are shown, unless all are asked for.
 LONGEST = 16_000
@@ -49,14 +53,15 @@ def print_fitted(rows: Sequence[Row], spare: Sequence[str] = ()) -> None:
     Parameters
     ----------
     spare: sequence of str
-        The columns to leave out if need be, the least important first. A last line names them.
+        The columns to leave out first if need be, the least important first; then the others go, from the right. A
+        last line names them.
     """
     width = width_of_terminal()
     rows, left_out = fitted(rows, width, spare)
     for line in table_lines(rows):
         print(cut(line, width))
     if left_out:
-        print(cut(f"({not_shown(left_out)})", width))
+        print(fill(f"({not_shown(left_out)})", min(width, LINE)))
 
 
 def not_shown(left_out: Sequence[str]) -> str:
@@ -73,7 +78,7 @@ def fitted(rows: Sequence[Row], width: int, spare: Sequence[str] = ()) -> tuple[
         The rows, and the columns that are left out.
     """
     rows, left_out = _shortened(rows, width), []
-    for name in spare:
+    for name in (*spare, *map(str, reversed(rows[0][1:]))):
         if name in rows[0] and _width(rows) > width:
             at = rows[0].index(name)
             rows = [(*row[:at], *row[at + 1 :]) for row in rows]
