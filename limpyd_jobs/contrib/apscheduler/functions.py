@@ -49,9 +49,9 @@ class AllowedFunctions:
     def check(self, func: str) -> None:
         """Raise `ValueError` if a function, given as ``module:name``, may not be called.
 
-        It must be a function, a class, or a method of a class, and be found in one of the modules, and made there.
-        Functions that they import, such as ``os.system``, do not count; nor do objects, which might run code when they
-        are asked for their attributes.
+        It must be a function, a class, or a method of a class or of an object, and be found in one of the modules, and
+        made there. Functions that they import, such as ``os.system``, do not count; nor do properties, which would run
+        code when they are asked for.
         """
         modules = job_modules() if self._allowed is None else self._allowed
         if modules is None and self._is_open:
@@ -69,11 +69,14 @@ def _check_made(func: str, modules: tuple[str, ...]) -> None:
     """Look a function up in its module, and in the classes there, without running code of them but their import."""
     module, _, path = func.partition(":")
     found: Any = _imported(module) if _is_in(module, modules) else None
-    for name in path.split("."):
+    *objects, last = path.split(".")
+    for name in (*objects, last):
         found = getattr_static(found, name, None)
         if isinstance(found, (staticmethod, classmethod)):
             found = found.__func__
-        if not (isinstance(found, (FunctionType, type)) and _is_in(found.__module__, modules)):
+        is_function = isinstance(found, (FunctionType, type))
+        made = found if is_function else type(found)  # an object may have a method that its class made
+        if not (_is_in(made.__module__, modules) and (is_function or name is not last)):
             raise ValueError(
                 f"The function {func[:SHOWN]!r} is in none of the modules that are allowed, or is no function there"
             )
