@@ -154,7 +154,7 @@ class TestOnceTheClassIsKnown:
         assert Queue.get_queue("queue").deferrals.hlen() == 0
 
     def test_a_worker_that_imports_it_for_another_job_runs_them_at_once(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, collector: Collector
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, collector: Collector, redis_client: redis.Redis
     ) -> None:
         """As the module appears while the worker runs."""
         monkeypatch.syspath_prepend(tmp_path)
@@ -163,9 +163,11 @@ class TestOnceTheClassIsKnown:
         with working(worker):
             for number in (1, 2):
                 KnownJob.add_job(str(number), queue_name="other")
+            for key in redis_client.keys("unresolved:knownjob:*"):
+                redis_client.rename(key, key.replace("knownjob", "late"))
             push("late_module.Late:1")
             wait_until(queue.deferrals.hlen, "that it is deferred")
-            (tmp_path / "late_module.py").write_text(f"from {__name__} import KnownJob as Late")
+            (tmp_path / "late_module.py").write_text(f"from {__name__} import KnownJob\n\nclass Late(KnownJob): pass")
             push("late_module.Late:2")
         assert collector.identifiers == ["2", "1"]
 
