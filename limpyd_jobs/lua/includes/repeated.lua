@@ -17,14 +17,15 @@ local function claimed_with(lists, token, classes)
       local job = path and classes[path] and job_of(classes[path], ident)
       local hash = job and redis.call(
         'HMGET', job.key, '_claim_token', 'identifier', 'start', 'tries', '_job_timeout', '_queue_key',
-        unpack(RETRY_FIELDS))
+        'delayed_until', unpack(RETRY_FIELDS))
       -- version 2 may have left a lease of it in another queue
       if hash and hash[1] and hash[6] == base and number_among(token, hash[1]) then
         local queue = redis.call('HMGET', base .. ':hash', 'name', 'priority')
         found[#found + 1] = {
           outcome = 'claimed', key = key, ident = ident, token = hash[1], status = 'w', identifier = hash[2] or '',
           queue_name = queue[1] or '', queue_priority = queue[2] or '', start = hash[3] or '', tries = hash[4] or '',
-          job_timeout = hash[5] or '', retry = retry_of(hash, 7), queues = last_queue(base),
+          job_timeout = hash[5] or '', retry = retry_of(hash, 8), queues = last_queue(base),
+          delayed_until = hash[7] or nil,
         }
       end
     end
