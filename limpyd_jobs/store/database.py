@@ -281,8 +281,9 @@ def _shown_address(host: str, port: int) -> str:
 # Opening
 
 
-class Client(redis.Redis):
-    """A client of redis-py that is short to look at: ``<client of localhost:6379:0>``."""
+class Redis(redis.Redis):
+    """A client of redis-py that is short to look at: ``<client of localhost:6379:0>``. It has the name that is in
+    warnings of redis-py, which applications filter."""
 
     def __repr__(self) -> str:
         pool: Any = self.connection_pool
@@ -328,7 +329,7 @@ def _client(settings: Settings) -> redis.Redis:
         **settings,
         "decode_responses": True,
     }
-    client = _client_of_primary(settings) if "sentinels" in settings else Client(**settings)
+    client = _client_of_primary(settings) if "sentinels" in settings else Redis(**settings)
     pool = client.connection_pool
     pool.connection_class = _improved(pool.connection_class)
     return client
@@ -346,7 +347,7 @@ def _client_of_primary(settings: Settings) -> redis.Redis:
     of_sentinels = {**of_both, **timeouts, **settings.get("sentinel_kwargs", {})}
     sentinels: Any = Sentinels(settings["sentinels"], sentinel_kwargs=of_sentinels)  # type: ignore[no-untyped-call]
     client: redis.Redis = sentinels.master_for(
-        settings["service_name"], redis_class=Client, connection_pool_class=PrimaryPool, **of_redis
+        settings["service_name"], redis_class=Redis, connection_pool_class=PrimaryPool, **of_redis
     )
     return client
 
