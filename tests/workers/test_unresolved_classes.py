@@ -139,7 +139,7 @@ class TestTheWarning:
 def deferred_job(identifier: str = "a") -> Job:
     """Return a job that is deferred, by a worker of other modules."""
     job = KnownJob.add_job(identifier)
-    worker_of(job_modules="colorsys", max_duration=0.1).run()
+    worker_of(job_modules="colorsys", max_duration=0.5).run()
     job_classes.allow(None)
     assert Queue.get_queue("queue").deferrals.hgetall() == {job.ident: "1"}
     return job
