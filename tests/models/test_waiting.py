@@ -30,7 +30,8 @@ class Sum(Job):
 
 
 def listeners() -> list[str]:
-    return [thread.name for thread in enumerate_threads() if thread.name.startswith("limpyd-jobs-listener")]
+    """Return the threads that listen for those who wait here: others of earlier tests may not have ended yet."""
+    return [thread.name for thread in enumerate_threads() if thread.name == "limpyd-jobs-listener-Sum"]
 
 
 def awaited(wait: Callable[..., Any]) -> tuple[Thread, list[Any]]:
