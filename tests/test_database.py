@@ -406,6 +406,21 @@ def test_command_whose_answer_is_lost_is_not_sent_again(
     assert sent.names.count("BLPOP") == 1
 
 
+def test_a_connection_that_another_thread_closes_is_lost(database: JobsDatabase, redis_client: redis.Redis) -> None:
+    client = database.connection
+    identity = client.client_id()
+
+    def close() -> None:
+        wait_until(lambda: is_blocked(redis_client, identity))
+        client.connection_pool.disconnect()
+
+    def wait_in_vain() -> None:
+        with pytest.raises(redis.ConnectionError):
+            client.blpop("empty", 60)
+
+    run_in_threads(close, wait_in_vain)
+
+
 def is_blocked(client: redis.Redis, identity: int) -> bool:
     return any(int(each["id"]) == identity and each["cmd"] == "blpop" for each in client.client_list())
 

@@ -177,7 +177,7 @@ class Registration:
                 return
             try:
                 presences.keep(self._model, self.pk, self._values, self._lease)
-            except RedisError as error:
+            except Exception as error:
                 log.warning(
                     "The presence of %s could not be told: %s", one_line(self._values["name"]), described(error)
                 )

@@ -420,6 +420,10 @@ def _improved(connection_class: Any) -> Any:
                     raise
                 self.disconnect()
                 raise redis.ConnectionError(f"{reason}, so the connection is dropped: {error}") from error
+            except (ValueError, AttributeError) as error:
+                if isinstance(error, UnicodeError):
+                    raise
+                raise redis.ConnectionError(f"The connection was closed while it was read: {error}") from error
 
     return Connection
 

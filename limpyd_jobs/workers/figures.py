@@ -10,13 +10,12 @@ from itertools import chain
 from threading import Lock
 
 from redis import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import ResponseError
 
 from limpyd_jobs.models import job_classes
 from limpyd_jobs.store import figures
 from limpyd_jobs.store.figures import Figures, OfNames
 from limpyd_jobs.transitions import Delivery
-from limpyd_jobs.workers.backoff import is_connection_error
 from limpyd_jobs.workers.execution import Execution
 
 # How many jobs are noted before they are summed up: few, as their arguments stay in memory.
@@ -44,7 +43,7 @@ class WorkerFigures:
                 self._sum_up()
 
     def write(self, connection: Redis) -> None:
-        """Write down what was noted, in parts, so that Redis can do other things in between.
+        """Write down what was noted, in parts, so that Redis can do other things in between. Nothing is raised.
 
         If Redis refuses, the rest is written the next time. If a reply is lost, that part may be written already. It is
         dropped: figures may be lost, but are never counted twice.
@@ -58,8 +57,8 @@ class WorkerFigures:
             part = parts.pop()
             try:
                 figures.write(connection, part, _names_of_models(part))
-            except RedisError as error:
-                self._put_back(parts if is_connection_error(error) else [*parts, part])
+            except Exception as error:
+                self._put_back([*parts, part] if isinstance(error, ResponseError) else parts)
                 return
 
     def _put_back(self, parts: Iterable[OfNames]) -> None:
