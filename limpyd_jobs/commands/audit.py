@@ -18,7 +18,7 @@ HEADING = ("at (UTC)", "who", "verb", "filter", "how", *NUMBERS, "outcome")
 class Audit(Command):
     """Exit status: 0."""
 
-    summary = "Tell who changed many jobs at once, or paused queues, the newest first"
+    summary = "Tell who changed many jobs at once, queues, schedules or workers, the newest first"
     option_list = (
         *READING_OPTIONS,
         LIMIT,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 
 from limpyd_jobs.check import check
 from limpyd_jobs.check.checking import LEASE, PAUSE
 from limpyd_jobs.check.problems import LEAVE, WORDS
 from limpyd_jobs.commands.command import Command
 from limpyd_jobs.commands.hosts import JOB_STORES, import_used_integrations, job_store, namespace
-from limpyd_jobs.commands.options import COMMON_OPTIONS
+from limpyd_jobs.commands.options import COMMON_OPTIONS, UNAUDITED
 from limpyd_jobs.commands.progress import Progress
 from limpyd_jobs.models import Queue
 from limpyd_jobs.workers.options import WorkerOption, one_of, seconds
@@ -33,6 +34,7 @@ class Check(Command):
             "that are imported)",
         ),
         WorkerOption("--repair", action="store_true", help="Repair what can be repaired (default: only tell)"),
+        UNAUDITED,
         WorkerOption(
             "--unresolved",
             check=one_of(*WORDS["unresolved"]),
@@ -95,18 +97,22 @@ class Check(Command):
             import_used_integrations()
         for each in self.options.namespace or ():
             job_store(self, each)
-        report = check(
-            repair=bool(self.options.repair),
-            queue_models=[model] if model else None,
-            error_models=[error_model] if error_model else None,
-            database=(model or Queue).database,
-            lease=self.options.lease,
-            pause=self.options.pause,
-            unresolved=self.options.unresolved,
-            unknown_status=self.options.unknown_status,
-            strict=bool(self.options.strict),
-            progress=progress,
-        )
+        choices = {"unresolved": self.options.unresolved, "unknown_status": self.options.unknown_status}
+        given = " ".join(f"{name}={choice}" for name, choice in choices.items())
+        with self.audited("check --repair", given) if self.options.repair else nullcontext() as entry:
+            report = check(
+                repair=bool(self.options.repair),
+                queue_models=[model] if model else None,
+                error_models=[error_model] if error_model else None,
+                database=(model or Queue).database,
+                lease=self.options.lease,
+                pause=self.options.pause,
+                strict=bool(self.options.strict),
+                progress=progress,
+                **choices,
+            )
+            if entry:
+                entry.numbers = {"done": len(report.findings) - len(report.left), "refused": len(report.left)}
         if progress:
             progress.end()
         print(report.as_json() if self.options.json else report.as_table())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from optparse import Option, Values
 from textwrap import fill
 from typing import Any, ClassVar, NoReturn
@@ -15,6 +16,7 @@ from limpyd_jobs.commands.options import COMMON_OPTIONS, PYTHONPATH
 from limpyd_jobs.commands.tables import Row, count_of, print_fitted, print_json, print_json_lines
 from limpyd_jobs.exceptions import ConfigurationException, NotAudited
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
+from limpyd_jobs.store.audit import Entry, audited
 from limpyd_jobs.store.database import parse_database
 from limpyd_jobs.utils import MESSAGE, one_line
 from limpyd_jobs.workers.parser import (
@@ -140,6 +142,13 @@ class Command:
     def how_audited(self) -> dict[str, Any]:
         """What functions that write to the audit are given."""
         return {"unaudited": bool(self.options.unaudited)}
+
+    @contextmanager
+    def audited(self, verb: str, what: str) -> Iterator[Entry]:
+        """Write to the audit that a block begins, and how it ends: one is done, unless it says otherwise."""
+        with audited(BaseJobsModel.get_connection(), verb=verb, filter=what, **self.how_audited) as entry:
+            yield entry
+            entry.numbers = entry.numbers or {"done": 1}
 
     def would_be(self, done: str) -> str:
         """Return what was done, or would be."""

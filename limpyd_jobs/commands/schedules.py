@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from limpyd.exceptions import DoesNotExist, UniquenessError
 
 from limpyd_jobs.arguments import read_priority
-from limpyd_jobs.commands.options import COMMON_OPTIONS, JSON, JSONL
+from limpyd_jobs.commands.options import COMMON_OPTIONS, JSON, JSONL, UNAUDITED
 from limpyd_jobs.commands.verbs import Verb, VerbCommand, job_class_of
 from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
 from limpyd_jobs.query.explain.schedules import notes_of
 from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.schedules.misfires import MISFIRE_POLICIES
+from limpyd_jobs.schedules.model import aware, now_of_redis
 from limpyd_jobs.utils import one_line
 from limpyd_jobs.workers.options import WorkerOption, seconds
 
@@ -70,6 +71,7 @@ class Schedules(VerbCommand):
         ),
         WorkerOption("--fields", help='add: other fields of the jobs, as JSON, e.g. {"to": "ann"}'),
         WorkerOption("--paused", action="store_true", help="add: paused at first (default: not)"),
+        UNAUDITED,
         JSON,
         JSONL,
     )
@@ -84,11 +86,16 @@ class Schedules(VerbCommand):
             "list": self._list,
             "next": self._next,
             "add": self._add,
-            "pause": lambda words: self._named("pause", words).pause(),
-            "resume": lambda words: self._named("resume", words).resume(),
-            "run-now": self._run_now,
-            "remove": lambda words: self._named("remove", words).delete(),
+            "pause": lambda words: self._change("pause", words, Schedule.pause),
+            "resume": lambda words: self._change("resume", words, Schedule.resume),
+            "run-now": lambda words: self._change("run-now", words, self._run_now),
+            "remove": lambda words: self._change("remove", words, Schedule.delete),
         }
+
+    def _change(self, verb: str, words: Sequence[str], act: Callable[[Schedule], None]) -> None:
+        schedule = self._named(verb, words)
+        with self.audited(f"schedules {verb}", words[0]):
+            act(schedule)
 
     def _named(self, verb: str, words: Sequence[str]) -> Schedule:
         [name] = self._as_many(verb, words, "NAME")
@@ -114,7 +121,9 @@ class Schedules(VerbCommand):
         )
 
     def _next(self, words: Sequence[str]) -> None:
-        times = [time.isoformat() for time in self._named("next", words).next_times(10)]
+        schedule = self._named("next", words)
+        times = [time.isoformat() for time in schedule.next_times(10)]
+        self._tell_if_paused(schedule)
         if not self.print_as_json(times):
             print("\n".join(times))
 
@@ -127,17 +136,28 @@ class Schedules(VerbCommand):
         if self.options.trigger is not None:
             given["trigger"] = _parsed("--trigger", self.options.trigger)
         fields = _parsed("--fields", self.options.fields or "{}")
-        schedule = Schedule.add(name, job_class_of(job_class), paused=bool(self.options.paused), **given, **fields)
+        found = job_class_of(job_class)
+        with self.audited("schedules add", name):
+            schedule = Schedule.add(name, found, paused=bool(self.options.paused), **given, **fields)
+        self._tell_if_paused(schedule)
         first = schedule.next_times(1)[0].isoformat()
         if not self.print_as_json({"name": name, "next_run": first}):
             print(first)
 
-    def _run_now(self, words: Sequence[str]) -> None:
-        schedule = self._named("run-now", words)
+    def _tell_if_paused(self, schedule: Schedule) -> None:
+        if schedule.paused.hget():
+            self.tell("it is paused: no job is added before limpyd-jobs schedules resume")
+
+    def _run_now(self, schedule: Schedule) -> None:
         job_class_of(schedule.job_model_repr.hget() or "")
-        ident = schedule.run_now().ident
-        if not self.print_as_json({"ident": ident}):
-            print(one_line(ident))
+        before = now_of_redis(Schedule)
+        job = schedule.run_now()
+        added = aware(job.added.hget())
+        is_new = added is None or added >= before
+        if not is_new:
+            self.tell("a job of this identifier is queued already, so none was added")
+        if not self.print_as_json({"ident": job.ident, "added": is_new}):
+            print(one_line(job.ident))
 
 
 def _name(stored: Mapping[str, str]) -> str:

@@ -19,6 +19,7 @@ from limpyd_jobs import Job, Queue, Schedule
 from limpyd_jobs.check import check
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.scripts.jobs import COMMANDS
+from limpyd_jobs.store import audit
 from limpyd_jobs.store.known_classes import KEY, KnownClass
 
 COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
@@ -115,6 +116,9 @@ def test_what_a_repair_is_told_to_do_is_done(run: Run, redis_client: redis.Redis
     assert run("check", "--repair", "--unresolved=quarantine", "--unknown-status=delete").returncode == 0
     assert Queue.get_queue("q").quarantine.lmembers() == ["nowhere.Gone:1"]
     assert run("check").returncode == 0
+    last, first = audit.last_entries(redis_client, 9)
+    assert (last["verb"], last["filter"]) == ("check --repair", "unresolved=quarantine unknown_status=delete")
+    assert [(each["done"], each["refused"]) for each in (last, first)] == [("2", "0"), ("0", "2")]
 
 
 def test_the_report_as_json(run: Run, orphan: str, redis_server: RedisServer) -> None:

@@ -285,10 +285,14 @@ def test_a_declaration_that_changed_changes_the_schedule_and_one_that_did_not_ke
 def test_a_wrong_declaration_is_told_and_stops_no_other(
     monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
 ) -> None:
-    declared = {"bad": {"cron": "61 * * * *"}, "good": {"interval": 60}}
+    declared = {"bad": {"cron": "61 * * * *"}, "good": {"interval": 60}, "text": "0 3 * * *"}
     monkeypatch.setattr(Report, "schedules", declared, raising=False)
     run_task(worker_of("reports"), "scheduler")
     assert "[bad] schedule cannot be declared: Invalid cron '61 * * * *'" in messages(log)[0]
+    assert (
+        "[text] schedule cannot be declared: It must be a mapping, as {'cron': '0 3 * * *'}, not '0 3"
+        in messages(log)[2]
+    )
     assert [schedule.name.hget() for schedule in Schedule.collection().instances()] == ["good"]
 
 
