@@ -228,18 +228,18 @@ class TestTheCostOfAJob:
         assert many["run_commands"] <= one["run_commands"] + 4 + 4 + 6
 
 
-def test_hosts_are_measured_beside_their_own_stores(redis_binary: str) -> None:
-    command = [sys.executable, str(BENCHMARKS / "hosts.py"), "--redis-server", redis_binary]
+def test_integrations_are_measured_beside_their_own_stores(redis_binary: str) -> None:
+    command = [sys.executable, str(BENCHMARKS / "integrations.py"), "--redis-server", redis_binary]
     done = subprocess.run([*command, "--jobs=3", "--many=5", "--rounds=1"], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    for host, module, ratios in [
+    for system, module, ratios in [
         ("APScheduler", "apscheduler.jobstores.redis", 11),
         ("TaskFlow", "taskflow.jobs.backends.impl_redis", 5),
     ]:
         if can_import(module):
-            assert done.stdout.partition(f"\n{host} ")[2].count("x") >= ratios
+            assert done.stdout.partition(f"\n{system} ")[2].count("x") >= ratios
         else:
-            assert f"{host} is not measured, as not all of it can be imported: " in done.stdout
+            assert f"{system} is not measured, because not all of it can be imported: " in done.stdout
     publish_doctree(done.stdout, settings_overrides={"report_level": 2, "halt_level": 2})
 
 

@@ -58,7 +58,7 @@ def test_verbs_are_completed() -> None:
     assert {"list", "export", "requeue"} <= set(completed_by_bash("limpyd-jobs", "jobs", ""))
     assert completed_by_bash("limpyd-jobs", "jobs", "list", "sta") == []
     assert completed_by_bash("limpyd-jobs", "completion", "") == ["bash", "zsh", "fish"]
-    assert completed_by_bash("limpyd-jobs", "hosts", "ta") == ["taskflow"]
+    assert completed_by_bash("limpyd-jobs", "integrations", "ta") == ["taskflow"]
 
 
 class Letter(Job):

@@ -303,7 +303,7 @@ class TestAllow:
         classes.allow("limpyd_jobs")
         assert classes.resolve("limpyd_jobs.models.Job") is Job
         known = {path for path in classes.known if not path.startswith("limpyd_jobs.contrib.")}
-        assert known == {"limpyd_jobs.models.Job"}  # guests of ours have classes, if another test imported them
+        assert known == {"limpyd_jobs.models.Job"}  # our integrations have classes, if another test imported them
 
     def test_a_class_that_one_of_them_brings_in_must_be_of_them_itself(
         self, classes: JobClasses[Base], monkeypatch: pytest.MonkeyPatch

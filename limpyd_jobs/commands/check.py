@@ -9,7 +9,7 @@ from limpyd_jobs.check import check
 from limpyd_jobs.check.checking import LEASE, PAUSE
 from limpyd_jobs.check.problems import LEAVE, WORDS
 from limpyd_jobs.commands.command import Command
-from limpyd_jobs.commands.hosts import JOB_STORES, import_used_integrations, job_store, namespace
+from limpyd_jobs.commands.integrations import JOB_STORES, import_used_integrations, job_store, namespace
 from limpyd_jobs.commands.options import COMMON_OPTIONS, UNAUDITED
 from limpyd_jobs.commands.progress import Progress
 from limpyd_jobs.models import Queue

@@ -1,1 +1,1 @@
-"""Guests: parts that other systems plug in. Each is an extra, and imports only documented parts of this library."""
+"""Integrations: parts that other systems plug in. Each is an extra, and imports only what the reference documents."""

@@ -1,4 +1,4 @@
-"""Functions for the configurations of hosts. Their values may come as text, from a file."""
+"""Functions for the configurations of integrations. Their values may come as text, from a file."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ PLACES = {
     "audit": "audit:Audit",
     "completion": "completion:Completion",
     "errors": "errors:Errors",
-    "hosts": "hosts:Hosts",
+    "integrations": "integrations:Integrations",
     "info": "info:Info",
     "jobs": "jobs:Jobs",
     "pause": "pause:Pause",

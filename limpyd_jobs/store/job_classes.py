@@ -129,7 +129,7 @@ def import_with_submodules(name: str) -> None:
     except Exception as error:  # the module may raise any exception
         why = f"{why_not_imported(error)}{hint_for(error, name)}"
         raise ConfigurationException(f"cannot import {name!r}: {why}") from error
-    if name == __name__.partition(".")[0]:  # its job class is imported, and not all its guests can be
+    if name == __name__.partition(".")[0]:  # its job class is imported, and not all our integrations can be
         return
     for info in iter_modules(getattr(module, "__path__", ()), f"{name}."):
         last = info.name.rpartition(".")[2]

@@ -12,7 +12,7 @@ class Clock:
     """The time by which jobs are due, leases lapse and schedules are enqueued. It goes on by itself, and can be moved.
 
     It belongs to this process, and to processes that it forks later. The server and other processes have their own. The
-    ``datetime.now()`` and ``time.time()`` of the application, and of guests such as APScheduler, are not moved.
+    ``datetime.now()`` and ``time.time()`` of the application, and of systems such as APScheduler, are not moved.
 
     >>> clock.move(hours=1)
     >>> clock.reset()

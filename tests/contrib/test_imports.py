@@ -1,4 +1,4 @@
-"""Guests stand on what is documented for everybody."""
+"""Integrations use only what is documented for all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DIRECTIVE = re.compile(r"^\.\. (currentmodule|auto\w+):: ([\w.]+)$", re.MULTILIN
 
 
 def imports_of(path: Path) -> Iterator[str]:
-    """The paths of the names of this library that a module imports, those of other guests apart."""
+    """The paths of the names of this library that a module imports, those of other integrations apart."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (each.name for each in node.names if each.name.startswith("limpyd_jobs"))
@@ -40,9 +40,9 @@ DOCUMENTED = {*documented(), *(f"limpyd_jobs.{name}" for name in limpyd_jobs.__a
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_guest_imports_nothing_but_what_the_reference_documents(path: Path) -> None:
+def test_an_integration_imports_nothing_but_what_the_reference_documents(path: Path) -> None:
     assert [name for name in imports_of(path) if name not in DOCUMENTED] == []
 
 
-def test_there_are_guests() -> None:
+def test_there_are_integrations() -> None:
     assert sum(len([*imports_of(path)]) for path in FILES) > 15

@@ -1,4 +1,4 @@
-"""``limpyd-jobs hosts``, and ``limpyd-jobs check`` where guests have records, as a user runs them."""
+"""``limpyd-jobs integrations``, and ``limpyd-jobs check`` where integrations have records, as a user runs them."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def test_jobs_of_apscheduler_are_listed(redis_server: RedisServer) -> None:
     add("a", next_run_time=f"{datetime(2030, 1, 2, tzinfo=timezone.utc).timestamp():.6f}", leased_by="ann")
     add("b")
     add("c", parked="1", parked_run_time="12.5", reason="gone\nfor good")
-    status, told = run(redis_server, "hosts", "apscheduler")
+    status, told = run(redis_server, "integrations", "apscheduler")
     assert status == 0
     assert [line.split() for line in told.splitlines()[1:]] == [
         ["b", "apscheduler", "paused", "shop:tell", "default"],
         ["1970-01-01", "00:00:12.500000", "c", "apscheduler", "parked", "shop:tell", "default", "gone\\nfor", "good"],
         ["2030-01-02", "00:00:00", "a", "apscheduler", "active", "shop:tell", "default", "ann"],
     ]
-    assert json.loads(run(redis_server, "hosts", "apscheduler", "--json")[1])[-1] == {
+    assert json.loads(run(redis_server, "integrations", "apscheduler", "--json")[1])[-1] == {
         "next_run": "2030-01-02 00:00:00",
         "id": "a",
         "namespace": "apscheduler",
@@ -54,13 +54,13 @@ def test_jobs_of_apscheduler_are_listed(redis_server: RedisServer) -> None:
         "reason": "",
     }
     add("x", ScheduledJob.bound_to(ScheduledJob.database, "shop"))
-    assert "x" in run(redis_server, "hosts", "apscheduler", "--namespace=shop")[1]
+    assert "x" in run(redis_server, "integrations", "apscheduler", "--namespace=shop")[1]
 
 
 def test_jobs_of_those_who_came_from_redis_job_store_are_listed(redis_server: RedisServer) -> None:
     add("here")
     add("there", ScheduledJob.bound_to(ScheduledJob.database, "apscheduler.jobs"))
-    told = run(redis_server, "hosts", "apscheduler")[1]
+    told = run(redis_server, "integrations", "apscheduler")[1]
     assert [line.split()[:2] for line in told.splitlines()[1:]] == [
         ["here", "apscheduler"],
         ["there", "apscheduler.jobs"],
@@ -69,20 +69,20 @@ def test_jobs_of_those_who_came_from_redis_job_store_are_listed(redis_server: Re
 
 def test_a_namespace_without_jobs_is_told(redis_server: RedisServer) -> None:
     add("a")
-    for command in (("hosts", "apscheduler"), ("check", "--pause=0")):
+    for command in (("integrations", "apscheduler"), ("check", "--pause=0")):
         status, told = run(redis_server, *command, "--namespace=shop")
         assert (status, "there is no job of APScheduler in the namespace shop\n" in told) == (0, True)
-    assert json.loads(run(redis_server, "hosts", "apscheduler", "--json")[1])[0]["id"] == "a"
+    assert json.loads(run(redis_server, "integrations", "apscheduler", "--json")[1])[0]["id"] == "a"
 
 
-@pytest.mark.parametrize("words", [("hosts", "apscheduler"), ("hosts", "taskflow"), ("check",)])
+@pytest.mark.parametrize("words", [("integrations", "apscheduler"), ("integrations", "taskflow"), ("check",)])
 def test_a_namespace_must_not_be_empty(redis_server: RedisServer, words: tuple[str, ...]) -> None:
     status, told = run(redis_server, *words, "--namespace=")
     assert (status, "option --namespace: a namespace must not be empty" in told) == (2, True)
 
 
 def test_boards_are_not_found_by_a_namespace(redis_server: RedisServer) -> None:
-    status, told = run(redis_server, "hosts", "taskflow", "--namespace=flows")
+    status, told = run(redis_server, "integrations", "taskflow", "--namespace=flows")
     assert (status, "--namespace is for apscheduler only" in told) == (2, True)
 
 
@@ -114,18 +114,18 @@ def test_postings_of_taskflow_are_listed(redis_server: RedisServer, redis_client
     board.post("crop")
     board.claim(job, "ann")
     board.register_entity(Entity("conductor", "ann", {}))
-    status, told = run(redis_server, "hosts", "taskflow")
+    status, told = run(redis_server, "integrations", "taskflow")
     assert status == 0
     assert f"{job.uuid}  resize  running  1         ann" in told
     assert "crop    waiting  0" in told
-    rows = [json.loads(line) for line in run(redis_server, "hosts", "taskflow", "--jsonl")[1].splitlines()]
+    rows = [json.loads(line) for line in run(redis_server, "integrations", "taskflow", "--jsonl")[1].splitlines()]
     assert [(row["board"], row["name"], row["status"], row["claimed_by"]) for row in rows] == [
         ("flows", "resize", "running", "ann"),
         ("flows", "crop", "waiting", ""),
     ]
     assert run(redis_server, "check", "--pause=0")[0] == 0
     redis_client.zadd("taskflow:presence:leases", {"1": redis_client.time()[0] + 5})  # type: ignore[index, operator]
-    row = json.loads(run(redis_server, "hosts", "taskflow", "--json")[1])[0]
+    row = json.loads(run(redis_server, "integrations", "taskflow", "--json")[1])[0]
     assert row["claimed_by"].startswith("ann, silent for 2")
     assert "; its claim ends in " in row["claimed_by"]
     board.close()
@@ -140,7 +140,7 @@ def test_a_posting_whose_claim_lapsed_is_claimed_by_nobody(redis_server: RedisSe
     job = board.post("resize")
     board.claim(job, "ann", expiry=0.01)
     wait_until(lambda: job.state == "UNCLAIMED")
-    (row,) = json.loads(run(redis_server, "hosts", "taskflow", "--json")[1])
+    (row,) = json.loads(run(redis_server, "integrations", "taskflow", "--json")[1])
     assert (row["status"], row["claimed_by"]) == ("lapsed", "")
     board.close()
 
@@ -157,7 +157,7 @@ def test_postings_that_are_broken_or_gone_are_told_apart(redis_server: RedisServ
     redis_client.hset(f"taskflow:posting:{jobs['broken'].posting.pk.get()}:hash", "details", "{")
     redis_client.delete(f"taskflow:posting:{jobs['gone'].posting.pk.get()}:hash")
     assert list(board.iterjobs()) == []
-    rows = [json.loads(line) for line in run(redis_server, "hosts", "taskflow", "--jsonl")[1].splitlines()]
+    rows = [json.loads(line) for line in run(redis_server, "integrations", "taskflow", "--jsonl")[1].splitlines()]
     assert [(row["board"], row["name"], row["status"]) for row in rows] == [
         ("flows", "trashed", "error"),
         ("flows", "broken", "quarantined"),
@@ -199,12 +199,12 @@ def test_what_is_wrong_with_them_is_found_by_the_check(redis_server: RedisServer
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "say which host"),
-        (("celery",), "say which host"),
-        (("apscheduler", "taskflow"), "one host at a time"),
+        ((), "name one of the integrations"),
+        (("celery",), "name one of the integrations"),
+        (("apscheduler", "taskflow"), "one integration at a time"),
     ],
 )
 def test_other_words_are_refused(redis_server: RedisServer, words: tuple[str, ...], said: str) -> None:
-    status, told = run(redis_server, "hosts", *words)
+    status, told = run(redis_server, "integrations", *words)
     assert status == 2
     assert f"{said}: apscheduler or taskflow" in told

@@ -1,4 +1,4 @@
-"""``limpyd-jobs hosts``: the records of integrations in Redis, by host."""
+"""``limpyd-jobs integrations``: the records of integrations in Redis."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from limpyd_jobs.workers.options import WorkerOption
 # The namespaces of LimpydJobStore and of RedisJobStore, unless they are given others.
 JOB_STORES = ("apscheduler", "apscheduler.jobs")
 
-# By the host: the module of the integration, its model, its namespaces, and a key that exists if it was used.
+# By name: the module, the model, the namespaces, and a key that exists if it was used.
 INTEGRATIONS = {
     "apscheduler": ("limpyd_jobs.contrib.apscheduler", "ScheduledJob", JOB_STORES, "scheduledjob:collection"),
     "taskflow": ("limpyd_jobs.contrib.taskflow", "Posting", ("taskflow",), "posting:max_pk"),
@@ -35,8 +35,8 @@ def namespace(text: str) -> str:
     return text
 
 
-class Hosts(Command):
-    """Exit status: 0; 2 if the command line is wrong, or the host is not installed."""
+class Integrations(Command):
+    """Exit status: 0; 2 if the command line is wrong, or the integration cannot be imported."""
 
     summary = "List the jobs that APScheduler has in its job store, or TaskFlow on its boards"
     words = "apscheduler|taskflow [options]"
@@ -53,19 +53,19 @@ class Hosts(Command):
     )
 
     def run(self) -> int:
-        """Print the list of a host."""
-        columns, found = self._boards() if self._host() == "taskflow" else self._job_stores()
+        """Print the list of an integration."""
+        columns, found = self._boards() if self._integration() == "taskflow" else self._job_stores()
         rows = sorted(found, key=tuple)
         values = (dict(zip(map(_key, columns), row, strict=True)) for row in rows)
         self.print_list(values, columns, rows)
         return 0
 
-    def _host(self) -> str:
-        hosts = " or ".join(INTEGRATIONS)
+    def _integration(self) -> str:
+        known = " or ".join(INTEGRATIONS)
         if len(self.given) > 1:
-            self.parser.error(f"one host at a time: {hosts}")
+            self.parser.error(f"one integration at a time: {known}")
         if not self.given or self.given[0] not in INTEGRATIONS:
-            self.parser.error(f"say which host: {hosts}")
+            self.parser.error(f"name one of the integrations: {known}")
         return self.given[0]
 
     def _boards(self) -> tuple[Sequence[str], Iterator[Sequence[str]]]:
@@ -81,13 +81,13 @@ class Hosts(Command):
         return _scheduled([model.bound_to(model.database, each) for each in JOB_STORES])
 
 
-def model_of(parser: OptionParser, host: str) -> Any:
-    """Return the model of the integration with a host; end the command if the host is not installed."""
-    module, name, *_ = INTEGRATIONS[host]
+def model_of(parser: OptionParser, integration: str) -> Any:
+    """Return the model of an integration; end the command if it cannot be imported."""
+    module, name, *_ = INTEGRATIONS[integration]
     try:
         return getattr(import_module(module), name)
     except ImportError as error:
-        parser.error(f"{host} is not installed: pip install 'redis-limpyd-jobs[{host}]' ({error})")
+        parser.error(f"{integration} is not installed: pip install 'redis-limpyd-jobs[{integration}]' ({error})")
 
 
 def job_store(command: Command, namespace: str) -> Any:
@@ -100,7 +100,7 @@ def job_store(command: Command, namespace: str) -> Any:
 
 
 def import_used_integrations() -> None:
-    """Import the models of the integrations that have records in the database, if their hosts are installed."""
+    """Import the models of the integrations that have records in the database, if they can be imported."""
     client: Any = BaseJobsModel.get_connection()
     for module, name, namespaces, key in INTEGRATIONS.values():
         used = [namespace for namespace in namespaces if client.exists(f"{namespace}:{key}")]

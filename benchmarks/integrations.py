@@ -1,7 +1,7 @@
-"""Measure what hosts do with this library beside what they do with their own Redis store: on one Redis, in turns.
+"""Measure our integrations beside the Redis stores that these systems have of their own: on one Redis, in turns.
 
-For APScheduler, that is the job store. Each figure is the best one of some rounds, in which all take turns. Beside it
-stands its ratio to the store of the host itself, and the goal: such a ratio, or a limit.
+Each number is the best of some rounds, in which all take turns. Beside it stands its ratio to the system's own store,
+and the goal: such a ratio, or a limit.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from server import Server
 from limpyd_jobs.contrib.apscheduler import LimpydJobStore, RedisJobStore
 
 if __name__ == "__main__":
-    # functions are stored with their module: "__main__" is something else in each process, "hosts" is not
-    sys.exit(import_module("hosts").main(sys.argv[1:]))
+    # functions are stored with their module: "__main__" is something else in each process, "integrations" is not
+    sys.exit(import_module("integrations").main(sys.argv[1:]))
 
 
 class Measure(NamedTuple):
@@ -39,7 +39,7 @@ class Measure(NamedTuple):
     unit: str
         ``/s``, of which more is better; else less is.
     ratio: float
-        To the figure of the host's own: at least, or at most.
+        To the number of the system's own store: at least, or at most.
     limit: float
         The most that is allowed, if there is no ratio to be reached.
     """
@@ -70,8 +70,8 @@ class Measure(NamedTuple):
 Values = dict[str, float]  # by the names of measures
 
 
-class Host(NamedTuple):
-    """What is measured of a host: its own store first."""
+class Comparison(NamedTuple):
+    """What is measured of a system, and its stores: its own first."""
 
     measures: dict[str, Measure]
     stores: dict[str, Callable[[int], Any]]
@@ -165,7 +165,7 @@ def due_many(store: Any) -> float:
     return passed * 1_000 / len(due)
 
 
-APSCHEDULER = Host(
+APSCHEDULER = Comparison(
     {
         "add": Measure("add_job", "/s", 1.5),
         "one": Measure("get_due_jobs, 1 due", "/s", 1.3),
@@ -249,7 +249,7 @@ def our_board(port: int) -> Any:
     return LimpydJobBoard("flows", {"host": "localhost", "port": port})
 
 
-TASKFLOW = Host(
+TASKFLOW = Comparison(
     {
         "post": Measure("post", "/s", 1.0),
         "claim": Measure("claim", "/s", 1.2),
@@ -266,22 +266,22 @@ TASKFLOW = Host(
 
 # -- The program
 
-HOSTS = {"APScheduler": APSCHEDULER, "TaskFlow": TASKFLOW}
+INTEGRATIONS = {"APScheduler": APSCHEDULER, "TaskFlow": TASKFLOW}
 
 
-def measured(server: Server, host: Host, jobs: int, many: int) -> dict[str, Values]:
-    """Measure each store of a host once."""
+def measured(server: Server, compared: Comparison, jobs: int, many: int) -> dict[str, Values]:
+    """Measure each store of a system once."""
     found = {}
-    for name, make in host.stores.items():
+    for name, make in compared.stores.items():
         server.empty()
-        found[name] = host.measure(server, make(server.port), jobs, many)
+        found[name] = compared.measure(server, make(server.port), jobs, many)
     return found
 
 
-def rows_of(host: Host, rounds: list[dict[str, Values]]) -> Iterator[list[str]]:
+def rows_of(compared: Comparison, rounds: list[dict[str, Values]]) -> Iterator[list[str]]:
     """Yield a line of the table for each measure."""
-    for name, measure in host.measures.items():
-        theirs, *others = (measure.best([each[store][name] for each in rounds]) for store in host.stores)
+    for name, measure in compared.measures.items():
+        theirs, *others = (measure.best([each[store][name] for each in rounds]) for store in compared.stores)
         cells = [_cell(measure, theirs, ours) for ours in others]
         yield [measure.title, measure.unit, f"{theirs:,.0f}", *cells, measure.goal]
 
@@ -292,24 +292,31 @@ def _cell(measure: Measure, theirs: float, ours: float) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Measure, and print a table for each host."""
+    """Measure, and print a table for each system."""
     parser = argparse.ArgumentParser(
-        prog="benchmarks/hosts.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="benchmarks/integrations.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
     add("--jobs", type=int, default=2_000, metavar="N", help="how many are done of each thing (default: 2,000)")
     add("--many", type=int, default=10_000, metavar="N", help="how many there are (default: 10,000)")
     add("--rounds", type=int, default=3, metavar="N", help="how many times each is measured (default: 3)")
-    add("--only", choices=HOSTS, nargs="+", default=[*HOSTS], metavar="HOST", help=f"of: {', '.join(HOSTS)}")
+    add(
+        "--only",
+        choices=INTEGRATIONS,
+        nargs="+",
+        default=[*INTEGRATIONS],
+        metavar="INTEGRATION",
+        help=f"of: {', '.join(INTEGRATIONS)}",
+    )
     add("--redis-server", default="redis-server", metavar="PATH", help="the server program")
     options = parser.parse_args(arguments)
     with Server(options.redis_server) as server:
         for name in options.only:
-            host = HOSTS[name]
+            compared = INTEGRATIONS[name]
             try:
-                rounds = [measured(server, host, options.jobs, options.many) for _ in range(options.rounds)]
+                rounds = [measured(server, compared, options.jobs, options.many) for _ in range(options.rounds)]
             except ImportError as error:
-                print(f"{name} is not measured, as not all of it can be imported: {error}.", end="\n\n")
+                print(f"{name} is not measured, because not all of it can be imported: {error}.", end="\n\n")
                 continue
-            print(table([name, "in", *host.stores, "goal"], [*rows_of(host, rounds)]))
+            print(table([name, "in", *compared.stores, "goal"], [*rows_of(compared, rounds)]))
     return 0
