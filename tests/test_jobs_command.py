@@ -413,12 +413,25 @@ def test_one_job_may_be_named_by_its_identifier(redis_server: RedisServer) -> No
         assert output(redis_server, verb, "identifier=letter 3") == output(redis_server, verb, ident)
     _, _, err = run(redis_server, "explain", "identifier=letter")
     assert err == "limpyd-jobs jobs: error: there is no job with identifier=letter\n"
-    Letter.add_job("letter 0", to="again")
-    status, out, err = run(redis_server, "show", "identifier=letter 0")
-    assert (status, out) == (2, "")
-    name = Letter.get_model_repr()
-    told = f"2 jobs have identifier=letter 0; give the ident of one: {name}:7 (waiting), {name}:1 (error)"
-    assert err == f"limpyd-jobs jobs: error: {told}\n"
+
+
+def test_of_several_jobs_of_an_identifier_the_queued_or_the_last_one_is_taken(redis_server: RedisServer) -> None:
+    name, again = Letter.get_model_repr(), Letter.add_job("letter 0", to="again")
+    told = f"{name}:7 (waiting), {name}:1 (error)"
+    status, _, err = run(redis_server, "release", "identifier=letter 0")
+    assert (status, err) == (
+        2,
+        f"limpyd-jobs jobs: error: 2 jobs have identifier=letter 0; give the ident of one: {told}\n",
+    )
+    status, out, err = run(redis_server, "explain", "identifier=letter 0")
+    assert (status, out.splitlines()[0]) == (0, f"{name}:7: waiting")
+    assert err == f"limpyd-jobs jobs: 2 jobs have identifier=letter 0: {told}. Taken: {name}:7\n"
+    assert output(redis_server, "explain", "identifier=letter 0", "status=error").startswith(f"{name}:1: error\n")
+    again.claim("me", lease=60)
+    release = ("release", "identifier=letter 0", "--force", "--dry-run", JOBS, PATH)
+    assert run(redis_server, *release)[1] == f"{name}:7: would be released\n"
+    again.cancel()
+    assert run(redis_server, "show", "identifier=letter 0")[1].split()[1] == f"{name}:7"
 
 
 def test_a_job_is_released(redis_server: RedisServer) -> None:

@@ -45,6 +45,9 @@ SPARE = ("end", "start", "tries", "priority", "added")
 # How many jobs of an identifier are listed, if only one may have it.
 MOST_NAMED = 10
 
+# How a word begins that names a job otherwise than by its ident.
+IDENTIFIER = "identifier="
+
 # The verbs for all jobs of a filter, and the options that each needs, or may have.
 PLACE = ("queue_name", "priority", "delayed_for", "delayed_until")
 VERBS = {
@@ -92,7 +95,8 @@ class Jobs(VerbCommand):
   delete FILTER...     delete jobs that no worker runs
 They count first, and ask. A job may be named by its ident instead of a filter; --all means all jobs.
 
-show, explain and release also take identifier=welcome:42, as log lines tell, if only one job has that identifier.
+show, explain and release also take identifier=welcome:42, as log lines tell, and other conditions behind it. Of several
+such jobs of a class, it is the one that is queued, or the last one; for release, the one that runs.
 
 A filter is made of words. All of them must be met:
   status=error         waiting, delayed, running, success, error or canceled
@@ -240,17 +244,31 @@ A filter is made of words. All of them must be met:
         """Return the idents that words are, or, as ``identifier=welcome:42``, stand for."""
         if not words:
             self.parser.error(f"{verb} needs the ident of a job after it, for example myapp.jobs.SendMail:12")
-        return [self._ident(word) if word.startswith("identifier=") else word for word in words]
+        named: list[list[str]] = []
+        for word in words:
+            is_condition = not {*"=<>"}.isdisjoint(word) and not word.startswith(IDENTIFIER)
+            if is_condition and named and named[-1][0].startswith(IDENTIFIER):
+                named[-1].append(word)
+            else:
+                named.append([word])
+        return [self._ident(verb, each) if each[0].startswith(IDENTIFIER) else each[0] for each in named]
 
-    def _ident(self, word: str) -> str:
-        jobs = self._filter(word).page(MOST_NAMED + 1).jobs
+    def _ident(self, verb: str, words: Sequence[str]) -> str:
+        """Return the ident of the job of some conditions: of several of a class, the one that is meant most likely."""
+        jobs, asked = self._filter(*words).page(MOST_NAMED + 1).jobs, one_line(" ".join(words))
         if len(jobs) == 1:
             return jobs[0].ident
         if not jobs:
-            raise LookupError("; ".join([f"there is no job with {one_line(word)}", *unknown_classes()]))
+            raise LookupError("; ".join([f"there is no job with {asked}", *unknown_classes()]))
+        meant = self._filter(*words, "status=running" if verb == "release" else "queued=1").page(2).jobs
+        if not meant and verb != "release" and len({Ident.of(job.ident).path for job in jobs}) == 1:
+            meant = jobs[:1]  # the last one
         number = f"more than {MOST_NAMED}" if len(jobs) > MOST_NAMED else f"{len(jobs)}"
         told = ", ".join(f"{one_line(job.ident)} ({one_line(job.status)})" for job in jobs[:MOST_NAMED])
-        raise LookupError(f"{number} jobs have {one_line(word)}; give the ident of one: {told}")
+        if len(meant) != 1:
+            raise LookupError(f"{number} jobs have {asked}; give the ident of one: {told}")
+        self.tell(f"{number} jobs have {asked}: {told}. Taken: {meant[0].ident}")
+        return meant[0].ident
 
     def _release(self, words: Sequence[str]) -> None:
         idents, force = self._idents("release", words), bool(self.options.force)
