@@ -46,9 +46,6 @@ SHORTEST_INTERVAL = timedelta(seconds=1)
 # How deep descriptions may stand in each other, and how many together.
 MAX_DEPTH, MAX_PARTS = 4, 20
 
-# How often the triggers of an `and` are asked for a time that all of them have.
-MAX_ATTEMPTS = 10_000
-
 # What is added to a moment to ask for the time after it. Numbers of seconds since the epoch are not exact.
 _STEPS = (timedelta(microseconds=1), timedelta(milliseconds=1), timedelta(seconds=1))
 
@@ -234,10 +231,12 @@ def _zone_name(zone: Any) -> str:
 
 def _described(trigger: Any) -> Description:
     """Return the description of a trigger of APScheduler."""
-    kinds = {cls: kind for kind, cls in _classes().items()}
+    classes = _classes()
+    kinds = {cls: kind for kind, cls in classes.items()} | {classes["and"].__base__: "and"}  # the one of APScheduler
     kind = kinds.get(type(trigger))
     if kind is None:
-        raise TypeError(f"The trigger must be one of {', '.join(cls.__name__ for cls in kinds)}, not {trigger!r}")
+        names = ", ".join(cls.__name__ for cls in classes.values())
+        raise TypeError(f"The trigger must be one of {names}, not {trigger!r}")
     if kind in ("and", "or"):
         if trigger.jitter:
             raise ValueError(f"A jitter of {type(trigger).__name__} cannot be stored: give it to the triggers in it")
@@ -260,10 +259,12 @@ def _classes() -> dict[str, Any]:
     """The trigger classes by the kind of their description."""
     try:
         from apscheduler.triggers.calendarinterval import CalendarIntervalTrigger
-        from apscheduler.triggers.combining import AndTrigger, OrTrigger
+        from apscheduler.triggers.combining import OrTrigger
         from apscheduler.triggers.cron import CronTrigger
         from apscheduler.triggers.date import DateTrigger
         from apscheduler.triggers.interval import IntervalTrigger
+
+        from limpyd_jobs.schedules.common_times import AndTrigger
     except ImportError as error:
         raise ConfigurationException(
             f"Schedules need APScheduler 3.11: pip install 'redis-limpyd-jobs[schedules]' ({error})"
@@ -425,7 +426,7 @@ def _after(trigger: Any, moment: datetime) -> datetime | None:
         found = [time for time in (_after(each, moment) for each in trigger.triggers) if time is not None]
         return min(found, default=None)
     if isinstance(trigger, classes["and"]):
-        return _common_after(trigger.triggers, moment)
+        return _common_after(trigger, moment)
     if isinstance(trigger, classes["date"]):
         return _in_utc(trigger.run_date) if trigger.run_date > moment else None
     if isinstance(trigger, classes["calendar"]):
@@ -437,10 +438,10 @@ def _after(trigger: Any, moment: datetime) -> datetime | None:
     return None
 
 
-def _common_after(triggers: list[Any], moment: datetime) -> datetime | None:
+def _common_after(trigger: Any, moment: datetime) -> datetime | None:
     just_before = moment
-    for _ in range(MAX_ATTEMPTS):
-        times = [_after(each, just_before) for each in triggers]
+    for _ in range(trigger.max_attempts):
+        times = [_after(each, just_before) for each in trigger.triggers]
         found = [time for time in times if time is not None]
         if len(found) < len(times):
             return None

@@ -37,6 +37,7 @@ from limpyd_jobs import Error, Queue
 from limpyd_jobs import check as checking
 from limpyd_jobs.contrib.apscheduler import LimpydExecutor, LimpydJobStore, RedisJobStore, ScheduledJob
 from limpyd_jobs.models import job_classes
+from limpyd_jobs.schedules.common_times import AndTrigger
 from limpyd_jobs.schedules.triggers import describe_trigger
 from limpyd_jobs.store.database import JobsDatabase
 from limpyd_jobs.store.timed import due_key
@@ -569,6 +570,18 @@ class TestATriggerThatFails:
         assert (ran, stored("a")["parked"]) == ([], "1")
         assert "out of range" in stored("a")["reason"]
 
+    @pytest.mark.parametrize("other", [{"cron": {"second": "1"}}, {"or": [{"cron": {"second": "1"}}]}])
+    def test_is_parked_if_its_next_time_would_be_searched_for_ever(
+        self, made: BackgroundScheduler, redis_client: redis.Redis, monkeypatch: Any, other: dict[str, Any]
+    ) -> None:
+        monkeypatch.setattr(AndTrigger, "max_attempts", 100)
+        trigger = {"or": [{"date": "2020-01-01"}, {"and": [{"cron": {"second": "0"}}, other]}]}
+        redis_client.hset("apscheduler:scheduledjob:a:hash", "trigger", json.dumps(trigger))
+        assert describe_trigger(made.get_job("a").trigger).keys() == {"or"}
+        round_of(made)
+        assert (ran, stored("a")["parked"]) == ([], "1")
+        assert "have no time in common" in stored("a")["reason"]
+
     def test_ends_no_scheduler_if_it_cannot_be_parked(
         self, made: BackgroundScheduler, redis_client: redis.Redis
     ) -> None:
@@ -766,9 +779,13 @@ class TestWhatCanBeStored:
         assert ran == [(tuple(args), {})]
 
     def test_a_pickle_is_not_read_by_who_reads_json(self, scheduler: Any, redis_client: redis.Redis) -> None:
-        scheduler(LimpydJobStore(serializer="pickle")).add_job(note, "date", run_date=PAST, id="a", args=[Bomb()])
+        made = scheduler(LimpydJobStore(serializer="pickle"))
+        for name in "ab":
+            made.add_job(note, "date", run_date=PAST, id=name, args=[Bomb()])
+        redis_client.hset("apscheduler:scheduledjob:b:hash", "state", "[]")
         assert store_of(scheduler()).get_due_jobs(NOW) == []
-        assert "pickle" in stored("a")["reason"]
+        assert "it is stored as a pickle" in stored("a")["reason"]
+        assert "it is neither a JSON object nor a pickle: []" in stored("b")["reason"]
         assert ran == []
 
     def test_no_function_is_called_that_nobody_allowed(self, scheduler: Any) -> None:

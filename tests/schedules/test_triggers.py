@@ -16,7 +16,7 @@ from apscheduler.triggers.date import DateTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.schedules import triggers
+from limpyd_jobs.schedules import common_times
 from limpyd_jobs.schedules.triggers import Times, describe, describe_trigger, trigger_of
 
 PARIS = ZoneInfo("Europe/Paris")
@@ -276,7 +276,7 @@ def test_a_jitter_makes_it_later_by_no_more_than_that() -> None:
 
 
 def test_triggers_that_never_meet_have_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triggers, "MAX_ATTEMPTS", 100)
+    monkeypatch.setattr(common_times.AndTrigger, "max_attempts", 100)
     never = {"and": [{"cron": "0 3 * * *"}, {"cron": "0 4 * * *"}]}
     assert next_times(never, "2026-01-01 00:00:00") == []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from datetime import datetime, tzinfo
 from functools import lru_cache
 from typing import Any
@@ -15,6 +15,7 @@ from apscheduler.job import Job
 from limpyd_jobs.contrib.apscheduler.records import Stored, StoredJob, moment_of, run_time_of, text_of
 from limpyd_jobs.schedules.triggers import describe_trigger, trigger_of, zone_of
 from limpyd_jobs.store.codecs import codec_of
+from limpyd_jobs.utils import one_line
 
 # The values of a job's state that are stored together with its arguments, unless they are these.
 OPTIONS = {"misfire_grace_time": 1, "coalesce": True, "max_instances": 1}
@@ -154,6 +155,8 @@ class Serializer:
     def _loaded(self, text: str) -> Any:
         if _is_json(text):
             return codec_of(json).load(text)
+        if not _is_pickle(text):
+            raise ValueError(f"it is neither a JSON object nor a pickle: {one_line(text)}")
         if not self.is_pickle:
             raise ValueError("it is stored as a pickle, but only JSON is read here")
         return codec_of(pickle).load(text)
@@ -220,5 +223,13 @@ def _as_json(value: Any) -> str:
 
 
 def _is_json(text: str) -> bool:
-    """Return whether a stored text is JSON, and not a pickle."""
+    """Return whether a stored text is meant to be JSON, and not a pickle."""
     return text.startswith("{")
+
+
+def _is_pickle(text: str) -> bool:
+    """Return whether a stored text is the Base64 of a pickle, all of which end with a dot."""
+    try:
+        return b64decode(text, validate=True).endswith(pickle.STOP)
+    except ValueError:
+        return False
