@@ -11,6 +11,7 @@ from limpyd_jobs.commands.options import COMMON_OPTIONS, DRY_RUN, JSON, JSONL, Q
 from limpyd_jobs.commands.tables import names_near, some_of
 from limpyd_jobs.models import Queue
 from limpyd_jobs.query import pause_queue, paused_queues, queue_names, queue_states
+from limpyd_jobs.query.queues import BOARDS
 from limpyd_jobs.utils import one_line
 from limpyd_jobs.workers.options import WorkerOption
 
@@ -18,6 +19,9 @@ from limpyd_jobs.workers.options import WorkerOption
 MOST_NAMES = 10
 
 FORCE = WorkerOption("--force", action="store_true", help="Pause also a name that no queue has yet")
+
+# What becomes of a board that is to be paused.
+NO_PAUSE = "not paused: it is a board of TaskFlow, whose conductors take no notice"
 
 
 class Resume(Command):
@@ -39,8 +43,8 @@ class Resume(Command):
 
 
 class Pause(Resume):
-    """Exit status: 0, also for queues that are paused already; 1 if there is no such queue, unless --force is given; 2
-    if the command line is wrong."""
+    """Exit status: 0, also for queues that are paused already; 1 if there is no such queue, unless --force is given, or
+    it is a board of TaskFlow; 2 if the command line is wrong."""
 
     summary = "Let the jobs of some queues wait: workers begin no more of them; running jobs go on"
     words = "name... | --list [options]"
@@ -97,15 +101,16 @@ def change_pauses(command: Command, names: Sequence[str], *, pauses: bool) -> in
     asked = _asked(command, [*map(stored_queue_name, names)], paused, pauses=pauses)
     rows = []
     for model, name in asked:
-        is_changed = ((model, name) in paused) != pauses
-        if not command.options.dry_run:
+        is_refused = pauses and model == BOARDS
+        is_changed = ((model, name) in paused) != pauses and not is_refused
+        if not (is_refused or command.options.dry_run):
             is_changed = pause_queue(model, name, pauses=pauses, **command.how_audited)
-        outcome = command.would_be(done) if is_changed else undone
+        outcome = NO_PAUSE if is_refused else command.would_be(done) if is_changed else undone
         rows.append({"queue": name, "model": model, "outcome": outcome})
     if not command.print_as_json([{**row, **command.mark} for row in rows]):
         for name, row in zip(_told(asked), rows, strict=True):
             print(f"{name}: {row['outcome']}")
-    return 0
+    return int(any(row["outcome"] == NO_PAUSE for row in rows))
 
 
 def _asked(

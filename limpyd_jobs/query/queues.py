@@ -30,6 +30,9 @@ _delete_queue = Script("delete_queue")
 _leave_quarantine = Script("leave_quarantine")
 _measure_queues = Script("measure_queues")
 
+# The model of the boards of TaskFlow. Conductors serve them, and no worker.
+BOARDS = "taskflow:board"
+
 # How many queues one step looks at: it takes Redis about a millisecond.
 STEP = 200
 
@@ -264,9 +267,13 @@ def pause_queue(
 
     Raises
     ------
+    ValueError
+        If it would pause a board of TaskFlow, whose conductors take no notice of a pause.
     NotAudited
         If Redis refuses to write it to the audit, and `unaudited` is not true.
     """
+    if pauses and model == BOARDS:
+        raise ValueError(f"{name!r} is a board of TaskFlow: it cannot be paused, because conductors take no notice")
     connection = connection_to(database or BaseJobsModel.database)
     return change_pause(connection, model, name, pauses=pauses, unaudited=unaudited)
 

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from servers import RedisServer, wait_until
 
 pytest.importorskip("apscheduler")
 
+from limpyd_jobs import Queue
 from limpyd_jobs.contrib.apscheduler import ScheduledJob
+from limpyd_jobs.query import explain_job, pause_queue, paused_queues
 
 COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
 
@@ -142,6 +145,31 @@ def test_a_posting_whose_claim_lapsed_is_claimed_by_nobody(redis_server: RedisSe
     wait_until(lambda: job.state == "UNCLAIMED")
     (row,) = json.loads(run(redis_server, "integrations", "taskflow", "--json")[1])
     assert (row["status"], row["claimed_by"]) == ("lapsed", "")
+    told = [each.text for each in explain_job(job.posting.ident).reasons]
+    assert len(told) == 2
+    assert "Any conductor of the board flows can claim it." in told[1]
+    board.close()
+
+
+def test_a_board_is_not_paused_and_no_worker_is_asked_for_to_serve_it(redis_server: RedisServer) -> None:
+    pytest.importorskip("taskflow")
+    from limpyd_jobs.contrib.taskflow import LimpydJobBoard
+
+    Queue.get_queue("flows")
+    board = LimpydJobBoard("flows", {"unix_socket_path": redis_server.socket})
+    board.connect()
+    job = board.post("resize")
+    status, told = run(redis_server, "queues", "pause", "flows")
+    assert (status, "flows (taskflow:board): not paused: it is a board of" in told) == (1, True)
+    assert "flows (jobs:queue): paused" in told
+    assert paused_queues() == {("jobs:queue", "flows")}
+    for pause in (partial(pause_queue, "taskflow:board"), board.model.queue_model.pause):
+        with pytest.raises(ValueError, match="conductors take no notice"):
+            pause("flows")
+    assert [each.text for each in explain_job(job.posting.ident).reasons] == ["It is the next one of the queue flows."]
+    job.posting.status.hset("d")
+    (reason,) = explain_job(job.posting.ident).reasons
+    assert reason.text == "It is delayed, but stands in no queue. At once: limpyd-jobs check --repair"
     board.close()
 
 

@@ -28,6 +28,11 @@ class Board(Queue):
     namespace = "taskflow"
     keep_success = 0
 
+    @classmethod
+    def pause(cls, name: str, *, unaudited: bool = False) -> bool:
+        """Raise `ValueError`: conductors take no notice of a pause."""
+        raise ValueError(f"The board {name!r} cannot be paused, because conductors take no notice of a pause")
+
 
 class PostingError(Error):
     """Why a posting was trashed. On the command line, name it:

@@ -14,6 +14,7 @@ from limpyd_jobs.models.worker_presence import SILENT
 from limpyd_jobs.query.classes import connection_to, on, replies_to
 from limpyd_jobs.query.explain.details import JobDetails, details_of, stored_job
 from limpyd_jobs.query.explain.silence import silence
+from limpyd_jobs.query.queues import BOARDS
 from limpyd_jobs.retrying import own_policy, read_policy
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.store.database import JobsDatabase
@@ -74,6 +75,7 @@ class _Place(NamedTuple):
 
     is_queue: bool
     name: str
+    is_board: bool  # of TaskFlow: conductors serve it, which take no notice of a pause
     is_paused: bool
     position: int | None  # in the waiting list
     due: float | None
@@ -106,7 +108,8 @@ class _Place(NamedTuple):
         return cls(
             name is not None,
             name or "",
-            bool(paused),
+            model == BOARDS,
+            bool(paused) and model != BOARDS,
             position,
             None if due is None else float(due),
             None if lease is None else float(lease),
@@ -171,7 +174,7 @@ def _reasons(details: JobDetails, stored: Mapping[str, str], place: _Place) -> I
         what = f"It is in the quarantine of the queue {place.name}: once what is wrong with it is mended, "
         yield _proposing("quarantined", what, f"quarantine retry {quote(details.ident)}")
     elif status == STATUSES.DELAYED:
-        yield from _reasons_of_delayed(stored, place)
+        yield from _reasons_of_delayed(details.ident, stored, place)
     else:
         yield from _reasons_of_waiting(details.ident, place)
     if status in (STATUSES.WAITING, STATUSES.DELAYED) and stored.get("tries") and details.errors:
@@ -204,6 +207,9 @@ def _reasons_of_running(ident: str, stored: Mapping[str, str], place: _Place, si
         yield Reason("no_lease", "It has no lease: a worker of version 2 runs it, or code of an application.")
     elif has_lapsed:
         lapsed = f"The lease of {owner} ended {span(place.now - place.lease)} ago: it died, or was silent."
+        if place.is_board:
+            yield Reason("lease_lapsed", f"{lapsed} Any conductor of the board {place.name} can claim it.")
+            return
         back = "will put the job back" if place.has_workers else "has to put the job back, but none is there"
         yield Reason("lease_lapsed", f"{lapsed} A worker of the queue {place.name} {back}.")
         if not place.has_workers:
@@ -234,12 +240,15 @@ def _last_error(details: JobDetails) -> str:
     return f"{error.get('type', '')}: {one_line(error.get('message', ''), MESSAGE)}"
 
 
-def _reasons_of_delayed(stored: Mapping[str, str], place: _Place) -> Iterator[Reason]:
+def _reasons_of_delayed(ident: str, stored: Mapping[str, str], place: _Place) -> Iterator[Reason]:
     until = stored.get("delayed_until", "")
     if place.due is None:
-        yield Reason("not_listed", "It is delayed, but stands in no queue. " + _RECONCILED)
+        yield Reason("not_listed", f"It is delayed, but stands in no queue. {_put_back(place)}")
     elif place.due > place.now:
         yield Reason("delayed", f"It is delayed until {until} (UTC), for {span(place.due - place.now)} more.")
+    elif place.is_board:
+        due = f"It is due since {until} (UTC), but no worker serves the board {place.name} and puts it there: "
+        yield _proposing("due", due, f"jobs promote {quote(ident)}")
     else:
         yield Reason("due", f"It is due since {until} (UTC): a worker of the queue {place.name} lets it wait there.")
         yield from _lack_of_workers(place)
@@ -252,7 +261,7 @@ def _reasons_of_waiting(ident: str, place: _Place) -> Iterator[Reason]:
             yield Reason("no_worker", _no_worker(place))
         return
     if place.position is None:
-        yield Reason("not_listed", "It waits, but stands in no list. " + _RECONCILED)
+        yield Reason("not_listed", f"It waits, but stands in no list. {_put_back(place)}")
         return
     before = place.position + place.ahead
     if before:
@@ -282,7 +291,7 @@ def _next_try(place: _Place) -> str:
 
 
 def _lack_of_workers(place: _Place) -> Iterator[Reason]:
-    if place.is_paused:
+    if place.is_paused or place.is_board:
         return
     if place.servers:
         yield from _reasons_of_workers(place)
@@ -321,4 +330,6 @@ def _silences(place: _Place) -> str:
     return ", ".join(f"{one_line(worker.name)} is {silence(worker, place.workers)}" for worker in place.servers)
 
 
-_RECONCILED = "A worker puts such jobs back within 6 minutes, if one lives. At once: limpyd-jobs check --repair"
+def _put_back(place: _Place) -> str:
+    by_worker = "" if place.is_board else "A worker puts such jobs back within 6 minutes, if one lives. "
+    return f"{by_worker}At once: limpyd-jobs check --repair"
