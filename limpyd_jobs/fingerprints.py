@@ -92,8 +92,10 @@ def cause_of(
         The identifier of the job.
     """
     pattern = pattern_of(message, identifier)
-    raised, kinds = _innermost(raised)
-    place = _place(_frames_of(raised), job_class.partition(".")[0], is_first=type_name in ANYWHERE)
+    innermost, kinds = _innermost(raised)
+    package, is_first = job_class.partition(".")[0], type_name in ANYWHERE
+    place = _place(_frames_of(innermost), package, is_first=is_first)
+    place = place or _place(_frames_of(raised), package, is_first=is_first)  # made with the group, not raised
     text = "\n".join((type_name, *kinds, place or pattern))
     return Cause(sha256(text.encode(errors="replace")).hexdigest()[:LENGTH], place, pattern)
 

@@ -6,16 +6,20 @@ The exceptions by which the code of a job decides this itself are here, too.
 from __future__ import annotations
 
 import builtins
+import logging
 import random as randomness
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, NamedTuple
 
 from limpyd_jobs.arguments import read_priority, stored_priority
 from limpyd_jobs.exceptions import LimpydJobsException, WorkerLost
-from limpyd_jobs.utils import compute_delayed_until, parse_datetime
+from limpyd_jobs.utils import MESSAGE, compute_delayed_until, one_line, parse_datetime
+
+log = logging.getLogger("limpyd-jobs.retrying")
 
 MAX_SECONDS = 10**11  # some 3,000 years: today's date and this still make a date
 MAX_TIMES = 10**9
@@ -306,8 +310,17 @@ def as_policy(value: Any) -> Retry | None:
 
 
 def own_policy(value: Any) -> Retry | None:
-    """Return the value of an attribute if it is a policy; None if it is something of an application, or None."""
-    return value if isinstance(value, Retry) else read_policy(value) if isinstance(value, str) else None
+    """Return the value of the attribute of a class if it is a policy; else None. The log says once that it is none."""
+    try:
+        return as_policy(value)
+    except (TypeError, ValueError) as error:
+        _log_unused(str(error))
+        return None
+
+
+@cache
+def _log_unused(why: str) -> None:
+    log.warning("A default_retry_policy is not used: %s", one_line(why, MESSAGE))
 
 
 def stored_policy(value: Any) -> str:

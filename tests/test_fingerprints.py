@@ -144,7 +144,7 @@ def test_without_a_place_the_pattern_of_the_message_makes_it() -> None:
     assert (of_job("ann").place, of_job("ann").pattern) == ("", "cannot send <identifier> again")
 
 
-class BaseExceptionGroup(BaseException):
+class BaseExceptionGroup(Exception):
     """Python 3.10 has none."""
 
     def __init__(self, *exceptions: BaseException) -> None:
@@ -164,6 +164,12 @@ def test_a_group_of_exceptions_has_the_place_of_the_first() -> None:
     assert grouped(first, other) == grouped(caught(fail, "not here"))
     assert grouped(first).place == f"{__name__}, in fail: raise LookupError(text)"
     assert grouped(first).fingerprint != grouped(other).fingerprint
+
+    def fail_at_once() -> None:
+        raise BaseExceptionGroup(ValueError("never raised"))
+
+    cause = cause_of("BaseExceptionGroup", "unhandled", caught(fail_at_once), "")
+    assert cause.place.startswith(f"{__name__}, in fail_at_once: raise ")
 
 
 def test_where_the_application_is_installed_makes_none() -> None:

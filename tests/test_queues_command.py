@@ -18,6 +18,7 @@ from limpyd_jobs import Job, Queue
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.query import JobFilter
 from limpyd_jobs.store.audit import last_entries
+from limpyd_jobs.store.known_classes import KEY, KnownClass
 from limpyd_jobs.utils import parse_datetime, utcnow
 
 COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
@@ -123,7 +124,13 @@ def test_a_queue_is_cleared(redis_server: RedisServer) -> None:
     status, out, err = run(redis_server, *clear)
     assert (status, out) == (2, "")
     assert "delete 5 jobs? Give --yes to do so" in err
+    name, path = Bill._name, Bill.get_model_repr()
+    gone = KnownClass.of(Bill).as_json().replace(name, "gone:bill").replace(path, "gone.Bill")
+    redis_server.client().hset(KEY, "gone.Bill", gone)
+    for key in ("gone:bill:collection", "gone:bill:status:w"):
+        redis_server.client().sadd(key, 1)
     assert output(redis_server, *clear, "--yes") == "jobs\n5     deleted\n"
+    redis_server.client().delete("gone:bill:collection")
     assert JobFilter().count().number == 0
     assert Queue.count_jobs("bills") == (0, 0)
 
@@ -133,6 +140,9 @@ def test_only_empty_queues_are_deleted(redis_server: RedisServer) -> None:
     assert (status, err) == (1, "")
     assert "bills, priority 0: is not empty: 3 waiting, 1 delayed, 0 running" in out
     JobFilter().delete_all()
+    would = json.loads(output(redis_server, "queues", "delete", "bills", "--dry-run", "--json"))
+    told = {"queue": "bills", "outcome": "would be deleted", "dry_run": True}
+    assert would == [{**told, "priority": priority} for priority in (5, 0)]
     assert output(redis_server, "queues", "delete", "bills", "--yes").count("deleted") == 2
     assert output(redis_server, "queues", "list", "--json") == "[]\n"
     told = [(entry["verb"], entry["filter"]) for entry in last_entries(BaseJobsModel.get_connection(), 2)]
@@ -166,7 +176,7 @@ def test_the_queues_of_all_models_are_shown_unless_one_is_named(redis_server: Re
     """The command imports none of them."""
     Ledger.get_queue("bills", 3)
     entry = Ledger.get_queue("books").pk.get()
-    redis_server.client().rpush(f"ledgers:ledger:{entry}:_quarantine", "x")
+    redis_server.client().rpush(f"ledgers:ledger:{entry}:_quarantine", "x\ny")
     lines = output(redis_server, "queues", "list").splitlines()
     assert [line.split()[:3] for line in lines] == [
         ["queue", "model", "priority"],
@@ -181,7 +191,7 @@ def test_the_queues_of_all_models_are_shown_unless_one_is_named(redis_server: Re
         rows = json.loads(told) if command == "queues" else json.loads(told)["queues"]
         assert [row["name"] for row in rows] == ["bills", "books"]
     assert "books  ledgers:ledger" in output(redis_server, "info")
-    assert output(redis_server, "quarantine", "drop", "x", "--yes").endswith("1        dropped\n")
+    assert output(redis_server, "quarantine", "drop", r"x\ny", "--yes").endswith("1        dropped\n")
     status, _, err = run(redis_server, "queues", "delete", "books", "--yes")
     assert (status, f"give --queue-model={__name__}.Ledger" in err) == (2, True)
     model = f"--queue-model={__name__}.Ledger"

@@ -30,7 +30,10 @@ def test_a_misspelt_name_is_told() -> None:
         "jobs delete queue=leters --dry-run": of_queue,
         "errors groups queue=leters": of_queue,
         "errors list queue=leters": of_queue,
+        "errors delete queue=leters --dry-run": of_queue,
+        "jobs export class=Leter": of_class,
         "stats --queue=leters": of_queue,
+        "stats --class=Leter": of_class,
     }.items():
         name, *words = command.split()
         status, _, error = limpyd_jobs(name, *words)

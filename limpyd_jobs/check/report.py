@@ -133,7 +133,9 @@ class Report:
             yield from _aligned([("", "what", "what is wrong", "repair"), *rows])
             yield ""
         for warning in self.warnings:
-            yield from wrap(f"Warning: {one_line(warning, MESSAGE)}", 79, subsequent_indent="  ")
+            yield from wrap(
+                f"Warning: {one_line(warning, MESSAGE)}", 79, subsequent_indent="  ", break_on_hyphens=False
+            )
 
     def _summary(self) -> str:
         number, where = sum(self.records.values()), ", ".join(self.databases)

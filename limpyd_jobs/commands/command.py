@@ -76,7 +76,7 @@ class Command:
     def __init__(self, prog: str, argv: Sequence[str]) -> None:
         self.argv = list(argv)
         statuses = " ".join(f"{type(self).__doc__ or ''}".split()).rstrip(".")
-        statuses = fill(f"{statuses}{self.ends}.", HELP_WIDTH)
+        statuses = fill(f"{statuses}{self.ends}.", HELP_WIDTH, break_on_hyphens=False)
         usage = f"%prog {self.words or '[options]'}\n\n{self.summary}\n\n{statuses}"
         self.parser = WorkerOptionParser(prog=prog, usage=usage)
         self.parser.add_grouped_options(self.option_list)

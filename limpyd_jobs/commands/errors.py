@@ -13,6 +13,7 @@ from limpyd_jobs.commands.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSON
 from limpyd_jobs.commands.progress import shown_progress
 from limpyd_jobs.commands.tables import cut, ends_of, print_error, print_table, table_lines, width_of_terminal
 from limpyd_jobs.commands.verbs import Verb, VerbCommand
+from limpyd_jobs.fingerprints import is_fingerprint
 from limpyd_jobs.query import ErrorFilter, ErrorGroup, ErrorGroups, FoundError, JobFilter, Tally
 from limpyd_jobs.utils import one_line
 from limpyd_jobs.workers.options import WorkerOption, seconds
@@ -42,7 +43,8 @@ class Errors(VerbCommand):
   show FINGERPRINT...    a cause: where it occurs, its messages, the traceback of the last error, and the last jobs
   requeue FINGERPRINT    put the jobs that failed so back in their queues. They are counted first, and you are asked.
                          With other queues, priorities or delays: limpyd-jobs jobs requeue fingerprint=FINGERPRINT
-  delete FILTER...       delete the errors, for good; their jobs stay. They are counted first, and you are asked.
+  delete FILTER...       delete the errors, or those of one FINGERPRINT, for good; their jobs stay. They are counted
+                         first, and you are asked.
                          --all means all errors
 
 A filter is made of words. All of them must be met:
@@ -172,11 +174,15 @@ A filter is made of words. All of them must be met:
     def _delete(self, words: Sequence[str]) -> int:
         if bool(words) == bool(self.options.all):
             self.parser.error("say which errors to delete: give a filter, or --all for all errors")
+        words = [f"fingerprint={word}" if [word] == words and is_fingerprint(word) else word for word in words]
         return self.change_many("delete", partial(self._delete_all, self._filter(*words)), "error")
 
     def _delete_all(self, asked: ErrorFilter, *, dry_run: bool = False) -> Tally:
         with shown_progress("looked at {:,} of {:,} errors") as progress:
-            return asked.delete_all(dry_run=dry_run, progress=progress, **self.how_audited)
+            tally = asked.delete_all(dry_run=dry_run, progress=progress, **self.how_audited)
+        if dry_run and not tally.done:
+            self._tell_of_unknown_names(asked)
+        return tally
 
 
 def _no_errors(fingerprint: str) -> LookupError:

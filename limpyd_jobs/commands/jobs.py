@@ -309,7 +309,9 @@ A filter is made of words. All of them must be met:
             self.parser.error("say which jobs to export: give a filter, or --all for all jobs")
         asked = self._filter(*words)
         with shown_progress("looked at {:,} of {:,} jobs") as progress:
-            print_json_lines(asked.records(progress))
+            number = print_json_lines(asked.records(progress))
+        if not number:
+            self._tell_of_unknown_names(asked)
         self._tell_of_unseen(asked)
 
     def _add(self, words: Sequence[str]) -> None:

@@ -54,10 +54,10 @@ Without a word, it lists. retry and drop need entries as list shows them, or --a
         if bool(words) == bool(self.options.all):
             self.parser.error(f"say what to {verb}: give entries as list shows them, or --all")
         found = self._entries()
-        unknown = set(words) - {each.entry for each in found}
+        unknown = set(words) - {name for each in found for name in _names_of(each)}
         if unknown:
             raise LookupError(f"{one_line(min(unknown))} is not in quarantine")
-        asked = [each for each in found if self.options.all or each.entry in words]
+        asked = [each for each in found if self.options.all or not _names_of(each).isdisjoint(words)]
         if self.options.dry_run or not asked:
             return self._print(done, len(asked))
         if not self.is_sure(f"{verb} {count_of(len(asked), 'entry', 'entries')}?"):
@@ -69,3 +69,8 @@ Without a word, it lists. retry and drop need entries as list shows them, or --a
         if not self.print_as_json({"done": number, **self.mark}):
             print_table([("entries", ""), (f"{number:,}", self.would_be(done))])
         return 0
+
+
+def _names_of(found: QuarantineEntry) -> set[str]:
+    """Return an entry as JSON has it, and as the table shows it."""
+    return {found.entry, one_line(found.entry)}

@@ -131,23 +131,27 @@ Without a word, it lists. clear and delete count first, and ask."""
         if not names:
             self.parser.error("delete needs the name of a queue after it")
         states = self._states(names)
-        used = [state for state in states if state.is_in_use]
-        for state in used:
-            what = f"{state.waiting:,} waiting, {state.delayed:,} delayed, {state.running:,} running"
-            print(f"{one_line(state.name)}, priority {one_line(state.priority)}: is not empty: {what}")
-        empty = [state for state in states if state not in used]
-        if self.options.dry_run:
-            for state in empty:
-                print(f"{one_line(state.name)}, priority {one_line(state.priority)}: would be deleted")
-            return 1 if used else 0
-        if empty and not self.is_sure(f"delete {count_of(len(empty), 'empty queue')}?"):
+        empty = [state for state in states if not state.is_in_use]
+        is_sure = self.options.dry_run or not empty or self.is_sure(f"delete {count_of(len(empty), 'empty queue')}?")
+        if not is_sure:
             return 1
-        for state in empty:
-            outcome = delete_queue(state, **self.how_audited)
-            used += [state] if outcome == "used" else []
-            told = "has a job now, so it stays" if outcome == "used" else outcome
-            print(f"{one_line(state.name)}, priority {one_line(state.priority)}: {told}")
-        return 1 if used else 0
+        outcomes = [self._delete_one(state) for state in states]
+        told = zip(states, outcomes, strict=True)
+        self.print_as_json(
+            [{"queue": it.name, "priority": it.priority, "outcome": each, **self.mark} for it, each in told]
+        )
+        return 0 if all("deleted" in outcome for outcome in outcomes) else 1
+
+    def _delete_one(self, state: QueueState) -> str:
+        """Delete a queue if it is empty, and say so, unless JSON is printed; return the outcome."""
+        if state.is_in_use:
+            outcome = f"is not empty: {state.waiting:,} waiting, {state.delayed:,} delayed, {state.running:,} running"
+        else:
+            outcome = self.would_be("deleted") if self.options.dry_run else delete_queue(state, **self.how_audited)
+            outcome = "has a job now, so it stays" if outcome == "used" else outcome
+        if not (self.options.json or self.options.jsonl):
+            print(f"{one_line(state.name)}, priority {one_line(state.priority)}: {outcome}")
+        return outcome
 
 
 def as_json(state: QueueState) -> dict[str, Any]:

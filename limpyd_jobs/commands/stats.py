@@ -59,9 +59,10 @@ class Stats(Command):
             periods = read_figures(since, "day" if self.options.daily else "minute")
         except ValueError as error:
             self.parser.error(one_line(error, MESSAGE))
-        queue = self.options.queue
-        if queue and not {"*", "?"} & {*queue} and not summed(periods, self._group):
-            for line in unknown_names([("queue", "=", queue)]):
+        given = {"queue": self.options.queue, "class": self.options.job_class}
+        asked = [(field, "=", name) for field, name in given.items() if name and not {"*", "?"} & {*name}]
+        if asked and not summed(periods, self._group):
+            for line in unknown_names(asked):
                 self.tell(line)
         if self.print_as_json(self._as_json(periods)):
             return 0

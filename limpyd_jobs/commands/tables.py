@@ -130,10 +130,13 @@ def print_json(value: Any) -> None:
     print(_json(value, indent=2))
 
 
-def print_json_lines(values: Iterable[Any]) -> None:
-    """Print each value as JSON in a line of its own."""
+def print_json_lines(values: Iterable[Any]) -> int:
+    """Print each value as JSON in a line of its own; return how many there were."""
+    number = 0
     for value in values:
         print(_json(value))
+        number += 1
+    return number
 
 
 def _json(value: Any, indent: int | None = None) -> str:

@@ -54,6 +54,8 @@ def steps(
     has_custom_placement: callable
         Whether a job class, or a queue model, has its own way to put a job in a queue.
     """
+    if isinstance(jobs, (str, bytes, Mapping)):
+        raise TypeError(f"Give a list of jobs, as [{jobs!r}], not {jobs!r}")
     read = partial(_read, job_class, has_custom_placement)
     usual: Destination | None = None
     place: Place | None = None

@@ -292,6 +292,8 @@ class Job(JobRecord):
 
         Parameters
         ----------
+        queue_name: str
+            By default the one of the class, or else the one that it was in.
         priority: int
             None for its own priority, or for the one before its retry policy changed it.
 
@@ -304,6 +306,8 @@ class Job(JobRecord):
         TypeError, ValueError
             If an argument is invalid.
         """
+        if queue_name is None and self.queue_name is None:
+            queue_name = _last_queue_name(self)
         queue_name = self._get_queue_name(queue_name)
         given_model, queue_model = queue_model, queue_model or self.queue_model
         delay = delay_argument(delayed_for, delayed_until)
@@ -573,3 +577,8 @@ def _enter(queue: Queue, job: Job, status: str, delayed_until: datetime | None, 
         queue.delay_job(job, delayed_until)
     else:
         queue.enqueue_job(job, prepend)
+
+
+def _last_queue_name(job: Job) -> str | None:
+    key = job.get_field("_queue_key").hget()
+    return job.get_connection().hget(f"{key}:hash", "name") if key else None

@@ -64,7 +64,7 @@ class Tally(NamedTuple):
     @classmethod
     def of(cls, outcomes: Counter[str]) -> Tally:
         """Make a tally from the number of jobs of each outcome."""
-        reasons = {outcome: number for outcome, number in sorted(outcomes.items()) if outcome != "done"}
+        reasons = {outcome: number for outcome, number in sorted(outcomes.items()) if number and outcome != "done"}
         skipped = sum(number for outcome, number in reasons.items() if outcome in NOTHING_TO_DO)
         return cls(outcomes["done"], skipped, sum(reasons.values()) - skipped, reasons)
 

@@ -57,7 +57,7 @@ class Codec(NamedTuple):
         try:
             text = self.dump(value)
             is_same = not self.is_exact or _is_same(self.load(text), value)
-        except (TypeError, ValueError, RecursionError, AttributeError, pickle.PicklingError) as error:
+        except (TypeError, ValueError, OverflowError, RecursionError, AttributeError, pickle.PicklingError) as error:
             raise TypeError(f"{what} cannot be stored as {self.name}: {error}") from None
         if not is_same:
             raise TypeError(f"{what} cannot be stored as {self.name}: it would come back as {self.load(text)!r}")
@@ -65,9 +65,9 @@ class Codec(NamedTuple):
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Whether two values are equal, and of the same types all the way down."""
+    """Whether two values are equal, and of the same types all the way down; but a float may come from an integer."""
     if type(one) is not type(other):
-        return False
+        return (type(one), type(other)) == (float, int) and one == other
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(_is_same(one[key], other[key]) for key in one)
     if isinstance(one, list):

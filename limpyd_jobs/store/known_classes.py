@@ -163,8 +163,13 @@ def known_classes(connection: Any, imported: Iterable[type[RedisModel]] = ()) ->
     stored = list(_stored(connection))
     elsewhere = {known.path: known for field, known in stored if field == _field_of(known.path, known.name)}
     found = {known.path: known for field, known in sorted(stored, key=itemgetter(0)) if field == known.path}
-    given = {known.path: known for known in _all_of(imported)}
+    own_last: list[type[RedisModel]] = sorted(imported, key=_is_origin)
+    given = {known.path: known for known in _all_of(own_last)}
     return {path: known for path, known in {**elsewhere, **found}.items() if path not in given} | given
+
+
+def _is_origin(model: type[RedisModel]) -> bool:
+    return origin_of(model) is model
 
 
 def one_of_each(classes: Mapping[str, KnownClass]) -> dict[str, KnownClass]:

@@ -106,6 +106,8 @@ def _stored_name(job_class: type[Job], name: str) -> str:
 
 def _checked(job_class: type[Job], fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the wanted values in the form in which they are compared."""
+    if not (isinstance(job_class, type) and issubclass(job_class, Job)):
+        raise TypeError(f"The first argument is the class of the jobs, not {job_class!r}")
     for name in fields:
         if name not in OF_A_JOB and _stored_name(job_class, name) not in job_class._fields:
             names = ", ".join(sorted({*OF_A_JOB, *(each for each in job_class._fields if each[0] != "_")}))

@@ -118,7 +118,7 @@ def drain(
     Raises
     ------
     AssertionError
-        If there are more jobs than the limit.
+        If there are more jobs than the limit; or there is no such queue, but one of a similar name.
     TypeError
         If there is no such parameter.
     Exception
@@ -258,6 +258,10 @@ def _targets(
     models = [job_class.queue_model] if job_class is not None else _queue_models(worker_class)
     known = {model: _names_of(model) for model in models}
     used = [model for model in models if known[model]] or models[:1]
+    names = {name for each in known.values() for name in each}
+    for name in queues:
+        hint = "" if name in names else is_meant(name, names)
+        assert not hint, f"There is no queue {name!r}{hint}"
     return [(model, [*queues] or known[model] or [QUEUE_NAME]) for model in used]
 
 

@@ -50,7 +50,7 @@ def test_a_list_of_finished_jobs_that_grows_is_warned_of(callback: Any, told: st
 def test_a_warning_changes_the_exit_status_only_if_asked_for(
     jobs_database: Any, capsys: pytest.CaptureFixture[str], redis_client: redis.Redis
 ) -> None:
-    Job.add_jobs("abc", "mails")
+    Job.add_jobs([*"abc"], "mails")
     work("mails", max_loops=3)
     socket = redis_client.connection_pool.connection_kwargs["path"]
     for options, status in (([], 0), (["--strict"], 1)):

@@ -109,7 +109,7 @@ def shop(tmp_path: Path, redis_server: RedisServer, redis_client: redis.Redis) -
 
 def test_mails_are_sent_by_several_workers_at_once_and_the_outcome_is_logged(shop: Shop) -> None:
     shop.add("""
-        Meeting.add_jobs("abc")  # none of which ends before all three are run
+        Meeting.add_jobs([*"abc"])  # none of which ends before all three are run
         mails = ({"identifier": f"sold:{number}", "to": f"{number}@example.com"} for number in range(20))
         Mail.add_jobs(mails, text="sold")
         Mail.add_job("lost", to="bob", text="lost")

@@ -86,6 +86,8 @@ def test_one_that_is_not_given_is_its_default() -> None:
         ({"to": "a", "options": {"of": [float("nan")]}}, "JSON has no NaN"),
         ({"to": "a", "options": {"$bytes": "eA=="}}, "would come back as b'x'"),
         ({"to": "a", "options": {"$bytes": "x"}}, "cannot be stored as JSON"),
+        ({"to": "a", "weight": 2**53 + 1}, "would come back as 9007199254740992.0"),
+        ({"to": "a", "weight": 10**400}, "'weight' of Mail cannot be stored as a number"),
         ({"to": "a", "options": object()}, "cannot be stored as JSON: it holds <object"),
     ],
 )
@@ -94,6 +96,7 @@ def test_a_wrong_one_is_refused_and_nothing_is_added(given: Any, message: str) -
         with pytest.raises(TypeError, match=message):
             add()
     assert list(Mail.collection()) == []
+    assert Mail.add_job("a", to="ann", weight=300).weight.hget() == "300.0"
 
 
 def test_one_that_is_too_long_is_refused_with_the_limit() -> None:

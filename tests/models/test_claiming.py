@@ -694,6 +694,9 @@ class TestWhatCannotBeClaimed:
         with pytest.raises(LimpydJobsException, match="name not defined"):
             Homeless(identifier="a").claim()
         job = Homeless.add_job("b", "board")
+        job.claim().fail(ValueError())
+        job.requeue()
+        assert Queue.get_queue("board").waiting.lmembers() == [job.ident]
         job.claim().succeed()
 
     @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from limpyd import fields
 
 from limpyd_jobs import STATUSES, Argument, Error, Job, Queue, Schedule
 from limpyd_jobs.models import BaseJobsModel
+from limpyd_jobs.retrying import own_policy
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -95,6 +96,17 @@ class TestAMessageSaysWhatToWrite:
     def test_if_an_ident_is_none(self, ident: str) -> None:
         told = refusal(lambda: Job.get_from_ident(ident))
         assert told == f"{ident!r} is not the ident of a job, for example myapp.jobs.SendMail:12"
+
+    def test_if_one_text_is_given_for_many_jobs(self) -> None:
+        assert refusal(lambda: Noted.add_jobs("abc")) == "Give a list of jobs, as ['abc'], not 'abc'"
+
+    def test_if_a_policy_of_a_class_is_a_number(self, caplog: pytest.LogCaptureFixture) -> None:
+        for _ in range(2):
+            assert own_policy(3) is None
+        (record,) = caplog.records
+        assert record.message == (
+            "A default_retry_policy is not used: A retry policy must be a Retry, or the text of one, not 3"
+        )
 
     def test_if_an_interval_is_a_text(self) -> None:
         told = refusal(lambda: Schedule.add("often", Letter, interval="10m", to="ann"))

@@ -99,6 +99,8 @@ def test_a_failure_shows_that_nothing_was_added() -> None:
 def test_a_field_that_does_not_exist_is_an_error(function) -> None:
     with pytest.raises(AttributeError, match=r"Mail has no field 'too'; there are: .*identifier, note, options, .*to"):
         function(Mail, too="ann")
+    with pytest.raises(TypeError, match="The first argument is the class of the jobs, not 'Mail'"):
+        function("Mail", to="ann")
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,8 @@ def test_drain_runs_the_queues_it_is_given_or_those_of_a_class() -> None:
     Mail.add_job("2", "other", to="ann")
     assert drain("none").total == 0
     assert drain("other").total == 1
+    with pytest.raises(AssertionError, match="There is no queue 'othre': is other meant"):
+        drain("othre")
     Chain.add_job("chain", "links", left=0)
     assert drain(job_class=Mail).total == 1
     assert drain(job_class=Chain).total == 1

@@ -77,7 +77,7 @@ class TestSeveralJobs:
 
         options: dict[str, Any] = {"priority": 3, "delayed_until": LATER, "colour": "blue"}
         one_by_one = left(lambda: [Letter.add_job(name, **options) for name in "abca"])
-        assert left(lambda: Letter.add_jobs("abca", **options)) == one_by_one
+        assert left(lambda: Letter.add_jobs([*"abca"], **options)) == one_by_one
 
     def test_may_be_none(self, redis_client: redis.Redis) -> None:
         assert Letter.add_jobs([]) == []
@@ -117,7 +117,7 @@ class TestSeveralJobs:
         assert (order(), order(2)) == (["a"], ["b", "c"])
 
     def test_go_to_the_beginning_one_after_the_other(self, redis_client: redis.Redis) -> None:
-        Letter.add_jobs("abc", prepend=True)
+        Letter.add_jobs([*"abc"], prepend=True)
         assert order() == ["c", "b", "a"]
 
     def test_may_have_any_text(self, redis_client: redis.Redis) -> None:
@@ -157,7 +157,7 @@ class TestWhatAScriptCannotDoAlone:
         assert order() == ["a"]
 
     def test_a_class_may_place_its_jobs_itself(self, redis_client: redis.Redis) -> None:
-        jobs = Registered.add_jobs("ab")
+        jobs = Registered.add_jobs([*"ab"])
         assert order() == ["a", "b"]
         assert [job.tries.hget() for job in jobs] == ["7", "7"]
 

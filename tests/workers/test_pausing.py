@@ -68,7 +68,7 @@ class TestWhatWaits:
         assert Queue.count_waiting_jobs("queue") == 2
 
     def test_the_end_of_a_job_does_not_claim_one(self, collector: Collector) -> None:
-        Parcel.add_jobs("abc")
+        Parcel.add_jobs([*"abc"])
 
         def pause(job: Job, queue: Queue) -> None:
             collector(job, queue)
@@ -86,7 +86,7 @@ class TestWhatWaits:
         assert job.status.hget() == STATUSES.WAITING
 
     def test_their_order_is_kept_when_a_worker_was_handed_one(self, collector: Collector) -> None:
-        Parcel.add_jobs("abc")
+        Parcel.add_jobs([*"abc"])
         worker = worker_of(callback=collector, max_loops=3)
         worker.update_keys()
         Queue.pause("queue")

@@ -427,7 +427,7 @@ def test_keys_of_a_wrong_type_keep_nobody_from_waiting(
 
 
 def test_a_resumed_queue_is_served_by_all_at_once(collector: Collector, redis_client: redis.Redis) -> None:
-    Bell.add_jobs("ab")
+    Bell.add_jobs([*"ab"])
     Queue.pause("queue")
 
     def ring(job: Job, queue: Queue) -> None:
