@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def _limpyd_jobs_server() -> Iterator[EmbeddedServer]:
-    """Run a server for this session, or for this process of pytest-xdist, that nobody else uses."""
+    """Run a server for this session, or for this process of pytest-xdist, that is used by no one else."""
     from limpyd_jobs.exceptions import ConfigurationException
     from limpyd_jobs.store.embedded import EmbeddedServer
 

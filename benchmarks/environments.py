@@ -36,7 +36,7 @@ CLIENTS = ["redis", "hiredis", "coredis", "uvloop"]  # what else is worth tellin
 
 
 class Unavailable(Exception):
-    """A peer, or one of its measures, cannot be had; the message says why."""
+    """A peer, or one of its measures, is not available; the message says why."""
 
 
 @dataclass

@@ -16,7 +16,7 @@ SETTLING = 1.0  # seconds from the last job until a worker counts as idle
 LONGEST_RUN = 120  # seconds
 MOST_JOBS = 60_000
 
-# The rate of running is that between these shares of the jobs. Who fetches jobs ahead has as many in hand at the first
+# The rate of running is that between these shares of the jobs. Who fetches jobs ahead holds as many at the first
 # moment as at the last one, so has no head start.
 BETWEEN = (0.1, 0.9)
 

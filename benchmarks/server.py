@@ -119,7 +119,7 @@ class Counts:
 
 
 def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that nobody uses right now."""
+    """Return a TCP port of 127.0.0.1 that is not in use right now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,4 +1,4 @@
-"""Directives for what the code itself knows: the parts of the manual that nobody has to keep up to date."""
+"""Directives for what the code itself knows: the parts of the manual that need not be kept up to date."""
 
 from __future__ import annotations
 

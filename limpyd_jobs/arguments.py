@@ -100,7 +100,7 @@ def stored_priority(priority: Any) -> str:
 
 
 def read_priority(text: str | None) -> int | None:
-    """Return a stored priority as a number; None if somebody else wrote a text that is not a number."""
+    """Return a stored priority as a number; None if another program wrote a text that is not a number."""
     return int(text) if text and _INTEGER.fullmatch(text) else None
 
 

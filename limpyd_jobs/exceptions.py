@@ -41,7 +41,7 @@ class ClassUnresolved(LimpydJobsException):
 
 
 class CodeNotRun(LimpydJobsException):
-    """The code of a job is a coroutine or a generator, which nobody runs."""
+    """The code of a job is a coroutine or a generator, which is never run."""
 
 
 class NotRecorded(LimpydJobsException):
@@ -96,21 +96,21 @@ class NotClaimable(LimpydJobsException):
 
 
 class AlreadyClaimed(NotClaimable):
-    """A job cannot be claimed, as somebody else has a claim on it.
+    """A job cannot be claimed, as another owner has a claim on it.
 
     Attributes
     ----------
     ident, status: str
         As in `NotClaimable`.
     owner: str
-        Who holds the claim; None if it is a worker of version 2, or if somebody only set the status to running.
+        Who holds the claim; None if it is a worker of version 2, or if only the status was set to running.
     until: datetime
         When the lease ends, unless it is extended, naive UTC; None if there is no lease.
     """
 
     def __init__(self, ident: str, owner: str | None, until: datetime | None) -> None:
         super().__init__(ident, STATUSES.RUNNING)
-        who = one_line(owner) if owner else "somebody who does not say a name"
+        who = one_line(owner) if owner else "an owner without a name"
         self.args = (f"{ident} is claimed already, by {who}{f', until {until} (UTC)' if until else ''}",)
         self.owner = owner
         self.until = until

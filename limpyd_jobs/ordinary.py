@@ -1,4 +1,4 @@
-"""Whether a function does its work when it is called: coroutines and generators do not, as nobody here runs them."""
+"""Whether a function does its work when it is called: workers do not run coroutines and generators."""
 
 from __future__ import annotations
 

@@ -337,7 +337,7 @@ def stored_policy(value: Any) -> str:
 
 
 def read_policy(text: str | None) -> Retry | None:
-    """Return a stored policy; None if nothing is stored, or somebody else wrote a text that is not a policy."""
+    """Return a stored policy; None if nothing is stored, or another program wrote a text that is not a policy."""
     try:
         return Retry.parse(text) if text else None
     except (TypeError, ValueError):

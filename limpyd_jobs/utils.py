@@ -27,7 +27,7 @@ moved_time = timedelta()
 # A delay that ended before this much time is as good as any other in the past.
 LONG_AGO = timedelta(days=10_000)
 
-# How many characters of a name, and of a message, are shown in a line at the most.
+# How many characters of a name, and of a message, are shown in a line at most.
 NAME = 200
 MESSAGE = 2000
 

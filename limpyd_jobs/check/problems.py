@@ -164,7 +164,7 @@ PROBLEMS = {
     "several leases": Problem("I7", "has more than one lease", "the others are removed"),
     "runs and waits": Problem("I7", "is being run, but also in {0}", "removed from there"),
     "runs and is delayed": Problem("I7", "is being run, but also in {0}", "removed from there"),
-    "lease of nobody": Problem("I7", "is in {0}, but no worker has a claim on it", "removed from there"),
+    "lease of no worker": Problem("I7", "is in {0}, but no worker has a claim on it", "removed from there"),
     "token without lease": Problem("I7", "is {status}, but has a claim without a lease", "removed"),
     "ended and waits": Problem("I8", "is {status}, but in {0}", "removed from there"),
     "ended and is delayed": Problem("I8", "is {status}, but in {0}", "removed from there"),

@@ -1,4 +1,4 @@
-"""Reading a database of any size in small parts, so that nobody else has to wait."""
+"""Reading a database of any size in small parts, so that no other process has to wait."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Schedules:
         try:
             Plan.read(stored, job_class).identifier(datetime.now(timezone.utc))
         except ConfigurationException:
-            return ""  # without APScheduler nobody can tell
+            return ""  # not known without APScheduler
         except Exception as error:
             return printable(error)
         return ""

@@ -4,12 +4,12 @@
 -- what: the worker lets go of a job whose state its own hooks took care of, or that it was given and does not want
 -- request
 --   job_model, ident, token, queue_key
---   delay     for a job in hand that waits and stands in none of the lists
+--   delay     for a job that is taken, waits and stands in none of the lists
 --   lists     the lists where it may stand
 -- reply
 --   done
 --   delayed   it has to be put in the delayed set: nothing is changed
---   refused   somebody else holds the claim: nothing is changed
+--   refused   another owner holds the claim: nothing is changed
 --   gone
 
 --@include claims
@@ -29,7 +29,7 @@ if refused then
   return answer(refused)
 end
 
--- Whether somebody has just put the job in the queue of a waiting list.
+-- Whether another process has just put the job in the queue of a waiting list.
 local function stands_in(key)
   for _, rank in ipairs({1, -1}) do
     if type(redis.pcall('LPOS', key, job.ident, 'RANK', rank, 'MAXLEN', NEAR)) == 'number' then return true end

@@ -5,12 +5,12 @@
 -- request
 --   job_model, ident, queue_model
 --   queue_name   where a job that does not say so itself most likely stands; or none
---   unclaimed    '1' to refuse a job that somebody runs
+--   unclaimed    '1' to refuse a running job
 -- reply
 --   done    also if it is canceled already
 --   ended   in success or error: nothing is changed
 --   gone
---   claimed   somebody runs it
+--   claimed   it runs
 
 --@include canceling
 

@@ -10,7 +10,7 @@
 --   claimed             as in claim.lua; also to the holder of this claim, whose first reply was lost: the lease begins
 --                       anew. 'found' and 'nothing', which the same function can answer, do not occur
 --     in all other cases nothing is changed:
---   taken               {token, if it has one; until: the end of the lease, if there is one}: somebody else holds it
+--   taken               {token, if it has one; until: the end of the lease, if there is one}: another owner holds it
 --   not to be run       {status, delayed_until}
 --   already queued      {pk of the queued job of the same identifier}
 --   no queue            it stands in no queue, and no name is given

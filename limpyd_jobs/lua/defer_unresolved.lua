@@ -6,7 +6,7 @@
 -- request
 --   ident
 --   seconds   for how long
---   limit     how often at the most
+--   limit     how often at most
 -- reply
 --   deferred        {queue_name}: to the delayed set
 --   dead lettered   {queue_name}: to the errors

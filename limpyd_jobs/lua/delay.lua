@@ -4,7 +4,7 @@
 -- what: at the request of its code, or found delayed in a waiting list; may claim the next job
 -- request
 --   job_model, ident, queue_key, queue_model, queue_name
---   token         none for a job that nobody claimed
+--   token         none for a job that is not claimed
 --   delay         none or a past one makes the job wait
 --   priority      none to keep it
 --   uncounted     '1' if the retry policy does not count the try, and the job was not canceled meanwhile
@@ -12,7 +12,7 @@
 -- reply
 --   done       {delayed_until, prefetched}
 --   canceled   by its status: nothing is changed
---   refused    somebody else holds the claim: nothing is changed
+--   refused    another owner holds the claim: nothing is changed
 --   gone
 
 --@include ending

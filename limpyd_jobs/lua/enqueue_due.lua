@@ -18,7 +18,7 @@
 --   outranked     never, as the job is always placed here
 --   not unique    {field, value, pk of its owner}
 --   passed over   it was not to be run, and the next time is set
---   not due       somebody else was faster, or the schedule was changed: nothing is done
+--   not due       another worker was faster, or the schedule was changed: nothing is done
 
 --@include adding
 --@include registry

@@ -4,7 +4,7 @@
 -- what: put back while the tries allow it, in the same step; may claim the next job
 -- request
 --   job_model, ident, queue_key
---   token           none for a job that nobody claimed
+--   token           none for a job that is not claimed
 --   requeue_times   how often the job may be put back; none for no limit, as its retry policy has decided
 --   queue_model, queue_name, priority, delay   where to put it back
 --   mode            'place'; 'hold' leaves a job that may run again in error, claimed and queued, until its worker calls
@@ -15,7 +15,7 @@
 --   error      {end, prefetched}
 --   requeued   {delayed_until, prefetched}
 --   held       {end}
---   refused    somebody else holds the claim: nothing is changed
+--   refused    another owner holds the claim: nothing is changed
 --   gone
 
 --@include ending

@@ -1,14 +1,14 @@
 -- verb: finish canceled
 -- from: running
 -- to: canceled
--- what: its code or somebody else set the status to canceled while it ran; may claim the next job
+-- what: its code or another process set the status to canceled while it ran; may claim the next job
 -- request
 --   job_model, ident, queue_key
---   token     none for a job that nobody claimed
+--   token     none for a job that is not claimed
 --   lists, next_token, lease, classes, registry   the next claim, if any
 -- reply
 --   done      {prefetched}
---   refused   somebody else holds the claim: nothing is changed
+--   refused   another owner holds the claim: nothing is changed
 --   gone
 
 --@include ending

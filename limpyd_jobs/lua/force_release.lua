@@ -4,7 +4,7 @@
 -- what: as release, in place of its worker, whose claim is fenced: to the front of its list, the try not counted
 -- request
 --   job_model, ident, queue_key
---   token   of the claim that the caller saw; none if nobody claimed the job
+--   token   of the claim that the caller saw; none if the job is not claimed
 --   audit, unaudited
 -- reply
 --   done

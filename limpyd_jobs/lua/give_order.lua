@@ -1,5 +1,5 @@
 -- verb: give order
--- what: asks something of somebody who is there, who is told with the next sign of life
+-- what: gives an order to a process that is there, which is notified with the next sign of life
 -- KEYS[1]  sorted set of the presences, by when they end
 -- request
 --   model, pk, order
@@ -8,7 +8,7 @@
 --   audit, unaudited
 -- reply
 --   done
---   gone   nobody of that pk is there (any more): nothing is changed
+--   gone   there is no presence of that pk (any more): nothing is changed
 
 --@include leases
 --@include orders

@@ -13,7 +13,7 @@
 -- reply
 --   done   {pks, records: [{field: value}]}, the earliest first
 --
--- A lease that has ended belongs to nobody.
+-- A lease that has ended belongs to no process.
 
 --@include leases
 
@@ -26,7 +26,7 @@ for _, pk in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', score(now()), 'L
   if not is_gone(model, pk) then pcall(update, model, pk, {leased_by = false}) end  -- unless a key is foreign
 end
 
--- Takes a record, unless somebody else has it; returns whether there are enough now. An entry of the index that is not
+-- Takes a record, unless another process has it; returns whether there are enough now. An entry of the index that is not
 -- a due record, or whose owner stands in a foreign key, is left to the check.
 local function take(pk)
   local found, fields = redis.pcall('HGETALL', hash_key(model, pk)), {}

@@ -7,13 +7,13 @@
 --   priority   none to keep it
 --   prepend    '1' to put it first
 --   custom     '1' to leave the list or set to the caller
---   unclaimed  '1' to refuse a job that somebody runs
+--   unclaimed  '1' to refuse a running job
 --   registry   see add.lua
 -- reply
 --   done             {status, priority, delayed_until or ''}
 --   already queued   {pk of the queued job of the same identifier}
 --   gone
---   claimed          somebody runs it
+--   claimed          it runs
 --
 -- A job that runs is only marked as delayed: its worker puts it in a queue when it ends.
 

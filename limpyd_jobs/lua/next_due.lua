@@ -9,7 +9,7 @@
 --   returned   JSON, a list: their pks, or none
 --   skipped    JSON, a list: the pks to pass over, or none
 -- reply
---   done   {due: when the first record that nobody leases is due, if any: seconds since the epoch; lapse: in how many
+--   done   {due: when the first record that is not leased is due, if any: seconds since the epoch; lapse: in how many
 --          seconds the first lease ends, if there is one}
 
 --@include leases
@@ -25,7 +25,7 @@ local first = first_of_due(KEYS[1], '+inf', request.skipped, function(pk)
   local at, holder = fields[1], fields[2]
   if not at or (tonumber(at) or 0) > tonumber(redis.call('ZSCORE', KEYS[1], pk)) then return false end
   for _, prefix in ipairs(holder and model.indexes.leased_by or NOTHING) do
-    if type(redis.pcall('SCARD', prefix .. holder)) ~= 'number' then return false end  -- somebody else's key
+    if type(redis.pcall('SCARD', prefix .. holder)) ~= 'number' then return false end  -- a key of another program
   end
   return not is_leased(KEYS[2], pk)
 end)

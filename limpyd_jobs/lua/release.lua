@@ -9,7 +9,7 @@
 -- reply
 --   done      {status}: of the job now
 --   canceled, delayed   with `heeds_status`, if the job was given this status meanwhile: nothing is changed
---   refused   somebody else holds the claim: nothing is changed
+--   refused   another owner holds the claim: nothing is changed
 --   gone
 
 --@include claims

@@ -6,8 +6,8 @@
 --   job_model, ident, token, queue_key, lease
 -- reply
 --   done       also if its holder just ended this claim, and has no reply yet
---   canceled   the same, and somebody canceled the job
---   refused    somebody else holds the claim: nothing is changed
+--   canceled   the same, and the job was canceled
+--   refused    another owner holds the claim: nothing is changed
 --   gone
 
 --@include clock

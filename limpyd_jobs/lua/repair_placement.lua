@@ -126,7 +126,7 @@ local function has_better(identifier)
 end
 
 local function must_not_be_claimed(hash)
-  must_not_stand_in('_running', 'lease of nobody')
+  must_not_stand_in('_running', 'lease of no worker')
   if hash._claim_token then
     report('token without lease')
     changes._claim_token = false
@@ -140,7 +140,7 @@ local function must_be_queued(hash)
   end
 end
 
--- Nobody renews the lease of a job that is only presumed to run: version 2 ran it. Its claim is that of a check, if any.
+-- The lease of a job that is only presumed to run is not renewed: version 2 ran it. Its claim is that of a check, if any.
 local function shorten_lease(hash)
   local key, most = next(standing._running) .. ':_running', score(now() + request.lease * 1000000)
   local is_presumed = not hash._claim_token or string.sub(hash._claim_token, 1, 6) == 'check:'

@@ -5,7 +5,7 @@
 -- KEYS     the queues: model name and pk
 -- request
 --   limit          how many jobs at most
---   max_rescues    how often a job is rescued at the most
+--   max_rescues    how often a job is rescued at most
 --   token, lease   of the rescuer
 --   is_starting    '1' from a worker that just began
 --   classes
@@ -17,12 +17,12 @@
 --     has_to_reconcile   one of all workers has to, every five minutes
 --     broken      {ident, reason}… of jobs whose hash is not a hash: they are in the quarantine of their queue now
 --     spared      how many have half a lease more: a worker that just began may not know that Redis just began, too, so
---                 that nobody could renew a lease
+--                 that no worker could renew a lease
 --     next_lapse  in how many seconds the next lease ends, unless it is renewed; none without any
 --
 -- A job that its worker canceled, delayed or put in error before it died goes to the waiting list, too: the next worker
 -- handles it. A job that runs without a claim got its lease from reconcile. If several jobs were claimed at once,
--- nobody knows which one was running: neither the rescue nor the try counts, and each comes alone next.
+-- it is not known which one was running: neither the rescue nor the try counts, and each comes alone next.
 
 --@include clock
 --@include claims
@@ -118,7 +118,7 @@ local function rescue_failed(queue, ident, reason)
   end
 end
 
--- Whether the caller has to reconcile, as nobody has done so for five minutes, or for ten seconds if it just began
+-- Whether the caller has to reconcile, because no worker has done so for five minutes, or for ten seconds if it just began
 -- itself.
 local function has_to_reconcile()
   local lock = shared_key(KEYS[1], 'reconcile_lock')

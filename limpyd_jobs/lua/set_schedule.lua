@@ -1,7 +1,7 @@
 -- verb: set schedule
 -- what: a schedule is made or changed, with its place among those that are due
 -- KEYS[1]  sorted set of the active schedules, by when they are due
--- KEYS[2]  the list of a signal: it tells idle workers, if no other schedule is due before; none to tell nobody
+-- KEYS[2]  the list of a signal: it tells idle workers, if no other schedule is due before; none to notify no worker
 -- request
 --   model, fields   '' for no value
 --   pk              none for a new schedule

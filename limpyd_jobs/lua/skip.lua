@@ -16,8 +16,8 @@
 
 local job, queue = job_of(request.job_model, request.ident), request.queue_key
 
--- Somebody set the status of a job that waited, or a worker of version 2 runs it, and it was added again: until its
--- lease ends, nobody else runs it.
+-- The status of a job that waited was set by hand, or a worker of version 2 runs it, and it was added again: until its
+-- lease ends, no other worker runs it.
 local function give_lease()
   local hash = redis.call('HMGET', job.key, '_claim_token', '_queue_key', 'start')
   local has_one = redis.call('ZSCORE', (hash[2] or queue) .. ':_running', job.ident)

@@ -4,7 +4,7 @@
 -- what: unless its code canceled or delayed it; may delete it at once; may claim the next job
 -- request
 --   job_model, ident, queue_key
---   token      none for a job that nobody claimed
+--   token      none for a job that is not claimed
 --   erase      '1' to keep nothing of it; 'again' if the request is repeated: then the job may be gone
 --   result, kept_for   the result to keep, and for how many milliseconds; or none
 --   lists, next_token, lease, classes, registry   the next claim, if any
@@ -12,7 +12,7 @@
 --   done       {end, prefetched}
 --   canceled   the job was given this status while it ran: nothing is changed
 --   delayed    the same
---   refused    somebody else holds the claim: nothing is changed
+--   refused    another owner holds the claim: nothing is changed
 --   gone
 
 --@include ending

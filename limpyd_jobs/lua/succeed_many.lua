@@ -6,7 +6,7 @@
 --   successes       JSON: [ident, token of the claim, queue: model name and pk, how long ago its code began, and ended:
 --                   microseconds; '1' to keep nothing of the job, which then may be gone already; the result to keep,
 --                   and for how many milliseconds, if at all]…
---   limit           how many jobs to claim at the most
+--   limit           how many jobs to claim at most
 --   lists, lease    to claim them from
 --   token           of the claims: '/1', '/2'… is added if the limit is more than one and the job does not come alone
 --   is_again        '1' if this is sent once more, as the reply was lost

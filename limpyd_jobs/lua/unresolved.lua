@@ -1,5 +1,5 @@
 -- verb: unresolved
--- what: tells which jobs of classes that cannot be had nobody runs, so that they may be taken out of a place; or does so
+-- what: tells which jobs of classes that cannot be imported are not run, so that they may be taken out of a place; or does so
 -- KEYS[1]  queue: model name and pk
 -- request
 --   idents

@@ -10,7 +10,7 @@
 --@include envelope
 --@include clock
 
--- The seconds of a period, for how many its figures are kept, and how many rows it has at the most.
+-- The seconds of a period, for how many its figures are kept, and how many rows it has at most.
 local PERIODS = {
   minute = {size = 60, kept = 2 * 86400, most = 500},
   day = {size = 86400, kept = 366 * 86400, most = 5000},

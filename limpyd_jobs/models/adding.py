@@ -16,7 +16,7 @@ from limpyd_jobs.store.sizes import check_job_size
 if TYPE_CHECKING:
     from limpyd_jobs.models import Job, Queue
 
-# How many jobs one script adds, at the most: it keeps Redis from everybody else for some milliseconds.
+# How many jobs one script adds, at most: it keeps Redis from everybody else for some milliseconds.
 STEP_SIZE = 250
 
 Step = Callable[[], "list[Any]"]  # jobs of the class they are added of

@@ -29,10 +29,10 @@ log = logging.getLogger("limpyd-jobs.changes")
 # How many entries to read at once.
 COUNT = 500
 
-# For how long one command waits at the most, in seconds: less than a connection may be silent.
+# For how long one command waits at most, in seconds: less than a connection may be silent.
 SLICE = 5.0
 
-# After how many seconds to try again if Redis fails: the first time, and at the most.
+# After how many seconds to try again if Redis fails: the first time, and at most.
 FIRST, LONGEST = 0.1, 5.0
 
 
@@ -281,7 +281,7 @@ class Changes:
         return found
 
     def _rest(self, most: float = inf) -> None:
-        """Wait before the next try, longer after each failure, and `most` seconds at the most."""
+        """Wait before the next try, longer after each failure, and `most` seconds at most."""
         self._closed.wait(max(0, min(self._delay * random.uniform(0.5, 1), most)))
         self._delay = min(2 * self._delay, LONGEST)
 
@@ -413,7 +413,7 @@ def is_transient(error: BaseException) -> bool:
 
 
 def _change(name: str, model: Any, flat: Any) -> Change | None:
-    """Return the change that an entry tells; None if somebody else wrote it."""
+    """Return the change that an entry holds; None if another program wrote it."""
     fields = flat if isinstance(flat, Mapping) else dict(zip(flat[::2], flat[1::2], strict=True))
     of_job = (fields.get(each) for each in ("status", "before", "queue")) if hasattr(model, "get_model_repr") else ()
     told = (fields.get("pk"), fields.get("what"), *of_job)

@@ -44,14 +44,14 @@ logger = logging.getLogger("limpyd-jobs")
 
 
 class Claim(Generic[AJob]):
-    """The right to run a job, as `Job.claim` returns it: nobody else has it until the lease lapses, or a verb ends it.
+    """The right to run a job, as `Job.claim` returns it: no one else has it until the lease lapses, or a verb ends it.
 
     The verbs are `succeed`, `fail`, `release` and `cancel`. As a context manager it renews its lease from a thread, and
     ends with the block. Unless a verb was called before, the job succeeds, or fails with the exception that leaves the
     block. An exception that is not a failure of the job, such as `KeyboardInterrupt`, releases the job. All exceptions
     are raised further, except `Requeue` and `Cancel`: with these, the code of a job asks to be put back, or canceled.
 
-    An owner that was silent for longer than the lease may have lost the claim to somebody else. Then a verb changes
+    An owner that was silent for longer than the lease may have lost the claim to another one. Then a verb changes
     nothing and raises `ClaimLost`. The code of the block is not interrupted, but may ask `is_lost`. A job whose holder
     died is put back in its queue by any worker, or may be claimed again. No hook of workers or jobs is called.
 
@@ -60,7 +60,7 @@ class Claim(Generic[AJob]):
     Raises
     ------
     ClaimLost
-        If somebody else holds the claim, or it was ended before.
+        If another owner holds the claim, or it was ended before.
     JobGone
         If the job was deleted.
     NotRecorded
@@ -110,7 +110,7 @@ class Claim(Generic[AJob]):
         """Claim a job: see `Job.claim`."""
         owner, lease = stored_owner(host_and_pid() if owner is None else owner), checked_lease(lease)
         # A call whose reply was lost may be repeated, on the same object: then the job may be claimed by its token
-        # already. Nobody else may have the token: no copy of the object, no other process, and only one thread.
+        # already. No other code may have the token: no copy of the object, no other process, and only one thread.
         caller = owner, os.getpid(), id(job)
         before, token = job.__dict__.pop("_unsure_claim", (None, ""))
         token = token if before == caller else transitions.claim_token(owner)
@@ -136,7 +136,7 @@ class Claim(Generic[AJob]):
 
     @property
     def is_lost(self) -> bool:
-        """Whether somebody else may hold the job by now, as far as is known without asking Redis."""
+        """Whether another owner may hold the job by now, as far as is known without asking Redis."""
         return self._claim.is_lost or (self.status is None and monotonic() > self._holds_until)
 
     def renew(self, lease: float | None = None) -> None:
@@ -192,7 +192,7 @@ class Claim(Generic[AJob]):
         if trace is None and error.__traceback__:
             trace = "".join(traceback.format_exception(error))
         policy = as_policy(retry_policy)
-        # The job first, then its error: an owner that lost the claim leaves no error of a job that somebody else runs.
+        # The job first, then its error: an owner that lost the claim leaves no error of a job that another owner runs.
         # An owner that dies in between leaves a failed job without a reason, which is better than an error of a job
         # that runs.
         if not self._lacks_error:

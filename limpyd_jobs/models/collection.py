@@ -33,7 +33,7 @@ class JobCollection(ExtendedCollectionManager):
         return self._filter().cancel_all(**options)
 
     def delete_all(self, **options: Any) -> Tally:
-        """Delete the jobs that nobody runs."""
+        """Delete the jobs that are not running."""
         return self._filter().delete_all(**options)
 
     def move_all(self, *args: Any, **options: Any) -> Tally:

@@ -24,7 +24,7 @@ class StatusChange(NamedTuple):
     status: str
         Its name, such as ``RUNNING``.
     owner: str
-        Who held the claim that began or ended with it; None if nobody did.
+        Who held the claim that began or ended with it; None if it was not claimed.
     """
 
     at: datetime
@@ -43,7 +43,7 @@ def history_key(name: str, pk: str) -> str:
 
 
 def changes_of(entries: Iterable[str]) -> Iterator[StatusChange]:
-    """Read the stored changes. Entries that somebody else wrote are passed over."""
+    """Read the stored changes. Entries that another program wrote are passed over."""
     for entry in entries:
         date, _, rest = entry.partition(" ")
         time, _, rest = rest.partition(" ")

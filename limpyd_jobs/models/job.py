@@ -205,7 +205,7 @@ class Job(JobRecord):
         """Add many jobs, one after the other, as `add_job` does, in steps of up to 250 jobs. Each step is one round
         trip.
 
-        Nobody ever sees half of a step. If an argument of one job is wrong, no job of that step is added; the steps
+        No process ever sees half of a step. If an argument of one job is wrong, no job of that step is added; the steps
         before it stay. Jobs that follow each other and go to the same queue, with the same delay, share a step. Some
         jobs are added one by one: those of a class with unique fields, with defaults of fields outside of its hash, or
         with its own way to put a job in a queue.
@@ -355,10 +355,10 @@ class Job(JobRecord):
         queue_model: type[Queue] | None = None,
         error_model: type[Error] | None = None,
     ) -> Claim[Self]:
-        """Begin to run the job, as a worker does: the job is running, its try is counted, nobody else can claim it.
+        """Begin to run the job, as a worker does: the job is running, its try is counted, no other owner can claim it.
 
         The job may wait, also in a paused queue; be delayed and due; stand in no queue; or have a holder whose lease
-        lapsed. A job that is delayed until later is refused, because somebody, or its retry policy, asked for the
+        lapsed. A job that is delayed until later is refused, because its retry policy or your code asked for the
         delay. To run it now, call `enqueue_or_delay` before.
 
         If Redis did not answer, you may repeat the call on the same object.
@@ -381,7 +381,7 @@ class Job(JobRecord):
         Raises
         ------
         AlreadyClaimed
-            If somebody else holds it, a worker or another claim.
+            If another owner holds it, a worker or another claim.
         NotClaimable
             If it is finished, or delayed until later.
         JobGone
@@ -468,7 +468,7 @@ class Job(JobRecord):
     def progress(self, fraction: float, text: str = "") -> None:
         """Tell how far the code of the job is, for others to see: ``self.progress(0.4, "page 12 of 30")``.
 
-        It is written once a second at the most. The first call, and the end (1), are always written. If Redis fails,
+        It is written once a second at most. The first call, and the end (1), are always written. If Redis fails,
         nothing is written.
 
         Parameters
@@ -519,7 +519,7 @@ class Job(JobRecord):
     def is_cancelled(self) -> bool:
         """Return whether the code that runs the job should end: the job is canceled, or its claim is lost.
 
-        It asks Redis once per second at the most, so you may call it in every round of a loop. While Redis does not
+        It asks Redis once per second at most, so you may call it in every round of a loop. While Redis does not
         answer, it returns False. Once it was True, it stays True.
         """
         known = vars(self)

@@ -63,7 +63,7 @@ class JobClaim:
         Empty until an end is recorded; then as in `transitions.Ending`, or ``released``. After ``held`` the claim is
         not ended.
     is_lost: bool
-        Whether a report was refused, as somebody else holds the claim, or the job was deleted.
+        Whether a report was refused, as another owner holds the claim, or the job was deleted.
     began: float
         When the job came out of its list, by the clock of `monotonic`.
     """

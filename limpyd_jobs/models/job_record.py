@@ -82,7 +82,7 @@ class JobRecord(BaseJobsModel):
         return self.always_cancel_on_error or self.cancel_on_error.hget()
 
     def claim_owner(self) -> str | None:
-        """Return who holds the claim on the job; None if nobody does, or a worker of version 2.
+        """Return who holds the claim on the job; None if it is not claimed, or a worker of version 2.
 
         The name of a worker is its host, the pid of its process, and a code that tells it from others there.
         """

@@ -33,7 +33,7 @@ LATE = 2
 
 @dataclass(frozen=True)
 class Living:
-    """Somebody who is there.
+    """A process, or a part of one, that is there.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Living:
 
 
 class Presence(BaseJobsModel):
-    """The record that somebody is there, as long as it gives signs of life.
+    """The record that a process, or a part of it, is there, as long as it gives signs of life.
 
     >>> with Presence.register("importer", feed="news"):
     ...     print([living.name for living in Presence.alive("importer")])
@@ -199,7 +199,7 @@ def _checked(what: str, value: Any) -> str:
 
 
 def _living(now: float, pk: str, until: float, stored: dict[str, str]) -> Living | None:
-    """Return the `Living` of a record; None if somebody broke the record."""
+    """Return the `Living` of a record; None if the record is broken."""
     with suppress(KeyError, OSError, OverflowError, RecursionError, TypeError, ValueError):
         return Living(
             pk=pk,

@@ -61,7 +61,7 @@ def tell_progress(job: Any, fraction: float, text: str) -> None:
 
 
 def read_progress(text: str | None) -> Progress | None:
-    """Read the stored progress; None if nothing is stored, or somebody else wrote it."""
+    """Read the stored progress; None if nothing is stored, or another program wrote it."""
     try:
         fraction, said, at = json.loads(text or "")
         moment = parse_datetime(at)

@@ -383,6 +383,6 @@ def _enqueue_customly(queue_model: type[Queue], queue_key: str, ident: str) -> N
 
 
 def _rank(queue: Queue) -> float:
-    """Sort the highest priority first. A priority that is not a number, which somebody else wrote, comes last."""
+    """Sort the highest priority first. A priority that is not a number, which another program wrote, comes last."""
     priority = read_priority(queue._cached_priority)
     return float("inf") if priority is None else -priority

@@ -137,7 +137,7 @@ class TimedRecord(BaseJobsModel):
             Records that are due at this moment are leased, in seconds since the epoch; by default now, by the clock of
             this machine.
         limit: int
-            How many records at the most.
+            How many records at most.
         skipped: iterable of str
             The pks of records to pass over.
 

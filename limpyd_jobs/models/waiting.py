@@ -141,7 +141,7 @@ class _Listener:
                 del self._waiting[pk]
 
     def run(self) -> None:
-        """Wake those whose job ends, until nobody waits."""
+        """Wake those whose job ends, until no thread waits."""
         pause = FIRST
         while self._is_needed():
             try:

@@ -22,13 +22,12 @@ ORDERS = ("quiet", "resume", "stop", "dump", "log-level")
 # The status of a worker whose next sign of life is overdue.
 SILENT = "silent"
 
-# For how many seconds, at least, an order that nobody takes is kept: a worker gives a sign of life each quarter of its
-# lease.
+# For how many seconds, at least, an order that no worker takes is kept. Workers give a sign of life each quarter lease.
 ORDER_LASTS = 60.0
 
 
 class Order(NamedTuple):
-    """What somebody asks of a worker.
+    """What a worker is asked to do.
 
     Attributes
     ----------
@@ -100,7 +99,7 @@ class LivingWorker(Living):
         What the keys of these queues begin with.
     status: str
         ``starting``, ``no queue`` (none of its queues exists yet), ``busy``, ``idle``, ``quiet`` (it begins no other
-        job), ``stopping``; or ``silent`` if its next sign of life is overdue, so that nobody knows what it does.
+        job), ``stopping``; or ``silent`` if its next sign of life is overdue, so that it is not known what it does.
     running: list of RunningJob
         The jobs that it runs.
     done, failed: int
@@ -133,7 +132,7 @@ class LivingWorker(Living):
 
     @classmethod
     def of(cls, living: Living) -> LivingWorker:
-        """Read what a worker told of itself. Values that somebody else wrote count as empty."""
+        """Read what a worker told of itself. Values that another program wrote count as empty."""
         told = _Told(living.details)
         return cls(
             **vars(living),
@@ -180,7 +179,7 @@ class WorkerPresence(Presence):
 
     @classmethod
     def order(cls, worker: LivingWorker, verb: str, value: str = "", *, unaudited: bool = False) -> None:
-        """Ask something of a worker. It obeys with its next heartbeat, after a quarter of its lease at the most.
+        """Ask something of a worker. It obeys with its next heartbeat, after a quarter of its lease at most.
 
         If the worker gives no sign of life for a lease, it is not done.
 
@@ -237,7 +236,7 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 class _Told:
-    """What a worker told of itself, maybe overwritten by somebody else."""
+    """What a worker told of itself, maybe overwritten by another program."""
 
     def __init__(self, details: Any) -> None:
         self._details: Mapping[str, Any] = details if isinstance(details, dict) else {}

@@ -39,7 +39,7 @@ def steps(
     misfire_grace_time: timedelta
         How late a time may be run. None for no limit, or for a minute if `misfire_policy` is ``none``.
     most: int
-        How many times to run at the most: the latest ones.
+        How many times to run at most: the latest ones.
     """
     if misfire_grace_time is None and misfire_policy == "none":
         misfire_grace_time = DEFAULT_GRACE_TIME

@@ -44,7 +44,7 @@ class Schedule(BaseJobsModel):
     Attributes
     ----------
     max_missed_runs: int
-        If `misfire_policy` is ``all``: how many missed times are made up for at the most, the latest ones.
+        If `misfire_policy` is ``all``: how many missed times are made up for at most, the latest ones.
     """
 
     name = fields.InstanceHashField(indexable=True, unique=True)

@@ -17,7 +17,7 @@ from limpyd_jobs.store.new_fields import checked_fields, stored_names
 
 
 class Plan(NamedTuple):
-    """A schedule by its record. Each value is checked, as anybody may have written it.
+    """A schedule by its record. Each value is checked, because any program may have written it.
 
     Attributes
     ----------

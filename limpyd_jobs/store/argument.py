@@ -67,7 +67,7 @@ class ValueField(AtomicHashField):
         return text
 
     def read(self, text: str) -> Any:
-        """Return the value of a text that somebody wrote as it is stored.
+        """Return the value of a text that was written as it is stored.
 
         Raises
         ------

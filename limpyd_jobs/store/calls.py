@@ -163,7 +163,7 @@ def send_all(connection: Redis, calls: Iterable[Call[Reply]]) -> list[Reply | Ex
 
 @contextmanager
 def passing_over_wrong_types() -> Iterator[None]:
-    """Go on after the block if Redis says that a key is of a wrong type: somebody else wrote it."""
+    """Go on after the block if Redis says that a key is of a wrong type: another program wrote it."""
     try:
         yield
     except ResponseError as error:

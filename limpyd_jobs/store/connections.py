@@ -16,7 +16,7 @@ from redis import ConnectionPool, Redis
 from redis.exceptions import RedisError, ResponseError
 from redis.utils import HIREDIS_AVAILABLE
 
-# A connection that was not used for so many seconds goes back to the pool first, which checks it.
+# A connection that was not used for this long, in seconds, goes back to the pool first, which checks it.
 IDLE = 0.1
 
 # So does a connection of a pool that limits how long it may be kept (`limpyd_jobs.store.primary`): the pool asks where

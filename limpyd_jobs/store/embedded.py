@@ -68,7 +68,7 @@ class EmbeddedServer:
 
 
 def is_temporary_here(socket_path: object) -> bool:
-    """Whether a socket is that of a temporary server that this process started: nobody else has data there."""
+    """Whether a socket is that of a temporary server that this process started: no other process has data there."""
     return socket_path in _started
 
 

@@ -31,7 +31,7 @@ BUCKETS = len(BOUNDS) + 1
 # How many rows one call adds: it takes Redis some 3 milliseconds.
 STEP = 50
 
-# A number has at most so many digits: somebody else wrote a longer one.
+# A number has at most this many digits: another program wrote a longer one.
 DIGITS = 18
 
 # The positions of the numbers in a row.
@@ -114,7 +114,7 @@ class Figures:
         return Histogram(self.numbers[RAN], self.numbers[RAN + 1 :])
 
     def observe_start(self, waited: float | None) -> None:
-        """Count a job that began after so many seconds; None if the time is not known."""
+        """Count a job that began after some seconds; None if not known."""
         numbers = self.numbers
         numbers[STARTED] += 1
         if waited is not None:
@@ -122,7 +122,7 @@ class Figures:
             numbers[WAITED + 1 + bisect_left(BOUNDS, waited)] += 1
 
     def observe_end(self, ran: float, is_success: bool) -> None:
-        """Count a job whose code returned, or raised, after so many seconds."""
+        """Count a job whose code returned, or raised, after some seconds."""
         numbers = self.numbers
         numbers[SUCCEEDED if is_success else FAILED] += 1
         numbers[RAN] += int(ran * 1_000_000)

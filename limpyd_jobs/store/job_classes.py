@@ -146,7 +146,7 @@ class JobClasses(Generic[T]):
     base: type
         The class that all of them inherit from.
     limit: int
-        How many classes to remember at the most.
+        How many classes to remember at most.
     """
 
     def __init__(self, base: type[T], limit: int = 32) -> None:

@@ -32,7 +32,7 @@ QUEUES, ERRORS = "queues", "errors"  # the kinds of models
 # After how many seconds a process writes a class again.
 WRITTEN_FOR = 60.0
 
-# How many names a class has at the most: a script can read only so many fields of a job at once.
+# How many names a class has at most: a script can read only so many fields of a job at once.
 MOST_TEXTS = 4000
 
 UNREADABLE = (AttributeError, KeyError, RecursionError, TypeError, ValueError)

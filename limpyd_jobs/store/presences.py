@@ -45,7 +45,7 @@ class Sign(NamedTuple):
 
 
 def keep(model: Model, pk: str, fields: Mapping[str, str], lease: float) -> tuple[str, str]:
-    """Say that somebody is there for so many seconds; return the pk, and the date of the first sign.
+    """Say that a process is there for some seconds; return the pk, and the date of the first sign.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def keep(model: Model, pk: str, fields: Mapping[str, str], lease: float) -> tupl
 
 
 def keep_and_take_orders(connection: Redis, model: Model, pk: str, fields: Mapping[str, str], lease: float) -> Sign:
-    """Do the same for somebody who takes orders, over a connection that any thread may use.
+    """Do the same for a process that takes orders, over a connection that any thread may use.
 
     Parameters
     ----------
@@ -80,13 +80,13 @@ def _call_to_keep(
 
 
 def leave(connection: Redis, model: Model, pk: str) -> None:
-    """Delete the record of somebody who leaves, over a connection that any thread may use."""
+    """Delete the record of a process that leaves, over a connection that any thread may use."""
     request = {"model": layout_of(model).json, "pk": pk}
     _delete_record(connection, (), Call(connection, _delete_record, request, outcome_of, [model]).words())
 
 
 def give_order(model: Model, pk: str, order: str, lasts: float, **audit: str) -> bool:
-    """Give an order to somebody, told with the next sign of life; return whether that presence exists.
+    """Give an order to a process, told with the next sign of life; return whether that presence exists.
 
     Parameters
     ----------

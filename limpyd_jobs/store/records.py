@@ -224,7 +224,7 @@ def set_schedule(
     fields: mapping of str to str
         An empty value unsets a field.
     heard_by: str
-        The key of a signal that tells an idle worker, if no other schedule is due before; empty to tell nobody.
+        The key of a signal that tells an idle worker, if no other schedule is due before; empty to notify no worker.
 
     Raises
     ------

@@ -24,7 +24,7 @@ NEVER = frozenset({"False", "0", "TYPE_CHECKING", "typing.TYPE_CHECKING", "__nam
 Position = tuple[float, float]
 END: Position = (float("inf"), 0)
 
-# How many modules are read at the most to find the bases of one class.
+# How many modules are read at most to find the bases of one class.
 READ_LIMIT = 50
 
 

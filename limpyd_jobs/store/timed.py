@@ -40,7 +40,7 @@ class NextDue(NamedTuple):
     Attributes
     ----------
     due: float
-        When the first record that nobody leases is due, in seconds since the epoch; None if there is none.
+        When the first record that is not leased is due, in seconds since the epoch; None if there is none.
     lapse: float
         In how many seconds the first lease ends; None if there is none.
     """

@@ -13,7 +13,7 @@ from limpyd_jobs.store.new_fields import stored_names
 from limpyd_jobs.testing.running import AJob, queue_of, status_of
 from limpyd_jobs.utils import as_naive_utc, parse_datetime, printable
 
-# How many jobs a message shows at the most: the last ones that were added.
+# How many jobs a message shows at most: the last ones that were added.
 SHOWN = 20
 
 # Fields that a message shows only if they are asked for.

@@ -21,7 +21,7 @@ from limpyd_jobs.workers.parameters import SPELLINGS
 
 AJob = TypeVar("AJob", bound=Job)
 
-# How many jobs are run at the most, so that a job that adds itself again and again does not stop the tests.
+# How many jobs are run at most, so that a job that adds itself again and again does not stop the tests.
 LIMIT = 1000
 
 # The queue of a job that is run for a test, if neither the test nor its class names one.

@@ -275,7 +275,7 @@ def wait_and_claim(
     signals: sequence of str
         The keys of lists.
     seconds: float
-        How long to wait at the most.
+        How long to wait at most.
 
     The other parameters: see `claim`.
 
@@ -311,7 +311,7 @@ def claim_job(
     Raises
     ------
     AlreadyClaimed
-        If somebody else holds a claim on it.
+        If another owner has a claim on it.
     NotClaimable
         If the job is finished, or delayed and not due.
     LimpydJobsException
@@ -368,7 +368,7 @@ def mark_of(owner: str) -> str:
 
 
 class ClaimState(NamedTuple):
-    """Whether somebody holds a claim on a job.
+    """Whether a job is claimed.
 
     Attributes
     ----------
@@ -392,7 +392,7 @@ class ClaimState(NamedTuple):
 
 @Verb
 def claim_state(job: RedisModel) -> Call[ClaimState]:
-    """Return whether somebody holds a claim on a job, and for how long."""
+    """Return whether a job is claimed, and for how long."""
 
     def read(reply: dict[str, Any]) -> ClaimState:
         if reply["outcome"] == "gone":
@@ -478,7 +478,7 @@ def renew(
     Raises
     ------
     ClaimLost, JobGone
-        If somebody else holds the claim; if the job was deleted.
+        If another owner holds the claim; if the job was deleted.
     """
     request = {**held(job_class, ident, token, queue_key), "lease": lease}
     return Call(connection, _renew, request, partial(accept, ident))
@@ -490,7 +490,7 @@ def renew_all(connection: Redis, claims: Sequence[tuple[type[RedisModel], Delive
     Returns
     -------
     list of str
-        For each, ``done``; ``canceled`` if the lease is renewed, but somebody canceled the job; ``refused`` if somebody
+        For each, ``done``; ``canceled`` if the lease is renewed, but the job was canceled; ``refused`` if another owner
         else holds the claim; ``gone`` if the job was deleted; ``failed`` if Redis failed.
     """
     calls = [

@@ -86,7 +86,7 @@ class Ending(NamedTuple):
     status: str
         The status of the job, if the caller had ended this claim before in another way; else empty.
     priority: str
-        The priority with which a job that failed was put back; empty if nobody asked for one.
+        The priority with which a job that failed was put back; empty if none was asked for.
     """
 
     outcome: str
@@ -111,7 +111,7 @@ def succeed(
     Parameters
     ----------
     token: str
-        The claim on the job; empty if nobody claimed it.
+        The claim on the job; empty if it is not claimed.
     next_claim: ClaimRequest
         The claim to make in the same step, if any.
     erase: str
@@ -158,7 +158,7 @@ def succeed_many(
     next_claim: ClaimRequest
         What to claim. Each job gets a token of its own.
     limit: int
-        How many jobs to claim at the most.
+        How many jobs to claim at most.
 
     Returns
     -------
@@ -271,7 +271,7 @@ def fail(
     Parameters
     ----------
     requeue_times: int
-        How often a job is put back at the most; None for no limit.
+        How often a job is put back at most; None for no limit.
     queue_name, priority, delay: str
         Where and for when to put it back.
     hold: bool
@@ -324,7 +324,7 @@ def requeue(
 @Verb
 def skip(job: RedisModel, queue: RedisModel, lease: float) -> Call[bool]:
     """Let a finished job that was found in a waiting list no longer count as queued. If the job is running without a
-    claim, give it a lease, so that it is rescued if nobody runs it.
+    claim, give it a lease, so that it is rescued if no worker runs it.
 
     Parameters
     ----------
@@ -357,7 +357,7 @@ def abandon(
     Parameters
     ----------
     delay: str
-        For how long to delay a job in hand (see `ClaimRequest`) that stands in no queue.
+        For how long to delay a job that is taken (see `ClaimRequest`) that stands in no queue.
     keys: sequence of str
         The waiting lists of the queues where it may stand.
 

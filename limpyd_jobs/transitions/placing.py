@@ -186,7 +186,7 @@ def enqueue_due(
     priority: str,
     fields: Mapping[str, Any],
 ) -> tuple[str, str]:
-    """Add the job of a schedule that is due, and set the next time, unless somebody else did so.
+    """Add the job of a schedule that is due, and set the next time, unless another worker did so.
 
     Parameters
     ----------
@@ -320,7 +320,7 @@ def placing(
 
 
 def spare_if_claimed(job: RedisModel) -> None:
-    """Let no method of this object change the job while somebody runs it: they raise `AlreadyClaimed` instead."""
+    """Let no method of this object change the job while it is run: they raise `AlreadyClaimed` instead."""
     job.__dict__["_is_spared"] = True
 
 
@@ -348,5 +348,5 @@ def accept(ident: str, reply: Mapping[str, Any]) -> Mapping[str, Any]:
     if outcome == "claimed":
         raise AlreadyClaimed(ident, None, None)
     if outcome == "refused":
-        raise ClaimLost(f"The claim on {ident} is lost: what became of it is recorded by somebody else")
+        raise ClaimLost(f"The claim on {ident} is lost: what became of it is recorded by the owner of another claim")
     return reply

@@ -17,7 +17,7 @@ from limpyd_jobs.store.layout import check_found_by, classes_argument, layout_of
 from limpyd_jobs.store.records import attached, check_database, redis_of
 from limpyd_jobs.store.scripting import Script
 
-# How many entries of a list one call of prune() looks at, at the most.
+# How many entries of a list one call of prune() looks at, at most.
 PRUNE_LIMIT = 100
 
 _prune = Script("prune")

@@ -1,4 +1,4 @@
-"""Bringing jobs back that are due, whose worker died, that got lost, or that nobody here can run."""
+"""Bringing jobs back that are due, whose worker died, that got lost, or that this worker cannot run."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from limpyd_jobs.transitions.claiming import UNCLAIMED_LEASE, ClaimRequest, Deli
 from limpyd_jobs.transitions.placing import place_named
 from limpyd_jobs.utils import printable
 
-# How many due jobs one call of promote() moves at the most, to keep the script short.
+# How many due jobs one call of promote() moves at most, to keep the script short.
 PROMOTE_LIMIT = 1000
 
-# How many lapsed leases one call of rescue() looks at in each queue, at the most.
+# How many lapsed leases one call of rescue() looks at in each queue, at most.
 RESCUE_LIMIT = 100
 
 # How long a job whose class cannot be resolved waits before it is tried again.
@@ -122,7 +122,7 @@ def rescue(
     request: ClaimRequest
         Used to claim a job that was rescued too often; its keys do not matter.
     is_starting: bool
-        Whether the worker just began: then somebody has to reconcile soon, and Redis may have been away.
+        Whether the worker just began: then a worker has to reconcile soon, and Redis may have been away.
     """
     limits = {"limit": RESCUE_LIMIT, "max_rescues": max_rescues}
     names = {"token": request.token, "lease": request.lease, "classes": classes_argument(request.classes)}
@@ -203,7 +203,7 @@ def force_release(
     Parameters
     ----------
     token: str
-        Of the claim; empty if nobody claimed the job.
+        Of the claim; empty if the job is not claimed.
     audit: mapping
         What writes an entry in the audit: see `audit.entry_request`.
     """
@@ -215,7 +215,7 @@ def force_release(
 def retry_deferred(
     queue_model: type[RedisModel], queue_key: str, job_class: type[RedisModel], idents: Sequence[str]
 ) -> Call[int]:
-    """Make deferred jobs of a queue, whose class nobody could resolve, due at once; return how many there were.
+    """Make deferred jobs of a queue, whose class no worker could resolve, due at once; return how many there were.
 
     Parameters
     ----------

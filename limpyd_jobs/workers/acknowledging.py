@@ -53,7 +53,7 @@ class AckAtOnce:
         return []
 
     def is_passing(self, status: str) -> bool:
-        """Whether a status of the worker is so short that nobody sees it."""
+        """Whether a status of the worker is too short to be seen."""
         return False
 
     def __enter__(self) -> None: ...

@@ -70,7 +70,7 @@ def is_connection_cut(error: BaseException | None) -> bool:
 
 
 def is_denied(error: BaseException | None) -> bool:
-    """Whether Redis does not allow this user to do something, until somebody changes the rights."""
+    """Whether Redis does not allow this user to do something, until the rights are changed."""
     return isinstance(error, NoPermissionError) or bool(_DENIED_TEXT.search(printable(error)))
 
 

@@ -203,7 +203,7 @@ class Engine:
 
     @property
     def is_between_jobs(self) -> bool:
-        """Whether nobody sees its status, as the next job is at hand already."""
+        """Whether its status is too short to be seen, because the next job is there already."""
         return self.worker.status == "waiting" and bool(self.fetcher.prefetched)
 
     @property

@@ -41,7 +41,7 @@ SLICE = 1.5
 # have been pushed by hand. To look into ten thousand lists takes Redis as long as hundreds of jobs.
 LOOK_EVERY = 12.0
 
-# The longest wait after a job was found without a signal: then somebody, as version 2, sends none.
+# The longest wait after a job was found without a signal: then a program, such as version 2, sends none.
 SHORT_SLICE = 0.1
 
 # For how long it expects more such jobs, in seconds.
@@ -82,7 +82,7 @@ class Fetcher:
     hands_over: bool
         Whether code of the application decides about a job before it runs. Then the job is only taken out of its list.
     prefetched: deque of Delivery
-        What came out of the lists already. The thread that takes a job out of it has to run it or give it back: nobody
+        What came out of the lists already. The thread that takes a job out of it has to run it or release it: nothing
         else can.
     leaving: deque of Delivery
         Prefetched jobs that are on their way back to their lists. Before they are back, no other job is claimed.
@@ -333,7 +333,7 @@ class Fetcher:
         return fetched
 
     def _ask(self, keys: Sequence[str], ident: str, may_wait: bool, after: float | None = None) -> Delivery | None:
-        """Claim a job, after so many seconds or a signal. If the last reply was lost, return the job it told of."""
+        """Claim a job, after a number of seconds or a signal. If the last reply was lost, return the job it told of."""
         request = self.request(keys, in_hand=self.hands_over and not ident)
         if self._unanswered:
             self._leave_wait()
@@ -385,7 +385,7 @@ class Fetcher:
         self._registration = f"{self._name}:{next(self._numbers)}"
 
     def _unable_to_wait(self, error: ResponseError) -> None:
-        """Wait no more for keys of signals that are not lists: somebody else wrote them."""
+        """Wait no more for keys of signals that are not lists: another program wrote them."""
         if "WRONGTYPE" not in str(error):
             raise error
         pipe = self.queue_model.get_connection().pipeline(transaction=False)

@@ -106,5 +106,5 @@ def _seconds_waited(delivery: Delivery) -> float | None:
     try:
         began = datetime.fromisoformat(max(since, until) if until else since)
         return max((datetime.fromisoformat(delivery.start) - began).total_seconds(), 0.0)
-    except (TypeError, ValueError):  # somebody else wrote these dates
+    except (TypeError, ValueError):  # another program wrote these dates
         return None

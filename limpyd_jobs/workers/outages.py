@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# How long a worker sleeps at the most before it looks whether it has to stop, in seconds.
+# How long a worker sleeps at most before it looks whether it has to stop, in seconds.
 WAIT_SLICE = 1.0
 
 

@@ -90,7 +90,7 @@ class WorkerRegistration:
         return sign.orders
 
     def _tell_failure(self, error: Exception) -> None:
-        """Log once why nobody sees this worker. Others log that Redis fails for a while."""
+        """Log once why this worker is not seen. Others log that Redis fails for a while."""
         failure = one_line(error, MESSAGE)
         if failure != self._last_failure and not is_transient(error) and self._engine.outages.may_log:
             self._last_failure = failure

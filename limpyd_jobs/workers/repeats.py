@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import monotonic
 
-# How many messages of one kind are said within so many seconds.
+# How many messages of one kind are logged within a number of seconds.
 FEW = 3
 PERIOD = 1.0
 

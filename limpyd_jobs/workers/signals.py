@@ -9,10 +9,10 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-# The signals that ask for the end. The last one is handled only if nobody else handles it: nohup lets it be ignored.
+# The signals that ask for the end. The last one is handled only if no other code handles it: nohup lets it be ignored.
 INTERRUPT, TERMINATE, HANG_UP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 
-# The signals that ask for a report, and to be quiet; also handled only if nobody else handles them.
+# The signals that ask for a report, and to be quiet; also handled only if no other code handles them.
 DUMP, QUIET = signal.SIGUSR1, signal.SIGUSR2
 
 Handler = Callable[[int, FrameType | None], Any]
@@ -49,7 +49,7 @@ class Handlers:
         return True
 
     def give_back(self) -> None:
-        """Give the signals back to their earlier handlers, except signals that somebody else has taken over."""
+        """Give the signals back to their earlier handlers, except signals that other code has taken over."""
         while self._taken and _is_in_main_thread():
             number, (before, handler) = self._taken.popitem()
             if signal.getsignal(number) == handler:
@@ -61,5 +61,5 @@ def _is_in_main_thread() -> bool:
 
 
 def has_terminal() -> bool:
-    """Whether the process belongs to a terminal, where somebody may press Ctrl-C."""
+    """Whether the process belongs to a terminal, where Ctrl-C may be pressed."""
     return any(map(os.isatty, (0, 1, 2)))

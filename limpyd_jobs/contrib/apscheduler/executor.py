@@ -68,7 +68,7 @@ class ScheduledRun(Job):
 
 
 class PickledRun(ScheduledRun):
-    """A `ScheduledRun` whose arguments may be pickles: for a Redis that nobody else can write to.
+    """A `ScheduledRun` whose arguments may be pickles: for a Redis that no one else can write to.
 
     It is abstract: define a subclass of it where the workers find it. So it is your code, and not a record, that lets
     them read pickles.

@@ -33,7 +33,7 @@ class AllowedFunctions:
     owner: str
         Who was given `allowed`, for messages.
     is_open: bool
-        Whether any function may be called if nobody says which.
+        Whether any function may be called by default.
 
     Raises
     ------

@@ -33,7 +33,7 @@ class JobReader:
         self._store = store
         self._model = store.model
         self._parked: dict[str, Stored] = {}  # as they were when they could not be restored
-        self._unread: set[str] = set()  # could not be restored when somebody looked: they are parked once they are due
+        self._unread: set[str] = set()  # could not be restored when a process looked: they are parked once they are due
         self._executors: dict[str, str] = {}  # of the jobs that are left to others
         self._looked = -inf
 
@@ -54,7 +54,7 @@ class JobReader:
 
     @property
     def unread(self) -> list[str]:
-        """The jobs that could not be restored when somebody looked, so that it does not matter when they are due."""
+        """The jobs that could not be restored when a process looked, so that it does not matter when they are due."""
         return [*self._unread]
 
     def waits_for(self, executor: str) -> bool:
@@ -76,7 +76,7 @@ class JobReader:
         return was_set_aside
 
     def look_again(self, interval: float) -> None:
-        """Each so many seconds, look again at the jobs that were set aside, here or by others."""
+        """Every `look_again` seconds, look again at the jobs that were set aside, here or by others."""
         if time.monotonic() < self._looked + interval:
             return
         self._looked = time.monotonic()
@@ -155,7 +155,7 @@ class JobReader:
 
 
 def _has_time(job: StoredJob) -> bool:
-    if job.next_run_time is None:  # somebody else wrote that
+    if job.next_run_time is None:  # another program wrote that
         job.set_aside(ValueError("it is due, but has no next run time"))
     return job.next_run_time is not None
 

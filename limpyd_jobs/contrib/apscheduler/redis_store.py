@@ -38,7 +38,7 @@ class RedisJobStore(LimpydJobStore):
         if "namespace" in connect_args:
             raise TypeError("RedisJobStore has no namespace: its jobs_key is the beginning of its keys")
         ours = {name: connect_args.pop(name) for name in ("allowed", "lease", "look_again") if name in connect_args}
-        if db != 0 or not connect_args.keys() & ELSEWHERE:  # 0 is what it is if nobody says otherwise
+        if db != 0 or not connect_args.keys() & ELSEWHERE:  # 0 is the default
             connect_args["db"] = db
         super().__init__(
             namespace=jobs_key, serializer="pickle", pickle_protocol=pickle_protocol, **ours, **connect_args

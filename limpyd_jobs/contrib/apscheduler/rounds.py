@@ -21,7 +21,7 @@ from limpyd_jobs.utils import one_line
 if TYPE_CHECKING:
     from limpyd_jobs.contrib.apscheduler.store import LimpydJobStore
 
-# The fields by which a scheduler sees whether somebody changed a job since it was handed out.
+# The fields by which a scheduler sees whether a job was changed since it was handed out.
 WATCHED = ("next_run_time", "trigger", "timezone")
 
 
@@ -186,7 +186,7 @@ class Round:
         """Record what became of a job. If Redis fails, which would end the scheduler, do it later."""
         record = partial(self._record, job, advance, self._moment)
         try:
-            with suppress(DoesNotExist):  # then somebody removed it, which is as well
+            with suppress(DoesNotExist):  # then it was removed, which is as well
                 record()
         except RedisError as error:
             self._store._logger.error("What became of the job %r is not recorded yet: %s", one_line(job.id), error)
@@ -195,7 +195,7 @@ class Round:
     def _record(self, job: StoredJob, advance: Stored | None, moment: datetime) -> None:
         """Advance a job, or remove it if it has no next time.
 
-        If somebody has given it another trigger meanwhile, but no other run time, the new trigger says when it is next.
+        If it was given another trigger meanwhile, but no other run time, the new trigger says when it is next.
         """
         while not self._is_recorded(job, advance):
             found = self._store.lookup_job(job.id)

@@ -40,7 +40,7 @@ class Serializer:
     ----------
     kind: str
         ``json`` or ``pickle``. With ``pickle``, values that JSON cannot hold are stored as a pickle. Reading one runs
-        any code that stands in Redis, so nobody else may write to that database.
+        any code that stands in Redis, so no one else may write to that database.
     protocol: int
         The protocol of pickles.
 

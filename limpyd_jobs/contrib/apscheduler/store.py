@@ -198,7 +198,7 @@ class LimpydJobStore(BaseJobStore):
     def update_job(self, job: Job) -> None:
         """Store the changes of a job since it was read.
 
-        If somebody else has changed the next run time of a job, or removed it, an update by the scheduler that ran it
+        If another process has changed the next run time of a job, or removed it, an update by the scheduler that ran it
         changes nothing. If it has another trigger now, that one says when it runs next.
 
         Raises

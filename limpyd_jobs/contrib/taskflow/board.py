@@ -186,7 +186,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         return states.UNCLAIMED if found.status in OPEN else states.COMPLETE, None, None
 
     def find_owner(self, job: LimpydJob) -> str | None:
-        """Return who holds the claim; None if nobody does."""
+        """Return who holds the claim; None if it is not claimed."""
         return self.look(job)[1]
 
     def wait(self, timeout: float | None = None) -> Postings:
@@ -219,7 +219,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
             return self._events.listen()
 
     def tell_changes(self, anew: bool = False) -> None:
-        """Begin to tell registered callbacks what is posted and removed, by anybody.
+        """Begin to tell registered callbacks what is posted and removed, by any process.
 
         Parameters
         ----------
@@ -246,7 +246,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         Parameters
         ----------
         seconds: float
-            How often to look all the same: nobody tells it of a claim that lapsed. By default each quarter of the
+            How often to look all the same: it is not notified of a claim that lapsed. By default each quarter of the
             ``lease`` of the board, but not more often than twice a second.
 
         Raises
@@ -334,9 +334,9 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         Raises
         ------
         JobFailure
-            If somebody else holds the claim.
+            If another owner holds the claim.
         NotFound
-            If nobody holds it, or the posting is gone.
+            If it is not claimed, or the posting is gone.
         """
         self._end(job, who, "consume", lambda claim: claim.succeed())
 
@@ -374,7 +374,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
     def _refusal(self, job: LimpydJob, who: str, what: str) -> Exception:
         owner = self.find_owner(job)
         if owner is None:
-            return exceptions.NotFound(f"Cannot {what} job {job.uuid}: nobody holds a claim on it, or it is gone")
+            return exceptions.NotFound(f"Cannot {what} job {job.uuid}: it is not claimed, or it is gone")
         why = f"it is not owned by {who!r}, but by {owner!r}"
         if owner == who:
             why = f"the claim of this board lapsed, or it has none. Another claim of {who!r} may hold it"

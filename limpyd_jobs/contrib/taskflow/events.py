@@ -126,7 +126,7 @@ class BoardEvents:
                 self._changes.close()
 
     def post(self, make: Callable[[], LimpydJob]) -> LimpydJob:
-        """Call the function that posts a job. The job is told once, even if somebody consumes it before the change is
+        """Call the function that posts a job. Once, even if another conductor consumes it before the change is
         heard."""
         with self._posting:
             job = make()

@@ -3,7 +3,7 @@
 --@include idents
 --@include places
 
--- Whether somebody runs a job: workers of version 2 do so without a claim.
+-- Whether a job is run: workers of version 2 do so without a claim.
 local function has_holder(job)
   local hash = redis.call('HMGET', job.key, 'status', '_claim_token')
   return hash[1] == 'r' or hash[2] and true

@@ -42,7 +42,7 @@ local function is_one_of_several(token)
 end
 
 -- Why a caller may not end the claim on a job: it does not hold the claim, or the job was deleted; nil if it may. A job
--- that nobody claimed has no token.
+-- that is not claimed has no token.
 local function refusal(job, token)
   local held = claim_of(job)._claim_token
   if not held and redis.call('EXISTS', job.key) == 0 then
@@ -61,7 +61,7 @@ local function leave_running(base, job)
   end
 end
 
--- Changes a job so that nobody has a claim on it any more. The token of the caller, if given, is kept, so that the
+-- Changes a job so that it is not claimed any more. The token of the caller, if given, is kept, so that the
 -- caller gets the same reply if it asks again.
 local function end_claim(base, job, changes, token)
   probe('ZCARD', base .. ':_running')
@@ -78,7 +78,7 @@ local function was_ended_with(job, token)
 end
 
 -- The lease of a job that runs without a claim, given the seconds for a job with a claim, and the seconds for a worker
--- of version 2. Such a worker sets the start with the status. Without a start, somebody else set the status, maybe to
+-- of version 2. Such a worker sets the start with the status. Without a start, another program set the status, maybe to
 -- run the job: the lease is ten times as long.
 local function lease_without_claim(start, lease, unclaimed_lease)
   return start and unclaimed_lease or 10 * lease

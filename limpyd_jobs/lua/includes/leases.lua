@@ -1,4 +1,4 @@
--- Leases: of timed records, which somebody handles once they are due. A sorted set has the pks, by the end of the lease;
+-- Leases: of timed records, which a process handles once they are due. A sorted set has the pks, by the end of the lease;
 -- each record names the owner.
 
 --@include clock

@@ -220,7 +220,7 @@ def _reasons_of_running(ident: str, stored: Mapping[str, str], place: _Place, si
 
 def _presumed(seconds: float) -> str:
     left = f"It is left alone for {span(seconds)} more, unless it ends before."
-    sooner = "If nobody does, limpyd-jobs check --repair --lease=0 puts all such jobs back, and this one: "
+    sooner = "If no worker does, limpyd-jobs check --repair --lease=0 puts all such jobs back, and this one: "
     return f"No worker has a claim on it: a worker of version 2 may run it, or have left it. {left} {sooner}"
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from limpyd_jobs.workers.engine import Engine
     from limpyd_jobs.workers.worker import Worker
 
-# For how many seconds one run moves jobs, at the most. Then jobs are run for as long.
+# For how many seconds one run moves jobs, at most. Then jobs are run for as long.
 LONGEST_PROMOTION = 0.1
 
 # A job that could not be moved: its ident, and the error.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # How many idents are read at once.
 CHUNK = 1000
 
-# An orphan is put back once it was seen twice, so many seconds apart. A worker of version 2 starts a job in less time.
+# An orphan is put back once it was seen twice, with these seconds between. Version 2 starts a job in less time.
 PATIENCE = 6.0
 
 

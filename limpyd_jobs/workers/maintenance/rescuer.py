@@ -68,7 +68,7 @@ class Rescuer:
         )
         is_resolved = self._resolve(found.unknown)
         self._is_starting = bool(found.spared) or (self._is_starting and is_resolved)
-        if found.next_lapse < self.interval:  # nobody renewed it when it was time
+        if found.next_lapse < self.interval:  # it was not renewed when it was time
             context.maintenance.hasten(self, monotonic() + max(found.next_lapse, SHORTEST_WAIT))
         if found.has_to_reconcile:
             self._reconciler.begin()

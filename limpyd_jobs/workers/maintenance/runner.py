@@ -50,7 +50,7 @@ class Maintenance:
         return monotonic() >= self._due[task]
 
     def postpone(self, task: Task, seconds: float = 0.0) -> None:
-        """Let a task be due after so many seconds, instead of its earlier moment."""
+        """Let a task be due after a number of seconds, instead of its earlier moment."""
         self._due[task] = monotonic() + seconds
 
     def hasten(self, task: Task, moment: float) -> None:

@@ -61,7 +61,7 @@ class Scheduler:
     queue_model: type of Queue
         Schedules on another database than these queues are not looked at.
     longest: float
-        How many seconds to let pass until the next run, at the most.
+        How many seconds to let pass until the next run, at most.
     """
 
     name = "enqueue_due_schedules"
