@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from limpyd_jobs.store.database import JobsDatabase
-    from limpyd_jobs.store.embedded import EmbeddedServer
+    from limpyd_jobs.redis.database import JobsDatabase
+    from limpyd_jobs.redis.embedded import EmbeddedServer
     from limpyd_jobs.testing import Clock
 
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def _limpyd_jobs_server() -> Iterator[EmbeddedServer]:
     """Run a server for this session, or for this process of pytest-xdist, that is used by no one else."""
     from limpyd_jobs.exceptions import ConfigurationException
-    from limpyd_jobs.store.embedded import EmbeddedServer
+    from limpyd_jobs.redis.embedded import EmbeddedServer
 
     try:
         server = EmbeddedServer(is_private=True)

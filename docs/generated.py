@@ -17,7 +17,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from limpyd_jobs import Worker
-from limpyd_jobs.workers import parameters
+from limpyd_jobs.commandline import parameters
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "limpyd_jobs"

@@ -21,12 +21,12 @@ from limpyd_jobs.exceptions import (
     NotReplicated,
     ResultTimeout,
 )
+from limpyd_jobs.fields.argument import Argument, ValueField
 from limpyd_jobs.models import Claim, Error, Job, Presence, Queue, Session, TimedRecord, WorkerPresence
+from limpyd_jobs.records.indexes import DateTimeRangeIndex
 from limpyd_jobs.retrying import Cancel, Exponential, Requeue, Retry
 from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.store.argument import Argument, ValueField
-from limpyd_jobs.store.indexes import DateTimeRangeIndex
 from limpyd_jobs.version import EXACT_VERSION, VERSION
 from limpyd_jobs.workers import Worker
 

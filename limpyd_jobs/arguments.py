@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from limpyd_jobs.dates import EPOCH, MICROSECOND, compute_delayed_until, utcnow
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.utils import EPOCH, MICROSECOND, compute_delayed_until, utcnow
 
 # The limits of values that become parts of the names of keys: identifiers and values of indexed fields; queue names.
 MAX_INDEXED_BYTES = 64 * 1024

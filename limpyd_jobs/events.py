@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from limpyd_jobs.utils import MESSAGE, one_line, traceback_of
+from limpyd_jobs.texts import MESSAGE, one_line, traceback_of
 
 if TYPE_CHECKING:
     from limpyd_jobs.models import Job, Queue

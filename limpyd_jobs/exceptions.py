@@ -8,7 +8,7 @@ from datetime import datetime
 from limpyd.exceptions import DoesNotExist
 
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.utils import one_line
+from limpyd_jobs.texts import one_line
 
 
 class LimpydJobsException(Exception):

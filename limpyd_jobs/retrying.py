@@ -16,8 +16,9 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from limpyd_jobs.arguments import read_priority, stored_priority
+from limpyd_jobs.dates import compute_delayed_until, parse_datetime
 from limpyd_jobs.exceptions import LimpydJobsException, WorkerLost
-from limpyd_jobs.utils import MESSAGE, compute_delayed_until, one_line, parse_datetime
+from limpyd_jobs.texts import MESSAGE, one_line
 
 log = logging.getLogger("limpyd-jobs.retrying")
 

@@ -49,7 +49,7 @@ def header(path: Path) -> dict[str, str]:
 
 def rows() -> list[tuple[str, ...]]:
     """Return the verbs, each with where it goes from and to, and what it does."""
-    headers = {path.stem: header(path) for path in (ROOT / "limpyd_jobs" / "lua").glob("*.lua")}
+    headers = {path.stem: header(path) for path in (ROOT / "limpyd_jobs" / "lua").glob("*/*.lua")}
     transitions = {name for name, found in headers.items() if "from" in found}
     if transitions != set(VERBS):
         raise SystemExit(f"VERBS does not name the transitions: {sorted(transitions ^ set(VERBS))}")

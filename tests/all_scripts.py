@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from limpyd_jobs.check import scripts
 from limpyd_jobs.models import progress
-from limpyd_jobs.query import actions, errors, queues, walk
-from limpyd_jobs.store import audit, figures, presences, records, timed
-from limpyd_jobs.store.scripting import Script
+from limpyd_jobs.query import queues
+from limpyd_jobs.records import audit, figures, presences, records, timed
+from limpyd_jobs.redis.scripting import Script
+from limpyd_jobs.search import actions, errors, walk
 from limpyd_jobs.transitions import claiming, ending, placing, pruning, recovering
 
 MODULES = (

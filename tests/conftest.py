@@ -19,12 +19,12 @@ from running import Collector
 from servers import RedisServer
 from sharing import Schedule
 
+from limpyd_jobs.classes import job_classes
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.store import job_classes
-from limpyd_jobs.store.embedded import PACKAGES, find_packaged_server, find_server
+from limpyd_jobs.redis.embedded import PACKAGES, find_packaged_server, find_server
 
 if TYPE_CHECKING:
-    from limpyd_jobs.store.database import JobsDatabase
+    from limpyd_jobs.redis.database import JobsDatabase
 
 SET_UP = ("HELLO", "AUTH", "SELECT", "INFO", "CLIENT SETINFO", "CLIENT SETNAME", "CLIENT MAINT_NOTIFICATIONS")
 

@@ -16,8 +16,8 @@ from limpyd.indexes import BaseRangeIndex, EqualIndex
 from limpyd.model import RedisModel
 
 from limpyd_jobs import STATUSES, Job, Queue
+from limpyd_jobs.dates import datetime_to_score, parse_datetime
 from limpyd_jobs.schedules import Schedule
-from limpyd_jobs.utils import datetime_to_score, parse_datetime
 
 LIVE = {STATUSES.WAITING, STATUSES.DELAYED, STATUSES.RUNNING}
 FINAL = {STATUSES.SUCCESS, STATUSES.ERROR, STATUSES.CANCELED}

@@ -19,17 +19,17 @@ TOUCHED = (
     "tests/compat/test_shared_redis.py",  # what version 2 reads and writes
     "tests/contrib/",  # APScheduler and TaskFlow, which differ with the Python
     "tests/models/test_waiting.py",
-    "tests/query/test_broken_data.py",  # types and bytes as this redis-py and this server tell them
+    "tests/search/test_broken_data.py",  # types and bytes as this redis-py and this server tell them
     "tests/query/test_refused_writes.py",
-    "tests/test_command_line.py",  # argparse and the end of processes
-    "tests/test_connections.py",
-    "tests/test_database.py",
-    "tests/test_embedded.py",
-    "tests/test_job_classes.py",  # imports
+    "tests/commands/test_command_line.py",  # argparse and the end of processes
+    "tests/redis/test_connections.py",
+    "tests/redis/test_database.py",
+    "tests/redis/test_embedded.py",
+    "tests/classes/test_job_classes.py",  # imports
     "tests/test_ordinary.py",
     "tests/test_package.py",
-    "tests/test_replication.py",
-    "tests/test_sentinel.py",
+    "tests/redis/test_replication.py",
+    "tests/redis/test_sentinel.py",
     "tests/test_surface.py",
     "tests/testing/",  # pytest, and its plugin
     "tests/workers/test_forks.py",

@@ -14,7 +14,7 @@ from typing import Any
 
 import redis
 
-from limpyd_jobs.store.embedded import answers
+from limpyd_jobs.redis.embedded import answers
 
 TIMEOUT = 60  # seconds
 

@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from limpyd_jobs.idents import Ident, QueueKey
-from limpyd_jobs.store.scripting import FOLDER
+from limpyd_jobs.redis.scripting import FOLDER
 
 
 def test_an_ident_is_the_path_of_a_class_and_a_pk() -> None:

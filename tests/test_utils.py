@@ -13,18 +13,10 @@ from typing import Any
 import pytest
 
 from limpyd_jobs import Worker
+from limpyd_jobs.dates import as_naive_utc, compute_delayed_until, datetime_to_score, get_delta, parse_datetime, utcnow
+from limpyd_jobs.imports import import_class
 from limpyd_jobs.statuses import Statuses
-from limpyd_jobs.utils import (
-    MESSAGE,
-    as_naive_utc,
-    compute_delayed_until,
-    datetime_to_score,
-    get_delta,
-    import_class,
-    one_line,
-    parse_datetime,
-    utcnow,
-)
+from limpyd_jobs.texts import MESSAGE, one_line
 
 # POSIX rules rather than names, so that the machine needs no time zone database. A sign is west of Greenwich.
 ZONES = {

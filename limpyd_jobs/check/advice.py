@@ -11,9 +11,9 @@ from redis.exceptions import RedisError
 from limpyd_jobs.check.catalogue import Catalogue
 from limpyd_jobs.check.queues import Queues
 from limpyd_jobs.check.reader import Reader
-from limpyd_jobs.store.primary import PrimaryPool
-from limpyd_jobs.store.records import redis_of
-from limpyd_jobs.store.sizes import large_jobs
+from limpyd_jobs.records.records import redis_of
+from limpyd_jobs.records.sizes import large_jobs
+from limpyd_jobs.redis.primary import PrimaryPool
 
 # From how many jobs on a list of finished jobs without a limit is warned of.
 MANY = 10_000

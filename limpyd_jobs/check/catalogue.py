@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from limpyd_jobs.classes.binding import bound_models, is_same_database
+from limpyd_jobs.classes.job_classes import concrete
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.idents import Ident
+from limpyd_jobs.imports import hint_for
 from limpyd_jobs.models import Error, Job, Presence, Queue, TimedRecord, job_classes
+from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.schedules.model import Schedule
-from limpyd_jobs.store.binding import bound_models, is_same_database
-from limpyd_jobs.store.job_classes import concrete
-from limpyd_jobs.store.layout import layout_of
-from limpyd_jobs.utils import hint_for, kind_of, printable
+from limpyd_jobs.texts import kind_of, printable
 
 Model = Any  # a class of jobs, queues, errors or schedules
 Found = tuple[Model, str, str, tuple[Any, ...]]  # the model, pk or key, kind of problem, details

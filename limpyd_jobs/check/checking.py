@@ -21,8 +21,8 @@ from limpyd_jobs.check.report import Finding, Report
 from limpyd_jobs.check.schedules import Schedules
 from limpyd_jobs.check.unknown import Unknown
 from limpyd_jobs.models import Error, Queue
-from limpyd_jobs.store.database import database_name
-from limpyd_jobs.store.records import redis_of
+from limpyd_jobs.records.records import redis_of
+from limpyd_jobs.redis.database import database_name
 
 Progress = Callable[[str], None]
 

@@ -14,16 +14,17 @@ from limpyd_jobs.check.problems import LEAVE, Choices
 from limpyd_jobs.check.queues import Queues
 from limpyd_jobs.check.reader import Reader, chunks
 from limpyd_jobs.check.records import BATCH
+from limpyd_jobs.dates import datetime_to_score, parse_datetime
 from limpyd_jobs.idents import Ident, read_pk
+from limpyd_jobs.records.known_classes import names_by_path
+from limpyd_jobs.records.records import attached
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.store.known_classes import names_by_path
-from limpyd_jobs.store.records import attached
+from limpyd_jobs.texts import one_line
 from limpyd_jobs.transitions import is_presumed
-from limpyd_jobs.utils import datetime_to_score, one_line, parse_datetime
 
 PLACES = {STATUSES.WAITING: "waiting", STATUSES.DELAYED: "delayed", STATUSES.RUNNING: "_running"}
 
-# The fields that must not change between the two looks at a job, in the order of lua/repair_placement.lua.
+# The fields that must not change between the two looks at a job, in the order of lua/check/repair_placement.lua.
 SEEN = ("status", "queued", "_claim_token", "start", "end", "_last_claim", "_rescues", "delayed_until")
 
 T = TypeVar("T")

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from limpyd_jobs.arguments import MAX_LEASE
 from limpyd_jobs.check.catalogue import Catalogue, Found, Model
 from limpyd_jobs.check.reader import Reader
+from limpyd_jobs.dates import date_of_score
 from limpyd_jobs.models import Presence
-from limpyd_jobs.store import records
-from limpyd_jobs.store.layout import layout_of
-from limpyd_jobs.utils import date_of_score
+from limpyd_jobs.records import records
+from limpyd_jobs.records.layout import layout_of
 
 # For how many seconds a presence that ended is not a problem: other processes delete it with their next heartbeat.
 GRACE = 60

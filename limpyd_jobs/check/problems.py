@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
-from limpyd_jobs.utils import span
+from limpyd_jobs.dates import span
 
 LEAVE = "leave"
 
@@ -87,7 +87,7 @@ class Problem(NamedTuple):
         return f"--{self.choice.replace('_', '-')}={'|'.join(self.repairs)}" if self.choice else self.needs
 
 
-# By the words that the scripts use, see lua/check_records.lua, stale_index_entries.lua, orphan_keys.lua,
+# By the words that the scripts use, see lua/check/check_records.lua, stale_index_entries.lua, orphan_keys.lua,
 # repair_placement.lua, repair_schedules.lua.
 PROBLEMS = {
     # records

@@ -12,8 +12,8 @@ from limpyd_jobs.check import scripts
 from limpyd_jobs.check.catalogue import Catalogue, Found, Model
 from limpyd_jobs.check.problems import Choices
 from limpyd_jobs.check.reader import Reader
-from limpyd_jobs.store import records
-from limpyd_jobs.utils import one_line
+from limpyd_jobs.records import records
+from limpyd_jobs.texts import one_line
 
 # How many jobs move at once from a queue to its duplicate, so that it takes a few milliseconds.
 MERGE_LIMIT = 200

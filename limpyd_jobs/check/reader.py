@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from redis import Redis
 
-from limpyd_jobs.store.calls import passing_over_wrong_types
+from limpyd_jobs.redis.calls import passing_over_wrong_types
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from textwrap import wrap
 from typing import Any
 
-from limpyd_jobs.utils import MESSAGE, one_line
+from limpyd_jobs.texts import MESSAGE, one_line
 
 # The option without which some records are not looked at.
 NEEDED = "--job-modules"

@@ -12,19 +12,19 @@ from typing import Any
 from limpyd.model import RedisModel
 from redis import Redis
 
-from limpyd_jobs.store.calls import Call, flag, listed, send
-from limpyd_jobs.store.layout import classes_argument, layout_of
-from limpyd_jobs.store.records import due_key
-from limpyd_jobs.store.scripting import Script
+from limpyd_jobs.records.layout import classes_argument, layout_of
+from limpyd_jobs.records.records import due_key
+from limpyd_jobs.redis.calls import Call, flag, listed, send
+from limpyd_jobs.redis.scripting import Script
 
-_check_records = Script("check_records")
-_merge_queues = Script("merge_queues")
-_raise_counter = Script("raise_counter")
-_repair_placement = Script("repair_placement")
-_repair_schedules = Script("repair_schedules")
-_stale_index_entries = Script("stale_index_entries")
-_orphan_keys = Script("orphan_keys")
-_unresolved = Script("unresolved")
+_check_records = Script("check/check_records")
+_merge_queues = Script("check/merge_queues")
+_raise_counter = Script("check/raise_counter")
+_repair_placement = Script("check/repair_placement")
+_repair_schedules = Script("check/repair_schedules")
+_stale_index_entries = Script("check/stale_index_entries")
+_orphan_keys = Script("check/orphan_keys")
+_unresolved = Script("check/unresolved")
 
 Rows = list[list[str]]
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from limpyd_jobs.check.catalogue import Catalogue, Found, path_of_model
 from limpyd_jobs.check.reader import Reader
+from limpyd_jobs.classes.binding import bound_models
 from limpyd_jobs.models import Job
+from limpyd_jobs.records import audit, known_classes
+from limpyd_jobs.records.known_classes import ERRORS, QUEUES, KnownClass, known_models, paths_by_name
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.store import audit, known_classes
-from limpyd_jobs.store.binding import bound_models
-from limpyd_jobs.store.known_classes import ERRORS, QUEUES, KnownClass, known_models, paths_by_name
 
 # The index that each model of jobs has, of any version.
 INDEX = ":status:"

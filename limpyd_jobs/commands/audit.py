@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from limpyd_jobs.arguments import read_priority
-from limpyd_jobs.commands.command import Command
-from limpyd_jobs.commands.options import JSON, JSONL, LIMIT, READING_OPTIONS
+from limpyd_jobs.commands.shared.command import Command
+from limpyd_jobs.commands.shared.options import JSON, JSONL, LIMIT, READING_OPTIONS
 from limpyd_jobs.models import BaseJobsModel
-from limpyd_jobs.store.audit import last_entries
+from limpyd_jobs.records.audit import last_entries
 
 TEXTS, NUMBERS = ("at", "who", "claimed", "verb", "filter", "how"), ("done", "skipped", "refused")
 HEADING = ("at (UTC)", "who", "verb", "filter", "how", *NUMBERS, "outcome")

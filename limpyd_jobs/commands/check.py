@@ -8,12 +8,12 @@ from contextlib import nullcontext
 from limpyd_jobs.check import check
 from limpyd_jobs.check.checking import LEASE, PAUSE
 from limpyd_jobs.check.problems import LEAVE, WORDS
-from limpyd_jobs.commands.command import Command
+from limpyd_jobs.commandline.options import WorkerOption, one_of, seconds
 from limpyd_jobs.commands.integrations import JOB_STORES, import_used_integrations, job_store, namespace
-from limpyd_jobs.commands.options import COMMON_OPTIONS, UNAUDITED
-from limpyd_jobs.commands.progress import Progress
+from limpyd_jobs.commands.shared.command import Command
+from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, UNAUDITED
+from limpyd_jobs.commands.shared.progress import Progress
 from limpyd_jobs.models import Queue
-from limpyd_jobs.workers.options import WorkerOption, one_of, seconds
 
 
 class Check(Command):

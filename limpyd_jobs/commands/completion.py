@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from redis.exceptions import RedisError
 
-from limpyd_jobs.commands.candidates import OFFERING, candidates
-from limpyd_jobs.commands.command import Command
-from limpyd_jobs.commands.options import PYTHONPATH
-from limpyd_jobs.commands.verbs import VerbCommand
-from limpyd_jobs.utils import MESSAGE, one_line
+from limpyd_jobs.commandline.parser import WorkerOptionParser
+from limpyd_jobs.commands.shared.candidates import OFFERING, candidates
+from limpyd_jobs.commands.shared.command import Command
+from limpyd_jobs.commands.shared.options import PYTHONPATH
+from limpyd_jobs.commands.shared.verbs import VerbCommand
+from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.workers.config import WorkerConfig
-from limpyd_jobs.workers.parser import WorkerOptionParser
 
 PROG, WORKER = "limpyd-jobs", "limpyd-jobs-worker"
 

@@ -8,15 +8,15 @@ from itertools import zip_longest
 from shlex import quote
 from typing import Any
 
-from limpyd_jobs.commands.names import unknown_classes, unknown_names
-from limpyd_jobs.commands.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, LIMIT, VERB_OPTIONS
-from limpyd_jobs.commands.progress import shown_progress
-from limpyd_jobs.commands.tables import cut, ends_of, print_error, print_table, table_lines, width_of_terminal
-from limpyd_jobs.commands.verbs import Verb, VerbCommand
-from limpyd_jobs.fingerprints import is_fingerprint
+from limpyd_jobs.commandline.options import WorkerOption, seconds
+from limpyd_jobs.commands.shared.names import unknown_classes, unknown_names
+from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, LIMIT, VERB_OPTIONS
+from limpyd_jobs.commands.shared.progress import shown_progress
+from limpyd_jobs.commands.shared.tables import cut, ends_of, print_error, print_table, table_lines, width_of_terminal
+from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
 from limpyd_jobs.query import ErrorFilter, ErrorGroup, ErrorGroups, FoundError, JobFilter, Tally
-from limpyd_jobs.utils import one_line
-from limpyd_jobs.workers.options import WorkerOption, seconds
+from limpyd_jobs.search.fingerprints import is_fingerprint
+from limpyd_jobs.texts import one_line
 
 # How many errors of a group are shown, the newest ones, and for how many seconds jobs are counted.
 LAST, PATIENCE = 10, 2

@@ -15,10 +15,12 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from limpyd_jobs.commands.command import Command
-from limpyd_jobs.commands.options import JSON, QUEUE_MODEL, READING_OPTIONS
+from limpyd_jobs.commandline.options import WorkerOption, interval
+from limpyd_jobs.commandline.parser import cannot_use_redis
 from limpyd_jobs.commands.queues import HEADING, as_json, as_row, table_of
-from limpyd_jobs.commands.tables import (
+from limpyd_jobs.commands.shared.command import Command
+from limpyd_jobs.commands.shared.options import JSON, QUEUE_MODEL, READING_OPTIONS
+from limpyd_jobs.commands.shared.tables import (
     Row,
     cut,
     fitted,
@@ -34,13 +36,12 @@ from limpyd_jobs.commands.workers import HEADING as WORKERS
 from limpyd_jobs.commands.workers import as_json as worker_as_json
 from limpyd_jobs.commands.workers import as_row as worker_as_row
 from limpyd_jobs.commands.workers import silences
+from limpyd_jobs.dates import parse_datetime, utcnow
 from limpyd_jobs.models import Queue
 from limpyd_jobs.models.worker_presence import SILENT
 from limpyd_jobs.query import Overview, Totals, large_jobs_of, overview, read_figures, summed
-from limpyd_jobs.store.figures import Figures
-from limpyd_jobs.utils import MESSAGE, one_line, parse_datetime, utcnow
-from limpyd_jobs.workers.options import WorkerOption, interval
-from limpyd_jobs.workers.parser import cannot_use_redis
+from limpyd_jobs.records.figures import Figures
+from limpyd_jobs.texts import MESSAGE, one_line
 
 # A table with its title; an empty title for none.
 Section = tuple[str, list[Row]]

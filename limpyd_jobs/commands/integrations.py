@@ -9,14 +9,15 @@ from importlib import import_module
 from optparse import OptionParser
 from typing import Any
 
-from limpyd_jobs.commands.command import Command
-from limpyd_jobs.commands.options import JSON, JSONL, READING_OPTIONS
+from limpyd_jobs.commandline.options import WorkerOption
+from limpyd_jobs.commands.shared.command import Command
+from limpyd_jobs.commands.shared.options import JSON, JSONL, READING_OPTIONS
+from limpyd_jobs.dates import EPOCH
 from limpyd_jobs.models import BaseJobsModel, Living
 from limpyd_jobs.query import quarantine_entries, queue_states
 from limpyd_jobs.query.explain.silence import living, silence_of_claim
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.utils import EPOCH, one_line
-from limpyd_jobs.workers.options import WorkerOption
+from limpyd_jobs.texts import one_line
 
 # The namespaces of LimpydJobStore and of RedisJobStore, unless they are given others.
 JOB_STORES = ("apscheduler", "apscheduler.jobs")

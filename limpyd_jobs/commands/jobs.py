@@ -10,12 +10,14 @@ from typing import Any
 
 from limpyd.exceptions import UniquenessError
 
-from limpyd_jobs.commands.names import unknown_classes, unknown_names
-from limpyd_jobs.commands.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, VERB_OPTIONS
-from limpyd_jobs.commands.progress import shown_progress
-from limpyd_jobs.commands.tables import count_of, print_error, print_json_lines, print_table
-from limpyd_jobs.commands.verbs import Verb, VerbCommand, job_class_of
+from limpyd_jobs.commandline.options import WorkerOption, between, interval, seconds
+from limpyd_jobs.commands.shared.names import unknown_classes, unknown_names
+from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, VERB_OPTIONS
+from limpyd_jobs.commands.shared.progress import shown_progress
+from limpyd_jobs.commands.shared.tables import count_of, print_error, print_json_lines, print_table
+from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand, job_class_of
 from limpyd_jobs.exceptions import LimpydJobsException
+from limpyd_jobs.fields.argument import ValueField
 from limpyd_jobs.idents import Ident, read_pk
 from limpyd_jobs.models import Job
 from limpyd_jobs.query import (
@@ -29,12 +31,10 @@ from limpyd_jobs.query import (
     job_details,
     release_job,
 )
-from limpyd_jobs.query.conditions import parse_moment
+from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.retrying import SECONDS_OF
-from limpyd_jobs.store.argument import ValueField
-from limpyd_jobs.store.records import redis_of
-from limpyd_jobs.utils import MESSAGE, one_line
-from limpyd_jobs.workers.options import WorkerOption, between, interval, seconds
+from limpyd_jobs.search.conditions import parse_moment
+from limpyd_jobs.texts import MESSAGE, one_line
 
 # After how many seconds a search is long, and how many of the missing indexes are named then.
 LONG, MOST_HINTS = 1.0, 3

@@ -6,14 +6,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn
 
 from limpyd_jobs.arguments import stored_queue_name
-from limpyd_jobs.commands.command import Command
-from limpyd_jobs.commands.options import COMMON_OPTIONS, DRY_RUN, JSON, JSONL, QUEUE_MODEL, UNAUDITED
-from limpyd_jobs.commands.tables import names_near, some_of
+from limpyd_jobs.commandline.options import WorkerOption
+from limpyd_jobs.commands.shared.command import Command
+from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, DRY_RUN, JSON, JSONL, QUEUE_MODEL, UNAUDITED
+from limpyd_jobs.commands.shared.tables import names_near, some_of
 from limpyd_jobs.models import Queue
 from limpyd_jobs.query import pause_queue, paused_queues, queue_names, queue_states
 from limpyd_jobs.query.queues import BOARDS
-from limpyd_jobs.utils import one_line
-from limpyd_jobs.workers.options import WorkerOption
+from limpyd_jobs.texts import one_line
 
 # How many names a message tells of.
 MOST_NAMES = 10

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from limpyd_jobs.commands.options import COMMON_OPTIONS, JSON, JSONL, QUEUE_MODEL, VERB_OPTIONS
-from limpyd_jobs.commands.tables import count_of, print_table
-from limpyd_jobs.commands.verbs import Verb, VerbCommand
+from limpyd_jobs.commandline.options import WorkerOption
+from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, JSONL, QUEUE_MODEL, VERB_OPTIONS
+from limpyd_jobs.commands.shared.tables import count_of, print_table
+from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
 from limpyd_jobs.query import QuarantineEntry, leave_quarantine, quarantine_entries
-from limpyd_jobs.utils import one_line
-from limpyd_jobs.workers.options import WorkerOption
+from limpyd_jobs.texts import one_line
 
 
 class Quarantine(VerbCommand):

@@ -9,15 +9,16 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from limpyd_jobs.commands.options import COMMON_OPTIONS, JSON, JSONL, QUEUE_MODEL, VERB_OPTIONS
 from limpyd_jobs.commands.pause import FORCE, change_pauses, refuse_unknown
-from limpyd_jobs.commands.progress import shown_progress
-from limpyd_jobs.commands.tables import Row, count_of, print_fitted, shown_span
-from limpyd_jobs.commands.verbs import Verb, VerbCommand
+from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, JSONL, QUEUE_MODEL, VERB_OPTIONS
+from limpyd_jobs.commands.shared.progress import shown_progress
+from limpyd_jobs.commands.shared.tables import Row, count_of, print_fitted, shown_span
+from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
+from limpyd_jobs.dates import EPOCH
 from limpyd_jobs.exceptions import NotAudited
 from limpyd_jobs.query import JobFilter, QueueState, Tally, delete_queue, queue_names, queue_states
-from limpyd_jobs.store.audit import of_the_rest
-from limpyd_jobs.utils import EPOCH, one_line
+from limpyd_jobs.records.audit import of_the_rest
+from limpyd_jobs.texts import one_line
 
 HEADING = (
     "queue",

@@ -10,15 +10,15 @@ from typing import Any
 from limpyd.exceptions import DoesNotExist, UniquenessError
 
 from limpyd_jobs.arguments import read_priority
-from limpyd_jobs.commands.options import COMMON_OPTIONS, JSON, JSONL, UNAUDITED
-from limpyd_jobs.commands.verbs import Verb, VerbCommand, job_class_of
+from limpyd_jobs.commandline.options import WorkerOption, seconds
+from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, JSONL, UNAUDITED
+from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand, job_class_of
 from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
 from limpyd_jobs.query.explain.schedules import notes_of
 from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.schedules.misfires import MISFIRE_POLICIES
 from limpyd_jobs.schedules.model import aware, now_of_redis
-from limpyd_jobs.utils import one_line
-from limpyd_jobs.workers.options import WorkerOption, seconds
+from limpyd_jobs.texts import one_line
 
 HEADING = ("name", "state", "next run (UTC)", "last run (UTC)", "job", "queue", "priority", "time zone", "trigger")
 

@@ -8,15 +8,16 @@ from fnmatch import fnmatchcase
 from textwrap import fill
 from typing import Any
 
-from limpyd_jobs.commands.command import Command
-from limpyd_jobs.commands.names import unknown_names
-from limpyd_jobs.commands.options import JSON, JSONL, READING_OPTIONS
-from limpyd_jobs.commands.tables import chart, print_fitted, shown_span, width_of_terminal
-from limpyd_jobs.query.conditions import parse_moment
+from limpyd_jobs.commandline.options import WorkerOption, one_of
+from limpyd_jobs.commands.shared.command import Command
+from limpyd_jobs.commands.shared.names import unknown_names
+from limpyd_jobs.commands.shared.options import JSON, JSONL, READING_OPTIONS
+from limpyd_jobs.commands.shared.tables import chart, print_fitted, shown_span, width_of_terminal
+from limpyd_jobs.dates import utcnow
 from limpyd_jobs.query.figures import Period, read_figures, summed
-from limpyd_jobs.store.figures import BOUNDS, Figures, Histogram
-from limpyd_jobs.utils import MESSAGE, one_line, utcnow
-from limpyd_jobs.workers.options import WorkerOption, one_of
+from limpyd_jobs.records.figures import BOUNDS, Figures, Histogram
+from limpyd_jobs.search.conditions import parse_moment
+from limpyd_jobs.texts import MESSAGE, one_line
 
 # How many columns a chart has at most.
 WIDTH = 72

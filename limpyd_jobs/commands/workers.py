@@ -8,14 +8,15 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from limpyd_jobs.commands.options import JSON, JSONL, READING_OPTIONS, VERB_OPTIONS
-from limpyd_jobs.commands.tables import count_of, names_near, print_table, time_between
-from limpyd_jobs.commands.verbs import Verb, VerbCommand
+from limpyd_jobs.commandline.options import WorkerOption
+from limpyd_jobs.commands.shared.options import JSON, JSONL, READING_OPTIONS, VERB_OPTIONS
+from limpyd_jobs.commands.shared.tables import count_of, names_near, print_table, time_between
+from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
+from limpyd_jobs.dates import parse_datetime, utcnow
 from limpyd_jobs.models import LivingWorker, WorkerPresence
 from limpyd_jobs.models.worker_presence import checked_level
 from limpyd_jobs.query.explain.silence import silence
-from limpyd_jobs.utils import one_line, parse_datetime, utcnow
-from limpyd_jobs.workers.options import WorkerOption
+from limpyd_jobs.texts import one_line
 
 HEADING = ("worker", "status", "queues", "since", "last sign", "done", "failed", "memory", "runs", "for")
 

@@ -1,6 +1,8 @@
 """The models: what jobs, queues and errors are, and the documented ways to work with them."""
 
+from limpyd_jobs.dates import compute_delayed_until, datetime_to_score
 from limpyd_jobs.exceptions import LimpydJobsException
+from limpyd_jobs.imports import import_class
 from limpyd_jobs.models.base import BaseJobsModel
 from limpyd_jobs.models.changes import Change, Changes, JobChange
 from limpyd_jobs.models.claim import Claim
@@ -14,7 +16,6 @@ from limpyd_jobs.models.session import Session
 from limpyd_jobs.models.timed import TimedRecord
 from limpyd_jobs.models.worker_presence import LivingWorker, RunningJob, WorkerPresence
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.utils import compute_delayed_until, datetime_to_score, import_class
 
 __all__ = [
     "STATUSES",

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, stored_identifier, stored_value
-from limpyd_jobs.store import records
-from limpyd_jobs.store.layout import layout_to_add
-from limpyd_jobs.store.new_fields import checked_fields, default_priority, stored_names
-from limpyd_jobs.store.sizes import check_job_size
+from limpyd_jobs.fields.new_fields import checked_fields, default_priority, stored_names
+from limpyd_jobs.records import records
+from limpyd_jobs.records.layout import layout_to_add
+from limpyd_jobs.records.sizes import check_job_size
 
 if TYPE_CHECKING:
     from limpyd_jobs.models import Job, Queue

@@ -9,13 +9,13 @@ from limpyd.contrib.collection import ExtendedCollectionManager
 from limpyd.contrib.database import PipelineDatabase
 from limpyd_extensions import related
 
+from limpyd_jobs.classes.binding import bound
+from limpyd_jobs.fields.atomic_fields import AtomicModel
+from limpyd_jobs.fields.new_fields import check_fields
 from limpyd_jobs.models.changes import Changes
-from limpyd_jobs.store import records
-from limpyd_jobs.store.atomic_fields import AtomicModel
-from limpyd_jobs.store.binding import bound
-from limpyd_jobs.store.database import JobsDatabase, tolerant
-from limpyd_jobs.store.lazy_fields import LazyModel
-from limpyd_jobs.store.new_fields import check_fields
+from limpyd_jobs.records import records
+from limpyd_jobs.records.lazy_fields import LazyModel
+from limpyd_jobs.redis.database import JobsDatabase, tolerant
 
 if TYPE_CHECKING:
     from typing_extensions import Self

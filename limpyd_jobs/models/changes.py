@@ -19,10 +19,10 @@ from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
-from limpyd_jobs.store.connections import PinnedConnection
-from limpyd_jobs.store.layout import layout_of
-from limpyd_jobs.store.records import redis_of
-from limpyd_jobs.utils import described, one_line
+from limpyd_jobs.records.layout import layout_of
+from limpyd_jobs.records.records import redis_of
+from limpyd_jobs.redis.connections import PinnedConnection
+from limpyd_jobs.texts import described, one_line
 
 log = logging.getLogger("limpyd-jobs.changes")
 

@@ -25,12 +25,12 @@ from limpyd_jobs.models.job_claim import NEVER, JobClaim, queue_of
 from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.pruning import keeps_no_success
 from limpyd_jobs.models.queue import Queue
+from limpyd_jobs.records.lazy_fields import pk_of
+from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.retrying import Cancel, Requeue, Retry, as_policy
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.store.lazy_fields import pk_of
-from limpyd_jobs.store.records import redis_of
+from limpyd_jobs.texts import MESSAGE, host_and_pid, one_line
 from limpyd_jobs.transitions import Ending
-from limpyd_jobs.utils import MESSAGE, host_and_pid, one_line
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -8,7 +8,7 @@ from limpyd.contrib.collection import ExtendedCollectionManager
 from limpyd.indexes import EqualIndex
 
 from limpyd_jobs.idents import read_pk
-from limpyd_jobs.store.layout import layout_of
+from limpyd_jobs.records.layout import layout_of
 
 if TYPE_CHECKING:
     from limpyd_jobs.query import JobFilter, Tally

@@ -16,18 +16,19 @@ from limpyd.model import RedisModel
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import as_indexed, own_size
+from limpyd_jobs.dates import as_naive_utc, parse_datetime, utcnow
 from limpyd_jobs.exceptions import ClassUnresolved
-from limpyd_jobs.fingerprints import cause_of
+from limpyd_jobs.fields.atomic_fields import AtomicHashField
+from limpyd_jobs.fields.new_fields import check_fields
+from limpyd_jobs.fields.own_fields import OwnField, with_own_fields
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models.base import BaseJobsModel
 from limpyd_jobs.models.job_record import JobRecord
-from limpyd_jobs.store import records
-from limpyd_jobs.store.atomic_fields import AtomicHashField
-from limpyd_jobs.store.lazy_fields import pk_of
-from limpyd_jobs.store.new_fields import check_fields
-from limpyd_jobs.store.own_fields import OwnField, with_own_fields
-from limpyd_jobs.store.sizes import shortened_value
-from limpyd_jobs.utils import as_naive_utc, one_line, parse_datetime, printable, utcnow
+from limpyd_jobs.records import records
+from limpyd_jobs.records.lazy_fields import pk_of
+from limpyd_jobs.records.sizes import shortened_value
+from limpyd_jobs.search.fingerprints import cause_of
+from limpyd_jobs.texts import one_line, printable
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -49,7 +50,7 @@ class Error(BaseJobsModel):
     Attributes
     ----------
     fingerprint: field
-        The same text for all errors of one cause: see `limpyd_jobs.fingerprints`.
+        The same text for all errors of one cause: see `limpyd_jobs.search.fingerprints`.
     raised_in: field
         The place where the application raised it: module, function and the text of the line, at most 300 characters.
         Not set if no code of the application did.

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from limpyd_jobs.dates import parse_datetime
+from limpyd_jobs.records.layout import HISTORY_KEY
+from limpyd_jobs.records.lazy_fields import pk_of
+from limpyd_jobs.records.records import list_of
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.store.layout import HISTORY_KEY
-from limpyd_jobs.store.lazy_fields import pk_of
-from limpyd_jobs.store.records import list_of
 from limpyd_jobs.transitions import owner_of
-from limpyd_jobs.utils import parse_datetime
 
 
 class StatusChange(NamedTuple):

@@ -12,7 +12,12 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, stored_identifier, stored_priority, stored_queue_name
+from limpyd_jobs.classes.binding import bound_like
+from limpyd_jobs.dates import compute_delayed_until, parse_datetime
 from limpyd_jobs.exceptions import LimpydJobsException
+from limpyd_jobs.fields.argument import ArgumentsOfJob
+from limpyd_jobs.fields.new_fields import checked_fields, default_priority, stored_names
+from limpyd_jobs.functions import overrides
 from limpyd_jobs.models import adding
 from limpyd_jobs.models.claim import Claim
 from limpyd_jobs.models.error import Error
@@ -22,13 +27,10 @@ from limpyd_jobs.models.progress import Progress, append_line, read_lines, read_
 from limpyd_jobs.models.queue import Queue, has_custom_queues
 from limpyd_jobs.models.results import result_of
 from limpyd_jobs.models.waiting import wait_for_end
+from limpyd_jobs.records import records
+from limpyd_jobs.records.sizes import check_job_size
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.store import records
-from limpyd_jobs.store.argument import ArgumentsOfJob
-from limpyd_jobs.store.binding import bound_like
-from limpyd_jobs.store.new_fields import checked_fields, default_priority, stored_names
-from limpyd_jobs.store.sizes import check_job_size
-from limpyd_jobs.utils import compute_delayed_until, one_line, overrides, parse_datetime
+from limpyd_jobs.texts import one_line
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -9,16 +9,16 @@ from typing import Any
 from limpyd import fields
 
 from limpyd_jobs import transitions
+from limpyd_jobs.classes.job_classes import JobClasses, path_of
+from limpyd_jobs.dates import parse_datetime
+from limpyd_jobs.fields.atomic_fields import AtomicHashField
+from limpyd_jobs.fields.own_fields import OwnField, with_own_fields
 from limpyd_jobs.models.base import BaseJobsModel
 from limpyd_jobs.models.collection import JobCollection
+from limpyd_jobs.records.layout import found_by
+from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.retrying import Retry
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.store.atomic_fields import AtomicHashField
-from limpyd_jobs.store.job_classes import JobClasses, path_of
-from limpyd_jobs.store.layout import found_by
-from limpyd_jobs.store.lazy_fields import pk_of
-from limpyd_jobs.store.own_fields import OwnField, with_own_fields
-from limpyd_jobs.utils import parse_datetime
 
 
 @with_own_fields

@@ -17,13 +17,14 @@ from limpyd import fields
 from redis.exceptions import RedisError
 
 from limpyd_jobs.arguments import MAX_OWNER_BYTES, check_size, checked_lease, stored_value
+from limpyd_jobs.classes.binding import bound_models, is_same_database
+from limpyd_jobs.classes.job_classes import concrete
+from limpyd_jobs.dates import as_naive_utc
+from limpyd_jobs.fields.codecs import codec_of
 from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.models.base import BaseJobsModel
-from limpyd_jobs.store import presences, records
-from limpyd_jobs.store.binding import bound_models, is_same_database
-from limpyd_jobs.store.codecs import codec_of
-from limpyd_jobs.store.job_classes import concrete
-from limpyd_jobs.utils import as_naive_utc, described, host_and_pid, one_line
+from limpyd_jobs.records import presences, records
+from limpyd_jobs.texts import described, host_and_pid, one_line
 
 log = logging.getLogger("limpyd-jobs.presence")
 

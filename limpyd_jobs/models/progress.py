@@ -11,14 +11,15 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import RedisError
 
-from limpyd_jobs.store.calls import Call, outcome_of, send
-from limpyd_jobs.store.layout import LOG_KEY, layout_of
-from limpyd_jobs.store.lazy_fields import pk_of
-from limpyd_jobs.store.records import list_of, redis_of
-from limpyd_jobs.store.scripting import Script
-from limpyd_jobs.utils import one_line, parse_datetime, utcnow
+from limpyd_jobs.dates import parse_datetime, utcnow
+from limpyd_jobs.records.layout import LOG_KEY, layout_of
+from limpyd_jobs.records.lazy_fields import pk_of
+from limpyd_jobs.records.records import list_of, redis_of
+from limpyd_jobs.redis.calls import Call, outcome_of, send
+from limpyd_jobs.redis.scripting import Script
+from limpyd_jobs.texts import one_line
 
-_append_log = Script("append_log")
+_append_log = Script("records/append_log")
 
 # How many seconds at least lie between two writes of the progress of a job.
 PAUSE = 1.0

@@ -12,10 +12,10 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import check_retention
+from limpyd_jobs.classes.job_classes import BoundJobClasses, JobClasses
 from limpyd_jobs.idents import Ident
-from limpyd_jobs.store.job_classes import BoundJobClasses, JobClasses
+from limpyd_jobs.texts import printable
 from limpyd_jobs.transitions import Begun, Cleared, Pruning
-from limpyd_jobs.utils import printable
 
 Keep = int | timedelta
 

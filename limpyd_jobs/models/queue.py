@@ -11,7 +11,12 @@ from limpyd import fields
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import read_priority, stored_queue_name
+from limpyd_jobs.classes.binding import bound_like, origin_of
+from limpyd_jobs.dates import datetime_to_score
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.fields.new_fields import check_fields, default_priority
+from limpyd_jobs.fields.own_fields import Alias, OwnField, with_own_fields
+from limpyd_jobs.functions import overrides
 from limpyd_jobs.idents import Ident, QueueKey
 from limpyd_jobs.models import pruning
 from limpyd_jobs.models.base import BaseJobsModel
@@ -19,12 +24,9 @@ from limpyd_jobs.models.changes import Changes, ChangesOf, does_tell
 from limpyd_jobs.models.error import Error, defer_unresolved
 from limpyd_jobs.models.job_record import JobRecord, job_classes
 from limpyd_jobs.models.pruning import Retention
-from limpyd_jobs.store import records
-from limpyd_jobs.store.binding import bound_like, origin_of
-from limpyd_jobs.store.layout import found_by, layout_of
-from limpyd_jobs.store.new_fields import check_fields, default_priority
-from limpyd_jobs.store.own_fields import Alias, OwnField, with_own_fields
-from limpyd_jobs.utils import datetime_to_score, overrides, printable
+from limpyd_jobs.records import records
+from limpyd_jobs.records.layout import found_by, layout_of
+from limpyd_jobs.texts import printable
 
 if TYPE_CHECKING:
     from typing_extensions import Self

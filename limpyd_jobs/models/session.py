@@ -18,7 +18,7 @@ from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.models.claim import Claim
 from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.presence import Presence, Registration
-from limpyd_jobs.utils import MESSAGE, one_line
+from limpyd_jobs.texts import MESSAGE, one_line
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from limpyd import fields
 
 from limpyd_jobs.arguments import checked_lease, stored_owner
+from limpyd_jobs.dates import datetime_to_score, utcnow
 from limpyd_jobs.models.base import BaseJobsModel
-from limpyd_jobs.store import records, timed
-from limpyd_jobs.store.layout import layout_of
-from limpyd_jobs.store.timed import NextDue
-from limpyd_jobs.utils import datetime_to_score, utcnow
+from limpyd_jobs.records import records, timed
+from limpyd_jobs.records.layout import layout_of
+from limpyd_jobs.records.timed import NextDue
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -27,10 +27,10 @@ from limpyd_jobs.models.changes import (
     is_transient,
     refusing_other_keys,
 )
+from limpyd_jobs.records.lazy_fields import pk_of
+from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.store.lazy_fields import pk_of
-from limpyd_jobs.store.records import redis_of
-from limpyd_jobs.utils import MESSAGE, described, one_line
+from limpyd_jobs.texts import MESSAGE, described, one_line
 
 log = logging.getLogger("limpyd-jobs.changes")
 

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from limpyd import fields
 
 from limpyd_jobs.models.presence import Living, Presence
-from limpyd_jobs.store import presences
-from limpyd_jobs.store.audit import entry_request, refusing_if_unaudited, user_and_process
-from limpyd_jobs.utils import one_line
+from limpyd_jobs.records import presences
+from limpyd_jobs.records.audit import entry_request, refusing_if_unaudited, user_and_process
+from limpyd_jobs.texts import one_line
 
 # What can be asked of a worker.
 ORDERS = ("quiet", "resume", "stop", "dump", "log-level")

@@ -1,14 +1,8 @@
 """Find jobs by what is in them."""
 
-from limpyd_jobs.query.actions import Tally
-from limpyd_jobs.query.causes import ErrorGroup, ErrorGroups, ErrorMessage
-from limpyd_jobs.query.conditions import Condition
-from limpyd_jobs.query.errors import ErrorFilter, ErrorPage, FoundError
 from limpyd_jobs.query.explain.details import JobDetails, job_details
 from limpyd_jobs.query.explain.jobs import Explanation, Reason, explain_job
 from limpyd_jobs.query.figures import Period, read_figures, summed
-from limpyd_jobs.query.filter import JobFilter
-from limpyd_jobs.query.found import Count, Facets, FoundJob, Page
 from limpyd_jobs.query.overview import Overview, Totals, large_jobs_of, overview
 from limpyd_jobs.query.queues import (
     QuarantineEntry,
@@ -22,7 +16,13 @@ from limpyd_jobs.query.queues import (
     queue_states,
 )
 from limpyd_jobs.query.releasing import release_job
-from limpyd_jobs.query.walk import MissingIndex
+from limpyd_jobs.search.actions import Tally
+from limpyd_jobs.search.causes import ErrorGroup, ErrorGroups, ErrorMessage
+from limpyd_jobs.search.conditions import Condition
+from limpyd_jobs.search.errors import ErrorFilter, ErrorPage, FoundError
+from limpyd_jobs.search.filter import JobFilter
+from limpyd_jobs.search.found import Count, Facets, FoundJob, Page
+from limpyd_jobs.search.walk import MissingIndex
 
 __all__ = [
     "Condition",

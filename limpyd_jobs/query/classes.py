@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
+from limpyd_jobs.classes.binding import bound, bound_models
+from limpyd_jobs.classes.job_classes import concrete
 from limpyd_jobs.models import Error, Job, Queue
-from limpyd_jobs.store.binding import bound, bound_models
-from limpyd_jobs.store.job_classes import concrete
-from limpyd_jobs.store.known_classes import ERRORS, QUEUES, KnownClass, known_classes, known_models
-from limpyd_jobs.store.records import redis_of
+from limpyd_jobs.records.known_classes import ERRORS, QUEUES, KnownClass, known_classes, known_models
+from limpyd_jobs.records.records import redis_of
 
 
 def on(model: Any, database: Any) -> Any:

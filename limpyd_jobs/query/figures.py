@@ -7,12 +7,12 @@ from datetime import datetime, timedelta
 from math import ceil
 from typing import Any, NamedTuple
 
+from limpyd_jobs.dates import EPOCH
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.query.classes import connection_to
-from limpyd_jobs.store import figures as stored
-from limpyd_jobs.store.database import JobsDatabase
-from limpyd_jobs.store.figures import Figures, figures_of, is_number
-from limpyd_jobs.utils import EPOCH
+from limpyd_jobs.records import figures as stored
+from limpyd_jobs.records.figures import Figures, figures_of, is_number
+from limpyd_jobs.redis.database import JobsDatabase
 
 # For how long figures are kept by each period.
 PERIODS = {"minute": timedelta(minutes=1), "day": timedelta(days=1)}

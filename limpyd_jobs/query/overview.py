@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from limpyd_jobs.models import BaseJobsModel, LivingWorker, Queue, WorkerPresence
 from limpyd_jobs.query.classes import classes_of, connection_to, on
-from limpyd_jobs.query.filter import JobFilter
-from limpyd_jobs.query.found import FoundJob
 from limpyd_jobs.query.queues import QueueState, queue_states
+from limpyd_jobs.records.known_classes import one_of_each
+from limpyd_jobs.records.sizes import LargeJobs, large_jobs
+from limpyd_jobs.redis.database import JobsDatabase, database_name
+from limpyd_jobs.search.filter import JobFilter
+from limpyd_jobs.search.found import FoundJob
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.store.database import JobsDatabase, database_name
-from limpyd_jobs.store.known_classes import one_of_each
-from limpyd_jobs.store.sizes import LargeJobs, large_jobs
 
 
 class Totals(NamedTuple):

@@ -9,6 +9,7 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from limpyd_jobs.arguments import read_priority, stored_queue_name
+from limpyd_jobs.dates import parse_datetime
 from limpyd_jobs.models import BaseJobsModel, Queue
 from limpyd_jobs.query.classes import (
     classes_of,
@@ -17,18 +18,17 @@ from limpyd_jobs.query.classes import (
     queue_models_of,
     replies_to,
 )
-from limpyd_jobs.store.audit import audited, entry_request, refusing_if_unaudited
-from limpyd_jobs.store.calls import Call, flag, given, listed, outcome_of, passing_over_wrong_types, send
-from limpyd_jobs.store.database import JobsDatabase
-from limpyd_jobs.store.known_classes import KnownClass
-from limpyd_jobs.store.layout import layout_of
-from limpyd_jobs.store.records import change_pause, paused_names_of
-from limpyd_jobs.store.scripting import Script
-from limpyd_jobs.utils import parse_datetime
+from limpyd_jobs.records.audit import audited, entry_request, refusing_if_unaudited
+from limpyd_jobs.records.known_classes import KnownClass
+from limpyd_jobs.records.layout import layout_of
+from limpyd_jobs.records.records import change_pause, paused_names_of
+from limpyd_jobs.redis.calls import Call, flag, given, listed, outcome_of, passing_over_wrong_types, send
+from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.redis.scripting import Script
 
-_delete_queue = Script("delete_queue")
-_leave_quarantine = Script("leave_quarantine")
-_measure_queues = Script("measure_queues")
+_delete_queue = Script("queues/delete_queue")
+_leave_quarantine = Script("queues/leave_quarantine")
+_measure_queues = Script("queues/measure_queues")
 
 # The model of the boards of TaskFlow. Conductors serve them, and no worker.
 BOARDS = "taskflow:board"

@@ -10,10 +10,10 @@ from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import BaseJobsModel, job_classes
 from limpyd_jobs.query.classes import connection_to, on, replies_to
 from limpyd_jobs.query.explain.details import JobDetails, details_of, stored_job
+from limpyd_jobs.records.audit import entry_request, refusing_if_unaudited
+from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.store.audit import entry_request, refusing_if_unaudited
-from limpyd_jobs.store.database import JobsDatabase
-from limpyd_jobs.utils import one_line
+from limpyd_jobs.texts import one_line
 
 
 def release_job(

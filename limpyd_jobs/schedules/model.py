@@ -13,20 +13,20 @@ from typing import Any
 from limpyd import fields
 from limpyd.exceptions import DoesNotExist, UniquenessError
 
-from limpyd_jobs import utils
+from limpyd_jobs import dates
 from limpyd_jobs.arguments import stored_identifier, stored_queue_name, stored_value
+from limpyd_jobs.classes.binding import bound_like
+from limpyd_jobs.classes.job_classes import path_of
+from limpyd_jobs.dates import as_naive_utc, datetime_to_score, parse_datetime
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.fields.argument import as_stored
+from limpyd_jobs.fields.new_fields import checked_fields, default_priority
 from limpyd_jobs.models import BaseJobsModel, Job, has_custom_placement, job_classes
+from limpyd_jobs.records import records
+from limpyd_jobs.records.layout import found_by, layout_of, layout_to_add
+from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.schedules.misfires import MISFIRE_POLICIES
 from limpyd_jobs.schedules.triggers import Times, describe
-from limpyd_jobs.store import records
-from limpyd_jobs.store.argument import as_stored
-from limpyd_jobs.store.binding import bound_like
-from limpyd_jobs.store.job_classes import path_of
-from limpyd_jobs.store.layout import found_by, layout_of, layout_to_add
-from limpyd_jobs.store.lazy_fields import pk_of
-from limpyd_jobs.store.new_fields import checked_fields, default_priority
-from limpyd_jobs.utils import as_naive_utc, datetime_to_score, parse_datetime
 
 EVERY_TIME, ONCE = "{name}:{time}", "{name}"
 
@@ -316,7 +316,7 @@ def now_of_redis(model: type[BaseJobsModel]) -> datetime:
     """Return the time by the clock of Redis, as an aware datetime."""
     time: Any = records.redis_of(model).time()
     seconds, microseconds = time
-    return datetime.fromtimestamp(seconds, timezone.utc).replace(microsecond=microseconds) + utils.moved_time
+    return datetime.fromtimestamp(seconds, timezone.utc).replace(microsecond=microseconds) + dates.moved_time
 
 
 def aware(text: str | None) -> datetime | None:

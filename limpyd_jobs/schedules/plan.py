@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from limpyd_jobs.arguments import read_seconds, stored_priority, stored_queue_name
+from limpyd_jobs.fields.argument import as_stored
+from limpyd_jobs.fields.new_fields import checked_fields, stored_names
 from limpyd_jobs.models import Job
 from limpyd_jobs.schedules.misfires import MISFIRE_POLICIES
 from limpyd_jobs.schedules.model import aware, identifier_of
 from limpyd_jobs.schedules.triggers import Times
-from limpyd_jobs.store.argument import as_stored
-from limpyd_jobs.store.new_fields import checked_fields, stored_names
 
 
 class Plan(NamedTuple):

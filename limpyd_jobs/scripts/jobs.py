@@ -11,10 +11,10 @@ from importlib.metadata import version
 from io import TextIOWrapper
 from optparse import OptionParser
 
-from limpyd_jobs.commands.command import Command
-from limpyd_jobs.utils import is_meant
+from limpyd_jobs.commandline.parser import WorkerOptionParser
+from limpyd_jobs.commands.shared.command import Command
+from limpyd_jobs.texts import is_meant
 from limpyd_jobs.version import EXACT_VERSION
-from limpyd_jobs.workers.parser import WorkerOptionParser
 
 # A new one is a file in limpyd_jobs/commands and a row here: its module and its class there.
 PLACES = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from limpyd_jobs.commandline.parser import LaxOptionParser, extend_python_path, import_for, require_subclass
 from limpyd_jobs.workers.config import WorkerConfig
-from limpyd_jobs.workers.parser import LaxOptionParser, extend_python_path, import_for, require_subclass
 
 
 def main() -> None:

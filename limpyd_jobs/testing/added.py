@@ -6,12 +6,13 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from limpyd_jobs.dates import as_naive_utc, parse_datetime
+from limpyd_jobs.fields.argument import ValueField
+from limpyd_jobs.fields.new_fields import stored_names
 from limpyd_jobs.models import BaseJobsModel, Job, job_classes
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.store.argument import ValueField
-from limpyd_jobs.store.new_fields import stored_names
 from limpyd_jobs.testing.running import AJob, queue_of, status_of
-from limpyd_jobs.utils import as_naive_utc, parse_datetime, printable
+from limpyd_jobs.texts import printable
 
 # How many jobs a message shows at most: the last ones that were added.
 SHOWN = 20

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from limpyd_jobs import utils
-from limpyd_jobs.store import scripting
+from limpyd_jobs import dates
+from limpyd_jobs.redis import scripting
 
 
 class Clock:
@@ -21,11 +21,11 @@ class Clock:
     @property
     def moved(self) -> timedelta:
         """How far the time is moved."""
-        return utils.moved_time
+        return dates.moved_time
 
     def now(self) -> datetime:
         """Return the time, as a naive UTC datetime, by the clock of this machine."""
-        return utils.utcnow()
+        return dates.utcnow()
 
     def move(
         self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0, by: timedelta | None = None
@@ -36,7 +36,7 @@ class Clock:
 
     def move_to(self, moment: datetime) -> None:
         """Set the time to this moment: naive UTC, or aware. From there, the time goes on."""
-        self.move(by=utils.as_naive_utc(moment) - self.now())
+        self.move(by=dates.as_naive_utc(moment) - self.now())
 
     def reset(self) -> None:
         """Go back to the real time."""
@@ -45,7 +45,7 @@ class Clock:
 
     @staticmethod
     def _set(moved: timedelta) -> None:
-        utils.moved_time = moved
+        dates.moved_time = moved
         scripting.reload_all()
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel
-from limpyd_jobs.store.database import JobsDatabase, database_name
-from limpyd_jobs.store.embedded import is_temporary_here
+from limpyd_jobs.redis.database import JobsDatabase, database_name
+from limpyd_jobs.redis.embedded import is_temporary_here
 
 
 def empty_database(database: JobsDatabase | None = None) -> None:

@@ -12,12 +12,13 @@ from typing import Any, Generic, TypeVar
 from limpyd.exceptions import DoesNotExist
 
 from limpyd_jobs import events
+from limpyd_jobs.commandline.parameters import SPELLINGS
+from limpyd_jobs.functions import overrides
 from limpyd_jobs.idents import QueueKey
 from limpyd_jobs.models import BaseJobsModel, Job, Queue, job_classes, queue_name
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.utils import is_meant, overrides
+from limpyd_jobs.texts import is_meant
 from limpyd_jobs.workers import Worker
-from limpyd_jobs.workers.parameters import SPELLINGS
 
 AJob = TypeVar("AJob", bound=Job)
 

@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote
 from limpyd.model import RedisModel
 from redis import Redis
 
+from limpyd_jobs.dates import EPOCH
 from limpyd_jobs.exceptions import (
     AlreadyClaimed,
     ConfigurationException,
@@ -21,17 +22,16 @@ from limpyd_jobs.exceptions import (
     LimpydJobsException,
     NotClaimable,
 )
+from limpyd_jobs.records.known_classes import unwritten, was_written
+from limpyd_jobs.records.layout import classes_argument, layout_of
+from limpyd_jobs.records.lazy_fields import pk_of
+from limpyd_jobs.records.records import check_database, redis_of, sender_of
+from limpyd_jobs.redis.calls import Call, Verb, flag, given, outcome_of, send_after, send_all
+from limpyd_jobs.redis.connections import PinnedConnection
+from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.retrying import History
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.store.calls import Call, Verb, flag, given, outcome_of, send_after, send_all
-from limpyd_jobs.store.connections import PinnedConnection
-from limpyd_jobs.store.known_classes import unwritten, was_written
-from limpyd_jobs.store.layout import classes_argument, layout_of
-from limpyd_jobs.store.lazy_fields import pk_of
-from limpyd_jobs.store.records import check_database, redis_of, sender_of
-from limpyd_jobs.store.scripting import Script
 from limpyd_jobs.transitions.placing import accept, place_named, preparing
-from limpyd_jobs.utils import EPOCH
 
 # The lease of a running job without a claim, in seconds: its worker may be of version 2, and alive.
 UNCLAIMED_LEASE = 86400
@@ -42,11 +42,11 @@ IN_HAND = "hand:"
 # The characters of an owner that are not escaped in a token, so that people can read it.
 _SAFE = ":@+,;=()[] "
 
-_claim = Script("claim")
-_claim_job = Script("claim_job")
-_claim_state = Script("claim_state")
-_release = Script("release")
-_renew = Script("renew")
+_claim = Script("claiming/claim")
+_claim_job = Script("claiming/claim_job")
+_claim_state = Script("claiming/claim_state")
+_release = Script("claiming/release")
+_renew = Script("claiming/renew")
 
 
 @dataclass(slots=True)  # not frozen, as that takes three times as long to make

@@ -12,23 +12,23 @@ from typing import Any, NamedTuple, cast
 from limpyd.model import RedisModel
 from redis import Redis
 
-from limpyd_jobs.store.calls import Call, Verb, flag, given, listed, reindexed, send
-from limpyd_jobs.store.connections import PinnedConnection
-from limpyd_jobs.store.layout import layout_of
-from limpyd_jobs.store.lazy_fields import pk_of
-from limpyd_jobs.store.records import queue_key_of, redis_of, sender_of
-from limpyd_jobs.store.scripting import Script
+from limpyd_jobs.records.layout import layout_of
+from limpyd_jobs.records.lazy_fields import pk_of
+from limpyd_jobs.records.records import queue_key_of, redis_of, sender_of
+from limpyd_jobs.redis.calls import Call, Verb, flag, given, listed, reindexed, send
+from limpyd_jobs.redis.connections import PinnedConnection
+from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.transitions.claiming import UNCLAIMED_LEASE, ClaimRequest, Delivery, held
 from limpyd_jobs.transitions.placing import Placed, accept, place_named, placing, preparing
 
-_finish_canceled = Script("finish_canceled")
-_delay = Script("delay")
-_abandon = Script("abandon")
-_fail = Script("fail")
-_requeue = Script("requeue")
-_skip = Script("skip")
-_succeed = Script("succeed")
-_succeed_many = Script("succeed_many")
+_finish_canceled = Script("ending/finish_canceled")
+_delay = Script("ending/delay")
+_abandon = Script("ending/abandon")
+_fail = Script("ending/fail")
+_requeue = Script("ending/requeue")
+_skip = Script("ending/skip")
+_succeed = Script("ending/succeed")
+_succeed_many = Script("ending/succeed_many")
 
 
 class KeptResult(NamedTuple):

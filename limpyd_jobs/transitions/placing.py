@@ -10,11 +10,10 @@ from limpyd.model import RedisModel
 
 from limpyd_jobs.arguments import is_servable
 from limpyd_jobs.exceptions import AlreadyClaimed, ClaimLost, JobGone, LimpydJobsException
-from limpyd_jobs.store.calls import Call, Verb, flag, given, listed
-from limpyd_jobs.store.known_classes import unwritten, was_written
-from limpyd_jobs.store.layout import layout_of, layout_to_add
-from limpyd_jobs.store.lazy_fields import pk_of
-from limpyd_jobs.store.records import (
+from limpyd_jobs.records.known_classes import unwritten, was_written
+from limpyd_jobs.records.layout import layout_of, layout_to_add
+from limpyd_jobs.records.lazy_fields import pk_of
+from limpyd_jobs.records.records import (
     check_database,
     copying_sender_of,
     create,
@@ -24,13 +23,14 @@ from limpyd_jobs.store.records import (
     redis_of,
     sender_of,
 )
-from limpyd_jobs.store.scripting import Script
+from limpyd_jobs.redis.calls import Call, Verb, flag, given, listed
+from limpyd_jobs.redis.scripting import Script
 
-_add = Script("add")
-_add_many = Script("add_many")
-_enqueue_due = Script("enqueue_due")
-_move = Script("move")
-_cancel = Script("cancel")
+_add = Script("placing/add")
+_add_many = Script("placing/add_many")
+_enqueue_due = Script("timed/enqueue_due")
+_move = Script("placing/move")
+_cancel = Script("placing/cancel")
 
 
 def preparing(

@@ -12,15 +12,15 @@ from limpyd.model import RedisModel
 
 from limpyd_jobs.arguments import retention_arguments
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.store.calls import Call, Verb, reindexed
-from limpyd_jobs.store.layout import check_found_by, classes_argument, layout_of
-from limpyd_jobs.store.records import attached, check_database, redis_of
-from limpyd_jobs.store.scripting import Script
+from limpyd_jobs.records.layout import check_found_by, classes_argument, layout_of
+from limpyd_jobs.records.records import attached, check_database, redis_of
+from limpyd_jobs.redis.calls import Call, Verb, reindexed
+from limpyd_jobs.redis.scripting import Script
 
 # How many entries of a list one call of prune() looks at, at most.
 PRUNE_LIMIT = 100
 
-_prune = Script("prune")
+_prune = Script("recovering/prune")
 
 
 class Pruning(NamedTuple):

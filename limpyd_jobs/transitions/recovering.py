@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 from limpyd.model import RedisModel
 
-from limpyd_jobs.store.calls import Call, Verb, flag, listed, outcome_of, send
-from limpyd_jobs.store.layout import classes_argument, layout_of
-from limpyd_jobs.store.records import redis_of
-from limpyd_jobs.store.scripting import Script
+from limpyd_jobs.records.layout import classes_argument, layout_of
+from limpyd_jobs.records.records import redis_of
+from limpyd_jobs.redis.calls import Call, Verb, flag, listed, outcome_of, send
+from limpyd_jobs.redis.scripting import Script
+from limpyd_jobs.texts import printable
 from limpyd_jobs.transitions.claiming import UNCLAIMED_LEASE, ClaimRequest, Delivery
 from limpyd_jobs.transitions.placing import place_named
-from limpyd_jobs.utils import printable
 
 # How many due jobs one call of promote() moves at most, to keep the script short.
 PROMOTE_LIMIT = 1000
@@ -34,12 +34,12 @@ MAX_DEFERRALS = 60
 
 Place = Callable[[str, str], None]
 
-_defer_unresolved = Script("defer_unresolved")
-_force_release = Script("force_release")
-_reconcile = Script("reconcile")
-_rescue = Script("rescue")
-_retry_deferred = Script("retry_deferred")
-_promote = Script("promote")
+_defer_unresolved = Script("recovering/defer_unresolved")
+_force_release = Script("recovering/force_release")
+_reconcile = Script("recovering/reconcile")
+_rescue = Script("recovering/rescue")
+_retry_deferred = Script("recovering/retry_deferred")
+_promote = Script("recovering/promote")
 
 
 class Rescue(NamedTuple):

@@ -16,7 +16,7 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from limpyd_jobs.utils import printable
+from limpyd_jobs.texts import printable
 
 # What Redis answers while it cannot do something that it can do at other times.
 _PASSING = (RedisConnectionError, RedisTimeoutError, ClusterError, OutOfMemoryError, ReadOnlyError, TryAgainError)

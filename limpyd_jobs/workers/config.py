@@ -16,14 +16,8 @@ from typing import Any, NoReturn
 from redis.exceptions import BusyLoadingError, RedisError
 from setproctitle import setproctitle
 
-from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.heartbeat import Heartbeat
-from limpyd_jobs.models import BaseJobsModel, Error, Queue
-from limpyd_jobs.store.database import database_name, parse_database
-from limpyd_jobs.utils import LOGGED, one_line
-from limpyd_jobs.version import EXACT_VERSION
-from limpyd_jobs.workers.parameters import OPTIONS
-from limpyd_jobs.workers.parser import (
+from limpyd_jobs.commandline.parameters import OPTIONS
+from limpyd_jobs.commandline.parser import (
     WorkerOptionParser,
     cannot_use_redis,
     import_for,
@@ -31,10 +25,16 @@ from limpyd_jobs.workers.parser import (
     path_of,
     require_subclass,
 )
-from limpyd_jobs.workers.pool import WorkerPool
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.heartbeat import Heartbeat
+from limpyd_jobs.models import BaseJobsModel, Error, Queue
+from limpyd_jobs.redis.database import database_name, parse_database
+from limpyd_jobs.texts import LOGGED, one_line
+from limpyd_jobs.version import EXACT_VERSION
+from limpyd_jobs.workers.process.pool import WorkerPool
+from limpyd_jobs.workers.process.systemd import notify, watchdog_interval
+from limpyd_jobs.workers.process.title import WorkerTitle
 from limpyd_jobs.workers.start import Start
-from limpyd_jobs.workers.systemd import notify, watchdog_interval
-from limpyd_jobs.workers.title import WorkerTitle
 from limpyd_jobs.workers.worker import Worker
 
 LOG_FORMAT = "[%(process)d] %(asctime)s (%(name)s) %(levelname)-8s %(message)s"

@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING
 from redis import Redis
 
 from limpyd_jobs import events
+from limpyd_jobs.dates import get_delta, utcnow
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.heartbeat import Heartbeat
 from limpyd_jobs.idents import QueueKey
+from limpyd_jobs.records import records
 from limpyd_jobs.schedules.model import Schedule
-from limpyd_jobs.store import records
-from limpyd_jobs.utils import MESSAGE, get_delta, one_line, utcnow
-from limpyd_jobs.workers.acknowledging import AckAtOnce, AckInBatches
-from limpyd_jobs.workers.executor import Executor
-from limpyd_jobs.workers.fetcher import Fetcher
-from limpyd_jobs.workers.figures import WorkerFigures
-from limpyd_jobs.workers.hooks import Hooks
-from limpyd_jobs.workers.intake import Intake
-from limpyd_jobs.workers.leases import Leases
+from limpyd_jobs.texts import MESSAGE, one_line
+from limpyd_jobs.workers.claiming.fetcher import Fetcher
+from limpyd_jobs.workers.claiming.intake import Intake
+from limpyd_jobs.workers.claiming.unresolved import UnresolvedClasses
+from limpyd_jobs.workers.fleet.figures import WorkerFigures
+from limpyd_jobs.workers.fleet.registration import FIRST_SIGN, WorkerRegistration
 from limpyd_jobs.workers.maintenance.promoter import Promoter
 from limpyd_jobs.workers.maintenance.pruner import Pruner
 from limpyd_jobs.workers.maintenance.queue_refresh import QueueRefresh
@@ -29,13 +28,15 @@ from limpyd_jobs.workers.maintenance.rescuer import Rescuer
 from limpyd_jobs.workers.maintenance.runner import Maintenance
 from limpyd_jobs.workers.maintenance.scheduler import Scheduler
 from limpyd_jobs.workers.outages import Outages
-from limpyd_jobs.workers.overrides import Overrides
-from limpyd_jobs.workers.registration import FIRST_SIGN, WorkerRegistration
 from limpyd_jobs.workers.repeats import Repeats
+from limpyd_jobs.workers.running.acknowledging import AckAtOnce, AckInBatches
+from limpyd_jobs.workers.running.executor import Executor
+from limpyd_jobs.workers.running.hooks import Hooks
+from limpyd_jobs.workers.running.leases import Leases
+from limpyd_jobs.workers.running.overrides import Overrides
+from limpyd_jobs.workers.running.strategies import OwnPlacement
 from limpyd_jobs.workers.start import Start
 from limpyd_jobs.workers.stopping import Stopping
-from limpyd_jobs.workers.strategies import OwnPlacement
-from limpyd_jobs.workers.unresolved import UnresolvedClasses
 
 if TYPE_CHECKING:
     from limpyd_jobs.workers.worker import Worker

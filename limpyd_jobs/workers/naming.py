@@ -6,9 +6,10 @@ import math
 from collections import defaultdict
 from datetime import timedelta
 
+from limpyd_jobs.dates import parse_datetime
 from limpyd_jobs.models import Job, Queue, queue_name
-from limpyd_jobs.store.lazy_fields import pk_of
-from limpyd_jobs.utils import one_line, parse_datetime
+from limpyd_jobs.records.lazy_fields import pk_of
+from limpyd_jobs.texts import one_line
 
 
 def name_of(job: Job, queue: Queue) -> str:

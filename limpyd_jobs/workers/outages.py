@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from redis.exceptions import RedisError
 
 from limpyd_jobs.exceptions import NotRecorded
-from limpyd_jobs.utils import MESSAGE, one_line
+from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.workers.backoff import (
     Backoff,
     OncePerSecond,

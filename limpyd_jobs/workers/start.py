@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from redis.exceptions import RedisError, ResponseError
 
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.store import records
-from limpyd_jobs.store.database import database_name
-from limpyd_jobs.store.known_classes import QUEUES, known_models
-from limpyd_jobs.utils import one_line
+from limpyd_jobs.records import records
+from limpyd_jobs.records.known_classes import QUEUES, known_models
+from limpyd_jobs.redis.database import database_name
+from limpyd_jobs.texts import one_line
 from limpyd_jobs.workers.backoff import is_connection_cut, is_transient
 from limpyd_jobs.workers.outages import nap
 

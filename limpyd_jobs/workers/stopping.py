@@ -8,11 +8,11 @@ from time import monotonic
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from limpyd_jobs.dates import utcnow
 from limpyd_jobs.exceptions import GracePeriodOver
-from limpyd_jobs.store import records
-from limpyd_jobs.utils import utcnow
-from limpyd_jobs.workers.report import report_of
-from limpyd_jobs.workers.signals import DUMP, HANG_UP, INTERRUPT, QUIET, TERMINATE, Handlers, has_terminal
+from limpyd_jobs.records import records
+from limpyd_jobs.workers.fleet.report import report_of
+from limpyd_jobs.workers.process.signals import DUMP, HANG_UP, INTERRUPT, QUIET, TERMINATE, Handlers, has_terminal
 
 if TYPE_CHECKING:
     from limpyd_jobs.workers.engine import Engine

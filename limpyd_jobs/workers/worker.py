@@ -11,17 +11,18 @@ from typing import Any
 
 from redis import Redis
 
+from limpyd_jobs.commandline.parameters import LOGGER_NAME, Parameters
+from limpyd_jobs.dates import utcnow
 from limpyd_jobs.models import Job, Queue
+from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.retrying import Requeue
 from limpyd_jobs.schedules.model import Schedule
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.store.lazy_fields import pk_of
-from limpyd_jobs.utils import LOGGED, as_lines, described, one_line, utcnow
+from limpyd_jobs.texts import LOGGED, as_lines, described, one_line
+from limpyd_jobs.workers.claiming.queue_selector import Place
 from limpyd_jobs.workers.engine import Engine
 from limpyd_jobs.workers.naming import duration_of, name_of
-from limpyd_jobs.workers.parameters import LOGGER_NAME, Parameters
-from limpyd_jobs.workers.queue_selector import Place
-from limpyd_jobs.workers.signals import INTERRUPT, TERMINATE
+from limpyd_jobs.workers.process.signals import INTERRUPT, TERMINATE
 
 logger = logging.getLogger(LOGGER_NAME)
 

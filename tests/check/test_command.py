@@ -18,9 +18,9 @@ from servers import RedisServer
 from limpyd_jobs import Job, Queue, Schedule
 from limpyd_jobs.check import check
 from limpyd_jobs.models import BaseJobsModel
+from limpyd_jobs.records import audit
+from limpyd_jobs.records.known_classes import KEY, KnownClass
 from limpyd_jobs.scripts.jobs import COMMANDS
-from limpyd_jobs.store import audit
-from limpyd_jobs.store.known_classes import KEY, KnownClass
 
 COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
 

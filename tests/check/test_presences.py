@@ -7,7 +7,7 @@ import redis
 from looking import check
 
 from limpyd_jobs import Job, Presence, Queue, Worker
-from limpyd_jobs.store import presences
+from limpyd_jobs.records import presences
 
 
 class Told(Job):

@@ -15,10 +15,10 @@ from limpyd import fields
 from versions import Version
 
 from limpyd_jobs import STATUSES, Job, Queue, Requeue, Schedule, Worker
+from limpyd_jobs.dates import datetime_to_score, utcnow
 from limpyd_jobs.models import job_classes
-from limpyd_jobs.store import records
+from limpyd_jobs.records import records
 from limpyd_jobs.transitions import ClaimRequest, claim
-from limpyd_jobs.utils import datetime_to_score, utcnow
 from limpyd_jobs.workers import WorkerConfig
 
 NAMES_OF_VERSION_2 = """

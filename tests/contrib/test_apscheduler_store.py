@@ -37,10 +37,10 @@ from limpyd_jobs import Error, Queue
 from limpyd_jobs import check as checking
 from limpyd_jobs.contrib.apscheduler import LimpydExecutor, LimpydJobStore, RedisJobStore, ScheduledJob
 from limpyd_jobs.models import job_classes
+from limpyd_jobs.records.timed import due_key
+from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.schedules.common_times import AndTrigger
 from limpyd_jobs.schedules.triggers import describe_trigger
-from limpyd_jobs.store.database import JobsDatabase
-from limpyd_jobs.store.timed import due_key
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

@@ -26,7 +26,7 @@ RUN_JOBS = "from limpyd_jobs.scripts.jobs import main; main()"
 REGISTER = """
 import json
 from limpyd_jobs import WorkerPresence
-from limpyd_jobs.store import presences
+from limpyd_jobs.records import presences
 
 def register(name, **details):
     host, pid, pk = name.split(":")

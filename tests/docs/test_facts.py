@@ -15,7 +15,7 @@ from test_order_of_events import NAMES
 from test_surface import ROWS
 
 from limpyd_jobs import Error, Job, Queue, Schedule, Worker
-from limpyd_jobs.store.database import parse_database
+from limpyd_jobs.redis.database import parse_database
 from limpyd_jobs.transitions import MAX_DEFERRALS, UNCLAIMED_LEASE
 from limpyd_jobs.workers import WorkerConfig
 from limpyd_jobs.workers.backoff import FIRST, LONGEST

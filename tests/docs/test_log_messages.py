@@ -11,8 +11,8 @@ from running import run_task, working
 from servers import RedisServer, free_port, wait_until
 
 from limpyd_jobs import STATUSES, Job, Queue, Schedule, Worker, WorkerPresence
-from limpyd_jobs.store import records
-from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.records import records
+from limpyd_jobs.redis.database import JobsDatabase
 
 
 class Declaring(Job):

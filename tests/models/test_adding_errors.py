@@ -12,8 +12,8 @@ import redis
 from limpyd import fields
 
 from limpyd_jobs import Error, Job
-from limpyd_jobs.store import records
-from limpyd_jobs.store.sizes import stored_size
+from limpyd_jobs.records import records
+from limpyd_jobs.records.sizes import stored_size
 
 
 class Failure(Exception):

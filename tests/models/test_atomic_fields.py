@@ -18,9 +18,9 @@ from limpyd.model import RedisModel
 from limpyd_extensions import related
 
 from limpyd_jobs import Error, Job, LimpydJobsException, Queue, transitions
+from limpyd_jobs.fields.atomic_fields import AtomicHashField
 from limpyd_jobs.models import BaseJobsModel, job_classes
-from limpyd_jobs.store import records
-from limpyd_jobs.store.atomic_fields import AtomicHashField
+from limpyd_jobs.records import records
 from limpyd_jobs.transitions import ClaimRequest
 
 pytestmark = pytest.mark.usefixtures("redis_client")

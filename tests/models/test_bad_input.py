@@ -16,8 +16,8 @@ from limpyd.contrib.indexes import SimpleDateTimeIndex
 from limpyd.exceptions import DoesNotExist
 
 from limpyd_jobs import STATUSES, ConfigurationException, Error, Job, LimpydJobsException, Queue, Schedule, Worker
-from limpyd_jobs.store.known_classes import KEY as CLASSES
-from limpyd_jobs.utils import datetime_to_score, utcnow
+from limpyd_jobs.dates import datetime_to_score, utcnow
+from limpyd_jobs.records.known_classes import KEY as CLASSES
 
 Preparation = Callable[[], Callable[..., Any]]
 Refusal = Callable[..., AbstractContextManager[None]]

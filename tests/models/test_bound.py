@@ -16,10 +16,10 @@ from limpyd_extensions.related import FKInstanceHashField
 from servers import RedisServer
 
 from limpyd_jobs import Argument, ConfigurationException, Error, Job, Queue, Schedule, Worker
+from limpyd_jobs.classes import binding
 from limpyd_jobs.models import BaseJobsModel, job_classes
-from limpyd_jobs.store import binding
-from limpyd_jobs.store.database import JobsDatabase
-from limpyd_jobs.store.known_classes import KEY as CLASSES
+from limpyd_jobs.records.known_classes import KEY as CLASSES
+from limpyd_jobs.redis.database import JobsDatabase
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

@@ -32,10 +32,10 @@ from limpyd_jobs import (
     TimedRecord,
 )
 from limpyd_jobs.check import check
+from limpyd_jobs.dates import utcnow
 from limpyd_jobs.models import BaseJobsModel, Change, JobChange
-from limpyd_jobs.store import records
-from limpyd_jobs.store.database import JobsDatabase
-from limpyd_jobs.utils import utcnow
+from limpyd_jobs.records import records
+from limpyd_jobs.redis.database import JobsDatabase
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

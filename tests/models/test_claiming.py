@@ -41,10 +41,10 @@ from limpyd_jobs import (
     Retry,
     transitions,
 )
+from limpyd_jobs.dates import datetime_to_score, utcnow
 from limpyd_jobs.exceptions import GracePeriodOver, JobTimeout, NotRecorded
 from limpyd_jobs.models.job_claim import JobClaim
-from limpyd_jobs.store.database import JobsDatabase
-from limpyd_jobs.utils import datetime_to_score, utcnow
+from limpyd_jobs.redis.database import JobsDatabase
 
 pytestmark = pytest.mark.usefixtures("redis_client", "consistent")
 

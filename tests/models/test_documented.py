@@ -14,7 +14,7 @@ from limpyd.exceptions import DoesNotExist
 from running import delayed_and_due, fail, work
 
 from limpyd_jobs import STATUSES, Error, Job, LimpydJobsException, Queue
-from limpyd_jobs.utils import datetime_to_score, utcnow
+from limpyd_jobs.dates import datetime_to_score, utcnow
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

@@ -15,8 +15,8 @@ from limpyd import fields
 from limpyd_jobs import Argument, Job
 from limpyd_jobs.check import check
 from limpyd_jobs.models import BaseJobsModel
+from limpyd_jobs.records import sizes
 from limpyd_jobs.scripts import jobs as jobs_script
-from limpyd_jobs.store import sizes
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

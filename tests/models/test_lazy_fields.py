@@ -11,7 +11,7 @@ from limpyd.model import RedisModel
 
 from limpyd_jobs import Job
 from limpyd_jobs.models import BaseJobsModel
-from limpyd_jobs.store.lazy_fields import LazyModel, pk_of
+from limpyd_jobs.records.lazy_fields import LazyModel, pk_of
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

@@ -13,10 +13,11 @@ import redis
 from servers import RedisServer, wait_until
 
 from limpyd_jobs import Presence
+from limpyd_jobs.dates import utcnow
 from limpyd_jobs.models import Living
-from limpyd_jobs.store import presences
-from limpyd_jobs.store.database import JobsDatabase
-from limpyd_jobs.utils import host_and_pid, utcnow
+from limpyd_jobs.records import presences
+from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.texts import host_and_pid
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

@@ -24,7 +24,7 @@ from limpyd_jobs import (
 )
 from limpyd_jobs.models import Queue
 from limpyd_jobs.query import JobFilter
-from limpyd_jobs.store.layout import kept_for
+from limpyd_jobs.records.layout import kept_for
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

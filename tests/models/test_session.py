@@ -13,7 +13,7 @@ from running import work
 from servers import RedisServer, wait_until
 
 from limpyd_jobs import STATUSES, AlreadyClaimed, Error, Job, JobGone, LimpydJobsException, Presence, Queue, Session
-from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.redis.database import JobsDatabase
 
 pytestmark = pytest.mark.usefixtures("redis_client", "consistent")
 

@@ -15,7 +15,7 @@ from running import work
 from servers import RedisServer, free_port, wait_until
 
 from limpyd_jobs import Job, JobFailed, LimpydJobsException, NoResult, ResultTimeout
-from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.redis.database import JobsDatabase
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

@@ -17,7 +17,7 @@ from limpyd import fields
 from victims import uncounted
 
 from limpyd_jobs import STATUSES, Cancel, Claim, Error, Job, Queue, Requeue, Retry, Schedule, Worker, transitions
-from limpyd_jobs.store import records
+from limpyd_jobs.records import records
 from limpyd_jobs.transitions import ClaimRequest, claiming
 
 QUEUE = "proofs"

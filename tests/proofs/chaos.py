@@ -39,10 +39,10 @@ from proxy import Proxy  # noqa: E402
 from servers import RedisServer, wait_until  # noqa: E402
 
 from limpyd_jobs import Queue  # noqa: E402
-from limpyd_jobs.store.database import VARIABLE  # noqa: E402
-from limpyd_jobs.store.embedded import find_server  # noqa: E402
-from limpyd_jobs.workers import options as worker_options  # noqa: E402
-from limpyd_jobs.workers.batch_size import MOST  # noqa: E402
+from limpyd_jobs.commandline import options as worker_options  # noqa: E402
+from limpyd_jobs.redis.database import VARIABLE  # noqa: E402
+from limpyd_jobs.redis.embedded import find_server  # noqa: E402
+from limpyd_jobs.workers.claiming.batch_size import MOST  # noqa: E402
 
 NO_RESCUE = "CHAOS_NO_RESCUE"
 

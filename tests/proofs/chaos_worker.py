@@ -15,10 +15,10 @@ from typing import Any
 from chaos_jobs import marks
 
 from limpyd_jobs import Worker, transitions
+from limpyd_jobs.dates import parse_datetime, utcnow
 from limpyd_jobs.exceptions import ClaimLost
 from limpyd_jobs.transitions import ClaimRequest, Ending
-from limpyd_jobs.utils import parse_datetime, utcnow
-from limpyd_jobs.workers import fetcher
+from limpyd_jobs.workers.claiming import fetcher
 from limpyd_jobs.workers.maintenance import reconciler
 
 NO_RESCUE = "CHAOS_NO_RESCUE"

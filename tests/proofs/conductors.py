@@ -42,7 +42,7 @@ from limpyd_jobs import Error  # noqa: E402
 from limpyd_jobs.check import check  # noqa: E402
 from limpyd_jobs.contrib.taskflow import Board, LimpydJob, LimpydJobBoard, Posting  # noqa: E402
 from limpyd_jobs.models import BaseJobsModel  # noqa: E402
-from limpyd_jobs.store.embedded import find_server  # noqa: E402
+from limpyd_jobs.redis.embedded import find_server  # noqa: E402
 
 CONDUCTORS = 3
 CLAIMERS = 8

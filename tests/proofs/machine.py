@@ -37,10 +37,10 @@ from version_2 import Version2
 
 from limpyd_jobs import Error, Job, LimpydJobsException, Queue, transitions
 from limpyd_jobs.arguments import delay_argument
+from limpyd_jobs.dates import parse_datetime
 from limpyd_jobs.exceptions import ClaimLost, JobGone
-from limpyd_jobs.store import records
+from limpyd_jobs.records import records
 from limpyd_jobs.transitions import UNCLAIMED_LEASE, ClaimRequest, Delivery, Ending
-from limpyd_jobs.utils import parse_datetime
 
 LEASE = 60
 WAIT = 30

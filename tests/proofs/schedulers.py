@@ -37,7 +37,7 @@ from limpyd_jobs import Error, Queue  # noqa: E402
 from limpyd_jobs.check import check  # noqa: E402
 from limpyd_jobs.contrib.apscheduler import LimpydJobStore  # noqa: E402
 from limpyd_jobs.models import BaseJobsModel  # noqa: E402
-from limpyd_jobs.store.embedded import find_server  # noqa: E402
+from limpyd_jobs.redis.embedded import find_server  # noqa: E402
 
 SCHEDULERS = 3
 INTERVALS = {"quarter": 0.25, "half": 0.5, "second": 1.0}  # seconds

@@ -22,7 +22,7 @@ from servers import wait_until
 import limpyd_jobs.workers.outages
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
 from limpyd_jobs.check import Report, check
-from limpyd_jobs.workers.fetcher import Fetcher
+from limpyd_jobs.workers.claiming.fetcher import Fetcher
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

@@ -13,7 +13,7 @@ from running import work
 from servers import RedisServer
 
 from limpyd_jobs import STATUSES, Job
-from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.workers import backoff
 from limpyd_jobs.workers.start import START_TRIES
 

@@ -23,7 +23,7 @@ from servers import RedisServer
 from victims import MOMENTS, Victims
 
 from limpyd_jobs import Job, Queue, Schedule
-from limpyd_jobs.utils import datetime_to_score, parse_datetime
+from limpyd_jobs.dates import datetime_to_score, parse_datetime
 from limpyd_jobs.workers.maintenance import reconciler
 
 pytestmark = pytest.mark.usefixtures("redis_client")

@@ -18,12 +18,13 @@ from proxy import Fault, Proxy
 from servers import RedisServer, wait_until
 
 from limpyd_jobs import Error, Job, LimpydJobsException, Queue, transitions
+from limpyd_jobs.records.figures import KEY, LENGTH, Figures
+from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.schedules import Schedule
-from limpyd_jobs.store.database import JobsDatabase
-from limpyd_jobs.store.figures import KEY, LENGTH, Figures
 from limpyd_jobs.transitions import Delivery
-from limpyd_jobs.workers import backoff, fetcher
-from limpyd_jobs.workers.figures import WorkerFigures
+from limpyd_jobs.workers import backoff
+from limpyd_jobs.workers.claiming import fetcher
+from limpyd_jobs.workers.fleet.figures import WorkerFigures
 from limpyd_jobs.workers.maintenance import reconciler
 
 pytestmark = pytest.mark.usefixtures("redis_client")

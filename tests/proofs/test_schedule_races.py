@@ -12,7 +12,7 @@ from racers import Race, Racers
 from servers import RedisServer
 
 from limpyd_jobs import Queue, Schedule
-from limpyd_jobs.store import records
+from limpyd_jobs.records import records
 
 
 @pytest.mark.parametrize("number", range(3))

@@ -12,9 +12,9 @@ import pytest
 import redis
 
 from limpyd_jobs import Error, Job, Queue, Retry, Worker, WorkerPresence, transitions
+from limpyd_jobs.dates import utcnow
 from limpyd_jobs.query import explain_job
-from limpyd_jobs.store import presences
-from limpyd_jobs.utils import utcnow
+from limpyd_jobs.records import presences
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

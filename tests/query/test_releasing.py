@@ -9,7 +9,7 @@ import redis
 
 from limpyd_jobs import STATUSES, ClaimLost, Job, LimpydJobsException, NotAudited, Queue
 from limpyd_jobs.query import release_job
-from limpyd_jobs.store import audit
+from limpyd_jobs.records import audit
 
 
 class Letter(Job):

@@ -14,7 +14,7 @@ from limpyd_jobs import Job, Presence, WorkerPresence
 from limpyd_jobs.models import LivingWorker
 from limpyd_jobs.query import explain_job, job_details, overview, release_job
 from limpyd_jobs.query.explain.silence import silence
-from limpyd_jobs.store import presences
+from limpyd_jobs.records import presences
 
 LEASES = "jobs:workerpresence:leases"
 DEAD, ALIVE = "web1:17:aaaaaaaaaaaa", "web1:18:bbbbbbbbbbbb"

@@ -8,8 +8,8 @@ from typing import Any
 from limpyd import fields
 
 from limpyd_jobs import Job, Queue, Schedule
+from limpyd_jobs.records import records
 from limpyd_jobs.schedules.model import score_of
-from limpyd_jobs.store import records
 
 
 class Report(Job):

@@ -18,10 +18,10 @@ from scheduled import Report, make_due
 from servers import RedisServer
 
 from limpyd_jobs import Queue, Schedule, WorkerPresence
+from limpyd_jobs.dates import utcnow
 from limpyd_jobs.query.explain.schedules import notes_of
+from limpyd_jobs.records import audit, records
 from limpyd_jobs.schedules.model import score_of
-from limpyd_jobs.store import audit, records
-from limpyd_jobs.utils import utcnow
 
 COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
 

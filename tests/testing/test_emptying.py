@@ -14,8 +14,8 @@ from shop import Mail
 
 from limpyd_jobs import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel
-from limpyd_jobs.store import embedded
-from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.redis import embedded
+from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.testing import empty_database
 
 

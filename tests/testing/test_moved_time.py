@@ -12,7 +12,7 @@ from shop import Mail, Nightly
 
 from limpyd_jobs import STATUSES, Queue, Schedule, TimedRecord
 from limpyd_jobs.exceptions import ClaimLost
-from limpyd_jobs.store.scripting import load
+from limpyd_jobs.redis.scripting import load
 from limpyd_jobs.testing import added_jobs, assert_added, clock, drain
 
 pytestmark = pytest.mark.usefixtures("redis_client", "_reset")
@@ -96,9 +96,9 @@ def test_jobs_are_pruned_once_they_are_old() -> None:
 
 
 def test_a_clock_that_is_not_moved_changes_no_script() -> None:
-    before = load("claim")
+    before = load("claiming/claim")
     clock.move(by=timedelta(microseconds=5))
-    assert load("claim") != before
+    assert load("claiming/claim") != before
     clock.move(seconds=-0.000005)
-    assert load("claim") == before
+    assert load("claiming/claim") == before
     assert clock.moved == timedelta()

@@ -127,7 +127,7 @@ def test_runs_of_pytest_that_do_not_use_it_import_nothing_of_ours(application: p
 def test_it_is_said_what_to_do_if_there_is_no_server_program(application: pytest.Pytester) -> None:
     application.makepyfile("""
         import pytest
-        from limpyd_jobs.store import embedded
+        from limpyd_jobs.redis import embedded
 
         @pytest.fixture(scope="session", autouse=True)
         def no_programs():

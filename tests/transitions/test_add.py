@@ -29,8 +29,8 @@ from worlds import (
 )
 
 from limpyd_jobs import Job, Queue, transitions
-from limpyd_jobs.store import records
-from limpyd_jobs.utils import datetime_to_score
+from limpyd_jobs.dates import datetime_to_score
+from limpyd_jobs.records import records
 
 After = Callable[[float], Moment]
 
@@ -496,7 +496,7 @@ def test_a_script_is_told_of_a_model_by_json_without_a_space() -> None:
 
 def test_the_models_of_a_job_and_of_its_queue_must_be_on_one_database(world: World, redis_server: Any) -> None:
     from limpyd_jobs.exceptions import ConfigurationException
-    from limpyd_jobs.store.database import JobsDatabase
+    from limpyd_jobs.redis.database import JobsDatabase
 
     class Elsewhere(Queue):
         namespace = "elsewhere"

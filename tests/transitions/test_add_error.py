@@ -10,7 +10,7 @@ from limpyd.exceptions import UniquenessError
 from limpyd.fields import ListField
 from worlds import HARD_TEXT, IDENTIFIERS, Complaint, Error, Mishap, World, without_counters
 
-from limpyd_jobs.store import records
+from limpyd_jobs.records import records
 
 
 def add_error(model: Any, **fields: Any) -> str:

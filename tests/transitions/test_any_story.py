@@ -14,7 +14,7 @@ from limpyd.exceptions import DoesNotExist
 from worlds import KINDS, MODELS, World
 
 from limpyd_jobs import LimpydJobsException, transitions
-from limpyd_jobs.store import records
+from limpyd_jobs.records import records
 
 STEPS = 50
 QUEUES = [(name, priority) for name in "qp" for priority in (1, 0, -1)]

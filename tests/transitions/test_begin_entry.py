@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from limpyd_jobs import NotAudited
-from limpyd_jobs.store import audit
+from limpyd_jobs.records import audit
 
 
 def test_an_entry_is_there_from_the_beginning(redis_client: redis.Redis) -> None:

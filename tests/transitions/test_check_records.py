@@ -9,7 +9,7 @@ from worlds import Error, World, pk_of
 
 from limpyd_jobs.check import scripts
 from limpyd_jobs.check.records import hash_fields, integers
-from limpyd_jobs.store import records
+from limpyd_jobs.records import records
 
 
 def check_records(world: World, *pks: str, repair: bool = False, model: Any = None) -> Any:

@@ -11,8 +11,8 @@ import redis
 from worlds import Moment, World, until
 
 from limpyd_jobs.arguments import delay_argument
-from limpyd_jobs.store.scripting import FOLDER
-from limpyd_jobs.utils import datetime_to_score, parse_datetime, utcnow
+from limpyd_jobs.dates import datetime_to_score, parse_datetime, utcnow
+from limpyd_jobs.redis.scripting import FOLDER
 
 CLOCK = (FOLDER / "includes" / "clock.lua").read_text("utf-8")
 YEAR_OF_DOUBLES = 2255  # the last whole one whose microseconds a double can count

@@ -9,8 +9,8 @@ import pytest
 from worlds import LATER, TOKEN, Moment, World, pk_of, until
 
 from limpyd_jobs import transitions
+from limpyd_jobs.dates import datetime_to_score
 from limpyd_jobs.transitions import Ending
-from limpyd_jobs.utils import datetime_to_score
 
 After = Callable[[float], Moment]
 

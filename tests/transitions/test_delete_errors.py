@@ -8,8 +8,9 @@ import pytest
 import redis
 
 from limpyd_jobs import Error, Job, NotAudited, Worker
-from limpyd_jobs.query import ErrorFilter, JobFilter, actions
-from limpyd_jobs.store import audit
+from limpyd_jobs.query import ErrorFilter, JobFilter
+from limpyd_jobs.records import audit
+from limpyd_jobs.search import actions
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -42,7 +43,7 @@ def test_those_of_a_filter_are_deleted_and_nothing_remains_of_them(redis_client:
 
 
 def test_it_is_noted_step_by_step(redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("limpyd_jobs.query.errors.ACTION_STEP", 2)
+    monkeypatch.setattr("limpyd_jobs.search.errors.ACTION_STEP", 2)
     told: list[str] = []
     ErrorFilter().delete_all(progress=lambda *_: told.append(audit.last_entries(redis_client, 1)[0]["done"]))
     assert (told, actions.STEP) == (["2", "4"], 100)

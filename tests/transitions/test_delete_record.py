@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from worlds import World
 
-from limpyd_jobs.store import records
+from limpyd_jobs.records import records
 
 
 def test_the_whole_effect(world: World) -> None:

@@ -8,7 +8,7 @@ import pytest
 from worlds import World
 
 from limpyd_jobs import Schedule
-from limpyd_jobs.store import records
+from limpyd_jobs.records import records
 
 KEY = "jobs:schedule:due"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from limpyd_jobs.store import audit
+from limpyd_jobs.records import audit
 
 
 def test_an_entry_says_how_it_ended(redis_client: redis.Redis) -> None:

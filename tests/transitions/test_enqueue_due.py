@@ -13,7 +13,7 @@ from limpyd.exceptions import UniquenessError
 from worlds import World, without_counters
 
 from limpyd_jobs import Schedule, transitions
-from limpyd_jobs.store import records
+from limpyd_jobs.records import records
 
 DUE, NEXT, LATER = "2020-01-01 00:00:00", "2020-01-02 00:00:00", "2020-01-03 00:00:00"
 SEEN = [DUE, '{"cron": "@daily"}', "UTC"]

@@ -8,7 +8,7 @@ from worlds import TOKEN, World
 
 from limpyd_jobs import transitions
 from limpyd_jobs.exceptions import ClaimLost
-from limpyd_jobs.store import audit
+from limpyd_jobs.records import audit
 
 
 def force_release(world: World, ident: str, token: str = TOKEN, queue_key: str | None = None) -> str:

@@ -11,7 +11,7 @@ from limpyd.exceptions import UniquenessError
 from worlds import EVERYTHING, QUEUE_NAMES, Bench, Job, Till, World, without_counters
 
 from limpyd_jobs import Queue
-from limpyd_jobs.store import records
+from limpyd_jobs.records import records
 
 
 def get_queue(world: World, name: str = "q", priority: str = "0", **fields: Any) -> str:

@@ -7,8 +7,8 @@ import redis
 from worlds import World
 
 from limpyd_jobs import WorkerPresence
-from limpyd_jobs.store import presences
-from limpyd_jobs.store.audit import entry_request
+from limpyd_jobs.records import presences
+from limpyd_jobs.records.audit import entry_request
 
 LEASES = "jobs:workerpresence:leases"
 ORDERS = "jobs:workerpresence:a:orders"

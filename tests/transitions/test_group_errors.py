@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from worlds import HARD_TEXT, Error, World
 
-from limpyd_jobs.query import ErrorFilter, ErrorGroup, walk
-from limpyd_jobs.store import records
+from limpyd_jobs.query import ErrorFilter, ErrorGroup
+from limpyd_jobs.records import records
+from limpyd_jobs.search import walk
 
 FINGERPRINT, OTHER = "0123456789abcdef", "fedcba9876543210"
 

@@ -9,11 +9,11 @@ import pytest
 from all_scripts import ALL_SCRIPTS
 
 import limpyd_jobs
+from limpyd_jobs.redis.scripting import FOLDER
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.store.scripting import FOLDER
 
-SCRIPTS = sorted(FOLDER.glob("*.lua"))
 INCLUDES = sorted((FOLDER / "includes").glob("*.lua"))
+SCRIPTS = sorted({*FOLDER.glob("*/*.lua")} - {*INCLUDES})
 STATES = {"new", "the same", "deleted", *(name.lower() for name in STATUSES)}
 
 # The lines of a header: an entry has a name, or several, and what is to be said of it; more of that is further right.
@@ -130,7 +130,7 @@ def test_the_header_lists_every_reply_and_no_other(path: Path) -> None:
     # Other replies may stand inside of one.
     told = set(re.findall(r"'([a-z ]+)'", header))
     for other in re.findall(r"as (?:a claimed job )?in (\w+)\.lua", header):
-        told |= section(FOLDER / f"{other}.lua", "reply")
+        told |= section(next(FOLDER.glob(f"*/{other}.lua")), "reply")
     assert given - listed - told == set()
 
 
@@ -159,11 +159,7 @@ def functions_of(path: Path) -> dict[str, str]:
 def test_every_reply_is_understood(path: Path) -> None:
     """Each reply but the usual ones is named in `transitions`, or by those who look at an outcome."""
     package = Path(limpyd_jobs.__file__).parent
-    sources = [
-        source
-        for folder in ("", "transitions/", "store/", "models/", "query/", "schedules/", "workers/")
-        for source in package.glob(f"{folder}*.py")
-    ]
+    sources = package.rglob("*.py")
     known = "".join(source.read_text("utf-8") for source in sources)
     for reply in outcomes(body_of(path)):
         assert f'"{reply}"' in known or f"``{reply}``" in known, reply

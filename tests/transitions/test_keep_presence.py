@@ -7,7 +7,7 @@ import redis
 from worlds import World
 
 from limpyd_jobs import Presence
-from limpyd_jobs.store import presences
+from limpyd_jobs.records import presences
 
 LEASES = "jobs:presence:leases"
 FIELDS = {"name": "a", "kind": "importer", "host": "h", "pid": "1", "details": "{}"}

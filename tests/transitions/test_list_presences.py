@@ -6,7 +6,7 @@ from test_keep_presence import FIELDS, LEASES
 from worlds import World
 
 from limpyd_jobs import Presence
-from limpyd_jobs.store import presences
+from limpyd_jobs.records import presences
 
 
 def listed(kind: str = "") -> list[str]:

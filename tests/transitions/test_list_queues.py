@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from worlds import LATER, QUEUE_NAMES, World, until
 
-from limpyd_jobs.store import records
+from limpyd_jobs.records import records
 
 
 def rows(world: World, *names: str) -> list[Any]:

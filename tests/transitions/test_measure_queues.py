@@ -9,8 +9,8 @@ import pytest
 import redis
 
 from limpyd_jobs import Job, Queue, Worker
+from limpyd_jobs.dates import utcnow
 from limpyd_jobs.query import QueueState, queue_states
-from limpyd_jobs.utils import utcnow
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

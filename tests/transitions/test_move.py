@@ -11,8 +11,8 @@ from limpyd.exceptions import DoesNotExist
 from worlds import LATER, TOKEN, Moment, World, pk_of, until
 
 from limpyd_jobs import LimpydJobsException, transitions
+from limpyd_jobs.dates import datetime_to_score
 from limpyd_jobs.transitions import Placed
-from limpyd_jobs.utils import datetime_to_score
 
 After = Callable[[float], Moment]
 

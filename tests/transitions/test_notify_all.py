@@ -6,8 +6,8 @@ import pytest
 from worlds import LATER, World, until
 
 from limpyd_jobs import transitions
-from limpyd_jobs.store import records
-from limpyd_jobs.store.lazy_fields import pk_of
+from limpyd_jobs.records import records
+from limpyd_jobs.records.lazy_fields import pk_of
 
 
 def key(world: World, name: str = "q") -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from worlds import World
 
-from limpyd_jobs.store import records
+from limpyd_jobs.records import records
 
 
 def tokens(world: World) -> int:

@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from limpyd_jobs import NotAudited, Queue
-from limpyd_jobs.store import audit
+from limpyd_jobs.records import audit
 
 
 def test_without_an_entry_nothing_is_changed(redis_client: redis.Redis) -> None:

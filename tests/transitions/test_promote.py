@@ -11,8 +11,8 @@ import redis
 from worlds import LATER, Moment, Order, Probe, Till, World, pk_of, until
 
 from limpyd_jobs import Job, transitions
+from limpyd_jobs.dates import datetime_to_score, utcnow
 from limpyd_jobs.models import promote as promote_all
-from limpyd_jobs.utils import datetime_to_score, utcnow
 
 After = Callable[[float], Moment]
 

@@ -17,9 +17,9 @@ from limpyd_extensions.related import FKInstanceHashField
 from worlds import Bench, Complaint, Mishap, Order, Probe, World, pk_of, without_counters
 
 from limpyd_jobs import ConfigurationException, Error, Job, LimpydJobsException, Queue, transitions
+from limpyd_jobs.dates import utcnow
 from limpyd_jobs.models import job_classes
 from limpyd_jobs.models.pruning import prune as steps_of
-from limpyd_jobs.utils import utcnow
 
 LISTS = {"success": "success", "error": "errors"}
 ended = pytest.mark.parametrize("state", LISTS)

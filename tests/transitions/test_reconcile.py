@@ -9,7 +9,7 @@ import pytest
 from worlds import LATER, LEASE, World, pk_of
 
 from limpyd_jobs import Job, transitions
-from limpyd_jobs.utils import datetime_to_score
+from limpyd_jobs.dates import datetime_to_score
 
 NOTHING_TO_DO: tuple[list[Any], list[Any]] = ([], [])
 

@@ -7,7 +7,7 @@ from worlds import World
 
 from limpyd_jobs import Schedule
 from limpyd_jobs.check import scripts
-from limpyd_jobs.store import records
+from limpyd_jobs.records import records
 
 KEY = "jobs:schedule:due"
 DATE, SCORE = "2099-01-01 00:00:00.250000", 4070908800.25

@@ -8,7 +8,7 @@ import pytest
 from worlds import Moment, World
 
 from limpyd_jobs import transitions
-from limpyd_jobs.store.lazy_fields import pk_of
+from limpyd_jobs.records.lazy_fields import pk_of
 
 After = Callable[[float], Moment]
 

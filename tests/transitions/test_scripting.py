@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import redis
 
-from limpyd_jobs.store.scripting import FOLDER, Script, load
+from limpyd_jobs.redis.scripting import FOLDER, Script, load
 
 Recorder = Callable[[], AbstractContextManager[Any]]
 
-NAMES = sorted(path.stem for path in FOLDER.glob("*.lua"))
+NAMES = sorted(f"{path.parent.name}/{path.stem}" for path in FOLDER.glob("[!i]*/*.lua"))
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ import pytest
 from worlds import EVERYTHING, HARD_TEXT, LATER, World
 
 from limpyd_jobs.arguments import delay_argument
-from limpyd_jobs.query import walk
-from limpyd_jobs.query.conditions import Condition
-from limpyd_jobs.query.walk import Source
-from limpyd_jobs.store.calls import listed
-from limpyd_jobs.store.known_classes import KnownClass
-from limpyd_jobs.store.records import redis_of
+from limpyd_jobs.records.known_classes import KnownClass
+from limpyd_jobs.records.records import redis_of
+from limpyd_jobs.redis.calls import listed
+from limpyd_jobs.search import walk
+from limpyd_jobs.search.conditions import Condition
+from limpyd_jobs.search.walk import Source
 
 
 def source_of(world: World, *words: str) -> Source:

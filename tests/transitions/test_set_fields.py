@@ -8,7 +8,7 @@ import pytest
 from limpyd.exceptions import DoesNotExist, UniquenessError
 from worlds import HARD_TEXT, Probe, World
 
-from limpyd_jobs.store import records
+from limpyd_jobs.records import records
 
 
 def test_the_whole_effect(world: World) -> None:

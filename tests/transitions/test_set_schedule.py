@@ -8,7 +8,7 @@ from limpyd.exceptions import DoesNotExist, UniquenessError
 from worlds import World
 
 from limpyd_jobs import Schedule
-from limpyd_jobs.store import records
+from limpyd_jobs.records import records
 
 KEY = "jobs:schedule:due"
 SIGNAL = "jobs:queue:_signal:q"

@@ -12,10 +12,10 @@ from limpyd.exceptions import DoesNotExist
 from worlds import LEASE, Moment, World, pk_of
 
 from limpyd_jobs import Job, transitions
+from limpyd_jobs.dates import parse_datetime
 from limpyd_jobs.exceptions import ClaimLost, NotRecorded
-from limpyd_jobs.store import records
+from limpyd_jobs.records import records
 from limpyd_jobs.transitions import Delivery, Ending, Success
-from limpyd_jobs.utils import parse_datetime
 
 After = Callable[[float], Moment]
 

@@ -7,7 +7,7 @@ from test_keep_presence import FIELDS, LEASES
 from worlds import World
 
 from limpyd_jobs import Presence
-from limpyd_jobs.store import presences
+from limpyd_jobs.records import presences
 
 
 def test_those_whose_lease_lapsed_are_deleted_with_their_indexes(world: World) -> None:

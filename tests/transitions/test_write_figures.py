@@ -8,9 +8,9 @@ import pytest
 import redis
 
 from limpyd_jobs import Job, Queue, Worker
-from limpyd_jobs.store import figures
-from limpyd_jobs.store.figures import KEY, LENGTH, Figures
-from limpyd_jobs.workers.figures import WorkerFigures
+from limpyd_jobs.records import figures
+from limpyd_jobs.records.figures import KEY, LENGTH, Figures
+from limpyd_jobs.workers.fleet.figures import WorkerFigures
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

@@ -18,11 +18,11 @@ from limpyd.indexes import EqualIndex, NumberRangeIndex, TextRangeIndex
 
 from limpyd_jobs import Error, Job, Queue, transitions
 from limpyd_jobs.arguments import delay_argument
-from limpyd_jobs.store import records
-from limpyd_jobs.store.layout import layout_of
-from limpyd_jobs.store.scripting import FOLDER
+from limpyd_jobs.dates import datetime_to_score, parse_datetime
+from limpyd_jobs.records import records
+from limpyd_jobs.records.layout import layout_of
+from limpyd_jobs.redis.scripting import FOLDER
 from limpyd_jobs.transitions import ClaimRequest, Delivery, Ending
-from limpyd_jobs.utils import datetime_to_score, parse_datetime
 
 LEASE = 1000
 TOKEN = "mine"
@@ -346,4 +346,4 @@ def layout(model: Any) -> str:
 
 def lua(name: str) -> str:
     """The source of a script, without its includes."""
-    return (FOLDER / f"{name}.lua").read_text("utf-8")
+    return next(FOLDER.glob(f"*/{name}.lua")).read_text("utf-8")

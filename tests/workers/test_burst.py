@@ -13,11 +13,11 @@ from running import Collector, delayed_and_due, messages, work, worker_of, worki
 from servers import wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Schedule, Worker
+from limpyd_jobs.commandline.parameters import Parameters
+from limpyd_jobs.dates import utcnow
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.utils import utcnow
 from limpyd_jobs.workers.maintenance import reconciler
-from limpyd_jobs.workers.parameters import Parameters
-from limpyd_jobs.workers.title import WorkerTitle
+from limpyd_jobs.workers.process.title import WorkerTitle
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
+from limpyd_jobs.commandline.parameters import OPTIONS
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel, Error, Queue
-from limpyd_jobs.store.database import JobsDatabase, parse_database
+from limpyd_jobs.redis.database import JobsDatabase, parse_database
 from limpyd_jobs.workers import Worker, WorkerConfig
 from limpyd_jobs.workers.config import LOG_FORMAT, LogFormatter, database_name
-from limpyd_jobs.workers.parameters import OPTIONS
 
 HERE = __name__
 
@@ -565,7 +565,7 @@ def test_the_title_costs_a_round_trip_a_second_and_none_per_job(redis_client, wo
 def test_a_worker_that_ends_or_has_just_waited_does_not_ask_redis_for_its_title(
     redis_client, worker_config, commands, monkeypatch, state
 ):
-    monkeypatch.setattr("limpyd_jobs.workers.title.LASTS", 0)
+    monkeypatch.setattr("limpyd_jobs.workers.process.title.LASTS", 0)
     worker = worker_config.worker
     worker.status = "running"
     worker_config.get_proc_title()
@@ -576,7 +576,7 @@ def test_a_worker_that_ends_or_has_just_waited_does_not_ask_redis_for_its_title(
 
 
 def test_a_worker_that_waited_asks_once_it_has_no_job_any_more(redis_client, worker_config, commands, monkeypatch):
-    monkeypatch.setattr("limpyd_jobs.workers.title.LASTS", 0)
+    monkeypatch.setattr("limpyd_jobs.workers.process.title.LASTS", 0)
     worker_config.worker.status = "waiting"
     worker_config.get_proc_title()
     worker_config.worker._engine.intake.has_waited = True

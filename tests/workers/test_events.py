@@ -14,9 +14,9 @@ from invariants import violations
 from running import fail, messages, run_task, succeed, work, worker_of
 
 from limpyd_jobs import STATUSES, Cancel, Error, Job, Queue, Requeue, Schedule, Worker, events
+from limpyd_jobs.dates import datetime_to_score, utcnow
 from limpyd_jobs.events import Event
-from limpyd_jobs.store import records
-from limpyd_jobs.utils import datetime_to_score, utcnow
+from limpyd_jobs.records import records
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

@@ -12,7 +12,7 @@ from running import work, worker_of
 
 from limpyd_jobs import Job, Queue
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.workers.queue_selector import Place, QueueSelector
+from limpyd_jobs.workers.claiming.queue_selector import Place, QueueSelector
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

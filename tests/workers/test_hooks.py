@@ -16,7 +16,7 @@ from limpyd import fields
 from running import Collector, delayed_and_due, fail, messages, succeed, work, worker_of
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
-from limpyd_jobs.utils import datetime_to_score, utcnow
+from limpyd_jobs.dates import datetime_to_score, utcnow
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

@@ -12,7 +12,8 @@ import pytest
 from running import messages, work, worker_of
 
 from limpyd_jobs import Error, Job, Queue, Worker, events
-from limpyd_jobs.utils import traceback_of, utcnow
+from limpyd_jobs.dates import utcnow
+from limpyd_jobs.texts import traceback_of
 from limpyd_jobs.workers.naming import ClassNames
 
 pytestmark = pytest.mark.usefixtures("redis_client")

@@ -9,8 +9,8 @@ import pytest
 import redis
 
 from limpyd_jobs import Exponential, Retry
-from limpyd_jobs.workers.parameters import OPTIONS
-from limpyd_jobs.workers.parser import WorkerOptionParser
+from limpyd_jobs.commandline.parameters import OPTIONS
+from limpyd_jobs.commandline.parser import WorkerOptionParser
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from running import messages, work
 
 from limpyd_jobs import ConfigurationException, Job, Queue, Retry, Worker
-from limpyd_jobs.utils import utcnow
+from limpyd_jobs.dates import utcnow
 
 NUMBERS = {
     "max_loops": ("5", 5),

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from limpyd_jobs.workers.options import WorkerOption
-from limpyd_jobs.workers.parameters import OPTIONS
-from limpyd_jobs.workers.parser import LaxOptionParser, WorkerOptionParser
+from limpyd_jobs.commandline.options import WorkerOption
+from limpyd_jobs.commandline.parameters import OPTIONS
+from limpyd_jobs.commandline.parser import LaxOptionParser, WorkerOptionParser
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from running import Collector, delayed_and_due, waiting_idly, work, worker_of, w
 from servers import wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
-from limpyd_jobs.store import audit
+from limpyd_jobs.records import audit
 
 
 class Parcel(Job):

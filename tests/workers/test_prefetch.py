@@ -21,10 +21,11 @@ from running import Collector, messages, waiting_idly, work, worker_of, working
 from servers import RedisServer, free_port, wait_until
 
 from limpyd_jobs import STATUSES, Cancel, Error, Job, Queue, Requeue, Worker, transitions
+from limpyd_jobs.dates import parse_datetime
 from limpyd_jobs.models import job_classes
-from limpyd_jobs.utils import parse_datetime
-from limpyd_jobs.workers import ack_buffer, acknowledging, backoff
-from limpyd_jobs.workers.acknowledging import AckInBatches
+from limpyd_jobs.workers import backoff
+from limpyd_jobs.workers.running import ack_buffer, acknowledging
+from limpyd_jobs.workers.running.acknowledging import AckInBatches
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -571,7 +572,7 @@ import os, signal, sys
 from limpyd_jobs import Worker
 from limpyd_jobs.models import BaseJobsModel
 from test_prefetch import Task
-from limpyd_jobs.workers import ack_buffer
+from limpyd_jobs.workers.running import ack_buffer
 ack_buffer.LATEST = 3600
 def callback(job, queue):
     if job._cached_identifier == {die_at!r}:

@@ -23,8 +23,8 @@ from servers import TIMEOUT, RedisServer, wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.workers.pool import ChildProcess
-from limpyd_jobs.workers.systemd import PATIENCE, notify, watchdog_interval
+from limpyd_jobs.workers.process.pool import ChildProcess
+from limpyd_jobs.workers.process.systemd import PATIENCE, notify, watchdog_interval
 
 pytestmark = pytest.mark.usefixtures("jobs_database")
 
@@ -39,7 +39,8 @@ import time
 import redis
 
 from limpyd_jobs import Worker
-from limpyd_jobs.workers import WorkerConfig, pool
+from limpyd_jobs.workers import WorkerConfig
+from limpyd_jobs.workers.process import pool
 
 gates = redis.Redis(unix_socket_path=os.environ["GATES"])
 
@@ -412,7 +413,8 @@ class TestEnding:
         program = """if True:
             import ctypes, functools, logging, select, signal, sys
             from limpyd_jobs import Worker
-            from limpyd_jobs.workers import WorkerPool, pool
+            from limpyd_jobs.workers import WorkerPool
+            from limpyd_jobs.workers.process import pool
 
             def wait(*arguments):
                 pool.select = select.select

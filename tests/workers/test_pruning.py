@@ -12,12 +12,12 @@ from limpyd import fields
 from running import fail, work
 
 from limpyd_jobs import ConfigurationException, Error, Job, Queue, Worker
+from limpyd_jobs.commandline.parameters import OPTIONS
+from limpyd_jobs.commandline.parser import WorkerOptionParser
 from limpyd_jobs.models import job_classes
 from limpyd_jobs.transitions import PRUNE_LIMIT
 from limpyd_jobs.workers.maintenance import pruner as rounds
 from limpyd_jobs.workers.maintenance.pruner import Pruner
-from limpyd_jobs.workers.parameters import OPTIONS
-from limpyd_jobs.workers.parser import WorkerOptionParser
 
 pytestmark = pytest.mark.usefixtures("jobs_database")
 

@@ -12,8 +12,8 @@ from invariants import violations
 from running import Collector, messages, succeed, waiting_idly, work, worker_of
 
 from limpyd_jobs import STATUSES, Job, Queue, transitions
-from limpyd_jobs.store import records
-from limpyd_jobs.workers.fetcher import Fetcher
+from limpyd_jobs.records import records
+from limpyd_jobs.workers.claiming.fetcher import Fetcher
 from limpyd_jobs.workers.maintenance import reconciler
 from limpyd_jobs.workers.maintenance.reconciler import Reconciler
 

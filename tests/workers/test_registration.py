@@ -28,7 +28,7 @@ from limpyd_jobs.commands.workers import HEADING, as_row
 from limpyd_jobs.models import LivingWorker
 from limpyd_jobs.models.worker_presence import RunningJob
 from limpyd_jobs.query import explain_job
-from limpyd_jobs.store.audit import last_entries
+from limpyd_jobs.records.audit import last_entries
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

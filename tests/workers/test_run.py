@@ -19,9 +19,9 @@ from running import Collector, delayed_and_due, fail, messages, waiting_idly, wo
 from servers import RedisServer, wait_until
 
 from limpyd_jobs import STATUSES, ConfigurationException, Error, Job, LimpydJobsException, Queue, Worker
+from limpyd_jobs.dates import utcnow
 from limpyd_jobs.models import BaseJobsModel
-from limpyd_jobs.store.database import JobsDatabase, database_name, parse_database
-from limpyd_jobs.utils import utcnow
+from limpyd_jobs.redis.database import JobsDatabase, database_name, parse_database
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 

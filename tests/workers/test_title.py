@@ -9,10 +9,10 @@ import pytest
 import redis
 
 from limpyd_jobs import Queue, Worker
-from limpyd_jobs.store import records
-from limpyd_jobs.utils import utcnow
-from limpyd_jobs.workers import title as module
-from limpyd_jobs.workers.title import WorkerTitle
+from limpyd_jobs.dates import utcnow
+from limpyd_jobs.records import records
+from limpyd_jobs.workers.process import title as module
+from limpyd_jobs.workers.process.title import WorkerTitle
 
 PROGRAM = "limpyd-jobs-worker"
 

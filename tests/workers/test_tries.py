@@ -15,8 +15,8 @@ from running import fail, messages, work
 from servers import wait_until
 
 from limpyd_jobs import STATUSES, Cancel, Error, Exponential, Job, Queue, Requeue, Retry, Worker
+from limpyd_jobs.dates import parse_datetime
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.utils import parse_datetime
 
 pytestmark = pytest.mark.usefixtures("jobs_database")
 

@@ -14,9 +14,9 @@ from running import Collector, work, worker_of, working
 from servers import wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker, transitions
-from limpyd_jobs.store import records
-from limpyd_jobs.store.database import JobsDatabase
-from limpyd_jobs.utils import as_naive_utc, parse_datetime
+from limpyd_jobs.dates import as_naive_utc, parse_datetime
+from limpyd_jobs.records import records
+from limpyd_jobs.redis.database import JobsDatabase
 
 SELDOM = {"fetch_delayed_delay": 1000, "fetch_priorities_delay": 1000, "timeout": 0, "max_duration": 60}
 
@@ -254,7 +254,7 @@ class TestJobsThatNobodyTellsOf:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(transitions, "wait_and_claim", wait)
-            patch.setattr("limpyd_jobs.workers.fetcher.SLICE", 0.5)
+            patch.setattr("limpyd_jobs.workers.claiming.fetcher.SLICE", 0.5)
             worker.run()
         assert collector.identifiers == ["1", "3"]
         assert slices == [0.5, 0.1, 0.1]
@@ -287,7 +287,7 @@ class TestLooksOfIdleWorkers:
 
     @pytest.fixture(autouse=True)
     def _seldom(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("limpyd_jobs.workers.fetcher.LOOK_EVERY", 1000)
+        monkeypatch.setattr("limpyd_jobs.workers.claiming.fetcher.LOOK_EVERY", 1000)
 
     @staticmethod
     def commands_of_a_look(client: redis.Redis, worker: Worker) -> int:
@@ -350,7 +350,7 @@ class TestLooksOfIdleWorkers:
     def test_find_it_after_a_while_if_there_is_none(
         self, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("limpyd_jobs.workers.fetcher.LOOK_EVERY", 2)
+        monkeypatch.setattr("limpyd_jobs.workers.claiming.fetcher.LOOK_EVERY", 2)
         queue = Queue.get_queue("queue")
         with idle(redis_client, worker_of(**SELDOM)):
             queue.waiting.rpush("garbage")
@@ -370,7 +370,7 @@ class TestTheEnd:
     def test_a_signal_ends_the_wait_before_its_time(
         self, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("limpyd_jobs.workers.fetcher.SLICE", 5)
+        monkeypatch.setattr("limpyd_jobs.workers.claiming.fetcher.SLICE", 5)
         heard: list[Any] = []
         wait = transitions.wait_and_claim
 

@@ -23,8 +23,8 @@ from limpyd_jobs.contrib.apscheduler.functions import AllowedFunctions
 from limpyd_jobs.contrib.apscheduler.records import StoredJob
 from limpyd_jobs.contrib.apscheduler.serializing import Serializer
 from limpyd_jobs.contrib.apscheduler.settings import database_of
-from limpyd_jobs.store.database import JobsDatabase
-from limpyd_jobs.utils import one_line
+from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.texts import one_line
 
 
 class ScheduledRun(Job):

@@ -10,7 +10,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from limpyd_jobs.models.job_record import job_modules
-from limpyd_jobs.utils import one_line
+from limpyd_jobs.texts import one_line
 
 # The package of this library, whose functions are not for records to call.
 OURS = __name__.partition(".")[0]

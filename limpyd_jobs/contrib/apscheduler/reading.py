@@ -14,7 +14,7 @@ from limpyd.exceptions import DoesNotExist
 from redis.exceptions import RedisError, ResponseError
 
 from limpyd_jobs.contrib.apscheduler.records import Stored, StoredJob, is_of_foreign_key
-from limpyd_jobs.utils import described, one_line
+from limpyd_jobs.texts import described, one_line
 
 if TYPE_CHECKING:
     from limpyd_jobs.contrib.apscheduler.store import LimpydJobStore

@@ -13,9 +13,9 @@ from typing import Any
 from apscheduler.job import Job
 
 from limpyd_jobs.contrib.apscheduler.records import Stored, StoredJob, moment_of, run_time_of, text_of
+from limpyd_jobs.fields.codecs import codec_of
 from limpyd_jobs.schedules.triggers import describe_trigger, trigger_of, zone_of
-from limpyd_jobs.store.codecs import codec_of
-from limpyd_jobs.utils import one_line
+from limpyd_jobs.texts import one_line
 
 # The values of a job's state that are stored together with its arguments, unless they are these.
 OPTIONS = {"misfire_grace_time": 1, "coalesce": True, "max_instances": 1}

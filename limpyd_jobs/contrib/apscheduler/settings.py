@@ -9,7 +9,7 @@ from typing import Any
 from redis import Redis
 
 from limpyd_jobs.contrib.apscheduler.records import ScheduledJob
-from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.redis.database import JobsDatabase
 
 
 def database_of(

@@ -27,8 +27,8 @@ from limpyd_jobs.contrib.apscheduler.rounds import Round
 from limpyd_jobs.contrib.apscheduler.serializing import Serializer
 from limpyd_jobs.contrib.apscheduler.settings import database_of
 from limpyd_jobs.contrib.settings import seconds
-from limpyd_jobs.store.database import JobsDatabase
-from limpyd_jobs.utils import described, one_line
+from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.texts import described, one_line
 
 # The last moment of the year 9999, which is the last one of a datetime, in seconds since the epoch.
 LAST = 253402300799

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from limpyd_jobs import STATUSES
 from limpyd_jobs.contrib.taskflow.posting import BY_NUMBER, Board, LimpydJob, date_of, number_of
-from limpyd_jobs.utils import described, one_line
+from limpyd_jobs.texts import described, one_line
 
 if TYPE_CHECKING:
     from limpyd_jobs.contrib.taskflow.board import LimpydJobBoard

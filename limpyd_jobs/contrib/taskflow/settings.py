@@ -11,7 +11,7 @@ from oslo_utils import strutils
 from limpyd_jobs import ConfigurationException
 from limpyd_jobs.arguments import stored_queue_name
 from limpyd_jobs.contrib.settings import seconds
-from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.redis.database import JobsDatabase
 
 LOG = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from limpyd_jobs.models.history import StatusChange, changes_of, history_key
 from limpyd_jobs.models.progress import Progress, log_key, read_progress
 from limpyd_jobs.query.classes import classes_of, connection_to, error_models_of, replies_to
 from limpyd_jobs.query.explain.silence import silence_of_owner
-from limpyd_jobs.query.found import name_of_status
-from limpyd_jobs.store.database import JobsDatabase
-from limpyd_jobs.store.known_classes import KnownClass
-from limpyd_jobs.store.layout import RESULT_KEY
+from limpyd_jobs.records.known_classes import KnownClass
+from limpyd_jobs.records.layout import RESULT_KEY
+from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.search.found import name_of_status
 from limpyd_jobs.transitions import owner_of
 
 # How many errors are shown at most, the last ones.

@@ -8,6 +8,7 @@ from shlex import quote
 from typing import Any, NamedTuple
 
 from limpyd_jobs.arguments import read_priority
+from limpyd_jobs.dates import span
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import BaseJobsModel, Error, LivingWorker, WorkerPresence, job_classes
 from limpyd_jobs.models.worker_presence import SILENT
@@ -15,11 +16,11 @@ from limpyd_jobs.query.classes import connection_to, on, replies_to
 from limpyd_jobs.query.explain.details import JobDetails, details_of, stored_job
 from limpyd_jobs.query.explain.silence import silence
 from limpyd_jobs.query.queues import BOARDS
+from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.retrying import own_policy, read_policy
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.transitions import is_presumed, owner_of
-from limpyd_jobs.utils import MESSAGE, one_line, span
 
 
 class Reason(NamedTuple):

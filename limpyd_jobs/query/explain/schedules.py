@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from limpyd_jobs.dates import parse_datetime, span, utcnow
 from limpyd_jobs.models import BaseJobsModel, WorkerPresence
 from limpyd_jobs.models.worker_presence import SILENT
 from limpyd_jobs.query.classes import classes_of, connection_to, on, replies_to
 from limpyd_jobs.query.queues import paused_queues
+from limpyd_jobs.records.known_classes import KnownClass
+from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.schedules.model import aware, identifier_of
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.store.database import JobsDatabase
-from limpyd_jobs.store.known_classes import KnownClass
-from limpyd_jobs.utils import one_line, parse_datetime, span, utcnow
+from limpyd_jobs.texts import one_line
 
 # After how many seconds a schedule is late: until then, a worker may be about to add its job.
 LATE = 5

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from limpyd_jobs.dates import EPOCH, parse_datetime, span
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import Living, LivingWorker, Presence, WorkerPresence
 from limpyd_jobs.models.worker_presence import SILENT
 from limpyd_jobs.query.classes import connection_to, on, replies_to
-from limpyd_jobs.store.database import JobsDatabase
+from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.transitions import owner_of
-from limpyd_jobs.utils import EPOCH, parse_datetime, span
 
 # The statuses of workers that do not look after the jobs of others.
 _AWAY = {SILENT, "stopping"}

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from limpyd_jobs.functions import overrides
 from limpyd_jobs.models import Queue, promote_some
-from limpyd_jobs.utils import MESSAGE, one_line, overrides
+from limpyd_jobs.texts import MESSAGE, one_line
 
 if TYPE_CHECKING:
     from limpyd_jobs.workers.engine import Engine

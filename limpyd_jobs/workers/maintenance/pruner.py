@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from limpyd_jobs import transitions
 from limpyd_jobs.models import Error, Queue, job_classes
 from limpyd_jobs.models.pruning import Retention, prune
-from limpyd_jobs.utils import MESSAGE, one_line
+from limpyd_jobs.texts import MESSAGE, one_line
 
 if TYPE_CHECKING:
     from limpyd_jobs.workers.engine import Engine

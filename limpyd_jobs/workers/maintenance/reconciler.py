@@ -8,12 +8,12 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from limpyd_jobs import transitions
+from limpyd_jobs.classes.job_classes import path_of
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import Job, Queue, job_classes
+from limpyd_jobs.redis.calls import passing_over_wrong_types
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.store.calls import passing_over_wrong_types
-from limpyd_jobs.store.job_classes import path_of
-from limpyd_jobs.utils import one_line
+from limpyd_jobs.texts import one_line
 
 if TYPE_CHECKING:
     from limpyd_jobs.workers.engine import Engine

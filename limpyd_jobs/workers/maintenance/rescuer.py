@@ -8,13 +8,13 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from limpyd_jobs import transitions, utils
+from limpyd_jobs import dates, transitions
 from limpyd_jobs.exceptions import WorkerLost
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models import job_classes
 from limpyd_jobs.models.presence import presence_models
-from limpyd_jobs.store import presences
-from limpyd_jobs.utils import MESSAGE, one_line
+from limpyd_jobs.records import presences
+from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.workers.maintenance.reconciler import Reconciler
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Rescuer:
         self._max_rescues = max_rescues
         self._reconciler = reconciler
         self._has_run = False
-        self._is_starting = not utils.moved_time  # else tests let leases lapse, on a server that has just begun
+        self._is_starting = not dates.moved_time  # else tests let leases lapse, on a server that has just begun
 
     def run(self, context: Engine) -> None:
         queue_keys = context.queue_keys

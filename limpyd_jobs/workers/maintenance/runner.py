@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
-from limpyd_jobs.utils import MESSAGE, described, one_line, traceback_of
+from limpyd_jobs.texts import MESSAGE, described, one_line, traceback_of
 from limpyd_jobs.workers.backoff import is_denied, is_transient
 
 if TYPE_CHECKING:

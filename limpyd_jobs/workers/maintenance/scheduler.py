@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from redis.exceptions import RedisError
 
 from limpyd_jobs import transitions
+from limpyd_jobs.classes.binding import is_same_database
+from limpyd_jobs.dates import EPOCH
+from limpyd_jobs.imports import hint_for
 from limpyd_jobs.models import Job, Queue, job_classes
+from limpyd_jobs.records import records
+from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.schedules.misfires import Step, steps
 from limpyd_jobs.schedules.model import Schedule, aware, score_of, text_of
 from limpyd_jobs.schedules.plan import Plan
-from limpyd_jobs.store import records
-from limpyd_jobs.store.binding import is_same_database
-from limpyd_jobs.store.lazy_fields import pk_of
-from limpyd_jobs.utils import EPOCH, MESSAGE, hint_for, one_line
+from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.workers.backoff import is_transient
 
 if TYPE_CHECKING:

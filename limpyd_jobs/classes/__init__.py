@@ -1,0 +1,1 @@
+"""Resolving the classes that are stored by their paths, and binding models to databases."""

@@ -1,0 +1,107 @@
+"""Models bound to a database at run time: subclasses with the same path as the classes they come from."""
+
+from __future__ import annotations
+
+import os
+from threading import RLock
+from typing import Any, TypeVar
+
+from limpyd.contrib.related import RelatedFieldMixin
+from limpyd.model import RedisModel
+
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.redis.database import JobsDatabase
+
+Model = TypeVar("Model", bound=type[RedisModel])
+
+# limpyd shows a class to other threads before it is whole. Renewed in a forked child, where its holder does not exist
+_lock = RLock()
+
+
+def _renew_lock() -> None:
+    global _lock
+    _lock = RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+def origin_of(model: Model) -> Model:
+    """Return the class that a bound class comes from; for any other class, the class itself."""
+    origin: Model = vars(model).get("_bound_from", model)
+    return origin
+
+
+def bound(model: Model, database: JobsDatabase, namespace: str | None = None) -> Model:
+    """Return a model on another database: see `BaseJobsModel.bound_to`."""
+    if not isinstance(database, JobsDatabase):
+        raise TypeError(
+            f"A model is bound to a JobsDatabase, as JobsDatabase(url=…) or JobsDatabase.of_client(client), not to "
+            f"{database!r}"
+        )
+    if namespace is not None and (not isinstance(namespace, str) or not namespace):
+        raise ValueError(f"A namespace must be a text that is not empty, not {namespace!r}")
+    origin, namespace = origin_of(model), model.namespace if namespace is None else namespace
+    if (database, namespace) == (origin.database, origin.namespace):
+        return origin
+    with _lock:
+        known: dict[Any, Model] = database.__dict__.setdefault("_bound", {})
+        found = known.get((origin, namespace))
+        if found is None or found.database is not database:
+            found = known[origin, namespace] = _made(origin, database, namespace)
+        return found
+
+
+def bound_like(model: Model, other: type[RedisModel]) -> Model:
+    """Return a model bound like another one; if the other one is not bound, the model itself."""
+    if origin_of(other) is other:
+        return model
+    return bound(model, other.database, _new_namespace(origin_of(other), other.namespace))
+
+
+def is_same_database(one: Any, other: Any) -> bool:
+    """Whether two databases are the same one, as far as their settings tell."""
+    return one is other or bool(one.connection_settings == other.connection_settings)
+
+
+def bound_models(database: Any, base: Any) -> list[Any]:
+    """Return the subclasses of a class, or of some classes, that are bound to a database."""
+    return [model for model in vars(database).get("_bound", {}).values() if issubclass(model, base)]
+
+
+def _new_namespace(origin: type[RedisModel], namespace: str) -> str | None:
+    """Return a namespace; None if the class has it anyway, so that other classes keep theirs."""
+    return None if namespace == origin.namespace else namespace
+
+
+def _made(origin: Any, database: JobsDatabase, namespace: str) -> Any:
+    _check(origin, database, namespace)
+    attributes = {
+        "__module__": origin.__module__,
+        "__qualname__": origin.__qualname__,
+        "__doc__": origin.__doc__,
+        "_bound_from": origin,
+        "database": database,
+        "namespace": namespace,
+    }
+    queues: Any = getattr(origin, "queue_model", None)
+    is_model = isinstance(queues, type) and issubclass(queues, RedisModel)
+    if is_model and queues.database is origin.database:
+        attributes["queue_model"] = bound(queues, database, _new_namespace(origin, namespace))
+    return type(origin)(origin.__name__, (origin,), attributes)
+
+
+def _check(origin: Any, database: JobsDatabase, namespace: str) -> None:
+    if origin.abstract:
+        raise ConfigurationException(f"{origin.__name__} is abstract, so there are no records of it")
+    relations = getattr(origin.database, "_relations", {}).get(origin._name.lower())
+    if relations or any(isinstance(field, RelatedFieldMixin) for field in origin.get_fields()):
+        raise ConfigurationException(f"{origin.__name__} has relations to other models, so it cannot be bound")
+    # limpyd would return the other class instead, as both are made here
+    name = f"{namespace}:{origin.__name__.lower()}"
+    if name in database._models:
+        other = origin_of(database._models[name])
+        raise ConfigurationException(
+            f"{origin.__module__}.{origin.__name__} cannot be bound: on that database, {name!r} is "
+            f"{other.__module__}.{other.__name__}"
+        )

@@ -1,0 +1,1 @@
+"""Options and parameters, and how a command line is read."""

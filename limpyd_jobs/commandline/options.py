@@ -1,0 +1,269 @@
+"""The options of the command line: how values are read and checked, and the options that are no worker parameters.
+
+The other options are in `limpyd_jobs.commandline.parameters`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Collection
+from copy import copy
+from dataclasses import replace
+from datetime import timedelta
+from optparse import Option, OptionParser, OptionValueError, Values
+from typing import Any, TypeVar
+
+from limpyd_jobs.classes.job_classes import module_names
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.imports import import_class
+from limpyd_jobs.retrying import MAX_SECONDS, SECONDS_OF, Retry
+from limpyd_jobs.texts import described
+
+# The most jobs to claim at once: longer scripts would block Redis for too long.
+MAX_PREFETCH = 1000
+
+# The size of batches is measured.
+AUTO = "auto"
+
+MAX_PROCESSES = 500  # each takes two of the 1,024 files that a process may have open by default
+
+Number = TypeVar("Number", int, float)
+
+
+class OutOfRange(ValueError):
+    """A number that an option cannot have; the message says what it must be."""
+
+
+def count(number: int) -> int:
+    """Return a number of 0 or more, or raise `OutOfRange`."""
+    if number < 0:
+        raise OutOfRange("a positive integer (including 0)")
+    return number
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    """Return a check that a text is one of some words."""
+
+    def check(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"{text!r} is not one of {', '.join(words)}")
+        return text
+
+    return check
+
+
+def between(low: int, high: int) -> Callable[[Number], Number]:
+    """Return a function that returns a number in a range, and raises `OutOfRange` for others."""
+
+    def check(number: Number) -> Number:
+        if low <= number <= high:
+            return number
+        raise OutOfRange(f"a number from {low} to {high}")
+
+    return check
+
+
+def prefetch(text: str) -> int | str:
+    """Return a number of jobs that can be claimed at once, or ``auto``, or raise `OutOfRange`."""
+    try:
+        return text if text == AUTO else between(1, MAX_PREFETCH)(int(text))
+    except ValueError:
+        raise OutOfRange(f"{AUTO}, or a number from 1 to {MAX_PREFETCH}") from None
+
+
+def seconds(number: float) -> float:
+    """Return a duration of 0 or more seconds, as an integer if it is whole, or raise `OutOfRange`."""
+    if not number >= 0:
+        raise OutOfRange("a positive integer (including 0), or one with a fraction")
+    duration = between(0, MAX_SECONDS)(number)
+    return int(duration) if duration.is_integer() else duration
+
+
+def interval(number: float) -> float:
+    """Return a duration as `seconds` does, but 0 raises `OutOfRange`, too."""
+    if not number > 0:
+        raise OutOfRange("a positive integer, or one with a fraction")
+    return seconds(number)
+
+
+def prefetch_time(number: float) -> float:
+    """Return a duration as `interval` does; the message for 0 says what to write instead."""
+    if number == 0:
+        raise OutOfRange("more than 0; to claim jobs one by one, use --prefetch=1")
+    return interval(number)
+
+
+def retention(text: str) -> int | timedelta:
+    """Return how many jobs to keep, or for how long, if the text is like ``7d``, ``36h``, ``90m`` or ``30s``.
+
+    Raises
+    ------
+    ValueError
+        If it is neither.
+    """
+    found = re.fullmatch(r"(\d{1,18})([dhms]?)", text, re.ASCII)
+    if not found:
+        raise ValueError(f"{text!r} is neither a number of jobs nor a duration such as 7d, 36h, 90m or 30s")
+    number = int(found[1])
+    return timedelta(seconds=seconds(float(number * SECONDS_OF[found[2]]))) if found[2] else number
+
+
+def retry_policy(text: str) -> Retry:
+    """Return the retry policy of a text, or raise `ValueError`; the exceptions that it names are imported."""
+    try:
+        policy = Retry.parse(text)
+        only_on = None if policy.only_on is None else [*map(_exception, policy.only_on)]
+        return replace(policy, only_on=only_on, never_on=[*map(_exception, policy.never_on)])
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+
+
+def _exception(name: str) -> Any:
+    if "." not in name:
+        return name
+    try:
+        return import_class(name)
+    except Exception as error:  # the module may raise any exception
+        raise ValueError(f"cannot import {name!r}: {described(error)}") from None
+
+
+def level(text: str) -> int:
+    """Return a level of logging, given as a number or as a name in any case, or raise `ValueError`."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = logging.getLevelName(text.upper())
+    if not isinstance(number, int):
+        number = -1
+    if number < 0:
+        raise ValueError(
+            f"Invalid logger-level {text}: it is neither a positive number nor a level such as DEBUG, INFO, WARNING or "
+            "ERROR"
+        )
+    return number
+
+
+def queue_names(text: str) -> str:
+    """Return a text that has a name between its commas, or raise `ValueError`."""
+    text.encode()  # bytes of the command line that are not UTF-8 raise here
+    if not text.replace(",", "").strip():
+        raise ValueError(f"no queue is named by {text!r}")
+    return text
+
+
+def modules(text: str) -> str:
+    """Return a text that has names of modules between its commas, or raise `ValueError`."""
+    try:
+        module_names(text)
+    except ConfigurationException as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+def flag_of(name: str) -> str:
+    """Return the flag of an option: ``--max-loops`` of ``max_loops``."""
+    return f"--{name.replace('_', '-')}"
+
+
+class WorkerOption(Option):
+    """An option whose value is checked as it is read.
+
+    Parameters
+    ----------
+    flags: str
+        The spellings of the option. Its name, if no ``dest`` is given, is made from the first.
+    check: callable
+        Takes the value, converted to the option's ``type``, and returns what to use, or raises `ValueError`.
+    group: str
+        The title above the option in the help.
+    new_flags: collection of str
+        The spellings that version 2 does not have, so that an application may have an option of that name.
+    attributes
+        What `optparse.Option` takes.
+    """
+
+    def __init__(
+        self,
+        *flags: str,
+        check: Callable[[Any], Any] | None = None,
+        group: str = "",
+        new_flags: Collection[str] = (),
+        **attributes: Any,
+    ) -> None:
+        super().__init__(*flags, **attributes)
+        self.check, self.group, self.new_flags = check, group, frozenset(new_flags)
+
+    def without(self, flags: Collection[str]) -> WorkerOption:
+        """Return the option without some of its spellings."""
+        less = copy(self)
+        less._long_opts = [flag for flag in self._long_opts if flag not in flags]
+        return less
+
+    @property
+    def is_new(self) -> bool:
+        """Whether version 2 does not have it at all."""
+        return self.new_flags.issuperset(self._long_opts)
+
+    def check_value(self, opt: str, value: str) -> Any:
+        """Return the value of the option ``opt``, converted and checked."""
+        converted = super().check_value(opt, value)
+        try:
+            return self.check(converted) if self.check else converted
+        except OutOfRange as error:
+            name = opt.lstrip("-")
+            raise OptionValueError(f"option {opt}: The {name} argument ({value}) must be {error}") from None
+        except ValueError as error:
+            raise OptionValueError(f"option {opt}: {error}") from None
+
+
+class ListOption(WorkerOption):
+    """An option that takes all values up to the next option, as shells replace a pattern by several values."""
+
+    def process(self, opt: str, value: Any, values: Values, parser: OptionParser) -> int:
+        """Keep the value of the option ``opt``, and the values that follow."""
+        following: list[str] = parser.rargs or []
+        status = super().process(opt, value, values, parser)
+        while following and not following[0].startswith("-"):
+            status = super().process(opt, following.pop(0), values, parser)
+        return status
+
+
+EARLY_OPTIONS = (
+    ListOption(
+        "--pythonpath",
+        action="append",
+        help="A directory to add to the Python path, or several joined as in PYTHONPATH; patterns such as "
+        "/srv/*/lib are expanded. May be given more than once, e.g. --pythonpath=/my/module (the current directory is "
+        "the last one on the path)",
+    ),
+    WorkerOption(
+        "--worker-config",
+        help="The class that reads these options and runs the worker: WorkerConfig or a subclass, e.g. "
+        "--worker-config=my.module.MyWorkerConfig (default: limpyd_jobs.workers.WorkerConfig)",
+    ),
+)
+
+SCRIPT_OPTIONS = (
+    *EARLY_OPTIONS,
+    WorkerOption(
+        "--worker-class",
+        help="The class of the worker: Worker or a subclass, e.g. --worker-class=my.module.WorkerClass "
+        "(default: limpyd_jobs.workers.Worker)",
+    ),
+    WorkerOption("--print-options", action="store_true", help="Print the options in use, then go on"),
+    WorkerOption("--dry-run", action="store_true", help="Start the worker and end it at once, without running any job"),
+    WorkerOption(
+        "--database",
+        help="The Redis database to use: host:port:db, host:port or a URL, e.g. --database=localhost:6379:15 "
+        "or --database=redis://localhost:6379/15 (default: the environment variable LIMPYD_JOBS_DATABASE, or "
+        "localhost:6379:0)",
+    ),
+    WorkerOption(
+        "--no-title",
+        action="store_false",
+        dest="update_title",
+        default=True,
+        help="Do not show the state of the worker in the title of its process",
+    ),
+)

@@ -1,0 +1,564 @@
+"""The parameters of a worker, one row each: an attribute, its options on the command line, its check.
+
+The attributes, the options with their help, the checks, and the tables of the reference come from these rows. The row
+of a parameter that version 2 does not have says what its attribute could be, as an application may use the name for
+something else: a list that a subclass calls ``processes`` is left alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import timedelta
+from difflib import get_close_matches
+from functools import partial
+from optparse import Option
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+from limpyd_jobs.commandline import checks, options
+from limpyd_jobs.commandline.checks import amount, or_none, or_word, whole_number
+from limpyd_jobs.commandline.options import MAX_PREFETCH, MAX_PROCESSES, SCRIPT_OPTIONS, WorkerOption, flag_of
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
+from limpyd_jobs.ordinary import REMEDY, unordinary_kind
+from limpyd_jobs.retrying import MAX_DELTA
+from limpyd_jobs.workers.claiming.queue_selector import QUEUE_STRATEGIES
+
+NO_QUEUES = "The queue(s) to use are not defined: name them with queues=, or with --queues= on a command line"
+LOGGER_NAME = "limpyd-jobs"
+
+# The greatest weight of a queue.
+MAX_WEIGHT = 1000
+
+# The spelling of version 2, and the right one.
+SPELLINGS = ("terminate_gracefuly", "terminate_gracefully")
+NEW_SPELLINGS = ("--terminate-gracefully", "--no-terminate-gracefully")
+
+WHAT, END, WAIT, FAILURE, KEEP, LOG = GROUPS = (
+    "What to run",
+    "When to end",
+    "How to wait",
+    "When a job fails",
+    "What to keep",
+    "What to log",
+)
+
+MakeOption = Callable[[str, "Row"], WorkerOption]  # given the name of the parameter
+T = TypeVar("T")
+
+
+class Row:
+    """A parameter of a worker.
+
+    Attributes
+    ----------
+    default: object
+        The attribute of the class.
+    about: str
+        The text of the reference, in reStructuredText. The help has its first sentence.
+    options: tuple
+        The options of the command line that set it; in the help, below the title `group`.
+    check: callable
+        Checks the value: see `limpyd_jobs.commandline.checks`; None if the check depends on other parameters.
+    could_be: callable
+        If version 2 does not have the parameter: whether an attribute of its name could be this parameter.
+    """
+
+    def __init__(
+        self,
+        default: Any,
+        about: str,
+        *options: MakeOption,
+        group: str,
+        check: checks.Check | None = None,
+        could_be: Callable[[Any], bool] | None = None,
+    ) -> None:
+        self.default, self.about, self.options = default, about, options
+        self.group, self.check, self.could_be = group, check, could_be
+
+
+row: Callable[..., Any] = Row  # may be assigned to a parameter of any type
+
+
+def option(*examples: str, default: str | None = None, **attributes: Any) -> MakeOption:
+    """Return a function that makes the option of a parameter. Its name and row give the flag and the help.
+
+    Parameters
+    ----------
+    examples: str
+        Values of the option.
+    default: str
+        The default that the help tells, if it is not the one of the row; empty for nothing.
+    attributes
+        What `WorkerOption` takes.
+    """
+
+    def make(name: str, row: Row) -> WorkerOption:
+        flag, said = flag_of(name), str(row.default) if default is None else default
+        shown = f" (default: {said})" if said else ""
+        text = row.about.partition(". ")[0].rstrip(".").replace("``", "")
+        text += f"{shown}, e.g. {' or '.join(f'{flag}={example}' for example in examples)}"
+        return _made([flag], name, row, help=text, **attributes)
+
+    return make
+
+
+def switch(help_text: str, *flags: str, **attributes: Any) -> MakeOption:
+    """Return a function that makes an option without a value. The name of its parameter gives the flag."""
+    return lambda name, row: _made(flags or [flag_of(name)], name, row, help=help_text, **attributes)
+
+
+def _made(flags: Collection[str], name: str, row: Row, **attributes: Any) -> WorkerOption:
+    new = flags if row.could_be else [flag for flag in flags if flag in NEW_SPELLINGS]
+    return WorkerOption(*flags, dest=name, group=row.group, new_flags=new, **attributes)
+
+
+number, seconds = partial(option, type="int"), partial(option, type="float")
+
+
+def with_rows(cls: type[T]) -> type[T]:
+    """Make attributes of the rows of a class; keep the rows in its ``_rows`` and their names in its ``parameters``."""
+    rows = {name: value for name, value in vars(cls).items() if isinstance(value, Row)}
+    for name, found in rows.items():
+        setattr(cls, name, found.default)
+    cls._rows, cls.parameters = rows, tuple(rows)  # type: ignore[attr-defined]
+    return cls
+
+
+@with_rows
+class Parameters:
+    """The parameters of a worker, each also an attribute that a subclass may set. Numbers may be given as text.
+
+    Raises
+    ------
+    ConfigurationException
+        If there is no queue, or a parameter is not what it has to be.
+    """
+
+    queues: Any = row(
+        None,
+        "The names of the queues to take jobs from, joined by commas. A list or a tuple is fine, too. Without any, "
+        "``ConfigurationException`` is raised.",
+        option("queue1,queue2", default="", check=options.queue_names),
+        group=WHAT,
+    )
+    callback: Callable[[Any, Any], Any] | None = row(
+        None,
+        "The function to call for each job, with the job and its queue. By default it is the worker's ``execute``, "
+        "which calls ``job.run(queue)``.",
+        option("my.module.callback", default='the "run" method of the jobs'),
+        group=WHAT,
+    )
+    queue_model: type[Queue] = row(
+        Queue,
+        "The model of all the queues: ``Queue`` or a subclass.",
+        option("my.module.QueueModel", default="the one of the worker class"),
+        group=WHAT,
+    )
+    error_model: type[Error] = row(
+        Error,
+        "The model to save errors in: ``Error`` or a subclass.",
+        option("my.module.ErrorModel", default="the one of the worker class"),
+        group=WHAT,
+    )
+    logger_name: str = row(LOGGER_NAME, "The name of the logger.", option("limpyd-jobs.my-job"), group=LOG)
+    logger_level: int = row(
+        logging.INFO,
+        "The least level to log, as a name or a number. It is set on the logger.",
+        option("ERROR", default="INFO", check=options.level),
+        group=LOG,
+    )
+    save_errors: bool = row(
+        True,
+        "Store an ``Error`` when a job fails.",
+        switch("Save an object of the error model (the default)", action="store_true"),
+        switch("Do not save an object of the error model", "--no-save-errors", action="store_false"),
+        group=FAILURE,
+    )
+    save_tracebacks: bool = row(
+        True,
+        "Store the traceback in it.",
+        switch("Save the traceback with the error (the default)", action="store_true"),
+        switch("Do not save the traceback with the error", "--no-save-tracebacks", action="store_false"),
+        group=FAILURE,
+    )
+    max_loops: float = row(
+        1000,
+        "End after this number of jobs. So leaks of memory remain small. Let something start the worker again: a "
+        "parent (see :ref:`Several processes`), or systemd. With ``burst`` the default is no limit, unless there are "
+        "several processes, each of which is replaced.",
+        number("100", default="1000, no limit in a burst", check=options.count),
+        group=END,
+        check=amount(most=float("inf")),
+    )
+    max_duration: float | timedelta | None = row(
+        None,
+        "End after this number of seconds, once the running job is done. A ``timedelta`` is fine too, and is what the "
+        "attribute is. ``None`` or 0: no limit.",
+        seconds("3600", default="never", check=options.seconds),
+        group=END,
+        check=checks.duration,
+    )
+    terminate_gracefuly: bool = row(
+        True,
+        "On SIGINT, SIGTERM and SIGHUP, finish the running job, then end: see :ref:`Stopping`. "
+        "``terminate_gracefully`` is the same.",
+        switch(
+            "On SIGTERM, SIGINT or SIGHUP, finish the running job before ending (the default)",
+            "--terminate-gracefuly",
+            "--terminate-gracefully",
+            action="store_true",
+        ),
+        switch(
+            "Leave SIGTERM, SIGINT and SIGHUP alone: they end the worker at once, in the midst of a job",
+            "--no-terminate-gracefuly",
+            "--no-terminate-gracefully",
+            action="store_false",
+        ),
+        group=END,
+    )
+    timeout: float | None = row(
+        30,
+        "The most seconds to wait for a job before looking again at whether to end; 0 for no limit. ``None`` is no "
+        "limit, either.",
+        seconds("5", check=options.seconds),
+        group=WAIT,
+        check=or_none(amount(), 0),
+    )
+    fetch_priorities_delay: float = row(
+        25,
+        "The most seconds between two looks for queues of new priorities. The worker is told of them before, see "
+        ":ref:`When does a job begin?`",
+        seconds("20", check=options.interval),
+        group=WAIT,
+        check=amount(),
+    )
+    fetch_delayed_delay: float = row(
+        25,
+        "The most seconds between two looks of a busy worker for delayed jobs that are due. An idle one wakes up at "
+        "their time.",
+        seconds("20", check=options.interval),
+        group=WAIT,
+        check=amount(),
+    )
+    requeue_times: int | None = row(
+        0,
+        "How many times to put a failed job back in its queue.",
+        number("5", check=options.count),
+        group=FAILURE,
+        check=checks.number_or_none,
+    )
+    requeue_priority_delta: int | None = row(
+        -1,
+        "What to add to the priority of a job that is put back, each time.",
+        number("-2", default="-1, one level lower", check=options.between(-MAX_DELTA, MAX_DELTA)),
+        group=FAILURE,
+        check=checks.number_or_none,
+    )
+    requeue_delay_delta: float | timedelta | None = row(
+        30,
+        "How many seconds to delay a job that is put back, each time. A ``timedelta`` is fine, too.",
+        seconds("15", check=options.seconds),
+        group=FAILURE,
+        check=checks.number_or_none,
+    )
+    retry_policy: Any = row(
+        None,
+        "When to try again a job that failed, instead of what the three options before say: after these seconds, or "
+        "random ones that grow up to a cap, after which exceptions, up to which age of the job. It is a ``Retry``, or "
+        "the text of one, for jobs that have no policy themselves, nor their class. See :ref:`Retries`.",
+        option("delays=1:10:60", "times=5,cap=10m,max_age=1d", default="none", check=options.retry_policy),
+        group=FAILURE,
+        check=checks.policy,
+        could_be=checks.is_policy,
+    )
+    lease: float = row(
+        60,
+        "How many seconds without a sign of life from its worker make a running job one to be rescued. A thread renews "
+        "the lease four times during each. Once it lapsed, any other worker puts the job back. See "
+        ":ref:`How long a lease?`",
+        seconds("300", check=options.interval),
+        group=FAILURE,
+        check=amount(more_than=0),
+        could_be=checks.is_number,
+    )
+    max_rescues: int = row(
+        3,
+        "How often a job may lose its worker before it is an error, of type ``WorkerLost``.",
+        number("0", check=options.count),
+        group=FAILURE,
+        check=amount(),
+        could_be=checks.is_number,
+    )
+    burst: bool | str = row(
+        False,
+        'True: end as soon as no job waits in its queues, paused ones aside; ``"delayed"``: and none is delayed. '
+        "See :ref:`Stopping`.",
+        switch("End as soon as no job waits in the queues, paused ones aside", action="store_const", const=True),
+        switch(
+            "The same, but wait for delayed jobs, and run them",
+            "--burst-delayed",
+            action="store_const",
+            const="delayed",
+        ),
+        group=END,
+        check=checks.one_of(True, False, "delayed"),
+        could_be=checks.is_burst,
+    )
+    grace_period: float | None = row(
+        None,
+        "How many seconds the running job has to finish on SIGTERM, SIGINT or SIGHUP, before it is interrupted and put "
+        "back at the front of its queue. That try is not counted. ``None``: as many as it needs. See "
+        ":ref:`Stopping`.",
+        seconds("25", default="as many as it needs", check=options.seconds),
+        group=END,
+        check=or_none(amount()),
+        could_be=checks.is_number_or_none,
+    )
+    job_timeout: float | None = row(
+        None,
+        "How many seconds a job may run, unless it or its class says something else, before it is an error, of type "
+        "``JobTimeout``; 0 for no limit. ``None`` is no limit, either. See :ref:`Time limits`.",
+        seconds("3600", default="no limit", check=options.seconds),
+        group=FAILURE,
+        check=or_none(amount()),
+        could_be=checks.is_number_or_none,
+    )
+    keep_success: int | timedelta | None = row(
+        None,
+        "How many jobs that succeeded to keep in each queue, or for how long: a number, or one with d, h, m or s "
+        "behind it. In code, that is an ``int`` or a ``timedelta``. ``None`` leaves it to the attribute of the same "
+        "name of the queue model.",
+        option("1000", "7d", default="all", check=options.retention),
+        group=KEEP,
+        check=checks.number_or_other,
+        could_be=checks.is_retention,
+    )
+    keep_errors: int | timedelta | None = row(
+        None,
+        "The same for jobs that failed.",
+        option("30d", default="all", check=options.retention),
+        group=KEEP,
+        check=checks.number_or_other,
+        could_be=checks.is_retention,
+    )
+    job_modules: Any = row(
+        None,
+        "The modules and packages whose jobs may be run, joined by commas: they are imported at the start, packages "
+        "with all that is in them, and nothing else is because a job says so. A list or a tuple is fine, too. It holds "
+        "for the whole process. If one cannot be imported, ``ConfigurationException`` is raised as the worker is made. "
+        "See :ref:`Which classes are imported`.",
+        option("myapp.jobs,other", default="any but the standard library", check=options.modules),
+        group=WHAT,
+        could_be=checks.is_names,
+    )
+    processes: int = row(
+        1,
+        "In how many processes to run such a worker; with more than one, a parent starts them, and starts another one "
+        "for each that ends. The command does so (see :ref:`Several processes`), ``run`` itself starts none.",
+        number("4", check=options.between(1, MAX_PROCESSES)),
+        group=WHAT,
+        check=whole_number(1),
+        could_be=checks.is_whole_number,
+    )
+    queue_strategy: str = row(
+        QUEUE_STRATEGIES[0],
+        "Whose jobs come first among those of one priority: ``strict`` for those of the queue that is named first, "
+        "``round_robin`` for each queue in turn, ``weighted`` for as often as the number behind its name says, as "
+        "``queue1:3,queue2:1``. See :ref:`Queues that share a worker`.",
+        option("round_robin", type="choice", choices=QUEUE_STRATEGIES),
+        group=WHAT,
+        check=checks.one_of(*QUEUE_STRATEGIES),
+        could_be=lambda value: value in QUEUE_STRATEGIES,
+    )
+    prefetch: int | str = row(
+        1,
+        "How many jobs to claim at once, at most 1000, to run them one after the other; ``auto`` for as many as are "
+        "run within ``prefetch_time``, and long ones one by one. See :ref:`Jobs in batches`.",
+        option("auto", check=options.prefetch),
+        group=WAIT,
+        check=or_word(options.AUTO, whole_number(1, MAX_PREFETCH)),
+        could_be=checks.is_whole_number_or(options.AUTO),
+    )
+    prefetch_time: float = row(
+        0.02,
+        "For how many seconds a claimed job may wait for those that are run before it, if ``prefetch`` is ``auto``, "
+        "until it is given back. Successes are recorded within this time, too, or within 0.02 seconds if that is "
+        "shorter.",
+        seconds("0.1", check=options.prefetch_time),
+        group=WAIT,
+        check=amount(more_than=0),
+        could_be=checks.is_number,
+    )
+    figures: bool = row(
+        True,
+        "Write down how many jobs are run, how they end, how long they wait and run, for ``limpyd-jobs stats``. See "
+        ":ref:`Figures`.",
+        switch("Write down figures for limpyd-jobs stats (the default)", action="store_true"),
+        switch("Write down no figures", "--no-figures", action="store_false"),
+        group=LOG,
+        check=checks.one_of(True, False),
+        could_be=checks.is_a(bool),
+    )
+
+    terminate_gracefully = True
+
+    _rows: Mapping[str, Row]
+    parameters: tuple[str, ...]
+
+    # The checked parameters that version 2 does not have; and their names that the subclass uses for something else.
+    _settings: SimpleNamespace
+    _names_of_others: list[str]
+
+    def _set_parameters(self, given: dict[str, Any]) -> None:
+        for name in self.parameters:
+            if name in given:
+                setattr(self, name, given[name])
+        self._warn_of_slips(given)
+        self._set_graceful(given)
+        ours = {name for name in self.parameters if name in given}
+        self._read_settings(ours)
+        if self._settings.burst and self._settings.processes == 1 and not _is_chosen(self, "max_loops"):
+            self.max_loops = math.inf
+        if "prefetch_time" in ours.difference(self._names_of_others) and self._settings.prefetch != options.AUTO:
+            raise ConfigurationException(
+                f"prefetch_time needs prefetch='auto': with prefetch={self._settings.prefetch} no job is given back"
+            )
+
+    @classmethod
+    def _is_new(cls, name: str) -> bool:
+        """Whether version 2 lacks a parameter, and the subclass has none of its own of that name."""
+        row = Parameters._rows.get(name)
+        return bool(row and row.could_be) and list(cls.parameters).count(name) < 2
+
+    def _warn_of_slips(self, given: Iterable[str]) -> None:
+        """Warn if an argument has nearly the name of a parameter. Other arguments are of a subclass."""
+        for name in set(given) - {*self.parameters, *SPELLINGS}:
+            near = get_close_matches(name, self.parameters, n=1, cutoff=0.85)
+            if near and not hasattr(self, name):
+                text = f"{type(self).__name__} has no parameter {name}, so it is ignored: is {near[0]} meant?"
+                warnings.warn(text, UserWarning, stacklevel=4)
+
+    def _set_graceful(self, given: dict[str, Any]) -> None:
+        """Let both spellings have the same value: the given one, else the nearest attribute."""
+        for attributes in (given, vars(self), *map(vars, type(self).__mro__)):
+            said = [attributes[name] for name in SPELLINGS if _is_flag(name, attributes)]
+            if said:
+                break
+        for name in SPELLINGS:
+            now = getattr(self, name, None)
+            if now != said[0] and _is_flag(name, {name: now}):
+                setattr(self, name, said[0])
+
+    def _read_settings(self, given: set[str]) -> None:
+        """Read the parameters that version 2 lacks, once: from arguments, else from attributes that could be meant."""
+        new = {name: row.could_be for name, row in Parameters._rows.items() if row.could_be}
+        self._names_of_others = [
+            name for name, could_be in new.items() if _is_something_else(self, name, could_be, is_given=name in given)
+        ]
+        self._settings = SimpleNamespace()
+        for name in new:
+            value = getattr(Parameters if name in self._names_of_others else self, name)
+            check = Parameters._rows[name].check
+            setattr(self._settings, name, check(name, value) if check else value)
+
+    def _check_parameters(self) -> None:
+        self.queues = self._parse_queues(self.queues)
+        self._weights = dict.fromkeys(self.queues, 1)
+        if self._settings.queue_strategy == "weighted":
+            self._weights = dict(map(self._parse_weight, self.queues))
+            self.queues = list(self._weights)
+        self._assert_correct_model(self.queue_model, Queue, "queue")
+        self._assert_correct_model(self.error_model, Error, "error")
+        if self.callback and not callable(self.callback):
+            hint = ": give the function itself" if isinstance(self.callback, str) else ""
+            raise ConfigurationException(f"The callback is not callable: {self.callback!r}{hint}")
+        self._check_is_ordinary("callback", self.callback)
+        self._check_is_ordinary("execute method", getattr(self, "execute", None))
+        self._check_those_of_version_2()
+        if self._settings.job_modules is not None:
+            try:
+                job_classes.load(self._settings.job_modules)
+            except ConfigurationException as error:
+                raise ConfigurationException(f"job_modules: {error}") from error
+
+    def _check_those_of_version_2(self) -> None:
+        for name, found in Parameters._rows.items():
+            if found.check and not found.could_be:
+                value = getattr(self, name)
+                checked = found.check(name, value)
+                if checked is not value:
+                    setattr(self, name, checked)
+
+    @staticmethod
+    def _parse_queues(queues: Any) -> list[str]:
+        if not queues:
+            raise ConfigurationException(NO_QUEUES)
+        names = queues.split(",") if isinstance(queues, str) else queues
+        if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+            raise ConfigurationException(f"Invalid format for queues names: {queues!r}")
+        names = list(dict.fromkeys(name.strip() for name in names if name.strip()))
+        if not names:
+            raise ConfigurationException(NO_QUEUES)
+        return names
+
+    @staticmethod
+    def _parse_weight(text: str) -> tuple[str, int]:
+        """Divide ``mail:3`` into the name of a queue and its weight, 1 if it has none."""
+        name, _, weight = text.rpartition(":")
+        if not name or not re.fullmatch(r"\d+", weight, re.ASCII):
+            return text, 1
+        if not 1 <= int(weight) <= MAX_WEIGHT:
+            raise ConfigurationException(f"The weight of a queue must be a number from 1 to {MAX_WEIGHT}: {text!r}")
+        return name, int(weight)
+
+    @staticmethod
+    def _assert_correct_model(model_to_check: Any, model_reference: type[BaseJobsModel], obj_name: str) -> None:
+        if not (isinstance(model_to_check, type) and issubclass(model_to_check, model_reference)):
+            raise ConfigurationException(f"The {obj_name} model must be a subclass of {model_reference.__name__}")
+
+    @staticmethod
+    def _check_is_ordinary(name: str, function: Any) -> None:
+        kind = unordinary_kind(function)
+        if kind:
+            raise ConfigurationException(f"The {name} is {kind}: a worker would run nothing of it. {REMEDY}.")
+
+
+def _is_chosen(worker: Parameters, name: str) -> bool:
+    """Whether a parameter was given, or is an attribute of the class, even if its value is the default."""
+    return any(name in vars(each) for each in (worker, *type(worker).__mro__) if each is not Parameters)
+
+
+def _is_flag(name: str, attributes: Mapping[str, Any]) -> bool:
+    """Whether the attribute of this name says whether to end gracefully. An application may use it otherwise."""
+    return name in attributes and (name == "terminate_gracefuly" or isinstance(attributes[name], (bool, int)))
+
+
+def _is_something_else(worker: Any, name: str, could_be: Callable[[Any], bool], *, is_given: bool) -> bool:
+    of_class = getattr(type(worker), name)
+    if not type(worker)._is_new(name):
+        return True
+    if not (isinstance(of_class, property) or could_be(of_class)):
+        return True
+    try:
+        return not (is_given or could_be(getattr(worker, name)))
+    except Exception:  # a property may need something that is not there yet
+        return True
+
+
+def options_of(rows: Mapping[str, Row]) -> tuple[Option, ...]:
+    """Return the options of some rows, group by group."""
+    return tuple(
+        make(name, each)
+        for group in GROUPS
+        for name, each in rows.items()
+        if each.group == group
+        for make in each.options
+    )
+
+
+OPTIONS: tuple[Option, ...] = (*SCRIPT_OPTIONS, *options_of(Parameters._rows))

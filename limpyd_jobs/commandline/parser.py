@@ -1,0 +1,169 @@
+"""How a command line is read, and how it is refused: in one line, with exit status 2."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from glob import glob
+from itertools import chain
+from optparse import BadOptionError, Option, OptionContainer, OptionParser, Values
+from typing import Any, NoReturn
+
+from redis.exceptions import ConnectionError, RedisError, TimeoutError
+
+from limpyd_jobs.commandline.options import EARLY_OPTIONS, WorkerOption, flag_of
+from limpyd_jobs.imports import hint_for, import_class, why_not_imported
+from limpyd_jobs.texts import MESSAGE, is_meant, one_line
+
+
+class UnknownOption(BadOptionError):
+    """An option that does not exist; the message says which one may be meant."""
+
+    def __init__(self, opt: str, hint: str) -> None:
+        super().__init__(opt)
+        self._hint = hint
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}{self._hint}"
+
+
+class WorkerOptionParser(OptionParser):
+    """Says in one line what is wrong with a command line."""
+
+    def add_grouped_options(self, options: Sequence[Option]) -> None:
+        """Add the options, those that have a ``group`` under its title, and those of the application at the end."""
+        containers: dict[str, OptionContainer] = {"": self}
+        for option in sorted(options, key=lambda option: not isinstance(option, WorkerOption)):
+            title = getattr(option, "group", "")
+            if title not in containers:
+                containers[title] = self.add_option_group(title)
+            containers[title].add_option(option)
+
+    def add_option(self, *args: Any, **kwargs: Any) -> Option:
+        """Add an option. One of the application replaces ours of its name, or of its flags, if version 2 lacks ours."""
+        option = args[0] if args and isinstance(args[0], Option) else self.option_class(*args, **kwargs)
+        if not isinstance(option, WorkerOption):
+            self._give_way_to(option)
+        return super().add_option(option)
+
+    def _give_way_to(self, option: Option) -> None:
+        ours = {flag: each for flag, each in self._long_opt.items() if isinstance(each, WorkerOption)}
+        names = {each.dest for flag, each in ours.items() if each.is_new and flag in option._long_opts} | {option.dest}
+        for flag, each in ours.items():
+            if each.is_new and each.dest in names and self.has_option(flag):
+                self.remove_option(flag)
+            elif not each.is_new and flag in each.new_flags.intersection(option._long_opts):
+                container = self.get_option_group(flag) or self
+                self.remove_option(flag)
+                container.add_option(each.without([flag]))
+
+    def error(self, msg: str) -> NoReturn:
+        """End the program with exit status 2 and the message, in one line, on standard error."""
+        self.exit(2, f"{self.get_prog_name()}: error: {unbroken(msg)}\n")
+
+    def _match_long_opt(self, opt: str) -> str:
+        """Let an abbreviation stand for an option that has two spellings."""
+        spellings = [flag for flag in self._long_opt if flag.startswith(opt)]
+        if len({self._long_opt[flag] for flag in spellings}) == 1:
+            return spellings[0]
+        if not spellings:
+            raise UnknownOption(opt, is_meant(opt, self._long_opt))
+        return super()._match_long_opt(opt)
+
+
+def names_of_application(parser: OptionParser) -> set[str | None]:
+    """Return the names of the options that are not ours."""
+    options = chain(parser.option_list, *(group.option_list for group in parser.option_groups))
+    return {option.dest for option in options if not isinstance(option, WorkerOption)}
+
+
+class LaxOptionParser(WorkerOptionParser):
+    """Reads the options it has and passes over all others, to know some of them before the real parser exists."""
+
+    def __init__(
+        self, usage: str | None = None, option_list: Sequence[Option] = EARLY_OPTIONS, **attributes: Any
+    ) -> None:
+        super().__init__(usage, option_list, add_help_option=False, **attributes)
+
+    def parse_python_paths(self, args: Sequence[str]) -> list[str]:
+        """Return the directories that a command line adds to the Python path, in the order given.
+
+        Each value of ``--pythonpath`` is a directory or a pattern, or several of these joined by `os.pathsep`.
+        """
+        options, _ = self.parse_args(list(args))
+        paths = [path for value in options.pythonpath or () for path in value.split(os.pathsep) if path]
+        found = [match for path in paths for match in sorted(glob(path)) or [path]]
+        for path in found:
+            if not os.path.exists(path):
+                text = f"warning: nothing is found there: --pythonpath={unbroken(path)}"
+                print(f"{self.get_prog_name()}: {text}", file=sys.stderr)
+        return found
+
+    def lax_error(self, msg: str) -> NoReturn:
+        """Refuse a command line, as `error` does."""
+        self.error(msg)
+
+    def print_lax_help(self) -> None:
+        """Print the help on these options, as `print_help` does."""
+        self.print_help()
+
+    def _process_long_opt(self, rargs: list[str], values: Values) -> None:
+        has_value = "=" in rargs[0]
+        try:
+            super()._process_long_opt(rargs, values)
+        except BadOptionError:
+            if has_value:
+                rargs.pop(0)
+
+    def _process_short_opts(self, rargs: list[str], values: Values) -> None:
+        rargs.pop(0)
+
+
+def extend_python_path(directories: Iterable[str]) -> None:
+    """Put directories before all others in `sys.path`, and the current one behind them.
+
+    The current one hides no module that could be imported without it. It is left out if Python was told not to look in
+    directories that others may write to (``PYTHONSAFEPATH=1``, ``python -P``, ``python -I``).
+    """
+    sys.path[:0] = map(os.path.abspath, directories)
+    # Python 3.10 does not know of PYTHONSAFEPATH
+    if not getattr(sys.flags, "safe_path", sys.flags.isolated or os.environ.get("PYTHONSAFEPATH")):
+        with suppress(OSError):  # it may have been deleted
+            sys.path.append(os.getcwd())
+
+
+def import_for(parser: OptionParser, name: str, path: str) -> Any:
+    """Return the object that the dotted path in an option names, or let the parser refuse it."""
+    try:
+        return import_class(path)
+    except Exception as error:  # the module may raise any exception
+        why = f"{why_not_imported(error)}{hint_for(error, path)}"
+        parser.error(f'Unable to import "{name}", {flag_of(name)}={path}: {why}')
+
+
+def require_subclass(parser: OptionParser, name: str, value: Any, base: type) -> None:
+    """Let the parser refuse a value that is not the base class or a subclass."""
+    if not (isinstance(value, type) and issubclass(value, base)):
+        parser.error(f"option {flag_of(name)}: {path_of(value)} is not a subclass of {base.__name__}")
+
+
+def path_of(value: Any) -> str:
+    """Return the dotted path of a class or a function, or the representation of anything else."""
+    try:
+        return f"{value.__module__}.{value.__qualname__}"
+    except AttributeError:
+        return repr(value)
+
+
+def cannot_use_redis(error: RedisError) -> str:
+    """Return what to say of a Redis that cannot be used."""
+    is_away = type(error) in (ConnectionError, TimeoutError)
+    hint = " Does a server run there? Name another one with --database or LIMPYD_JOBS_DATABASE." if is_away else ""
+    return f"cannot use Redis: {unbroken(str(error))}{hint}"
+
+
+def unbroken(text: str) -> str:
+    """Return the text without its line breaks; what would confuse a terminal is escaped."""
+    return one_line(" ".join(text.split()), MESSAGE)

@@ -1,0 +1,197 @@
+"""The base of all commands of ``limpyd-jobs``: how a command line is read, and how a command ends."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from optparse import Option, Values
+from textwrap import fill
+from typing import Any, ClassVar, NoReturn
+
+from redis.exceptions import RedisError
+
+from limpyd_jobs.commandline.parser import (
+    LaxOptionParser,
+    WorkerOptionParser,
+    cannot_use_redis,
+    extend_python_path,
+    import_for,
+    require_subclass,
+)
+from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, PYTHONPATH
+from limpyd_jobs.commands.shared.tables import Row, count_of, print_fitted, print_json, print_json_lines
+from limpyd_jobs.exceptions import ConfigurationException, NotAudited
+from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
+from limpyd_jobs.records.audit import Entry, audited
+from limpyd_jobs.redis.database import parse_database
+from limpyd_jobs.texts import MESSAGE, one_line
+
+HELP_WIDTH = 79
+
+UNAVAILABLE = 3  # exit status: Redis cannot be used right now
+
+
+class Command:
+    """A command of ``limpyd-jobs``. A subclass does its work in `run`. Its docstring says how it ends: the help shows
+    it.
+
+    Parameters
+    ----------
+    prog: str
+        The words of the command: ``limpyd-jobs check``.
+    argv: sequence of str
+        The arguments behind these words.
+
+    Attributes
+    ----------
+    summary: str
+        What the command does, in a line.
+    option_list: tuple of optparse.Option
+        Its options, the common ones included.
+    siblings: mapping
+        All commands, by name.
+    words: str
+        The words and options of the command line, as the help shows them; by default, only options.
+    first_words: sequence of str
+        The words of which it needs one, unless it has verbs.
+    ends: str
+        How it ends in other ways than its docstring says, for the help.
+    options: optparse.Values
+        The values of the options, with their classes imported; None for options that are not given.
+    given: list of str
+        The words that are given.
+    """
+
+    summary = ""
+    siblings: ClassVar[Mapping[str, type[Command]]] = {}
+    words = ""
+    first_words: Sequence[str] = ()
+    ends = "; 3 if Redis cannot be used; 130 after Ctrl-C"
+    option_list: tuple[Option, ...] = COMMON_OPTIONS
+    options: Values
+    given: list[str]
+
+    def __init__(self, prog: str, argv: Sequence[str]) -> None:
+        self.argv = list(argv)
+        statuses = " ".join(f"{type(self).__doc__ or ''}".split()).rstrip(".")
+        statuses = fill(f"{statuses}{self.ends}.", HELP_WIDTH, break_on_hyphens=False)
+        usage = f"%prog {self.words or '[options]'}\n\n{self.summary}\n\n{statuses}"
+        self.parser = WorkerOptionParser(prog=prog, usage=usage)
+        self.parser.add_grouped_options(self.option_list)
+
+    def run(self) -> int:
+        """Do it, and return the exit status."""
+        raise NotImplementedError
+
+    def execute(self) -> int:
+        """Do what the command line asks for, and return the exit status."""
+        extend_python_path(LaxOptionParser(option_list=[PYTHONPATH]).parse_python_paths(self.argv))
+        self.options, self.given = self.parser.parse_args(self.argv)
+        if self.given and not self.words:
+            self.parser.error(f"unexpected argument: {self.given[0]!r}")
+        self._import()
+        try:
+            self._use_database()
+            return self.run()
+        except ConfigurationException as error:
+            self.parser.error(str(error))
+        except NotAudited as error:
+            text = one_line(f"{error}".replace("unaudited=True", "--unaudited"), MESSAGE)
+            self.fail(UNAVAILABLE, text)
+        except RedisError as error:
+            self.fail(UNAVAILABLE, cannot_use_redis(error))
+
+    def fail(self, status: int, text: str) -> NoReturn:
+        """End the command with an error and an exit status."""
+        self.parser.exit(status, f"{self.parser.get_prog_name()}: error: {text}\n")
+
+    def print_list(
+        self, values: Iterable[Mapping[str, Any]], heading: Row, rows: Iterable[Row], spare: Sequence[str] = ()
+    ) -> None:
+        """Print a list as the options ask for: `values` as JSON, or `rows` as `print_fitted` does."""
+        if not self.print_as_json([*values]):
+            print_fitted([heading, *rows], spare)
+
+    def print_as_json(self, value: Any) -> bool:
+        """Print a value as JSON, or a list of values in lines, if the options ask for it; return whether they do."""
+        if self.options.jsonl:
+            print_json_lines(value if isinstance(value, list) else [value])
+        elif self.options.json:
+            print_json(value)
+        return bool(self.options.jsonl or self.options.json)
+
+    @property
+    def mark(self) -> Mapping[str, bool]:
+        """What marks JSON that only tells what would be done."""
+        return {"dry_run": True} if self.options.dry_run else {}
+
+    def as_here(self, command: str) -> str:
+        """Return another command line with the options of this one that name the database and the classes."""
+        given = {name: getattr(self.options, name, None) for name in ("database", "pythonpath", "job_modules")}
+        words = [
+            f"--{name.replace('_', '-')}={value if isinstance(value, str) else ','.join(value)}"
+            for name, values in given.items()
+            for value in (values if name == "pythonpath" and values else [values])
+            if value
+        ]
+        return " ".join([command, *map(shlex.quote, words)])
+
+    @property
+    def how_audited(self) -> dict[str, Any]:
+        """What functions that write to the audit are given."""
+        return {"unaudited": bool(self.options.unaudited)}
+
+    @contextmanager
+    def audited(self, verb: str, what: str) -> Iterator[Entry]:
+        """Write to the audit that a block begins, and how it ends: one is done, unless it says otherwise."""
+        with audited(BaseJobsModel.get_connection(), verb=verb, filter=what, **self.how_audited) as entry:
+            yield entry
+            entry.numbers = entry.numbers or {"done": 1}
+
+    def would_be(self, done: str) -> str:
+        """Return what was done, or would be."""
+        return f"would be {done}" if self.options.dry_run else done
+
+    def tell_of_others(self, number: int, what: str, values: str) -> None:
+        """Say how much the JSON leaves out; a table has a row for that."""
+        if number and (self.options.jsonl or self.options.json):
+            self.tell(f"not printed: {count_of(number, what)} of other {values}. See --limit")
+
+    def tell_of_next_page(self, what: str, following: str | None, is_complete: bool) -> None:
+        """Say how to go on behind a page, and whether it is short because there was no time."""
+        if following:
+            why = f"there are more {what}" if is_complete else f"there was no time to look at all {what}"
+            self.tell(f"{why}: --after={following}")
+
+    def tell(self, text: str) -> None:
+        """Say something on standard error, so that it is no part of the output."""
+        print(f"{self.parser.get_prog_name()}: {one_line(text, MESSAGE)}", file=sys.stderr)
+
+    def _import(self) -> None:
+        """Import what the options name."""
+        if getattr(self.options, "job_modules", None):
+            try:
+                job_classes.load(self.options.job_modules)
+            except ConfigurationException as error:
+                self.parser.error(f"option --job-modules: {error}")
+        for name, base in (("queue_model", Queue), ("error_model", Error)):
+            path = getattr(self.options, name, None)
+            if path:
+                model = import_for(self.parser, name, path)
+                require_subclass(self.parser, name, model, base)
+                setattr(self.options, name, model)
+
+    def _use_database(self) -> None:
+        if self.options.database:
+            try:
+                settings = parse_database(self.options.database)
+            except ConfigurationException as error:
+                self.parser.error(f"option --database: {error}")
+            for model in self._models():
+                model.database.reset(**settings)
+
+    def _models(self) -> list[Any]:
+        given = (getattr(self.options, name, None) for name in ("queue_model", "error_model"))
+        return [BaseJobsModel, *(model for model in given if model)]

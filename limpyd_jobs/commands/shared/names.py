@@ -1,0 +1,41 @@
+"""Saying what was not found, or not looked at: names that may be misspelt, classes that are not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from limpyd_jobs.commands.shared.tables import names_near, some_of
+from limpyd_jobs.models import BaseJobsModel
+from limpyd_jobs.query import queue_names, queue_states
+from limpyd_jobs.query.classes import classes_of
+from limpyd_jobs.texts import one_line
+
+# How many classes a line names.
+MOST_PATHS = 3
+
+
+def unknown_classes() -> Iterator[str]:
+    """Yield a line about the classes, such as those of version 2, that are not known and have jobs in the queues."""
+    paths = sorted({path for state in queue_states() for path in state.unknown_classes})
+    if paths:
+        yield f"not looked at: jobs of {some_of(paths, MOST_PATHS)}. Make the class known: --job-modules=MODULE"
+
+
+def unknown_names(conditions: Iterable[tuple[str, str, str]]) -> Iterator[str]:
+    """Yield a line about each queue and class that is asked for and does not exist, with the names that are similar.
+
+    Parameters
+    ----------
+    conditions: iterable of tuples
+        Each is a field, a comparison and a value.
+    """
+    for field, comparison, name in conditions:
+        if (field, comparison) == ("queue", "="):
+            known, what = queue_names(), "no queue is named"
+        elif (field, comparison) == ("class", "=") and not {"*", "?"} & {*name}:
+            paths = classes_of(BaseJobsModel.database)
+            known, what = {path if "." in name else path.rpartition(".")[2] for path in paths}, "no job class is"
+        else:
+            continue
+        if known and name not in known:
+            yield f"{what} {one_line(name)}{names_near(name, known)}"

@@ -1,0 +1,46 @@
+"""The options that several commands of ``limpyd-jobs`` have."""
+
+from __future__ import annotations
+
+from optparse import Option
+
+from limpyd_jobs.commandline.options import SCRIPT_OPTIONS, WorkerOption, between, modules
+
+_OF_WORKERS = {option.get_opt_string(): option for option in SCRIPT_OPTIONS}
+
+# It takes one value: words may follow.
+PYTHONPATH = WorkerOption("--pythonpath", action="append", help=_OF_WORKERS["--pythonpath"].help)
+
+# The options of commands that need no models of the application.
+READING_OPTIONS: tuple[Option, ...] = (_OF_WORKERS["--database"], PYTHONPATH)
+
+COMMON_OPTIONS: tuple[Option, ...] = (
+    *READING_OPTIONS,
+    WorkerOption(
+        "--job-modules",
+        check=modules,
+        help="The modules and packages that define job classes, joined by commas, e.g. --job-modules=myapp.jobs: they "
+        "are imported, packages with all that is in them; no job makes the command import others (default: any "
+        "module of jobs in the queues, if it defines a job class)",
+    ),
+)
+
+LIMIT = WorkerOption("--limit", type="int", default=50, check=between(1, 10_000), help="How many at most (default: 50)")
+JSON = WorkerOption("--json", action="store_true", help="Print JSON (default: a table)")
+JSONL = WorkerOption("--jsonl", action="store_true", help="Print JSON, one object per line (default: a table)")
+
+ERROR_MODEL = WorkerOption(
+    "--error-model", help="Errors of this model only, e.g. --error-model=my.module.ErrorModel (default: of all models)"
+)
+QUEUE_MODEL = WorkerOption(
+    "--queue-model", help="Queues of this model only, e.g. --queue-model=my.module.QueueModel (default: of all models)"
+)
+
+DRY_RUN = WorkerOption("--dry-run", action="store_true", help="Only tell what would be done")
+YES = WorkerOption("--yes", action="store_true", help="Do not ask")
+UNAUDITED = WorkerOption(
+    "--unaudited",
+    action="store_true",
+    help="Do it even if Redis refuses to write it to the audit, because it is full for example",
+)
+VERB_OPTIONS = (DRY_RUN, YES, UNAUDITED)

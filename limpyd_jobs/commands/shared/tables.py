@@ -1,0 +1,184 @@
+"""The output of commands: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from difflib import get_close_matches
+from shutil import get_terminal_size
+from textwrap import fill
+from typing import Any
+
+from limpyd_jobs.dates import span
+from limpyd_jobs.texts import MESSAGE, NAME, one_line, shortened
+
+Row = Sequence[object]
+
+# How wide a line of prose is at most.
+LINE = 120
+
+# How many characters of a stored text are shown, unless all are asked for.
+LONGEST = 16_000
+
+# The columns of a table whose texts are shortened first where there is no room, and how much is left of them.
+PROSE, SHORTEST = ("message", "filter", "how", "trigger", "outcome"), 16
+
+_BARS = " ▁▂▃▄▅▆▇█"
+
+
+def print_table(rows: Iterable[Row], most: int = NAME) -> None:
+    """Print rows, of which the first is the heading, with columns as wide as needed. None is printed as an empty
+    cell. Of a cell of more than `most` characters, the beginning is shown."""
+    for line in table_lines(rows, most):
+        print(line)
+
+
+def table_lines(rows: Iterable[Row], most: int = NAME) -> Iterator[str]:
+    """Yield the lines of such a table."""
+    shown = [["" if cell is None else one_line(cell, most) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    for row in shown:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def width_of_terminal() -> int:
+    """Return the columns of the terminal; without one, a number that cuts nothing."""
+    return get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+
+
+def print_fitted(rows: Sequence[Row], spare: Sequence[str] = ()) -> None:
+    """Print a table, at most as wide as the terminal; without a terminal, the whole table.
+
+    Parameters
+    ----------
+    spare: sequence of str
+        The columns to leave out first if need be, the least important first; then the others go, from the right. A
+        last line names them.
+    """
+    width = width_of_terminal()
+    rows, left_out = fitted(rows, width, spare)
+    for line in table_lines(rows):
+        print(cut(line, width))
+    if left_out:
+        print(fill(f"({not_shown(left_out)})", min(width, LINE)))
+
+
+def not_shown(left_out: Sequence[str]) -> str:
+    """Say which columns are left out."""
+    return f"no room for: {', '.join(left_out)}"
+
+
+def fitted(rows: Sequence[Row], width: int, spare: Sequence[str] = ()) -> tuple[list[Row], list[str]]:
+    """Shorten the long texts of a table, then leave out columns, until it fits.
+
+    Returns
+    -------
+    tuple
+        The rows, and the columns that are left out.
+    """
+    rows, left_out = _shortened(rows, width), []
+    for name in (*spare, *map(str, reversed(rows[0][1:]))):
+        if name in rows[0] and _width(rows) > width:
+            at = rows[0].index(name)
+            rows = [(*row[:at], *row[at + 1 :]) for row in rows]
+            left_out.append(name)
+    return rows, left_out
+
+
+def cut(text: str, most: int) -> str:
+    """Return a text, or its beginning and ``…`` if it has more characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _shortened(rows: Sequence[Row], width: int) -> list[Row]:
+    """Cut the texts of the columns that are made of prose, as far as need be."""
+    excess = _width(rows) - width
+    for at, name in enumerate(rows[0]):
+        if name in PROSE and excess > 0:
+            longest = max(len(one_line(row[at])) for row in rows if row[at] is not None)
+            most = max(longest - excess, min(longest, SHORTEST))
+            rows = [
+                tuple(cut(one_line(cell), most) if i == at and cell else cell for i, cell in enumerate(row))
+                for row in rows
+            ]
+            excess -= longest - most
+    return [*rows]
+
+
+def _width(rows: Sequence[Row]) -> int:
+    return max(map(len, table_lines(rows)))
+
+
+def print_error(fields: Mapping[str, str], is_whole: bool = False) -> None:
+    """Print a stored error, all of it or only the beginning and the end of what is long."""
+    most = sys.maxsize if is_whole else MESSAGE
+    date, kind, message = (one_line(fields.get(name, ""), most) for name in ("date_time", "type", "message"))
+    print(f"{date} {kind}: {message}")
+    traceback = fields.get("traceback", "")
+    for line in (traceback if is_whole else ends_of(traceback)).splitlines():
+        print(f"    {one_line(line, most)}")
+
+
+def ends_of(text: str) -> str:
+    """Return a stored text; of a long one, its beginning and its end, and how much is left out."""
+    return shortened(text, LONGEST)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON, in lines that people can read."""
+    print(_json(value, indent=2))
+
+
+def print_json_lines(values: Iterable[Any]) -> int:
+    """Print each value as JSON in a line of its own; return how many there were."""
+    number = 0
+    for value in values:
+        print(_json(value))
+        number += 1
+    return number
+
+
+def _json(value: Any, indent: int | None = None) -> str:
+    try:
+        return json.dumps(value, indent=indent, allow_nan=False)
+    except ValueError:  # JSON has no infinite numbers: they become texts
+        return json.dumps(json.loads(json.dumps(value), parse_constant=str), indent=indent)
+
+
+def count_of(number: int, one: str, many: str = "") -> str:
+    """Return a number of things: ``1 job``, ``1,200 jobs``."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
+def some_of(names: Sequence[str], most: int) -> str:
+    """Return the first names, and how many others there are: ``a, b and 3 others``."""
+    more = f" and {count_of(len(names) - most, 'other')}" if len(names) > most else ""
+    return f"{', '.join(map(one_line, names[:most]))}{more}"
+
+
+def names_near(name: str, others: Iterable[str | None]) -> str:
+    """Return the end of a message: which other names may be meant; empty if no name is similar."""
+    near = get_close_matches(name, {other for other in others if other})
+    return f", but there is: {', '.join(map(one_line, near))}" if near else ""
+
+
+def shown_span(seconds: float | None) -> str:
+    """Return a time as tables show it; empty if it is not known."""
+    return "" if seconds is None else span(seconds)
+
+
+def time_between(start: datetime | None, end: datetime | None) -> str:
+    """Return the time between two moments in the same way."""
+    return span(max((end - start).total_seconds(), 0.0)) if start and end else ""
+
+
+def chart(numbers: Sequence[int], width: int) -> str:
+    """Return numbers as a line of bars, with the highest number at its end. Neighbours share a bar if there are too
+    many."""
+    size = max(-(-len(numbers) // width), 1)
+    sums = [sum(numbers[at : at + size]) for at in range(0, len(numbers), size)] or [0]
+    highest = max(*sums, 1)
+    line = "".join(_BARS[-(-number * (len(_BARS) - 1) // highest)] for number in sums)
+    return f"{line} {max(sums):,} at most"

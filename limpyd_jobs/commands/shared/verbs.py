@@ -1,0 +1,124 @@
+"""Commands whose first word is a verb, and that ask before they change many things."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from redis.exceptions import RedisError
+
+from limpyd_jobs.commands.shared.command import Command
+from limpyd_jobs.commands.shared.tables import count_of, print_table
+from limpyd_jobs.exceptions import NotAudited
+from limpyd_jobs.imports import not_imported
+from limpyd_jobs.models import Job, job_classes
+from limpyd_jobs.query import Tally
+from limpyd_jobs.texts import MESSAGE, is_meant, one_line
+
+Verb = Callable[[Sequence[str]], int | None]
+
+# What messages of Python say, and what is written on the command line.
+AS_WRITTEN = {
+    "give a queue_name, or let": "give --queue, or let",
+    "give force=True": "give --force",
+    "a queue_name, a priority, or both": "--queue, --priority, or both",
+    "a delayed_for, or a delayed_until": "--for or --until",
+    "delayed_until and delayed_for arguments are exclusive": "--for and --until do not go together",
+    "delayed_for argument": "--for",
+    "delayed_until argument": "--until",
+    "give the `following` of one": "give what the page before told after --after=",
+}
+
+
+def job_class_of(path: str) -> type[Job]:
+    """Return the job class of a path, or raise `ValueError` with the reason, and what to do about it."""
+    try:
+        return job_classes.resolve(path)
+    except Exception as error:  # whatever its module raises
+        raise ValueError(not_imported(path, error)) from None
+
+
+class VerbCommand(Command):
+    """A command with verbs. If the application or Redis refuses something, that is an error of the command line.
+
+    Attributes
+    ----------
+    refusals: tuple of type of Exception
+        The exceptions with which they refuse it.
+    """
+
+    refusals: tuple[type[Exception], ...] = (LookupError, TypeError, ValueError)
+
+    def verbs(self) -> Mapping[str, Verb]:
+        """Return what each verb does with the words after it; it may return an exit status.
+
+        The first verb only shows something. It is used if no word is given.
+        """
+        raise NotImplementedError
+
+    def run(self) -> int:
+        """Call the verb with the other words."""
+        verbs = self.verbs()
+        verb, *words = self.given or [next(iter(verbs))]
+        if verb not in verbs:
+            self.parser.error(f"{verb!r} is not one of {', '.join(verbs)}{is_meant(verb, verbs)}")
+        try:
+            return verbs[verb](words) or 0
+        except NotAudited:
+            raise
+        except self.refusals as error:
+            text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+            for phrase, written in AS_WRITTEN.items():
+                text = text.replace(phrase, written)
+            self.parser.error(one_line(text, MESSAGE))
+
+    def is_sure(self, question: str) -> bool:
+        """Ask whether to do something, unless ``--yes`` is given. Without a terminal to ask at, that is an error."""
+        if self.options.yes:
+            return True
+        if not (sys.stdin and sys.stdin.isatty()):
+            self.parser.error(f"{question} Give --yes to do so, or --dry-run for what would be done")
+        print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+        answer = sys.stdin.readline()
+        if answer.strip().lower() in ("y", "yes"):
+            return True
+        if not answer:  # Ctrl-D
+            print(file=sys.stderr)
+        self.tell("nothing was done")
+        return False
+
+    def change_many(self, verb: str, act: Callable[..., Tally], what: str = "job") -> int:
+        """Count what a verb would change, ask, change it, and print the outcomes; return the exit status.
+
+        Parameters
+        ----------
+        act: callable
+            Applies the verb to the jobs; with ``dry_run=True``, it only counts.
+        """
+        would, done = act(dry_run=True), f"{verb.removesuffix('e')}ed"
+        if self.options.dry_run:
+            return self.print_tally(done, would, what)
+        if would.done and not self.is_sure(f"{verb} {count_of(would.done, what)}?"):
+            return 1
+        with self._telling_if_cut():
+            tally = act()
+        return self.print_tally(done, tally, what)
+
+    @contextmanager
+    def _telling_if_cut(self) -> Iterator[None]:
+        """Say what to do if Ctrl-C, or a failure of Redis, ends this block before all is done."""
+        try:
+            yield
+        except (KeyboardInterrupt, RedisError):
+            self.tell(
+                "not all is done; what was done stays done: see limpyd-jobs audit. Type the line again for the rest"
+            )
+            raise
+
+    def print_tally(self, done: str, tally: Tally, what: str = "job") -> int:
+        """Print the outcomes of many jobs, given what was done, as ``deleted``; return the exit status."""
+        if not self.print_as_json({**tally._asdict(), **self.mark}):
+            reasons = [(f"{number:,}", reason) for reason, number in tally.reasons.items()]
+            print_table([(f"{what}s", ""), (f"{tally.done:,}", self.would_be(done)), *reasons], MESSAGE)
+        return 1 if tally.refused else 0

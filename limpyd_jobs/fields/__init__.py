@@ -1,0 +1,1 @@
+"""The fields of the models, and how values are stored."""

@@ -1,0 +1,38 @@
+"""What can be asked of functions and methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from inspect import signature
+from typing import Any, TypeVar, cast
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def memoized(function: Function) -> Function:
+    """Remember the results of a function, as `functools.cache` does, for arguments whose types mypy takes for
+    unhashable."""
+    return cast(Function, cache(function))
+
+
+def overrides(owner: Any, base: type, *names: str) -> bool:
+    """Return whether a class, or an object, overrides any of these attributes of one of its bases."""
+    if owner is base:
+        return False
+    for name in names:
+        one, other = getattr(owner, name, None), getattr(base, name)
+        if getattr(one, "__func__", one) is not getattr(other, "__func__", other):
+            return True
+    return False
+
+
+def takes(function: Any, *args: Any) -> bool:
+    """Return whether something is a function that can be called with such arguments."""
+    try:
+        signature(function).bind(*args)
+    except TypeError:
+        return False
+    except ValueError:  # it does not say what it takes
+        return True
+    return True

@@ -1,0 +1,1 @@
+"""Making, finding, changing and deleting records; what scripts must know of models."""

@@ -1,0 +1,227 @@
+"""A stream with the last actions on many jobs at once, and who did them.
+
+An entry is written before the first step, and each step notes how many it did, in the same script: so it is there even
+if the process is killed. Until it ends, it is in a hash beside the stream, by its token.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pwd
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from operator import itemgetter
+from typing import Any
+from uuid import uuid4
+
+from redis.exceptions import RedisError, ResponseError
+
+from limpyd_jobs.dates import EPOCH, parse_datetime
+from limpyd_jobs.exceptions import NotAudited
+from limpyd_jobs.redis.calls import Call, flag, given, listed, outcome_of, send
+from limpyd_jobs.redis.scripting import Script
+from limpyd_jobs.texts import MESSAGE, host_and_pid, kind_of, one_line
+
+log = logging.getLogger("limpyd-jobs.audit")
+
+KEY, BEGUN = "limpyd-jobs:audit", "limpyd-jobs:audit:begun"
+
+# How many entries that never ended are kept apart.
+MAX_BEGUN = 100
+
+# After how many seconds without a step an action is taken for killed: a step takes some milliseconds.
+SILENCE = 60
+
+COMPLETE = "complete"
+
+_NOT_DONE = "not done"
+_REMEDY = "To do it all the same, give unaudited=True"
+_MAKE_ROOM = "Make room in Redis first: there is none for this step either"
+
+_begin_entry = Script("audit/begin_entry")
+_end_entry = Script("audit/end_entry")
+_note_entry = Script("audit/note_entry")
+
+
+@dataclass
+class Entry:
+    """An entry of something that is being done in several steps.
+
+    Attributes
+    ----------
+    values: mapping
+        What is written at its beginning.
+    names: mapping
+        What the scripts that do a step need in their request, to note it.
+    numbers: mapping of str to int
+        The tally: ``done``, ``skipped``, ``refused``.
+    """
+
+    connection: Any
+    values: Mapping[str, str]
+    names: Mapping[str, str]
+    numbers: Mapping[str, int] = field(default_factory=dict)
+
+    def note(self, number: int) -> None:
+        """Add a number of those that were done by no script that notes it."""
+        if "entry" in self.names:
+            send(Call(self.connection, _note_entry, {**self.names, "number": number}, outcome_of))
+
+    def end(self, outcome: str) -> None:
+        """Write what was done in the end. As it is done already, a failure to write is only logged."""
+        values = {**self.values, "done": 0, **self.numbers, "outcome": outcome}
+        try:
+            request = {"entry": self.names.get("entry", ""), "audit": _flat(values)}
+            send(Call(self.connection, _end_entry, request, outcome_of))
+        except RedisError as error:
+            text = " ".join(f"{name}={value}" for name, value in values.items())
+            log.warning("Not written to the audit: %s: %s", text, one_line(_why(error) or error, MESSAGE))
+
+
+@contextmanager
+def audited(connection: Any, *, unaudited: bool = False, **values: Any) -> Iterator[Entry]:
+    """Write that the block begins, and how it ends.
+
+    Parameters
+    ----------
+    unaudited: bool
+        Whether to go on if Redis refuses to write the entry.
+
+    Raises
+    ------
+    NotAudited
+        If Redis refuses to write it.
+    """
+    entry = _begun(connection, unaudited, _entry(values))
+    try:
+        with refusing_if_unaudited():
+            yield entry
+    except NotAudited as error:
+        entry.end(f"interrupted by {type(error).__name__}")
+        if entry.numbers.get("done"):
+            raise of_the_rest(error) from error
+        raise
+    except BaseException as error:
+        entry.end(f"interrupted by {kind_of(error)}")
+        raise
+    entry.end(COMPLETE)
+
+
+def of_the_rest(error: NotAudited) -> NotAudited:
+    """Return an error that says that some is done."""
+    return NotAudited(f"{error}".replace(_NOT_DONE, f"the rest is {_NOT_DONE}"))
+
+
+def _begun(connection: Any, unaudited: bool, values: Mapping[str, str]) -> Entry:
+    token = uuid4().hex
+    request = {"entry": token, "values": json.dumps(values), "most": MAX_BEGUN}
+    try:
+        with refusing_if_unaudited():
+            send(Call(connection, _begin_entry, request, outcome_of))
+    except NotAudited:
+        if not unaudited:
+            raise
+        return Entry(connection, values, {})
+    return Entry(connection, values, given(entry=token, unaudited=flag(unaudited)))
+
+
+def entry_request(unaudited: bool = False, **values: Any) -> dict[str, str]:
+    """Return what a script of one step needs in its request, to write an entry."""
+    return given(audit=_flat({**_entry(values), "outcome": COMPLETE}), unaudited=flag(unaudited))
+
+
+@contextmanager
+def refusing_if_unaudited(*, needs_room: bool = False) -> Iterator[None]:
+    """Raise `NotAudited` if a script in the block cannot write to the audit, and so did nothing. Whether the script
+    needs room itself says what helps while Redis is full."""
+    try:
+        yield
+    except ResponseError as error:
+        why = _why(error)
+        if not why:
+            raise
+        remedy = _MAKE_ROOM if needs_room and why.startswith("OOM") else _REMEDY
+        raise NotAudited(f"{_NOT_DONE}, because it cannot be written to the audit: {why}. {remedy}") from error
+
+
+def _why(error: RedisError) -> str:
+    """Return why Redis refused to write to the audit; empty if it refused something else."""
+    why = str(error).partition("NOT AUDITED: ")[2].partition(" script: ")[0].rstrip(".")
+    return re.sub(r"^@\w+: \d+: -", "", why)  # as Redis 6.2 has it
+
+
+def _entry(values: Mapping[str, Any]) -> dict[str, str]:
+    return {name: one_line(value, MESSAGE) for name, value in {**who(), **values}.items()}
+
+
+def _flat(values: Mapping[str, Any]) -> str:
+    return listed(f"{each}" for pair in values.items() for each in pair)
+
+
+def who() -> dict[str, str]:
+    """Return who this process is: its user, host and pid; and the user that its environment names, if another one."""
+    user = _user()
+    names = (os.environ.get(name) for name in ("SUDO_USER", "LOGNAME", "USER", "LNAME", "USERNAME"))
+    claimed = next((name for name in names if name and name != user), "")
+    return {"who": f"{user}@{host_and_pid()}", **given(claimed=claimed)}
+
+
+def user_and_process() -> str:
+    """Return the name of the user, the host and the pid."""
+    return who()["who"]
+
+
+def _user() -> str:
+    """Return the name of the user of this process. What the environment says may be wrong."""
+    uid = os.getuid()
+    with suppress(KeyError):  # there may be no name for the number of a user
+        return pwd.getpwuid(uid).pw_name
+    return f"{uid}"
+
+
+def last_entries(connection: Any, most: int) -> list[dict[str, str]]:
+    """Return the last entries, the newest first, each with ``at``: the date, naive UTC, or empty if it has none.
+
+    The ``outcome`` of one that has not ended says whether it seems to go on.
+    """
+    pipe = connection.pipeline(transaction=False)
+    pipe.time().xrevrange(KEY, count=most).hgetall(BEGUN)
+    (seconds, _), ended, begun = pipe.execute(raise_on_error=False)
+    for reply in (ended, begun):
+        if isinstance(reply, RedisError) and not str(reply).startswith("WRONGTYPE"):
+            raise reply
+    found = [{**fields, "at": _date(pk)} for pk, fields in ended] if isinstance(ended, list) else []
+    texts = begun.values() if isinstance(begun, dict) else ()
+    found += [{**entry, "at": entry.get("begun", "")} for entry in map(_read, texts) if entry]
+    now = EPOCH + timedelta(seconds=seconds)
+    return [{**entry, **_outcome(entry, now)} for entry in sorted(found, key=itemgetter("at"), reverse=True)[:most]]
+
+
+def _read(text: str) -> dict[str, str]:
+    """Read an entry that has not ended; another program may have written something else."""
+    with suppress(ValueError, RecursionError):
+        found = json.loads(text)
+        if isinstance(found, dict):
+            return {name: f"{value}" for name, value in found.items()}
+    return {}
+
+
+def _outcome(entry: Mapping[str, str], now: datetime) -> dict[str, str]:
+    """Return the outcome of an entry that has none, but says when its last step was."""
+    last = parse_datetime(entry.get("last"))
+    if "outcome" in entry or last is None:
+        return {}
+    if (now - last).total_seconds() < SILENCE:
+        return {"outcome": "running"}
+    return {"outcome": f"killed or interrupted after {entry.get('done', '?')}, last step at {entry['last']}"}
+
+
+def _date(pk: str) -> str:
+    with suppress(OverflowError):
+        return str(EPOCH + timedelta(seconds=int(pk.partition("-")[0]) // 1000))
+    return ""

@@ -1,0 +1,182 @@
+"""Figures: how many jobs were run, how they ended, how long they waited and ran; by queue, class and minute or day.
+
+Each worker gathers its figures. Its heartbeat adds them to the figures of all workers.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from redis import Redis
+
+from limpyd_jobs.redis.calls import Call, listed, outcome_of, send
+from limpyd_jobs.redis.scripting import Script
+
+# A hash for each minute and each day, named by its first second since the epoch. Its fields are the name of a queue and
+# the path of a class, with a line break in between; for an empty name, the last pk of a class. See `write_figures.lua`.
+KEY = "limpyd-jobs:figures:"
+
+# The upper bounds of the buckets of histograms, in seconds. One more bucket is for longer times.
+BOUNDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3600, 4 * 3600, 24 * 3600)
+
+_write_figures = Script("figures/write_figures")
+
+
+BUCKETS = len(BOUNDS) + 1
+
+# How many rows one call adds: it takes Redis some 3 milliseconds.
+STEP = 50
+
+# A number has at most this many digits: another program wrote a longer one.
+DIGITS = 18
+
+# The positions of the numbers in a row.
+STARTED, SUCCEEDED, FAILED, WAITED, RAN = 0, 1, 2, 3, 4 + BUCKETS
+LENGTH = RAN + 1 + BUCKETS
+
+
+class Histogram(NamedTuple):
+    """How long something took, each time.
+
+    Attributes
+    ----------
+    microseconds: int
+        The sum of all times.
+    counts: sequence of int
+        How many times are up to each bound of `BOUNDS`, and above the one before it. The last is for longer times.
+    """
+
+    microseconds: int
+    counts: Sequence[int]
+
+    @property
+    def mean(self) -> float | None:
+        """The mean in seconds; None without any times."""
+        total = sum(self.counts)
+        return self.microseconds / 1_000_000 / total if total else None
+
+    def quantile(self, part: float) -> float | None:
+        """Return the bound, in seconds, below which this part of all times is; None without any times.
+
+        A time above the last bound counts as the last bound.
+        """
+        wanted, seen = part * sum(self.counts), 0
+        for bound, number in zip((*BOUNDS, BOUNDS[-1]), self.counts, strict=True):
+            seen += number
+            if number and seen >= wanted:
+                return float(bound)
+        return None
+
+
+class Figures:
+    """The figures of the jobs of a queue and a class, or of several.
+
+    Parameters
+    ----------
+    numbers: sequence of int
+        As they are stored, in this order: how many jobs started, succeeded, failed; then, for the waits and for the
+        runs, the sum in microseconds, and how many are in each bucket.
+    """
+
+    def __init__(self, numbers: Iterable[int] = (0,) * LENGTH) -> None:
+        self.numbers = list(numbers)
+
+    def __repr__(self) -> str:
+        return f"Figures(started={self.started}, succeeded={self.succeeded}, failed={self.failed})"
+
+    @property
+    def started(self) -> int:
+        """How many jobs began to run."""
+        return self.numbers[STARTED]
+
+    @property
+    def succeeded(self) -> int:
+        """How often the code of a job returned."""
+        return self.numbers[SUCCEEDED]
+
+    @property
+    def failed(self) -> int:
+        """How often it raised."""
+        return self.numbers[FAILED]
+
+    @property
+    def waited(self) -> Histogram:
+        """How long jobs waited before they began: since they were added, put back by hand, or no longer delayed."""
+        return Histogram(self.numbers[WAITED], self.numbers[WAITED + 1 : RAN])
+
+    @property
+    def ran(self) -> Histogram:
+        """How long the code of jobs ran until it returned or raised."""
+        return Histogram(self.numbers[RAN], self.numbers[RAN + 1 :])
+
+    def observe_start(self, waited: float | None) -> None:
+        """Count a job that began after some seconds; None if not known."""
+        numbers = self.numbers
+        numbers[STARTED] += 1
+        if waited is not None:
+            numbers[WAITED] += int(waited * 1_000_000)
+            numbers[WAITED + 1 + bisect_left(BOUNDS, waited)] += 1
+
+    def observe_end(self, ran: float, is_success: bool) -> None:
+        """Count a job whose code returned, or raised, after some seconds."""
+        numbers = self.numbers
+        numbers[SUCCEEDED if is_success else FAILED] += 1
+        numbers[RAN] += int(ran * 1_000_000)
+        numbers[RAN + 1 + bisect_left(BOUNDS, ran)] += 1
+
+    def add(self, other: Figures) -> None:
+        """Add other figures to these."""
+        self.numbers = [one + another for one, another in zip(self.numbers, other.numbers, strict=True)]
+
+
+OfNames = dict[tuple[str, str], Figures]
+
+
+def parts_of(figures: OfNames) -> Iterator[OfNames]:
+    """Yield figures in parts, each of as many rows as one call of `write` may have."""
+    rows = iter(figures.items())
+    while part := dict(islice(rows, STEP)):
+        yield part
+
+
+def write(connection: Redis, figures: OfNames, classes: Mapping[str, str]) -> None:
+    """Add figures, by the name of a queue and the path of a class, to the figures of this minute and day.
+
+    Parameters
+    ----------
+    figures: dict
+        Up to `STEP`: see `parts_of`.
+    classes: mapping of str to str
+        The name of the model, by the path of a class. The last pk of each is noted: it tells how many jobs were added.
+    """
+    rows = [[queue, path, each.numbers] for (queue, path), each in figures.items()]
+    request = {"rows": listed(rows), "classes": json.dumps(classes)}
+    send(Call(connection, _write_figures, request, outcome_of, keys=[KEY]))
+
+
+def read(connection: Any, period: str, starts: Iterable[int]) -> list[dict[str, str]]:
+    """Return the stored figures of some periods, ``minute`` or ``day``, by their first seconds since the epoch.
+
+    A key of a wrong type counts as empty.
+    """
+    pipeline = connection.pipeline(transaction=False)
+    for start in starts:
+        pipeline.hgetall(f"{KEY}{period}:{start}")
+    return [found if isinstance(found, dict) else {} for found in pipeline.execute(raise_on_error=False)]
+
+
+def figures_of(text: str) -> Figures | None:
+    """Return the figures of a field; None if it has no such numbers."""
+    words = text.split()
+    if len(words) != LENGTH or not all(map(is_number, words)):
+        return None
+    return Figures(map(int, words))
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number in the form that scripts write."""
+    return text.isascii() and text.isdecimal() and len(text) <= DIGITS

@@ -1,0 +1,228 @@
+"""The job classes of a database, and its models of queues and errors: what a process has to know of each to read its
+records without importing it.
+
+Each is written in the same step as the first record of it that a process makes, claims or moves; and once more after a
+minute, for a database that was emptied meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from operator import itemgetter
+from time import monotonic
+from typing import Any, NamedTuple
+
+from limpyd.model import RedisModel
+
+from limpyd_jobs.classes.binding import origin_of
+from limpyd_jobs.classes.job_classes import path_of
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.functions import memoized
+from limpyd_jobs.records.layout import layout_of
+from limpyd_jobs.redis.calls import listed, passing_over_wrong_types
+
+# A hash: the JSON of a `KnownClass`, of a job class by its path, or, if it is bound to another namespace, by its path
+# and the beginning of its keys; of a model by its kind and the beginning of its keys.
+KEY = "limpyd-jobs:classes"
+
+QUEUES, ERRORS = "queues", "errors"  # the kinds of models
+
+# After how many seconds a process writes a class again.
+WRITTEN_FOR = 60.0
+
+# How many names a class has at most: a script can read only so many fields of a job at once.
+MOST_TEXTS = 4000
+
+UNREADABLE = (AttributeError, KeyError, RecursionError, TypeError, ValueError)
+
+
+class KnownClass(NamedTuple):
+    """What other processes have to know of a job class, or of a model of queues or errors.
+
+    Attributes
+    ----------
+    path: str
+        The class path, as in idents.
+    name: str
+        The beginning of its keys.
+    fields: frozenset of str
+        The fields of its hash.
+    indexes: mapping of str to str
+        By a field with an index of equality: the beginning of the keys, which a value follows.
+    ranges: mapping of str to str
+        By a field that is indexed as a number, or as a date: the key of the sorted set.
+    dates: frozenset of str
+        The fields that hold dates in the form of `isoformat`.
+    """
+
+    path: str
+    name: str
+    fields: frozenset[str]
+    indexes: Mapping[str, str]
+    ranges: Mapping[str, str]
+    dates: frozenset[str]
+
+    @classmethod
+    def of(cls, job_class: type[RedisModel]) -> KnownClass:
+        """Return what other processes have to know of a class.
+
+        Raises
+        ------
+        ConfigurationException
+            If no script can work with the class.
+        """
+        layout = layout_of(job_class)
+        indexes, ranges, dates = (layout.description[name] for name in ("indexes", "ranges", "dates"))
+        fitting = {
+            name: [key for key in keys if (key in dates) == (name in layout.dates)] for name, keys in ranges.items()
+        }
+        return cls(
+            layout.description["path"] or path_of(job_class),
+            layout.description["name"],
+            layout.plain | layout.special,
+            {name: keys[0] for name, keys in indexes.items() if keys},
+            {name: keys[0] for name, keys in fitting.items() if keys},
+            frozenset(layout.dates),
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> KnownClass:
+        """Read a text of `as_json`; for other texts, raise one of `UNREADABLE`."""
+        path, name, names, indexes, ranges, dates = json.loads(text)
+        texts = (path, name, *names, *indexes.values(), *ranges.values(), *dates)
+        if len(texts) > MOST_TEXTS:
+            raise ValueError("no class has so many fields")
+        for each in texts:
+            each.encode()  # scripts take only UTF-8
+        return cls(path, name, frozenset(names), indexes, ranges, frozenset(dates))
+
+    def as_json(self) -> str:
+        """Return the class as it is stored."""
+        fields = (sorted(self.fields), self.indexes, self.ranges, sorted(self.dates))
+        return json.dumps([self.path, self.name, *fields], separators=(",", ":"))
+
+
+def unwritten(
+    job_classes: tuple[type[RedisModel], ...] = (),
+    queue_model: type[RedisModel] | None = None,
+    error_model: type[RedisModel] | None = None,
+    *,
+    if_used: bool = False,
+) -> str:
+    """Return the classes and models that this process has to write, as scripts take them; empty if it has done so
+    lately. They are on one database. With `if_used`, scripts write only job classes that have jobs."""
+    models = job_classes, queue_model, error_model
+    try:  # each job that is added comes here, so nothing is called but the clock
+        database = (job_classes[0] if job_classes else queue_model or error_model).database  # type: ignore[union-attr]
+        if database.__dict__["_written_classes"][models] > monotonic():
+            return ""
+    except KeyError:
+        pass
+    rows = [
+        (_field_of_class(job_class, known), known.as_json(), *([f"{known.name}:collection"] if if_used else []))
+        for job_class in job_classes
+        for known in _all_of([job_class])
+    ]
+    for kind, model in ((QUEUES, queue_model), (ERRORS, error_model)):
+        rows += [(_field_of(kind, known.name), known.as_json()) for known in _all_of([model])]
+    return listed(rows)
+
+
+def was_written(
+    job_classes: tuple[type[RedisModel], ...] = (),
+    queue_model: type[RedisModel] | None = None,
+    error_model: type[RedisModel] | None = None,
+) -> None:
+    """Note that these are written in their database now."""
+    model: Any = job_classes[0] if job_classes else queue_model or error_model
+    times: dict[Any, float] = vars(model.database).setdefault("_written_classes", {})
+    times[job_classes, queue_model, error_model] = monotonic() + WRITTEN_FOR
+
+
+def _field_of_class(job_class: type[RedisModel], known: KnownClass) -> str:
+    is_elsewhere = origin_of(job_class)._name != known.name
+    return _field_of(known.path, known.name) if is_elsewhere else known.path
+
+
+def _field_of(kind: str, name: str) -> str:
+    return f"{kind} {name}"
+
+
+def known_classes(connection: Any, imported: Iterable[type[RedisModel]] = ()) -> dict[str, KnownClass]:
+    """Return the job classes of a database, by path: the readable ones that are written there, and the given ones.
+
+    If jobs of a class are in several namespaces, those in its own one count. The given classes come last.
+
+    Parameters
+    ----------
+    imported: iterable of job classes
+        Classes that this process knows better.
+    """
+    stored = list(_stored(connection))
+    elsewhere = {known.path: known for field, known in stored if field == _field_of(known.path, known.name)}
+    found = {known.path: known for field, known in sorted(stored, key=itemgetter(0)) if field == known.path}
+    own_last: list[type[RedisModel]] = sorted(imported, key=_is_origin)
+    given = {known.path: known for known in _all_of(own_last)}
+    return {path: known for path, known in {**elsewhere, **found}.items() if path not in given} | given
+
+
+def _is_origin(model: type[RedisModel]) -> bool:
+    return origin_of(model) is model
+
+
+def one_of_each(classes: Mapping[str, KnownClass]) -> dict[str, KnownClass]:
+    """Return job classes by path, one for each beginning of keys: the last one of `known_classes`.
+
+    A class that moved to another module is known by both paths, but has each job once.
+    """
+    return {known.path: known for known in {known.name: known for known in classes.values()}.values()}
+
+
+def paths_by_name(connection: Any) -> dict[str, str]:
+    """Return the paths of the job classes that are written in a database, by the beginning of their keys."""
+    return {
+        known.name: known.path
+        for field, known in _stored(connection)
+        if field in (known.path, _field_of(known.path, known.name))
+    }
+
+
+def names_by_path(connection: Any) -> dict[str, str]:
+    """Return the beginnings of the keys of the job classes that are written in a database, by their paths."""
+    return {path: known.name for path, known in known_classes(connection).items()}
+
+
+def known_models(connection: Any, kind: str, imported: Iterable[type[RedisModel]] = ()) -> dict[str, KnownClass]:
+    """Return the models of queues, or of errors, by the beginning of their keys. Parameters: see `known_classes`.
+
+    Parameters
+    ----------
+    kind: str
+        `QUEUES` or `ERRORS`.
+    """
+    found = {known.name: known for field, known in _stored(connection) if field == _field_of(kind, known.name)}
+    return {**found, **{known.name: known for known in _all_of(imported)}}
+
+
+def _all_of(imported: Iterable[type[RedisModel] | None]) -> Iterator[KnownClass]:
+    for model in filter(None, imported):
+        with suppress(ConfigurationException):  # no script can make a record of it, so there are none
+            yield _known(model)
+
+
+@memoized
+def _known(model: type[RedisModel]) -> KnownClass:
+    """Know a class once: each look at all jobs asks for all classes that are imported."""
+    return KnownClass.of(model)
+
+
+def _stored(connection: Any) -> Iterator[tuple[str, KnownClass]]:
+    """Yield the readable classes and models, each with its field; none if another program put something else there."""
+    texts: dict[str, str] = {}
+    with passing_over_wrong_types():
+        texts = connection.hgetall(KEY)
+    for field, text in texts.items():
+        with suppress(*UNREADABLE):
+            yield field, KnownClass.parse(text)

@@ -1,0 +1,245 @@
+"""What a script must know of a limpyd model: its keys, and which of its fields it can write itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from limpyd.contrib.related import RelatedModel
+from limpyd.fields import InstanceHashField, RedisField
+from limpyd.indexes import BaseIndex, EqualIndex, NumberRangeIndex
+from limpyd.model import RedisModel
+
+from limpyd_jobs.arguments import own_seconds, stored_value
+from limpyd_jobs.classes.job_classes import check_addable
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.functions import memoized, overrides
+from limpyd_jobs.records.indexes import DateTimeRangeIndex
+
+Model = TypeVar("Model", bound=type)
+
+# The ends of the keys of a job's result, of the lines that it logged, and of the changes of its status. Scripts delete
+# these keys with the job.
+RESULT_KEY, LOG_KEY, HISTORY_KEY = "_result", "_log", "_history"
+
+# For how many seconds a result is kept by `keep_result = True`.
+A_DAY = 86400.0
+
+# The fields by which scripts find records, by the class of the records.
+_LOOKED_UP: dict[type, tuple[str, ...]] = {}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the records of a model are stored.
+
+    Attributes
+    ----------
+    description: dict
+        As described in ``lua/includes/records.lua``.
+    json: str
+        The same as the scripts take it, without empty parts.
+    plain: frozenset of str
+        The fields that a script can write with all their indexes: hash fields with no index but `EqualIndex`,
+        `NumberRangeIndex` and `DateTimeRangeIndex`.
+    special: frozenset of str
+        The hash fields that a script can write, but with indexes that only limpyd can maintain, afterwards.
+    other_defaults: dict
+        The default values of all fields that are not plain.
+    has_unique: bool
+        Whether a plain field is unique.
+    erasable: bool
+        Whether a script can delete a record, once limpyd has cleared the indexes of its special fields and deleted the
+        fields that are `outside`.
+    outside: tuple of str
+        The fields with indexes that are not hash fields.
+    dates: frozenset of str
+        The hash fields that hold dates: fields with a `DateTimeRangeIndex`, and fields of the kind `datetime`.
+    """
+
+    description: Mapping[str, Any]
+    json: str
+    plain: frozenset[str]
+    special: frozenset[str]
+    other_defaults: Mapping[str, Any]
+    has_unique: bool
+    erasable: bool
+    outside: tuple[str, ...]
+    dates: frozenset[str]
+
+    @property
+    def needs_limpyd(self) -> bool:
+        """Whether a script alone cannot make a record, even if no fields are given."""
+        return bool(self.other_defaults or self.special)
+
+    def split(self, fields: Mapping[str, Any], scripted: frozenset[str]) -> tuple[dict[str, str], dict[str, Any]]:
+        """Divide the fields of a new record into those a script writes, and those limpyd has to write before."""
+        if not fields and not self.other_defaults:
+            return {}, {}
+        fields = {**self.other_defaults, **fields}
+        by_script = {name: stored_value(name, value) for name, value in fields.items() if name in scripted}
+        by_limpyd = {name: value for name, value in fields.items() if name not in scripted}
+        return by_script, by_limpyd
+
+
+@memoized
+def layout_of(model: type[RedisModel]) -> Layout:
+    """Return the layout of a model class."""
+    fields = {name: model.get_field(name) for name in model._fields if name != model.get_field("pk").name}
+    hash_fields = {name: field for name, field in fields.items() if isinstance(field, InstanceHashField)}
+    special = {name for name, field in hash_fields.items() if special_indexes(field)}
+    plain = {name for name, field in hash_fields.items() if _is_of_no_other_kind(field)} - special
+    check_found_by(model, (name for base, names in _LOOKED_UP.items() if issubclass(model, base) for name in names))
+    defaults = {name: field.default for name, field in fields.items() if hasattr(field, "default")}
+    description = {
+        "name": model._name,
+        "path": model.get_model_repr() if hasattr(model, "get_model_repr") else "",
+        "indexes": {name: _prefixes(field) for name, field in hash_fields.items() if field.indexable},
+        "ranges": {name: keys for name, field in hash_fields.items() if (keys := _range_keys(field))},
+        "dates": {key: True for field in hash_fields.values() for key in _range_keys(field, DateTimeRangeIndex)},
+        "special": dict.fromkeys(special, True),
+        "unique": {name: _prefixes(hash_fields[name])[0] for name in plain if hash_fields[name].unique},
+        "defaults": {name: stored_value(name, defaults[name]) for name in defaults.keys() & plain},
+        "keys": [name for name in fields if name not in hash_fields],
+        "leases": f"{model._name}:leases" if _has_leases(model) else "",
+        "tells": _tells(model, special),
+        "history": _kept_history(model),
+        "arguments": [name for name, field in hash_fields.items() if getattr(field, "is_fixed", False)],
+    }
+    return Layout(
+        description=description,
+        json=json.dumps({name: value for name, value in description.items() if value}, separators=(",", ":")),
+        plain=frozenset(plain),
+        special=frozenset(
+            name for name in special if _is_of_no_other_kind(hash_fields[name]) and not hash_fields[name].unique
+        ),
+        other_defaults={name: value for name, value in defaults.items() if name not in plain},
+        has_unique=bool(description["unique"]),
+        erasable=not overrides(model, RelatedModel, "delete") and all(map(_is_erasable, fields.values())),
+        outside=tuple(name for name in description["keys"] if fields[name].indexable),
+        dates=frozenset(name for name, field in hash_fields.items() if _holds_dates(field)),
+    )
+
+
+@memoized
+def layout_to_add(job_class: type[RedisModel]) -> Layout:
+    """Return the layout of a class, to add jobs of it. The first time, `check_addable` checks the class."""
+    layout = layout_of(job_class)
+    check_addable(job_class)
+    return layout
+
+
+def classes_argument(classes: Mapping[str, type[RedisModel]]) -> str:
+    """Return some classes, by their path, as scripts take them: the path and the layout of each in a line of a text."""
+    return "\n" + "".join(map(_line_of, classes.items()))
+
+
+@memoized
+def _line_of(named: tuple[str, type[RedisModel]]) -> str:
+    path, job_class = named
+    try:
+        return f"{path} {layout_of(job_class).json}\n"
+    except ConfigurationException:  # a class that no script can work with counts as unknown
+        return ""
+
+
+def _has_leases(model: type[RedisModel]) -> bool:
+    return bool(getattr(model, "due_field", "")) or getattr(model, "_lapses", False)
+
+
+def _kept_history(model: type[RedisModel]) -> int:
+    """Return how many changes of the status of a job to keep; 0 if the application uses ``keep_history`` otherwise."""
+    number = getattr(model, "keep_history", 0)
+    return number if type(number) is int and number > 0 else 0
+
+
+@memoized
+def kept_for(model: type[RedisModel]) -> float | None:
+    """Return for how many seconds the results of a job class are kept; None if they are not, or if the application uses
+    the attribute ``keep_result`` otherwise."""
+    value = getattr(model, "keep_result", None)
+    if value is True:
+        return A_DAY
+    return own_seconds(value.total_seconds() if isinstance(value, timedelta) else value) or None
+
+
+def _tells(model: type[RedisModel], special: set[str]) -> bool:
+    """Whether a model tells its changes.
+
+    Raises
+    ------
+    ConfigurationException
+        If it does, and it is a job class whose status has an index that only limpyd can maintain.
+    """
+    tells = getattr(model, "tells_changes", False) is True or bool(kept_for(model))
+    if tells and "status" in special and hasattr(model, "get_model_repr"):
+        raise ConfigurationException(f"{model.__name__} cannot tell its changes: its 'status' needs a plain EqualIndex")
+    return tells
+
+
+def _is_erasable(field: Any) -> bool:
+    if isinstance(field, InstanceHashField):
+        return _is_of_no_other_kind(field) or not field.indexable
+    return not overrides(type(field), RedisField, "delete")
+
+
+def found_by(*names: str) -> Callable[[Model], Model]:
+    """Declare by which fields scripts find the records of a class and of its subclasses."""
+
+    def decorate(model: Model) -> Model:
+        _LOOKED_UP[model] = names
+        return model
+
+    return decorate
+
+
+def check_found_by(model: type[RedisModel], names: Iterable[str]) -> None:
+    """Raise `ConfigurationException` if a script cannot find records by these fields, as they lack plain indexes."""
+    for name in names:
+        field = model.get_field(name) if model.has_field(name) else None
+        if not isinstance(field, InstanceHashField) or not _prefixes(field):
+            raise ConfigurationException(
+                f"The field {name!r} of {model.__name__} must be indexed by a plain EqualIndex"
+            )
+
+
+def _is_of_no_other_kind(field: Any) -> bool:
+    """Whether a hash field is of limpyd's class, or of `atomic_fields`, which stores the same."""
+    return type(field) is InstanceHashField or "stores_the_same" in vars(type(field))
+
+
+def special_indexes(field: Any) -> list[Any]:
+    """Return the indexes of a field that only limpyd can maintain: all but plain ones of `EqualIndex`, and of
+    ranges if the field is not unique."""
+    return [index for index in field._indexes if not _is_plain(index) and (field.unique or not _is_plain_range(index))]
+
+
+def _prefixes(field: Any) -> list[str]:
+    return [index.get_storage_key("") for index in field._indexes if _is_plain(index)]
+
+
+def _range_keys(field: Any, kind: type[BaseIndex] = NumberRangeIndex) -> list[str]:
+    ranges = [] if field.unique else [index for index in field._indexes if _is_plain_range(index)]
+    return [index.get_storage_key("") for index in ranges if isinstance(index, kind)]
+
+
+def _holds_dates(field: Any) -> bool:
+    return getattr(field, "kind", None) is datetime or bool(_range_keys(field, DateTimeRangeIndex))
+
+
+_OF_INDEXES = ("add", "remove", "store", "unstore", "get_storage_key", "normalize_value", "transform")
+
+
+def _is_plain(index: BaseIndex) -> bool:
+    """Whether an index keeps the pks of a value in a set whose key ends with that value."""
+    return isinstance(index, EqualIndex) and not overrides(type(index), EqualIndex, *_OF_INDEXES)
+
+
+def _is_plain_range(index: BaseIndex) -> bool:
+    """Whether an index keeps all pks in one sorted set, with the value as a number, or as a date."""
+    base = DateTimeRangeIndex if isinstance(index, DateTimeRangeIndex) else NumberRangeIndex
+    names = (*_OF_INDEXES, "prepare_data_to_store", "raise_if_not_float")
+    return isinstance(index, base) and not overrides(type(index), base, *names)

@@ -1,0 +1,128 @@
+"""Records whose fields are made when they are used. limpyd copies all fields for each instance, which takes longer than
+everything else that adds a job, and most fields are never used."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any
+
+from limpyd.fields import RedisField
+from limpyd.model import RedisModel
+
+from limpyd_jobs.functions import memoized
+
+
+class _OfBoth:
+    """A method that does one thing for the class, and another one for an instance.
+
+    limpyd puts the latter into each instance, which then refers to itself: the garbage collector has to find each.
+    """
+
+    def __init__(self, of_class: str, of_instance: str) -> None:
+        self._of_class = of_class
+        self._of_instance = of_instance
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return getattr(owner, self._of_class) if instance is None else getattr(instance, self._of_instance)
+
+
+class LazyModel(RedisModel):
+    """A model whose instances make each of their fields when it is first used."""
+
+    abstract = True
+
+    get_field = _OfBoth("get_class_field", "get_instance_field")
+    get_fields = _OfBoth("get_class_fields", "get_instance_fields")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if args or kwargs or type(self).__getattr__ is not _GETATTR:
+            super().__init__(*args, **kwargs)
+            return
+        # the same as limpyd does for an instance that has no record yet, except for the fields
+        self.__dict__.update(
+            lockable=type(self).lockable,
+            _connected=False,
+            _pk=None,
+            _init_fields=set(),
+        )
+        for name in _hidden_fields(type(self)):
+            self.__getattr__(name)
+
+    @classmethod
+    def lazy_connect(cls, pk: Any) -> Any:
+        """Return the instance of a record that may not exist, as limpyd does, but without an object for its pk."""
+        instance = cls()
+        instance.__dict__.update(_pk=cls.get_class_field("pk").normalize(pk))
+        return instance
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuse to replace a field by a value, as that would store nothing. Any other attribute may be set.
+
+        Raises
+        ------
+        AttributeError
+            If a field has this name.
+        """
+        if name[0] != "_" and name in _field_names(type(self)) and not isinstance(value, RedisField):
+            raise AttributeError(_why_not_assigned(type(self), name), name=name, obj=self)
+        object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        cls = type(self)
+        if name not in cls._fields and name != "pk":
+            raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        original = cls.get_class_field(name)
+        if original.name != name:  # `pk`, if the model has another name for it
+            return getattr(self, original.name)
+        field = copy(original)
+        field._attach_to_instance(self)
+        self.__dict__[name] = field
+        return field
+
+
+_GETATTR = LazyModel.__getattr__
+
+
+def _why_not_assigned(model: type[LazyModel], name: str) -> str:
+    field = model.get_class_field(name)
+    if getattr(field, "is_fixed", False):
+        return why_fixed(model, name)
+    return (
+        f"{name!r} is a field of {model.__name__}, and is not set by an assignment, which would store nothing: "
+        f"use .{name}.{field.proxy_setter}(…)"
+    )
+
+
+def why_fixed(model: type[RedisModel], name: str) -> str:
+    """Return the message for a field that must not be changed."""
+    return f"{name!r} is an argument of {model.__name__}, given when a job is added: it never changes"
+
+
+@memoized
+def _field_names(model: type[LazyModel]) -> frozenset[str]:
+    return frozenset(model._fields)
+
+
+@memoized
+def _hidden_fields(model: type[LazyModel]) -> tuple[str, ...]:
+    """Return the fields whose names a class uses otherwise, such as for a method of a base. They are made at once, so
+    that the name leads to the field."""
+    return tuple(name for name in model._fields if hasattr(model, name))
+
+
+def has_method(record: LazyModel, name: str) -> bool:
+    """Whether a record has a method, or another callable, of a name. It is fast if nothing has that name."""
+    cls = type(record)
+    may_have = name in vars(record) or cls.__getattr__ is not _GETATTR or hasattr(cls, name)
+    return may_have and callable(getattr(record, name, None))
+
+
+def pk_of(record: RedisModel) -> Any:
+    """Return the pk of a record, without making its field. If the record has no pk, it gets one.
+
+    Raises
+    ------
+    DoesNotExist
+        If the record was deleted through this instance.
+    """
+    return vars(record).get("_pk") or record.pk.get()

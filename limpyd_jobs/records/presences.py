@@ -1,0 +1,138 @@
+"""Presences. To keep one, to list them, and to delete those that ended, is one step each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from limpyd.model import RedisModel
+from redis import Redis
+
+from limpyd_jobs.records.layout import layout_of
+from limpyd_jobs.records.records import Reply, sender_of
+from limpyd_jobs.redis.calls import Call, given, outcome_of, send
+from limpyd_jobs.redis.scripting import Script
+
+_delete_record = Script("records/delete_record")
+_give_order = Script("presences/give_order")
+_keep_presence = Script("presences/keep_presence")
+_list_presences = Script("presences/list_presences")
+_sweep_presences = Script("presences/sweep_presences")
+
+Model = type[RedisModel]
+
+# How many orders are kept for one presence: the last ones.
+MOST_ORDERS = 100
+
+
+class Sign(NamedTuple):
+    """The result of a sign of life.
+
+    Attributes
+    ----------
+    pk: str
+        The pk of the record.
+    since: str
+        The date of the first sign.
+    orders: list of str
+        The orders of others; each is told once.
+    """
+
+    pk: str
+    since: str
+    orders: list[str]
+
+
+def keep(model: Model, pk: str, fields: Mapping[str, str], lease: float) -> tuple[str, str]:
+    """Say that a process is there for some seconds; return the pk, and the date of the first sign.
+
+    Parameters
+    ----------
+    pk: str
+        Empty the first time.
+    """
+    sign = send(_call_to_keep(sender_of(model), model, pk, fields, lease))
+    return sign.pk, sign.since
+
+
+def keep_and_take_orders(connection: Redis, model: Model, pk: str, fields: Mapping[str, str], lease: float) -> Sign:
+    """Do the same for a process that takes orders, over a connection that any thread may use.
+
+    Parameters
+    ----------
+    pk: str
+        The pk of the record. A missing record is made.
+    """
+    return send(_call_to_keep(connection, model, pk, fields, lease, takes_orders="1"))
+
+
+def _call_to_keep(
+    sender: Any, model: Model, pk: str, fields: Mapping[str, str], lease: float, **more: str
+) -> Call[Sign]:
+    def read(reply: Reply) -> Sign:
+        return Sign(reply["pk"], reply.get("since", ""), list(reply.get("orders", ())))
+
+    layout = layout_of(model)
+    request = given(model=layout.json, pk=pk, lease=lease, **more)
+    keys = [layout.description["leases"]]
+    return Call(sender, _keep_presence, request, read, [model], keys=keys, fields=fields)
+
+
+def leave(connection: Redis, model: Model, pk: str) -> None:
+    """Delete the record of a process that leaves, over a connection that any thread may use."""
+    request = {"model": layout_of(model).json, "pk": pk}
+    _delete_record(connection, (), Call(connection, _delete_record, request, outcome_of, [model]).words())
+
+
+def give_order(model: Model, pk: str, order: str, lasts: float, **audit: str) -> bool:
+    """Give an order to a process, told with the next sign of life; return whether that presence exists.
+
+    Parameters
+    ----------
+    lasts: float
+        After how many seconds the order lapses.
+    **audit: str
+        What writes an entry in the audit: see `audit.entry_request`.
+    """
+    layout = layout_of(model)
+    request = {"model": layout.json, "pk": pk, "order": order, "lasts": lasts, "most": MOST_ORDERS, **audit}
+    keys = [layout.description["leases"]]
+    return send(Call(sender_of(model), _give_order, request, outcome_of, keys=keys)) == "done"
+
+
+class Found(NamedTuple):
+    """Those who are there.
+
+    Attributes
+    ----------
+    now: float
+        When it was so, by the clock of Redis: seconds since the epoch.
+    records: list of (str, float, dict)
+        The pk, the end, and the fields of each.
+    """
+
+    now: float
+    records: list[tuple[str, float, dict[str, str]]]
+
+
+def living(model: Model, kind: str = "") -> Found:
+    """Return those who are there, of one kind if it is given. Nothing is written."""
+
+    def read(reply: Reply) -> Found:
+        records = [
+            (pk, float(end), dict(zip(flat[::2], flat[1::2], strict=True))) for pk, end, flat in reply["records"]
+        ]
+        return Found(float(reply["now"]), records)
+
+    layout = layout_of(model)
+    keys = [layout.description["leases"]]
+    request = given(model=layout.json, kind=kind)
+    return send(Call(sender_of(model), _list_presences, request, read, [model], keys=keys))
+
+
+def sweep(model: Model) -> int:
+    """Delete the records of some who are not there any more; return how many they were."""
+    layout = layout_of(model)
+    request, keys = {"model": layout.json}, [layout.description["leases"]]
+    return send(Call(sender_of(model), _sweep_presences, request, itemgetter("ended"), [model], keys=keys))

@@ -1,0 +1,471 @@
+"""Making, finding, changing and deleting records of the models, in one step each. These are not transitions of a job.
+
+Their scripts are in ``lua/``; no header of them names a status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from operator import itemgetter
+from typing import Any, cast
+
+from limpyd.exceptions import DoesNotExist, UniquenessError
+from limpyd.model import RedisModel
+from redis import Redis
+from redis.client import Pipeline
+from redis.exceptions import RedisError
+
+from limpyd_jobs.arguments import check_servable, is_servable
+from limpyd_jobs.classes.binding import is_same_database
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.functions import memoized
+from limpyd_jobs.records.audit import entry_request, refusing_if_unaudited
+from limpyd_jobs.records.known_classes import unwritten, was_written
+from limpyd_jobs.records.layout import layout_of
+from limpyd_jobs.records.lazy_fields import pk_of
+from limpyd_jobs.redis.calls import Call, flag, given, listed, outcome_of, passing_over_wrong_types, send
+from limpyd_jobs.redis.connections import SharedConnection
+from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.redis.replication import CopyingSender
+from limpyd_jobs.redis.scripting import Script
+
+_add_error = Script("errors/add_error")
+_delete_record = Script("records/delete_record")
+_delete_records = Script("records/delete_records")
+_due_schedules = Script("timed/due_schedules")
+_get_queue = Script("queues/get_queue")
+_increase_field = Script("records/increase_field")
+_list_queues = Script("queues/list_queues")
+_read_queues = Script("queues/read_queues")
+_read_records = Script("records/read_records")
+_set_fields = Script("records/set_fields")
+_set_schedule = Script("timed/set_schedule")
+_notify_all = Script("queues/notify_all")
+_notify_one = Script("queues/notify_one")
+_pause_queues = Script("queues/pause_queues")
+_resume_queues = Script("queues/resume_queues")
+_unset_fields = Script("records/unset_fields")
+
+Reply = dict[str, Any]
+
+# How many records one script reads or deletes: it takes about a millisecond.
+PAGE = 200
+
+
+def get_queue(queue_model: type[RedisModel], name: str, priority: str, fields: Mapping[str, Any]) -> str:
+    """Find the queue of a name and a priority, or create it with the given fields; return its pk.
+
+    Raises
+    ------
+    UniquenessError
+        If another queue has the value of a unique field.
+    ValueError
+        If there is no such queue, and no worker could serve it.
+    """
+    if not is_servable(name) and not any(row[1:3] == (name, priority) for row in list_queues(queue_model, [name])):
+        check_servable(name)
+    layout = layout_of(queue_model)
+    registry = unwritten(queue_model=queue_model)
+    request = {"queue_model": layout.json, "queue_name": name, "priority": priority, "registry": registry}
+    call = creating(queue_model, _get_queue, request)
+    pk = create(queue_model, fields, layout.plain | layout.special, call)["pk"]
+    if registry:
+        was_written(queue_model=queue_model)
+    return pk
+
+
+def list_queues(queue_model: type[RedisModel], names: Iterable[str]) -> list[tuple[str, str, str, int, int, int]]:
+    """Return the pk, name, priority, number of waiting jobs, number of delayed jobs, and whether it is paused (1 or 0),
+    of the queues of some names, without queues of other programs whose keys would not fit in a line."""
+    request = {"queue_model": layout_of(queue_model).json, "names": listed(map(_text_of, names))}
+    rows = send(Call(redis_of(queue_model), _list_queues, request, itemgetter("queues")))
+    return [tuple(row) for row in rows if "\n" not in row[0]]
+
+
+def read_queues(
+    queue_model: type[RedisModel], names: Iterable[str], *, lapsed: bool
+) -> list[tuple[str, str, str, list[str], list[str]]]:
+    """Return the pk, name and priority of the queues of some names, the idents that run, and the idents that wait."""
+    request = {
+        "queue_model": layout_of(queue_model).json,
+        "names": listed(map(_text_of, names)),
+        **given(lapsed=flag(lapsed)),
+    }
+    rows = send(Call(sender_of(queue_model), _read_queues, request, itemgetter("queues")))
+    return [
+        (*of_queue, list(running), list(waiting)) for *of_queue, running, waiting in rows if "\n" not in of_queue[0]
+    ]
+
+
+def _text_of(name: Any) -> str:
+    return name.decode() if isinstance(name, bytes) else str(name)
+
+
+def some_queue_names(queue_model: type[RedisModel]) -> list[str]:
+    """Return the names of some queues; of all queues if there are at most some dozens."""
+    client = redis_of(queue_model)
+    pks: Any = client.srandmember(f"{queue_model._name}:collection", 100)
+    pipe = client.pipeline(transaction=False)
+    for pk in pks:
+        pipe.hget(f"{queue_model._name}:{pk}:hash", "name")
+    return sorted({name for name in pipe.execute(raise_on_error=False) if isinstance(name, str)})
+
+
+def count_jobs(queue_model: type[RedisModel], names: Iterable[str]) -> tuple[int, int]:
+    """Return how many jobs wait, and how many are delayed, in the queues of some names."""
+    rows = list_queues(queue_model, names)
+    return sum(row[3] for row in rows), sum(row[4] for row in rows)
+
+
+def pause(queue_model: type[RedisModel], name: str, *, unaudited: bool = False) -> bool:
+    """Pause the queues of a name; return False if they are paused already."""
+    return change_pause(redis_of(queue_model), queue_model._name, name, pauses=True, unaudited=unaudited)
+
+
+def resume(queue_model: type[RedisModel], name: str, *, unaudited: bool = False) -> bool:
+    """End the pause of the queues of a name; return False if they are not paused."""
+    return change_pause(redis_of(queue_model), queue_model._name, name, pauses=False, unaudited=unaudited)
+
+
+def change_pause(connection: Redis, model: str, name: str, *, pauses: bool, unaudited: bool = False) -> bool:
+    """Pause or resume the queues of a name, of the model whose keys begin so; return whether that changes something."""
+    verb, script = ("pause", _pause_queues) if pauses else ("resume", _resume_queues)
+    request = {"name": name, **entry_request(unaudited, verb=verb, filter=f"queue={name}", done=1)}
+    with refusing_if_unaudited(needs_room=pauses):
+        is_changed = bool(send(Call(connection, script, request, outcome_of, keys=[f"{model}:paused"])) != "unchanged")
+    if is_changed and not pauses:
+        notify_all(connection, f"{model}:_signal:{name}")
+    return is_changed
+
+
+def signal_key(queue_model: type[RedisModel], name: str) -> str:
+    """Return the key of the list that idle workers of a name wait for: see `lua/queues/notify_all.lua`."""
+    return f"{queue_model._name}:_signal:{name}"
+
+
+def notify_all(connection: Redis, key: str) -> None:
+    """End the wait of all idle workers that wait for that key. If that fails, because Redis is full for example, they
+    look again when their wait ends."""
+    with suppress(RedisError):
+        send(Call(connection, _notify_all, {}, outcome_of, keys=[key]))
+
+
+def notify_one(queue: RedisModel) -> None:
+    """End the wait of an idle worker, if there is one, as there is a job in a queue."""
+    send(Call(redis_of(queue), _notify_one, {}, outcome_of, keys=[queue_key_of(queue)]))
+
+
+def notify_next(connection: Redis, key: str) -> None:
+    """End the wait of the worker that waits for that key, or its next wait."""
+    pipe: Any = connection.pipeline()
+    pipe.rpush(key, "1").expire(key, 10).execute()
+
+
+def paused_names(queue_model: type[RedisModel]) -> set[str]:
+    """Return the names of the queues that are paused."""
+    return paused_names_of(redis_of(queue_model), queue_model._name)
+
+
+def paused_names_of(connection: Redis, model: str) -> set[str]:
+    """Return the names of the queues that are paused, of the model whose keys begin so."""
+    with passing_over_wrong_types():
+        return cast("set[str]", connection.smembers(f"{model}:paused"))
+    return set()
+
+
+def add_error(error_model: type[RedisModel], fields: Mapping[str, Any], *, again: bool = False) -> str:
+    """Create an error; return its pk.
+
+    Parameters
+    ----------
+    again: bool
+        True if an earlier call with the same fields failed: the error that it may have made is found, and completed.
+
+    Raises
+    ------
+    UniquenessError
+        If another error has the value of a unique field.
+    """
+
+    layout = layout_of(error_model)
+    scripted = layout.plain | layout.special
+    registry = unwritten(error_model=error_model)
+    request = {"error_model": layout.json, "again": flag(again), "registry": registry}
+    call = creating(error_model, _add_error, request)
+    reply = create(error_model, fields, scripted, call)
+    if registry:
+        was_written(error_model=error_model)
+    if reply["outcome"] == "existing":
+        record, (_, others) = attached(error_model, reply["pk"]), layout.split(fields, scripted)
+        for name in others:
+            record.get_field(name).delete()
+        record.set_fields(**others)
+    return str(reply["pk"])
+
+
+def due_key(schedule_model: type[RedisModel]) -> str:
+    """Return the key of the sorted set of the active schedules, by when they are due."""
+    return f"{schedule_model._name}:due"
+
+
+def set_schedule(
+    schedule_model: type[RedisModel], pk: str, due: str, fields: Mapping[str, str], heard_by: str = ""
+) -> str:
+    """Make or change a schedule, and its place in the sorted set by due time; return its pk.
+
+    Parameters
+    ----------
+    pk: str
+        Empty for a new schedule.
+    due: str
+        When it is due, in seconds since the epoch; empty for never, ``keep`` for as before.
+    fields: mapping of str to str
+        An empty value unsets a field.
+    heard_by: str
+        The key of a signal that tells an idle worker, if no other schedule is due before; empty to notify no worker.
+
+    Raises
+    ------
+    DoesNotExist
+        If the schedule was deleted.
+    UniquenessError
+        If another schedule has the value of a unique field.
+    """
+
+    def read(reply: Reply) -> str:
+        if unique(schedule_model, reply)["outcome"] == "gone":
+            raise DoesNotExist(f"No {schedule_model.__name__} found with pk {pk}")
+        return str(reply["pk"])
+
+    request = {"model": layout_of(schedule_model).json, "pk": pk, "due": due}
+    keys = [due_key(schedule_model), *([heard_by] if heard_by else ())]
+    return send(Call(redis_of(schedule_model), _set_schedule, request, read, [schedule_model], keys, fields=fields))
+
+
+def due_schedules(
+    schedule_model: type[RedisModel], limit: int
+) -> tuple[float, float | None, list[tuple[str, dict[str, str]]]]:
+    """Return the time, the next time that a schedule is due, and the pk and fields of the schedules that are due now.
+
+    Both times are in seconds since the epoch, by the clock of Redis; the second is None if no other schedule is active.
+    """
+
+    def read(reply: Reply) -> tuple[float, float | None, list[tuple[str, dict[str, str]]]]:
+        schedules = [(pk, list(flat)) for pk, flat in reply["schedules"]]
+        found = [(pk, dict(zip(flat[::2], flat[1::2], strict=True))) for pk, flat in schedules]
+        return float(reply["moment"]), float(reply["upcoming"]) if "upcoming" in reply else None, found
+
+    request = {"model": layout_of(schedule_model).json, "limit": limit}
+    return send(Call(redis_of(schedule_model), _due_schedules, request, read, keys=[due_key(schedule_model)]))
+
+
+def set_fields(record: RedisModel, fields: Mapping[str, Any], *, only_new: bool = False) -> Any:
+    """Set plain fields (see `Layout.plain`) of a record, with their indexes.
+
+    Parameters
+    ----------
+    only_new: bool
+        True to set the one field only if it has no value.
+
+    Returns
+    -------
+    int or Pipeline
+        How many of the fields had no value before. Inside one of limpyd's pipelines, it is the pipeline, and a
+        refusal is one of the results.
+
+    Raises
+    ------
+    DoesNotExist
+        If the record was deleted.
+    UniquenessError
+        If another record has the value of a unique field.
+    """
+    return _write(_set_fields, record, {"only_new": flag(only_new)}, fields)
+
+
+def unset_fields(record: RedisModel, names: Iterable[str]) -> Any:
+    """Unset plain fields of a record, with their indexes; return how many had a value. See `set_fields`."""
+    return _write(_unset_fields, record, {"names": listed(names)})
+
+
+def increase_field(record: RedisModel, name: str, amount: float, command: str) -> Any:
+    """Add to a plain field of a record, with its indexes, by HINCRBY or HINCRBYFLOAT; return its new value.
+
+    Exceptions, and pipelines: see `set_fields`.
+    """
+    return _write(_increase_field, record, {"command": command, "field": name, "amount": amount})
+
+
+def read_many(
+    model: type[RedisModel], pks: Iterable[str], names: Sequence[str] = ()
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the pk and the hash fields of the records that exist, in their order, a page in one round trip.
+
+    Parameters
+    ----------
+    names: sequence of str
+        The fields to read, by their stored names; without names, all fields.
+    """
+
+    def read(reply: Reply) -> list[tuple[str, dict[str, str]]]:
+        return [(pk, fields_of(values)) for pk, values in reply["records"]]
+
+    def fields_of(values: list[Any]) -> dict[str, str]:
+        pairs = zip(names, values, strict=True) if names else zip(values[::2], values[1::2], strict=True)
+        return {name: value for name, value in pairs if value is not False}
+
+    for page in _pages(pks):
+        request = {"model": layout_of(model).json, "pks": listed(page), "names": listed(names)}
+        yield from send(Call(sender_of(model), _read_records, request, read))
+
+
+def delete_many(model: type[RedisModel], pks: Iterable[str]) -> int:
+    """Delete records, a page in one round trip if they have only plain fields, else one by one; return how many there
+    were."""
+    layout, number = layout_of(model), 0
+    if not layout.erasable or layout.special or layout.description["keys"]:
+        for pk in pks:
+            with suppress(DoesNotExist):
+                model(pk).delete()
+                number += 1
+        return number
+    for page in _pages(pks):
+        request = {"model": layout.json, "pks": listed(page)}
+        number += send(Call(sender_of(model), _delete_records, request, itemgetter("number")))
+    return number
+
+
+def _pages(pks: Iterable[str]) -> Iterator[list[str]]:
+    known = list(pks)  # an iterator of limpyd begins anew whenever it is asked for one
+    return (known[start : start + PAGE] for start in range(0, len(known), PAGE))
+
+
+def delete_record(record: RedisModel) -> None:
+    """Delete the part of a record that a script can delete: its hash, plain indexes, and entry in the collection."""
+    _write(_delete_record, record, {})
+
+
+def check_database(job_class: type[RedisModel], queue_model: type[RedisModel]) -> None:
+    """Check that jobs and queues are on one database, as a script changes both."""
+    one, other = job_class.database, queue_model.database
+    if one is not other and not is_same_database(one, other):
+        raise ConfigurationException(
+            f"{job_class.__name__} and {queue_model.__name__} are on different databases: "
+            "call use_database on both, or on a class both inherit from"
+        )
+
+
+def attached(model: type[RedisModel], pk: str) -> Any:
+    """Return the instance of a record that is known to exist, without asking Redis."""
+    instance = model()
+    vars(instance).update(_pk=_normalizer(model)(pk), _connected=True)
+    return instance
+
+
+@memoized
+def _normalizer(model: type[RedisModel]) -> Callable[[str], str]:
+    return cast("Callable[[str], str]", model.get_field("pk").normalize)
+
+
+def queue_key_of(queue: RedisModel) -> str:
+    """Return the beginning of the keys of a queue: its model's name and its pk."""
+    return f"{queue._name}:{pk_of(queue)}"
+
+
+def redis_of(model: RedisModel | type[RedisModel]) -> Redis:
+    """The connection of a model, even inside one of limpyd's pipelines: a script's reply is needed at once."""
+    connection = model.get_connection()
+    if isinstance(connection, Pipeline):
+        return Redis(connection_pool=connection.connection_pool)
+    return connection
+
+
+def list_of(record: RedisModel, key: str) -> list[str]:
+    """Return a list that is kept beside a record; a key of a wrong type counts as empty."""
+    with passing_over_wrong_types():
+        return cast("list[str]", redis_of(record).lrange(key, 0, -1))
+    return []
+
+
+def sender_of(model: type[RedisModel]) -> Redis | SharedConnection:
+    """Return the fastest sender of a script of a model."""
+    return model.database.sender if isinstance(model.database, JobsDatabase) else redis_of(model)
+
+
+def copying_sender_of(model: type[RedisModel]) -> CopyingSender | None:
+    """Return a sender that waits for the replicas; None if the database of a model does not ask for it."""
+    copies = getattr(model.database, "copies", None)
+    return CopyingSender(model.database.connect(), copies) if copies and copies.replicas else None
+
+
+Creating = Callable[[str, Mapping[str, str], bool], Call[Reply]]
+
+
+def creating(
+    model: type[RedisModel], script: Script, request: Mapping[str, Any], *, sender: Any = None, **options: Any
+) -> Creating:
+    """Return a function that makes the calls of `create`. It takes a reserved pk, the fields, and whether to reserve.
+
+    The options are attributes of the calls.
+    """
+
+    def call(pk: str, fields: Mapping[str, str], reserve: bool) -> Call[Reply]:
+        whole = {**request, "reserve": flag(reserve), "reserved_pk": pk}
+        return Call(sender or redis_of(model), script, whole, partial(unique, model), [model], fields=fields, **options)
+
+    return call
+
+
+def create(model: type[RedisModel], fields: Mapping[str, Any], scripted: frozenset[str], call: Creating) -> Reply:
+    """Create a record by a script, after the fields that only limpyd can write; see `add.lua` for reserving."""
+    plain, others = layout_of(model).split(fields, scripted)
+    reply = send(call("", plain, bool(others)))
+    if reply["outcome"] == "reserved":
+        pk = reply["pk"]
+        record = attached(model, pk)
+        try:
+            record.set_fields(**others)
+            reply = send(call(pk, plain, False))
+        except BaseException:
+            _delete_fields(record, others)
+            raise
+        if reply.get("pk") != pk:
+            _delete_fields(record, others)
+    return reply
+
+
+def _write(
+    script: Script, record: RedisModel, request: Mapping[str, Any], fields: Mapping[str, Any] | None = None
+) -> Any:
+    """Run a script that changes fields of a record. Its reply is a number, as it may be a command of a pipeline."""
+    connection = record.get_connection()
+    request = {"model": layout_of(type(record)).json, "pk": pk_of(record), **request}
+    call: Call[Reply] = Call(redis_of(record), script, request, partial(unique, type(record)), fields=fields)
+    if isinstance(connection, Pipeline):
+        # a script that Redis does not know would make all commands fail
+        reply = connection.eval(script.source, 0, *call.words())
+    else:
+        reply = script(connection, args=call.words())
+    if not isinstance(reply, str) or not reply.startswith("{"):
+        return reply
+    if call.accept(reply)["outcome"] == "gone":
+        raise DoesNotExist(f"No {type(record).__name__} found with pk {record.pk.get()}")
+    return None
+
+
+def _delete_fields(record: RedisModel, names: Iterable[str]) -> None:
+    with suppress(RedisError):
+        for name in names:
+            record.get_field(name).delete()
+
+
+def unique(model: type[RedisModel], reply: Reply) -> Reply:
+    """Return the reply of a script. If another record has the value of a unique field, raise `UniquenessError`."""
+    if reply["outcome"] == "not unique":
+        raise UniquenessError(
+            f'Value "{reply["value"]}" already indexed for unique field {model.__name__}.{reply["field"]} '
+            f"(for instance {reply['pk']})"
+        )
+    return reply

@@ -1,0 +1,1 @@
+"""Redis: the database, connections, Sentinel, scripts and their calls, the embedded server."""

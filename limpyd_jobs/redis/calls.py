@@ -1,0 +1,202 @@
+"""Calls of scripts, as values, and sending them. Each is one step in Redis."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import update_wrapper
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from limpyd.model import RedisModel
+from redis import Redis
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+
+from limpyd_jobs.exceptions import NotRecorded
+from limpyd_jobs.records.layout import special_indexes
+from limpyd_jobs.redis.connections import PinnedConnection, SharedConnection
+from limpyd_jobs.redis.replication import CopyingSender
+from limpyd_jobs.redis.scripting import Script
+
+_decoder = json.JSONDecoder()  # in half the time of `json.loads`
+
+P = ParamSpec("P")
+Reply = TypeVar("Reply")
+
+
+@dataclass(slots=True)  # not frozen, as that takes three times as long to make
+class Call(Generic[Reply]):
+    """A script, its request, and how to read its reply. It does nothing by itself: see `send`.
+
+    Attributes
+    ----------
+    sender: Redis, PinnedConnection, SharedConnection or CopyingSender
+        The connection to send it over.
+    script: Script
+    request: mapping
+        The names that the header of the script lists, with texts and numbers.
+    read: callable
+        Takes the reply of the script, a mapping, and returns its meaning; for a refusal, raises an exception.
+    models: sequence of RedisModel
+        The models that may have indexes that only limpyd can maintain, of fields that the script may change.
+    keys: sequence of str
+        The keys that the header lists.
+    before: callable
+        Called before the script is sent; None for nothing.
+    subject: str
+        The job whose end the script records: if Redis fails, `NotRecorded` is raised. Empty for other scripts.
+    fields: mapping
+        The fields of a record, if the header lists them.
+    """
+
+    sender: Redis | PinnedConnection | SharedConnection | CopyingSender
+    script: Script
+    request: Mapping[str, Any]
+    read: Callable[[dict[str, Any]], Reply]
+    models: Sequence[type[RedisModel]] = ()
+    keys: Sequence[str] = ()
+    before: Callable[[], object] | None = None
+    subject: str = ""
+    fields: Mapping[str, Any] | None = None
+
+    def words(self) -> list[Any]:
+        """Return the request as the script takes it: the values in the order of its names, then the fields."""
+        positions = self.script.positions
+        words: list[Any] = [""] * len(positions)
+        for name, value in self.request.items():
+            words[positions[name]] = value
+        if self.fields:
+            return [*words, *(word for pair in self.fields.items() for word in pair)]
+        while words and words[-1] == "":
+            words.pop()
+        return words
+
+    def accept(self, text: str) -> Reply:
+        """Maintain the indexes that a reply asks for, and return its meaning."""
+        reply, _ = _decoder.raw_decode(text)
+        for name, pk, *change in reply.pop("reindex", ()):
+            reindexed(next(model for model in self.models if model._name == name), pk, [change])
+        return self.read(reply)
+
+
+class Verb(Generic[P, Reply]):
+    """A function that makes a `Call` and sends it at once; ``verb.call(…)`` returns the call instead."""
+
+    def __init__(self, call: Callable[P, Call[Reply]]) -> None:
+        self.call = call
+        update_wrapper(self, call)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Reply:
+        return send(self.call(*args, **kwargs))
+
+
+def send(call: Call[Reply]) -> Reply:
+    """Send a call, in one round trip; return the meaning of the reply.
+
+    Raises
+    ------
+    NotRecorded
+        If Redis fails, and the call records how a job ended.
+    redis.exceptions.RedisError
+        If Redis fails otherwise.
+    Exception
+        The exception of a refusal.
+    """
+    if call.before:
+        call.before()
+    try:
+        text = call.script(call.sender, call.keys, call.words())
+    except RedisError as error:
+        if not call.subject:
+            raise
+        raise NotRecorded(f"How {call.subject} ended is not recorded: {error}") from error
+    return call.accept(text)
+
+
+def send_after(connection: PinnedConnection, command: Sequence[Any], call: Call[Reply]) -> tuple[Any, Reply]:
+    """Send a command, and a call to run after it, in one round trip.
+
+    Returns
+    -------
+    tuple
+        The reply to the command, which may be an error; and the meaning of the reply of the script.
+
+    Raises
+    ------
+    redis.exceptions.RedisError
+        If the connection or the script fails.
+    """
+    script, words = call.script, call.words()
+    first, text = connection.execute_commands(command, ["EVALSHA", script.sha, 0, *words])
+    if isinstance(text, NoScriptError):
+        text = connection.execute_command("EVAL", script.source, 0, *words)
+    if isinstance(text, RedisError):
+        raise text
+    return first, call.accept(text)
+
+
+def send_all(connection: Redis, calls: Iterable[Call[Reply]]) -> list[Reply | Exception]:
+    """Send several calls, in one round trip; return the meaning of each reply, or the exception.
+
+    Raises
+    ------
+    redis.exceptions.RedisError
+        If the connection fails.
+    """
+    calls, known = list(calls), set()
+    pipe: Any = connection.pipeline(transaction=False)
+    for call in calls:
+        if call.before:
+            call.before()
+        first = ("EVALSHA", call.script.sha) if call.script in known else ("EVAL", call.script.source)
+        pipe.execute_command(*first, len(call.keys), *call.keys, *call.words())
+        known.add(call.script)
+    replies: list[Reply | Exception] = []
+    for call, text in zip(calls, pipe.execute(raise_on_error=False), strict=True):
+        try:
+            replies.append(text if isinstance(text, Exception) else call.accept(text))
+        except Exception as error:
+            replies.append(error)
+    return replies
+
+
+@contextmanager
+def passing_over_wrong_types() -> Iterator[None]:
+    """Go on after the block if Redis says that a key is of a wrong type: another program wrote it."""
+    try:
+        yield
+    except ResponseError as error:
+        if not str(error).startswith("WRONGTYPE"):
+            raise
+
+
+def reindexed(model: type[RedisModel], pk: str, changes: Iterable[Sequence[Any]]) -> None:
+    """Maintain the indexes that a script cannot, after it changed a field from one value, if any, to another."""
+    for name, old, new in changes:
+        for index in special_indexes(model.get_field(name)):
+            if isinstance(old, str):
+                index.remove(pk, old)
+            if isinstance(new, str):
+                index.add(pk, new, check_uniqueness=False)
+            index._reset_rollback_cache(pk)
+
+
+def flag(value: object) -> str:
+    """Return yes or no as scripts take it."""
+    return "1" if value else ""
+
+
+def given(**names: Any) -> dict[str, Any]:
+    """Return the names of a request without empty values: to scripts, they mean the same as missing ones."""
+    return {name: value for name, value in names.items() if value}
+
+
+def listed(values: Iterable[Any]) -> str:
+    """Return a list as scripts take it."""
+    return json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))
+
+
+def outcome_of(reply: Mapping[str, Any]) -> Any:
+    """Read a reply that has nothing but an outcome."""
+    return reply["outcome"]

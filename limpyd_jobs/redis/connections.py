@@ -1,0 +1,192 @@
+"""Connections to Redis that are kept, so that a command over them takes less time."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from inspect import Parameter, signature
+from math import inf
+from time import monotonic
+from typing import Any
+
+from redis import ConnectionPool, Redis
+from redis.exceptions import RedisError, ResponseError
+from redis.utils import HIREDIS_AVAILABLE
+
+# A connection that was not used for this long, in seconds, goes back to the pool first, which checks it.
+IDLE = 0.1
+
+# So does a connection of a pool that limits how long it may be kept (`limpyd_jobs.redis.primary`): the pool asks where
+# it leads.
+
+# The first releases of redis-py 5 need the name of a command to take a connection out of a pool, later ones warn of it.
+_name = signature(ConnectionPool.get_connection).parameters.get("command_name")
+_FOR_ANYTHING = ("_",) if _name and _name.default is Parameter.empty else ()
+
+
+class PinnedConnection:
+    """Sends commands over one connection of a client's pool, and reads their replies, as scripts need them.
+
+    For each command, a client of redis-py takes a connection out of its pool, and puts it back. With its other work for
+    all kinds of commands, that is a third of the time. Not to be used by two threads at once. A connection is taken at
+    the first use; another one is taken after a failure, and in a forked child.
+
+    Parameters
+    ----------
+    client: callable
+        Returns the client, a `redis.Redis`.
+    looks: bool
+        Whether to check each time that the connection is still good, as the pool does: for callers that try only once.
+    """
+
+    def __init__(self, client: Callable[[], Redis], *, looks: bool = False) -> None:
+        self._client = client
+        self._looks = looks
+        self._pool: Any = None
+        self._connection: Any = None
+        self._used_at = 0.0
+        self._keep_until = inf
+        self._pid = 0
+
+    def execute_command(self, *words: Any) -> Any:
+        """Send a command; return its reply.
+
+        Raises
+        ------
+        redis.exceptions.RedisError
+            If the reply is an error, or if the connection fails.
+        """
+        (reply,) = self.execute_commands(words)
+        if isinstance(reply, ResponseError):
+            raise reply
+        return reply
+
+    def execute_commands(self, *commands: Sequence[Any]) -> list[Any]:
+        """Send some commands at once; return their replies. Some of them may be errors.
+
+        Raises
+        ------
+        redis.exceptions.RedisError
+            If the connection fails.
+        """
+        connection = self._ready_connection()
+        try:
+            connection.send_packed_command(_packed(connection, commands))
+            replies = [_reply_or_error(connection) for _ in commands]
+        except BaseException:
+            connection.disconnect()  # a reply may still be on its way
+            self.close()
+            raise
+        self._used_at = monotonic()
+        return replies
+
+    def close(self) -> None:
+        """Give the connection back to the pool. A later use takes another one."""
+        if self._connection is not None:
+            self._pool.release(self._connection)
+            self._connection = None
+
+    def interrupt(self) -> None:
+        """Make the command that another thread waits for fail."""
+        used = getattr(self._connection, "_sock", None)
+        if used is not None:
+            with suppress(OSError):
+                used.shutdown(socket.SHUT_RDWR)
+
+    def _ready_connection(self) -> Any:
+        if self._connection is not None and not self._is_good():
+            self.close()
+        if self._connection is None:
+            self._pool = self._client().connection_pool
+            self._connection = self._pool.get_connection(*_FOR_ANYTHING)
+            self._keep_until = monotonic() + getattr(self._pool, "kept_for", inf)
+            self._pid = os.getpid()
+        return self._connection
+
+    def _is_good(self) -> bool:
+        now = monotonic()
+        if self._pid != os.getpid() or now - self._used_at > IDLE or now > self._keep_until:
+            return False
+        try:
+            # no command was sent, so there can only be its end to read
+            return not (self._looks and _can_read(self._connection))
+        except (RedisError, OSError):
+            return False
+
+
+class SharedConnection:
+    """One line for all threads of a process. If it is in use, a thread sends by the client instead.
+
+    Parameters
+    ----------
+    client: redis.Redis
+        Its pool needs a connection more than the other users take.
+    """
+
+    def __init__(self, client: Redis) -> None:
+        self._client = client
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._free = [PinnedConnection(lambda: self._client, looks=True)]
+
+    def execute_command(self, *words: Any) -> Any:
+        """Send a command; return its reply.
+
+        Raises
+        ------
+        redis.exceptions.RedisError
+            If the reply is an error, or if the connection fails.
+        """
+        if self._pid != os.getpid():  # a thread of the parent process may have had the line in use
+            self._begin()
+        try:
+            line = self._free.pop()
+        except IndexError:
+            return self._client.execute_command(*words)  # type: ignore[no-untyped-call]
+        try:
+            return line.execute_command(*words)
+        finally:
+            self._free.append(line)
+
+    def close_idle(self) -> None:
+        """Give the line back, unless it is in use."""
+        with suppress(IndexError):
+            line = self._free.pop()
+            line.close()
+            self._free.append(line)
+
+
+def _can_read(connection: Any) -> bool:
+    """Whether there is data or the end to read: as the connection itself tells, in less than half of the time."""
+    used = connection._sock
+    if used is None or not hasattr(select, "poll"):
+        return bool(connection.can_read())
+    poll = select.poll()
+    poll.register(used, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _packed(connection: Any, commands: Sequence[Sequence[Any]]) -> list[bytes]:
+    """Return the bytes of some commands, as the connection makes them, in a third of the time unless it has hiredis."""
+    if HIREDIS_AVAILABLE:
+        return list(connection.pack_commands(commands))
+    encoder, parts = connection.encoder, []
+    encoding, errors = encoder.encoding, encoder.encoding_errors
+    for words in commands:
+        parts.append(b"*%d\r\n" % len(words))
+        for word in words:
+            text = word.encode(encoding, errors) if type(word) is str else encoder.encode(word)
+            parts.append(b"$%d\r\n%b\r\n" % (len(text), text))
+    return [b"".join(parts)]
+
+
+def _reply_or_error(connection: Any) -> Any:
+    try:
+        return connection.read_response()
+    except ResponseError as error:
+        return error

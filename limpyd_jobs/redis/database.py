@@ -1,0 +1,663 @@
+"""The database of the models, by settings or a URL.
+
+A database is named by settings, the arguments of `redis.Redis` (``host``, ``port``, ``db``, ``password``,
+``unix_socket_path``, ``ssl``…), and these additional ones:
+
+- ``url``: a text that `parse_database` reads;
+- ``sentinels``, a list of ``(host, port)``, with ``service_name`` and maybe ``sentinel_kwargs`` (settings of
+  the connections to the sentinels): the primary that Redis Sentinel knows;
+- ``embedded``: a private server (see `limpyd_jobs.redis.embedded`), True for a temporary one, or the directory of
+  its data;
+- ``wait_for_replicas``: how many replicas must have a copy of each job before `Job.add_job` and `Job.add_jobs` return,
+  0 by default; and ``replica_timeout``: after how many seconds without it they raise `NotReplicated`, 0.2 by default.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Iterable
+from functools import cache
+from ipaddress import IPv6Address
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, unquote_to_bytes, urlsplit
+
+import redis
+from limpyd.contrib.database import PipelineDatabase
+from redis.backoff import NoBackoff
+from redis.client import Pipeline
+from redis.retry import Retry
+from redis.sentinel import SentinelConnectionPool, SentinelManagedConnection
+
+from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.redis.connections import SharedConnection
+from limpyd_jobs.redis.embedded import EmbeddedServer
+from limpyd_jobs.redis.primary import TIMEOUT, PrimaryPool, Sentinels
+from limpyd_jobs.redis.replication import SETTINGS, Copies
+
+Settings = dict[str, Any]
+
+VARIABLE = "LIMPYD_JOBS_DATABASE"
+OLDEST_REDIS = (6, 2)
+
+# With one of these settings, each command goes through the client, which follows them.
+ABOUT_CONNECTIONS = ("max_connections", "retry", "retry_on_timeout", "retry_on_error", "credential_provider")
+
+# one lock for all databases, renewed in a forked child: the thread that held it does not exist there
+_lock = threading.RLock()
+
+
+def _renew_lock() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+class JobsDatabase(PipelineDatabase):  # type: ignore[misc]
+    """The Redis database of some models: a limpyd database that can be moved, by settings or by a URL.
+
+    Without settings it is the database that the environment variable LIMPYD_JOBS_DATABASE names at the first use,
+    or else localhost:6379, database 0. Nothing connects before the first command.
+
+    >>> BaseJobsModel.database.connect(host="redis.example.com", port=6379, db=2)
+    >>> BaseJobsModel.database.from_url("rediss://user:password@redis.example.com/2")
+    >>> BaseJobsModel.use_database(JobsDatabase(url="unix:///run/redis.sock?db=2"))
+
+    Unless the settings say otherwise, a command is never sent twice (redis-py's own retries are off),
+    connecting takes 5 seconds at most, and an answer 10 seconds. A connection that gets the answer READONLY is
+    dropped with a `redis.ConnectionError`, so that the next one may find the new primary.
+
+    Text that is not UTF-8 is read as surrogate escapes, which are written back as the same bytes: a broken
+    key or value can be looked at and removed like any other.
+
+    Parameters
+    ----------
+    **connection_settings
+        As described at the top of this module.
+    """
+
+    def __init__(self, **connection_settings: Any) -> None:
+        self._threads = threading.local()
+        self._embedded: EmbeddedServer | None = None
+        self._direct_connection: redis.Redis | None = None
+        self._shared: SharedConnection | None = None
+        self.copies = Copies.of({})
+        self._pipelined_connection: Any = None
+        super().__init__(**connection_settings)
+        if not connection_settings:
+            self.reset()
+
+    def connect(self, **settings: Any) -> redis.Redis:
+        """Move this database, and all models that use it, to the given settings; return the client.
+
+        Without settings, nothing moves. Nothing is sent to Redis either way.
+
+        Raises
+        ------
+        ConfigurationException
+            If the `url` cannot be parsed, there are `sentinels` without a `service_name`, the embedded server does not
+            start, or the replicas cannot be waited for like that.
+        TypeError
+            If there is no such setting.
+        """
+        with _lock:
+            if self._direct_connection is not None and not settings:
+                return self._direct_connection
+            settings = _expand(settings) or self.connection_settings or default_settings()
+            server, client = _open(settings)
+            self.reset(**settings)
+            self._embedded, self._direct_connection = server, client
+            self._shared = None if settings.keys() & set(ABOUT_CONNECTIONS) else SharedConnection(client)
+            return client
+
+    @classmethod
+    def of_client(cls, client: redis.Redis) -> JobsDatabase:
+        """Return the database that an existing client of redis-py uses, with connections of its own.
+
+        Host, port, user, password, TLS, unix socket, timeouts and sentinels are taken from the client. How it reads
+        replies, and repeats commands, does not matter.
+
+        Raises
+        ------
+        TypeError
+            If it is not a client, or is a client of asyncio or of a cluster, or a pipeline.
+        ConfigurationException
+            If its connections are of a special class, such as those of fakeredis, or lead to replicas.
+        """
+        if not isinstance(client, redis.Redis) or isinstance(client, Pipeline):
+            raise TypeError(f"A database is that of a redis.Redis, not of {client!r}")
+        return cls(**settings_of(client))
+
+    def from_url(self, url: str) -> redis.Redis:
+        """Move this database, and all models that use it, to a URL; return the client.
+
+        The same as ``connect(url=url)``: it takes any text that `parse_database` can read.
+        """
+        return self.connect(url=url)
+
+    def reset(self, **connection_settings: Any) -> None:
+        """Do as `connect` does, but at the first use; without settings, go back to the default."""
+        with _lock:
+            self.connection_settings: Settings = _expand(connection_settings)
+            self.copies = Copies.of(self.connection_settings)
+            self._direct_connection = self._shared = None
+            self.forget_contents()
+            self.__dict__.pop("_redis_version", None)
+            if self._embedded is not None:
+                self._embedded.leave()
+                self._embedded = None
+
+    def forget_contents(self) -> None:
+        """Forget what this process wrote to the database: it is empty, or another one."""
+        self.__dict__.pop("_written_classes", None)
+
+    @property
+    def connection(self) -> Any:
+        """The client of this database, a `redis.Redis`, or the pipeline that is open in this thread."""
+        return self._connection or self.connect()
+
+    @property
+    def sender(self) -> SharedConnection | redis.Redis:
+        """The fastest sender of a command, even while a pipeline is open: the client, or a `SharedConnection`."""
+        return self._shared or self._direct_connection or self.connect()
+
+    def close_idle(self) -> None:
+        """Close the connections that are not in use right now; the next command opens one."""
+        if self._shared is not None:
+            self._shared.close_idle()
+        if self._direct_connection is not None:
+            self._direct_connection.connection_pool.disconnect(inuse_connections=False)
+
+    def pipeline(self, transaction: bool = True, share_in_threads: bool = False) -> Any:
+        """Return limpyd's pipeline: while it is open, the commands of this thread (or of all) go into it."""
+        self.connect()
+        return super().pipeline(transaction, share_in_threads)
+
+    # limpyd has one place for the pipelines of all threads; here each thread has its own
+
+    @property
+    def _connection(self) -> Any:
+        pipeline = getattr(self._threads, "pipeline", None)
+        return pipeline or self._pipelined_connection or self._direct_connection
+
+    @_connection.setter
+    def _connection(self, value: Any) -> None:
+        """Open a pipeline; close it if the value is anything else."""
+        pipeline: Any = value if isinstance(value, Pipeline) else None
+        is_shared = pipeline is not None and pipeline.share_in_threads
+        self._threads.pipeline = None if is_shared else pipeline
+        if is_shared or pipeline is None:
+            self._pipelined_connection = pipeline
+
+
+# The settings of a client's connections that a database keeps.
+_OF_CONNECTIONS = re.compile(
+    r"host|port|db|username|password|credential_provider|client_name|health_check_interval|ssl_.+"
+    r"|socket_(?:connect_)?timeout|socket_keepalive(?:_options)?"
+)
+
+
+def settings_of(client: redis.Redis) -> Settings:
+    """Return the settings of a client, as `JobsDatabase` takes them.
+
+    Raises
+    ------
+    ConfigurationException
+        If they do not tell completely how the client reaches the primary.
+    """
+    pool: Any = client.connection_pool
+    of_redis_py = next(each for each in pool.connection_class.__mro__ if each.__module__ != __name__)
+    if not of_redis_py.__module__.startswith("redis."):
+        raise ConfigurationException(f"Connections of its own kind cannot be made anew: {pool.connection_class!r}")
+    if not getattr(pool, "is_master", True):
+        raise ConfigurationException("The client reads from replicas: that of the primary is needed")
+    found = {
+        name: value
+        for name, value in pool.connection_kwargs.items()
+        if _OF_CONNECTIONS.fullmatch(name) and value is not None
+    }
+    if issubclass(pool.connection_class, redis.UnixDomainSocketConnection):
+        found["unix_socket_path"] = pool.connection_kwargs["path"]
+    if issubclass(pool.connection_class, redis.SSLConnection):
+        found["ssl"] = True
+    if isinstance(pool, SentinelConnectionPool):
+        sentinels = pool.sentinel_manager.sentinels
+        addresses = [each.connection_pool.connection_kwargs for each in sentinels]
+        found["sentinels"] = [(each["host"], each["port"]) for each in addresses]
+        found["service_name"] = pool.service_name
+        found["sentinel_kwargs"] = dict(pool.sentinel_manager.sentinel_kwargs)
+    return found
+
+
+def default_settings() -> Settings:
+    """Return the settings of the database to use if none is given.
+
+    Raises
+    ------
+    ConfigurationException
+        If the environment variable LIMPYD_JOBS_DATABASE cannot be parsed.
+    """
+    text = os.environ.get(VARIABLE)
+    if not text:
+        return {"host": "localhost", "port": 6379, "db": 0}
+    try:
+        return parse_database(text)
+    except ConfigurationException as error:
+        raise ConfigurationException(f"Environment variable {VARIABLE}: {error}") from None
+
+
+def database_name(settings: dict[str, Any]) -> str:
+    """Return the name of a database, as ``--database`` takes it, without user, password and options.
+
+    Without settings, it is the one that is used if none is given.
+    """
+    settings = {name: value for name, value in (settings or default_settings()).items() if value is not None}
+    db = settings.get("db", 0)
+    scheme = "rediss" if settings.get("ssl") else "redis"
+    if "embedded" in settings:
+        directory = "" if settings["embedded"] is True else _shown_path(settings["embedded"])
+        return f"embedded://{directory}{f'?db={db}' if db else ''}"
+    if "sentinels" in settings:
+        hosts = ",".join(_shown_address(*address) for address in settings["sentinels"])
+        return f"{scheme}+sentinel://{hosts}/{quote(settings['service_name'], safe='')}/{db}"
+    if "unix_socket_path" in settings:
+        return f"unix://{_shown_path(settings['unix_socket_path'])}?db={db}"
+    address = _shown_address(settings.get("host", "localhost"), settings.get("port", 6379))
+    return f"{scheme}://{address}/{db}" if settings.get("ssl") else f"{address}:{db}"
+
+
+def _shown_path(path: str | os.PathLike[str]) -> str:
+    return quote(os.fsencode(os.path.abspath(path)))
+
+
+def _shown_address(host: str, port: int) -> str:
+    host = host.rpartition("@")[2]  # a host has no user and password, but if they are given, they must not be shown
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+# Opening
+
+
+class Redis(redis.Redis):
+    """A client of redis-py that is short to look at: ``<client of localhost:6379:0>``. It has the name that is in
+    warnings of redis-py, which applications filter."""
+
+    def __repr__(self) -> str:
+        pool: Any = self.connection_pool
+        if not isinstance(pool, SentinelConnectionPool):
+            return f"<client of {_name_of_connection(pool)}>"
+        return f"<client of the primary of {pool.service_name!r}, database {pool.connection_kwargs.get('db', 0)}>"
+
+
+def _name_of_connection(pool: redis.ConnectionPool) -> str:
+    kwargs = pool.connection_kwargs
+    known = {name: kwargs.get(name) for name in ("host", "port", "db")}
+    is_tls = issubclass(pool.connection_class, redis.SSLConnection)
+    return database_name({**known, "unix_socket_path": kwargs.get("path"), "ssl": is_tls or None})
+
+
+def _expand(settings: Settings) -> Settings:
+    if "url" in settings:
+        others = {name: value for name, value in settings.items() if name != "url"}
+        settings = {**parse_database(settings["url"]), **others}
+    if "sentinels" in settings and not settings.get("service_name"):
+        raise ConfigurationException("sentinels need a service_name: what they call the primary")
+    return settings
+
+
+def _open(settings: Settings) -> tuple[EmbeddedServer | None, redis.Redis]:
+    if "embedded" not in settings:
+        return None, _client(settings)
+    others = {name: value for name, value in settings.items() if name != "embedded"}
+    server = EmbeddedServer(None if settings["embedded"] is True else settings["embedded"])
+    return server, _client({**others, "unix_socket_path": server.socket})
+
+
+def _client(settings: Settings) -> redis.Redis:
+    settings = {name: value for name, value in settings.items() if name not in SETTINGS}
+    settings = {
+        "socket_timeout": 10,
+        "socket_connect_timeout": 5,
+        # the answers of RESP2 are the same with each version of redis-py
+        "protocol": 2,
+        "retry": Retry(NoBackoff(), 0),
+        "encoding_errors": "surrogateescape",
+        "redis_connect_func": _greet,
+        **settings,
+        "decode_responses": True,
+    }
+    client = _client_of_primary(settings) if "sentinels" in settings else Redis(**settings)
+    pool = client.connection_pool
+    pool.connection_class = _improved(pool.connection_class)
+    return client
+
+
+def _client_of_primary(settings: Settings) -> redis.Redis:
+    ours = ("sentinels", "service_name", "sentinel_kwargs")
+    of_redis = {name: value for name, value in settings.items() if name not in ours}
+    of_both = {
+        name: value
+        for name, value in of_redis.items()
+        if name.startswith(("socket_", "ssl")) or name in ("retry", "protocol")
+    }
+    timeouts = {"socket_timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT}
+    of_sentinels = {**of_both, **timeouts, **settings.get("sentinel_kwargs", {})}
+    sentinels: Any = Sentinels(settings["sentinels"], sentinel_kwargs=of_sentinels)  # type: ignore[no-untyped-call]
+    client: redis.Redis = sentinels.master_for(
+        settings["service_name"], redis_class=Redis, connection_pool_class=PrimaryPool, **of_redis
+    )
+    return client
+
+
+def _greet(connection: Any) -> None:
+    """Set a new connection up, and refuse a server that is too old."""
+    connection.on_connect()
+    connection.send_command("INFO", "server", check_health=False)
+    try:
+        information = str(connection.read_response())
+    except redis.ResponseError:
+        return  # INFO is forbidden to this user
+    version = re.search(r"^redis_version:((\d+)\.(\d+)\S*)", information, re.MULTILINE)
+    if version and (int(version[2]), int(version[3])) < OLDEST_REDIS:
+        connection.disconnect()
+        needed = ".".join(map(str, OLDEST_REDIS))
+        raise ConfigurationException(f"Redis {needed} or newer is needed, this server is Redis {version[1]}")
+
+
+def tolerant(client: redis.Redis) -> redis.Redis:
+    """Let a client read text that is not UTF-8, and write it back, as clients of a `JobsDatabase` do; return it."""
+    pool = client.connection_pool
+    if pool.connection_kwargs.get("encoding_errors", "strict") == "strict":
+        pool.connection_kwargs["encoding_errors"] = "surrogateescape"
+        pool.connection_class = _escaping(pool.connection_class)
+        pool.reset()  # for the existing connections
+    return client
+
+
+@cache
+def _escaping(connection_class: Any) -> Any:
+    """Return a class of connections that writes any text that was read."""
+
+    # hiredis, which redis-py uses if it is installed, knows no surrogate escapes, and has shorter error messages
+
+    class Connection(connection_class):  # type: ignore[misc]
+        def send_command(self, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return super().send_command(*args, **kwargs)
+            except (UnicodeEncodeError, redis.DataError):
+                return super().send_command(*map(self.encoder.encode, args), **kwargs)
+
+        def pack_commands(self, commands: Iterable[Iterable[Any]]) -> Any:
+            commands = list(commands)
+            try:
+                return super().pack_commands(commands)
+            except (UnicodeEncodeError, redis.DataError):
+                return super().pack_commands([map(self.encoder.encode, command) for command in commands])
+
+    return Connection
+
+
+@cache
+def _improved(connection_class: Any) -> Any:
+    """Return the same class, but its connections also leave a server that is not a primary any more."""
+    # where Sentinel may name another one, a server without its replicas is left, too: they may follow the other one
+    reasons = ("READONLY", "NOREPLICAS") if issubclass(connection_class, SentinelManagedConnection) else ("READONLY",)
+
+    class Connection(_escaping(connection_class)):  # type: ignore[misc]
+        def __init__(self, *, socket_timeout: float | None, **settings: Any) -> None:
+            super().__init__(socket_timeout=socket_timeout, **settings)
+            self.socket_timeout = socket_timeout  # forgotten by the first releases of redis-py 5, on unix sockets
+
+        def read_response(self, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return super().read_response(*args, **kwargs)
+            except redis.ResponseError as error:
+                reason = "READONLY" if isinstance(error, redis.ReadOnlyError) else _refusal(error, reasons)
+                if not reason:
+                    raise
+                self.disconnect()
+                raise redis.ConnectionError(f"{reason}, so the connection is dropped: {error}") from error
+            except (ValueError, AttributeError) as error:
+                if isinstance(error, UnicodeError):
+                    raise
+                raise redis.ConnectionError(f"The connection was closed while it was read: {error}") from error
+
+    return Connection
+
+
+def _refusal(error: redis.ResponseError, reasons: Iterable[str]) -> str | None:
+    """Return which of some reasons a server gives; Redis 6.2 wraps the error of a script into another one."""
+    text = str(error)
+    return next((reason for reason in reasons if text.startswith(f"{reason} ") or f"-{reason} " in text), None)
+
+
+# Parsing
+
+ACCEPTED = (
+    "host:port, host:port:db, [ipv6]:port:db, redis://user:password@host:port/db, rediss://…, "
+    "unix:///path?db=2, redis+sentinel://host:port,host:port/service/db, embedded:// and embedded:///path"
+)
+HOST = r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<host>[\w.-]+))"
+HOST_PORT = re.compile(HOST + r"(?::(?P<port>\w+))?")
+HOST_PORT_DB = re.compile(HOST + r"(?::(?P<port>\w+)(?::(?P<db>\w+))?)?")
+
+
+def parse_database(text: str) -> Settings:
+    """Return the settings that a text names, such as the value of ``--database`` and LIMPYD_JOBS_DATABASE.
+
+    Accepted are ``host``, ``host:port``, ``host:port:db`` (an IPv6 address in brackets), and the URLs
+
+    - ``redis://[[user]:password@][host][:port][/db]``, and ``rediss://…`` with TLS;
+    - ``unix://[[user]:password@]/path/of/the.socket[?db=2]``;
+    - ``redis+sentinel://[[user]:password@]host[:port],host[:port]/service[/db]``, and
+      ``rediss+sentinel://…``;
+    - ``embedded://`` and ``embedded:///path/of/the/data[?db=2]``.
+
+    After a ``?``, more settings of `OPTIONS` may follow.
+
+    Raises
+    ------
+    ConfigurationException
+        If the text is none of these; the message shows it without its password.
+    """
+    text = text.strip()
+    try:
+        settings = _parse_url(text) if "://" in text else _parse_host_port_db(text)
+        _check(settings)
+    except (TypeError, ValueError, OSError, ConfigurationException, redis.RedisError) as error:
+        shown = hide_passwords(text)
+        raise ConfigurationException(
+            f"{shown!r} is not the name of a database: {error}; accepted are {ACCEPTED}"
+        ) from None
+    return settings
+
+
+def hide_passwords(text: str) -> str:
+    """Return the name of a database as it may be shown: ``redis://***@localhost:6379/2``."""
+    text = re.sub(r"(?is)(password=).*", r"\1***", text)
+    return re.sub(r"(?s)^([\w+]*://)?.*@", r"\1***@", text)
+
+
+def _check(settings: Settings) -> None:
+    """Let redis-py check the settings, without connecting."""
+    Copies.of(settings)
+    if "embedded" not in settings:
+        pool = _client(settings).connection_pool
+        pool.connection_class(**pool.connection_kwargs)
+
+
+def _parse_host_port_db(text: str) -> Settings:
+    host, port, db = _match(HOST_PORT_DB, text).values()
+    return {"host": host, "port": _port(port or "6379"), "db": _db(db or "0")}
+
+
+def _parse_url(text: str) -> Settings:
+    try:
+        url = _split(text)
+    except ValueError:
+        raise ValueError("it is not a valid URL") from None  # the reason might tell the password
+    if url.scheme not in SCHEMES:
+        raise ValueError("there is no such scheme")
+    if not text.isprintable():
+        raise ValueError("there is a character that cannot be printed")
+    if "#" in text:
+        raise ValueError("a # must be written as %23")
+    return {**SCHEMES[url.scheme](url), **_parse_options(url)}
+
+
+def _split(text: str) -> SplitResult:
+    """Divide a URL as `urlsplit` does. That takes each of several hosts alone, but not always all of them together."""
+    scheme, separator, rest = text.partition("://")
+    hosts = re.split("[/?#]", rest, maxsplit=1)[0]
+    if "," not in hosts:
+        return urlsplit(text)
+    credentials, at, names = hosts.rpartition("@")
+    for host in names.split(","):
+        urlsplit(f"{scheme}{separator}{credentials}{at}{host}")
+    return urlsplit(f"{scheme}{separator}{rest[len(hosts) :]}")._replace(netloc=hosts)
+
+
+def _parse_redis(url: SplitResult) -> Settings:
+    credentials, hosts = _parse_credentials(url)
+    host, port = _host_and_port(hosts, 6379) if hosts else ("localhost", 6379)
+    tls = {"ssl": True} if url.scheme == "rediss" else {}
+    return {"host": host, "port": port, "db": _db(url.path[1:] or "0"), **credentials, **tls}
+
+
+def _parse_unix(url: SplitResult) -> Settings:
+    credentials, hosts = _parse_credentials(url)
+    return {"unix_socket_path": _path(hosts, url.path), "db": 0, **credentials}
+
+
+def _parse_sentinel(url: SplitResult) -> Settings:
+    credentials, hosts = _parse_credentials(url)
+    service, _, db = url.path[1:].partition("/")
+    if not service:
+        raise ValueError("it needs the name of the service")
+    tls = {"ssl": True} if url.scheme.startswith("rediss") else {}
+    return {
+        "sentinels": [_host_and_port(host, 26379) for host in hosts.split(",")],
+        "service_name": unquote(service),
+        "db": _db(db or "0"),
+        **credentials,
+        **tls,
+    }
+
+
+def _parse_embedded(url: SplitResult) -> Settings:
+    if set(dict(parse_qsl(url.query))) - {"db"}:
+        raise ValueError("the only option of an embedded server is db")
+    return {"embedded": _path(url.netloc, url.path) if url.netloc or url.path else True, "db": 0}
+
+
+SCHEMES: dict[str, Callable[[SplitResult], Settings]] = {
+    "redis": _parse_redis,
+    "rediss": _parse_redis,
+    "unix": _parse_unix,
+    "redis+sentinel": _parse_sentinel,
+    "rediss+sentinel": _parse_sentinel,
+    "embedded": _parse_embedded,
+}
+
+
+def _parse_credentials(url: SplitResult) -> tuple[Settings, str]:
+    """Split the user and the password off the hosts."""
+    credentials, _, hosts = url.netloc.rpartition("@")
+    user, _, password = credentials.partition(":")
+    given = {"username": unquote(user), "password": unquote(password)}
+    return {name: value for name, value in given.items() if value}, hosts
+
+
+def _parse_options(url: SplitResult) -> Settings:
+    """Read the options after the question mark."""
+    settings: Settings = {}
+    for name, value in parse_qsl(url.query, keep_blank_values=True):
+        is_for_sentinels = name in ("sentinel_username", "sentinel_password") and "sentinel" in url.scheme
+        if is_for_sentinels:
+            settings.setdefault("sentinel_kwargs", {})[name.removeprefix("sentinel_")] = value
+        elif name not in OPTIONS or (name.startswith("ssl_") and not url.scheme.startswith("rediss")):
+            raise ValueError(f"it has an option that {url.scheme}:// does not know")
+        else:
+            settings[name] = OPTIONS[name](value)
+    return settings
+
+
+def _path(before: str, quoted: str) -> str:
+    path = os.fsdecode(unquote_to_bytes(quoted))
+    if before or len(path) < 2 or "\0" in path:
+        raise ValueError("it needs an absolute path, after three slashes")
+    return path
+
+
+def _host_and_port(text: str, default_port: int) -> tuple[str, int]:
+    host, port = _match(HOST_PORT, text).values()
+    return host, _port(port or str(default_port))
+
+
+def _match(pattern: re.Pattern[str], text: str) -> dict[str, Any]:
+    """Return the groups of the pattern, the host first."""
+    match = pattern.fullmatch(text)
+    if match is None:
+        raise ValueError("there is no host, or a character that does not belong there")
+    groups = match.groupdict()
+    ipv6, host = groups.pop("ipv6"), groups.pop("host")
+    if ipv6:
+        IPv6Address(ipv6)
+    elif host.isdecimal():
+        raise ValueError("a number is not a host")
+    return {"host": ipv6 or host, **groups}
+
+
+def _number(name: str, least: int, most: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not re.fullmatch("[0-9]{1,10}", text) or not least <= int(text) <= most:
+            raise ValueError(f"{name} must be a number from {least} to {most}")
+        return int(text)
+
+    return parse
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text) if re.fullmatch(r"[0-9.]{1,10}", text) else 0
+    if not seconds:
+        raise ValueError("a time-out must be a number of seconds above zero")
+    return seconds
+
+
+def _yes_or_no(text: str) -> bool:
+    answers = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    if text.lower() not in answers:
+        raise ValueError(f"{text!r} is neither yes nor no")
+    return answers[text.lower()]
+
+
+_port = _number("the port", 1, 65535)
+_db = _number("the db", 0, 2**31 - 1)
+
+OPTIONS: dict[str, Callable[[str], Any]] = {
+    "db": _db,
+    "username": str,
+    "password": str,
+    "client_name": str,
+    "protocol": _number("the protocol", 2, 3),
+    "max_connections": _number("max_connections", 1, 2**31 - 1),
+    "wait_for_replicas": _number("wait_for_replicas", 0, 1000),
+    "replica_timeout": _seconds,
+    "health_check_interval": _number("health_check_interval", 0, 2**31 - 1),
+    "socket_timeout": _seconds,
+    "socket_connect_timeout": _seconds,
+    "socket_keepalive": _yes_or_no,
+    "ssl_keyfile": str,
+    "ssl_certfile": str,
+    "ssl_password": str,
+    "ssl_cert_reqs": str,
+    "ssl_ca_certs": str,
+    "ssl_ca_path": str,
+    "ssl_ca_data": str,
+    "ssl_check_hostname": _yes_or_no,
+    "ssl_min_version": _number("ssl_min_version", 0, 65535),
+    "ssl_ciphers": str,
+}

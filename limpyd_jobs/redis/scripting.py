@@ -1,0 +1,134 @@
+"""Lua scripts: loaded from files with their includes, run by their SHA."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from functools import cached_property
+from hashlib import sha1
+from pathlib import Path
+from typing import Any
+from weakref import WeakSet
+
+from redis import Redis
+from redis.exceptions import NoScriptError
+
+from limpyd_jobs import dates
+from limpyd_jobs.redis.connections import PinnedConnection, SharedConnection
+from limpyd_jobs.redis.replication import CopyingSender
+
+FOLDER = Path(__file__).parent.parent / "lua"
+
+_INCLUDE = re.compile(r"^--@include (\w+)\n", re.MULTILINE)
+_FUNCTION = re.compile(r"(?:^--[^\n]*\n)*^local function (\w+)\(.*?^end\n", re.MULTILINE | re.DOTALL)
+_COMMENT, _WORD = re.compile("--.*"), re.compile(r"\w+")
+_ENTRY = re.compile(r"^--   ([a-z_]+(?:, [a-z_]+)*)(?:  .*)?$", re.MULTILINE)
+
+
+def names_in(source: str) -> list[str]:
+    """Return the names that the header of a script lists under ``request``, without the fields of a record."""
+    entries = source.partition("\n-- request\n")[2].partition("\n-- reply\n")[0]
+    names = [name for entry in _ENTRY.findall(entries) for name in entry.split(", ")]
+    return [name for name in names if name != "fields"]
+
+
+def load(name: str, folder: Path = FOLDER) -> str:
+    """Return the source of ``<name>.lua``, such as ``placing/add``. The first ``--@include <file>`` line of a file is
+    replaced by that file, ``--@request`` by its request, and ``--@moved`` by code that moves the time, if tests do."""
+    included: set[str] = set()
+
+    def expand(source: str) -> str:
+        return _INCLUDE.sub(include, source)
+
+    def include(match: re.Match[str]) -> str:
+        if match[1] in included:
+            return ""
+        included.add(match[1])
+        return expand((folder / "includes" / f"{match[1]}.lua").read_text("utf-8"))
+
+    source = (folder / f"{name}.lua").read_text("utf-8")
+    whole = expand(source).replace("--@request\n", _request_of(names_in(source)))
+    moved = dates.moved_time // dates.MICROSECOND
+    if moved:
+        whole = whole.replace("--@moved", f"moment_of_this_call = moment_of_this_call + {moved}")
+    return without_unused(whole)
+
+
+def _request_of(names: list[str]) -> str:
+    """Return the code that gives the values of a request their names: much faster than a loop over the names."""
+    given = (f"{name} = ARGV[{i}] ~= '' and ARGV[{i}] or nil" for i, name in enumerate(names, 1))
+    return f"  {{fields = {{}}, {', '.join(given)}}}, {len(names) + 1}\n"
+
+
+def without_unused(source: str) -> str:
+    """Return a source without the functions that nothing in it names: each costs time at every call of the script."""
+    functions = {match[0]: (match[1], _words_of(match[0])) for match in _FUNCTION.finditer(source)}
+    words, unused = _words_of(source), [""]
+    while unused:
+        unused = [text for text, (name, own) in functions.items() if words[name] == own[name]]
+        for text in unused:
+            words -= functions.pop(text)[1]
+            source = source.replace(text, "", 1)
+    return source
+
+
+def _words_of(source: str) -> Counter[str]:
+    """Count the words in the code of a source."""
+    return Counter(_WORD.findall(_COMMENT.sub("", source)))
+
+
+def reload_all() -> None:
+    """Let all scripts be loaded again at their next call, as the time was moved."""
+    for script in _scripts:
+        for name in ("source", "sha"):
+            vars(script).pop(name, None)
+
+
+_scripts: WeakSet[Script] = WeakSet()
+
+
+class Script:
+    """A Lua script, sent to Redis by its SHA, or completely if the server does not know it yet.
+
+    Parameters
+    ----------
+    path: str
+        Its file in the folder ``lua``, without the ``.lua``.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.name = path.rpartition("/")[2]
+        _scripts.add(self)
+
+    @cached_property
+    def source(self) -> str:
+        return load(self.path)
+
+    @cached_property
+    def positions(self) -> dict[str, int]:
+        """The positions of the values of a request among the arguments, by name."""
+        return {name: position for position, name in enumerate(names_in(self.source))}
+
+    @cached_property
+    def sha(self) -> str:
+        return sha1(self.source.encode()).hexdigest()
+
+    def __call__(
+        self,
+        sender: Redis | PinnedConnection | SharedConnection | CopyingSender,
+        keys: Sequence[str] = (),
+        args: Sequence[Any] = (),
+    ) -> Any:
+        """Run the script, in one round trip, and return its reply.
+
+        Raises
+        ------
+        redis.exceptions.RedisError
+            Any error of the server or the connection.
+        """
+        try:
+            return sender.execute_command("EVALSHA", self.sha, len(keys), *keys, *args)  # type: ignore[no-untyped-call]
+        except NoScriptError:
+            return sender.execute_command("EVAL", self.source, len(keys), *keys, *args)  # type: ignore[no-untyped-call]

@@ -1,0 +1,377 @@
+"""The verbs for all the jobs that a filter finds, and their outcomes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from functools import partial
+from inspect import unwrap
+from typing import Any, ClassVar, NamedTuple
+
+from redis.exceptions import ConnectionError, TimeoutError
+
+from limpyd_jobs import transitions
+from limpyd_jobs.arguments import check_servable, delay_argument, stored_priority, stored_queue_name, told_delay
+from limpyd_jobs.dates import parse_datetime
+from limpyd_jobs.exceptions import AlreadyClaimed
+from limpyd_jobs.functions import overrides
+from limpyd_jobs.models import Job, compute_delayed_until, has_custom_placement
+from limpyd_jobs.records import records
+from limpyd_jobs.records.audit import Entry, audited
+from limpyd_jobs.records.layout import layout_of
+from limpyd_jobs.records.lazy_fields import pk_of
+from limpyd_jobs.redis.calls import Call, given, listed, send
+from limpyd_jobs.redis.scripting import Script
+from limpyd_jobs.search.walk import Source
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.texts import described
+
+_cancel_many = Script("many/cancel_many")
+_delete_many = Script("many/delete_many")
+_move_many = Script("many/move_many")
+_requeue_many = Script("many/requeue_many")
+
+# How many jobs one step changes: it takes Redis some milliseconds.
+STEP = 100
+
+# Outcomes of jobs for which there is nothing to do.
+NOTHING_TO_DO = ("ended", "gone", "not delayed", "not in error", "not queued")
+
+Delay = float | timedelta | None
+
+
+class Tally(NamedTuple):
+    """The outcomes of the jobs that were found.
+
+    Attributes
+    ----------
+    done: int
+        How many were changed; with ``dry_run``, how many would be.
+    skipped: int
+        How many have another status, so that there was nothing to do.
+    refused: int
+        How many could not be changed.
+    reasons: dict of str to int
+        Why jobs were skipped or refused: ``not in error``, ``already queued`` (another job of the identifier is),
+        ``claimed`` (a process runs it), ``no queue``, ``broken``, ``refused by Redis`` (as it is full), ``the pk is not
+        a number`` (such jobs are not looked at, whether they meet the conditions or not)…
+    """
+
+    done: int
+    skipped: int
+    refused: int
+    reasons: dict[str, int]
+
+    @classmethod
+    def of(cls, outcomes: Counter[str]) -> Tally:
+        """Make a tally from the number of jobs of each outcome."""
+        reasons = {outcome: number for outcome, number in sorted(outcomes.items()) if number and outcome != "done"}
+        skipped = sum(number for outcome, number in reasons.items() if outcome in NOTHING_TO_DO)
+        return cls(outcomes["done"], skipped, sum(reasons.values()) - skipped, reasons)
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The numbers without the reasons."""
+        return {"done": self.done, "skipped": self.skipped, "refused": self.refused}
+
+    @classmethod
+    def sum(cls, tallies: Iterable[Tally]) -> Tally:
+        """Return the sum of several tallies."""
+        outcomes: Counter[str] = Counter()
+        for tally in tallies:
+            outcomes.update(tally.reasons, done=tally.done)
+        return cls.of(outcomes)
+
+
+def audited_tally(
+    connection: Any,
+    act: Callable[[Counter[str], Entry | None], None],
+    *,
+    only_counts: bool,
+    unaudited: bool,
+    **told: Any,
+) -> Tally:
+    """Let `act` count the outcomes of what it does, with an entry of the audit; without one, if it only counts."""
+    outcomes = Counter[str]()
+    if only_counts:
+        act(outcomes, None)
+        return Tally.of(outcomes)
+    with audited(connection, unaudited=unaudited, **told) as entry:
+        try:
+            act(outcomes, entry)
+        finally:
+            entry.numbers = Tally.of(outcomes).numbers
+    return Tally.of(outcomes)
+
+
+class Acted(NamedTuple):
+    """What a step did: the number of jobs of each outcome, the number it looked at, and the pk of the last one."""
+
+    outcomes: Mapping[str, int]
+    looked: int
+    seen: int
+
+    @classmethod
+    def of(cls, reply: Mapping[str, Any]) -> Acted:
+        return cls(reply["outcomes"], reply["looked"], int(reply["seen"]))
+
+
+class Action:
+    """A verb for each of many jobs. Each subclass is one verb.
+
+    Attributes
+    ----------
+    verb: str
+    script: Script
+        The script that does it with many jobs.
+    methods: tuple of str
+        The methods of a job that do it with one job: if a class has its own, they are called.
+    spares_claimed: bool
+        Whether jobs that are claimed are left alone.
+    """
+
+    verb: ClassVar[str]
+    script: ClassVar[Script]
+    methods: ClassVar[tuple[str, ...]]
+    spares_claimed: ClassVar[bool] = True
+
+    def request(self) -> Mapping[str, Any]:
+        """Return the request for the script, as far as it does not depend on the class."""
+        return {}
+
+    @property
+    def how(self) -> str:
+        """Say how jobs are changed, for the audit: ``queue_name=urgent priority=5``; empty if the verb says all."""
+        asked = self.request()
+        told = {name: asked[name] for name in ("queue_name", "priority") if name in asked}
+        told |= {"delay": told_delay(asked["delay"])} if "delay" in asked else {}
+        return " ".join(f"{name}={value}" for name, value in told.items())
+
+    def do_one(self, job: Job, queue_name: str | None) -> None:
+        """Do it with one job. `queue_name` is the queue that it is or was in."""
+        raise NotImplementedError
+
+    def needs_python(self, job_class: type[Job]) -> bool:
+        """Whether a script cannot do it, because the class or its queues have their own way."""
+        return overrides(job_class, Job, *self.methods)
+
+    def steps(self, source: Source, job_class: type[Job], entry: Entry | None) -> Iterator[Acted]:
+        """Do it with the jobs of a source, and note it in an entry of the audit; without one, tell the outcomes."""
+        queue_model = job_class.queue_model
+        records.check_database(job_class, queue_model)
+        request = {
+            "model": layout_of(job_class).json,
+            "queue_model": layout_of(queue_model).json,
+            **given(default_name=job_class.queue_name),
+            **self.request(),
+        }
+        call = partial(Call, records.redis_of(job_class), self.script, read=Acted.of, models=[job_class])
+        if entry and self.needs_python(job_class):
+            return self._one_by_one(source, job_class, entry, partial(_outcome_of, call, request))
+        return source.run(call, {**request, **(entry.names if entry else {"dry": "1"})}, STEP, is_upwards=True)
+
+    def _one_by_one(
+        self, source: Source, job_class: type[Job], entry: Entry, look: Callable[[int], str]
+    ) -> Iterator[Acted]:
+        """Do it with the jobs of a class that has its own way, if the filter finds them still."""
+        for step in source.steps(is_upwards=True, names=listed(["queue"]), most=1):
+            outcomes: Counter[str] = Counter()
+            try:
+                for pk, (queue_name,) in step.found:
+                    outcome = look(pk)
+                    if outcome == "done":
+                        outcome = self._outcome_of_one(records.attached(job_class, f"{pk}"), queue_name)
+                    outcomes[outcome] += 1
+            finally:  # also if it is interrupted
+                if outcomes["done"]:
+                    entry.note(outcomes["done"])
+            yield Acted(outcomes, step.looked, step.seen)
+
+    def _outcome_of_one(self, job: Job, queue_name: str | None) -> str:
+        """Do it with one job, and return the outcome: what its own way raises is one, and what it leaves undone."""
+        if self.spares_claimed:
+            transitions.spare_if_claimed(job)
+        stored = partial(_stored, type(job), pk_of(job))
+        before = stored()
+        try:
+            self.do_one(job, queue_name)
+        except AlreadyClaimed:
+            return "claimed"
+        except (ConnectionError, TimeoutError):
+            raise
+        except (Exception, SystemExit) as error:  # of code of the application
+            return described(error)
+        if self.is_done(before, stored(), queue_name):
+            return "done"
+        return f"unchanged by its own {' or '.join(self.methods)}"
+
+    def is_done(self, before: Mapping[str, Any], after: Mapping[str, Any], queue_name: str | None) -> bool:
+        """Return whether its own way did it with a job of that queue, by its hash before and after that."""
+        return before != after
+
+
+def _stored(job_class: type[Job], pk: str) -> dict[str, str]:
+    return next((fields for _, fields in records.read_many(job_class, [pk])), {})
+
+
+def _extends(job_class: type[Job], name: str) -> bool:
+    """Whether a class has a method of this name that calls ours. Version 2 lacks ours, so it may be another thing."""
+    if not overrides(job_class, Job, name):
+        return False
+    code: Any = getattr(unwrap(getattr(job_class, name)), "__code__", None)
+    callers = {"super", *(base.__name__ for base in job_class.__mro__)}
+    return bool(code) and name in code.co_names and not callers.isdisjoint(code.co_names)
+
+
+def _cancel(job: Job) -> None:
+    if _extends(type(job), "cancel"):
+        job.cancel()
+    else:
+        Job.cancel(job)
+
+
+def _outcome_of(call: Callable[..., Call[Acted]], request: Mapping[str, Any], pk: int) -> str:
+    """Return the outcome that a job would have."""
+    acted = send(call(request={**request, "conditions": "[]", "dry": "1", "pks": listed([f"{pk}"])}))
+    return next(iter(acted.outcomes), "gone")
+
+
+def _servable_name(queue_name: str) -> str:
+    """Return the name of a queue that jobs are to be put in, as it is stored."""
+    name = stored_queue_name(queue_name)
+    check_servable(name)
+    return name
+
+
+class Requeue(Action):
+    """Put the jobs that failed back in their queues, or in another one."""
+
+    verb = "requeue"
+    script = _requeue_many
+    methods = ("requeue", "enqueue_or_delay")
+
+    def __init__(
+        self, queue_name: str | None, priority: int | None, delayed_for: Delay, delayed_until: datetime | None
+    ) -> None:
+        self._queue_name = None if queue_name is None else _servable_name(queue_name)
+        self._priority = "" if priority is None else stored_priority(priority)
+        self._delay = delay_argument(delayed_for, delayed_until)
+        self._delayed_for, self._delayed_until = delayed_for, delayed_until
+
+    def request(self) -> Mapping[str, Any]:
+        return given(queue_name=self._queue_name, priority=self._priority, delay=self._delay)
+
+    def do_one(self, job: Job, queue_name: str | None) -> None:
+        job.requeue(self._queue_name or queue_name, self._priority or None, self._delayed_for, self._delayed_until)
+
+    def needs_python(self, job_class: type[Job]) -> bool:
+        return super().needs_python(job_class) or _has_own_queues(job_class)
+
+
+class Cancel(Action):
+    """Cancel the jobs that wait, are delayed or run."""
+
+    verb = "cancel"
+    script = _cancel_many
+    methods = ("cancel",)
+    spares_claimed = False
+
+    def do_one(self, job: Job, queue_name: str | None) -> None:
+        _cancel(job)
+
+    def is_done(self, before: Mapping[str, Any], after: Mapping[str, Any], queue_name: str | None) -> bool:
+        return after.get("status") not in (STATUSES.WAITING, STATUSES.DELAYED, STATUSES.RUNNING)
+
+    def needs_python(self, job_class: type[Job]) -> bool:
+        return _extends(job_class, "cancel")
+
+
+class Delete(Action):
+    """Delete the jobs that do not run."""
+
+    verb = "delete"
+    script = _delete_many
+    methods = ("delete",)
+
+    def do_one(self, job: Job, queue_name: str | None) -> None:
+        if job.queued.hget() == "1":
+            _cancel(job)
+        job.delete()
+
+    def is_done(self, before: Mapping[str, Any], after: Mapping[str, Any], queue_name: str | None) -> bool:
+        return not after
+
+    def needs_python(self, job_class: type[Job]) -> bool:
+        layout = layout_of(job_class)
+        is_plain = layout.erasable and not layout.special and not layout.description["keys"]
+        return super().needs_python(job_class) or not is_plain
+
+
+class Move(Action):
+    """Move the jobs that wait or are delayed to another queue, priority or date."""
+
+    verb = "move"
+    script = _move_many
+    methods = ("enqueue_or_delay",)
+
+    def __init__(self, queue_name: str | None = None, priority: int | None = None) -> None:
+        if queue_name is None and priority is None:
+            raise ValueError("say where to move the jobs: give a queue_name, a priority, or both")
+        self._request = given(
+            queue_name=None if queue_name is None else _servable_name(queue_name),
+            priority="" if priority is None else stored_priority(priority),
+        )
+
+    def request(self) -> Mapping[str, Any]:
+        return self._request
+
+    def do_one(self, job: Job, queue_name: str | None) -> None:
+        until = job.delayed_until.hget() if job.status.hget() == STATUSES.DELAYED else None
+        job.enqueue_or_delay(self._request.get("queue_name", queue_name), self._request.get("priority"), until)
+
+    def is_done(self, before: Mapping[str, Any], after: Mapping[str, Any], queue_name: str | None) -> bool:
+        there = {"queue_name": queue_name, "priority": before.get("priority")}
+        return before != after or all(there[name] == asked for name, asked in self._request.items())
+
+    def needs_python(self, job_class: type[Job]) -> bool:
+        return super().needs_python(job_class) or _has_own_queues(job_class)
+
+
+class DelayUntil(Move):
+    """Delay the jobs that wait or are delayed."""
+
+    verb = "delay"
+
+    def __init__(self, delayed_for: Delay, delayed_until: datetime | None) -> None:
+        delay = delay_argument(delayed_for, delayed_until)
+        if not delay:
+            raise ValueError("say until when to delay the jobs: give a delayed_for, or a delayed_until")
+        self._until = compute_delayed_until(delayed_for, delayed_until)
+        self._request = {"delay": delay}
+
+    def do_one(self, job: Job, queue_name: str | None) -> None:
+        job.enqueue_or_delay(queue_name, delayed_until=self._until)
+
+    def is_done(self, before: Mapping[str, Any], after: Mapping[str, Any], queue_name: str | None) -> bool:
+        return before != after or parse_datetime(before.get("delayed_until")) == self._until
+
+
+class Promote(Move):
+    """Promote the jobs that are delayed."""
+
+    verb = "promote"
+
+    def __init__(self) -> None:
+        self._request = {"promote": "1"}
+
+    def do_one(self, job: Job, queue_name: str | None) -> None:
+        job.enqueue_or_delay(queue_name)
+
+    def is_done(self, before: Mapping[str, Any], after: Mapping[str, Any], queue_name: str | None) -> bool:
+        return before != after
+
+
+def _has_own_queues(job_class: type[Job]) -> bool:
+    """Whether the queues of a class have their own way to take a job, or need what only limpyd can write."""
+    return has_custom_placement(job_class, job_class.queue_model) or layout_of(job_class.queue_model).needs_limpyd

@@ -1,0 +1,232 @@
+"""Counting errors by their cause."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from limpyd_jobs.search.found import Count
+from limpyd_jobs.search.message_patterns import LONGEST, is_variable, pattern_of
+from limpyd_jobs.texts import one_line
+
+# How many causes are kept at most, how many messages of all of them, and of each cause how many classes, queues and
+# versions.
+MOST_GROUPS, MOST_MESSAGES, MOST_VALUES = 10_000, 100_000, 50
+
+EXAMPLES = 3  # of a message, at most
+
+OTHERS = "(others)"  # stands for the values that are not kept
+
+Read = Callable[[Iterable[str]], Mapping[str, str]]  # given errors, as ``jobs:error:12``, returns their messages
+
+
+class ErrorMessage(NamedTuple):
+    """A message of the errors of one cause.
+
+    Attributes
+    ----------
+    pattern: str
+        What the messages have in common: see `limpyd_jobs.search.message_patterns`.
+    number: int
+        How many errors have such a message.
+    examples: list of str
+        Some of the messages as they are, the newest first: at most 3, each in a line of at most 300 characters.
+    """
+
+    pattern: str
+    number: int
+    examples: list[str]
+
+    def __str__(self) -> str:
+        if self.number == 1 and self.examples:
+            return self.examples[0]
+        if is_variable(self.pattern) and self.examples:
+            return f"{self.pattern}, for example {', '.join(self.examples)}".lstrip(", ")
+        return self.pattern
+
+
+class ErrorGroup(NamedTuple):
+    """The errors of one cause.
+
+    Attributes
+    ----------
+    fingerprint: str
+        The fingerprint of all of them; the type, if they have no fingerprint, as errors of version 2.
+    type: str
+    raised_in: str
+        The place in the application: module, function and the text of the line. Empty if no code of the application
+        raised it.
+    message: str
+        The most frequent of the messages, in words.
+    number: int
+        How many errors there are.
+    first_seen, last_seen: str
+        Dates in UTC.
+    last: str
+        The pk of the last error.
+    model: str
+        What the keys of the model of the last error begin with.
+    job_classes, queues, app_versions: dict of str to int
+        How many errors there are by the class of the job, by the queue, and by the version of the application if it
+        says one; of 50 of each, and of all others as ``(others)``.
+    messages: list of ErrorMessage
+        The messages, the most frequent first, as many as were asked for.
+    message_count: Count
+        How many messages there are; a lower bound, if there are more than 100,000 of all causes.
+    """
+
+    fingerprint: str
+    type: str
+    raised_in: str
+    message: str
+    number: int
+    first_seen: str
+    last_seen: str
+    last: str
+    model: str
+    job_classes: dict[str, int]
+    queues: dict[str, int]
+    app_versions: dict[str, int]
+    messages: list[ErrorMessage]
+    message_count: Count
+
+
+class ErrorGroups(NamedTuple):
+    """Errors by their cause, the most frequent first.
+
+    Attributes
+    ----------
+    groups: list of ErrorGroup
+    others: int
+        How many errors are in no group.
+    is_exact: bool
+        False if there was no time to look at all errors.
+    looked, size: int
+        At how many errors it looked, the newest first, and at how many there are to look.
+    """
+
+    groups: list[ErrorGroup]
+    others: int
+    is_exact: bool
+    looked: int
+    size: int
+
+
+class Step(NamedTuple):
+    """What a step found: the groups, by their fingerprint; see ``lua/errors/group_errors.lua``."""
+
+    groups: Mapping[str, Mapping[str, Any]]
+    looked: int
+    seen: int
+
+    @classmethod
+    def of(cls, reply: Mapping[str, Any]) -> Step:
+        return cls(reply["groups"], reply["looked"], int(reply["seen"]))
+
+
+class Grouping:
+    """Counts errors by their cause."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, _Group] = {}
+        self._beyond = 0
+        self._room = MOST_MESSAGES
+
+    def add(self, model: str, step: Step) -> None:
+        """Add the errors that a step found among those of a model."""
+        for fingerprint, found in step.groups.items():
+            if fingerprint in self._groups or len(self._groups) < MOST_GROUPS:
+                group = self._groups.setdefault(fingerprint, _Group(fingerprint))
+                group.add(model, found)
+                self._room -= group.add_messages(model, found, self._room)
+            else:
+                self._beyond += found["count"]
+
+    def told(self, most: int, messages: int, read: Read) -> tuple[list[ErrorGroup], int]:
+        """Return the causes with the most errors, some messages of each, and how many errors have other causes."""
+        groups = sorted(self._groups.values(), key=lambda group: (-group.number, group.fingerprint))
+        told, others = groups[:most], groups[most:]
+        texts = read({example for group in told for example in group.examples(messages)})
+        return [group.told(messages, texts) for group in told], self._beyond + sum(each.number for each in others)
+
+
+class _Message:
+    """A message that is being counted."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.examples: list[str] = []
+
+    def add(self, model: str, found: Mapping[str, Any]) -> None:
+        self.number += found["count"]
+        self.examples = [*self.examples, *(f"{model}:{pk}" for pk in found["pks"])][:EXAMPLES]
+
+
+class _Group:
+    """A group that is being counted."""
+
+    def __init__(self, fingerprint: str) -> None:
+        self.fingerprint = fingerprint
+        self.number = 0
+        self.model = self.last = self.type = self.raised_in = self.first_seen = self.last_seen = ""
+        self._by = {name: Counter[str]() for name in ("job_class", "queue", "app_version")}
+        self._messages: dict[str, _Message] = {}
+        self._has_all_messages = True
+
+    def add(self, model: str, found: Mapping[str, Any]) -> None:
+        """Add the errors of this group that a step found among those of a model."""
+        is_first = not self.number
+        self.number += found["count"]
+        if is_first or found["last_seen"] > self.last_seen:
+            self.type, self.last_seen, self.last = found["type"], found["last_seen"], found["last"]
+            self.model, self.raised_in = model, found.get("raised_in", "")
+        if is_first or found["first_seen"] < self.first_seen:
+            self.first_seen = found["first_seen"]
+        for name, numbers in self._by.items():
+            for value, number in found[name].items():
+                numbers[value if value in numbers or len(numbers) < MOST_VALUES else OTHERS] += number
+
+    def add_messages(self, model: str, found: Mapping[str, Any], room: int) -> int:
+        """Add the messages of these errors; return how many of them are new. There is only room for some new ones."""
+        before = len(self._messages)
+        texts = ((pattern_of(text), each) for text, each in found["texts"].items())
+        for pattern, each in (*found["patterns"].items(), *texts):
+            if pattern in self._messages or len(self._messages) - before < room:
+                self._messages.setdefault(pattern, _Message()).add(model, each)
+            else:
+                self._has_all_messages = False
+        return len(self._messages) - before
+
+    def examples(self, messages: int) -> Iterable[str]:
+        """Return the errors whose messages are examples of the most frequent ones."""
+        return [example for _, message in self._most_frequent(messages) for example in message.examples]
+
+    def _most_frequent(self, messages: int) -> list[tuple[str, _Message]]:
+        return sorted(self._messages.items(), key=lambda item: (-item[1].number, item[0]))[:messages]
+
+    def told(self, messages: int, texts: Mapping[str, str]) -> ErrorGroup:
+        """Return the group, given the messages of some errors by their pk."""
+        shown = [_told(pattern, each, texts) for pattern, each in self._most_frequent(messages)]
+        classes, queues, versions = (dict(numbers.most_common()) for numbers in self._by.values())
+        return ErrorGroup(
+            fingerprint=self.fingerprint,
+            type=self.type,
+            raised_in=self.raised_in,
+            message=f"{shown[0]}" if shown else "",
+            number=self.number,
+            first_seen=self.first_seen,
+            last_seen=self.last_seen,
+            last=self.last,
+            model=self.model,
+            job_classes=classes,
+            queues=queues,
+            app_versions=versions,
+            messages=shown,
+            message_count=Count(len(self._messages), self._has_all_messages),
+        )
+
+
+def _told(pattern: str, message: _Message, texts: Mapping[str, str]) -> ErrorMessage:
+    found = dict.fromkeys(" ".join(texts.get(example, "").split()) for example in message.examples)
+    return ErrorMessage(pattern, message.number, [one_line(text, LONGEST) for text in found if text])

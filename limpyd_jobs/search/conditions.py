@@ -1,0 +1,289 @@
+"""The conditions of a filter: a field, a comparison and a value. Written as a word, ``added>-1h``, or as in Python,
+``added__gt="-1h"``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+from math import isnan
+from typing import Any, NamedTuple
+
+from limpyd_jobs.arguments import PRIORITY_RANGE, read_priority
+from limpyd_jobs.dates import as_naive_utc, datetime_to_score, parse_datetime, utcnow
+from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.texts import is_meant, one_line
+from limpyd_jobs.transitions import mark_of
+
+# The comparisons, by what ends the name of a field: in Python, and on a command line where nothing is to be quoted.
+SUFFIXES = {"": "=", "eq": "=", "ne": "!=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+COMPARISONS = (">", ">=", "<", "<=")
+
+TIMES = ("added", "start", "end", "delayed_until")
+NUMBERS = ("priority", "tries")
+EQUAL_ONLY = ("class", "error", "fingerprint", "identifier", "owner", "pk", "queue", "status")
+
+_WORD = re.compile(r"(?P<field>[A-Za-z]\w*?)(?:__(?P<suffix>[a-z]+))?(?P<sign>!=|>=|<=|=|>|<)(?P<value>.*)", re.DOTALL)
+_AGO = re.compile(r"([+-])(\d{1,9}(?:\.\d{1,9})?)([smhdw])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+LONGEST_NAME = 1000  # of a class
+MOST_CONDITIONS = 1000  # of a filter: each one is looked at for each job
+
+HOW = "write it as field=value, field!=value, field>value or field__gt=value"
+
+
+class Condition(NamedTuple):
+    """A condition that a job has to meet.
+
+    Attributes
+    ----------
+    field: str
+        ``class``, ``pk``, ``queue``, ``error`` and ``fingerprint`` (the type, or the fingerprint, of an error that is
+        recorded of the job), ``owner`` (who holds the claim on it), or any field of a job.
+    comparison: str
+        One of ``= != > >= < <=``.
+    value: str
+        The value as it is stored: the letter of a status, the date of a time in UTC.
+    """
+
+    field: str
+    comparison: str
+    value: str
+
+    @classmethod
+    def parse(cls, word: str) -> Condition:
+        """Read a condition that is written as a word.
+
+        Raises
+        ------
+        ValueError
+            If the word is not a condition.
+        """
+        match = _WORD.fullmatch(word)
+        if not match:
+            raise ValueError(f"{one_line(word)!r} is not a condition: {HOW}")
+        field, suffix, sign = match["field"], match["suffix"], match["sign"]
+        if suffix and suffix not in SUFFIXES:
+            field, suffix = f"{field}__{suffix}", ""
+        if suffix and sign != "=":
+            raise ValueError(f"{one_line(word)!r} compares twice: {HOW}")
+        return cls.of(field, SUFFIXES[suffix] if suffix else sign, match["value"])
+
+    @classmethod
+    def named(cls, name: str, value: Any) -> Condition:
+        """Read a condition as it is written in Python: ``added__gt="-1h"``; exceptions as `of`."""
+        field, _, suffix = name.rpartition("__")
+        if not field or suffix not in SUFFIXES:
+            field, suffix = name, ""
+        return cls.of(field, SUFFIXES[suffix], value)
+
+    @classmethod
+    def of(cls, field: str, comparison: str, value: Any) -> Condition:
+        """Return a condition with its value checked, in the form in which it is stored.
+
+        Raises
+        ------
+        TypeError
+            If the value is neither a text, a number, a moment nor a time span.
+        ValueError
+            If the field cannot have that value, or cannot be compared that way.
+        """
+        if comparison in COMPARISONS and field in EQUAL_ONLY:
+            raise ValueError(f"{field} cannot be compared by {comparison}: only by = and !=")
+        stored = _STORED.get(field, _text_of)(field, value)
+        if comparison in COMPARISONS and stored == "":
+            raise ValueError(f"{field}{comparison} needs a value to compare with")
+        if field == "class" and len(stored) > LONGEST_NAME:
+            raise ValueError(f"The name of a class has at most {LONGEST_NAME:,} characters")
+        return cls(field, comparison, stored)
+
+    def __str__(self) -> str:
+        """Return it as it may be written."""
+        value = STATUSES.by_value(self.value, self.value).lower() if self.field == "status" else self.value
+        return f"{self.field}{self.comparison}{value}"
+
+    @property
+    def is_negated(self) -> bool:
+        return self.comparison == "!="
+
+    @property
+    def is_equality(self) -> bool:
+        """Whether it asks for one value that is not empty."""
+        return self.comparison == "=" and self.value != ""
+
+    def bounds(self, *, is_date: bool) -> tuple[str, str] | None:
+        """Return the lowest and the highest score, in an index of numbers or dates, of the records that meet it.
+
+        None if that cannot be said. Exceptions: see `as_test`.
+        """
+        number = self._moment() if is_date else self._number() if self.comparison in COMPARISONS else None
+        if number is None or isnan(number) or self.is_negated:
+            return None
+        bound = f"{number!r}" if self.comparison.endswith("=") else f"({number!r}"
+        if self.comparison == "=":
+            return bound, bound
+        return (bound, "+inf") if self.comparison[0] == ">" else ("-inf", bound)
+
+    def fitting_index(self, *, is_date: bool) -> str | None:
+        """Return the name of the class of an index that finds the jobs that meet it at once; None if there is no such
+        index."""
+        if self.is_negated or self.value == "":
+            return None
+        if is_date or (self.field in TIMES and self.comparison in COMPARISONS):
+            return "DateTimeRangeIndex"
+        if self.comparison == "=":
+            return "EqualIndex"
+        return None if self._number() is None else "NumberRangeIndex"
+
+    def is_met_by_class(self, path: str) -> bool:
+        """Whether jobs of a class can meet it. Only a condition on the class excludes some."""
+        if self.field != "class":
+            return True
+        name = path if "." in self.value else path.rpartition(".")[2]
+        return fnmatchcase(name, self.value.replace("[", "[[]")) != self.is_negated
+
+    def as_test(self, *, is_date: bool = False) -> dict[str, Any]:
+        """Return it as ``search.lua`` takes it, for a field that holds dates, or other values.
+
+        Raises
+        ------
+        ValueError
+            If the field holds dates, and the value is not a moment.
+        """
+        test = self._test_of_date() if is_date and self.value and self.field not in TIMES else self._test()
+        return {**test, **({"is_negated": True} if self.is_negated else {})}
+
+    def _test_of_date(self) -> dict[str, Any]:
+        names = {"=": "equal", "!": "equal", ">": "more", "<": "less"}
+        how = {"test": names[self.comparison[0]], "or_equal": self.comparison in (">=", "<=")}
+        return {**how, "field": self.field, "value": self._moment(), "is_date": True}
+
+    def _test(self) -> dict[str, Any]:
+        if self.field == "queue":
+            return {"test": "queue", "field": "queue", "value": self.value}
+        if self.field == "pk":
+            return {"test": "pk", "value": self.value}
+        if self.field == "owner":
+            return {"test": "owner", "field": "_claim_token", "value": mark_of(self.value)[1:]}
+        number = self._number()
+        if self.comparison in COMPARISONS:
+            test = "more" if self.comparison[0] == ">" else "less"
+            value = self.value if number is None else number
+            compared = {"test": test, "field": self.field, "value": value, "is_number": number is not None}
+            return {**compared, "or_equal": self.comparison.endswith("=")}
+        if number is not None and self.field in NUMBERS:
+            return {"test": "equal", "field": self.field, "value": number, "is_number": True}
+        return {"test": "is", "field": self.field, "value": self.value}
+
+    def _moment(self) -> float | None:
+        return datetime_to_score(parse_moment(self.field, self.value)) if self.value else None
+
+    def _number(self) -> float | None:
+        try:
+            return None if self.field in TIMES else float(self.value)
+        except ValueError:
+            return None
+
+
+def limited(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
+    """Return the conditions of a filter; raise `ValueError` if there are too many."""
+    if len(conditions) > MOST_CONDITIONS:
+        raise ValueError(f"A filter has at most {MOST_CONDITIONS:,} conditions, not {len(conditions):,}")
+    return tuple(conditions)
+
+
+def check_fields(refusal: str, names: Iterable[str], fields: Iterable[str]) -> None:
+    """Raise `ValueError` if one of the names is not a field; it says which fields there are, and which may be meant."""
+    unknown = min({*names} - {*fields}, default=None)
+    if unknown is not None:
+        own = sorted(name for name in fields if not name.startswith("_"))
+        near = is_meant(unknown, own)
+        raise ValueError(f"{refusal} {unknown!r}{f'{near} There' if near else '; there'} are: {', '.join(own)}")
+
+
+def _text_of(field: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "1" if value else "0"  # as an argument is stored
+    if isinstance(value, (int, float)):
+        return str(value)
+    if isinstance(value, (datetime, timedelta)):
+        return time_of(field, value)
+    if not isinstance(value, str):
+        raise TypeError(f"{field} is compared with a text, a number or a time, not with {value!r}")
+    return value
+
+
+def _status_of(field: str, value: Any) -> str:
+    text = _text_of(field, value)
+    if text in STATUSES.values():
+        return text
+    try:
+        return STATUSES[text.upper()]
+    except KeyError:
+        names = ", ".join(name.lower() for name in STATUSES)
+        raise ValueError(f"{one_line(text)!r} is not a status: {names}") from None
+
+
+def _integer_of(field: str, value: Any) -> str:
+    text = _text_of(field, value)
+    if text == "":
+        return text
+    number = read_priority(text)
+    if number is None or number not in PRIORITY_RANGE:
+        raise ValueError(f"{field} is an integer, not {one_line(text)!r}")
+    return str(number)
+
+
+def _pk_of(field: str, value: Any) -> str:
+    text = _text_of(field, value)
+    if not re.fullmatch(r"\d{1,18}", text, re.ASCII):
+        raise ValueError(f"{field} is the number of a job, not {one_line(text)!r}")
+    return str(int(text))
+
+
+def time_of(field: str, value: Any) -> str:
+    """Return a moment as it is stored: a datetime, naive in UTC or aware; a time span from now; or the text of one."""
+    if isinstance(value, timedelta):
+        return str(utcnow() + value)
+    if isinstance(value, datetime):
+        return str(as_naive_utc(value))
+    text = _text_of(field, value)
+    return str(parse_moment(field, text)) if text else ""
+
+
+def parse_moment(what: str, text: str) -> datetime:
+    """Return the moment of a text, in UTC: a date, ``now``, or a time span from now, as ``-1h``.
+
+    Raises
+    ------
+    ValueError
+        If it is not such a text. The message begins with `what`.
+    """
+    ago = _AGO.fullmatch(text)
+    try:
+        span = timedelta(**{_UNITS[ago[3]]: float(ago[2])}) if ago else timedelta(0)
+        if ago or text == "now":
+            return utcnow() - span if ago and ago[1] == "-" else utcnow() + span
+    except OverflowError:
+        text = f"{text}, so far away,"
+    moment = parse_datetime(text)
+    if moment is None:
+        raise ValueError(
+            f"{what}: {one_line(text)!r} is not a time: write 2026-11-20, 2026-11-20T10:30 (UTC), -1h, -30m or +2d"
+        )
+    return moment
+
+
+def _class_of(field: str, value: Any) -> str:
+    return _text_of(field, value.get_model_repr() if hasattr(value, "get_model_repr") else value)
+
+
+_STORED: Mapping[str, Callable[[str, Any], str]] = {
+    "class": _class_of,
+    "pk": _pk_of,
+    "status": _status_of,
+    **dict.fromkeys(NUMBERS, _integer_of),
+    **dict.fromkeys(TIMES, time_of),
+}

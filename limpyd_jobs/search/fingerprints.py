@@ -1,0 +1,206 @@
+"""How errors of the same cause are recognised: plain functions, which know nothing of Redis.
+
+A cause is the type of the exception, and the place where the application raised it: module, function, and the text of
+the line. The fingerprint is made of both. Without such a place, it is made of the type and the pattern of the message:
+see `limpyd_jobs.search.message_patterns`. It is the same wherever the application is installed, and on all versions of
+Python.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import re
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
+from itertools import pairwise
+from traceback import walk_tb
+from types import FrameType, ModuleType
+from typing import Any, NamedTuple
+
+from limpyd_jobs.search.message_patterns import pattern_of
+
+LENGTH = 16  # the length of a fingerprint, in hexadecimal digits
+LONGEST_PLACE = 300  # in characters
+
+# These may be raised at any line, as time or memory is over: their place is where the code of the job begins.
+ANYWHERE = ("JobTimeout", "MemoryError", "RecursionError")
+
+# A frame in the text of a traceback, with its line; in that of a group of exceptions, something stands before it.
+_FRAME = re.compile(r'^([ |]*)File "(.+?)", line \d+, in (.+)(?:\n\1  +(\S.*))?$', re.MULTILINE)
+
+# Since Python 3.12 these have no frames of their own.
+_COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>")
+
+_OUR_PACKAGE = __name__.partition(".")[0]
+_OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_STDLIB = os.path.join(sysconfig.get_path("stdlib"), "")
+_SEPARATORS = re.compile(r"[/\\]+")
+_PYTHON = re.compile(r"(?:python|pypy)\d[\d.]*t?(?:\.zip)?$")
+_PYTHON_ON_WINDOWS = re.compile(r"python[\d.]*$", re.IGNORECASE)
+_SITES = ("site-packages", "dist-packages")
+
+
+class Cause(NamedTuple):
+    """What an error has in common with others.
+
+    Attributes
+    ----------
+    fingerprint: str
+        The same text for all errors of a cause.
+    place: str
+        Where the application raised it; empty if it did not.
+    pattern: str
+        Its message without what differs from job to job.
+    """
+
+    fingerprint: str
+    place: str
+    pattern: str
+
+
+class _Frame(NamedTuple):
+    """Where a function was left: the path of its file, its module, its name, and the text of the line."""
+
+    file: str
+    module: str
+    function: str
+    line: str
+
+    def __str__(self) -> str:
+        return f"{self.module}, in {self.function}: {self.line}"[:LONGEST_PLACE]
+
+
+def cause_of(
+    type_name: str, message: str, raised: BaseException | str | None, job_class: str, identifier: str = ""
+) -> Cause:
+    """Return the cause of an error.
+
+    Parameters
+    ----------
+    type_name: str
+        The name of the class of the exception.
+    message: str
+        Its text.
+    raised: exception or str
+        The exception with its traceback, or the text of the traceback; None if there is none.
+    job_class: str
+        The path of the class of the job. Its package is part of the application, even if it is installed like a
+        library.
+    identifier: str
+        The identifier of the job.
+    """
+    pattern = pattern_of(message, identifier)
+    innermost, kinds = _innermost(raised)
+    package, is_first = job_class.partition(".")[0], type_name in ANYWHERE
+    place = _place(_frames_of(innermost), package, is_first=is_first)
+    place = place or _place(_frames_of(raised), package, is_first=is_first)  # made with the group, not raised
+    text = "\n".join((type_name, *kinds, place or pattern))
+    return Cause(sha256(text.encode(errors="replace")).hexdigest()[:LENGTH], place, pattern)
+
+
+def is_fingerprint(text: str) -> bool:
+    """Whether a text looks like a fingerprint. Names of types do not."""
+    return len(text) == LENGTH and not text.strip("0123456789abcdef")
+
+
+def _innermost(raised: BaseException | str | None) -> tuple[BaseException | str | None, list[str]]:
+    """Return the first exception of a group of exceptions, which says more than the group, and the names of the types
+    on the way to it; another exception as it is."""
+    kinds = []
+    while any(each.__name__ == "BaseExceptionGroup" for each in type(raised).__mro__):
+        raised = raised.exceptions[0]  # type: ignore[union-attr]
+        kinds.append(type(raised).__name__)
+    return raised, kinds
+
+
+def _place(frames: Sequence[_Frame], package: str, *, is_first: bool) -> str:
+    """Return the last frame of the application, of some frames with the outermost first; or the first one, without its
+    line. Return nothing if no frame is of the application."""
+    foreign = [frame for frame in frames if not _is_of_python_or_ours(frame.file)]
+    if package == _OUR_PACKAGE and foreign:  # the worker called a function of the application
+        package = foreign[0].module.partition(".")[0]
+    own = [frame for frame in foreign if _is_of_application(frame.file, package)]
+    if not own:
+        return ""
+    return f"{own[0]._replace(line='')}".rstrip(": ") if is_first else f"{own[-1]}"
+
+
+def _frames_of(raised: BaseException | str | None) -> Sequence[_Frame]:
+    read: Callable[[Any], Iterator[_Frame]] = _read_frames if isinstance(raised, str) else _real_frames
+    frames: list[_Frame] = []
+    for frame in read(raised):
+        if frame.function in _COMPREHENSIONS and frames:
+            frame = frame._replace(function=frames.pop().function)
+        frames.append(frame)
+    return frames
+
+
+def _read_frames(text: str) -> Iterator[_Frame]:
+    """Yield the frames of the text of a traceback."""
+    modules = {
+        file: _name_of(vars(module), file)
+        for module in [*sys.modules.values()]
+        if isinstance(module, ModuleType) and (file := vars(module).get("__file__")) and isinstance(file, str)
+    }
+    for _, file, function, line in _FRAME.findall(text):
+        yield _Frame(file, modules.get(file) or _name_of_file(file), function, " ".join(line.split()))
+
+
+def _real_frames(raised: BaseException | None) -> Iterator[_Frame]:
+    """Yield the frames that an exception passed."""
+    for frame, number in walk_tb(raised.__traceback__ if raised else None):
+        yield _real_frame(frame, number)
+
+
+def _real_frame(frame: FrameType, number: int) -> _Frame:
+    file = frame.f_code.co_filename
+    line = linecache.getline(file, number, frame.f_globals)
+    if not os.path.isabs(file) and not file.startswith("<"):  # as compilers write it
+        file = f"{frame.f_globals.get('__file__', file)}"
+    return _Frame(file, _name_of(frame.f_globals, file), frame.f_code.co_name, " ".join(line.split()))
+
+
+def _name_of(namespace: Any, file: str) -> str:
+    """Return the name of a module, given its names: the same, wherever it is, and also if it was run as a script."""
+    name = namespace.get("__name__")
+    if name == "__main__":
+        name = getattr(namespace.get("__spec__"), "name", "") or os.path.splitext(os.path.basename(file))[0]
+    return name if isinstance(name, str) else ""
+
+
+def _name_of_file(file: str) -> str:
+    """Return what a module of another process may be called: the end of its path."""
+    folders = _SEPARATORS.split(re.sub(r"([/\\]__init__)?\.\w+$", "", file))
+    return ".".join(map(pattern_of, folders[-2:]))
+
+
+def _is_of_python_or_ours(file: str) -> bool:
+    """Whether a file is of Python itself or of this library."""
+    if file.startswith(("<", _OURS)):  # <frozen importlib._bootstrap>, <string>
+        return True
+    folders = _SEPARATORS.split(file)
+    if _is_installed(folders):
+        return _name_when_installed(folders) == _OUR_PACKAGE
+    # /usr/lib/python3.11/json/decoder.py, C:\Python311\Lib\json\decoder.py
+    return file.startswith(_STDLIB) or any(
+        (folder in ("lib", "lib64") and _PYTHON.match(name)) or (name == "Lib" and _PYTHON_ON_WINDOWS.match(folder))
+        for folder, name in pairwise(folders)
+    )
+
+
+def _is_of_application(file: str, package: str) -> bool:
+    """Whether a file is not of an installed library, or is of this package."""
+    folders = _SEPARATORS.split(file)
+    return not _is_installed(folders) or _name_when_installed(folders) == package
+
+
+def _is_installed(folders: Sequence[str]) -> bool:
+    return not {*_SITES}.isdisjoint(folders)
+
+
+def _name_when_installed(folders: Sequence[str]) -> str:
+    """Return the name of the package, or module, of a file below ``site-packages``."""
+    return [name for folder, name in pairwise(folders) if folder in _SITES][-1].removesuffix(".py")

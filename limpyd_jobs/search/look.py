@@ -1,0 +1,136 @@
+"""One look at the jobs that meet some conditions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from limpyd_jobs.models import Error
+from limpyd_jobs.query.classes import classes_of, connection_to, error_models_of
+from limpyd_jobs.records.known_classes import KnownClass, one_of_each
+from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.search.conditions import Condition, check_fields
+from limpyd_jobs.search.errors import ErrorFilter
+from limpyd_jobs.search.fingerprints import is_fingerprint
+from limpyd_jobs.search.walk import Progress, Source, Step, Walk
+
+# Names that can be asked for, but are not fields of a job.
+OTHERS = frozenset({"class", "error", "fingerprint", "owner", "pk", "queue"})
+
+# What is asked of the errors of a job.
+OF_ERRORS = ("error", "fingerprint")
+
+# The indexes by which the errors of a job are found.
+_LOOKED_AT = {"job_pk", "job_model_repr", "type", "_fingerprint"}
+
+# Up to this number of errors is read first, to look at no jobs but theirs.
+FEW_ERRORS = 5_000
+
+
+class Search(Walk):
+    """One look at the jobs that meet some conditions: each class that may have some is a source.
+
+    Parameters
+    ----------
+    pks: sequence of int
+        Those of the only jobs that are meant, of one class; None for all.
+    by: str
+        A field that the classes must have as well.
+    """
+
+    def __init__(
+        self,
+        conditions: Sequence[Condition],
+        database: JobsDatabase,
+        error_model: type[Error] | None,
+        pks: Sequence[int] | None,
+        by: str | None = None,
+        timeout: float | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        super().__init__(timeout, progress)
+        self._database, self._error_model = database, error_model
+        self.connection = connection_to(database)
+        self._paths: defaultdict[str, list[str]] = defaultdict(list)  # of a class, by the beginning of its keys
+        self._indexes_of_errors: list[tuple[str, Mapping[str, str]]] = []
+        self.measure(self.connection, self._sources(conditions, pks, by))
+
+    def _sources(self, conditions: Sequence[Condition], pks: Sequence[int] | None, by: str | None) -> list[Source]:
+        classes = classes_of(self._database)
+        for each in classes.values():
+            self._paths[each.name].append(each.path)
+        met = {
+            path: each
+            for path, each in classes.items()
+            if all(condition.is_met_by_class(path) for condition in conditions)
+        }
+        known = [*one_of_each(met).values()]
+        asked = [condition for condition in conditions if condition.field != "class"]
+        names = {*(condition.field for condition in asked), *([by] if by else [])} - OTHERS
+        if known:
+            check_fields("None of these classes has a field", names, OTHERS.union(*(each.fields for each in known)))
+        able = [each for each in known if names <= each.fields]
+        few = self._jobs_of_few_errors(asked) if pks is None else None
+
+        def source_of(each: KnownClass) -> Source:
+            only = pks if few is None else sorted({pk for path in self._paths[each.name] for pk in few.get(path, ())})
+            return Source(self.connection, each, asked, self._tests(each, asked), only)
+
+        return [source_of(each) for each in able]
+
+    def _jobs_of_few_errors(self, conditions: Sequence[Condition]) -> Mapping[str, set[int]] | None:
+        """Return the pks of the only jobs that can be meant, by the path of the class; None if that is not known."""
+        for condition in conditions:
+            if condition.field in OF_ERRORS and condition.is_equality:
+                asked = ErrorFilter(f"{condition}", error_model=self._error_model, database=self._database)
+                few = asked.jobs(FEW_ERRORS)
+                if few is not None:
+                    return few
+        return None
+
+    def _tests(self, known: KnownClass, conditions: Sequence[Condition]) -> list[Mapping[str, Any]]:
+        return [
+            self._error_test(known, each)
+            if each.field in OF_ERRORS
+            else each.as_test(is_date=each.field in known.dates)
+            for each in conditions
+        ]
+
+    def errors_of(self, known: KnownClass) -> list[dict[str, str]]:
+        """Return where scripts find the errors of the jobs of a class, for each model of errors and each path."""
+        return [where for where, _ in self._errors_of(known)]
+
+    def _errors_of(self, known: KnownClass) -> list[tuple[dict[str, str], Mapping[str, str]]]:
+        return [
+            (
+                {"of_job": indexes["job_pk"], "of_class": f"{indexes['job_model_repr']}{path}", "errors": name},
+                indexes,
+            )
+            for name, indexes in self._models_of_errors()
+            for path in self._paths[known.name]
+        ]
+
+    def _models_of_errors(self) -> list[tuple[str, Mapping[str, str]]]:
+        """Return the beginnings of the keys, and of the indexes, of the models of errors."""
+        if not self._indexes_of_errors:
+            models = error_models_of(self._database, self._error_model)
+            self._indexes_of_errors = [
+                (each.name, each.indexes) for each in models if each.indexes.keys() >= _LOOKED_AT
+            ]
+        return self._indexes_of_errors
+
+    def _error_test(self, known: KnownClass, condition: Condition) -> Mapping[str, Any]:
+        has_fingerprint = condition.field == "fingerprint" and is_fingerprint(condition.value)
+        field = "_fingerprint" if has_fingerprint else "type"
+        models = [
+            {**where, "of_kind": f"{indexes[field]}{condition.value}"} for where, indexes in self._errors_of(known)
+        ]
+        test = {"models": models, "test": "error", "is_negated": condition.is_negated}
+        if condition.field == "fingerprint" and not has_fingerprint:  # errors without one: by their type
+            return {**test, "without": "_fingerprint"}
+        return test
+
+    def steps(self, source: Source, **options: Any) -> Iterator[Step]:
+        """Look at the jobs of a source until there is no time left."""
+        return self.timed(source.steps(**options))

@@ -1,0 +1,329 @@
+"""Looking at the jobs of a class in steps, in the order in which they were added."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from operator import itemgetter
+from time import monotonic
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from limpyd_jobs.idents import EXACT_DIGITS, read_pk
+from limpyd_jobs.records.known_classes import KnownClass
+from limpyd_jobs.redis.calls import Call, given, listed, send
+from limpyd_jobs.redis.scripting import Script
+from limpyd_jobs.search.conditions import Condition
+
+_search = Script("many/search")
+
+# How many jobs one step looks at: it takes Redis about a millisecond.
+STEP = 500
+
+# A set of up to `SMALL` pks is read, and sorted; one of up to `MEDIUM`, too, if it has few of all pks that there are.
+# Any other set is asked for one range of pks after another.
+SMALL, MEDIUM, FEW = 10_000, 200_000, 0.05
+
+# A larger set is read, too, if it has one of so many pks: then nearly all steps would find none. The counter of pks may
+# be corrupt.
+VERY_FEW = 0.001
+
+EVERYWHERE = ("-inf", "+inf")  # the ends of a sorted set
+
+Page = Sequence[int]  # pks, or a range of them
+
+# Is called after each step with how many records were looked at, and how many at most there are.
+Progress = Callable[[int, int], object]
+
+
+class AnyStep(Protocol):
+    """The reply of a script that includes ``finding.lua``: how many jobs it looked at, and the pk of the last one."""
+
+    @property
+    def looked(self) -> int: ...
+    @property
+    def seen(self) -> int: ...
+
+
+AStep = TypeVar("AStep", bound=AnyStep)
+
+
+class Step(NamedTuple):
+    """What a script found among some jobs.
+
+    Attributes
+    ----------
+    number: int
+        How many jobs meet the conditions.
+    found: sequence of (int, sequence of (str or None))
+        The pk of each job, and the values that were asked for.
+    counts: mapping of str to int
+        How many jobs have each value of the field that was asked for.
+    looked: int
+        How many jobs were looked at.
+    seen: int
+        The pk that was looked at last.
+    """
+
+    number: int
+    found: Sequence[tuple[int, Sequence[str | None]]]
+    counts: Mapping[str, int]
+    looked: int
+    seen: int
+
+    @classmethod
+    def of(cls, reply: Mapping[str, Any]) -> Step:
+        found = [(int(pk), [value or None for value in values]) for pk, values in reply["found"]]
+        return cls(reply["number"], found, reply["counts"], reply["looked"], int(reply["seen"]))
+
+
+class MissingIndex(NamedTuple):
+    """An index that a job class does not have. Without it, its jobs are looked at one by one.
+
+    Attributes
+    ----------
+    path: str
+        The path of the class.
+    field: str
+    kind: str
+        The name of the class of the index: ``EqualIndex``, ``NumberRangeIndex`` or ``DateTimeRangeIndex``.
+    """
+
+    path: str
+    field: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.field} of {self.path} has no {self.kind}"
+
+    @property
+    def how(self) -> str:
+        """How to declare it, and what it costs."""
+        cost = {"EqualIndex": "5 to 100 bytes"}.get(self.kind, "some 120 bytes")
+        return (
+            f"To find them at once, for {cost} a job, declare {self.field} with "
+            f"indexable=True, indexes=[{self.kind}], and run: limpyd-jobs check --repair"
+        )
+
+
+class Source:
+    """The smallest set that is known to have all the jobs of a class that meet some conditions.
+
+    Attributes
+    ----------
+    known: KnownClass
+    model: str
+        The description of the model that scripts need, as JSON.
+    size: int
+        How many jobs are in it.
+    is_exact: bool
+        Whether all jobs in it meet the conditions.
+    is_whole: bool
+        Whether there is no condition.
+    unseen: int
+        How many jobs were left out, because their pk is not a number as this library makes them.
+    """
+
+    def __init__(
+        self,
+        connection: Any,
+        known: KnownClass,
+        conditions: Sequence[Condition],
+        tests: Sequence[Mapping[str, Any]],
+        pks: Sequence[int] | None = None,
+    ) -> None:
+        self.known = known
+        self.model = json.dumps({"name": known.name})
+        self._connection = connection
+        self._tests = listed(tests)
+        indexed = [each for each in conditions if each.is_equality and each.field in known.indexes.keys() - known.dates]
+        self._keys = [f"{known.name}:collection", *(f"{known.indexes[it.field]}{it.value}" for it in indexed)]
+        self._pks = pks
+        self.unseen = 0
+        for each in conditions:
+            if each.field == "pk" and each.is_equality:
+                self._pks = [int(each.value)]
+        self._ranges, met = _ranges_of(known, conditions)
+        spared = {*indexed, *met}
+        self._asked = [each for each in conditions if each not in spared]
+        self.is_whole = not conditions and pks is None
+        self.is_exact = len(indexed) + len(self._ranges) <= 1 and not self._asked and pks is None
+        of_dates = {known.ranges.get(name) for name in known.dates}
+        self._doubtful = [key for key, *ends in self._ranges if key not in of_dates and _have_zero(*ends)]
+        self._key, self.size, self._highest = "", 0, 0
+        self._range: tuple[str, str, str] | None = None
+
+    @property
+    def missing_indexes(self) -> list[MissingIndex]:
+        """The indexes with which the jobs of the class need not be looked at one by one."""
+        fields = [each for each in self._asked if each.field in self.known.fields]
+        wanted = {each.field: each.fitting_index(is_date=each.field in self.known.dates) for each in fields}
+        return [MissingIndex(self.known.path, name, kind) for name, kind in wanted.items() if kind]
+
+    def measure(self, pipeline: Any) -> None:
+        """Ask for the sizes of the sets, and for the highest pk."""
+        pipeline.get(f"{self.known.name}:max_pk")
+        for key in self._keys:
+            pipeline.scard(key)
+        for each in self._ranges:
+            pipeline.zcount(*each)
+        for key in self._doubtful:
+            pipeline.zcount(key, 0, 0)
+
+    def choose(self, replies: Iterator[Any]) -> None:
+        """Take the smallest of the sets and ranges, given the replies to `measure`. A key of a wrong type counts as
+        empty."""
+        last = next(replies)
+        self._highest = (read_pk(last) if isinstance(last, str) and len(last) <= EXACT_DIGITS else None) or 0
+        measured = [size if isinstance(size, int) else 0 for size in islice(replies, len(self._keys))]
+        self._key, self.size = min(zip(self._keys, measured, strict=True), key=itemgetter(1))
+        for each, number in zip(self._ranges, islice(replies, len(self._ranges)), strict=True):
+            in_range = number if isinstance(number, int) else 0
+            if in_range < self.size:
+                self._range, self.size = each, in_range
+        if any(list(islice(replies, len(self._doubtful)))):
+            self.is_exact = False  # limpyd's index has values that are not numbers at 0
+        if self._pks is not None:
+            self.size = min(self.size, len(self._pks))
+
+    def steps(self, start: int | None = None, *, is_upwards: bool = False, **options: Any) -> Iterator[Step]:
+        """Look at all jobs, from the newest to the oldest, or upwards. If `start` is given, begin behind that pk.
+
+        Parameters
+        ----------
+        **options
+            Of ``search.lua``: `names`, `most`, `by`.
+        """
+        asked = {"model": self.model, **given(**options)}
+        return self.run(partial(Call, self._connection, _search, read=Step.of), asked, STEP, start, is_upwards)
+
+    def run(
+        self,
+        call: Callable[..., Call[AStep]],
+        asked: Mapping[str, Any],
+        size: int,
+        start: int | None = None,
+        is_upwards: bool = False,
+    ) -> Iterator[AStep]:
+        """Send the calls of a script that includes ``finding.lua``, for some jobs at a time; yield what they return.
+
+        Parameters
+        ----------
+        call: callable
+            Makes a call of a request.
+        asked: mapping
+            The request, without the names that say which jobs.
+        """
+        for page in self._pages(start, is_upwards, size) if self.size else ():
+            rest = page
+            while rest:
+                is_range = isinstance(rest, range)
+                which = {"first": rest[0], "last": rest[-1]} if is_range else {"pks": listed(map(str, rest))}
+                step = send(call(request={"conditions": self._tests, "within": self._key, **which, **asked}))
+                yield step
+                rest = rest[rest.index(step.seen) + 1 :]
+
+    def _pages(self, start: int | None, is_upwards: bool, size: int) -> Iterator[Page]:
+        pks: Page
+        if self._pks is not None:
+            pks = _in_order(self._pks, start, is_upwards)
+        elif self._is_to_be_read:
+            members = set(self._members())
+            known = {number for number in map(read_pk, members) if number is not None}
+            self.unseen = len(members) - len(known)
+            pks = _in_order(known, start, is_upwards)
+        else:
+            first = (1 if is_upwards else self._highest) if start is None else start + (1 if is_upwards else -1)
+            pks = range(first, self._highest + 1) if is_upwards else range(min(first, self._highest), 0, -1)
+        return (pks[first : first + size] for first in range(0, len(pks), size))
+
+    @property
+    def _is_to_be_read(self) -> bool:
+        """Whether to read the set, rather than to look at one range of pks after another."""
+        most = self._highest * (FEW if self.size <= MEDIUM else VERY_FEW)
+        return self.size <= SMALL or self.size <= most or not self._highest
+
+    def _members(self) -> Iterable[str]:
+        """Read the smallest set, or range."""
+        if self._range:
+            members: Iterable[str] = self._connection.zrangebyscore(*self._range)
+            return members
+        return self._connection.sscan_iter(self._key, count=STEP)
+
+
+def _ranges_of(
+    known: KnownClass, conditions: Sequence[Condition]
+) -> tuple[list[tuple[str, str, str]], list[Condition]]:
+    """Return ranges of scores: the key of each index, and both ends. Also return the conditions that they answer."""
+    ranges: dict[str, list[str]] = {}
+    met = []
+    for each in conditions:
+        bounds = each.field in known.ranges and each.bounds(is_date=each.field in known.dates)
+        if not bounds:
+            continue
+        ends = ranges.setdefault(known.ranges[each.field], [*EVERYWHERE])
+        if all(none in (old, new) for old, new, none in zip(ends, bounds, EVERYWHERE, strict=True)):
+            ends[:] = [old if new == none else new for old, new, none in zip(ends, bounds, EVERYWHERE, strict=True)]
+            met.append(each)
+    return [(key, *ends) for key, ends in ranges.items()], met  # type: ignore[misc]
+
+
+def _have_zero(low: str, high: str) -> bool:
+    """Whether 0 is between two ends, as Redis has them."""
+    is_excluded = {low, high} & {"(0.0", "(-0.0"}
+    return not is_excluded and float(low.lstrip("(")) <= 0 <= float(high.lstrip("("))
+
+
+class Walk:
+    """A look at the records of some sources.
+
+    Attributes
+    ----------
+    sources: list of Source
+        The sources that may have some of the records.
+    is_cut: bool
+        Whether there was no time to look at all of them.
+    looked, size: int
+        How many records were looked at, and how many at most there are.
+    """
+
+    def __init__(self, timeout: float | None = None, progress: Progress | None = None) -> None:
+        self.sources: list[Source] = []
+        self.is_cut = False
+        self._until = float("inf") if timeout is None else monotonic() + timeout
+        self._progress = progress
+        self.looked = self.size = 0
+
+    @property
+    def unseen(self) -> int:
+        """How many records were left out, because of their pk."""
+        return sum(source.unseen for source in self.sources)
+
+    def measure(self, connection: Any, sources: Sequence[Source]) -> None:
+        """Take the sources that are not empty."""
+        pipeline = connection.pipeline(transaction=False)
+        for source in sources:
+            source.measure(pipeline)
+        sizes = iter(pipeline.execute(raise_on_error=False))
+        for source in sources:
+            source.choose(sizes)
+        self.sources = [source for source in sources if source.size]
+        self.size = sum(source.size for source in self.sources)
+
+    def timed(self, steps: Iterator[AStep]) -> Iterator[AStep]:
+        """Do steps until there is no time left."""
+        for step in steps:
+            yield step
+            self.looked += step.looked
+            if self._progress:
+                self._progress(self.looked, self.size)
+            if monotonic() >= self._until:
+                self.is_cut = self.looked < self.size
+                return
+
+
+def _in_order(pks: Iterable[int], start: int | None, is_upwards: bool) -> list[int]:
+    """Return the pks beyond `start`, if that is given, sorted upwards or downwards."""
+    beyond = pks if start is None else (pk for pk in pks if (pk > start if is_upwards else pk < start))
+    return sorted(beyond, reverse=not is_upwards)

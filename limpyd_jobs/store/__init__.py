@@ -1,1 +1,0 @@
-"""The records, indexes, classes and connections, on top of limpyd."""

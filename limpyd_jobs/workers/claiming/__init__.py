@@ -1,0 +1,1 @@
+"""How a worker comes by jobs: from waiting lists to deliveries."""

@@ -1,0 +1,170 @@
+"""The jobs whose class a worker cannot resolve: they are deferred, with one warning for all jobs of a class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from redis import Redis
+
+from limpyd_jobs import transitions
+from limpyd_jobs.classes.job_classes import NotAllowed
+from limpyd_jobs.exceptions import ClassUnresolved
+from limpyd_jobs.idents import Ident
+from limpyd_jobs.imports import DJANGO, is_not_found, lacks_django, where_to_look, why_not_imported
+from limpyd_jobs.models import Error, Job, Queue, defer_unresolved, job_classes
+from limpyd_jobs.records import records
+from limpyd_jobs.records.layout import layout_of
+from limpyd_jobs.texts import MESSAGE, one_line
+
+# How many deferred jobs are read at once.
+CHUNK = 1000
+
+# The most classes that are remembered as told.
+LIMIT = 1000
+
+Say = Callable[[str, str, str], None]
+
+
+class UnresolvedClasses:
+    """Defers the jobs of classes that cannot be resolved, and lets them be tried once their class can be resolved.
+
+    Parameters
+    ----------
+    queue_model: type of Queue
+    error_model: type of Error
+        Where to record that a job is dead-lettered; None to record nothing.
+    say: callable
+        Takes the kind of a message, the message, and its level.
+
+    Attributes
+    ----------
+    last: Exception
+        Why the class of the job that was deferred last could not be resolved. It is told already.
+    """
+
+    def __init__(self, queue_model: type[Queue], error_model: type[Error] | None, say: Say) -> None:
+        self._queue_model = queue_model
+        self._error_model = error_model
+        self._say = say
+        self._told: dict[str, None] = {}
+        self._known: Mapping[str, type[Job]] | None = None
+        self._looked_for: set[str] | None = None
+        self.last: Exception | None = None
+
+    def defer(self, key: str, ident: str, error: Exception) -> None:
+        """Defer a job, or dead-letter it if it was deferred too often.
+
+        Parameters
+        ----------
+        key: str
+            The waiting list of the queue.
+        error: exception
+            Why its class cannot be resolved.
+        """
+        reported = defer_unresolved(self._queue_model, key, ident, error, self._error_model)
+        self.last = error
+        if isinstance(reported, ClassUnresolved):
+            self._say("jobs of unknown classes are dead-lettered", one_line(reported, MESSAGE), "error")
+        else:
+            self._tell(ident, error)
+
+    @property
+    def paths(self) -> list[str]:
+        """Return the paths of classes that could not be resolved so far. Any thread may ask."""
+        return list(self._told.copy())
+
+    def _tell(self, ident: str, error: Exception) -> None:
+        path = Ident.of(ident).path
+        if path in self._told:
+            return
+        if len(self._told) == LIMIT:
+            del self._told[next(iter(self._told))]
+        self._told[path] = None
+        self._say(
+            "classes cannot be imported",
+            f"[{one_line(ident)}] deferred, as this worker cannot import its class: "
+            f"{one_line(why_not_imported(error), MESSAGE)}. {_remedy(path, error)} All jobs of the class are tried "
+            f"again every {transitions.DEFERRAL_SECONDS} seconds, or once a worker that knows it starts; after "
+            f"{transitions.MAX_DEFERRALS} times each is an error. Logged once per class.",
+            "warning",
+        )
+
+    @property
+    def may_be_fewer(self) -> bool:
+        """Whether this process knows other classes than at the last call of `retry_deferred`."""
+        return job_classes.known is not self._known
+
+    def retry_deferred(self, queue_keys: Sequence[str]) -> bool:
+        """Make the deferred jobs of classes that are known by now due at once; the first time, try to resolve all.
+
+        Parameters
+        ----------
+        queue_keys: sequence of str
+            The beginnings of the keys of the queues.
+
+        Returns
+        -------
+        bool
+            Whether there are such jobs.
+        """
+        known = job_classes.known
+        new = None if self._looked_for is None else {*known} - self._looked_for
+        found = 0
+        if new is None or new:
+            for queue_key, idents in self._deferred(queue_keys):
+                found += self._retry(queue_key, idents, new)
+        self._known, self._looked_for = job_classes.known, {*job_classes.known, *(self._looked_for or ())}
+        return found > 0
+
+    def _retry(self, queue_key: str, idents: Iterable[str], paths: set[str] | None) -> int:
+        by_path: dict[str, list[str]] = {}
+        for ident in idents:
+            by_path.setdefault(Ident.of(ident).path, []).append(ident)
+        found = 0
+        for path, group in by_path.items():
+            job_class = self._resolve(path, group[0]) if paths is None or path in paths else None
+            if job_class:
+                self._told.pop(path, None)
+                found += transitions.retry_deferred(self._queue_model, queue_key, job_class, group)
+        return found
+
+    def _resolve(self, path: str, ident: str) -> type[Job] | None:
+        try:
+            job_class = job_classes.resolve(path)
+            layout_of(job_class)
+        except Exception as error:
+            self._tell(ident, error)
+            return None
+        return job_class
+
+    def _deferred(self, queue_keys: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
+        """Yield the idents of jobs that were deferred lately, with the beginning of the keys of their queue."""
+        client: Redis = records.redis_of(self._queue_model)
+        counts = [f"{queue_key}:_deferrals" for queue_key in queue_keys]
+        if not (counts and client.exists(*counts)):
+            return
+        pipe: Any = client.pipeline(transaction=False)
+        for key in counts:
+            pipe.type(key)
+        for queue_key, key, kind in zip(queue_keys, counts, pipe.execute(), strict=True):
+            idents = client.hscan_iter(key, count=CHUNK) if kind == "hash" else iter(())
+            while chunk := [ident for ident, _ in islice(idents, CHUNK)]:
+                yield queue_key, chunk
+
+
+def _remedy(path: str, error: Exception) -> str:
+    """Say what to do about a class that cannot be resolved."""
+    module = path.rpartition(".")[0]
+    if lacks_django(error):
+        return f"{DJANGO}."
+    if isinstance(error, NotAllowed):
+        return f"Add {one_line(module)} to --job-modules."
+    if module == "__main__":
+        return "Move the class from the program to a module that workers can import."
+    if is_not_found(error, module):
+        return f"{where_to_look()}."
+    if isinstance(error, (AttributeError, ValueError)):
+        return "If it is a newer class than this worker's code, restart the worker; if there is none, delete the job."
+    return f"Try `python -c 'import {one_line(module)}'`, mend what it says, and restart the worker."

@@ -1,0 +1,110 @@
+"""What a worker counts of the jobs that it runs, for the figures of all workers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import datetime
+from itertools import chain
+from threading import Lock
+
+from redis import Redis
+from redis.exceptions import ResponseError
+
+from limpyd_jobs.models import job_classes
+from limpyd_jobs.records import figures
+from limpyd_jobs.records.figures import Figures, OfNames
+from limpyd_jobs.transitions import Delivery
+from limpyd_jobs.workers.running.execution import Execution
+
+# How many jobs are noted before they are summed up: few, as their arguments stay in memory.
+MANY = 100
+
+
+class WorkerFigures:
+    """Notes how each job ended, and writes it to Redis now and then. A job waits only for the note.
+
+    The worker notes. Its heartbeat writes, and the worker itself once more when it ends.
+    """
+
+    def __init__(self, running: dict[str, Execution]) -> None:
+        self._running = running
+        self._noted: deque[tuple[Delivery, float, bool | None]] = deque()
+        self._begun: set[str] = set()  # the tokens of jobs that are counted as started, and still run
+        self._figures: OfNames = {}
+        self._lock = Lock()
+
+    def note(self, execution: Execution) -> None:
+        """A job was run."""
+        self._noted.append((execution.claim.delivery, execution.ran, execution.is_success))
+        if len(self._noted) >= MANY:
+            with self._lock:
+                self._sum_up()
+
+    def write(self, connection: Redis) -> None:
+        """Write down what was noted, in parts, so that Redis can do other things in between. Nothing is raised.
+
+        If Redis refuses, the rest is written the next time. If a reply is lost, that part may be written already. It is
+        dropped: figures may be lost, but are never counted twice.
+        """
+        with self._lock:
+            self._sum_up()
+            self._count_running()
+            gathered, self._figures = self._figures, {}
+        parts = list(figures.parts_of(gathered))
+        while parts:
+            part = parts.pop()
+            try:
+                figures.write(connection, part, _names_of_models(part))
+            except Exception as error:
+                self._put_back([*parts, part] if isinstance(error, ResponseError) else parts)
+                return
+
+    def _put_back(self, parts: Iterable[OfNames]) -> None:
+        with self._lock:
+            for key, each in chain.from_iterable(part.items() for part in parts):
+                self._figures.setdefault(key, Figures()).add(each)
+
+    def _sum_up(self) -> None:
+        """Count the noted jobs."""
+        with suppress(IndexError):
+            while True:
+                delivery, ran, is_success = self._noted.popleft()
+                found = self._of(delivery)
+                if self._begun and delivery.token in self._begun:
+                    self._begun.remove(delivery.token)
+                else:
+                    found.observe_start(_seconds_waited(delivery))
+                if is_success is not None:
+                    found.observe_end(ran, is_success)
+
+    def _count_running(self) -> None:
+        """Count jobs as started that still run."""
+        for execution in self._running.copy().values():
+            delivery = execution.claim.delivery
+            if execution.is_running and delivery.token not in self._begun:
+                self._begun.add(delivery.token)
+                self._of(delivery).observe_start(_seconds_waited(delivery))
+
+    def _of(self, delivery: Delivery) -> Figures:
+        key = delivery.queue_name, delivery.path
+        found = self._figures.get(key)
+        if found is None:
+            found = self._figures[key] = Figures()
+        return found
+
+
+def _names_of_models(part: OfNames) -> dict[str, str]:
+    """Return the name of each model in the figures, by the path of the class."""
+    return {path: job_classes.known[path]._name for _, path in part if path in job_classes.known}
+
+
+def _seconds_waited(delivery: Delivery) -> float | None:
+    """Return for how long a job waited: since it was added, or put back by hand, or its delay was over."""
+    since, until = delivery.retry[2], delivery.delayed_until
+    try:
+        began = datetime.fromisoformat(max(since, until) if until else since)
+        return max((datetime.fromisoformat(delivery.start) - began).total_seconds(), 0.0)
+    except (TypeError, ValueError):  # another program wrote these dates
+        return None

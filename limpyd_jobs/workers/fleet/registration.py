@@ -1,0 +1,187 @@
+"""The presence of a worker, and the orders that it is given there."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import socket
+from contextlib import suppress
+from math import isfinite
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from redis import Redis
+
+from limpyd_jobs.arguments import MAX_LEASE
+from limpyd_jobs.models import WorkerPresence
+from limpyd_jobs.models.worker_presence import Order
+from limpyd_jobs.records import presences
+from limpyd_jobs.texts import MESSAGE, NAME, one_line
+from limpyd_jobs.version import EXACT_VERSION
+from limpyd_jobs.workers.backoff import is_transient
+from limpyd_jobs.workers.fleet.report import report_of
+from limpyd_jobs.workers.outages import WAIT_SLICE
+from limpyd_jobs.workers.repeats import Repeats
+
+if TYPE_CHECKING:
+    from limpyd_jobs.workers.engine import Engine
+
+# After how many seconds a worker registers. A worker that lives for less time is not seen.
+FIRST_SIGN = 1.0
+
+# How many of the classes that could not be imported are told.
+MOST_UNRESOLVED = 100
+
+# The options that are told.
+OPTIONS = ("prefetch", "lease", "queue_strategy", "burst", "job_timeout", "grace_period", "max_loops", "max_duration")
+
+
+class WorkerRegistration:
+    """Lets others see what a worker does, and does what they ask of it, with each of its signs of life.
+
+    Parameters
+    ----------
+    engine: Engine
+        The engine of the worker.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._worker = engine.worker
+        self._repeats = Repeats(engine.worker.log)
+        self._pk = f"worker-{engine.fetcher.owner.rpartition(':')[2]}"
+        self._pid = 0  # of the process that registered: the code of a job may fork others
+        self._lease = min(engine.settings.lease, MAX_LEASE)
+        self._since = ""
+        self._is_closed = False
+        self._lock = Lock()
+        self._last_failure = ""
+
+    def renew(self, connection: Redis) -> None:
+        """Give a sign of life, and obey the orders. Nothing is raised."""
+        with self._lock:
+            if self._is_closed:
+                return
+            try:
+                while orders := self._keep(connection):  # so that others see the effect at once
+                    for order in orders:
+                        self._obey(order)
+                self._repeats.sum_up()
+                self._last_failure = ""
+            except Exception as error:
+                self._tell_failure(error)
+
+    def close(self, connection: Redis) -> None:
+        """Delete the presence when the worker ends. If Redis fails, it ends with the lease. Nothing is raised."""
+        is_free = self._lock.acquire(timeout=WAIT_SLICE)  # Redis may not answer
+        self._is_closed = True
+        if is_free:
+            self._lock.release()
+        if self._since and self._pid == os.getpid():
+            with suppress(Exception):
+                presences.leave(connection, WorkerPresence, self._pk)
+
+    def _keep(self, connection: Redis) -> list[str]:
+        self._pid = os.getpid()
+        fields = self._fields()
+        sign = presences.keep_and_take_orders(connection, WorkerPresence, self._pk, fields, self._lease)
+        self._since = sign.since
+        return sign.orders
+
+    def _tell_failure(self, error: Exception) -> None:
+        """Log once why this worker is not seen. Others log that Redis fails for a while."""
+        failure = one_line(error, MESSAGE)
+        if failure != self._last_failure and not is_transient(error) and self._engine.outages.may_log:
+            self._last_failure = failure
+            self._worker.log(f"Unable to tell others of this worker: {failure}", "warning")
+
+    # -- What is told
+
+    def _fields(self) -> dict[str, str]:
+        fields = {
+            "kind": "worker",
+            "name": self._engine.fetcher.owner,
+            "host": socket.gethostname(),
+            "pid": str(self._pid),
+            "details": json.dumps(self._details()),
+        }
+        return {**fields, "since": self._since} if self._since else fields
+
+    def _details(self) -> dict[str, Any]:
+        engine, worker = self._engine, self._worker
+        return {
+            "id": worker.id,
+            "queues": list(worker.queues),
+            "queue_model": worker.queue_model._name,
+            "status": self._status,
+            "running": self._running(),
+            "done": engine.executor.done,
+            "failed": engine.executor.failed,
+            "memory": memory_of_process(),
+            "unresolved": engine.unresolved.paths[:MOST_UNRESOLVED],
+            "versions": {"library": EXACT_VERSION, "python": platform.python_version()},
+            "options": {name: _plain(self._option(name)) for name in OPTIONS},
+            "parent": engine.parent,
+            "lease": self._lease,
+        }
+
+    def _option(self, name: str) -> Any:
+        return getattr(self._engine.settings, name, None) or getattr(self._worker, name, None)
+
+    @property
+    def _status(self) -> str:
+        if self._worker.end_forced:
+            return "stopping"
+        if self._engine.stopping.is_quiet:
+            return "quiet"
+        if self._worker.status == "starting":
+            return "no queue" if self._engine.lacks_queues else "starting"
+        return "busy" if self._engine.executor.running else "idle"
+
+    def _running(self) -> list[list[str]]:
+        """The ident, the identifier and the start of each job that is run."""
+        deliveries = [execution.claim.delivery for execution in self._engine.executor.running.copy().values()]
+        return [[each.ident, one_line(each.identifier, NAME), each.start or ""] for each in deliveries]
+
+    # -- What is asked for
+
+    def _obey(self, text: str) -> None:
+        """Obey an order. A text that is not an order is logged, and changes nothing."""
+        try:
+            order = Order.parse(text)
+        except ValueError:
+            self._repeats.say("unknown orders", f"Unknown order: {one_line(text, NAME)}", "warning")
+            return
+        try:
+            self._do(order, f"{order.verb} asked by {one_line(order.by, NAME)}")
+        except Exception as error:  # such as of a method that the application overrides
+            self._worker.log(f"Unable to do what is asked for: {one_line(error, MESSAGE)}", "error")
+
+    def _do(self, order: Order, why: str) -> None:
+        match order.verb:
+            case "quiet":
+                self._engine.stopping.be_quiet(why)
+            case "resume":
+                self._engine.stopping.resume(why)
+            case "stop":
+                self._engine.stopping.end_for_good(why)
+            case "dump":
+                self._worker.log(f"{why}: {report_of(self._engine, None)}", "warning")
+            case "log-level":
+                level = order.value
+                self._worker.logger.setLevel(int(level) if level.isdecimal() else level)
+                self._worker.log(f"{why}: the level of the log is {one_line(level)}", "warning")
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of an option as JSON can hold it."""
+    is_plain = value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and isfinite(value))
+    return value if is_plain else one_line(value)
+
+
+def memory_of_process() -> int:
+    """Return how much memory this process has in use, in bytes; 0 if the system does not say."""
+    with suppress(OSError, ValueError, IndexError), open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0

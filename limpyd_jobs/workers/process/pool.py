@@ -1,0 +1,381 @@
+"""Several processes with a worker each, and the parent that keeps them running."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing.context import ForkProcess
+from select import PIPE_BUF, select
+from struct import Struct
+from threading import Thread, main_thread
+from time import monotonic
+from types import FrameType
+from typing import Any
+
+from limpyd_jobs.texts import one_line
+from limpyd_jobs.workers.backoff import FIRST, LONGEST, Backoff
+from limpyd_jobs.workers.process.signals import DUMP, HANG_UP, INTERRUPT, QUIET, TERMINATE, Handlers, has_terminal
+from limpyd_jobs.workers.process.systemd import VARIABLES, notify, watchdog_interval
+from limpyd_jobs.workers.worker import Worker, logger
+
+# The signals that ask for the end, and the others that are passed on to the children.
+END_SIGNALS, OTHER_SIGNALS = (INTERRUPT, TERMINATE, HANG_UP), (DUMP, QUIET)
+
+# What a child tells the parent: its process id, how many jobs it has run, and whether it ended as no job is left.
+REPORT = Struct("=qq?")
+
+# How many seconds after its grace period a child is killed.
+MARGIN = 10.0
+
+FORK = multiprocessing.get_context("fork")
+
+
+class ChildProcess:
+    """One of several processes, and the processes that follow it.
+
+    Attributes
+    ----------
+    process: ForkProcess
+        None between two processes.
+    was_ready: bool
+        Whether one of them was ready.
+    is_done: bool
+        Whether one of them ended as no job is left, or was asked to stop: no other process follows.
+    due: float
+        When to start the next process, at the earliest, by the monotonic clock.
+    """
+
+    def __init__(self) -> None:
+        self.process: ForkProcess | None = None
+        self.was_ready = False
+        self.is_done = False
+        self.due = 0.0
+        self._jobs = 0
+        self._started = 0.0
+        self._backoff = Backoff()
+
+    def start(self, live: Callable[[], None]) -> ForkProcess:
+        """Start a child that calls a function; raise `OSError` if that is impossible."""
+        self._jobs, self._started = 0, monotonic()
+        process = FORK.Process(target=live)
+        process.start()
+        self.process = process
+        return process
+
+    def take_report(self, pid: int, jobs: int, is_done: bool) -> None:
+        """Remember the report of a child, if it is the child of this slot."""
+        if self.process and self.process.pid == pid:
+            self.was_ready = True
+            self._jobs = jobs
+            self.is_done = is_done
+
+    def clear(self) -> tuple[int, int, int]:
+        """Forget a child that has ended; return its process id, its exit status, and how many jobs it ran."""
+        process, self.process = self.process, None
+        assert process is not None
+        assert process.pid is not None
+        assert process.exitcode is not None
+        ended = process.pid, process.exitcode, self._jobs
+        process.close()
+        return ended
+
+    def next_after(self, status: int) -> float:
+        """Set and return how many seconds to wait before the next start, after a child ended with that exit status."""
+        lived = monotonic() - self._started
+        if lived >= (LONGEST if status else FIRST) or (self._jobs and not status):
+            self._backoff.reset()
+            delay = 0.0
+        else:
+            delay = self._backoff.next()
+        self.due = monotonic() + delay
+        return delay
+
+
+class WorkerPool:
+    """Runs workers, each in a process of its own, until SIGTERM, SIGINT or SIGHUP, or until `burst` ends all of them.
+
+    The process that calls `run` is the parent: it runs no jobs. If a child ends, for instance as it has run
+    ``max_loops`` jobs, another one follows at once. If a child dies soon after its start, another one follows after 1
+    to 10 seconds. Signals are passed on, and after SIGUSR2 no other child is started. If the parent dies, its children
+    end as they do on SIGTERM.
+
+    Children inherit what the parent opened before, so let each worker open its own connections, as the models do.
+
+    >>> WorkerPool(4, lambda: Worker("mails", grace_period=25), grace_period=25).run()
+
+    Parameters
+    ----------
+    number: int
+        How many children.
+    make_worker: callable
+        Returns the worker of a child. It is called in the child.
+    run_worker: callable
+        Runs the worker that it is called with, in the child; by default, it calls the method `run`.
+    grace_period: float
+        The grace period of the workers, in seconds. A child that lives 10 seconds longer is killed; None for never.
+    logger: logging.Logger
+        Where the parent tells how its children start and end.
+    on_change: callable
+        Called by the parent, with this object, each time that `status` or `living` may have changed.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        make_worker: Callable[[], Worker],
+        run_worker: Callable[[Worker], Any] = lambda worker: worker.run(),
+        *,
+        grace_period: float | None = None,
+        logger: logging.Logger = logger,
+        on_change: Callable[[WorkerPool], None] = lambda _: None,
+    ) -> None:
+        self._slots = [ChildProcess() for _ in range(number)]
+        self._make_worker = make_worker
+        self._run_worker = run_worker
+        self._grace_period = grace_period
+        self._logger = logger
+        self._on_change = on_change
+        self._handlers = Handlers()
+        self._caught: signal.Signals | None = None
+        self._passed_on = TERMINATE
+        self._to_pass_on: list[signal.Signals] = []
+        self._is_quiet = False
+        self._kill_at: float | None = None
+        self._all_ended_well = True
+        self.status = "starting"
+
+    @property
+    def number(self) -> int:
+        """How many children there should be."""
+        return len(self._slots)
+
+    @property
+    def living(self) -> int:
+        """How many children there are."""
+        return len(self._children())
+
+    def run(self) -> int:
+        """Keep the processes running until a signal asks for the end, then wait for it. For the main thread only.
+
+        Returns
+        -------
+        int
+            The exit status for the parent: 0 if all children ended as they were asked to, or 1.
+        """
+        with self._signals_and_pipes():
+            while self.living or not self._is_over():
+                if self._caught is None:
+                    self._start_children()
+                elif self.status != "ending":
+                    self._end_children()
+                self._on_change(self)
+                self._wait()
+                self._pass_on()
+                self._reap_children()
+                self._kill_late_children()
+            if self._caught and self.status != "ending":  # the last one ended by itself at that moment
+                self._end_children()
+        self._log("all processes have ended")
+        return 0 if self._all_ended_well else 1
+
+    def _log(self, message: str, level: int = logging.INFO) -> None:
+        self._logger.log(level, f"[parent] {message}")
+
+    def _is_over(self) -> bool:
+        """Whether no more children are to be started, ever."""
+        return self._caught is not None or all(slot.is_done for slot in self._slots)
+
+    def _children(self) -> list[ForkProcess]:
+        return [slot.process for slot in self._slots if slot.process]
+
+    # -- Signals and pipes
+
+    @contextmanager
+    def _signals_and_pipes(self) -> Iterator[None]:
+        self._inbox, self._outbox = os.pipe()  # of reports
+        self._lifeline, self._held = os.pipe()  # nothing is written to it: it breaks when the parent ends
+        self._signals, self._signalled = os.pipe()  # written when a signal arrives: one just before a wait ends it, too
+        for pipe in (self._inbox, self._signals, self._signalled):
+            os.set_blocking(pipe, False)
+        self._previous_wakeup = signal.set_wakeup_fd(self._signalled, warn_on_full_buffer=False)
+        self._handlers.take(self._catch, INTERRUPT, TERMINATE, signal.SIGCHLD)
+        self._handlers.take_unhandled(self._catch, HANG_UP, *OTHER_SIGNALS)
+        try:
+            yield
+        finally:
+            self._give_signals_back()
+            self._close(self._inbox, self._outbox, self._lifeline, self._held, self._signals, self._signalled)
+
+    def _give_signals_back(self) -> None:
+        signal.set_wakeup_fd(self._previous_wakeup)
+        self._handlers.give_back()
+
+    def _close(self, *pipes: int) -> None:
+        for pipe in pipes:
+            os.close(pipe)
+
+    def _catch(self, number: int, frame: FrameType | None) -> None:
+        if number in END_SIGNALS and self._caught is None:
+            self._caught = signal.Signals(number)
+        elif number in OTHER_SIGNALS:
+            self._to_pass_on.append(signal.Signals(number))
+
+    def _report(self, jobs: int = 0, is_done: bool = False) -> None:
+        with suppress(BrokenPipeError):  # by a child without a parent
+            os.write(self._outbox, REPORT.pack(os.getpid(), jobs, is_done))
+
+    def _wait(self) -> None:
+        """Wait until a child ends or reports, a signal comes, or the time for something has come."""
+        moments = [slot.due for slot in self._empty_slots()]
+        if self._kill_at is not None:
+            moments.append(self._kill_at)
+        watchdog = watchdog_interval()
+        if watchdog:
+            moments.append(monotonic() + watchdog)
+        timeout = max(min(moments) - monotonic(), 0) if moments else None
+        readable, _, _ = select([self._inbox, self._signals], [], [], timeout)
+        if self._signals in readable:
+            os.read(self._signals, PIPE_BUF)  # the handlers have noted them
+        if watchdog:
+            notify("WATCHDOG=1")
+
+    # -- Children
+
+    def _start_children(self) -> None:
+        for slot in self._empty_slots():
+            if self._caught is None and monotonic() >= slot.due:
+                self._start_child(slot)
+
+    def _empty_slots(self) -> list[ChildProcess]:
+        """Return the slots where to start another child."""
+        if self._caught or self._is_quiet:
+            return []
+        return [slot for slot in self._slots if not slot.process and not slot.is_done]
+
+    def _start_child(self, slot: ChildProcess) -> None:
+        # A child without our handlers has none of its own yet.
+        signal.pthread_sigmask(signal.SIG_BLOCK, (*END_SIGNALS, *OTHER_SIGNALS))
+        try:
+            process = slot.start(self._live)
+            self._log(f"process {process.pid} started")
+        except OSError as error:
+            delay = slot.next_after(status=1)
+            self._log(
+                f"no process can be started, trying again in {delay:.1f} seconds: {one_line(error)}", logging.ERROR
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, (*END_SIGNALS, *OTHER_SIGNALS))
+
+    def _live(self) -> None:
+        """Run the worker of a child, and end the process."""
+        with suppress(KeyboardInterrupt):  # SIGINT, if the worker does not handle it, or is not made yet
+            self._leave_parent()
+            worker = self._make_worker()
+            engine = worker._engine
+            engine.ready_callbacks.append(self._ready)
+            engine.parent = os.getppid()
+            self._run_worker(worker)
+            self._report(worker.num_loops, engine.stopping.is_done or engine.stopping.is_for_good)
+
+    def _leave_parent(self) -> None:
+        """Close the parent's pipes, and watch for its end."""
+        self._give_signals_back()
+        self._close(self._inbox, self._held, self._signals, self._signalled)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
+        for name in VARIABLES:  # the parent speaks for all
+            os.environ.pop(name, None)
+        Thread(target=self._end_with_parent, name="limpyd-jobs-lifeline", daemon=True).start()
+
+    def _ready(self) -> None:
+        """Pass the signals that have come to the worker of a child, as it handles its signals now."""
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, OTHER_SIGNALS)
+        self._report()
+
+    def _end_with_parent(self) -> None:
+        os.read(self._lifeline, 1)
+        thread = main_thread().ident
+        assert thread is not None
+        signal.pthread_kill(thread, signal.SIGTERM)
+
+    def _reap_children(self) -> None:
+        ended = [slot for slot in self._slots if slot.process and slot.process.exitcode is not None]
+        self._read_reports()
+        for slot in ended:
+            self._reap_child(slot)
+        if self.status == "starting" and all(slot.was_ready for slot in self._slots):
+            self.status = "quiet" if self._is_quiet else "running"
+            notify("READY=1")
+
+    def _read_reports(self) -> None:
+        with suppress(BlockingIOError):
+            while True:
+                for report in REPORT.iter_unpack(os.read(self._inbox, REPORT.size * 100)):
+                    for slot in self._slots:
+                        slot.take_report(*report)
+
+    def _reap_child(self, slot: ChildProcess) -> None:
+        pid, status, jobs = slot.clear()
+        what = f"process {pid} {_told(status, jobs)}"
+        level = logging.ERROR if status else logging.INFO
+        if self._caught:
+            if status in (0, -self._caught, -self._passed_on):
+                level = logging.INFO
+            else:
+                self._all_ended_well = False
+            self._log(what, level)
+        elif slot.is_done or self._is_quiet:
+            self._log(what, level)
+        else:
+            delay = slot.next_after(status)
+            self._log(f"{what}, another one is started{f' in {delay:.1f} seconds' if delay else ''}", level)
+
+    def _end_children(self) -> None:
+        assert self._caught is not None
+        self.status = "ending"
+        notify("STOPPING=1")
+        self._log(f"{self._caught.name} caught: ending all processes, after their running jobs")
+        # A terminal sends SIGINT to the children, too; one more would be their second one, which releases their jobs.
+        self._passed_on = TERMINATE if self._caught == INTERRUPT and has_terminal() else self._caught
+        for process in self._children():
+            _send(process, self._passed_on)
+        if self._grace_period is not None:
+            self._kill_at = monotonic() + self._grace_period + MARGIN
+
+    def _pass_on(self) -> None:
+        """Pass on the signals that do not ask for the end."""
+        while self._to_pass_on:
+            number = self._to_pass_on.pop(0)
+            self._is_quiet = self._is_quiet or number == QUIET
+            if self._is_quiet and self.status == "running":
+                self.status = "quiet"
+            self._log(f"{number.name} caught: passed on to {self.living} processes")
+            for process in self._children():
+                _send(process, number)
+
+    def _kill_late_children(self) -> None:
+        if self._kill_at is not None and monotonic() >= self._kill_at:
+            self._kill_at = None
+            for process in self._children():
+                self._log(f"process {process.pid} does not end: it is killed", logging.CRITICAL)
+                _send(process, signal.SIGKILL)
+
+
+def _send(process: ForkProcess, number: signal.Signals) -> None:
+    if process.exitcode is None:  # so no other process has its id
+        assert process.pid is not None
+        os.kill(process.pid, number)
+
+
+def _told(status: int, jobs: int) -> str:
+    if status > 0:
+        return f"ended with exit status {status}"
+    if status == 0:
+        return f"ended after {jobs} jobs"
+    try:
+        return f"died of {signal.Signals(-status).name}"
+    except ValueError:
+        return f"died of signal {-status}"

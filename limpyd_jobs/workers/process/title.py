@@ -1,0 +1,65 @@
+"""What the list of processes (``ps``, ``top``) says about a worker."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import timedelta
+from time import monotonic
+
+from redis.exceptions import RedisError
+
+from limpyd_jobs.dates import get_delta
+from limpyd_jobs.records import records
+from limpyd_jobs.workers.naming import part_of
+from limpyd_jobs.workers.worker import Worker
+
+# The statuses that change with each job, and after how many seconds the rest of the title is made again.
+PASSING, LASTS = ("waiting", "running"), 1.0
+
+# The place to fill in: no name of a queue has this character, as no argument of a command can.
+GAP = "\0"
+
+
+def _whole_seconds(duration: timedelta) -> timedelta:
+    return timedelta(seconds=duration // timedelta(seconds=1))
+
+
+class WorkerTitle:
+    """The title of the process: ``limpyd-jobs-worker#038480 [waiting] queues=a,b loop=0/1000 waiting=2 delayed=0``.
+
+    All parts except the status and the loops are found out at most once a second.
+    """
+
+    def __init__(self, program: str, worker: Worker) -> None:
+        self.worker = worker
+        self._program = program
+        self._counts = (0, 0)
+        self._around: list[str] = []
+        self._found_at = 0.0
+
+    def __str__(self) -> str:
+        worker = self.worker
+        if worker.status not in PASSING or worker._engine.stopping.begins_no_more:
+            return self._made(worker.status, worker.num_loops)
+        if not self._around or (monotonic() - self._found_at >= LASTS and not worker._engine.has_its_first_job):
+            self._found_at = monotonic()
+            self._around = self._made(GAP, GAP).split(GAP)
+        before, between, after = self._around
+        return f"{before}{worker.status}{between}{worker.num_loops}{after}"
+
+    def _made(self, status: str | None, loops: object) -> str:
+        worker = self.worker
+        stopping = worker._engine.stopping
+        # A signal may have interrupted a command to Redis.
+        if status and not stopping.begins_no_more:
+            with suppress(RedisError):
+                self._counts = records.count_jobs(worker.queue_model, worker.queues)
+        asked = " - ending" if worker.end_forced else " - quiet" if stopping.is_quiet else ""
+        words = [f"{self._program}#{worker.id}", f"[{status or 'init'}{asked}]", f"queues={','.join(worker.queues)}"]
+        if status:
+            waiting, delayed = self._counts
+            words += [f"loop={part_of(loops, worker.max_loops)}", f"waiting={waiting}", f"delayed={delayed}"]
+        if status and worker.elapsed is not None:
+            most = get_delta(worker.max_duration) if worker.max_duration else None
+            words.append(f"duration={part_of(_whole_seconds(worker.elapsed), most)}")
+        return " ".join(words)

@@ -1,0 +1,1 @@
+"""How a worker runs one job, and records how it ended."""

@@ -1,0 +1,110 @@
+"""Successes that are recorded together."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from threading import Event, Lock, Thread
+from time import monotonic
+from typing import Any
+
+from limpyd_jobs.transitions import Delivery
+from limpyd_jobs.workers.running.execution import Execution
+
+# How long the end of a job waits for other ends, in seconds.
+LATEST = 0.02
+
+# How long the thread leaves the recording to the worker after Redis failed, in seconds.
+REST = 1.0
+
+Record = Callable[[Sequence[Execution]], tuple[Sequence[Any], list[Delivery]]]
+
+
+class AckBuffer:
+    """Jobs that succeeded, and that the worker that ran them records together. If its next job takes long, a thread
+    records them, while the context is entered.
+
+    Parameters
+    ----------
+    record: callable
+        The thread calls it to record some of them; see `record`.
+    latest: float
+        How long the end of a job waits for other ends, in seconds; `LATEST` if it is longer.
+    """
+
+    def __init__(self, record: Record, latest: float) -> None:
+        self._record = record
+        self._latest = min(latest, LATEST)
+        self._waiting: deque[Execution] = deque()
+        self._recorded: list[tuple[Execution, Any]] = []
+        self._lock = Lock()
+        self._is_any = Event()
+        self._stopped = Event()
+
+    def add(self, execution: Execution) -> None:
+        """Keep a job, to record it later."""
+        self._waiting.append(execution)
+        if not self._is_any.is_set():
+            self._is_any.set()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting or self._recorded)
+
+    @property
+    def are_late(self) -> bool:
+        """Whether it is time to record them: the first job began too long ago, or the thread had to step in."""
+        return bool(self._recorded) or monotonic() - self._waiting[0].claim.began > self._latest
+
+    def claims(self) -> list[Delivery]:
+        """Return the claims on the jobs that are not recorded yet."""
+        return [execution.claim.delivery for execution in self._waiting.copy()]
+
+    def record(self, record: Record) -> tuple[list[tuple[Execution, Any]], list[Delivery]]:
+        """Record all jobs that are kept.
+
+        Parameters
+        ----------
+        record: callable
+            Called with the jobs; returns how each ended, and the next jobs.
+
+        Returns
+        -------
+        tuple
+            Each execution with its ending, also those that the thread recorded; and the next jobs.
+        """
+        with self._lock:
+            endings, prefetched = record(self._waiting)
+            self._keep(endings)
+            recorded, self._recorded = self._recorded, []
+        return recorded, prefetched
+
+    def _keep(self, endings: Sequence[Any]) -> None:
+        for ending in endings:
+            self._recorded.append((self._waiting.popleft(), ending))
+
+    def __enter__(self) -> None:
+        Thread(target=self._run, name="limpyd-jobs-successes", daemon=True).start()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._stopped.set()
+        self._is_any.set()
+
+    def _run(self) -> None:
+        rest = self._latest
+        while self._is_any.wait() and not self._stopped.wait(rest):
+            rest = self._latest if self._record_late_ones() else REST
+            self._is_any.clear()
+            if self._waiting:
+                self._is_any.set()
+
+    def _record_late_ones(self) -> bool:
+        """Record jobs that wait for too long; return False if that failed: the worker will tell of it."""
+        with self._lock:
+            late = list(self._waiting.copy())
+            if not late or monotonic() - late[0].ended < self._latest:
+                return True
+            try:
+                self._keep(self._record(late)[0])
+            except Exception:
+                return False
+            return True

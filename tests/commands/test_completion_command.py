@@ -1,0 +1,112 @@
+"""``limpyd-jobs completion``: what a shell completes with it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import preloaded
+import pytest
+import redis
+from servers import RedisServer
+
+from limpyd_jobs import Error, Job, Queue
+from limpyd_jobs.commands.shared.candidates import candidates
+from limpyd_jobs.query import ErrorFilter
+from limpyd_jobs.scripts.jobs import COMMANDS
+
+COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    done = preloaded.run([COMMAND, "completion", *arguments], env={**os.environ})
+    return done.returncode, done.stdout, done.stderr
+
+
+def completed_by_bash(*words: str, database: str = "localhost:1", line: str = "") -> list[str]:
+    """What bash proposes for the last of some words, which are those of a line."""
+    bash = shutil.which("bash")
+    if not bash:
+        pytest.skip("there is no bash")
+    status, script, err = run("bash")
+    assert (status, err) == (0, "")
+    quoted = " ".join(f"'{word}'" for word in words)
+    function = f"_{words[0].replace(chr(45), chr(95))}"
+    asked = (
+        f"{script}\nCOMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; COMP_LINE='{line}'; COMP_POINT={len(line)}; "
+        f'{function}; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    )
+    path = f"{Path(COMMAND).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "LIMPYD_JOBS_DATABASE": database, "PATH": path}
+    done = subprocess.run(
+        [bash, "--norc", "-c", asked], capture_output=True, text=True, check=True, timeout=60, env=environment
+    )
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_commands_are_completed() -> None:
+    assert completed_by_bash("limpyd-jobs", "sch") == ["schedules"]
+    assert set(completed_by_bash("limpyd-jobs", "")) == {*COMMANDS, "--help", "--version"}
+
+
+def test_verbs_are_completed() -> None:
+    assert completed_by_bash("limpyd-jobs", "queues", "cl") == ["clear"]
+    assert {"list", "export", "requeue"} <= set(completed_by_bash("limpyd-jobs", "jobs", ""))
+    assert completed_by_bash("limpyd-jobs", "jobs", "list", "sta") == []
+    assert completed_by_bash("limpyd-jobs", "completion", "") == ["bash", "zsh", "fish"]
+    assert completed_by_bash("limpyd-jobs", "integrations", "ta") == ["taskflow"]
+
+
+class Letter(Job):
+    namespace = "completion"
+    queue_name = "letters"
+
+
+def test_what_is_stored_is_completed(redis_server: RedisServer, redis_client: redis.Redis) -> None:
+    Letter.add_job("1")
+    for name in ("$(touch hacked)", "`id`", "a b", "lists", "x;y", "--all", "-l"):
+        Queue.get_queue(name)
+    Queue.pause("lists")
+    Error.add_error("letters", Letter.get("1"), KeyError("x"))
+    url, jobs = redis_server.url, ("limpyd-jobs", "jobs", "list")
+    assert completed_by_bash("limpyd-jobs", "queues", "pause", "l", database=url) == ["letters", "lists"]
+    assert completed_by_bash("limpyd-jobs", "pause", "", database=url) == ["letters", "lists"]
+    assert not [word for word in candidates("queues", "pause") if word.startswith("-")]
+    assert completed_by_bash("limpyd-jobs", "resume", "", database=url) == ["lists"]
+    assert completed_by_bash(*jobs, "status=wa", database=url) == ["status=waiting"]
+    # as bash divides it
+    line = "limpyd-jobs jobs list queue=le"
+    assert completed_by_bash(*jobs, "queue", "=", "le", database=url, line=line) == ["letters"]
+    found = completed_by_bash(*jobs, "", database=url)
+    assert {f"class={Letter.get_model_repr()}", "queue=letters", "status=error"} <= {*found}
+    assert not [word for word in found if {*word} & {*"$`;( "}]
+    assert completed_by_bash("limpyd-jobs", "errors", "show", "", database=url) == [
+        group.fingerprint for group in ErrorFilter().groups().groups
+    ]
+
+
+def test_options_are_completed() -> None:
+    assert completed_by_bash("limpyd-jobs", "jobs", "list", "--li") == ["--limit="]
+    assert completed_by_bash("limpyd-jobs", "audit", "--js") == ["--json", "--jsonl"]
+    assert completed_by_bash("limpyd-jobs-worker", "--prefetch-") == ["--prefetch-time="]
+
+
+def test_other_shells_get_theirs() -> None:
+    for shell in ("zsh", "fish"):
+        status, out, err = run(shell)
+        assert (status, err) == (0, "")
+        assert all(name in out for name in COMMANDS)
+    fish = run("fish")[1].splitlines()
+    assert all(line.startswith("complete -c limpyd-jobs") for line in fish)
+    assert all(line.replace("\\'", "").count("'") % 2 == 0 for line in fish)
+
+
+@pytest.mark.parametrize("words", [[], ["csh"], ["bash", "zsh"]])
+def test_what_is_wrong_is_said(words: list[str]) -> None:
+    status, out, err = run(*words)
+    assert (status, out) == (2, "")
+    assert "say for which shell: bash, zsh, fish" in err

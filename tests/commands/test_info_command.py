@@ -1,0 +1,267 @@
+"""``limpyd-jobs info`` and ``limpyd-jobs top``, as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import termios
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import preloaded
+import pytest
+from servers import RedisServer, wait_until
+
+from limpyd_jobs import Job, Queue, Worker, WorkerPresence
+from limpyd_jobs.query import overview
+from limpyd_jobs.records import presences
+
+COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
+
+pytestmark = pytest.mark.usefixtures("redis_client")
+
+
+class Ticket(Job):
+    namespace = "info"
+    queue_name = "tickets"
+
+    def run(self, queue: Any) -> None:
+        if self.identifier.hget() == "wrong":
+            raise ValueError("on purpose")
+
+
+@pytest.fixture(autouse=True)
+def _jobs() -> None:
+    for name in ("right", "wrong", "next", "last"):
+        Ticket.add_job(name)
+    Worker("tickets", max_loops=2, logger_level=60).run()
+
+
+def environment(server: RedisServer) -> dict[str, str]:
+    return {**os.environ, "LIMPYD_JOBS_DATABASE": server.url, "TERM": "xterm", "COLUMNS": "120", "LINES": "40"}
+
+
+def run(server: RedisServer, *arguments: str) -> tuple[int, str, str]:
+    done = preloaded.run([COMMAND, *arguments], env=environment(server))
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_database_is_shown_at_a_glance(redis_server: RedisServer) -> None:
+    status, out, err = run(redis_server, "info")
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].endswith(" MB")
+    assert lines[1].split() == ["jobs", "waiting", "delayed", "running", "success", "error", "canceled", "latency"]
+    assert lines[2].split()[:7] == ["4", "2", "0", "0", "1", "1", "0"]
+    assert lines[5].split()[:3] == ["tickets", "0", "2"]
+
+
+def test_a_full_redis_and_a_class_that_is_not_known_are_told(redis_server: RedisServer) -> None:
+    with redis_server.client() as client:
+        client.rpush("jobs:queue:1:errors", "gone.Away:7")
+        client.config_set("maxmemory", 1_000_000_000)
+        assert re.search(r", \d+\.\d of 1,000 MB$", run(redis_server, "info")[1].splitlines()[0])
+        client.config_set("maxmemory", 500_000)
+        try:
+            status, out, err = run(redis_server, "info")
+        finally:
+            client.config_set("maxmemory", 0)
+    assert (status, err) == (0, "")
+    assert re.search(r", \d+\.\d of 0\.5 MB: FULL$", out.splitlines()[0])
+    assert "not counted as jobs, because their class is not known: gone.Away. limpyd-jobs check tells more\n" in out
+
+
+def test_a_number_has_one_name_and_lists_are_called_lists(redis_server: RedisServer) -> None:
+    """A job that failed and was requeued is not in error any more, but still in the list of its queue."""
+    [job] = Ticket.collection(status="e").instances()
+    job.requeue()
+    out = run(redis_server, "info")[1]
+    numbers = dict(zip(*(re.split("  +", line) for line in out.splitlines()[1:3]), strict=False))
+    queue = dict(zip(*(re.split("  +", line) for line in out.splitlines()[4:6]), strict=False))
+    assert (numbers["error"], queue["errors list"], queue.keys() & {"success", "error", "errors"}) == ("0", "1", set())
+
+
+def test_programs_get_json(redis_server: RedisServer) -> None:
+    status, out, err = run(redis_server, "info", "--json")
+    assert (status, err) == (0, "")
+    shown = json.loads(out)
+    assert shown.keys() >= {"queues", "workers", "totals"}
+    assert (shown["totals"]["jobs"], shown["totals"]["waiting"], shown["totals"]["error"]) == (4, 2, 1)
+    assert [(queue["name"], queue["waiting"]) for queue in shown["queues"]] == [("tickets", 2)]
+
+
+@pytest.fixture
+def busy() -> Iterator[Callable[[], str]]:
+    """A function that lets a worker run a job until the end of the test, and returns its name."""
+    keep = threading.Event()
+    worker = Worker("tickets", callback=lambda job, queue: keep.wait(30), max_loops=1, logger_level=60)
+    thread = threading.Thread(target=worker.run)
+    worker.stop_handling_end_signal()
+
+    def start() -> str:
+        thread.start()
+        wait_until(lambda: WorkerPresence.alive())
+        return WorkerPresence.alive()[0].name
+
+    yield start
+    keep.set()
+    thread.join()
+
+
+def test_workers_that_are_there_are_shown(redis_server: RedisServer, busy: Callable[[], str]) -> None:
+    name = busy()
+    (told,) = json.loads(run(redis_server, "info", "--json")[1])["workers"]
+    assert (told["queues"], told["status"], told["pid"]) == (["tickets"], "busy", os.getpid())
+    assert [job["identifier"] for job in told["running"]] == ["next"]
+    assert name == told["name"]
+    assert name in run(redis_server, "info")[1]
+
+
+def test_one_look_is_json_again_and_again_is_not(redis_server: RedisServer) -> None:
+    status, out, err = run(redis_server, "info", "--watch", "--json")
+    assert (status, out) == (2, "")
+    assert "--watch does not go with --json" in err
+
+
+def test_an_empty_database_has_only_headings(redis_server: RedisServer, redis_client: Any) -> None:
+    redis_client.flushdb()
+    status, out, err = run(redis_server, "info")
+    assert (status, err) == (0, "")
+    assert out.splitlines()[2].split() == ["0"] * 7
+
+
+def test_it_is_shown_again_and_again(redis_server: RedisServer) -> None:
+    command = [COMMAND, "info", "--watch", "--every=0.05"]
+    with subprocess.Popen(command, env=environment(redis_server), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        headings = 0
+        for line in process.stdout:
+            headings += line.startswith("jobs ")
+            if headings == 3:
+                break
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        assert process.wait(20) == 0
+
+
+class Terminal:
+    """A terminal in which top runs."""
+
+    def __init__(self, server: RedisServer, options: list[str], **others: str) -> None:
+        self.ours, self.theirs = pty.openpty()
+        self.modes = termios.tcgetattr(self.theirs)
+        self.env = {**environment(server), **others}
+        self.options = {"env": self.env, "stdin": self.theirs, "stdout": self.theirs, "stderr": self.theirs}
+        self.process = subprocess.Popen([*options, "top", "--every=0.1"], **self.options)
+        self.shown = ""
+
+    def shows(self, *texts: str) -> bool:
+        self.shown += os.read(self.ours, 65536).decode(errors="replace")
+        return all(text in self.plain for text in texts)
+
+    @property
+    def plain(self) -> str:
+        return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", self.shown)
+
+
+@contextmanager
+def top(server: RedisServer, options: list[str] | None = None, **others: str) -> Iterator[Terminal]:
+    terminal = Terminal(server, options or [COMMAND], **others)
+    try:
+        yield terminal
+    finally:
+        terminal.process.kill()
+        terminal.process.wait()
+        os.close(terminal.ours)
+        os.close(terminal.theirs)
+
+
+WITHOUT_RICH = "import sys; sys.modules['rich'] = None; from limpyd_jobs.scripts.jobs import main; main()"
+
+
+@pytest.mark.parametrize("options", [[COMMAND], [sys.executable, "-c", WITHOUT_RICH]], ids=["rich", "plain"])
+@pytest.mark.parametrize("end", ["q", "Q", "Ctrl-C"])
+def test_top_fills_a_terminal_until_q_or_ctrl_c(redis_server: RedisServer, options: list[str], end: str) -> None:
+    with top(redis_server, options) as terminal:
+        wait_until(lambda: terminal.shows("begun/min", "tickets", "identifier", "(q or Ctrl-C ends)"))
+        assert termios.tcgetattr(terminal.theirs) != terminal.modes
+        os.write(terminal.ours, b"x")
+        if end == "Ctrl-C":
+            terminal.process.send_signal(signal.SIGINT)
+        else:
+            os.write(terminal.ours, end.encode())
+        assert terminal.process.wait(20) == 0
+        assert termios.tcgetattr(terminal.theirs) == terminal.modes
+
+
+def test_top_needs_no_keyboard(redis_server: RedisServer) -> None:
+    with top(redis_server, ["sh", "-c", f'exec "{COMMAND}" "$1" "$2" < /dev/null', "sh"]) as terminal:
+        wait_until(lambda: terminal.shows("tickets", "(Ctrl-C ends)"))
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.process.wait(20) == 0
+
+
+SMALL = {"COLUMNS": "80", "LINES": "24"}
+
+
+def test_top_keeps_names_whole_in_a_small_terminal(redis_server: RedisServer, busy: Callable[[], str]) -> None:
+    name = busy()
+    with top(redis_server, **SMALL) as terminal:
+        wait_until(lambda: terminal.shows(f"{name}  busy", f"{Ticket.get_model_repr()}:3  next", "failed/min"))
+        assert "memory" not in terminal.plain.partition("no room for")[0]
+
+
+def test_top_calls_a_worker_silent_that_gives_no_sign_of_life(redis_server: RedisServer, redis_client: Any) -> None:
+    Ticket.collection(identifier="next").instances()[0].claim("web1:17:aaaaaaaaaaaa")
+    job = [f"{Ticket.get_model_repr()}:3", "next", "2026-01-01 00:00:00"]
+    details = {"queues": ["tickets"], "queue_model": "jobs:queue", "lease": 60, "status": "busy", "running": [job]}
+    fields = {"kind": "worker", "name": "web1:17:aaaaaaaaaaaa", "host": "h", "pid": "1", "details": json.dumps(details)}
+    presences.keep_and_take_orders(redis_client, WorkerPresence, "worker-a", fields, 60)
+    redis_client.zadd("jobs:workerpresence:leases", {"worker-a": redis_client.time()[0] + 35})
+    with top(redis_server) as terminal:
+        wait_until(lambda: terminal.shows("web1:17:aaaaaaaaaaaa: silent for ", "; its lease ends in "))
+        assert "busy" not in terminal.plain
+        (line,) = {line for line in terminal.plain.splitlines() if line.startswith(f"{job[0]}  next")}
+        assert line.split()[-1] == "silent"
+
+
+def test_top_shows_the_jobs_that_run_before_many_queues(redis_server: RedisServer, busy: Callable[[], str]) -> None:
+    for number in range(30):
+        Queue.get_queue(f"a queue with a name that is rather long {number}")
+    busy()
+    with top(redis_server, **SMALL) as terminal:
+        wait_until(lambda: terminal.shows(f"{Ticket.get_model_repr()}:3  next", "rather long 0"))
+        assert terminal.plain.index(":3  next") < terminal.plain.index("rather long 0")
+
+
+def test_top_needs_a_terminal(redis_server: RedisServer) -> None:
+    status, out, err = run(redis_server, "top")
+    assert (status, out) == (2, "")
+    assert "needs a terminal; limpyd-jobs info --watch does not" in err
+
+
+def test_watching_goes_on_while_redis_is_away(redis_server: RedisServer) -> None:
+    environ = {**environment(redis_server), "LIMPYD_JOBS_DATABASE": "redis://127.0.0.1:1/0"}
+    command = [COMMAND, "info", "--watch", "--every=0.05"]
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        told = [line for line, _ in zip(process.stdout, range(4), strict=False)]
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        assert process.wait(20) == 0
+    assert sum("127.0.0.1:1" in line for line in told) == 2
+
+
+def test_what_runs_is_told_in_python() -> None:
+    seen = overview(most_running=5)
+    assert (seen.totals.jobs, seen.totals.success, list(seen.running)) == (4, 1, [])
+    assert seen.totals.latency is not None
+    assert seen.totals.latency == pytest.approx(seen.queues[0].latency)
