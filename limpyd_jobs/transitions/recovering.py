@@ -20,6 +20,9 @@ from limpyd_jobs.transitions.placing import place_named
 # How many due jobs one call of promote() moves at most, to keep the script short.
 PROMOTE_LIMIT = 1000
 
+# How many of those that the application's own `enqueue_job` places: they are in no list if the process dies meanwhile.
+PLACE_LIMIT = 10
+
 # How many lapsed leases one call of rescue() looks at in each queue, at most.
 RESCUE_LIMIT = 100
 
@@ -78,6 +81,7 @@ def promote(
         Whether more jobs are due; the (ident, reason) of jobs that were dropped; the (queue key, ident) of jobs whose
         class is not given, which stay where they are.
     """
+    limit = min(limit, PLACE_LIMIT) if place else limit
     request = {"limit": limit, "custom": flag(place), "classes": classes_argument(classes)}
     has_more, failures, unknown, ready = send(
         Call(redis_of(queue_model), _promote, request, _promoted, list(classes.values()), queue_keys)

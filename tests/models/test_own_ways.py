@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +12,7 @@ from invariants import violations
 from running import delayed_and_due, fail, work
 
 from limpyd_jobs import STATUSES, Job, Queue, Worker
+from limpyd_jobs.transitions.recovering import PLACE_LIMIT
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -138,12 +140,20 @@ class TestADelayedJobThatIsDue:
         assert job.status.hget() == STATUSES.SUCCESS
         assert violations(redis_client, Job, RefusingQueue) == []
 
-    def test_is_to_be_found_in_no_list_if_the_process_dies_then(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_is_to_be_found_in_no_list_if_the_process_dies_then_and_few_others_are(
+        self, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         job = delayed_and_due(TellingJob, "a")
-        monkeypatch.setattr(TellingQueue, "enqueue_job", _die)
         (queue,) = TellingQueue.get_all("queue")
+        for number in range(20):
+            later = TellingJob.add_job(f"later {number}", delayed_until=FAR)
+            queue.delayed.zadd({later.ident: time.time() - 0.001})
+        monkeypatch.setattr(TellingQueue, "enqueue_job", _die)
+        redis_client.set(f"{TellingQueue._name}:reconcile_lock", 1, ex=300)
         with pytest.raises(KeyboardInterrupt):
             queue.requeue_delayed_jobs()
+        assert queue.delayed.zcard() == 21 - PLACE_LIMIT
+        assert not redis_client.exists(f"{TellingQueue._name}:reconcile_lock")  # so the next rescue looks for them
         assert job.status.hget() == STATUSES.WAITING
         assert job.queue_key.hget() == queue.waiting.key.removesuffix(":waiting")
 

@@ -45,6 +45,7 @@ local function promote(queue, ident, model, pk)
   end
   if is_custom then
     ready[#ready + 1] = {queue, ident}
+    redis.call('DEL', shared_key(queue, 'reconcile_lock'))  -- a worker looks soon whether it got into a list
   else
     redis.call('RPUSH', queue .. ':waiting', ident)
     notify_worker(queue)
