@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
+from itertools import accumulate
 from select import select
 from shutil import get_terminal_size
+from textwrap import wrap
 from typing import Any
 
 from redis.exceptions import RedisError
@@ -109,7 +111,7 @@ class Info(Command):
             print_json({**_as_json(seen), "warnings": warnings})
         else:
             told: list[Section] = [(f"warning: {warning}", []) for warning in warnings]
-            print(_text([*_narrow(_sections(seen), width_of_terminal()), *told]))
+            print(_text(_lines([*_narrow(_sections(seen), width_of_terminal()), *told])))
         return 0
 
     def _watch(self) -> int:
@@ -284,21 +286,30 @@ def _lines(sections: list[Section]) -> Iterator[tuple[str, str]]:
             yield cut(line, width_of_terminal()), "" if at else "bold cyan"
 
 
-def _text(sections: list[Section], most: int | None = None) -> str:
-    return "\n".join([line for line, _ in _lines(sections)][:most])
+def _fitting(sections: list[Section], height: int) -> list[tuple[str, str]]:
+    """Return the lines that there is room for, and how many more there are."""
+    lines, width = [*_lines(sections)], width_of_terminal()
+    heights = accumulate(len(wrap(line, width)) if style == TITLE else 1 for line, style in lines)
+    kept = sum(total < height for total in heights)
+    left = lines[kept:]
+    return lines if len(left) < 2 else [*lines[:kept], (f"({len(left)} more lines: the terminal is too low)", "")]
+
+
+def _text(lines: Iterable[tuple[str, str]]) -> str:
+    return "\n".join(line for line, _ in lines)
 
 
 @contextmanager
 def _printed() -> Iterator[Show]:
     """Print one look below the other."""
-    yield lambda sections: print(_text(sections), end="\n\n", flush=True)
+    yield lambda sections: print(_text(_lines(sections)), end="\n\n", flush=True)
 
 
 @contextmanager
 def _shown_again() -> Iterator[Show]:
     """Print each look in place of the one before."""
     print("\x1b[2J", end="")
-    yield lambda sections: print(f"\x1b[H\x1b[J{_text(sections)}", flush=True)
+    yield lambda sections: print(f"\x1b[H\x1b[J{_text(_lines(sections))}", flush=True)
 
 
 @contextmanager
@@ -309,11 +320,20 @@ def _on_whole_screen() -> Iterator[Show]:
         from rich.live import Live
         from rich.text import Text
     except ImportError:
-        yield lambda sections: print(f"\x1b[H\x1b[2J{_text(sections, get_terminal_size().lines - 1)}", flush=True)
+
+        def show(sections: list[Section]) -> None:
+            print(f"\x1b[H\x1b[2J{_text(_fitting(sections, get_terminal_size().lines - 1))}", flush=True)
+
+        yield show
         return
 
     def drawn(line: str, style: str) -> Text:
         return Text(line, style, no_wrap=style != TITLE, overflow="ellipsis")
 
     with Live(screen=True, auto_refresh=False) as live:
-        yield lambda sections: live.update(Group(*(drawn(*line) for line in _lines(sections))), refresh=True)
+
+        def draw(sections: list[Section]) -> None:
+            lines = _fitting(sections, get_terminal_size().lines)
+            live.update(Group(*(drawn(*line) for line in lines)), refresh=True)
+
+        yield draw

@@ -35,6 +35,9 @@ SLICE = 5.0
 # After how many seconds to try again if Redis fails: the first time, and at most.
 FIRST, LONGEST = 0.1, 5.0
 
+# After how many seconds to log again that entries of a model tell of no change.
+LOG_AGAIN = 60.0
+
 
 @dataclass(frozen=True)
 class Change:
@@ -412,13 +415,21 @@ def is_transient(error: BaseException) -> bool:
     )
 
 
+# Until when more entries of a model that tell of no change are not logged.
+_silent_until: dict[str, float] = {}
+
+
 def _change(name: str, model: Any, flat: Any) -> Change | None:
     """Return the change that an entry holds; None if another program wrote it."""
     fields = flat if isinstance(flat, Mapping) else dict(zip(flat[::2], flat[1::2], strict=True))
     of_job = (fields.get(each) for each in ("status", "before", "queue")) if hasattr(model, "get_model_repr") else ()
     told = (fields.get("pk"), fields.get("what"), *of_job)
     if None in told:
-        log.warning("The entry %s of %s:changes tells of no change, and is passed over", one_line(name), model._name)
+        if _silent_until.get(model._name, 0) <= monotonic():
+            _silent_until[model._name] = monotonic() + LOG_AGAIN
+            log.warning(
+                "The entry %s of %s:changes tells of no change, and is passed over", one_line(name), model._name
+            )
         return None
     return (JobChange if of_job else Change)(name, model, *told)  # type: ignore[arg-type]
 

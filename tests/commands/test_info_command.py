@@ -240,6 +240,7 @@ def test_top_shows_the_jobs_that_run_before_many_queues(redis_server: RedisServe
     with top(redis_server, **SMALL) as terminal:
         wait_until(lambda: terminal.shows(f"{Ticket.get_model_repr()}:3  next", "rather long 0"))
         assert terminal.plain.index(":3  next") < terminal.plain.index("rather long 0")
+        wait_until(lambda: terminal.shows(" more lines: the terminal is too low)"))
 
 
 def test_top_needs_a_terminal(redis_server: RedisServer) -> None:
