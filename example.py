@@ -1,6 +1,6 @@
 """Read the whole standard library of this Python, each module in a job of its own, by several workers at once.
 
-It is made to be copied from. From top to bottom: the models (queue, jobs, error), the worker, the adding of jobs, what
+Copy from it. From top to bottom: the models (queue, jobs, error), the worker, the adding of jobs, what
 can be seen of them, and the program around all that. To make it yours, replace the fields and the `run` of the jobs,
 and `add_jobs`.
 """

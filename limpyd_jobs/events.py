@@ -108,7 +108,7 @@ class JobSkipped(JobEvent):
 
 
 class JobReleased(JobEvent):
-    """A job was interrupted, as its worker has to end, and waits again."""
+    """A job was interrupted, because its worker has to end, and waits again."""
 
     level: ClassVar[str] = "warning"
 

@@ -24,7 +24,7 @@ class NotAudited(LimpydJobsException):
 
 
 class WorkerLost(LimpydJobsException):
-    """A job is in error, as the workers that ran it died, one after the other."""
+    """A job is in error, because the workers that ran it died, one after the other."""
 
 
 class JobTimeout(BaseException):
@@ -33,11 +33,11 @@ class JobTimeout(BaseException):
 
 
 class GracePeriodOver(BaseException):
-    """The code of a job has to stop, as its worker does; the job will be run again."""
+    """The code of a job has to stop, because its worker does; the job will be run again."""
 
 
 class ClassUnresolved(LimpydJobsException):
-    """A job is dead-lettered, as no worker that met it could resolve its class."""
+    """A job is dead-lettered, because no worker that met it could resolve its class."""
 
 
 class CodeNotRun(LimpydJobsException):
@@ -45,7 +45,7 @@ class CodeNotRun(LimpydJobsException):
 
 
 class NotRecorded(LimpydJobsException):
-    """The end of a job could not be recorded, as Redis did not answer, or refused."""
+    """The end of a job could not be recorded, because Redis did not answer, or refused."""
 
 
 class NotReplicated(LimpydJobsException):
@@ -72,11 +72,11 @@ class NotReplicated(LimpydJobsException):
 
 
 class ClaimLost(LimpydJobsException):
-    """The report of a worker on a job is not recorded, as the worker no longer holds the claim on that job."""
+    """The report of a worker on a job is not recorded, because the worker no longer holds the claim on that job."""
 
 
 class NotClaimable(LimpydJobsException):
-    """A job cannot be claimed, as it is finished, or delayed and not due.
+    """A job cannot be claimed, because it is finished, or delayed and not due.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class NotClaimable(LimpydJobsException):
 
 
 class AlreadyClaimed(NotClaimable):
-    """A job cannot be claimed, as another owner has a claim on it.
+    """A job cannot be claimed, because another owner has a claim on it.
 
     Attributes
     ----------
@@ -151,7 +151,7 @@ class JobFailed(LimpydJobsException):
         The ident of the job.
     type, message, traceback: str
         The values of the last error that is recorded of the job; empty if no error is. The exception of the job itself
-        is not made again, as no class is looked up by a stored name.
+        is not made again, because no class is looked up by a stored name.
     """
 
     def __init__(self, ident: str, type: str, message: str, traceback: str) -> None:

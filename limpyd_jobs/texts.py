@@ -13,7 +13,7 @@ NAME = 200
 
 MESSAGE = 2000
 
-# How many bytes a message of the log has at most, with its traceback or other lines. Of a traceback fewer, as each byte
+# How many bytes a message of the log has at most, with its traceback or other lines. Of a traceback fewer: each byte
 # may become four characters when it is escaped.
 LOGGED = 64 * 1024
 

@@ -175,7 +175,7 @@ class _Session:
             self._progress(f"{what}: {number}")
 
     def _look_again(self, repair: bool) -> Iterator[Finding]:
-        """Yield the problems. The order matters to a repair, as each step relies on the steps before it."""
+        """Yield the problems. The order matters to a repair, because each step relies on the steps before it."""
         for step in (
             self._keys.look_at_types_again,
             self._records.look_again,

@@ -97,7 +97,7 @@ def _check(origin: Any, database: JobsDatabase, namespace: str) -> None:
     relations = getattr(origin.database, "_relations", {}).get(origin._name.lower())
     if relations or any(isinstance(field, RelatedFieldMixin) for field in origin.get_fields()):
         raise ConfigurationException(f"{origin.__name__} has relations to other models, so it cannot be bound")
-    # limpyd would return the other class instead, as both are made here
+    # limpyd would return the other class instead, because both are made here
     name = f"{namespace}:{origin.__name__.lower()}"
     if name in database._models:
         other = origin_of(database._models[name])

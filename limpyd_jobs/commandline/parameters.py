@@ -1,7 +1,7 @@
 """The parameters of a worker, one row each: an attribute, its options on the command line, its check.
 
 The attributes, the options with their help, the checks, and the tables of the reference come from these rows. The row
-of a parameter that version 2 does not have says what its attribute could be, as an application may use the name for
+of a parameter that version 2 does not have says what its attribute could be. An application may use the name for
 something else: a list that a subclass calls ``processes`` is left alone.
 """
 

@@ -79,7 +79,7 @@ class Jobs(VerbCommand):
 
   list [FILTER...]     the newest first; without a word, too
   count [FILTER...]    how many there are; --by=FIELD: of each value of a field
-  show IDENT...        all that is stored of a job, as myapp.jobs.SendMail:12, and its errors
+  show IDENT...        all that is stored of a job, for example myapp.jobs.SendMail:12, and its errors
   explain IDENT...     why it does not run yet, or did not run
   release IDENT...     put a job whose worker is dead at the front of its list; refused while the worker is alive,
                        unless --force is given: then the job may be run twice
@@ -241,7 +241,7 @@ A filter is made of words. All of them must be met:
         self.tell_of_others(found.others, "job", "values")
 
     def _idents(self, verb: str, words: Sequence[str]) -> list[str]:
-        """Return the idents that words are, or, as ``identifier=welcome:42``, stand for."""
+        """Return the idents that words are, or, such as ``identifier=welcome:42``, stand for."""
         if not words:
             self.parser.error(f"{verb} needs the ident of a job after it, for example myapp.jobs.SendMail:12")
         named: list[list[str]] = []

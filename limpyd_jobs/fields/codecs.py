@@ -91,7 +91,7 @@ def _infinity(name: str) -> float:
     return float(name)
 
 
-# Made once, as they take longer to make than to use.
+# Made once, because they take longer to make than to use.
 _encoder = json.JSONEncoder(default=_tagged, ensure_ascii=False, separators=(",", ":"))
 _decoder = json.JSONDecoder(object_hook=_untagged, parse_constant=_infinity)
 

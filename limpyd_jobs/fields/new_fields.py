@@ -1,6 +1,6 @@
 """The fields that are given for a new record: whether they are allowed, and how they are stored.
 
-These are functions, not methods of the models, as an application may have methods of any name.
+These are functions, not methods of the models, because an application may have methods of any name.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ class Claim(Generic[AJob]):
 
     @cached_property
     def queue(self) -> Queue:
-        """The queue of the job. It is an object of its own, as the application may delete it."""
+        """The queue of the job. It is an object of its own, because the application may delete it."""
         return queue_of(type(self._claim.queue), self._claim.delivery)
 
     @property

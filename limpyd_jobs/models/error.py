@@ -143,8 +143,8 @@ class Error(BaseJobsModel):
 
     @classmethod
     def add_unresolved_error(cls, queue_name: str, ident: str, error: BaseException) -> Self:
-        """Record that a job was dead-lettered, as its class could not be resolved. Its identifier is unknown, so left
-        empty.
+        """Record that a job was dead-lettered because its class could not be resolved. Its identifier is unknown, so
+        left empty.
 
         Parameters
         ----------

@@ -64,7 +64,7 @@ class JobClaim:
         Empty until an end is recorded; then as in `transitions.Ending`, or ``released``. After ``held`` the claim is
         not ended.
     is_lost: bool
-        Whether a report was refused, as another owner holds the claim, or the job was deleted.
+        Whether a report was refused, because another owner holds the claim, or the job was deleted.
     began: float
         When the job came out of its list, by the clock of `monotonic`.
     """
@@ -88,7 +88,7 @@ class JobClaim:
         """Keep the known values on the object of the job, to be read without asking Redis."""
         delivery = self.delivery
         known["_cached_identifier"], known["_held_token"] = delivery.identifier, self.token
-        self.job.__dict__.update(known)  # at once, as an assignment asks whether it is to a field
+        self.job.__dict__.update(known)  # at once, because an assignment asks whether it is to a field
         know_arguments(self.job, delivery.arguments)
 
     @property
@@ -103,8 +103,7 @@ class JobClaim:
     ) -> Ending:
         """The job is a success. If it was canceled or delayed meanwhile, the outcome says so, and nothing changes.
 
-        With `erase`, nothing is kept of the job. If this is called once more, as the reply was lost, the job may be
-        gone.
+        With `erase`, nothing is kept of the job. If this is called again, the job may be gone.
         """
         how = ("again" if self._is_erasing else "1") if erase else ""
         self._is_erasing = erase

@@ -197,7 +197,7 @@ def found_by(*names: str) -> Callable[[Model], Model]:
 
 
 def check_found_by(model: type[RedisModel], names: Iterable[str]) -> None:
-    """Raise `ConfigurationException` if a script cannot find records by these fields, as they lack plain indexes."""
+    """Raise `ConfigurationException` if a script cannot find records by these fields: they lack plain indexes."""
     for name in names:
         field = model.get_field(name) if model.has_field(name) else None
         if not isinstance(field, InstanceHashField) or not _prefixes(field):

@@ -56,7 +56,7 @@ class LazyModel(RedisModel):
         return instance
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Refuse to replace a field by a value, as that would store nothing. Any other attribute may be set.
+        """Refuse to replace a field by a value, because that would store nothing. Any other attribute may be set.
 
         Raises
         ------

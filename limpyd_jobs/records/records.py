@@ -153,7 +153,7 @@ def notify_all(connection: Redis, key: str) -> None:
 
 
 def notify_one(queue: RedisModel) -> None:
-    """End the wait of an idle worker, if there is one, as there is a job in a queue."""
+    """End the wait of an idle worker, if there is one, because there is a job in a queue."""
     send(Call(redis_of(queue), _notify_one, {}, outcome_of, keys=[queue_key_of(queue)]))
 
 
@@ -348,7 +348,7 @@ def delete_record(record: RedisModel) -> None:
 
 
 def check_database(job_class: type[RedisModel], queue_model: type[RedisModel]) -> None:
-    """Check that jobs and queues are on one database, as a script changes both."""
+    """Check that jobs and queues are on one database, because a script changes both."""
     one, other = job_class.database, queue_model.database
     if one is not other and not is_same_database(one, other):
         raise ConfigurationException(
@@ -439,7 +439,7 @@ def create(model: type[RedisModel], fields: Mapping[str, Any], scripted: frozens
 def _write(
     script: Script, record: RedisModel, request: Mapping[str, Any], fields: Mapping[str, Any] | None = None
 ) -> Any:
-    """Run a script that changes fields of a record. Its reply is a number, as it may be a command of a pipeline."""
+    """Run a script that changes fields of a record. Its reply is a number: it may be a command of a pipeline."""
     connection = record.get_connection()
     request = {"model": layout_of(type(record)).json, "pk": pk_of(record), **request}
     call: Call[Reply] = Call(redis_of(record), script, request, partial(unique, type(record)), fields=fields)

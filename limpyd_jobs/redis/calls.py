@@ -25,7 +25,7 @@ P = ParamSpec("P")
 Reply = TypeVar("Reply")
 
 
-@dataclass(slots=True)  # not frozen, as that takes three times as long to make
+@dataclass(slots=True)  # not frozen, because that takes three times as long to make
 class Call(Generic[Reply]):
     """A script, its request, and how to read its reply. It does nothing by itself: see `send`.
 

@@ -79,7 +79,7 @@ def _words_of(source: str) -> Counter[str]:
 
 
 def reload_all() -> None:
-    """Let all scripts be loaded again at their next call, as the time was moved."""
+    """Let all scripts be loaded again at their next call, because the time was moved."""
     for script in _scripts:
         for name in ("source", "sha"):
             vars(script).pop(name, None)

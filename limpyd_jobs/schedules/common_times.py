@@ -1,4 +1,4 @@
-"""The trigger of APScheduler for times that several triggers have in common, with an end to its search."""
+"""The trigger of APScheduler for times that several triggers share, with an end to its search."""
 
 from __future__ import annotations
 

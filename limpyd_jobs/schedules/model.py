@@ -242,7 +242,7 @@ class Schedule(BaseJobsModel):
             ``added``, ``changed`` or ``same``.
         """
         if not isinstance(declared, Mapping):
-            raise TypeError(f"It must be a mapping, as {{'cron': '0 3 * * *'}}, not {declared!r}")
+            raise TypeError(f"It must be a mapping, such as {{'cron': '0 3 * * *'}}, not {declared!r}")
         text = json.dumps([path_of(job_class), dict(declared)], sort_keys=True, default=str)
         options = {"job_class": job_class, "timezone": "UTC", "misfire_policy": "latest", **_with_job_fields(declared)}
         for schedule in cls.collection(name=name).instances():

@@ -282,7 +282,9 @@ def _classes() -> dict[str, Any]:
 def _build(description: Any, zone: tzinfo, strictly: bool, depth: int = 1) -> Any:
     """Return the trigger of a description. If strict, refuse one that is of no use for a schedule."""
     if not isinstance(description, Mapping) or len(description) != 1:
-        raise ValueError(f"A trigger must be a mapping with one key, as {{'cron': '0 3 * * *'}}, not {description!r}")
+        raise ValueError(
+            f"A trigger must be a mapping with one key, such as {{'cron': '0 3 * * *'}}, not {description!r}"
+        )
     ((kind, what),) = description.items()
     classes = _classes()
     if kind not in classes:

@@ -37,7 +37,7 @@ PLACES = {
 
 
 class _Commands(Mapping[str, type[Command]]):
-    """The commands by name. Each is imported when it is asked for, as all together take long."""
+    """The commands by name. Each is imported when it is asked for, because all together take long."""
 
     def __getitem__(self, name: str) -> type[Command]:
         module, _, class_name = PLACES[name].partition(":")

@@ -18,7 +18,7 @@ EXAMPLES = 3  # of a message, at most
 
 OTHERS = "(others)"  # stands for the values that are not kept
 
-Read = Callable[[Iterable[str]], Mapping[str, str]]  # given errors, as ``jobs:error:12``, returns their messages
+Read = Callable[[Iterable[str]], Mapping[str, str]]  # given errors, such as ``jobs:error:12``, returns their messages
 
 
 class ErrorMessage(NamedTuple):

@@ -254,7 +254,7 @@ def time_of(field: str, value: Any) -> str:
 
 
 def parse_moment(what: str, text: str) -> datetime:
-    """Return the moment of a text, in UTC: a date, ``now``, or a time span from now, as ``-1h``.
+    """Return the moment of a text, in UTC: a date, ``now``, or a time span from now, such as ``-1h``.
 
     Raises
     ------

@@ -119,7 +119,7 @@ class ErrorFilter:
     Parameters
     ----------
     *words: str
-        Conditions, as ``type=KeyError`` or ``date_time>-1h``, of any field of an error, ``class``, ``queue`` and
+        Conditions, such as ``type=KeyError`` or ``date_time>-1h``, of any field of an error, ``class``, ``queue`` and
         ``fingerprint``. All of them must be met.
     error_model: type of Error
         Errors of this model only, of any database; None for all models.

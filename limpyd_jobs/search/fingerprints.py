@@ -25,7 +25,7 @@ from limpyd_jobs.search.message_patterns import pattern_of
 LENGTH = 16  # the length of a fingerprint, in hexadecimal digits
 LONGEST_PLACE = 300  # in characters
 
-# These may be raised at any line, as time or memory is over: their place is where the code of the job begins.
+# These may be raised at any line, because time or memory is over: their place is where the code of the job begins.
 ANYWHERE = ("JobTimeout", "MemoryError", "RecursionError")
 
 # A frame in the text of a traceback, with its line; in that of a group of exceptions, something stands before it.

@@ -1,6 +1,6 @@
 """What the messages of one cause have in common: plain functions, which know nothing of Redis.
 
-The pattern of a message has words, as ``<value>``, in the place of all that differs from job to job.
+The pattern of a message has words, such as ``<value>``, in the place of all that differs from job to job.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def pattern_of(message: str, identifier: str = "") -> str:
 
 
 def is_variable(pattern: str) -> bool:
-    """Whether a pattern says nothing, as all of the message differs from job to job."""
+    """Whether a pattern says nothing, because all of the message differs from job to job."""
     return bool(_NOTHING_ELSE.fullmatch(pattern))
 
 

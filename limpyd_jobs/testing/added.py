@@ -39,7 +39,7 @@ def added_jobs(job_class: type[AJob], **fields: Any) -> list[AJob]:
     AttributeError
         If the class has no such field.
     TypeError, ValueError
-        If no job could have such a value, as ``status="wating"``.
+        If no job could have such a value, such as ``status="wating"``.
     """
     checked = _checked(job_class, fields)
     return [job for job in _stored(job_class) if not _differing(job, checked)]

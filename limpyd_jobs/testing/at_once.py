@@ -38,7 +38,7 @@ def jobs_at_once(
         How many jobs may be run by one call.
     worker_class: type of Worker
     **options
-        Parameters of the worker, as ``retry_policy``.
+        Parameters of the worker, such as ``retry_policy``.
 
     Raises
     ------

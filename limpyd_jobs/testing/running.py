@@ -72,7 +72,7 @@ class Outcome(Generic[AJob]):
     ----------
     job: Job
     status: str
-        The name of its status now, as ``"SUCCESS"``.
+        The name of its status now, such as ``"SUCCESS"``.
     result: object
         What its code returned; None if it raised.
     exception: Exception
@@ -114,7 +114,7 @@ def drain(
         How many jobs may be run.
     worker_class: type of Worker
     **options
-        Parameters of the worker, as ``retry_policy``.
+        Parameters of the worker, such as ``retry_policy``.
 
     Raises
     ------
@@ -163,7 +163,7 @@ def run_job(
         Whether to raise the exception of the job, even if the job will be tried again.
     worker_class: type of Worker
     options: dict
-        Parameters of the worker, as ``{"retry_policy": "times=3"}``.
+        Parameters of the worker, such as ``{"retry_policy": "times=3"}``.
     **fields
         Fields of the job, and other arguments of `add_job`.
 

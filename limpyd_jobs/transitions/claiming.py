@@ -49,7 +49,7 @@ _release = Script("claiming/release")
 _renew = Script("claiming/renew")
 
 
-@dataclass(slots=True)  # not frozen, as that takes three times as long to make
+@dataclass(slots=True)  # not frozen, because that takes three times as long to make
 class ClaimRequest:
     """The request of a worker for a job.
 
@@ -206,7 +206,7 @@ class NextWakeups(NamedTuple):
     delayed: int
         How many jobs of the given classes were delayed; negative if that is not known.
     is_quiet: bool
-        Whether no list was looked into, as no job of these classes came since the last look.
+        Whether no list was looked into, because no job of these classes came since the last look.
     """
 
     broken: Sequence[str] = ()

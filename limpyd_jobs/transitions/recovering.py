@@ -49,7 +49,7 @@ class Rescue(NamedTuple):
     """The result for lapsed leases: the jobs that wait again; the idents of jobs of unknown classes, left where they
     are; and one job that was rescued too often, claimed so that the caller can fail it. Then whether the caller has to
     reconcile; the idents, with a reason, of broken jobs, which are in quarantine now; and how many jobs got half a
-    lease more, as Redis was just started; and in how many seconds the next lease ends, unless it is renewed."""
+    lease more, because Redis was just started; and in how many seconds the next lease ends, unless it is renewed."""
 
     rescued: list[Delivery]
     unknown: list[str]

@@ -149,7 +149,7 @@ class WorkerConfig:
         surplus = self.args if self._begins_with_option() else self.args[1:]
         if surplus:
             texts = " ".join(map(repr, surplus))
-            print(f"{self.prog_name}: warning: ignored, as it belongs to no option: {texts}", file=sys.stderr)
+            print(f"{self.prog_name}: warning: ignored, because it belongs to no option: {texts}", file=sys.stderr)
 
     def _read_database(self) -> dict[str, Any] | None:
         if not self.options.database:

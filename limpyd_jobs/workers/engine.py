@@ -48,7 +48,7 @@ class Engine:
     Parameters
     ----------
     worker: Worker
-        Its methods are called, as the application may have its own version of each.
+        Its methods are called, because the application may have its own version of each.
     base: type of Worker
         The class with our own versions.
     """

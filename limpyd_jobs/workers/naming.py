@@ -38,7 +38,7 @@ def duration_of(job: Job) -> timedelta | None:
 
 
 def part_of(amount: object, most: object | None) -> str:
-    """Return an amount and its limit, as ``3/1000``; without a limit the amount alone."""
+    """Return an amount and its limit, such as ``3/1000``; without a limit the amount alone."""
     return f"{amount}" if most in (None, math.inf) else f"{amount}/{most}"
 
 

@@ -141,7 +141,7 @@ class Worker(Parameters):
         self.log(f"Run terminated, with {self.num_loops} loops (duration={self.elapsed}): {reason}")
 
     def must_stop(self) -> bool:
-        """Return whether the worker has to end, as it was asked to, or a limit is reached."""
+        """Return whether the worker has to end, because it was asked to, or a limit is reached."""
         return self._engine.stopping.is_at_an_end
 
     def handle_end_signal(self) -> None:
@@ -256,7 +256,7 @@ class Worker(Parameters):
         self._engine.hooks.job_requeued(job, queue, request)
 
     def job_released(self, job: Job, queue: Queue) -> None:
-        """Hook: a job was interrupted, as its worker has to end, and is back at the front of its waiting list.
+        """Hook: a job was interrupted, because its worker has to end, and is back at the front of its waiting list.
 
         The try is not counted.
         """
@@ -267,11 +267,11 @@ class Worker(Parameters):
         self._engine.hooks.job_rescued(job, queue)
 
     def job_scheduled(self, job: Job, schedule: Schedule, time: datetime) -> None:
-        """Hook: this worker added a job, as a schedule was due at that time, naive UTC."""
+        """Hook: this worker added a job, because a schedule was due at that time, naive UTC."""
         self._engine.hooks.job_scheduled(job, schedule, time)
 
     def schedule_missed(self, schedule: Schedule, time: datetime) -> None:
-        """Hook: this worker passed over a time, naive UTC, of a schedule, as it is later than its grace time allows."""
+        """Hook: this worker skipped a time, naive UTC, of a schedule: it is later than its grace time allows."""
         self._engine.hooks.schedule_missed(schedule, time)
 
     # -- Messages: what the hooks log
@@ -317,11 +317,11 @@ class Worker(Parameters):
 
     def job_released_message(self, job: Job, queue: Queue) -> str:
         """Return what to log when a job is released."""
-        return f"{name_of(job, queue)} released, as its worker has to end"
+        return f"{name_of(job, queue)} released, because its worker has to end"
 
     def job_rescued_message(self, job: Job, queue: Queue) -> str:
         """Return what to log when a job is rescued."""
-        return f"{name_of(job, queue)} rescued, as its worker died"
+        return f"{name_of(job, queue)} rescued, because its worker died"
 
     def job_scheduled_message(self, job: Job, schedule: Schedule, time: datetime) -> str:
         """Return what to log when a job is added by a schedule."""

@@ -97,7 +97,7 @@ def test_events_of_jobs_that_were_not_finished_come_in_the_order_of_the_manual(r
     seen.clear()
     with pytest.raises(KeyboardInterrupt):
         WatchedWorker("readme", callback=interrupt, terminate_gracefuly=False).run()
-    assert_contains(seen, EVENTS["it is interrupted, as the worker has to end"])
+    assert_contains(seen, EVENTS["it is interrupted, because the worker has to end"])
 
 
 def assert_contains(events: list[str], expected: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Schedulers of APScheduler that have their jobs in common, and are killed: each time of each job is seen to.
+"""Schedulers of APScheduler that share their jobs, and are killed: each time of each job is seen to.
 
     python tests/proofs/schedulers.py --minutes 5 --kill-every 0.5
 

@@ -290,7 +290,7 @@ def test_a_wrong_declaration_is_told_and_stops_no_other(
     run_task(worker_of("reports"), "scheduler")
     assert "[bad] schedule cannot be declared: Invalid cron '61 * * * *'" in messages(log)[0]
     assert (
-        "[text] schedule cannot be declared: It must be a mapping, as {'cron': '0 3 * * *'}, not '0 3"
+        "[text] schedule cannot be declared: It must be a mapping, such as {'cron': '0 3 * * *'}, not '0 3"
         in messages(log)[2]
     )
     assert [schedule.name.hget() for schedule in Schedule.collection().instances()] == ["good"]

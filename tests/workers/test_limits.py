@@ -187,7 +187,7 @@ class TestGracePeriod:
         assert job.hmget("status", "queued", "tries", "start") == ["w", "1", None, None]
         assert Queue.get_queue("queue").waiting.lmembers() == [job.ident, other.ident]
         assert Released.released == ["a"]
-        assert "[queue|1|a] released, as its worker has to end" in messages(log)
+        assert "[queue|1|a] released, because its worker has to end" in messages(log)
         assert worker.status == "terminated"
         assert violations(redis_client, Released, Queue) == []
 

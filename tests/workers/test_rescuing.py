@@ -190,7 +190,7 @@ def test_a_rescued_job_is_run_and_its_method_and_the_log_tell_of_it(caplog: pyte
     with caplog.at_level(logging.INFO, "limpyd-jobs"):
         worker().run()
     assert Patient.rescued == ["again"]
-    assert any(f"[{QUEUE}|1|again] rescued, as its worker died" in message for message in caplog.messages)
+    assert any(f"[{QUEUE}|1|again] rescued, because its worker died" in message for message in caplog.messages)
     assert job.hmget("status", "queued", "tries", "_rescues") == ["s", None, "2", None]
 
 

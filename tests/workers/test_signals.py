@@ -309,7 +309,7 @@ class TestInterrupt:
         assert program.wait() == 0
         assert states(first, second) == [["w", None]] * 2
         assert Queue.get_queue(QUEUE).waiting.lmembers() == [first.ident, second.ident]
-        assert "[orders|1|a] released, as its worker has to end" in program.log
+        assert "[orders|1|a] released, because its worker has to end" in program.log
 
     def test_that_comes_while_a_line_is_written_counts(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def log(message: str, level: str = "info") -> None:
@@ -362,7 +362,7 @@ class TestInterrupt:
         program.type(CTRL_C)
         assert program.wait() == 0
         assert [job.status.hget() for job in jobs] == [STATUSES.WAITING] * 3
-        assert program.log.count("released, as its worker has to end") == 2
+        assert program.log.count("released, because its worker has to end") == 2
 
     def test_of_several_processes_the_first_one_releases_none(self, start: Any, redis_client: redis.Redis) -> None:
         jobs = add("a", "b")

@@ -79,7 +79,7 @@ def called(*args: Any) -> None:
 
 def is_told(message: str) -> bool:
     """Whether a message is one on the ident of no job, or of one whose class cannot be had."""
-    return message.startswith("Unable to get job") or "deferred, as this worker cannot import its class" in message
+    return message.startswith("Unable to get job") or "deferred, because this worker cannot import its class" in message
 
 
 class TestIdents:

@@ -117,7 +117,7 @@ class VerbCommand(Command):
             raise
 
     def print_tally(self, done: str, tally: Tally, what: str = "job") -> int:
-        """Print the outcomes of many jobs, given what was done, as ``deleted``; return the exit status."""
+        """Print the outcomes of many jobs, given what was done, such as ``deleted``; return the exit status."""
         if not self.print_as_json({**tally._asdict(), **self.mark}):
             reasons = [(f"{number:,}", reason) for reason, number in tally.reasons.items()]
             print_table([(f"{what}s", ""), (f"{tally.done:,}", self.would_be(done)), *reasons], MESSAGE)

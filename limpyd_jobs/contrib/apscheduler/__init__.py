@@ -1,4 +1,4 @@
-"""For APScheduler 3: a job store, which any number of schedulers may have in common, and an executor.
+"""For APScheduler 3: a job store, which any number of schedulers may share, and an executor.
 
 >>> scheduler = BackgroundScheduler()
 >>> scheduler.add_jobstore("limpyd", url="redis://localhost/0")

@@ -63,7 +63,7 @@ class StoreEvents:
             self._store._scheduler.wakeup()
 
     def is_early(self, changed: set[str]) -> bool:
-        """Whether the scheduler is to look earlier than planned, as some jobs were changed."""
+        """Whether the scheduler is to look earlier than planned, because some jobs were changed."""
         if self._store.reader.forget(changed):
             return True
         if self._store.round.is_open:  # at its end, the scheduler looks what is due next

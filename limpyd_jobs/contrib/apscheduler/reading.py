@@ -42,7 +42,7 @@ class JobReader:
         return self._restored(rows, self._note)
 
     def due(self, rows: Iterable[tuple[str, Stored]]) -> list[StoredJob]:
-        """Return the jobs of some records that are leased here, as they are due.
+        """Return the jobs of some records that are leased here because they are due.
 
         A job that cannot be restored is parked. One that cannot be run here is left to others.
         """
@@ -68,7 +68,7 @@ class JobReader:
         return [pk for pk, executor in dict(self._executors).items() if executor not in executors]
 
     def forget(self, changed: set[str]) -> bool:
-        """Look at jobs anew, as they were changed; return whether they were set aside. Called by another thread."""
+        """Look at changed jobs anew; return whether they were set aside. Called by another thread."""
         self._unread.difference_update(changed)
         was_set_aside = not changed.isdisjoint([*self._parked, *self._executors])
         if was_set_aside:
@@ -147,7 +147,7 @@ class JobReader:
         if self._store._scheduler is None or job.executor in self._store._scheduler._executors:
             return True
         id_, executor = one_line(job.id), one_line(job.executor)
-        self._store._logger.error("The job %r is left to others, as there is no executor %r here", id_, executor)
+        self._store._logger.error("The job %r is left to others, because there is no executor %r here", id_, executor)
         self._executors[job.id] = job.executor
         with suppress(RedisError):  # then the lease lapses
             self._model.next_due(self._store.owner, [job.id])

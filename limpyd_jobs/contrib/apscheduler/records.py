@@ -129,5 +129,5 @@ def moment_of(text: str | None, zone: tzinfo) -> datetime | None:
 
 
 def is_of_foreign_key(error: Exception) -> bool:
-    """Whether Redis refused something as another program wrote another type of value to a key."""
+    """Whether Redis refused something because another program wrote another type of value to a key."""
     return isinstance(error, ResponseError) and "WRONGTYPE" in str(error)

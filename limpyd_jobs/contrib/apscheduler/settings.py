@@ -17,7 +17,7 @@ def database_of(
 ) -> JobsDatabase:
     """Return the database that is named; without a name, the database of `limpyd_jobs`.
 
-    A setting beside a URL counts more than what the URL says.
+    A setting beside a URL overrides what the URL says.
 
     Raises
     ------

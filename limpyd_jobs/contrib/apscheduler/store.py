@@ -56,7 +56,7 @@ class LimpydJobStore(BaseJobStore):
     pickle_protocol: int
     allowed: iterable of str
         The modules, or packages, in which functions have to be defined to be scheduled. If it is None, JSON lets none
-        be scheduled; with ``pickle`` it is any, as a pickle runs any code anyway.
+        be scheduled; with ``pickle`` it is any, because a pickle runs any code anyway.
     lease: float
         For how many seconds due jobs belong to the scheduler that looked first. If it dies before it has submitted
         them, another scheduler runs them after that time, if their `misfire_grace_time` is longer.

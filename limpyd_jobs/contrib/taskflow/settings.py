@@ -18,7 +18,7 @@ LOG = logging.getLogger(__name__)
 # For how long, in seconds, a claim without an expiry outlives its process.
 LEASE = 30.0
 
-# The settings of the database, with their types, as they may come as text.
+# The settings of the database, with their types, because they may come as text.
 OF_DATABASE: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("url", "host", "username", "password", "unix_socket_path", "client_name"), str),
     **dict.fromkeys(("ssl_keyfile", "ssl_certfile", "ssl_cert_reqs", "ssl_ca_certs"), str),

@@ -1,6 +1,6 @@
 -- Audit: what people do is written down in the step that does it. These names mean the same everywhere:
 --   audit       JSON, a list of names and values: an entry to be written with this step; or none
---   unaudited   '1' to go on if Redis refuses to write to the audit, as it is full
+--   unaudited   '1' to go on if Redis refuses to write to the audit, because it is full
 
 local AUDIT, BEGUN, MAX_ENTRIES = 'limpyd-jobs:audit', 'limpyd-jobs:audit:begun', 10000
 

@@ -29,7 +29,7 @@ class JobDetails(NamedTuple):
     ----------
     ident: str
     status: str
-        The name of the status, as ``error``.
+        The name of the status, such as ``error``.
     queue: str
         The name of the queue; None if the job does not say.
     owner: str
@@ -116,8 +116,8 @@ def stored_job(ident: str, database: JobsDatabase) -> dict[str, str]:
     known = classes_of(database).get(parsed.path)
     if not known:
         raise LookupError(
-            f"{parsed.path} is not a job class of this database, as far as it is known: no process of version 3 "
-            "added or ran one of its jobs. If version 2 did, name its module with --job-modules"
+            f"{parsed.path} is not a job class of this database: no process of version 3 added or ran one of its "
+            "jobs. If version 2 did, name its module with --job-modules"
         )
     (stored,) = replies_to(connection_to(database), [("HGETALL", f"{known.name}:{parsed.pk}:hash")])
     if not stored:

@@ -37,7 +37,7 @@ MARGIN = 5.0
 # The longest wait of a worker before it looks for a job without a signal, in seconds.
 SLICE = 1.5
 
-# For how many seconds it looks into no list if no job has the status waiting. It has to look now and then, as a job may
+# For how many seconds it looks into no list if no job has the status waiting. It has to look now and then: a job may
 # have been pushed by hand. To look into ten thousand lists takes Redis as long as hundreds of jobs.
 LOOK_EVERY = 12.0
 

@@ -66,7 +66,7 @@ class Intake:
 
     @property
     def may_claim(self) -> bool:
-        """Whether to claim another job now, as nothing else has to be done before."""
+        """Whether to claim another job now, because nothing else has to be done before."""
         engine = self._engine
         is_time = monotonic() < engine.maintenance.next_due
         is_free = not (engine.stopping.is_quiet or self._fetcher.leaving)

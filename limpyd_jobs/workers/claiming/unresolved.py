@@ -84,7 +84,7 @@ class UnresolvedClasses:
         self._told[path] = None
         self._say(
             "classes cannot be imported",
-            f"[{one_line(ident)}] deferred, as this worker cannot import its class: "
+            f"[{one_line(ident)}] deferred, because this worker cannot import its class: "
             f"{one_line(why_not_imported(error), MESSAGE)}. {_remedy(path, error)} All jobs of the class are tried "
             f"again every {transitions.DEFERRAL_SECONDS} seconds, or once a worker that knows it starts; after "
             f"{transitions.MAX_DEFERRALS} times each is an error. Logged once per class.",

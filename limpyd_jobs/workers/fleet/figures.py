@@ -18,7 +18,7 @@ from limpyd_jobs.records.figures import Figures, OfNames
 from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.workers.running.execution import Execution
 
-# How many jobs are noted before they are summed up: few, as their arguments stay in memory.
+# How many jobs are noted before they are summed up: few, because their arguments stay in memory.
 MANY = 100
 
 

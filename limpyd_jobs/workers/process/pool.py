@@ -291,7 +291,7 @@ class WorkerPool:
         Thread(target=self._end_with_parent, name="limpyd-jobs-lifeline", daemon=True).start()
 
     def _ready(self) -> None:
-        """Pass the signals that have come to the worker of a child, as it handles its signals now."""
+        """Pass the signals that have come to the worker of a child, because it handles its signals now."""
         signal.pthread_sigmask(signal.SIG_UNBLOCK, OTHER_SIGNALS)
         self._report()
 

@@ -16,7 +16,7 @@ from limpyd_jobs.workers.worker import Worker
 # The statuses that change with each job, and after how many seconds the rest of the title is made again.
 PASSING, LASTS = ("waiting", "running"), 1.0
 
-# The place to fill in: no name of a queue has this character, as no argument of a command can.
+# The place to fill in: no name of a queue has this character, because no argument of a command can.
 GAP = "\0"
 
 

@@ -98,7 +98,7 @@ class AckInBatches(AckAtOnce):
 
     def job_done(self) -> None:
         fetcher = self._engine.fetcher
-        is_at_its_end = not fetcher.prefetched  # asked before the time, as the thread may give them back meanwhile
+        is_at_its_end = not fetcher.prefetched  # asked before the time, because the thread may give them back meanwhile
         if fetcher.are_late and not self._engine.worker.must_stop():  # else all are given back when it ends
             self._give_back()
             is_at_its_end = not fetcher.prefetched

@@ -203,7 +203,7 @@ class Executor:
         self._worker.job_skipped(job, execution.living_queue())
 
     def _interrupted(self) -> None:
-        """Drop the connections, as the code of the job was interrupted: one may still have a reply for it."""
+        """Drop the connections, because the code of the job was interrupted: one may still have a reply for it."""
         self.timer.disarm()
         self._worker.connection.connection_pool.disconnect(inuse_connections=False)
 

@@ -98,7 +98,7 @@ class Hooks:
             return None
 
     def succeeded(self, execution: Execution, ending: Ending) -> None:
-        """Do what follows once the success of a job is recorded, or refused, as the job has another status."""
+        """Do what follows once the success of a job is recorded, or refused, because the job has another status."""
         job, queue, result = execution.claim.job, execution.claim.queue, execution.result
         if ending.outcome == "canceled":
             job._cached_status = STATUSES.CANCELED

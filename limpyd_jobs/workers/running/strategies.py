@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FailAtOnce:
-    """Records the failure and puts the job back in one step, as no code of the application sees it in between."""
+    """Records the failure and puts the job back in one step, because no code of the application sees it in between."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -137,7 +137,7 @@ class Strategy(NamedTuple):
     Attributes
     ----------
     chained_hooks: frozenset of str
-        The hooks whose step may claim the next job, as no code of the application comes in between.
+        The hooks whose step may claim the next job, because no code of the application comes in between.
     fail: FailAtOnce
         How a failure is recorded.
     placement: OwnPlacement
