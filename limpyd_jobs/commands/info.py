@@ -34,10 +34,9 @@ from limpyd_jobs.commands.shared.tables import (
     time_between,
     width_of_terminal,
 )
-from limpyd_jobs.commands.workers import HEADING as WORKERS
 from limpyd_jobs.commands.workers import as_json as worker_as_json
-from limpyd_jobs.commands.workers import as_row as worker_as_row
 from limpyd_jobs.commands.workers import silences
+from limpyd_jobs.commands.workers import table_of as table_of_workers
 from limpyd_jobs.dates import parse_datetime, utcnow
 from limpyd_jobs.models import Queue
 from limpyd_jobs.models.worker_presence import SILENT
@@ -191,7 +190,8 @@ def _sections(seen: Overview) -> list[Section]:
 def _workers(seen: Overview) -> list[Section]:
     """The workers, and a line about each that is silent."""
     silent: list[Section] = [(line, []) for line in silences(seen.workers, seen.workers)]
-    return [("", [WORKERS, *map(worker_as_row, seen.workers)]), *silent]
+    heading, rows = table_of_workers(seen.workers)
+    return [("", [heading, *rows]), *silent]
 
 
 def _totals(seen: Overview) -> Section:

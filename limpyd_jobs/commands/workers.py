@@ -10,7 +10,7 @@ from typing import Any
 
 from limpyd_jobs.commandline.options import WorkerOption
 from limpyd_jobs.commands.shared.options import JSON, JSONL, READING_OPTIONS, VERB_OPTIONS
-from limpyd_jobs.commands.shared.tables import count_of, names_near, print_table, time_between
+from limpyd_jobs.commands.shared.tables import Row, count_of, names_near, print_table, time_between
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
 from limpyd_jobs.dates import parse_datetime, utcnow
 from limpyd_jobs.models import LivingWorker, WorkerPresence
@@ -21,7 +21,7 @@ from limpyd_jobs.texts import one_line
 HEADING = ("worker", "status", "queues", "since", "last sign", "done", "failed", "memory", "runs", "for")
 
 # The columns that a narrow terminal has no room for, the least important first.
-SPARE = ("memory", "since", "last sign", "done", "failed", "queues")
+SPARE = ("memory", "since", "last sign", "done", "failed", "queues", "model")
 
 # The orders that need nothing but the names of workers.
 ORDERS = ("quiet", "resume", "stop", "dump")
@@ -68,7 +68,7 @@ heartbeat, by default within 15 seconds."""
     def _list(self, names: Sequence[str]) -> None:
         everyone = WorkerPresence.alive()
         workers = _named(names, everyone)
-        self.print_list(map(as_json, workers), HEADING, map(as_row, workers), SPARE)
+        self.print_list(map(as_json, workers), *table_of(workers), SPARE)
         if not (self.options.json or self.options.jsonl):
             for line in silences(workers, everyone):
                 print(line)
@@ -138,6 +138,13 @@ def as_json(worker: LivingWorker) -> dict[str, Any]:
     told = {name: value for name, value in vars(worker).items() if name not in ("pk", "kind", "until", "details")}
     told["running"] = [job._asdict() for job in worker.running]
     return {name: str(value) if isinstance(value, datetime) else value for name, value in told.items()}
+
+
+def table_of(workers: Sequence[LivingWorker]) -> tuple[Row, list[Row]]:
+    """Return the heading and the rows of a table of workers. It has the models of their queues if there are several."""
+    if len({worker.queue_model for worker in workers}) <= 1:
+        return HEADING, [*map(as_row, workers)]
+    return (*HEADING, "model"), [(*as_row(worker), worker.queue_model) for worker in workers]
 
 
 def as_row(worker: LivingWorker) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from limpyd_jobs.models import BaseJobsModel, LivingWorker, Queue, WorkerPresence
-from limpyd_jobs.query.classes import classes_of, connection_to, on
+from limpyd_jobs.query.classes import classes_of, connection_to, on, queue_models_of
 from limpyd_jobs.query.queues import QueueState, queue_states
 from limpyd_jobs.records.known_classes import one_of_each
 from limpyd_jobs.records.sizes import LargeJobs, large_jobs
@@ -80,10 +80,12 @@ def overview(
     most_running: int
         How many of the running jobs to return.
     queue_model: type of Queue
-        Queues of this model only; None for all models. The numbers of jobs are those of all.
+        Queues and workers of this model only; None for all models. The numbers of jobs are those of all.
     """
     database = database or BaseJobsModel.database
     queues = queue_states(database=database, queue_model=queue_model)
+    model = queue_models_of(database, queue_model)[0].name if queue_model else ""
+    workers = [each for each in on(WorkerPresence, database).alive() if model in ("", each.queue_model)]
     by_status = JobFilter(database=database).facets("status").counts
     numbers = {name.lower(): by_status.get(name.lower(), 0) for name in STATUSES}
     jobs = JobFilter(database=database).count().number
@@ -94,7 +96,7 @@ def overview(
     running = JobFilter(status="running", database=database).page(most_running).jobs if most_running else []
     name = database_name(database.connection_settings)
     totals = Totals(jobs, **numbers, latency=latency, quarantine=quarantine, memory=memory, max_memory=max_memory)
-    return Overview(name, totals, queues, on(WorkerPresence, database).alive(), running)
+    return Overview(name, totals, queues, workers, running)
 
 
 def large_jobs_of(database: JobsDatabase | None = None) -> list[LargeJobs]:

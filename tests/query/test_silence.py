@@ -152,3 +152,14 @@ def test_who_orders_something_of_it_is_told_so(redis_client: redis.Redis, verb: 
     status, out, error = limpyd_jobs("workers", verb, DEAD, ALIVE)
     assert (status, out) == (0, f"{DEAD}: asked\n{ALIVE}: asked\n")
     assert at_first(error) == f"limpyd-jobs workers: {DEAD}: {SILENT}\n"
+
+
+def test_workers_of_several_queue_models_are_told_apart(redis_client: redis.Redis) -> None:
+    keep(redis_client, DEAD)
+    keep(redis_client, ALIVE, queue_model="shop:queue")
+    head, *rows = limpyd_jobs("workers", "list")[1].splitlines()
+    assert [line.split()[-1] for line in (head, *rows)] == ["model", "jobs:queue", "shop:queue"]
+    status, told, error = limpyd_jobs("info", "--queue-model=jobs:queue")  # as the column shows it
+    assert (status, error) == (0, "")
+    assert DEAD in told
+    assert ALIVE not in told

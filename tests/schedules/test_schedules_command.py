@@ -123,8 +123,11 @@ def test_why_the_job_of_a_schedule_is_not_run_in_time_is_told() -> None:
     due = utcnow() - timedelta(seconds=240)
     records.set_schedule(Schedule, schedule.pk.get(), score_of(str(due)), {"next_run": str(due)})
     Queue.pause("reports")
-    with WorkerPresence.register("worker", pk="1", queues=["reports"], status="idle", lease=60):
-        assert notes() == ["late 4 min", "last job still waiting", "queue paused"]
+    told = {"queues": ["reports"], "status": "idle", "lease": 60}
+    with WorkerPresence.register("another's", pk="2", queue_model="shop:queue", **told):
+        assert notes() == ["late 4 min", "last job still waiting", "queue paused", nobody]
+        with WorkerPresence.register("worker", pk="1", queue_model="jobs:queue", **told):
+            assert notes() == ["late 4 min", "last job still waiting", "queue paused"]
     schedule.pause()
     assert notes() == []
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NoReturn
 
 from redis.exceptions import RedisError
 
+from limpyd_jobs.classes.job_classes import concrete
 from limpyd_jobs.commandline.parser import (
     LaxOptionParser,
     WorkerOptionParser,
@@ -179,7 +180,8 @@ class Command:
         for name, base in (("queue_model", Queue), ("error_model", Error)):
             path = getattr(self.options, name, None)
             if path:
-                model = import_for(self.parser, name, path)
+                by_name = {each._name: each for each in [base, *concrete(base)]}  # as lists show a model
+                model = by_name.get(path) or import_for(self.parser, name, path)
                 require_subclass(self.parser, name, model, base)
                 setattr(self.options, name, model)
 

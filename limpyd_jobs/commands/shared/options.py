@@ -33,7 +33,9 @@ ERROR_MODEL = WorkerOption(
     "--error-model", help="Errors of this model only, e.g. --error-model=my.module.ErrorModel (default: of all models)"
 )
 QUEUE_MODEL = WorkerOption(
-    "--queue-model", help="Queues of this model only, e.g. --queue-model=my.module.QueueModel (default: of all models)"
+    "--queue-model",
+    help="Queues of this model only, e.g. --queue-model=my.module.QueueModel, or as lists show an imported one "
+    "(default: of all models)",
 )
 
 DRY_RUN = WorkerOption("--dry-run", action="store_true", help="Only tell what would be done")

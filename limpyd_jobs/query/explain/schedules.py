@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from limpyd_jobs.classes.job_classes import concrete, path_of
 from limpyd_jobs.dates import parse_datetime, span, utcnow
-from limpyd_jobs.models import BaseJobsModel, WorkerPresence
+from limpyd_jobs.models import BaseJobsModel, Job, WorkerPresence
 from limpyd_jobs.models.worker_presence import SILENT
 from limpyd_jobs.query.classes import classes_of, connection_to, on, replies_to
 from limpyd_jobs.query.queues import paused_queues
@@ -45,14 +46,16 @@ class _Looking:
     def __init__(self, database: JobsDatabase) -> None:
         self._connection = connection_to(database)
         self._classes = classes_of(database)
+        self._queue_models = {path_of(each): each.queue_model._name for each in concrete(Job)}
         self._paused = {name for _, name in paused_queues(database)}
         workers = [each for each in on(WorkerPresence, database).alive() if each.status != SILENT]
-        self._served = {name for worker in workers for name in worker.queues}
+        self._served = {(worker.queue_model, name) for worker in workers for name in worker.queues}
 
     def notes(self, stored: Mapping[str, str]) -> list[str]:
         queue = stored.get("queue_name", "")
         found = [self._late(stored), self._last_job(stored), "queue paused" if queue in self._paused else ""]
-        if queue not in self._served:
+        model = self._queue_models.get(stored.get("job_model_repr", ""))
+        if not any(name == queue and model in (None, of) for of, name in self._served):
             found.append(f"no worker listens to {one_line(queue)}, as far as is known")
         return [note for note in found if note]
 
