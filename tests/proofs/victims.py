@@ -19,10 +19,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any, NoReturn
 
+import redis.utils
 from redis.connection import AbstractConnection
 
 MOMENTS = {
@@ -80,8 +82,10 @@ def uncounted() -> Iterator[None]:
 
 
 def _fork_for_each_order(socket: str) -> None:
-    for module in ("boundaries", "all_scripts"):  # once, for all victims
-        importlib.import_module(module)
+    importlib.import_module("boundaries")  # once, for all victims, as all below
+    redis.utils.get_lib_version = cache(redis.utils.get_lib_version)
+    for script in importlib.import_module("all_scripts").ALL_SCRIPTS:
+        script.positions, script.sha  # noqa: B018
     gc.freeze()  # so that no victim copies what all have in common
     for line in sys.stdin:
         reader, writer = os.pipe()
