@@ -47,9 +47,12 @@ def proxy(redis_server: RedisServer) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def behind(proxy: Proxy, redis_server: RedisServer, jobs_database: JobsDatabase) -> Iterator[Callable[[], None]]:
-    """Put the models behind the proxy."""
-    yield lambda: jobs_database.connect(unix_socket_path=proxy.socket, socket_timeout=0.5)
+def behind(
+    request: pytest.FixtureRequest, proxy: Proxy, redis_server: RedisServer, jobs_database: JobsDatabase
+) -> Iterator[Callable[[], None]]:
+    """Put the models behind the proxy. They wait for a reply only for a moment if it never comes."""
+    seconds = 0.5 if request.getfixturevalue("fault") is Fault.SWALLOW else 20
+    yield lambda: jobs_database.connect(unix_socket_path=proxy.socket, socket_timeout=seconds)
     jobs_database.connect(unix_socket_path=redis_server.socket)
 
 
@@ -152,7 +155,7 @@ WORK = [
         "release",
         all_of(*map(add, [*"abc", "takes a while", *"def"])),
         7,
-        {**ALONE, "prefetch": "auto", "prefetch_time": 0.2},
+        {**ALONE, "prefetch": "auto", "prefetch_time": 0.5},
     ),
     ("fail", add("fails"), 1, {}),
     ("fail", add("fails"), 2, {"requeue_times": 1}),
