@@ -127,12 +127,17 @@ def redis_server(redis_binary: str) -> Iterator[RedisServer]:
         yield server
 
 
-@pytest.fixture
-def redis_client(redis_server: RedisServer) -> Iterator[redis.Redis]:
-    """A client of `redis_server`, which is empty."""
+@pytest.fixture(scope="session")
+def _client(redis_server: RedisServer) -> Iterator[redis.Redis]:
     with redis_server.client() as client:
-        client.flushall()
         yield client
+
+
+@pytest.fixture
+def redis_client(_client: redis.Redis) -> redis.Redis:
+    """A client of `redis_server`, which is empty."""
+    _client.flushall()
+    return _client
 
 
 @pytest.fixture

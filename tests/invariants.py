@@ -51,7 +51,7 @@ def violations(client: redis.Redis, *models: type[RedisModel]) -> list[str]:
 
 def violations_in(stored: Contents, *models: type[RedisModel]) -> list[str]:
     """Return what is wrong with the records of some models, given all that is stored: see `violations`."""
-    records = [_Records(model, stored) for model in models]
+    records = [each for each in (_Records(model, stored) for model in models) if each.keys]
     queues = [queue for queue in records if issubclass(queue.model, Queue)]
     places = _Places(queues)
     return [

@@ -29,6 +29,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
+import redis.utils
+
 MODULES = ("limpyd_jobs.scripts.jobs", "limpyd_jobs.scripts.worker")
 LONGEST_ORDER = 1 << 20  # bytes
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -234,5 +236,8 @@ if __name__ == "__main__":
         import_module(_name)
     for _command in sys.modules["limpyd_jobs.scripts.jobs"].COMMANDS.values():
         import_module(_command.__module__)
+    for _script in import_module("all_scripts").ALL_SCRIPTS:
+        _script.positions, _script.sha  # noqa: B018
+    redis.utils.get_lib_version = cache(redis.utils.get_lib_version)
     gc.freeze()  # so that no fork copies what all have in common
     _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=list(left_out))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def look(redis_server: RedisServer) -> Iterator[redis.Redis]:
     """A client that decodes anything."""
     with redis_server.client(encoding_errors="surrogateescape") as client:
