@@ -38,7 +38,7 @@ Failure = BaseException | type[BaseException]
 VERSION_VARIABLE = "LIMPYD_JOBS_APP_VERSION"
 
 # The fields whose length depends on the error.
-TEXTS = {"message", "traceback"}
+TEXTS = {"type", "code", "message", "traceback"}
 
 AnError = TypeVar("AnError", bound="Error")
 
@@ -59,8 +59,8 @@ class Error(BaseJobsModel):
     app_version: field
         The version of the application that the worker ran, if the environment variable LIMPYD_JOBS_APP_VERSION says so.
     max_error_bytes: int
-        How many bytes the message, the traceback, and each additional field have at most, as UTF-8. Of a longer text
-        the middle is left out, of many members or values those at the end. None for no limit.
+        How many bytes the type, code, message, traceback, and each additional field have at most, as UTF-8. Of a longer
+        text the middle is left out, of many members or values those at the end. None for no limit.
     """
 
     __module__ = "limpyd_jobs.models"  # what is stored of a class is its path

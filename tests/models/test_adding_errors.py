@@ -189,6 +189,12 @@ class TestLongErrors:
                 assert ("… 20.0 MB left out …" if most == 1_000 else "… 19.9 MB left out …") in stored
                 assert stored.endswith("the end")
 
+    def test_so_are_the_name_of_a_class_and_a_code(self, job: Job) -> None:
+        raised = type("E" * 5_000, (Exception,), {})()
+        raised.code = self.text
+        error = Bounded.add_error("q", job, raised)
+        assert all(900 < len(error.get_field(name).hget().encode()) <= 1_000 for name in ("type", "code"))
+
     def test_are_whole_if_the_model_says_so(self, job: Job) -> None:
         assert Whole.add_error("q", job, ValueError(self.text)).message.hget() == self.text
         assert Error.add_error("q", job, ValueError("x" * 65_536)).message.hget() == "x" * 65_536
