@@ -217,7 +217,7 @@ def _not_counted(seen: Overview) -> list[Section]:
     paths = sorted({path for state in seen.queues for path in state.unknown_classes})
     if not paths:
         return []
-    those = some_of(paths, MOST_PATHS)
+    those = f"{some_of(paths, MOST_PATHS)}, and maybe others"  # only the ends of lists are looked at
     return [(f"not counted as jobs, because their class is not known: {those}. limpyd-jobs check tells more", [])]
 
 

@@ -90,7 +90,8 @@ class Stats(Command):
         if self.options.queue or self.options.by == "queue":
             return None
         pattern = row if self.options.by == "class" else self.options.job_class or "*"
-        return sum(number for period in periods for path, number in period.added.items() if fnmatchcase(path, pattern))
+        found = [number for each in periods for path, number in each.added.items() if fnmatchcase(path, pattern)]
+        return sum(found) if found else None
 
     def _as_json(self, periods: Sequence[Period]) -> list[dict[str, Any]]:
         at = {str(period.start): [period] for period in periods}

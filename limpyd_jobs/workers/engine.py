@@ -145,9 +145,11 @@ class Engine:
             start.promote()
             events.emit(events.WorkerStarted, worker)
             worker.run_started()
-            with self.intake.wakeup_timer, self.acknowledger:
-                worker._main_loop()
-            self._write_figures()
+            try:
+                with self.intake.wakeup_timer, self.acknowledger:
+                    worker._main_loop()
+            finally:  # a job may call sys.exit()
+                self._write_figures()
 
     def _beat(self) -> None:
         """Give a sign of life; called by another thread."""

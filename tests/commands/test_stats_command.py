@@ -45,6 +45,14 @@ def output(server: RedisServer, *arguments: str) -> str:
     return out
 
 
+def test_a_job_that_ends_its_worker_is_told(redis_server: RedisServer) -> None:
+    Parcel.add_job("last")
+    with pytest.raises(SystemExit):
+        Worker("parcels", callback=lambda *_: sys.exit(3), logger_level=60).run()
+    (row,) = json.loads(output(redis_server, "--json"))
+    assert (row["started"], row["failed"]) == (1, 1)
+
+
 def work() -> None:
     for name in ("fine", "broken", "good"):
         Parcel.add_job(name)
@@ -69,7 +77,7 @@ def test_figures_are_told_by_queue(redis_server: RedisServer) -> None:
 def test_they_are_told_by_class_and_by_time(redis_server: RedisServer) -> None:
     work()
     (row,) = json.loads(output(redis_server, "--by=class", "--daily", "--json"))
-    assert (row["class"], row["started"], row["failed"]) == (Parcel.get_model_repr(), 4, 1)
+    assert (row["class"], row["started"], row["failed"], row["added"]) == (Parcel.get_model_repr(), 4, 1, None)
     rows = json.loads(output(redis_server, "--by=time", "--json", "--since=-5m"))
     assert len(rows) == 6
     assert sum(row["started"] for row in rows) == 4
