@@ -159,7 +159,7 @@ class LibraryWorker(Worker):
     requeue_times = 20
     requeue_priority_delta = -10
     requeue_delay_delta = 1
-    figures = False  # as nothing of this program is to stay in Redis
+    metrics = False  # as nothing of this program is to stay in Redis
 
     def additional_error_fields(
         self, job: Job, queue: Queue, exception: BaseException, trace: str | None = None

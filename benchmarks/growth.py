@@ -120,7 +120,7 @@ def fill(number: int, load: Load, **options: Any) -> None:
 def run(number: int, load: Load) -> None:
     """Run so many jobs, by a worker in this process."""
     Nothing.runs = 0
-    options = {"terminate_gracefuly": False, "logger_level": logging.CRITICAL, "figures": False}
+    options = {"terminate_gracefuly": False, "logger_level": logging.CRITICAL, "metrics": False}
     Worker(load.names, max_loops=number, **options).run()
     assert Nothing.runs == number
 

@@ -108,7 +108,7 @@ def some_jobs(number: int, first: datetime, name: str = "job") -> list[Job]:
 
 
 def measure_store(server: Server, store: Any, jobs: int, many: int) -> Values:
-    """Return the figures of a job store of APScheduler."""
+    """Return the metrics of a job store of APScheduler."""
     store.start(None, "default")
     store.add_job(some_jobs(1, NOW, "first")[0])  # connected, and scripts are loaded
     store.remove_all_jobs()
@@ -188,7 +188,7 @@ APSCHEDULER = Comparison(
 
 
 def measure_board(server: Server, board: Any, jobs: int, many: int) -> Values:
-    """Return the figures of a jobboard of TaskFlow."""
+    """Return the metrics of a jobboard of TaskFlow."""
     board.connect()
     first = board.post("first")
     board.claim(first, "ann")

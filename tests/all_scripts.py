@@ -5,7 +5,7 @@ from __future__ import annotations
 from limpyd_jobs.check import scripts
 from limpyd_jobs.models import progress
 from limpyd_jobs.query import queues
-from limpyd_jobs.records import audit, figures, presences, records, timed
+from limpyd_jobs.records import audit, metrics, presences, records, timed
 from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.search import actions, errors, walk
 from limpyd_jobs.transitions import claiming, ending, placing, pruning, recovering
@@ -17,7 +17,7 @@ MODULES = (
     recovering,
     pruning,
     audit,
-    figures,
+    metrics,
     presences,
     records,
     timed,

@@ -394,12 +394,12 @@ class Parameters:
         check=amount(more_than=0),
         could_be=checks.is_number,
     )
-    figures: bool = row(
+    metrics: bool = row(
         True,
-        "Write down how many jobs are run, how they end, how long they wait and run, for ``limpyd-jobs stats``. See "
-        ":ref:`Figures`.",
-        switch("Write down figures for limpyd-jobs stats (the default)", action="store_true"),
-        switch("Write down no figures", "--no-figures", action="store_false"),
+        "Count how many jobs are run, how they end, how long they wait and run, for ``limpyd-jobs stats``. See "
+        ":ref:`Metrics`.",
+        switch("Write metrics for limpyd-jobs stats (the default)", action="store_true"),
+        switch("Write no metrics", "--no-metrics", action="store_false"),
         group=LOG,
         check=checks.one_of(True, False),
         could_be=checks.is_a(bool),

@@ -40,8 +40,8 @@ from limpyd_jobs.commands.workers import table_of as table_of_workers
 from limpyd_jobs.dates import parse_datetime, utcnow
 from limpyd_jobs.models import Queue
 from limpyd_jobs.models.worker_presence import SILENT
-from limpyd_jobs.query import Overview, Totals, large_jobs_of, overview, read_figures, summed
-from limpyd_jobs.records.figures import Figures
+from limpyd_jobs.query import Overview, Totals, large_jobs_of, overview, read_metrics, summed
+from limpyd_jobs.records.metrics import Metrics
 from limpyd_jobs.texts import MESSAGE, one_line
 
 # A table with its title; an empty title for none.
@@ -239,7 +239,7 @@ def _narrow(sections: list[Section], width: int) -> list[Section]:
 
 
 def _rates(seen: Overview) -> list[Row]:
-    periods = read_figures(timedelta(minutes=MINUTES))
+    periods = read_metrics(timedelta(minutes=MINUTES))
     rates, told = summed(periods, lambda queue, _: queue), set[str]()
 
     def rate(name: str) -> Row:
@@ -247,8 +247,8 @@ def _rates(seen: Overview) -> list[Row]:
         if name in told:
             return "", "", ""
         told.add(name)
-        figures = rates.get(name, Figures())
-        return (f"{figures.started / MINUTES:,.1f}", f"{figures.failed / MINUTES:,.1f}", shown_span(figures.ran.mean))
+        metrics = rates.get(name, Metrics())
+        return (f"{metrics.started / MINUTES:,.1f}", f"{metrics.failed / MINUTES:,.1f}", shown_span(metrics.ran.mean))
 
     several = len({state.model for state in seen.queues}) > 1
     rows: list[Row] = [

@@ -14,8 +14,8 @@ from limpyd_jobs.commands.shared.names import unknown_names
 from limpyd_jobs.commands.shared.options import JSON, JSONL, READING_OPTIONS
 from limpyd_jobs.commands.shared.tables import chart, print_fitted, shown_span, width_of_terminal
 from limpyd_jobs.dates import utcnow
-from limpyd_jobs.query.figures import Period, read_figures, summed
-from limpyd_jobs.records.figures import BOUNDS, Figures, Histogram
+from limpyd_jobs.query.metrics import Period, read_metrics, summed
+from limpyd_jobs.records.metrics import BOUNDS, Histogram, Metrics
 from limpyd_jobs.search.conditions import parse_moment
 from limpyd_jobs.texts import MESSAGE, one_line
 
@@ -35,7 +35,7 @@ class Stats(Command):
         *READING_OPTIONS,
         WorkerOption(
             "--since",
-            help="Since when, as -2h or 2026-11-20 (UTC) (default: -1h; with --daily -30d). By the minute figures are "
+            help="Since when, as -2h or 2026-11-20 (UTC) (default: -1h; with --daily -30d). By the minute metrics are "
             "kept for two days, by the day for a year",
         ),
         WorkerOption("--daily", action="store_true", help="By the day (default: by the minute)"),
@@ -52,12 +52,12 @@ class Stats(Command):
     )
 
     def run(self) -> int:
-        """Print the figures."""
+        """Print the metrics."""
         try:
             since = utcnow() - parse_moment("--since", self.options.since or ("-30d" if self.options.daily else "-1h"))
             if since <= timedelta():
                 raise ValueError("option --since: it must be in the past")
-            periods = read_figures(since, "day" if self.options.daily else "minute")
+            periods = read_metrics(since, "day" if self.options.daily else "minute")
         except ValueError as error:
             self.parser.error(one_line(error, MESSAGE))
         given = {"queue": self.options.queue, "class": self.options.job_class}
@@ -74,16 +74,16 @@ class Stats(Command):
         return 0
 
     def _group(self, queue: str, path: str) -> str | None:
-        """Return the row that figures belong to; None if they are not asked for."""
+        """Return the row that metrics belong to; None if they are not asked for."""
         of_queue, of_class = self.options.queue or "*", self.options.job_class or "*"
         if not (fnmatchcase(queue, of_queue) and fnmatchcase(path, of_class)):
             return None
         return {"queue": queue or "(others)", "class": path or "(others)", "time": ""}[self.options.by]
 
-    def _rows(self, periods: Sequence[Period]) -> dict[str, Figures]:
+    def _rows(self, periods: Sequence[Period]) -> dict[str, Metrics]:
         if self.options.by != "time":
             return dict(sorted(summed(periods, self._group).items()))
-        return {str(period.start): summed([period], self._group).get("", Figures()) for period in periods}
+        return {str(period.start): summed([period], self._group).get("", Metrics()) for period in periods}
 
     def _added(self, periods: Sequence[Period], row: str) -> int | None:
         """Return how many jobs were added. That is known by class, once a worker noted an earlier number."""
@@ -99,24 +99,24 @@ class Stats(Command):
             {
                 self.options.by: row,
                 "added": self._added(at.get(row, periods), row),
-                "started": figures.started,
-                "succeeded": figures.succeeded,
-                "failed": figures.failed,
-                "waited": _histogram(figures.waited),
-                "ran": _histogram(figures.ran),
+                "started": metrics.started,
+                "succeeded": metrics.succeeded,
+                "failed": metrics.failed,
+                "waited": _histogram(metrics.waited),
+                "ran": _histogram(metrics.ran),
             }
-            for row, figures in self._rows(periods).items()
+            for row, metrics in self._rows(periods).items()
         ]
 
     def _print_groups(self, periods: Sequence[Period], seconds: float) -> None:
         rows = self._rows(periods)
         table = [
-            (row, _number(self._added(periods, row)), *_shown(figures), f"{figures.started / seconds * 60:,.1f}")
-            for row, figures in rows.items()
+            (row, _number(self._added(periods, row)), *_shown(metrics), f"{metrics.started / seconds * 60:,.1f}")
+            for row, metrics in rows.items()
         ]
         print_fitted([(self.options.by, *COLUMNS, "jobs/min"), *table])
         for row in rows:
-            numbers = [summed([period], self._group).get(row, Figures()).started for period in periods]
+            numbers = [summed([period], self._group).get(row, Metrics()).started for period in periods]
             what = f"{one_line(row)}: begun from {periods[0].start} to {periods[-1].start} (UTC)"
             print(f"\n{fill(what, width_of_terminal())}")
             print(chart(numbers, WIDTH))
@@ -124,9 +124,9 @@ class Stats(Command):
     def _print_times(self, periods: Sequence[Period]) -> None:
         at = {str(period.start): [period] for period in periods}
         table = [
-            (row, _number(self._added(at[row], row)), *_shown(figures))
-            for row, figures in self._rows(periods).items()
-            if figures.started
+            (row, _number(self._added(at[row], row)), *_shown(metrics))
+            for row, metrics in self._rows(periods).items()
+            if metrics.started
         ]
         print_fitted([("time (UTC)", *COLUMNS), *table])
 
@@ -135,9 +135,9 @@ def _number(number: int | None) -> str:
     return "" if number is None else f"{number:,}"
 
 
-def _shown(figures: Figures) -> Sequence[str]:
-    times = (figures.ran.mean, figures.ran.quantile(0.95), figures.waited.mean, figures.waited.quantile(0.95))
-    numbers = (figures.started, figures.succeeded, figures.failed)
+def _shown(metrics: Metrics) -> Sequence[str]:
+    times = (metrics.ran.mean, metrics.ran.quantile(0.95), metrics.waited.mean, metrics.waited.quantile(0.95))
+    numbers = (metrics.started, metrics.succeeded, metrics.failed)
     return [*(f"{number:,}" for number in numbers), *(shown_span(time) for time in times)]
 
 

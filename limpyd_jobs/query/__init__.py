@@ -2,7 +2,7 @@
 
 from limpyd_jobs.query.explain.details import JobDetails, job_details
 from limpyd_jobs.query.explain.jobs import Explanation, Reason, explain_job
-from limpyd_jobs.query.figures import Period, read_figures, summed
+from limpyd_jobs.query.metrics import Period, read_metrics, summed
 from limpyd_jobs.query.overview import Overview, Totals, large_jobs_of, overview
 from limpyd_jobs.query.queues import (
     QuarantineEntry,
@@ -58,7 +58,7 @@ __all__ = [
     "quarantine_entries",
     "queue_names",
     "queue_states",
-    "read_figures",
+    "read_metrics",
     "release_job",
     "summed",
 ]

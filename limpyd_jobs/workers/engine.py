@@ -18,7 +18,7 @@ from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.workers.claiming.fetcher import Fetcher
 from limpyd_jobs.workers.claiming.intake import Intake
 from limpyd_jobs.workers.claiming.unresolved import UnresolvedClasses
-from limpyd_jobs.workers.fleet.figures import WorkerFigures
+from limpyd_jobs.workers.fleet.metrics import WorkerMetrics
 from limpyd_jobs.workers.fleet.registration import FIRST_SIGN, WorkerRegistration
 from limpyd_jobs.workers.maintenance.promoter import Promoter
 from limpyd_jobs.workers.maintenance.pruner import Pruner
@@ -69,7 +69,7 @@ class Engine:
         self.hooks = Hooks(self)
         self.placement = OwnPlacement(self)
         self.executor = Executor(self)
-        self.figures = WorkerFigures(self.executor.running)
+        self.metrics = WorkerMetrics(self.executor.running)
         self.acknowledger = AckAtOnce(self)
         self.intake = Intake(self)
         self.leases = Leases(self)
@@ -149,17 +149,17 @@ class Engine:
                 with self.intake.wakeup_timer, self.acknowledger:
                     worker._main_loop()
             finally:  # a job may call sys.exit()
-                self._write_figures()
+                self._write_metrics()
 
     def _beat(self) -> None:
         """Give a sign of life; called by another thread."""
         self.leases.renew(self.connection)
         self.registration.renew(self.connection)
-        self._write_figures()
+        self._write_metrics()
 
-    def _write_figures(self) -> None:
-        if self.settings.figures:
-            self.figures.write(self.connection)
+    def _write_metrics(self) -> None:
+        if self.settings.metrics:
+            self.metrics.write(self.connection)
 
     def loop(self) -> None:
         """Get jobs and run them until the worker has to stop; what `Worker._main_loop` does."""

@@ -1,4 +1,4 @@
-"""``limpyd-jobs stats``, as a user runs it, and the figures in Python."""
+"""``limpyd-jobs stats``, as a user runs it, and the metrics in Python."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from servers import RedisServer
 from limpyd_jobs import Job, Worker
 from limpyd_jobs.commands.shared.tables import chart
 from limpyd_jobs.dates import span
-from limpyd_jobs.query import read_figures, summed
-from limpyd_jobs.records.figures import BOUNDS, KEY, LENGTH, Figures
+from limpyd_jobs.query import read_metrics, summed
+from limpyd_jobs.records.metrics import BOUNDS, KEY, LENGTH, Metrics
 
 COMMAND = str(Path(sys.executable).with_name("limpyd-jobs"))
 
@@ -60,7 +60,7 @@ def work() -> None:
     Worker("parcels,letters", max_loops=4, logger_level=60).run()
 
 
-def test_figures_are_told_by_queue(redis_server: RedisServer) -> None:
+def test_metrics_are_told_by_queue(redis_server: RedisServer) -> None:
     work()
     letters, parcels = json.loads(output(redis_server, "--json"))
     assert (letters["queue"], letters["started"], letters["added"]) == ("letters", 1, None)
@@ -89,9 +89,9 @@ def test_they_are_told_of_some_queues_and_classes_only(redis_server: RedisServer
     assert json.loads(output(redis_server, "--class=shop.*", "--json")) == []
 
 
-def test_without_figures_there_is_only_the_heading(redis_server: RedisServer) -> None:
+def test_without_metrics_there_is_only_the_heading(redis_server: RedisServer) -> None:
     Parcel.add_job("quiet")
-    Worker("parcels", max_loops=1, logger_level=60, figures=False).run()
+    Worker("parcels", max_loops=1, logger_level=60, metrics=False).run()
     assert len(output(redis_server).splitlines()) == 1
     assert redis_server.client().keys(f"{KEY}*") == []
 
@@ -99,9 +99,9 @@ def test_without_figures_there_is_only_the_heading(redis_server: RedisServer) ->
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--since=-3d"], "figures by the minute go back at most 2 days"),
+        (["--since=-3d"], "metrics by the minute go back at most 2 days"),
         (["--since=-3y"], "is not a time"),
-        (["--daily", "--since=2020-01-01"], "figures by the day go back at most 366 days"),
+        (["--daily", "--since=2020-01-01"], "metrics by the day go back at most 366 days"),
         (["--since=+1h"], "option --since: it must be in the past"),
         (["--since=2100-01-01"], "option --since: it must be in the past"),
         (["--by=colour"], "'colour' is not one of queue, class, time"),
@@ -119,7 +119,7 @@ def test_how_many_jobs_were_added_is_known_from_the_second_period_on(redis_clien
     minute = now[0] // 60 * 60
     for at, pk in ((minute - 180, 10), (minute - 120, 25), (minute - 60, 25)):
         redis_client.hset(f"{KEY}minute:{at}", "\na.B", pk)
-    added = [period.added for period in read_figures(timedelta(minutes=10)) if period.added]
+    added = [period.added for period in read_metrics(timedelta(minutes=10)) if period.added]
     assert added == [{"a.B": 15}, {"a.B": 0}]
 
 
@@ -131,7 +131,7 @@ def test_periods_come_in_order_and_strange_ones_are_empty(redis_client: redis.Re
     redis_client.hset(f"{KEY}minute:{minute}", mapping={"\na.B": "9" * 5000, "r\nx": " ".join(["9" * 400] * LENGTH)})
     numbers = " ".join(map(str, [7, *[0] * (LENGTH - 1)]))
     redis_client.hset(f"{KEY}minute:{minute - 180}", "q\na.B", numbers)
-    periods = read_figures(timedelta(minutes=5))
+    periods = read_metrics(timedelta(minutes=5))
     starts = [period.start for period in periods]
     assert starts == sorted(starts)
     assert all(isinstance(start, datetime) for start in starts)
@@ -139,12 +139,12 @@ def test_periods_come_in_order_and_strange_ones_are_empty(redis_client: redis.Re
 
 
 def test_quantiles_are_bounds() -> None:
-    figures = Figures()
-    assert (figures.ran.mean, figures.ran.quantile(0.5)) == (None, None)
+    metrics = Metrics()
+    assert (metrics.ran.mean, metrics.ran.quantile(0.5)) == (None, None)
     for seconds in (0.0005, 0.002, 0.002, 200_000):
-        figures.observe_end(seconds, True)
-    assert [figures.ran.quantile(part) for part in (0.25, 0.5, 0.75, 1.0)] == [0.001, 0.003, 0.003, 86400]
-    assert figures.ran.mean == pytest.approx(50_000.001125)
+        metrics.observe_end(seconds, True)
+    assert [metrics.ran.quantile(part) for part in (0.25, 0.5, 0.75, 1.0)] == [0.001, 0.003, 0.003, 86400]
+    assert metrics.ran.mean == pytest.approx(50_000.001125)
 
 
 @pytest.mark.parametrize(

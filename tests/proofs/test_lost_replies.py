@@ -18,13 +18,13 @@ from proxy import Fault, Proxy
 from servers import RedisServer, wait_until
 
 from limpyd_jobs import Error, Job, LimpydJobsException, Queue, transitions
-from limpyd_jobs.records.figures import KEY, LENGTH, Figures
+from limpyd_jobs.records.metrics import KEY, LENGTH, Metrics
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.schedules import Schedule
 from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.workers import backoff
 from limpyd_jobs.workers.claiming import fetcher
-from limpyd_jobs.workers.fleet.figures import WorkerFigures
+from limpyd_jobs.workers.fleet.metrics import WorkerMetrics
 from limpyd_jobs.workers.maintenance import reconciler
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -280,7 +280,7 @@ def end_all(client: redis.Redis, until: Callable[[], Any] = lambda: True, **para
 
 
 @pytest.mark.parametrize(("fault", "written"), [(Fault.CUT_BEFORE_REQUEST, []), (Fault.CUT_BEFORE_REPLY, ["3"])])
-def test_figures_whose_reply_is_lost_are_not_counted_twice(
+def test_metrics_whose_reply_is_lost_are_not_counted_twice(
     proxy: Proxy,
     behind: Callable[[], None],
     jobs_database: JobsDatabase,
@@ -289,11 +289,11 @@ def test_figures_whose_reply_is_lost_are_not_counted_twice(
     written: list[str],
 ) -> None:
     behind()
-    gathered = WorkerFigures({})
-    gathered._figures[("bells", "a.B")] = Figures([3, *[0] * (LENGTH - 1)])
-    proxy.on("write_figures", fault)
+    gathered = WorkerMetrics({})
+    gathered._metrics[("bells", "a.B")] = Metrics([3, *[0] * (LENGTH - 1)])
+    proxy.on("write_metrics", fault)
     for _ in range(2):
         gathered.write(jobs_database.connection)
-    assert proxy.faults == ["write_figures"]
+    assert proxy.faults == ["write_metrics"]
     stored = [redis_client.hget(key, "bells\na.B") for key in redis_client.keys(f"{KEY}minute:*")]
     assert [text.split()[0] for text in stored] == written

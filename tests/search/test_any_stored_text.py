@@ -16,8 +16,8 @@ from limpyd_jobs import Argument, Job, Presence, Queue, Retry, Worker, WorkerPre
 from limpyd_jobs.check import check
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.query import ErrorFilter, JobFilter
-from limpyd_jobs.records import figures, presences
-from limpyd_jobs.records.figures import LENGTH, Figures
+from limpyd_jobs.records import metrics, presences
+from limpyd_jobs.records.metrics import LENGTH, Metrics
 from limpyd_jobs.schedules import Schedule
 
 EXAMPLES = int(os.environ.get("LIMPYD_JOBS_EXAMPLES", "8"))
@@ -144,7 +144,7 @@ def make(client: redis.Redis) -> None:
     details = '{"queues": ["notes"], "queue_model": "jobs:queue", "lease": 60, "status": "busy"}'
     presences.keep_and_take_orders(client, WorkerPresence, "worker-a", {**fields, "details": details}, 60)
     presences.keep(Presence, "", {**fields, "kind": "x", "details": "{}"}, 60)
-    figures.write(client, {("notes", PATH): Figures([1] * LENGTH)}, {PATH: Note._name})
+    metrics.write(client, {("notes", PATH): Metrics([1] * LENGTH)}, {PATH: Note._name})
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from limpyd_jobs.query import (
     overview,
     quarantine_entries,
     queue_states,
-    read_figures,
+    read_metrics,
 )
 from limpyd_jobs.records import audit, records
 from limpyd_jobs.search import walk
@@ -49,7 +49,7 @@ def asked() -> list[Any]:
     """What all that asks tells, as far as it is about the good ones."""
     seen = overview(most_running=5)
     explained = explain_job("test_broken_data.Note:3")
-    read_figures()
+    read_metrics()
     quarantine_entries()
     WorkerPresence.alive()
     records.paused_names(Queue)

@@ -153,7 +153,7 @@ def _scripts_are_known(redis_client: redis.Redis) -> None:
 
 def verbs(sent: Iterable[str]) -> list[str]:
     """The names of the scripts among commands, and the other commands as they are called; counts, which go in one
-    pipeline, as one. The figures that a worker writes at its end are left out."""
+    pipeline, as one. The metrics that a worker writes at its end are left out."""
     names: list[str] = []
     for command in sent:
         name, _, rest = command.partition(" ")
@@ -161,7 +161,7 @@ def verbs(sent: Iterable[str]) -> list[str]:
             names += [] if names[-1:] == ["counts"] else ["counts"]
         else:
             names.append(SCRIPTS.get(rest.split(" ", 1)[0], name) if name.upper() == "EVALSHA" else name.upper())
-    return [name for name in names if name != "write_figures"]
+    return [name for name in names if name != "write_metrics"]
 
 
 def backlog(job_class: type[Job] = Task, number: int = JOBS) -> None:

@@ -461,7 +461,7 @@ def test_the_options_of_script_and_worker_are_printed(capsys, redis_server):
         " - queue-strategy = strict",
         " - prefetch = 1",
         " - prefetch-time = 0.02",
-        " - figures = True",
+        " - metrics = True",
     ]
 
 

@@ -175,7 +175,7 @@ class TestTheCosts:
             assert go_on.wait(60)
 
         Task.add_job("a")
-        with registered(callback=wait, lease=600, figures=False) as worker:
+        with registered(callback=wait, lease=600, metrics=False) as worker:
             assert begun.wait(60)
             with commands() as sent:
                 worker._engine._beat()

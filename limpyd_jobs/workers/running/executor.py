@@ -85,8 +85,8 @@ class Executor:
             try:
                 self._execute(execution)
             finally:
-                if self._engine.settings.figures:
-                    self._engine.figures.note(execution)
+                if self._engine.settings.metrics:
+                    self._engine.metrics.note(execution)
 
     def _take(self, execution: Execution) -> None:
         """Claim the job, unless it is claimed already."""

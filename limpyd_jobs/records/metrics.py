@@ -1,6 +1,6 @@
-"""Figures: how many jobs were run, how they ended, how long they waited and ran; by queue, class and minute or day.
+"""Metrics: how many jobs were run, how they ended, how long they waited and ran; by queue, class and minute or day.
 
-Each worker gathers its figures. Its heartbeat adds them to the figures of all workers.
+Each worker gathers its metrics. Its heartbeat adds them to the metrics of all workers.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from limpyd_jobs.redis.calls import Call, listed, outcome_of, send
 from limpyd_jobs.redis.scripting import Script
 
 # A hash for each minute and each day, named by its first second since the epoch. Its fields are the name of a queue and
-# the path of a class, with a line break in between; for an empty name, the last pk of a class. See `write_figures.lua`.
+# the path of a class, with a line break in between; for an empty name, the last pk of a class. See `write_metrics.lua`.
 KEY = "limpyd-jobs:figures:"
 
 # The upper bounds of the buckets of histograms, in seconds. One more bucket is for longer times.
 BOUNDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3600, 4 * 3600, 24 * 3600)
 
-_write_figures = Script("figures/write_figures")
+_write_metrics = Script("metrics/write_metrics")
 
 
 BUCKETS = len(BOUNDS) + 1
@@ -72,8 +72,8 @@ class Histogram(NamedTuple):
         return None
 
 
-class Figures:
-    """The figures of the jobs of a queue and a class, or of several.
+class Metrics:
+    """The metrics of the jobs of a queue and a class, or of several.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class Figures:
         self.numbers = list(numbers)
 
     def __repr__(self) -> str:
-        return f"Figures(started={self.started}, succeeded={self.succeeded}, failed={self.failed})"
+        return f"Metrics(started={self.started}, succeeded={self.succeeded}, failed={self.failed})"
 
     @property
     def started(self) -> int:
@@ -128,38 +128,38 @@ class Figures:
         numbers[RAN] += int(ran * 1_000_000)
         numbers[RAN + 1 + bisect_left(BOUNDS, ran)] += 1
 
-    def add(self, other: Figures) -> None:
-        """Add other figures to these."""
+    def add(self, other: Metrics) -> None:
+        """Add other metrics to these."""
         self.numbers = [one + another for one, another in zip(self.numbers, other.numbers, strict=True)]
 
 
-OfNames = dict[tuple[str, str], Figures]
+OfNames = dict[tuple[str, str], Metrics]
 
 
-def parts_of(figures: OfNames) -> Iterator[OfNames]:
-    """Yield figures in parts, each of as many rows as one call of `write` may have."""
-    rows = iter(figures.items())
+def parts_of(metrics: OfNames) -> Iterator[OfNames]:
+    """Yield metrics in parts, each of as many rows as one call of `write` may have."""
+    rows = iter(metrics.items())
     while part := dict(islice(rows, STEP)):
         yield part
 
 
-def write(connection: Redis, figures: OfNames, classes: Mapping[str, str]) -> None:
-    """Add figures, by the name of a queue and the path of a class, to the figures of this minute and day.
+def write(connection: Redis, metrics: OfNames, classes: Mapping[str, str]) -> None:
+    """Add metrics, by the name of a queue and the path of a class, to the metrics of this minute and day.
 
     Parameters
     ----------
-    figures: dict
+    metrics: dict
         Up to `STEP`: see `parts_of`.
     classes: mapping of str to str
         The name of the model, by the path of a class. The last pk of each is noted: it tells how many jobs were added.
     """
-    rows = [[queue, path, each.numbers] for (queue, path), each in figures.items()]
+    rows = [[queue, path, each.numbers] for (queue, path), each in metrics.items()]
     request = {"rows": listed(rows), "classes": json.dumps(classes)}
-    send(Call(connection, _write_figures, request, outcome_of, keys=[KEY]))
+    send(Call(connection, _write_metrics, request, outcome_of, keys=[KEY]))
 
 
 def read(connection: Any, period: str, starts: Iterable[int]) -> list[dict[str, str]]:
-    """Return the stored figures of some periods, ``minute`` or ``day``, by their first seconds since the epoch.
+    """Return the stored metrics of some periods, ``minute`` or ``day``, by their first seconds since the epoch.
 
     A key of a wrong type counts as empty.
     """
@@ -169,12 +169,12 @@ def read(connection: Any, period: str, starts: Iterable[int]) -> list[dict[str, 
     return [found if isinstance(found, dict) else {} for found in pipeline.execute(raise_on_error=False)]
 
 
-def figures_of(text: str) -> Figures | None:
-    """Return the figures of a field; None if it has no such numbers."""
+def metrics_of(text: str) -> Metrics | None:
+    """Return the metrics of a field; None if it has no such numbers."""
     words = text.split()
     if len(words) != LENGTH or not all(map(is_number, words)):
         return None
-    return Figures(map(int, words))
+    return Metrics(map(int, words))
 
 
 def is_number(text: str) -> bool:

@@ -1,6 +1,6 @@
--- verb: write figures
--- what: adds to the figures of this minute, and of this day, what became of some jobs
--- KEYS[1]  the beginning of the keys of figures
+-- verb: write metrics
+-- what: adds to the metrics of this minute, and of this day, what became of some jobs
+-- KEYS[1]  the beginning of the keys of metrics
 -- request
 --   rows      JSON: [name of a queue, path of a class, [numbers…]]…: 50 take some 3 milliseconds
 --   classes   JSON: the name of the model by the path of a class: of these, the last pk is noted
@@ -10,7 +10,7 @@
 --@include envelope
 --@include clock
 
--- The seconds of a period, for how many its figures are kept, and how many rows it has at most.
+-- The seconds of a period, for how many its metrics are kept, and how many rows it has at most.
 local PERIODS = {
   minute = {size = 60, kept = 2 * 86400, most = 500},
   day = {size = 86400, kept = 366 * 86400, most = 5000},
@@ -69,7 +69,7 @@ end
 local rows, pks = cjson.decode(request.rows), last_pks(cjson.decode(request.classes))
 for name, period in pairs(PERIODS) do
   local key = KEYS[1] .. name .. ':' .. string.format('%.0f', math.floor(now() / 1000000 / period.size) * period.size)
-  if type(redis.pcall('HLEN', key)) == 'number' then  -- else something foreign is there: the other period has its figures
+  if type(redis.pcall('HLEN', key)) == 'number' then  -- else something foreign is there: the other period has its metrics
     write_all(key, summed(key, rows, period.most))
     write_all(key, pks)
     if redis.call('TTL', key) == -1 then redis.call('EXPIRE', key, period.kept) end

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 from limpyd_jobs.dates import EPOCH
 from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.query.classes import connection_to
-from limpyd_jobs.records import figures as stored
-from limpyd_jobs.records.figures import Figures, figures_of, is_number
+from limpyd_jobs.records import metrics as stored
+from limpyd_jobs.records.metrics import Metrics, is_number, metrics_of
 from limpyd_jobs.redis.database import JobsDatabase
 
-# For how long figures are kept by each period.
+# For how long metrics are kept by each period.
 PERIODS = {"minute": timedelta(minutes=1), "day": timedelta(days=1)}
 KEPT = {"minute": timedelta(days=2), "day": timedelta(days=366)}
 
@@ -23,28 +23,28 @@ STEP = 240
 
 
 class Period(NamedTuple):
-    """The figures of a minute, or a day.
+    """The metrics of a minute, or a day.
 
     Attributes
     ----------
     start: datetime
         When it began, naive UTC.
-    figures: mapping of (str, str) to Figures
+    metrics: mapping of (str, str) to Metrics
         By the name of a queue and the path of a class. Both are empty in a row that sums up all beyond some hundreds.
     added: mapping of str to int
-        How many jobs were added, by any version, by the path of their class, since the last period with figures.
+        How many jobs were added, by any version, by the path of their class, since the last period with metrics.
         Workers note these numbers.
     """
 
     start: datetime
-    figures: Mapping[tuple[str, str], Figures]
+    metrics: Mapping[tuple[str, str], Metrics]
     added: Mapping[str, int]
 
 
-def read_figures(
+def read_metrics(
     since: timedelta = timedelta(hours=1), by: str = "minute", database: JobsDatabase | None = None
 ) -> list[Period]:
-    """Return the figures of the last minutes, or days, the oldest first. The last period is not over yet.
+    """Return the metrics of the last minutes, or days, the oldest first. The last period is not over yet.
 
     Workers write them with their heartbeat, by default every 15 seconds. Later jobs are not in them yet. If a worker is
     killed, what it had not written is lost.
@@ -61,12 +61,12 @@ def read_figures(
     Raises
     ------
     ValueError
-        If `by` is another word, or figures are not kept for that long.
+        If `by` is another word, or metrics are not kept for that long.
     """
     if by not in PERIODS:
         raise ValueError(f"{by!r} is not a period: {', '.join(PERIODS)}")
     if not timedelta() < since <= KEPT[by]:
-        raise ValueError(f"figures by the {by} go back at most {KEPT[by].days} days, so not {since}")
+        raise ValueError(f"metrics by the {by} go back at most {KEPT[by].days} days, so not {since}")
     connection = connection_to(database or BaseJobsModel.database)
     size = int(PERIODS[by].total_seconds())
     now = int(connection.time()[0])
@@ -82,27 +82,27 @@ def _periods(found: Iterable[tuple[int, Mapping[str, str]]]) -> list[Period]:
     last_pks: dict[str, int] = {}
     periods = []
     for start, fields in found:
-        figures, added = {}, {}
+        metrics, added = {}, {}
         for name, text in fields.items():
             queue, _, path = name.partition("\n")
-            of_names = figures_of(text)
+            of_names = metrics_of(text)
             if not queue and path and is_number(text):
                 if path in last_pks:
                     added[path] = max(int(text) - last_pks[path], 0)
                 last_pks[path] = int(text)
             elif of_names:
-                figures[queue, path] = of_names
-        periods.append(Period(EPOCH + timedelta(seconds=start), figures, added))
+                metrics[queue, path] = of_names
+        periods.append(Period(EPOCH + timedelta(seconds=start), metrics, added))
     return periods
 
 
-def summed(periods: Iterable[Period], key: Callable[[str, str], Any]) -> dict[Any, Figures]:
-    """Sum up figures by the value that a function returns for the name of a queue and the path of a class; None leaves
-    figures out."""
-    total: dict[Any, Figures] = {}
+def summed(periods: Iterable[Period], key: Callable[[str, str], Any]) -> dict[Any, Metrics]:
+    """Sum up metrics by the value that a function returns for the name of a queue and the path of a class; None leaves
+    metrics out."""
+    total: dict[Any, Metrics] = {}
     for period in periods:
-        for names, figures in period.figures.items():
+        for names, metrics in period.metrics.items():
             group = key(*names)
             if group is not None:
-                total.setdefault(group, Figures()).add(figures)
+                total.setdefault(group, Metrics()).add(metrics)
     return total

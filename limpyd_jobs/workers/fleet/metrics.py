@@ -1,4 +1,4 @@
-"""What a worker counts of the jobs that it runs, for the figures of all workers."""
+"""What a worker counts of the jobs that it runs, for the metrics of all workers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from limpyd_jobs.models import job_classes
-from limpyd_jobs.records import figures
-from limpyd_jobs.records.figures import Figures, OfNames
+from limpyd_jobs.records import metrics
+from limpyd_jobs.records.metrics import Metrics, OfNames
 from limpyd_jobs.transitions import Delivery
 from limpyd_jobs.workers.running.execution import Execution
 
@@ -22,7 +22,7 @@ from limpyd_jobs.workers.running.execution import Execution
 MANY = 100
 
 
-class WorkerFigures:
+class WorkerMetrics:
     """Notes how each job ended, and writes it to Redis now and then. A job waits only for the note.
 
     The worker notes. Its heartbeat writes, and the worker itself once more when it ends.
@@ -32,7 +32,7 @@ class WorkerFigures:
         self._running = running
         self._noted: deque[tuple[Delivery, float, bool | None]] = deque()
         self._begun: set[str] = set()  # the tokens of jobs that are counted as started, and still run
-        self._figures: OfNames = {}
+        self._metrics: OfNames = {}
         self._lock = Lock()
 
     def note(self, execution: Execution) -> None:
@@ -46,17 +46,17 @@ class WorkerFigures:
         """Write down what was noted, in parts, so that Redis can do other things in between. Nothing is raised.
 
         If Redis refuses, the rest is written the next time. If a reply is lost, that part may be written already. It is
-        dropped: figures may be lost, but are never counted twice.
+        dropped: metrics may be lost, but are never counted twice.
         """
         with self._lock:
             self._sum_up()
             self._count_running()
-            gathered, self._figures = self._figures, {}
-        parts = list(figures.parts_of(gathered))
+            gathered, self._metrics = self._metrics, {}
+        parts = list(metrics.parts_of(gathered))
         while parts:
             part = parts.pop()
             try:
-                figures.write(connection, part, _names_of_models(part))
+                metrics.write(connection, part, _names_of_models(part))
             except Exception as error:
                 self._put_back([*parts, part] if isinstance(error, ResponseError) else parts)
                 return
@@ -64,7 +64,7 @@ class WorkerFigures:
     def _put_back(self, parts: Iterable[OfNames]) -> None:
         with self._lock:
             for key, each in chain.from_iterable(part.items() for part in parts):
-                self._figures.setdefault(key, Figures()).add(each)
+                self._metrics.setdefault(key, Metrics()).add(each)
 
     def _sum_up(self) -> None:
         """Count the noted jobs."""
@@ -87,16 +87,16 @@ class WorkerFigures:
                 self._begun.add(delivery.token)
                 self._of(delivery).observe_start(_seconds_waited(delivery))
 
-    def _of(self, delivery: Delivery) -> Figures:
+    def _of(self, delivery: Delivery) -> Metrics:
         key = delivery.queue_name, delivery.path
-        found = self._figures.get(key)
+        found = self._metrics.get(key)
         if found is None:
-            found = self._figures[key] = Figures()
+            found = self._metrics[key] = Metrics()
         return found
 
 
 def _names_of_models(part: OfNames) -> dict[str, str]:
-    """Return the name of each model in the figures, by the path of the class."""
+    """Return the name of each model in the metrics, by the path of the class."""
     return {path: job_classes.known[path]._name for _, path in part if path in job_classes.known}
 
 
