@@ -11,6 +11,7 @@ from limpyd_jobs.models import Job
 from limpyd_jobs.records import audit, known_classes
 from limpyd_jobs.records.known_classes import ERRORS, QUEUES, KnownClass, known_models, paths_by_name
 from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.texts import one_line
 
 # The index that each model of jobs has, of any version.
 INDEX = ":status:"
@@ -67,7 +68,10 @@ class Unknown:
                     yield None, model.path, problem, (number,)
 
     def warnings(self) -> Iterator[str]:
-        """Say which jobs are not looked at, because their class is bound to another namespace."""
+        """Say which stored classes cannot be read, and which jobs are not looked at, because their class is bound to
+        another namespace."""
+        for field in sorted(known_classes.unreadable_fields(self._reader.connection)):
+            yield f"{known_classes.KEY} has a field that cannot be read, so it is not used: {one_line(field)}"
         for name, number in self._numbers():
             if self._is_elsewhere(name):
                 yield f"{number:,} jobs are not looked at, because their class is bound to another namespace: {name}:*"

@@ -220,9 +220,17 @@ def _known(model: type[RedisModel]) -> KnownClass:
 
 def _stored(connection: Any) -> Iterator[tuple[str, KnownClass]]:
     """Yield the readable classes and models, each with its field; none if another program put something else there."""
-    texts: dict[str, str] = {}
-    with passing_over_wrong_types():
-        texts = connection.hgetall(KEY)
-    for field, text in texts.items():
+    for field, text in _texts(connection).items():
         with suppress(*UNREADABLE):
             yield field, KnownClass.parse(text)
+
+
+def unreadable_fields(connection: Any) -> set[str]:
+    """Return the fields in which another program wrote something that is not a class."""
+    return {*_texts(connection)} - {field for field, _ in _stored(connection)}
+
+
+def _texts(connection: Any) -> dict[str, str]:
+    with passing_over_wrong_types():
+        return dict(connection.hgetall(KEY))
+    return {}

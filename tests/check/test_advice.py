@@ -56,3 +56,9 @@ def test_a_warning_changes_the_exit_status_only_if_asked_for(
     for options, status in (([], 0), (["--strict"], 1)):
         assert Check("check", ["--pause=0", f"--database=unix://{socket}", *options]).execute() == status
         assert "Warning: The queue 'mails'" in capsys.readouterr().out
+
+
+def test_what_is_stored_of_a_class_and_cannot_be_read_is_told(redis_client: redis.Redis) -> None:
+    redis_client.hset("limpyd-jobs:classes", "gone.Away", "[")
+    (warning,) = check(database=BaseJobsModel.database, pause=0).warnings
+    assert warning == "limpyd-jobs:classes has a field that cannot be read, so it is not used: gone.Away"
