@@ -26,7 +26,7 @@ TOUCHED = (
     "tests/redis/test_database.py",
     "tests/redis/test_embedded.py",
     "tests/classes/test_job_classes.py",  # imports
-    "tests/test_ordinary.py",
+    "tests/test_unrun.py",
     "tests/test_package.py",
     "tests/redis/test_replication.py",
     "tests/redis/test_sentinel.py",

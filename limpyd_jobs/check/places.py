@@ -184,7 +184,7 @@ class Places:
         self._queues.read()
         self._forget_found_orphans()
         if self.unresolved:
-            yield from self._look_at_strangers(self._choices.unresolved if repair else LEAVE)
+            yield from self._look_at_unresolved(self._choices.unresolved if repair else LEAVE)
         for ident in self._garbage:
             yield from self._repair_placement(None, ident, repair)
         # An orphan goes to the beginning of its list, so the last one is put back first.
@@ -205,7 +205,7 @@ class Places:
                 unknown_status=self._choices.unknown_status,
             )
 
-    def _look_at_strangers(self, choice: str) -> Iterator[Found]:
+    def _look_at_unresolved(self, choice: str) -> Iterator[Found]:
         """Yield how many jobs there are of each class that cannot be resolved, and treat them as was chosen."""
         loose, running = Counter[str](), Counter[str]()
         for key, idents in self._strangers_by_place():

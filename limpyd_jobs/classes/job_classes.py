@@ -18,7 +18,7 @@ from limpyd_jobs.classes.binding import bound_like, origin_of
 from limpyd_jobs.classes.sources import defines_subclass, is_ours, is_standard
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.imports import hint_for, why_not_imported
-from limpyd_jobs.ordinary import REMEDY, unordinary_kind
+from limpyd_jobs.unrun import REMEDY, unrun_kind
 
 T = TypeVar("T")
 
@@ -277,7 +277,7 @@ def check_addable(job_class: Any) -> None:
     ConfigurationException
         If a worker that calls its `run` method would not run its code.
     """
-    kind = unordinary_kind(getattr(job_class, "run", None))
+    kind = unrun_kind(getattr(job_class, "run", None))
     if kind:
         raise ConfigurationException(f"{path_of(job_class)}.run is {kind}: a worker would run nothing of it. {REMEDY}.")
     place = _place_out_of_reach(job_class)

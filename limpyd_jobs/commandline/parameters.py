@@ -24,8 +24,8 @@ from limpyd_jobs.commandline.checks import amount, or_none, or_word, whole_numbe
 from limpyd_jobs.commandline.options import MAX_PREFETCH, MAX_PROCESSES, SCRIPT_OPTIONS, WorkerOption, flag_of
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
-from limpyd_jobs.ordinary import REMEDY, unordinary_kind
 from limpyd_jobs.retrying import MAX_DELTA
+from limpyd_jobs.unrun import REMEDY, unrun_kind
 from limpyd_jobs.workers.claiming.queue_selector import QUEUE_STRATEGIES
 
 NO_QUEUES = "The queue(s) to use are not defined: name them with queues=, or with --queues= on a command line"
@@ -477,8 +477,8 @@ class Parameters:
         if self.callback and not callable(self.callback):
             hint = ": give the function itself" if isinstance(self.callback, str) else ""
             raise ConfigurationException(f"The callback is not callable: {self.callback!r}{hint}")
-        self._check_is_ordinary("callback", self.callback)
-        self._check_is_ordinary("execute method", getattr(self, "execute", None))
+        self._check_is_run("callback", self.callback)
+        self._check_is_run("execute method", getattr(self, "execute", None))
         self._check_those_of_version_2()
         if self._settings.job_modules is not None:
             try:
@@ -522,8 +522,8 @@ class Parameters:
             raise ConfigurationException(f"The {obj_name} model must be a subclass of {model_reference.__name__}")
 
     @staticmethod
-    def _check_is_ordinary(name: str, function: Any) -> None:
-        kind = unordinary_kind(function)
+    def _check_is_run(name: str, function: Any) -> None:
+        kind = unrun_kind(function)
         if kind:
             raise ConfigurationException(f"The {name} is {kind}: a worker would run nothing of it. {REMEDY}.")
 

@@ -13,9 +13,9 @@ from limpyd_jobs.commandline.options import WorkerOption
 from limpyd_jobs.commands.shared.command import Command
 from limpyd_jobs.commands.shared.options import JSON, JSONL, READING_OPTIONS
 from limpyd_jobs.dates import EPOCH
-from limpyd_jobs.models import BaseJobsModel, Living
+from limpyd_jobs.models import AlivePresence, BaseJobsModel
 from limpyd_jobs.query import quarantine_entries, queue_states
-from limpyd_jobs.query.explain.silence import living, silence_of_claim
+from limpyd_jobs.query.explain.silence import alive, silence_of_claim
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import one_line
 
@@ -126,7 +126,7 @@ def _scheduled(models: Sequence[Any]) -> tuple[Sequence[str], Iterator[Sequence[
 def _postings(model: Any) -> tuple[Sequence[str], Iterator[Sequence[str]]]:
     def rows() -> Iterator[Sequence[str]]:
         boards = {state.pk: state.name for state in queue_states(queue_model=model.queue_model)}
-        owners = {each.name: each for each in living(model.database, model.namespace)}
+        owners = {each.name: each for each in alive(model.database, model.namespace)}
         quarantine = {each.entry for each in quarantine_entries(queue_model=model.queue_model)}
         for pk, found in model.read_many(model.collection()):
             posting = model.lazy_connect(pk)
@@ -139,7 +139,7 @@ def _postings(model: Any) -> tuple[Sequence[str], Iterator[Sequence[str]]]:
     return ("posted (UTC)", "board", "uuid", "name", "status", "priority", "claimed by"), rows()
 
 
-def _status_and_owner(posting: Any, status: str | None, owners: Mapping[str, Living]) -> tuple[str, str]:
+def _status_and_owner(posting: Any, status: str | None, owners: Mapping[str, AlivePresence]) -> tuple[str, str]:
     """Return the status of a posting as its board sees it, and who holds the claim, silent or not."""
     if status == STATUSES.RUNNING:
         claim = posting.claim_state()

@@ -13,7 +13,7 @@ from limpyd_jobs.commands.shared.options import JSON, JSONL, READING_OPTIONS, VE
 from limpyd_jobs.commands.shared.tables import Row, count_of, names_near, print_table, time_between
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
 from limpyd_jobs.dates import parse_datetime, utcnow
-from limpyd_jobs.models import LivingWorker, WorkerPresence
+from limpyd_jobs.models import AliveWorker, WorkerPresence
 from limpyd_jobs.models.worker_presence import checked_level
 from limpyd_jobs.query.explain.silence import silence
 from limpyd_jobs.texts import one_line
@@ -58,7 +58,7 @@ heartbeat, by default within 15 seconds."""
         orders = {verb: partial(self._order, verb) for verb in ORDERS}
         return {"list": self._list, "show": self._show, **orders, "log-level": self._set_log_level}
 
-    def _asked(self, verb: str, names: Sequence[str], workers: Sequence[LivingWorker]) -> list[LivingWorker]:
+    def _asked(self, verb: str, names: Sequence[str], workers: Sequence[AliveWorker]) -> list[AliveWorker]:
         if bool(names) == bool(self.options.all):
             self.parser.error(f"{verb} needs the names of workers, or --all")
         return _named(names, workers)
@@ -99,14 +99,14 @@ heartbeat, by default within 15 seconds."""
         self._tell_asked(asked, everyone)
         return 0 if len(asked) == len(workers) or self.options.all else 1
 
-    def _is_asked(self, worker: LivingWorker, verb: str, value: str) -> bool:
+    def _is_asked(self, worker: AliveWorker, verb: str, value: str) -> bool:
         """Ask something of a worker; return whether it is still there."""
         with suppress(LookupError):
             WorkerPresence.order(worker, verb, value, **self.how_audited)
             return True
         return False
 
-    def _tell_asked(self, workers: Sequence[LivingWorker], everyone: Sequence[LivingWorker]) -> None:
+    def _tell_asked(self, workers: Sequence[AliveWorker], everyone: Sequence[AliveWorker]) -> None:
         for line in silences(workers, everyone):
             self.tell(line)
         if self.print_as_json({"asked": [worker.name for worker in workers], **self.mark}):
@@ -117,7 +117,7 @@ heartbeat, by default within 15 seconds."""
             print("there are no workers")
 
 
-def _named(names: Sequence[str], workers: Sequence[LivingWorker]) -> list[LivingWorker]:
+def _named(names: Sequence[str], workers: Sequence[AliveWorker]) -> list[AliveWorker]:
     """Return the workers of some names; all workers if no name is given."""
     for name in names:
         if not any(worker.is_named(name) for worker in workers):
@@ -126,28 +126,28 @@ def _named(names: Sequence[str], workers: Sequence[LivingWorker]) -> list[Living
     return [worker for worker in workers if not names or any(map(worker.is_named, names))]
 
 
-def silences(workers: Iterable[LivingWorker], everyone: Sequence[LivingWorker]) -> Iterator[str]:
+def silences(workers: Iterable[AliveWorker], everyone: Sequence[AliveWorker]) -> Iterator[str]:
     """Yield a line about each of some workers that is silent."""
     for worker in workers:
         if said := silence(worker, everyone):
             yield f"{one_line(worker.name)}: {said}"
 
 
-def as_json(worker: LivingWorker) -> dict[str, Any]:
+def as_json(worker: AliveWorker) -> dict[str, Any]:
     """Return a worker as it is printed for programs. Dates are texts, UTC."""
     told = {name: value for name, value in vars(worker).items() if name not in ("pk", "kind", "until", "details")}
     told["running"] = [job._asdict() for job in worker.running]
     return {name: str(value) if isinstance(value, datetime) else value for name, value in told.items()}
 
 
-def table_of(workers: Sequence[LivingWorker]) -> tuple[Row, list[Row]]:
+def table_of(workers: Sequence[AliveWorker]) -> tuple[Row, list[Row]]:
     """Return the heading and the rows of a table of workers. It has the models of their queues if there are several."""
     if len({worker.queue_model for worker in workers}) <= 1:
         return HEADING, [*map(as_row, workers)]
     return (*HEADING, "model"), [(*as_row(worker), worker.queue_model) for worker in workers]
 
 
-def as_row(worker: LivingWorker) -> list[str]:
+def as_row(worker: AliveWorker) -> list[str]:
     """Return a worker as a row of the table under `HEADING`. What runs, and for how long, is as of its last sign of
     life."""
     first = worker.running[0] if worker.running else None
@@ -166,7 +166,7 @@ def as_row(worker: LivingWorker) -> list[str]:
     ]
 
 
-def _print_details(workers: Sequence[LivingWorker], everyone: Sequence[LivingWorker]) -> None:
+def _print_details(workers: Sequence[AliveWorker], everyone: Sequence[AliveWorker]) -> None:
     for number, worker in enumerate(workers):
         if number:
             print()

@@ -10,15 +10,17 @@ from limpyd_jobs.models.error import Error, defer_unresolved
 from limpyd_jobs.models.job import Job, has_custom_placement
 from limpyd_jobs.models.job_claim import JobClaim
 from limpyd_jobs.models.job_record import job_classes
-from limpyd_jobs.models.presence import Living, Presence, Registration
+from limpyd_jobs.models.presence import AlivePresence, Presence, Registration
 from limpyd_jobs.models.queue import Queue, attached_queue, promote, promote_some, queue_name
 from limpyd_jobs.models.session import Session
 from limpyd_jobs.models.timed import TimedRecord
-from limpyd_jobs.models.worker_presence import LivingWorker, RunningJob, WorkerPresence
+from limpyd_jobs.models.worker_presence import AliveWorker, RunningJob, WorkerPresence
 from limpyd_jobs.statuses import STATUSES
 
 __all__ = [
     "STATUSES",
+    "AlivePresence",
+    "AliveWorker",
     "BaseJobsModel",
     "Change",
     "Changes",
@@ -28,8 +30,6 @@ __all__ = [
     "JobChange",
     "JobClaim",
     "LimpydJobsException",
-    "Living",
-    "LivingWorker",
     "Presence",
     "Queue",
     "Registration",

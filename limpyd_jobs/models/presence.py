@@ -33,7 +33,7 @@ LATE = 2
 
 
 @dataclass(frozen=True)
-class Living:
+class AlivePresence:
     """A process, or a part of one, that is there.
 
     Attributes
@@ -74,7 +74,7 @@ class Presence(BaseJobsModel):
     """The record that a process, or a part of it, is there, as long as it gives signs of life.
 
     >>> with Presence.register("importer", feed="news"):
-    ...     print([living.name for living in Presence.alive("importer")])
+    ...     print([alive.name for alive in Presence.alive("importer")])
     """
 
     __module__ = "limpyd_jobs.models"  # the check shows its path
@@ -122,7 +122,7 @@ class Presence(BaseJobsModel):
         return Registration(cls, values, checked_lease(lease))
 
     @classmethod
-    def alive(cls, kind: str | None = None) -> list[Living]:
+    def alive(cls, kind: str | None = None) -> list[AlivePresence]:
         """Return who is there, in the order of registration. Nothing is written.
 
         Parameters
@@ -130,8 +130,8 @@ class Presence(BaseJobsModel):
         kind: str
             None for all.
         """
-        now, records = presences.living(cls, "" if kind is None else _checked("kind", kind))
-        found = [living for record in records if (living := _living(now, *record))]
+        now, records = presences.alive(cls, "" if kind is None else _checked("kind", kind))
+        found = [alive for record in records if (alive := _alive(now, *record))]
         return sorted(found, key=lambda each: (each.since, each.pk))
 
 
@@ -199,10 +199,10 @@ def _checked(what: str, value: Any) -> str:
     return stored_value(what, value)
 
 
-def _living(now: float, pk: str, until: float, stored: dict[str, str]) -> Living | None:
-    """Return the `Living` of a record; None if the record is broken."""
+def _alive(now: float, pk: str, until: float, stored: dict[str, str]) -> AlivePresence | None:
+    """Return the `AlivePresence` of a record; None if the record is broken."""
     with suppress(KeyError, OSError, OverflowError, RecursionError, TypeError, ValueError):
-        return Living(
+        return AlivePresence(
             pk=pk,
             name=stored["name"],
             kind=stored["kind"],

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from limpyd import fields
 
-from limpyd_jobs.models.presence import Living, Presence
+from limpyd_jobs.models.presence import AlivePresence, Presence
 from limpyd_jobs.records import presences
 from limpyd_jobs.records.audit import entry_request, refusing_if_unaudited, user_and_process
 from limpyd_jobs.texts import one_line
@@ -82,10 +82,10 @@ class RunningJob(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LivingWorker(Living):
+class AliveWorker(AlivePresence):
     """A worker that is there, as it was at its last sign of life.
 
-    It has the attributes of `Living`, and these:
+    It has the attributes of `AlivePresence`, and these:
 
     Attributes
     ----------
@@ -131,16 +131,16 @@ class LivingWorker(Living):
     parent: int
 
     @classmethod
-    def of(cls, living: Living) -> LivingWorker:
+    def of(cls, alive: AlivePresence) -> AliveWorker:
         """Read what a worker told of itself. Values that another program wrote count as empty."""
-        told = _Told(living.details)
+        told = _Told(alive.details)
         return cls(
-            **vars(living),
-            last_seen=living.until - timedelta(seconds=told.lease),
+            **vars(alive),
+            last_seen=alive.until - timedelta(seconds=told.lease),
             id=told.text("id"),
             queues=told.texts("queues"),
             queue_model=told.text("queue_model"),
-            status=SILENT if living.silent_for else told.text("status"),
+            status=SILENT if alive.silent_for else told.text("status"),
             running=[RunningJob(*job) for job in told.items("running") if _is_job(job)],
             done=told.number("done"),
             failed=told.number("failed"),
@@ -173,12 +173,12 @@ class WorkerPresence(Presence):
     orders = fields.ListField()
 
     @classmethod
-    def alive(cls, kind: str | None = None) -> list[LivingWorker]:  # type: ignore[override]
+    def alive(cls, kind: str | None = None) -> list[AliveWorker]:  # type: ignore[override]
         """Return the workers that are there, in the order of registration."""
-        return [LivingWorker.of(living) for living in super().alive(kind)]
+        return [AliveWorker.of(alive) for alive in super().alive(kind)]
 
     @classmethod
-    def order(cls, worker: LivingWorker, verb: str, value: str = "", *, unaudited: bool = False) -> None:
+    def order(cls, worker: AliveWorker, verb: str, value: str = "", *, unaudited: bool = False) -> None:
         """Ask something of a worker. It obeys with its next heartbeat, after a quarter of its lease at most.
 
         If the worker gives no sign of life for a lease, it is not done.

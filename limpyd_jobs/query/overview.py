@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from limpyd_jobs.models import BaseJobsModel, LivingWorker, Queue, WorkerPresence
+from limpyd_jobs.models import AliveWorker, BaseJobsModel, Queue, WorkerPresence
 from limpyd_jobs.query.classes import classes_of, connection_to, on, queue_models_of
 from limpyd_jobs.query.queues import QueueState, queue_states
 from limpyd_jobs.records.known_classes import one_of_each
@@ -55,7 +55,7 @@ class Overview(NamedTuple):
         Its name, without a password.
     totals: Totals
     queues: list of QueueState
-    workers: list of LivingWorker
+    workers: list of AliveWorker
         The workers of version 3 that are there.
     running: sequence of FoundJob
         Some of the jobs that run, the newest first.
@@ -64,7 +64,7 @@ class Overview(NamedTuple):
     database: str
     totals: Totals
     queues: list[QueueState]
-    workers: list[LivingWorker]
+    workers: list[AliveWorker]
     running: Sequence[FoundJob]
 
 

@@ -116,7 +116,7 @@ class Found(NamedTuple):
     records: list[tuple[str, float, dict[str, str]]]
 
 
-def living(model: Model, kind: str = "") -> Found:
+def alive(model: Model, kind: str = "") -> Found:
     """Return those who are there, of one kind if it is given. Nothing is written."""
 
     def read(reply: Reply) -> Found:

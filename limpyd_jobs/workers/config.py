@@ -320,8 +320,8 @@ class WorkerConfig:
 
     def _update_parent_title(self, processes: WorkerPool) -> None:
         if self.update_title:
-            queues, living = ",".join(self._worker().queues), f"{processes.living}/{processes.number}"
-            setproctitle(f"{self._program} [{processes.status}] queues={queues} processes={living}")
+            queues, alive = ",".join(self._worker().queues), f"{processes.alive}/{processes.number}"
+            setproctitle(f"{self._program} [{processes.status}] queues={queues} processes={alive}")
 
     def get_proc_title(self) -> str:
         """Return the title: the program and the state of the worker."""

@@ -27,7 +27,7 @@ from limpyd_jobs.workers.maintenance.reconciler import Reconciler
 from limpyd_jobs.workers.maintenance.rescuer import Rescuer
 from limpyd_jobs.workers.maintenance.runner import Maintenance
 from limpyd_jobs.workers.maintenance.scheduler import Scheduler
-from limpyd_jobs.workers.outages import Outages
+from limpyd_jobs.workers.redis_retry import RedisRetry
 from limpyd_jobs.workers.repeats import Repeats
 from limpyd_jobs.workers.running.acknowledging import AckAtOnce, AckInBatches
 from limpyd_jobs.workers.running.executor import Executor
@@ -65,7 +65,7 @@ class Engine:
         self.fetcher.listen(worker.queues)
 
         self.find_overrides()
-        self.outages = Outages(self)
+        self.redis_retry = RedisRetry(self)
         self.hooks = Hooks(self)
         self.placement = OwnPlacement(self)
         self.executor = Executor(self)
@@ -87,8 +87,8 @@ class Engine:
         self.scheduler = Scheduler(worker.queue_model, worker.fetch_delayed_delay)
         if self.scheduler.is_here:
             self.fetcher.schedules = records.due_key(Schedule)
-        chores = self.queue_refresh, self.promoter, self.rescuer, self.reconciler, self.pruner, self.scheduler
-        self.maintenance = Maintenance(self, chores)
+        tasks = self.queue_refresh, self.promoter, self.rescuer, self.reconciler, self.pruner, self.scheduler
+        self.maintenance = Maintenance(self, tasks)
 
         self.status_callbacks: list[Callable[[Worker], None]] = []
         self.ready_callbacks: list[Callable[[], None]] = []
@@ -195,7 +195,7 @@ class Engine:
     # -- The status
 
     def _set_status(self, status: str) -> None:
-        if not self.acknowledger.is_passing(status):
+        if not self.acknowledger.is_transient_status(status):
             self.worker.set_status(status)
 
     def tell_status(self) -> None:

@@ -16,7 +16,7 @@ from limpyd_jobs.records.known_classes import QUEUES, known_models
 from limpyd_jobs.redis.database import database_name
 from limpyd_jobs.texts import one_line
 from limpyd_jobs.workers.backoff import is_connection_cut, is_transient
-from limpyd_jobs.workers.outages import nap
+from limpyd_jobs.workers.redis_retry import nap
 
 if TYPE_CHECKING:
     from limpyd_jobs.workers.engine import Engine
@@ -47,7 +47,7 @@ class Start:
             except RedisError as error:
                 if self._worker.end_forced or not is_connection_cut(error):
                     raise
-                self._engine.outages.wait("Unable to begin", error)
+                self._engine.redis_retry.wait("Unable to begin", error)
         return question()
 
     def find_queues(self) -> None:
@@ -63,7 +63,7 @@ class Start:
             except RedisError as error:
                 if not warned and not is_transient(error):
                     raise
-                self._engine.outages.wait("Unable to find the queues", error)
+                self._engine.redis_retry.wait("Unable to find the queues", error)
                 continue
             self._engine.lacks_queues = not worker.keys
             while self._engine.ready_callbacks:
@@ -81,7 +81,7 @@ class Start:
         try:
             maintenance.run(promoter)
         except RedisError as error:
-            self._engine.outages.tell("Unable to look for delayed jobs", error)
+            self._engine.redis_retry.tell("Unable to look for delayed jobs", error)
             maintenance.postpone(promoter)
         except Exception as error:
             maintenance.tell_failure(promoter, error)

@@ -779,8 +779,8 @@ class TestTheBoard:
 
     def test_registers_conductors_as_long_as_it_is_open(self, board: LimpydJobBoard, make: Make) -> None:
         board.register_entity(Entity("conductor", "c", {"x": 1}))
-        (living,) = make().presences.alive("conductor")
-        assert (living.name, living.details) == ("c", {"board": "flows", "metadata": {"x": 1}})
+        (alive,) = make().presences.alive("conductor")
+        assert (alive.name, alive.details) == ("c", {"board": "flows", "metadata": {"x": 1}})
         with pytest.raises(NotImplementedError):
             board.register_entity(Entity("worker", "c", {}))
         wrong: Any = "c"

@@ -14,7 +14,7 @@ from servers import RedisServer, wait_until
 
 from limpyd_jobs import Presence
 from limpyd_jobs.dates import utcnow
-from limpyd_jobs.models import Living
+from limpyd_jobs.models import AlivePresence
 from limpyd_jobs.records import presences
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.texts import host_and_pid
@@ -30,7 +30,7 @@ class Visitor(Presence):
 
 
 def names(kind: str | None = None, model: type[Presence] = Presence) -> list[str]:
-    return [living.name for living in model.alive(kind)]
+    return [alive.name for alive in model.alive(kind)]
 
 
 class TestWhoIsRegistered:
@@ -49,19 +49,19 @@ class TestWhoIsRegistered:
 
     def test_is_known_with_what_it_tells_of_itself(self) -> None:
         with Presence.register("importer", lease=30, feeds=["news", "blog"], size={"a": 1.5}) as registration:
-            (living,) = Presence.alive()
-            assert living == Living(
+            (alive,) = Presence.alive()
+            assert alive == AlivePresence(
                 registration.pk,
                 host_and_pid(),
                 "importer",
-                living.host,
+                alive.host,
                 os.getpid(),
-                living.since,
-                living.until,
+                alive.since,
+                alive.until,
                 {"feeds": ["news", "blog"], "size": {"a": 1.5}},
             )
-            assert abs(living.since - utcnow()) < timedelta(seconds=10)
-            assert timedelta(seconds=20) < living.until - utcnow() < timedelta(seconds=40)
+            assert abs(alive.since - utcnow()) < timedelta(seconds=10)
+            assert timedelta(seconds=20) < alive.until - utcnow() < timedelta(seconds=40)
 
     def test_is_listed_by_its_kind_in_the_order_of_coming(self) -> None:
         registrations = [Presence.register(kind, name) for kind, name in (("x", "b"), ("y", "a"), ("x", "a"))]
@@ -105,9 +105,9 @@ class TestWhoDies:
             assert Presence.alive()[0].silent_for == 0
             seconds = redis_client.time()[0]  # type: ignore[index]
             redis_client.zadd(LEASES, {"1": seconds + 35})
-            (living,) = Presence.alive()
-            assert 24 <= living.silent_for <= 30
-            assert abs(living.silent_for + living.lease_left - 60) < 0.1
+            (alive,) = Presence.alive()
+            assert 24 <= alive.silent_for <= 30
+            assert abs(alive.silent_for + alive.lease_left - 60) < 0.1
 
     def test_by_kill_9_is_gone_after_its_lease(self) -> None:
         pid = os.fork()

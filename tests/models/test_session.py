@@ -242,7 +242,7 @@ class TestTheSession:
     def test_keeps_the_presences_too(self) -> None:
         with Session[Parcel]() as session:
             session.register(Presence, "courier", "ann", van=7)
-            assert [(living.name, living.details) for living in Presence.alive("courier")] == [("ann", {"van": 7})]
+            assert [(alive.name, alive.details) for alive in Presence.alive("courier")] == [("ann", {"van": 7})]
         assert Presence.alive("courier") == []
 
     def test_is_not_that_of_a_forked_process(self) -> None:
@@ -261,4 +261,4 @@ class TestTheSession:
             assert os.waitpid(pid, 0)[1] == 0
             assert (status(job), status(other)) == ("r", "w")
             assert session.held(job) is claim
-            assert [living.name for living in Presence.alive("courier")] == ["parent"]
+            assert [alive.name for alive in Presence.alive("courier")] == ["parent"]

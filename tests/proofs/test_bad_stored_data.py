@@ -19,7 +19,7 @@ from limpyd import fields
 from running import worker_of, working
 from servers import wait_until
 
-import limpyd_jobs.workers.outages
+import limpyd_jobs.workers.redis_retry
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
 from limpyd_jobs.check import Report, check
 from limpyd_jobs.workers.claiming.fetcher import Fetcher
@@ -43,7 +43,7 @@ IDENT = "test_bad_stored_data.Note:1"
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limpyd_jobs.workers.outages, "WAIT_SLICE", 0.1)
+    monkeypatch.setattr(limpyd_jobs.workers.redis_retry, "WAIT_SLICE", 0.1)
 
 
 class Rounds(Worker):

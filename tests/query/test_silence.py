@@ -11,7 +11,7 @@ import redis
 from reading import limpyd_jobs
 
 from limpyd_jobs import Job, Presence, WorkerPresence
-from limpyd_jobs.models import LivingWorker
+from limpyd_jobs.models import AliveWorker
 from limpyd_jobs.query import explain_job, job_details, overview, release_job
 from limpyd_jobs.query.explain.silence import silence
 from limpyd_jobs.records import presences
@@ -54,7 +54,7 @@ def reasons(job: Job) -> dict[str, str]:
     return {reason.code: at_first(reason.text) for reason in explain_job(job.ident).reasons}
 
 
-def worker(name: str = DEAD) -> LivingWorker:
+def worker(name: str = DEAD) -> AliveWorker:
     return next(each for each in WorkerPresence.alive() if each.name == name)
 
 

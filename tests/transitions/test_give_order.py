@@ -68,7 +68,7 @@ def test_what_is_told_replaces_what_was_told_before(world: World) -> None:
     keep(world)
     changed = {**FIELDS, "details": '{"a": 1}', "name": "b"}
     presences.keep_and_take_orders(world.client, WorkerPresence, "a", changed, 10)
-    (living,) = WorkerPresence.alive()
-    assert (living.name, living.details) == ("b", {"a": 1})
+    (alive,) = WorkerPresence.alive()
+    assert (alive.name, alive.details) == ("b", {"a": 1})
     assert list(WorkerPresence.collection(name="b")) == ["a"]
     assert list(WorkerPresence.collection(name="a")) == []

@@ -10,7 +10,7 @@ from limpyd_jobs.records import presences
 
 
 def listed(kind: str = "") -> list[str]:
-    return [fields["name"] for _, _, fields in presences.living(Presence, kind).records]
+    return [fields["name"] for _, _, fields in presences.alive(Presence, kind).records]
 
 
 def test_those_who_are_there_are_listed_with_the_end_of_their_lease(world: World) -> None:
@@ -19,7 +19,7 @@ def test_those_who_are_there_are_listed_with_the_end_of_their_lease(world: World
     with world.unchanged():
         assert listed() == ["b", "c", "a"]
         assert (listed("x"), listed("y"), listed("z")) == (["c", "a"], ["b"], [])
-        (found,) = presences.living(Presence, "y").records
+        (found,) = presences.alive(Presence, "y").records
     assert found[:2] == ("2", world.client.zscore(LEASES, "2"))
 
 

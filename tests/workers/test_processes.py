@@ -75,7 +75,7 @@ class ImpatientConfig(WorkerConfig):
 
 class FailingConfig(WorkerConfig):
     def _update_parent_title(self, processes):
-        if processes.status == "running" and processes.living < processes.number:
+        if processes.status == "running" and processes.alive < processes.number:
             raise RuntimeError("the parent fails")
 
 

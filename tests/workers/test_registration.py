@@ -25,7 +25,7 @@ from servers import RedisServer, wait_until
 
 from limpyd_jobs import Job, Queue, Worker, WorkerPresence
 from limpyd_jobs.commands.workers import HEADING, as_row
-from limpyd_jobs.models import LivingWorker
+from limpyd_jobs.models import AliveWorker
 from limpyd_jobs.models.worker_presence import RunningJob
 from limpyd_jobs.query import explain_job
 from limpyd_jobs.records.audit import last_entries
@@ -46,13 +46,13 @@ class Task(Job):
     queue_name = "queue"
 
 
-def the_worker() -> LivingWorker:
+def the_worker() -> AliveWorker:
     return wait_for("")
 
 
-def wait_for(status: str) -> LivingWorker:
+def wait_for(status: str) -> AliveWorker:
     """Return the one worker that there is, once it has that status; empty for any."""
-    found: list[LivingWorker] = []
+    found: list[AliveWorker] = []
 
     def is_so() -> bool:
         found[:] = WorkerPresence.alive()
@@ -94,7 +94,7 @@ def run(server: RedisServer, *arguments: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def asked(worker: LivingWorker, verb: str, value: str = "") -> None:
+def asked(worker: AliveWorker, verb: str, value: str = "") -> None:
     """Ask something of a worker, and wait until it took that."""
     WorkerPresence.order(worker, verb, value)
     key = f"jobs:workerpresence:{worker.pk}:orders"

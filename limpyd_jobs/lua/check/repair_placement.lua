@@ -86,7 +86,7 @@ local function best(name)
   return standing[name][home] and home or next(standing[name])
 end
 
-local function settle_what_is_no_job(problem)
+local function remove_what_is_not_a_job(problem)
   for name in pairs(standing) do
     if problem == 'no ident' then
       for base in pairs(standing[name]) do
@@ -150,7 +150,7 @@ local function shorten_lease(hash)
   end
 end
 
-local function settle_running(hash)
+local function repair_running(hash)
   if not FINAL[hash.status] then must_be_queued(hash) end
   -- a job that version 2 runs has a lease without a claim once it was found
   if not hash._claim_token and total._running == 0 then
@@ -174,7 +174,7 @@ local function settle_running(hash)
   end
 end
 
-local function settle_delayed(hash)
+local function repair_delayed(hash)
   must_be_queued(hash)
   must_not_be_claimed(hash)
   must_not_stand_in('waiting', 'delayed and waits')
@@ -207,7 +207,7 @@ local function settle_delayed(hash)
   end
 end
 
-local function settle_waiting(hash)
+local function repair_waiting(hash)
   must_be_queued(hash)
   must_not_be_claimed(hash)
   must_not_stand_in('delayed', 'waits and is delayed')
@@ -229,7 +229,7 @@ local function settle_waiting(hash)
   end
 end
 
-local function settle_ended(hash)
+local function repair_ended(hash)
   if hash.queued then
     report('ended and queued')
     changes.queued = false
@@ -248,18 +248,18 @@ local function cancel_second(hash, is_held)
   end
 end
 
-local function settle_unknown(hash)
+local function repair_unknown(hash)
   local choice = request.unknown_status
-  local is_homeless = choice == 'requeue' and home == ''
+  local is_unplaceable = choice == 'requeue' and home == ''
   if choice == 'requeue' and hash.identifier and has_better(hash.identifier) then
     cancel_second(hash, false)
     return
   end
-  report('unknown status', hash.status, is_homeless)
+  report('unknown status', hash.status, is_unplaceable)
   must_not_be_claimed(hash)
   if choice == 'delete' then
     changes.status = 'c'
-  elseif choice == 'requeue' and not is_homeless then
+  elseif choice == 'requeue' and not is_unplaceable then
     changes.status, changes.queued, changes._queue_key = 'w', '1', home
     changes.start, changes['end'], changes.delayed_until = false, false, false
     probe_to_repair('LLEN', home .. ':waiting')
@@ -286,9 +286,9 @@ local function repair_placement(hash)
   if is_live and hash.identifier and has_better(hash.identifier) then
     cancel_second(hash, is_held)
   elseif is_held or hash.status == 'r' then
-    settle_running(hash)
+    repair_running(hash)
   elseif FINAL[hash.status] then
-    settle_ended(hash)
+    repair_ended(hash)
   elseif LIVE[hash.status] and (is_deferred() or is_in_quarantine()) then
     must_be_queued(hash)
     must_not_be_claimed(hash)
@@ -297,11 +297,11 @@ local function repair_placement(hash)
       report('no status')
       changes.status = 'd'
     end
-    settle_delayed(hash)
+    repair_delayed(hash)
   elseif is_live or total.waiting > 0 then
-    settle_waiting(hash)
+    repair_waiting(hash)
   elseif hash.status then
-    settle_unknown(hash)
+    repair_unknown(hash)
   end
 end
 
@@ -317,7 +317,7 @@ local function read_hash()
   return table.concat(values, '\0') == request.seen and hash
 end
 
-local function settle_queue_named(hash)
+local function repair_queue_named(hash)
   local base = redis.call('HGET', job.key, '_queue_key')
   local is_gone = base and redis.call('TYPE', base .. ':hash').ok ~= 'hash'
   if is_gone and LIVE[hash.status] and not changes._queue_key then
@@ -329,16 +329,16 @@ end
 
 for _, base in ipairs(KEYS) do look_in(base) end
 if not job then
-  settle_what_is_no_job('no ident')
+  remove_what_is_not_a_job('no ident')
 elseif redis.call('TYPE', job.key).ok ~= 'hash' then
-  settle_what_is_no_job('no such job')
+  remove_what_is_not_a_job('no such job')
 else
   local hash = read_hash()
   if not hash then
     return answer('done', {problems = {}})
   end
   repair_placement(hash)
-  settle_queue_named(hash)
+  repair_queue_named(hash)
 end
 if repairs then
   if next(changes) ~= nil then update(job.model, job.pk, changes) end

@@ -17,7 +17,7 @@
 --   other queue model   {queue_key}
 --   gone                also if it is deleted at this moment
 
---@include taking
+--@include claim_next
 --@include places
 --@include registry
 

@@ -1,6 +1,6 @@
 -- Repeated: the jobs that were claimed by a call that is sent once more.
 
---@include taking
+--@include claim_next
 
 -- The number of a claim among the claims of a call, or nil; 0 if it is the only one.
 local function number_among(token, other)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from limpyd_jobs.arguments import read_priority
 from limpyd_jobs.dates import span
 from limpyd_jobs.idents import Ident
-from limpyd_jobs.models import BaseJobsModel, Error, LivingWorker, WorkerPresence, job_classes
+from limpyd_jobs.models import AliveWorker, BaseJobsModel, Error, WorkerPresence, job_classes
 from limpyd_jobs.models.worker_presence import SILENT
 from limpyd_jobs.query.classes import connection_to, on, replies_to
 from limpyd_jobs.query.explain.details import JobDetails, details_of, stored_job
@@ -87,7 +87,7 @@ class _Place(NamedTuple):
     now: float
     ahead: int  # jobs that wait in queues of the same name with a higher priority
     running: int  # jobs of that name whose lease has not lapsed
-    workers: list[LivingWorker]  # of queues of that model, without workers of version 2, and those that just began
+    workers: list[AliveWorker]  # of queues of that model, without workers of version 2, and those that just began
 
     @classmethod
     def of(cls, database: JobsDatabase, ident: str, key: str | None) -> _Place:
@@ -124,7 +124,7 @@ class _Place(NamedTuple):
         )
 
     @property
-    def servers(self) -> list[LivingWorker]:
+    def servers(self) -> list[AliveWorker]:
         """The workers of the queue."""
         return [worker for worker in self.workers if self.name in worker.queues]
 
@@ -155,7 +155,7 @@ def _others(connection: Any, model: str, name: str | None, priority: int) -> tup
     return ahead, running
 
 
-def _workers_of(database: JobsDatabase, queue_model: str) -> list[LivingWorker]:
+def _workers_of(database: JobsDatabase, queue_model: str) -> list[AliveWorker]:
     return [worker for worker in on(WorkerPresence, database).alive() if worker.queue_model == queue_model]
 
 

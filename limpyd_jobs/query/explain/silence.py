@@ -9,7 +9,7 @@ from typing import Any
 
 from limpyd_jobs.dates import EPOCH, parse_datetime, span
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.models import Living, LivingWorker, Presence, WorkerPresence
+from limpyd_jobs.models import AlivePresence, AliveWorker, Presence, WorkerPresence
 from limpyd_jobs.models.worker_presence import SILENT
 from limpyd_jobs.query.classes import connection_to, on, replies_to
 from limpyd_jobs.redis.database import JobsDatabase
@@ -28,7 +28,7 @@ _OWNER_OF_WORKER = re.compile(r"[^:]+:\d+:[0-9a-f]{12}")
 _REGISTERED = 5
 
 
-def silence(worker: LivingWorker, workers: Iterable[LivingWorker]) -> str:
+def silence(worker: AliveWorker, workers: Iterable[AliveWorker]) -> str:
     """Say for how long a worker has been silent, and what comes next; empty if it is not silent.
 
     Such as ``silent for 25 s; another worker takes over in 35 s``. When its lease ends, so do those of its jobs,
@@ -69,22 +69,22 @@ def silence_of_owner(stored: Mapping[str, str], ident: str, namespace: str, data
         began = parse_datetime(stored.get("start"))
         is_new = began and (began - EPOCH).total_seconds() > time[0] - _REGISTERED
         return "" if is_new else f"not among the workers that are there; if it died, {then.format(span(left))}"
-    return next((_said(each, left, _CLAIMABLE) for each in living(database, namespace) if each.name == owner), "")
+    return next((_said(each, left, _CLAIMABLE) for each in alive(database, namespace) if each.name == owner), "")
 
 
-def living(database: JobsDatabase, namespace: str) -> Iterable[Living]:
+def alive(database: JobsDatabase, namespace: str) -> Iterable[AlivePresence]:
     """Yield who is there, beside workers: those of the namespace of an integration, then all others."""
     with suppress(ConfigurationException):  # the namespace has another model of that name
         yield from Presence.bound_to(database, namespace).alive()
     yield from on(Presence, database).alive()
 
 
-def silence_of_claim(owner: Living, lease_left: float) -> str:
+def silence_of_claim(owner: AlivePresence, lease_left: float) -> str:
     """Say for how long the owner of a claim has been silent, and when the claim ends; empty if it is not silent."""
     return _said(owner, lease_left, _CLAIMABLE)
 
 
-def _others(pk: str, workers: Iterable[LivingWorker]) -> Iterable[LivingWorker]:
+def _others(pk: str, workers: Iterable[AliveWorker]) -> Iterable[AliveWorker]:
     return (worker for worker in workers if worker.pk != pk and worker.status not in _AWAY)
 
 

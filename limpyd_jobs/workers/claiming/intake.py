@@ -20,7 +20,7 @@ from limpyd_jobs.transitions import NOTHING, Delivery
 from limpyd_jobs.workers.claiming.queue_selector import QueueSelector
 from limpyd_jobs.workers.maintenance.runner import Task
 from limpyd_jobs.workers.naming import ident_of
-from limpyd_jobs.workers.outages import nap
+from limpyd_jobs.workers.redis_retry import nap
 from limpyd_jobs.workers.running.timers import WakeupTimer
 
 if TYPE_CHECKING:
@@ -88,11 +88,11 @@ class Intake:
                 self._engine.stopping.ends_burst()
         except RedisError as error:
             self._looked_until.clear()
-            self._engine.outages.wait("Unable to get job", error)
+            self._engine.redis_retry.wait("Unable to get job", error)
         except Exception as error:
             self._tell_unable(error)
         else:
-            self._engine.outages.backoff.reset()
+            self._engine.redis_retry.backoff.reset()
             if found:
                 return found
         self.put_back_unseen()

@@ -21,7 +21,7 @@ from limpyd_jobs.texts import MESSAGE, NAME, one_line
 from limpyd_jobs.version import EXACT_VERSION
 from limpyd_jobs.workers.backoff import is_transient
 from limpyd_jobs.workers.fleet.report import report_of
-from limpyd_jobs.workers.outages import WAIT_SLICE
+from limpyd_jobs.workers.redis_retry import WAIT_SLICE
 from limpyd_jobs.workers.repeats import Repeats
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class WorkerRegistration:
     def _tell_failure(self, error: Exception) -> None:
         """Log once why this worker is not seen. Others log that Redis fails for a while."""
         failure = one_line(error, MESSAGE)
-        if failure != self._last_failure and not is_transient(error) and self._engine.outages.may_log:
+        if failure != self._last_failure and not is_transient(error) and self._engine.redis_retry.may_log:
             self._last_failure = failure
             self._worker.log(f"Unable to tell others of this worker: {failure}", "warning")
 

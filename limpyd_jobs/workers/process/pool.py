@@ -120,7 +120,7 @@ class WorkerPool:
     logger: logging.Logger
         Where the parent tells how its children start and end.
     on_change: callable
-        Called by the parent, with this object, each time that `status` or `living` may have changed.
+        Called by the parent, with this object, each time that `status` or `alive` may have changed.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class WorkerPool:
         return len(self._slots)
 
     @property
-    def living(self) -> int:
+    def alive(self) -> int:
         """How many children there are."""
         return len(self._children())
 
@@ -167,7 +167,7 @@ class WorkerPool:
             The exit status for the parent: 0 if all children ended as they were asked to, or 1.
         """
         with self._signals_and_pipes():
-            while self.living or not self._is_over():
+            while self.alive or not self._is_over():
                 if self._caught is None:
                     self._start_children()
                 elif self.status != "ending":
@@ -352,7 +352,7 @@ class WorkerPool:
             self._is_quiet = self._is_quiet or number == QUIET
             if self._is_quiet and self.status == "running":
                 self.status = "quiet"
-            self._log(f"{number.name} caught: passed on to {self.living} processes")
+            self._log(f"{number.name} caught: passed on to {self.alive} processes")
             for process in self._children():
                 _send(process, number)
 

@@ -52,7 +52,7 @@ class AckAtOnce:
         """Return the claims on jobs whose success is not recorded yet. Any thread may ask."""
         return []
 
-    def is_passing(self, status: str) -> bool:
+    def is_transient_status(self, status: str) -> bool:
         """Whether a status of the worker is too short to be seen."""
         return False
 
@@ -82,9 +82,9 @@ class AckInBatches(AckAtOnce):
 
     def succeed(self, execution: Execution) -> None:
         engine, claim = self._engine, execution.claim
-        has_a_say = "job_success" not in engine.overrides.of(claim.job, claim.queue).chained_hooks
+        overrides_hook = "job_success" not in engine.overrides.of(claim.job, claim.queue).chained_hooks
         is_plain = claim.token and not claim.outcome and not execution.is_buffered
-        if has_a_say or engine.worker.status != "running" or not is_plain:
+        if overrides_hook or engine.worker.status != "running" or not is_plain:
             super().succeed(execution)
             return
         ended = monotonic()
@@ -114,7 +114,7 @@ class AckInBatches(AckAtOnce):
     def unrecorded(self) -> list[Delivery]:
         return self._buffer.claims()
 
-    def is_passing(self, status: str) -> bool:
+    def is_transient_status(self, status: str) -> bool:
         """Return True between the jobs of a batch: to set a status there would be as costly as a job."""
         is_in_batch = self._engine.worker.status == "running" and self._size.jobs > 1
         return is_in_batch and (status == "running" or bool(self._engine.fetcher.prefetched))
@@ -151,7 +151,7 @@ class AckInBatches(AckAtOnce):
         """Give back the jobs that have waited for too long; if the thread does so, wait until it is done."""
         engine = self._engine
         try:
-            engine.tell_not_given_back(engine.outages.retry(engine.fetcher.give_back_late))
+            engine.tell_not_given_back(engine.redis_retry.retry(engine.fetcher.give_back_late))
         except Exception as error:
             engine.tell_not_given_back([error])
 
@@ -187,7 +187,7 @@ class AckInBatches(AckAtOnce):
         requests = chain([request], repeat(replace(request, is_again=True)))
         successes = [execution.success for execution in executions]
         try:
-            return self._engine.outages.retry(
+            return self._engine.redis_retry.retry(
                 lambda: transitions.succeed_many(self._engine.fetcher.connection, successes, next(requests), limit)
             )
         except Exception as error:
@@ -206,5 +206,5 @@ class AckInBatches(AckAtOnce):
         elif isinstance(reply[1], RedisError) and (is_transient(reply[1]) or is_denied(reply[1])):
             raise NotRecorded(f"How {claim.delivery.ident} ended is not recorded: {reply[1]}")
         else:
-            ending = self._engine.outages.retry(claim.succeed, None, execution.is_erased, execution.kept)
+            ending = self._engine.redis_retry.retry(claim.succeed, None, execution.is_erased, execution.kept)
         self._engine.hooks.succeeded(execution, ending)

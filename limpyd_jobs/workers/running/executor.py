@@ -15,14 +15,14 @@ from limpyd_jobs import transitions
 from limpyd_jobs.arguments import own_seconds, read_seconds
 from limpyd_jobs.exceptions import ClaimLost, CodeNotRun, GracePeriodOver, JobGone, JobTimeout, NotRecorded
 from limpyd_jobs.models import Job, JobClaim, Queue
-from limpyd_jobs.ordinary import is_coroutine, is_unrun, why_unrun
 from limpyd_jobs.retrying import Cancel, Requeue
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, described, one_line, traceback_of
 from limpyd_jobs.transitions import Delivery
+from limpyd_jobs.unrun import is_coroutine, is_unrun, why_unrun
 from limpyd_jobs.workers.naming import ident_of, label_of
-from limpyd_jobs.workers.outages import sleep
 from limpyd_jobs.workers.process.forks import end_child_of
+from limpyd_jobs.workers.redis_retry import sleep
 from limpyd_jobs.workers.running.execution import Execution
 from limpyd_jobs.workers.running.timers import JobTimer
 
@@ -208,7 +208,7 @@ class Executor:
         self._worker.connection.connection_pool.disconnect(inuse_connections=False)
 
     def _release(self, execution: Execution) -> None:
-        self._engine.outages.retry(execution.claim.release)
+        self._engine.redis_retry.retry(execution.claim.release)
         self._engine.overrides.hook("job_released", execution.claim.job, execution.living_queue())
 
     # -- Jobs that are not run here
@@ -272,7 +272,7 @@ class Executor:
             return
         self._worker.log(f"{label_of(job)} unexpected error: {described(error)}\n{traceback_of(error)}", "error")
         try:
-            self._engine.outages.retry(self._record_failure, execution)
+            self._engine.redis_retry.retry(self._record_failure, execution)
         except Exception as another:
             text = f"{label_of(job)} could not be put in errors: {one_line(another, MESSAGE)}"
             self._worker.log(text, "error")
@@ -303,7 +303,7 @@ class Executor:
         if execution.is_buffered or not claim.token:
             return
         try:
-            if not self._engine.outages.retry(claim.abandon):
+            if not self._engine.redis_retry.retry(claim.abandon):
                 self._delay(execution)
         except Exception as error:
             self._engine.intake.tell_still_claimed(claim.delivery, error)

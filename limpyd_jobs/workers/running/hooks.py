@@ -56,7 +56,7 @@ class Hooks:
 
     def end(self, verb: Callable[P, Ending], *args: P.args, **kwargs: P.kwargs) -> Ending:
         """End a claim by a verb, and try again while Redis fails; keep the next job, if one was claimed."""
-        ending = self._engine.outages.retry(verb, *args, **kwargs)
+        ending = self._engine.redis_retry.retry(verb, *args, **kwargs)
         self._engine.fetcher.keep(ending.prefetched)
         return ending
 
@@ -117,13 +117,13 @@ class Hooks:
         if claim.token:
             self.end(claim.cancel, self.next_claim(claim, "job_skipped"))
         else:
-            self._engine.outages.retry(transitions.skip, job, queue, self._engine.settings.lease)
+            self._engine.redis_retry.retry(transitions.skip, job, queue, self._engine.settings.lease)
         self._tell(events.JobSkipped, job, queue, self._worker.job_skipped_message(job, queue))
         self.notify(job, "on_skipped", queue)
 
     def job_delayed(self, job: Job, queue: Queue) -> None:
         execution = self._engine.executor.of(job, queue)
-        until = self._engine.outages.retry(execution.claim.stored_delay)
+        until = self._engine.redis_retry.retry(execution.claim.stored_delay)
         delayed_until = self._engine.overrides.of(job, queue).placement.delay(execution, until)
         job._cached_delayed_until = delayed_until
         message = self._worker.job_delayed_message(job, queue)
@@ -161,7 +161,7 @@ class Hooks:
                     queue_name=queue_name(queue), priority=priority, delayed_for=delayed_for, queue_model=type(queue)
                 )
 
-        self._engine.outages.retry(requeue)
+        self._engine.redis_retry.retry(requeue)
         if "_cached_priority" in vars(job):  # so our own version put it back, and ended the claim
             claim.ended("requeued")
         self.notify(job, "on_requeued", queue)

@@ -38,7 +38,7 @@ class Leases:
             if claim.lose():
                 self._tell_lost(claim.delivery)
         except Exception as error:
-            self._engine.outages.tell_lease_not_renewed(claim.delivery.identifier, error)
+            self._engine.redis_retry.tell_lease_not_renewed(claim.delivery.identifier, error)
 
     def _renew_others(self, connection: Redis) -> None:
         """Renew the leases of the jobs that are run next, or given back, or whose end is not recorded yet."""
@@ -59,7 +59,7 @@ class Leases:
             if lost:
                 self._tell_lost(lost[0], others=len(lost) - 1)
         except Exception as error:
-            self._engine.outages.tell_lease_not_renewed(claims[0].identifier, error)
+            self._engine.redis_retry.tell_lease_not_renewed(claims[0].identifier, error)
 
     def _tell_lost(self, delivery: Delivery, others: int = 0) -> None:
         more = f" (and {others} more that are next)" if others else ""

@@ -72,7 +72,7 @@ class Overrides:
 
     def _find_strategy(self, job: Job, queue: Queue) -> Strategy:
         is_custom = has_custom_placement(type(job), type(queue))
-        fail = FailStepByStep if is_custom or self._has_a_say_in_errors(job) else FailAtOnce
+        fail = FailStepByStep if is_custom or self._overrides_errors(job) else FailAtOnce
         return Strategy(
             frozenset(hook for hook in self._chained_hooks if not has_method(job, ENDS[hook])),
             fail(self._engine),
@@ -90,7 +90,7 @@ class Overrides:
             and not has_method(job, "on_success")
         )
 
-    def _has_a_say_in_errors(self, job: Job) -> bool:
+    def _overrides_errors(self, job: Job) -> bool:
         """Whether code of the application sees the job between its error and its return to a queue."""
         return (
             not self._are_ours("additional_error_fields", "job_error_message", "requeue_job")
@@ -104,9 +104,9 @@ class Overrides:
 
     def status_after_run(self, job: Job) -> str:
         """Return this status, or running for our own `job_success`, which finds out by itself."""
-        return STATUSES.RUNNING if self._has_our_success else self._engine.outages.retry(job.status.hget)
+        return STATUSES.RUNNING if self._has_our_success else self._engine.redis_retry.retry(job.status.hget)
 
     def set_canceled(self, job: Job) -> None:
         """Store the status, unless our own `job_skipped` does so."""
         if not self._has_our_skip:
-            self._engine.outages.retry(job.status.hset, STATUSES.CANCELED)
+            self._engine.redis_retry.retry(job.status.hset, STATUSES.CANCELED)

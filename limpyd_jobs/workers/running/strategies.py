@@ -46,7 +46,7 @@ class FailAtOnce:
             given = {"trace": trace} if "trace" in signature(worker.additional_error_fields).parameters else {}
             fields = worker.additional_error_fields(job, queue, exception, **given) or {}
             add_error = partial(worker.error_model.add_error, queue_name(queue), job, exception, trace=trace, **fields)
-            self._engine.outages.retry(add_error)
+            self._engine.redis_retry.retry(add_error)
 
     def _return_of(self, claim: JobClaim, exception: BaseException) -> Return:
         worker = self._worker
@@ -75,7 +75,7 @@ class FailStepByStep(FailAtOnce):
         try:
             self._worker.requeue_job(job, queue, int(claim.priority_after(back)), delayed_for=back.delay)
         except LimpydJobsException:
-            job._cached_status = self._engine.outages.retry(job.status.hget)
+            job._cached_status = self._engine.redis_retry.retry(job.status.hget)
             if job._cached_status != STATUSES.CANCELED:
                 raise
             self._worker.job_skipped(job, queue)

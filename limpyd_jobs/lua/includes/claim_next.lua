@@ -1,4 +1,4 @@
--- Taking: claims the next job, out of its waiting list.
+-- Claims the next job, out of its waiting list.
 
 --@include clock
 --@include claims

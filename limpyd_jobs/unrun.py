@@ -19,7 +19,7 @@ _KINDS = (
 )
 
 
-def unordinary_kind(function: Any) -> str:
+def unrun_kind(function: Any) -> str:
     """Return the kind of a function whose code does not run when it is called, such as ``an async function``; else
     nothing.
 
@@ -48,7 +48,7 @@ def why_unrun(function: Any, result: Any) -> str:
     if is_coroutine(result):
         result.close()  # without a warning that it was never awaited
     name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', repr(function))}"
-    kind = unordinary_kind(function)
+    kind = unrun_kind(function)
     if kind:
         return f"{name} is {kind}: nothing of it has run. {REMEDY}"
     return f"{name} returned a {type(result).__name__}, which is not run. {REMEDY}"

@@ -40,7 +40,7 @@ def nap(seconds: float = WAIT_SLICE) -> None:
     sleep(max(min(seconds, WAIT_SLICE), 0.0))
 
 
-class Outages:
+class RedisRetry:
     """Tells of failures of Redis, and waits until they pass.
 
     Attributes

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from limpyd_jobs.ordinary import unordinary_kind
+from limpyd_jobs.unrun import unrun_kind
 
 
 async def asynchronous(*args: Any) -> None:
@@ -86,15 +86,15 @@ UNORDINARY = {
     ("kind", "function"), [(kind, function) for kind, functions in UNORDINARY.items() for function in functions]
 )
 def test_it_is_told_of_which_kind_it_is(kind: str, function: Any) -> None:
-    assert unordinary_kind(function) == kind
+    assert unrun_kind(function) == kind
 
 
 @pytest.mark.parametrize(
     "function", [plain, partial(plain, 1), Plain(), Plain, Asynchronous, print, str.upper, None, 1]
 )
 def test_others_are_ordinary(function: Any) -> None:
-    assert unordinary_kind(function) == ""
+    assert unrun_kind(function) == ""
 
 
 def test_an_ordinary_function_that_runs_an_async_one_is_ordinary() -> None:
-    assert unordinary_kind(to_plain(asynchronous)) == ""
+    assert unrun_kind(to_plain(asynchronous)) == ""
