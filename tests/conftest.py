@@ -6,6 +6,7 @@ import functools
 import logging
 import os
 import signal
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -159,6 +160,16 @@ def _models_on_our_server(request: pytest.FixtureRequest) -> None:
     """Point the models at `redis_server` in each test that uses it."""
     if "redis_client" in request.fixturenames:
         request.getfixturevalue("jobs_database")
+
+
+@pytest.fixture(autouse=True)
+def _no_heartbeat_goes_on() -> Iterator[None]:
+    """What a test leaves running would write into the database of the next ones."""
+    yield
+    for thread in threading.enumerate():
+        if thread.name == "limpyd-jobs-heartbeat":
+            thread.join(60)
+            assert not thread.is_alive(), "the test ends, but something that it began does not"
 
 
 @pytest.fixture(autouse=True)

@@ -284,9 +284,9 @@ PHASES = [row.item for row in ROWS if row.kind == "phase"]
 STATIC_ROWS = [row for row in ROWS if row.kind != "phase"]
 
 
-@pytest.mark.parametrize("row", STATIC_ROWS, ids=[f"{row.section}: {row.item} {row.kind}" for row in STATIC_ROWS])
-def test_what_2_x_names_is_there(row: Row) -> None:
-    CHECKS[row.kind](row.item, row.expected)
+def test_what_2_x_names_is_there() -> None:
+    for row in STATIC_ROWS:
+        CHECKS[row.kind](row.item, row.expected)
 
 
 @pytest.mark.usefixtures("redis_client")

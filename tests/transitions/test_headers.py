@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 
-import pytest
 from all_scripts import ALL_SCRIPTS
 
 import limpyd_jobs
@@ -25,8 +26,21 @@ ANSWERED = re.compile(r"(?:outcome = |\b(?:answer|ended|ended_before)\(|return (
 DEFINED = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
 INCLUDED = re.compile(r"^--@include (\w+)$", re.MULTILINE)
 
-each_script = pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
-each_file = pytest.mark.parametrize("path", [*SCRIPTS, *INCLUDES], ids=lambda path: path.stem)
+
+def look_at(paths: Iterable[Path]) -> Callable[[Callable[[Path], None]], Callable[[], None]]:
+    """Let one test look at all these files."""
+
+    def of_all(test: Callable[[Path], None]) -> Callable[[], None]:
+        def each() -> None:
+            for path in paths:
+                test(path)
+
+        return each
+
+    return of_all
+
+
+each_script, each_include, each_file = look_at(SCRIPTS), look_at(INCLUDES), look_at([*SCRIPTS, *INCLUDES])
 
 
 def header_of(path: Path) -> str:
@@ -36,6 +50,7 @@ def header_of(path: Path) -> str:
     return "\n".join(lines[:code])
 
 
+@cache
 def body_of(path: Path) -> str:
     """The code, without comments."""
     return re.sub(r"--.*", "", path.read_text("utf-8"))
@@ -149,6 +164,7 @@ def reached_from(body: str, path: Path) -> list[str]:
     return list(found.values())
 
 
+@cache
 def functions_of(path: Path) -> dict[str, str]:
     """The top-level functions of an include, by name."""
     found = re.findall(r"^local function (\w+)(.*?)^end$", body_of(path), re.MULTILINE | re.DOTALL)
@@ -158,11 +174,14 @@ def functions_of(path: Path) -> dict[str, str]:
 @each_script
 def test_every_reply_is_understood(path: Path) -> None:
     """Each reply but the usual ones is named in `transitions`, or by those who look at an outcome."""
-    package = Path(limpyd_jobs.__file__).parent
-    sources = package.rglob("*.py")
-    known = "".join(source.read_text("utf-8") for source in sources)
+    known = sources_of_the_package()
     for reply in outcomes(body_of(path)):
         assert f'"{reply}"' in known or f"``{reply}``" in known, reply
+
+
+@cache
+def sources_of_the_package() -> str:
+    return "".join(source.read_text("utf-8") for source in Path(limpyd_jobs.__file__).parent.rglob("*.py"))
 
 
 @each_file
@@ -187,13 +206,13 @@ def test_what_is_used_is_included(path: Path) -> None:
             assert strangers == set(), f"of {include.stem}"
 
 
-@pytest.mark.parametrize("path", INCLUDES, ids=lambda path: path.stem)
+@each_include
 def test_every_function_of_an_include_is_used(path: Path) -> None:
     everything = "".join(body_of(each) for each in [*SCRIPTS, *INCLUDES])
     for function in functions_of(path):
         assert len(re.findall(rf"\b{function}\b", everything)) > 1, f"{function} is never called"
 
 
-@pytest.mark.parametrize("path", INCLUDES, ids=lambda path: path.stem)
+@each_include
 def test_an_include_says_what_it_is_for(path: Path) -> None:
     assert re.match(r"-- [A-Z][a-z]+: \S", path.read_text("utf-8"))

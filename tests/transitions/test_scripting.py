@@ -75,15 +75,12 @@ class TestLoad:
         with pytest.raises(FileNotFoundError, match=r"none\.lua"):
             load("none", where)
 
-    @pytest.mark.parametrize("name", NAMES)
-    def test_no_include_is_left_in_a_script_of_ours(self, name: str) -> None:
-        assert "\n--@include" not in load(name)
-
-    @pytest.mark.parametrize("name", NAMES)
-    def test_a_script_of_ours_defines_nothing_twice(self, name: str) -> None:
-        definitions = [line for line in load(name).splitlines() if line.startswith("local function ")]
-        names = [line.split("(")[0] for line in definitions]
-        assert len(names) == len(set(names))
+    def test_no_include_is_left_in_a_script_of_ours_and_none_defines_anything_twice(self) -> None:
+        for name in NAMES:
+            assert "\n--@include" not in load(name)
+            definitions = [line for line in load(name).splitlines() if line.startswith("local function ")]
+            names = [line.split("(")[0] for line in definitions]
+            assert len(names) == len(set(names))
 
 
 class TestScript:
@@ -93,10 +90,10 @@ class TestScript:
         script.source = "return {KEYS, ARGV}"  # type: ignore[misc]
         return script
 
-    @pytest.mark.parametrize("name", NAMES)
-    def test_its_sha_is_that_of_the_server_which_takes_it(self, redis_client: redis.Redis, name: str) -> None:
-        script = Script(name)
-        assert redis_client.script_load(script.source) == script.sha
+    def test_its_sha_is_that_of_the_server_which_takes_it(self, redis_client: redis.Redis) -> None:
+        for name in NAMES:
+            script = Script(name)
+            assert redis_client.script_load(script.source) == script.sha
 
     def test_keys_and_arguments_reach_it_as_they_are(self, redis_client: redis.Redis, echo: Script) -> None:
         assert echo(redis_client) == [[], []]
