@@ -44,7 +44,7 @@ if __name__ == "__main__":
 
 LIBRARY = Path(sysconfig.get_path("stdlib"))
 NAMESPACE = "limpyd-jobs-example"  # the beginning of all keys in Redis, so that they can be removed at the end
-LONGEST_RUN = 300  # seconds, after which workers end by themselves, should nobody be left to end them
+MAX_RUN = 300  # seconds, after which workers end by themselves, in case none is left to end them
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 WIDTH = 80  # of what is printed
@@ -152,7 +152,7 @@ class LibraryWorker(Worker):
     queue_model = LibraryQueue
     error_model = LibraryError
     max_loops = 100_000
-    max_duration = LONGEST_RUN
+    max_duration = MAX_RUN
     fetch_priorities_delay = 1
     fetch_delayed_delay = 0.5
     # A job that failed may run again a second later, and after all others.
@@ -347,8 +347,8 @@ def own_keys(keep: bool) -> Iterator[None]:
     """Have the namespace for this run alone; it is empty at the start and, unless it is to be kept, at the end."""
     redis = LibraryQueue.get_connection()
     in_use = f"{NAMESPACE}-in-use"
-    if not redis.set(in_use, "yes", nx=True, ex=LONGEST_RUN):
-        sys.exit(f"Another example runs on this database, or was killed there in the last {LONGEST_RUN} seconds.")
+    if not redis.set(in_use, "yes", nx=True, ex=MAX_RUN):
+        sys.exit(f"Another example runs on this database, or was killed there in the last {MAX_RUN} seconds.")
     try:
         remove_keys()
         yield

@@ -13,8 +13,8 @@ from processes import Place, Subject, processor_seconds
 from server import Server
 
 SETTLING = 1.0  # seconds from the last job until a worker counts as idle
-LONGEST_RUN = 120  # seconds
-MOST_JOBS = 60_000
+MAX_RUN = 120  # seconds
+MAX_JOBS = 60_000
 
 # The rate of running is that between these shares of the jobs. Who fetches jobs ahead holds as many at the first
 # moment as at the last one, so has no head start.
@@ -150,7 +150,7 @@ def run(server: Server, entry: Entry, sizes: Sizes, workers: int) -> Run:
     jobs = entry.jobs.get(workers, workers * sizes.least_jobs)
     while True:
         done = drain(server, entry, jobs, workers)
-        wanted = min(MOST_JOBS, int(done.rate * sizes.seconds))
+        wanted = min(MAX_JOBS, int(done.rate * sizes.seconds))
         entry.jobs[workers] = max(jobs, wanted)
         if jobs > 0.7 * wanted:
             return done
@@ -177,7 +177,7 @@ def drain(server: Server, entry: Entry, jobs: int, workers: int) -> Run:
 
 def reach(place: Place, number: int, jobs: int) -> tuple[int, float]:
     """Wait until so many of the jobs have begun; return how many have, and the moment."""
-    place.wait_until(lambda: place.jobs_begun() >= number, LONGEST_RUN, f"{jobs} jobs did not run")
+    place.wait_until(lambda: place.jobs_begun() >= number, MAX_RUN, f"{jobs} jobs did not run")
     return place.jobs_begun(), time.monotonic()
 
 
@@ -239,7 +239,7 @@ def counts_of_running(server: Server, entry: Entry, sizes: Sizes) -> Values:
         place.open_gate()
         with server.counting() as counts:
             place.start(entry.environment, "work", entry.variant)
-            place.wait_until(lambda: place.jobs_begun() >= jobs, LONGEST_RUN, f"{jobs} jobs did not run")
+            place.wait_until(lambda: place.jobs_begun() >= jobs, MAX_RUN, f"{jobs} jobs did not run")
             time.sleep(0.1)  # the last of them ends
     return {f"run_{name}": number / jobs for name, number in vars(counts).items()}
 

@@ -30,7 +30,7 @@ from typing import Any
 from inside import DIRECTORY, read_marks
 
 WARM_UP = 20  # jobs
-LONGEST_LATENCY = 12.0  # seconds for all samples
+MAX_LATENCY = 12.0  # seconds for all samples
 
 Add = Callable[[int], Any]
 
@@ -123,14 +123,14 @@ async def latency(peer: Any, samples: float, usual: float = 0) -> dict[str, list
     latency in seconds, for else a worker that polls would always be met just after it did.
     """
     found: list[float] = []
-    end = time.monotonic() + LONGEST_LATENCY
+    end = time.monotonic() + MAX_LATENCY
     while len(found) < samples and (time.monotonic() < end or not found):
         await asyncio.sleep(random.uniform(0.01, 0.03 + usual))
         known = sum(jobs for jobs, _ in read_marks(DIRECTORY))
         began = time.monotonic()
         await settled(peer.add(len(found)))
         while sum(jobs for jobs, _ in read_marks(DIRECTORY)) == known:
-            if time.monotonic() > end + LONGEST_LATENCY:
+            if time.monotonic() > end + MAX_LATENCY:
                 raise RuntimeError("the job does not run")
             await asyncio.sleep(0.0005)
         found.append(max(last for _, last in read_marks(DIRECTORY)) - began)

@@ -32,7 +32,7 @@ from typing import Any, NoReturn
 import redis.utils
 
 MODULES = ("limpyd_jobs.scripts.jobs", "limpyd_jobs.scripts.worker")
-LONGEST_ORDER = 1 << 20  # bytes
+MAX_ORDER = 1 << 20  # bytes
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
@@ -124,7 +124,7 @@ def _start(order: dict[str, Any], files: list[int]) -> socket.socket:
     ours, theirs = socket.socketpair()
     with theirs, open(os.devnull) as nothing:
         message = json.dumps(order).encode()
-        assert len(message) < LONGEST_ORDER
+        assert len(message) < MAX_ORDER
         socket.send_fds(_preloaded(), [message], [nothing.fileno(), *files, theirs.fileno()])
     return ours
 
@@ -161,7 +161,7 @@ def _serve(orders: socket.socket) -> NoReturn:
     """Fork, for each order, a process that looks after one, which runs the program."""
     children: set[int] = set()
     while True:
-        message, files, _, _ = socket.recv_fds(orders, LONGEST_ORDER, 4)
+        message, files, _, _ = socket.recv_fds(orders, MAX_ORDER, 4)
         children -= {child for child in children if os.waitpid(child, os.WNOHANG)[0]}
         if not message:
             os._exit(0)

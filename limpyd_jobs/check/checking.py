@@ -27,7 +27,7 @@ from limpyd_jobs.redis.database import database_name
 Progress = Callable[[str], None]
 
 # For how many seconds at most a worker holds a job that stands in no list, or version 2 takes to change a job.
-PAUSE = 5
+DEFAULT_PAUSE = 5
 LEASE = 86400
 
 # After how many seconds a wait is told of again.
@@ -41,7 +41,7 @@ def check(
     error_models: Iterable[type[Error]] | None = None,
     database: PipelineDatabase | None = None,
     lease: float = LEASE,
-    pause: float = PAUSE,
+    pause: float = DEFAULT_PAUSE,
     unresolved: str = LEAVE,
     unknown_status: str = LEAVE,
     strict: bool = False,

@@ -22,7 +22,7 @@ IMPORTING = "try --pythonpath and --job-modules first; else "
 ROWS_PER_KIND = 20
 
 # How many characters of a cell the table shows: why a class cannot be imported, and what to do about it, is long.
-LONGEST = 400
+MAX_CELL = 400
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def _as_typed(option: str) -> str:
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> Iterator[str]:
-    lines = [tuple(one_line(cell, LONGEST) for cell in row) for row in rows]
+    lines = [tuple(one_line(cell, MAX_CELL) for cell in row) for row in rows]
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     for line in lines:
         yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()

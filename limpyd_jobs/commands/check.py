@@ -6,7 +6,7 @@ import sys
 from contextlib import nullcontext
 
 from limpyd_jobs.check import check
-from limpyd_jobs.check.checking import LEASE, PAUSE
+from limpyd_jobs.check.checking import DEFAULT_PAUSE, LEASE
 from limpyd_jobs.check.problems import LEAVE, WORDS
 from limpyd_jobs.commandline.options import WorkerOption, one_of, seconds
 from limpyd_jobs.commands.integrations import JOB_STORES, import_used_integrations, job_store, namespace
@@ -76,9 +76,9 @@ class Check(Command):
             "--pause",
             type="float",
             check=seconds,
-            default=PAUSE,
-            help=f"The seconds between the two looks at what seems wrong (default: {PAUSE}); 0 if nothing else uses "
-            "the database",
+            default=DEFAULT_PAUSE,
+            help=f"The seconds between the two looks at what seems wrong (default: {DEFAULT_PAUSE}); 0 if nothing else "
+            "uses the database",
         ),
         WorkerOption(
             "--progress",

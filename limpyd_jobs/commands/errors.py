@@ -19,7 +19,7 @@ from limpyd_jobs.search.fingerprints import is_fingerprint
 from limpyd_jobs.texts import one_line
 
 # How many errors of a group are shown, the newest ones, and for how many seconds jobs are counted.
-LAST, PATIENCE = 10, 2
+LAST_ERRORS, COUNT_TIMEOUT = 10, 2
 
 # How many characters of a message tables show, and of a place; and how many messages of a cause the list shows.
 SHORT, PLACE, MESSAGES = 65, 75, 3
@@ -131,7 +131,7 @@ A filter is made of words. All of them must be met:
         return {
             **as_json(group),
             "sample": self._cut(asked.last_of(group)),
-            "jobs": [error.ident for error in asked.page(LAST).errors],
+            "jobs": [error.ident for error in asked.page(LAST_ERRORS).errors],
         }
 
     def _cut(self, whole: Mapping[str, str]) -> Mapping[str, str]:
@@ -153,7 +153,7 @@ A filter is made of words. All of them must be met:
         print_error(shown["sample"], is_whole=bool(self.options.full))
         print(f"\nthe last jobs: {' '.join(map(one_line, shown['jobs']))}")
         command = self.as_here(f"limpyd-jobs errors requeue {quote(one_line(shown['fingerprint']))}")
-        number = self._jobs_of(shown["fingerprint"]).count(PATIENCE)
+        number = self._jobs_of(shown["fingerprint"]).count(COUNT_TIMEOUT)
         print(f"jobs in error now: {number}. To put them back in their queues: {command}")
 
     def _jobs_of(self, fingerprint: str) -> JobFilter:

@@ -52,10 +52,10 @@ Show = Callable[[list[Section]], None]
 Wait = Callable[[float], bool | None]
 
 # How many classes that are not known are named.
-MOST_PATHS = 3
+MAX_PATHS = 3
 
 # How many of the jobs that run are shown, and of how many minutes the rates are.
-MOST_RUNNING, MINUTES = 20, 5
+MAX_RUNNING, MINUTES = 20, 5
 
 # The columns that are left out on a narrow terminal, the least important first.
 DISPENSABLE = (
@@ -217,14 +217,14 @@ def _not_counted(seen: Overview) -> list[Section]:
     paths = sorted({path for state in seen.queues for path in state.unknown_classes})
     if not paths:
         return []
-    those = f"{some_of(paths, MOST_PATHS)}, and maybe others"  # only the ends of lists are looked at
+    those = f"{some_of(paths, MAX_PATHS)}, and maybe others"  # only the ends of lists are looked at
     return [(f"not counted as jobs, because their class is not known: {those}. limpyd-jobs check tells more", [])]
 
 
 def _live_sections(queue_model: type[Queue] | None) -> list[Section]:
     """As `_sections`, with the jobs that run, and the rates of the last minutes, as wide as the terminal."""
     width, height = get_terminal_size()
-    seen = overview(most_running=min(max(height // 3 - 2, 1), MOST_RUNNING), queue_model=queue_model)
+    seen = overview(most_running=min(max(height // 3 - 2, 1), MAX_RUNNING), queue_model=queue_model)
     above = [_totals(seen), *_not_counted(seen)]
     sections = [*above, ("", _running(seen)), ("", _rates(seen)), *_workers(seen)]
     return _narrow(sections, width)

@@ -37,13 +37,13 @@ from limpyd_jobs.search.conditions import parse_moment
 from limpyd_jobs.texts import MESSAGE, one_line
 
 # After how many seconds a search is long, and how many of the missing indexes are named then.
-LONG, MOST_HINTS = 1.0, 3
+LONG_SEARCH, MAX_HINTS = 1.0, 3
 
 # The columns that a narrow terminal has no room for, the least important first.
 SPARE = ("end", "start", "tries", "priority", "added")
 
 # How many jobs of an identifier are listed, if only one may have it.
-MOST_NAMED = 10
+MAX_NAMED = 10
 
 # How a word begins that names a job otherwise than by its ident.
 IDENTIFIER = "identifier="
@@ -203,9 +203,9 @@ A filter is made of words. All of them must be met:
 
     def _tell_of_indexes(self, asked: JobFilter, took: float, is_complete: bool) -> None:
         """If a search took long, say with which indexes it would be short."""
-        if is_complete and took < LONG:
+        if is_complete and took < LONG_SEARCH:
             return
-        for missing in asked.missing_indexes()[:MOST_HINTS]:
+        for missing in asked.missing_indexes()[:MAX_HINTS]:
             self.tell(f"jobs are looked at one by one, because {missing}. {missing.how}")
 
     def _count(self, words: Sequence[str]) -> None:
@@ -255,7 +255,7 @@ A filter is made of words. All of them must be met:
 
     def _ident(self, verb: str, words: Sequence[str]) -> str:
         """Return the ident of the job of some conditions: of several of a class, the one that is meant most likely."""
-        jobs, asked = self._filter(*words).page(MOST_NAMED + 1).jobs, one_line(" ".join(words))
+        jobs, asked = self._filter(*words).page(MAX_NAMED + 1).jobs, one_line(" ".join(words))
         if len(jobs) == 1:
             return jobs[0].ident
         if not jobs:
@@ -263,8 +263,8 @@ A filter is made of words. All of them must be met:
         meant = self._filter(*words, "status=running" if verb == "release" else "queued=1").page(2).jobs
         if not meant and verb != "release" and len({Ident.of(job.ident).path for job in jobs}) == 1:
             meant = jobs[:1]  # the last one
-        number = f"more than {MOST_NAMED}" if len(jobs) > MOST_NAMED else f"{len(jobs)}"
-        told = ", ".join(f"{one_line(job.ident)} ({one_line(job.status)})" for job in jobs[:MOST_NAMED])
+        number = f"more than {MAX_NAMED}" if len(jobs) > MAX_NAMED else f"{len(jobs)}"
+        told = ", ".join(f"{one_line(job.ident)} ({one_line(job.status)})" for job in jobs[:MAX_NAMED])
         if len(meant) != 1:
             raise LookupError(f"{number} jobs have {asked}; give the ident of one: {told}")
         self.tell(f"{number} jobs have {asked}: {told}. Taken: {meant[0].ident}")

@@ -16,7 +16,7 @@ from limpyd_jobs.query.queues import BOARDS
 from limpyd_jobs.texts import one_line
 
 # How many names a message tells of.
-MOST_NAMES = 10
+MAX_NAMES = 10
 
 FORCE = WorkerOption("--force", action="store_true", help="Pause also a name that no queue has yet")
 
@@ -142,6 +142,6 @@ def _told(queues: Sequence[tuple[str, str]]) -> list[str]:
 
 def refuse_unknown(command: Command, name: str, others: Collection[str], hint: str = "") -> NoReturn:
     """End a command, with the status 1, because there is no queue of a name; say which queues there are."""
-    there = f"; there are: {some_of(sorted(others), MOST_NAMES)}" if others else ", nor any other"
+    there = f"; there are: {some_of(sorted(others), MAX_NAMES)}" if others else ", nor any other"
     text = f"there is no queue {one_line(name)}{names_near(name, others) or there}"
     command.fail(1, f"{text}{hint}")

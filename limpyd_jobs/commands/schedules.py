@@ -23,7 +23,7 @@ from limpyd_jobs.texts import one_line
 HEADING = ("name", "state", "next run (UTC)", "last run (UTC)", "job", "queue", "priority", "time zone", "trigger")
 
 # By the name in JSON, in the same order: the field of the schedule.
-SHOWN = {
+FIELDS_SHOWN = {
     "next_run": "next_run",
     "last_run": "last_run",
     "job": "job_model_repr",
@@ -167,7 +167,7 @@ def _name(stored: Mapping[str, str]) -> str:
 def _texts(stored: Mapping[str, str]) -> dict[str, str | None]:
     """Return what is shown of a schedule, given its stored fields."""
     state = "paused" if stored.get("paused") else "active" if stored.get("next_run") else "over"
-    return {"name": _name(stored), "state": state, **{name: stored.get(field) for name, field in SHOWN.items()}}
+    return {"name": _name(stored), "state": state, **{name: stored.get(field) for name, field in FIELDS_SHOWN.items()}}
 
 
 def _as_json(stored: Mapping[str, str], notes: Sequence[str]) -> dict[str, Any]:

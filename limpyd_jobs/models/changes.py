@@ -30,10 +30,10 @@ log = logging.getLogger("limpyd-jobs.changes")
 COUNT = 500
 
 # For how long one command waits at most, in seconds: less than a connection may be silent.
-SLICE = 5.0
+CHANGES_WAIT = 5.0
 
 # After how many seconds to try again if Redis fails: the first time, and at most.
-FIRST, LONGEST = 0.1, 5.0
+FIRST_RETRY, MAX_RETRY = 0.1, 5.0
 
 # After how many seconds to log again that entries of a model tell of no change.
 LOG_AGAIN = 60.0
@@ -134,7 +134,7 @@ class Changes:
         self._slice = _slice_of(redis_of(first))
         self._waiting: deque[Change] = deque()
         self._closed, self._lock, self._is_reading = Event(), Lock(), False
-        self._delay, self._is_followed = FIRST, False
+        self._delay, self._is_followed = FIRST_RETRY, False
         self.failure: Exception | None = None
         self._ids = dict.fromkeys(self._models, _checked_id(since)) if since is not None else self._last_ids()
 
@@ -279,14 +279,14 @@ class Changes:
             self.failure = error
             self._rest(seconds)
             return []
-        self._delay, self.failure = FIRST, None
+        self._delay, self.failure = FIRST_RETRY, None
         self._ids.update((key, entries[-1][0]) for key, entries in reply)
         return found
 
     def _rest(self, most: float = inf) -> None:
         """Wait before the next try, longer after each failure, and `most` seconds at most."""
         self._closed.wait(max(0, min(self._delay * random.uniform(0.5, 1), most)))
-        self._delay = min(2 * self._delay, LONGEST)
+        self._delay = min(2 * self._delay, MAX_RETRY)
 
     def _ask(self, milliseconds: int) -> list[Any]:
         with self._lock:
@@ -386,7 +386,7 @@ def _checked_id(since: Any) -> str:
 def _slice_of(client: Any) -> float:
     """Return how long one command may wait, so that the connection does not time out."""
     timeout: float | None = client.connection_pool.connection_kwargs.get("socket_timeout")
-    return min(SLICE, timeout / 2) if timeout else SLICE
+    return min(CHANGES_WAIT, timeout / 2) if timeout else CHANGES_WAIT
 
 
 @contextmanager

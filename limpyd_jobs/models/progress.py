@@ -22,10 +22,10 @@ from limpyd_jobs.texts import one_line
 _append_log = Script("records/append_log")
 
 # How many seconds at least lie between two writes of the progress of a job.
-PAUSE = 1.0
+PROGRESS_INTERVAL = 1.0
 
 # How many lines are kept of a job, how many characters of each, and for how many seconds after the last one.
-MOST_LINES, MOST_CHARACTERS, KEPT_FOR = 100, 1000, 7 * 86400
+MAX_LINES, MAX_CHARACTERS, KEPT_FOR = 100, 1000, 7 * 86400
 
 
 class Progress(NamedTuple):
@@ -55,8 +55,8 @@ def tell_progress(job: Any, fraction: float, text: str) -> None:
     now = monotonic()
     if fraction < 1 and now < vars(job).get("_next_progress", 0.0):
         return
-    vars(job)["_next_progress"] = now + PAUSE
-    stored = json.dumps([fraction, one_line(text, MOST_CHARACTERS), str(utcnow())], ensure_ascii=False)
+    vars(job)["_next_progress"] = now + PROGRESS_INTERVAL
+    stored = json.dumps([fraction, one_line(text, MAX_CHARACTERS), str(utcnow())], ensure_ascii=False)
     with suppress(RedisError):  # it is not a failure of the job if this cannot be told
         job._progress_state.hset(stored)
 
@@ -76,8 +76,8 @@ def append_line(job: Any, message: str) -> None:
     request = {
         "model": layout_of(type(job)).json,
         "pk": pk_of(job),
-        "line": one_line(message, MOST_CHARACTERS),
-        "most": MOST_LINES,
+        "line": one_line(message, MAX_CHARACTERS),
+        "most": MAX_LINES,
         "kept_for": KEPT_FOR,
     }
     with suppress(RedisError):  # as above

@@ -17,10 +17,10 @@ from limpyd.model import RedisModel
 from redis.exceptions import RedisError
 
 from limpyd_jobs.models.changes import (
+    CHANGES_WAIT,
     COUNT,
-    FIRST,
-    LONGEST,
-    SLICE,
+    FIRST_RETRY,
+    MAX_RETRY,
     Changes,
     check_tells,
     checked_timeout,
@@ -68,7 +68,7 @@ def one_at_a_time(model: type[RedisModel], ask: Callable[[], Answer], deadline: 
     TimeoutError
         If there is no answer at the deadline.
     """
-    turn, pause = _turn_of(redis_of(model).connection_pool), FIRST
+    turn, pause = _turn_of(redis_of(model).connection_pool), FIRST_RETRY
     while True:
         left = _left(deadline)
         if not turn.acquire(timeout=-1 if left is None else left):
@@ -83,7 +83,7 @@ def one_at_a_time(model: type[RedisModel], ask: Callable[[], Answer], deadline: 
         finally:
             turn.release()
         sleep(max(0, min(pause, deadline - monotonic())))
-        pause = min(2 * pause, LONGEST)
+        pause = min(2 * pause, MAX_RETRY)
 
 
 def deadline_of(timeout: float | None) -> float:
@@ -142,7 +142,7 @@ class _Listener:
 
     def run(self) -> None:
         """Wake those whose job ends, until no thread waits."""
-        pause = FIRST
+        pause = FIRST_RETRY
         while self._is_needed():
             try:
                 self._listen()
@@ -153,7 +153,7 @@ class _Listener:
                 self._changes = None
                 log.warning("Changes cannot be read, trying again: %s", described(error))
                 sleep(pause)
-                pause = min(2 * pause, LONGEST)
+                pause = min(2 * pause, MAX_RETRY)
 
     def _listen(self) -> None:
         with Changes([self._model], wants=self._is_awaited) as changes:
@@ -161,9 +161,9 @@ class _Listener:
             self._changes, looked_at = changes, monotonic()
             self.listens.set()
             while self._is_needed():
-                for change in changes.read(SLICE):
+                for change in changes.read(CHANGES_WAIT):
                     self._wake(change.pk)
-                if monotonic() - looked_at > SLICE:  # a worker of version 2 tells nothing
+                if monotonic() - looked_at > CHANGES_WAIT:  # a worker of version 2 tells nothing
                     self._wake_ended()
                     looked_at = monotonic()
 

@@ -19,7 +19,7 @@ PERIODS = {"minute": timedelta(minutes=1), "day": timedelta(days=1)}
 KEPT = {"minute": timedelta(days=2), "day": timedelta(days=366)}
 
 # How many periods are read in a round trip.
-STEP = 240
+AT_ONCE = 240
 
 
 class Period(NamedTuple):
@@ -73,7 +73,9 @@ def read_metrics(
     first, last = (now - ceil(since.total_seconds())) // size * size, now // size * size
     starts = range(first - size, last + size, size)  # one more, to know how many were added in the first one
     found = [
-        fields for at in range(0, len(starts), STEP) for fields in stored.read(connection, by, starts[at : at + STEP])
+        fields
+        for at in range(0, len(starts), AT_ONCE)
+        for fields in stored.read(connection, by, starts[at : at + AT_ONCE])
     ]
     return _periods(zip(starts, found, strict=True))[1:]
 

@@ -34,7 +34,7 @@ _measure_queues = Script("queues/measure_queues")
 BOARDS = "taskflow:board"
 
 # How many queues one step looks at: it takes Redis about a millisecond.
-STEP = 200
+QUEUES_PER_STEP = 200
 
 
 class QueueState(NamedTuple):
@@ -309,7 +309,7 @@ def _finite(text: Any) -> float | None:
 
 
 def _steps(values: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (values[first : first + STEP] for first in range(0, len(values), STEP))
+    return (values[first : first + QUEUES_PER_STEP] for first in range(0, len(values), QUEUES_PER_STEP))
 
 
 def _number(text: str) -> int | str:

@@ -33,7 +33,7 @@ QUEUES, ERRORS = "queues", "errors"  # the kinds of models
 WRITTEN_FOR = 60.0
 
 # How many names a class has at most: a script can read only so many fields of a job at once.
-MOST_TEXTS = 4000
+MAX_TEXTS = 4000
 
 UNREADABLE = (AttributeError, KeyError, RecursionError, TypeError, ValueError)
 
@@ -92,7 +92,7 @@ class KnownClass(NamedTuple):
         """Read a text of `as_json`; for other texts, raise one of `UNREADABLE`."""
         path, name, names, indexes, ranges, dates = json.loads(text)
         texts = (path, name, *names, *indexes.values(), *ranges.values(), *dates)
-        if len(texts) > MOST_TEXTS:
+        if len(texts) > MAX_TEXTS:
             raise ValueError("no class has so many fields")
         for each in texts:
             each.encode()  # scripts take only UTF-8

@@ -29,7 +29,7 @@ _write_metrics = Script("metrics/write_metrics")
 BUCKETS = len(BOUNDS) + 1
 
 # How many rows one call adds: it takes Redis some 3 milliseconds.
-STEP = 50
+MAX_ROWS = 50
 
 # A number has at most this many digits: another program wrote a longer one.
 DIGITS = 18
@@ -139,7 +139,7 @@ OfNames = dict[tuple[str, str], Metrics]
 def parts_of(metrics: OfNames) -> Iterator[OfNames]:
     """Yield metrics in parts, each of as many rows as one call of `write` may have."""
     rows = iter(metrics.items())
-    while part := dict(islice(rows, STEP)):
+    while part := dict(islice(rows, MAX_ROWS)):
         yield part
 
 
@@ -149,7 +149,7 @@ def write(connection: Redis, metrics: OfNames, classes: Mapping[str, str]) -> No
     Parameters
     ----------
     metrics: dict
-        Up to `STEP`: see `parts_of`.
+        Up to `MAX_ROWS`: see `parts_of`.
     classes: mapping of str to str
         The name of the model, by the path of a class. The last pk of each is noted: it tells how many jobs were added.
     """

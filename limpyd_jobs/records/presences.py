@@ -23,7 +23,7 @@ _sweep_presences = Script("presences/sweep_presences")
 Model = type[RedisModel]
 
 # How many orders are kept for one presence: the last ones.
-MOST_ORDERS = 100
+MAX_ORDERS = 100
 
 
 class Sign(NamedTuple):
@@ -96,7 +96,7 @@ def give_order(model: Model, pk: str, order: str, lasts: float, **audit: str) ->
         What writes an entry in the audit: see `audit.entry_request`.
     """
     layout = layout_of(model)
-    request = {"model": layout.json, "pk": pk, "order": order, "lasts": lasts, "most": MOST_ORDERS, **audit}
+    request = {"model": layout.json, "pk": pk, "order": order, "lasts": lasts, "most": MAX_ORDERS, **audit}
     keys = [layout.description["leases"]]
     return send(Call(sender_of(model), _give_order, request, outcome_of, keys=keys)) == "done"
 

@@ -13,8 +13,8 @@ Address = tuple[str, int]
 ASK = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME")
 
 # For how many seconds an answer of Sentinel counts, and Sentinel is not asked again if it did not answer.
-COUNTS = 1.0
-PATIENCE = 10.0
+ANSWER_VALID_FOR = 1.0
+SENTINEL_PAUSE = 10.0
 
 # How many seconds one sentinel has to connect, and to answer. Then another one is asked.
 TIMEOUT = 1.0
@@ -68,7 +68,7 @@ class PrimaryPool(SentinelConnectionPool):
     sentinel answers, connections are kept.
     """
 
-    kept_for = COUNTS  # for how many seconds a connection may be kept before it is given back
+    kept_for = ANSWER_VALID_FOR  # for how many seconds a connection may be kept before it is given back
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._ask_at = 0.0
@@ -85,9 +85,9 @@ class PrimaryPool(SentinelConnectionPool):
         return self.sentinel_manager.count_replicas(self.service_name)  # type: ignore[no-any-return]
 
     def _follow(self) -> None:
-        self._ask_at = monotonic() + COUNTS  # so that no other thread asks meanwhile
+        self._ask_at = monotonic() + ANSWER_VALID_FOR  # so that no other thread asks meanwhile
         address = self.sentinel_manager.primary_of(self.service_name)
         if address is None:
-            self._ask_at = monotonic() + PATIENCE
+            self._ask_at = monotonic() + SENTINEL_PAUSE
         elif address != self.master_address:
             self.get_master_address()  # type: ignore[no-untyped-call]  # closes connections that are not in use

@@ -33,7 +33,7 @@ _move_many = Script("many/move_many")
 _requeue_many = Script("many/requeue_many")
 
 # How many jobs one step changes: it takes Redis some milliseconds.
-STEP = 100
+JOBS_PER_STEP = 100
 
 # Outcomes of jobs for which there is nothing to do.
 NOTHING_TO_DO = ("ended", "gone", "not delayed", "not in error", "not queued")
@@ -169,7 +169,7 @@ class Action:
         call = partial(Call, records.redis_of(job_class), self.script, read=Acted.of, models=[job_class])
         if entry and self.needs_python(job_class):
             return self._one_by_one(source, job_class, entry, partial(_outcome_of, call, request))
-        return source.run(call, {**request, **(entry.names if entry else {"dry": "1"})}, STEP, is_upwards=True)
+        return source.run(call, {**request, **(entry.names if entry else {"dry": "1"})}, JOBS_PER_STEP, is_upwards=True)
 
     def _one_by_one(
         self, source: Source, job_class: type[Job], entry: Entry, look: Callable[[int], str]

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from limpyd_jobs.search.found import Count
-from limpyd_jobs.search.message_patterns import LONGEST, is_variable, pattern_of
+from limpyd_jobs.search.message_patterns import MAX_PATTERN, is_variable, pattern_of
 from limpyd_jobs.texts import one_line
 
 # How many causes are kept at most, how many messages of all of them, and of each cause how many classes, queues and
 # versions.
-MOST_GROUPS, MOST_MESSAGES, MOST_VALUES = 10_000, 100_000, 50
+MAX_GROUPS, MAX_MESSAGES, MAX_VALUES = 10_000, 100_000, 50
 
 EXAMPLES = 3  # of a message, at most
 
@@ -131,12 +131,12 @@ class Grouping:
     def __init__(self) -> None:
         self._groups: dict[str, _Group] = {}
         self._beyond = 0
-        self._room = MOST_MESSAGES
+        self._room = MAX_MESSAGES
 
     def add(self, model: str, step: Step) -> None:
         """Add the errors that a step found among those of a model."""
         for fingerprint, found in step.groups.items():
-            if fingerprint in self._groups or len(self._groups) < MOST_GROUPS:
+            if fingerprint in self._groups or len(self._groups) < MAX_GROUPS:
                 group = self._groups.setdefault(fingerprint, _Group(fingerprint))
                 group.add(model, found)
                 self._room -= group.add_messages(model, found, self._room)
@@ -185,7 +185,7 @@ class _Group:
             self.first_seen = found["first_seen"]
         for name, numbers in self._by.items():
             for value, number in found[name].items():
-                numbers[value if value in numbers or len(numbers) < MOST_VALUES else OTHERS] += number
+                numbers[value if value in numbers or len(numbers) < MAX_VALUES else OTHERS] += number
 
     def add_messages(self, model: str, found: Mapping[str, Any], room: int) -> int:
         """Add the messages of these errors; return how many of them are new. There is only room for some new ones."""
@@ -229,4 +229,4 @@ class _Group:
 
 def _told(pattern: str, message: _Message, texts: Mapping[str, str]) -> ErrorMessage:
     found = dict.fromkeys(" ".join(texts.get(example, "").split()) for example in message.examples)
-    return ErrorMessage(pattern, message.number, [one_line(text, LONGEST) for text in found if text])
+    return ErrorMessage(pattern, message.number, [one_line(text, MAX_PATTERN) for text in found if text])

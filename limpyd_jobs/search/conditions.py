@@ -28,8 +28,8 @@ _WORD = re.compile(r"(?P<field>[A-Za-z]\w*?)(?:__(?P<suffix>[a-z]+))?(?P<sign>!=
 _AGO = re.compile(r"([+-])(\d{1,9}(?:\.\d{1,9})?)([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
-LONGEST_NAME = 1000  # of a class
-MOST_CONDITIONS = 1000  # of a filter: each one is looked at for each job
+MAX_NAME = 1000  # of a class
+MAX_CONDITIONS = 1000  # of a filter: each one is looked at for each job
 
 HOW = "write it as field=value, field!=value, field>value or field__gt=value"
 
@@ -95,8 +95,8 @@ class Condition(NamedTuple):
         stored = _STORED.get(field, _text_of)(field, value)
         if comparison in COMPARISONS and stored == "":
             raise ValueError(f"{field}{comparison} needs a value to compare with")
-        if field == "class" and len(stored) > LONGEST_NAME:
-            raise ValueError(f"The name of a class has at most {LONGEST_NAME:,} characters")
+        if field == "class" and len(stored) > MAX_NAME:
+            raise ValueError(f"The name of a class has at most {MAX_NAME:,} characters")
         return cls(field, comparison, stored)
 
     def __str__(self) -> str:
@@ -189,8 +189,8 @@ class Condition(NamedTuple):
 
 def limited(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
     """Return the conditions of a filter; raise `ValueError` if there are too many."""
-    if len(conditions) > MOST_CONDITIONS:
-        raise ValueError(f"A filter has at most {MOST_CONDITIONS:,} conditions, not {len(conditions):,}")
+    if len(conditions) > MAX_CONDITIONS:
+        raise ValueError(f"A filter has at most {MAX_CONDITIONS:,} conditions, not {len(conditions):,}")
     return tuple(conditions)
 
 

@@ -17,14 +17,13 @@ from limpyd_jobs.records.records import delete_many
 from limpyd_jobs.redis.calls import Call, listed
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.redis.scripting import Script
-from limpyd_jobs.search.actions import STEP as ACTION_STEP
-from limpyd_jobs.search.actions import Acted, Tally, audited_tally
+from limpyd_jobs.search.actions import JOBS_PER_STEP, Acted, Tally, audited_tally
 from limpyd_jobs.search.causes import ErrorGroup, ErrorGroups, Grouping, Step
 from limpyd_jobs.search.conditions import Condition, check_fields, limited, time_of
 from limpyd_jobs.search.fingerprints import is_fingerprint
 from limpyd_jobs.search.found import Count
 from limpyd_jobs.search.pages import read_page
-from limpyd_jobs.search.walk import STEP, Progress, Source, Walk
+from limpyd_jobs.search.walk import PER_STEP, Progress, Source, Walk
 from limpyd_jobs.texts import one_line
 
 _delete_errors = Script("errors/delete_errors")
@@ -281,11 +280,11 @@ class ErrorFilter:
             Call, self._connection, _delete_errors, read=Acted.of, models=[model]
         )
         asked = {"model": layout.json, **(entry.names if entry else {"dry": "1"})}
-        return source.run(call, asked, ACTION_STEP, is_upwards=True)
+        return source.run(call, asked, JOBS_PER_STEP, is_upwards=True)
 
     def _grouped(self, source: Source) -> Iterator[Step]:
         call: Callable[..., Call[Step]] = partial(Call, self._connection, _group_errors, read=Step.of)
-        return source.run(call, {"model": source.model}, STEP)
+        return source.run(call, {"model": source.model}, PER_STEP)
 
     def _walk(self, timeout: float | None, progress: Progress | None = None) -> Walk:
         walk, tests = Walk(timeout, progress), [_test(condition) for condition in self._stored]
@@ -296,7 +295,7 @@ class ErrorFilter:
 
 def _deleted_one_by_one(source: Source, model: type[Error], entry: Entry) -> Iterator[Acted]:
     """Delete errors of a model that has its own way to do so, or fields that a script cannot delete."""
-    for step in source.steps(is_upwards=True, names=listed(["type"]), most=ACTION_STEP):
+    for step in source.steps(is_upwards=True, names=listed(["type"]), most=JOBS_PER_STEP):
         number = delete_many(model, [f"{pk}" for pk, _ in step.found])
         entry.note(number)
         yield Acted({"done": number}, step.looked, step.seen)

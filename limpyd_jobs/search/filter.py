@@ -36,7 +36,7 @@ from limpyd_jobs.search.walk import MissingIndex, Progress
 from limpyd_jobs.statuses import STATUSES
 
 # How many different values facets keep at most.
-MOST_VALUES = 10_000
+MAX_VALUES = 10_000
 
 
 class JobFilter:
@@ -156,7 +156,7 @@ class JobFilter:
             errors = json.dumps(search.errors_of(source.known)) if field in OF_ERRORS else ""
             for step in search.steps(source, by=field, errors=errors):
                 for value, number in step.counts.items():
-                    if value in counts or len(counts) < MOST_VALUES:
+                    if value in counts or len(counts) < MAX_VALUES:
                         counts[name_of_status(value) if field == "status" else value] += number
                     else:
                         beyond += number

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from limpyd_jobs.search.message_patterns import pattern_of
 
 LENGTH = 16  # the length of a fingerprint, in hexadecimal digits
-LONGEST_PLACE = 300  # in characters
+MAX_PLACE = 300  # in characters
 
 # These may be raised at any line, because time or memory is over: their place is where the code of the job begins.
 ANYWHERE = ("JobTimeout", "MemoryError", "RecursionError")
@@ -70,7 +70,7 @@ class _Frame(NamedTuple):
     line: str
 
     def __str__(self) -> str:
-        return f"{self.module}, in {self.function}: {self.line}"[:LONGEST_PLACE]
+        return f"{self.module}, in {self.function}: {self.line}"[:MAX_PLACE]
 
 
 def cause_of(

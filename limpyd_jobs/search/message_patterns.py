@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 LOOKED_AT = 2000  # how many characters of a message are looked at
-LONGEST = 300  # how many characters a pattern has at most
+MAX_PATTERN = 300  # how many characters a pattern has at most
 
 # What differs from job to job, and the word that stands for it; tried in this order. A value is any word with a digit:
 # were numbers, codes and hexadecimal ids told apart, an id that by chance has no letter would make another pattern.
@@ -82,7 +82,7 @@ def pattern_of(message: str, identifier: str = "") -> str:
     text = _COUNTED.sub(lambda match: " ".join(map(_singular, match[0].split(" "))), text)
     for pattern, replacement in _REWORDED:
         text = pattern.sub(replacement, text)
-    return text[:LONGEST]
+    return text[:MAX_PATTERN]
 
 
 def is_variable(pattern: str) -> bool:

@@ -15,7 +15,7 @@ Record = TypeVar("Record")
 Make = Callable[[str, int, Sequence[str | None]], Record]  # of the name of its source, its pk, and its values
 
 # How many records a step brings at most.
-MOST_OF_STEP = 200
+MAX_PAGE_STEP = 200
 
 
 def read_page(
@@ -44,7 +44,7 @@ def read_page(
         If `after` is not where a page ended.
     """
     positions = positions_of(after) if after else {}
-    names, most = listed(fields), min(limit + 1, MOST_OF_STEP)
+    names, most = listed(fields), min(limit + 1, MAX_PAGE_STEP)
 
     def shown_of(source: Source) -> _Shown[Record]:
         name = name_of(source.known)

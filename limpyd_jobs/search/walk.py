@@ -19,7 +19,7 @@ from limpyd_jobs.search.conditions import Condition
 _search = Script("many/search")
 
 # How many jobs one step looks at: it takes Redis about a millisecond.
-STEP = 500
+PER_STEP = 500
 
 # A set of up to `SMALL` pks is read, and sorted; one of up to `MEDIUM`, too, if it has few of all pks that there are.
 # Any other set is asked for one range of pks after another.
@@ -196,7 +196,7 @@ class Source:
             Of ``search.lua``: `names`, `most`, `by`.
         """
         asked = {"model": self.model, **given(**options)}
-        return self.run(partial(Call, self._connection, _search, read=Step.of), asked, STEP, start, is_upwards)
+        return self.run(partial(Call, self._connection, _search, read=Step.of), asked, PER_STEP, start, is_upwards)
 
     def run(
         self,
@@ -249,7 +249,7 @@ class Source:
         if self._range:
             members: Iterable[str] = self._connection.zrangebyscore(*self._range)
             return members
-        return self._connection.sscan_iter(self._key, count=STEP)
+        return self._connection.sscan_iter(self._key, count=PER_STEP)
 
 
 def _ranges_of(

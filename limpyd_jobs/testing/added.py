@@ -15,7 +15,7 @@ from limpyd_jobs.testing.running import AJob, queue_of, status_of
 from limpyd_jobs.texts import printable
 
 # How many jobs a message shows at most: the last ones that were added.
-SHOWN = 20
+MAX_JOBS = 20
 
 # Fields that a message shows only if they are asked for.
 QUIET = ("pk", "status", "added", "start", "end", "tries", "queued", "cancel_on_error")
@@ -73,7 +73,7 @@ def refute_added(job_class: type[Job], **fields: Any) -> None:
     """
     found = added_jobs(job_class, **fields)
     if found:
-        shown = "\n".join(f"  {_shown(job, fields)}" for job in found[-SHOWN:])
+        shown = "\n".join(f"  {_shown(job, fields)}" for job in found[-MAX_JOBS:])
         raise AssertionError(f"No {_wanted(job_class, fields)} should have been added, but there is:\n{shown}")
 
 
@@ -181,7 +181,7 @@ def _wanted(job_class: type[Job], fields: Mapping[str, Any]) -> str:
 
 def _what_was_added(job_class: type[Job], fields: Mapping[str, Any]) -> str:
     checked, jobs = _checked(job_class, fields), _stored(job_class)
-    lines = [f"  {_shown(job, fields)}    differs in {', '.join(_differing(job, checked))}" for job in jobs[-SHOWN:]]
+    lines = [f"  {_shown(job, fields)}    differs in {', '.join(_differing(job, checked))}" for job in jobs[-MAX_JOBS:]]
     if jobs:
         lines.insert(0, f"{len(jobs)} of that class {'was' if len(jobs) == 1 else 'were'} added:")
     others = {other: len(other.collection()) for other in _others(job_class)}

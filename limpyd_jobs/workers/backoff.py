@@ -28,8 +28,8 @@ _PASSING_TEXT = re.compile(r"\b(BUSY|LOADING|MASTERDOWN|MISCONF|NOREPLICAS|OOM|R
 _DENIED_TEXT = re.compile(r"\bNOPERM\b|ACL failure in script|The user executing the script can't")
 
 # The shortest wait in seconds, so that at most one failure is logged each second; and the longest.
-FIRST = 1.0
-LONGEST = 10.0
+FIRST_PAUSE = 1.0
+MAX_PAUSE = 10.0
 
 
 class Backoff:
@@ -45,7 +45,7 @@ class Backoff:
     def next(self) -> float:
         """Return the seconds to wait after one more failure."""
         self._failures += 1
-        longest: float = min(LONGEST, FIRST * 2 ** min(self._failures, 10))
+        longest: float = min(MAX_PAUSE, FIRST_PAUSE * 2 ** min(self._failures, 10))
         return longest / 2 + random.uniform(0, longest / 2)
 
     def reset(self) -> None:

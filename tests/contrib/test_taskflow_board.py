@@ -742,7 +742,7 @@ class TestTheBoard:
     def test_waits_for_the_end_of_a_job_though_redis_is_away_for_a_while(
         self, redis_binary: str, monkeypatch: Any
     ) -> None:
-        monkeypatch.setattr("limpyd_jobs.contrib.taskflow.board.SLICE", 0.05)
+        monkeypatch.setattr("limpyd_jobs.contrib.taskflow.board.END_WAIT", 0.05)
         with RedisServer(redis_binary) as server, ThreadPoolExecutor(1) as pool:
             board = LimpydJobBoard("flows", {"unix_socket_path": server.socket})
             board.connect()

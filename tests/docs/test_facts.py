@@ -18,8 +18,8 @@ from limpyd_jobs import Error, Job, Queue, Schedule, Worker
 from limpyd_jobs.redis.database import parse_database
 from limpyd_jobs.transitions import MAX_DEFERRALS, UNCLAIMED_LEASE
 from limpyd_jobs.workers import WorkerConfig
-from limpyd_jobs.workers.backoff import FIRST, LONGEST
-from limpyd_jobs.workers.maintenance.reconciler import PATIENCE
+from limpyd_jobs.workers.backoff import FIRST_PAUSE, MAX_PAUSE
+from limpyd_jobs.workers.maintenance.reconciler import ORPHAN_SEEN_FOR
 
 
 def test_every_documented_name_of_version_2_is_in_the_manual():
@@ -89,11 +89,11 @@ def test_the_numbers_of_the_guarantees_are_those_of_the_code():
     rounds = Worker.lease / 4
     for text in (
         f"the lease and a quarter: {Worker.lease + rounds:g} seconds",
-        f"sees twice in no list, {PATIENCE:g} seconds apart",
+        f"sees twice in no list, {ORPHAN_SEEN_FOR:g} seconds apart",
         f"rescued {Worker.max_rescues} times",
         f"{Worker.max_rescues + 1} leases and {Worker.max_rescues + 1} quarters: "
         f"{(Worker.max_rescues + 1) * (Worker.lease + rounds) / 60:g} minutes",
-        f"each after {FIRST:g} to {LONGEST:g} seconds",
+        f"each after {FIRST_PAUSE:g} to {MAX_PAUSE:g} seconds",
         f"tried again, {MAX_DEFERRALS} times",
         f"a lease of {UNCLAIMED_LEASE / 3600:g} hours",
         f"ten leases: {10 * Worker.lease / 60:g} minutes",

@@ -69,7 +69,7 @@ def provoke_what_happens_when_workers_die(caplog: pytest.LogCaptureFixture) -> N
 
 
 def provoke_orphans(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("limpyd_jobs.workers.maintenance.reconciler.PATIENCE", 0.01)
+    monkeypatch.setattr("limpyd_jobs.workers.maintenance.reconciler.ORPHAN_SEEN_FOR", 0.01)
     Queue.get_queue("nowhere", priority=1)
     Queue.get_queue("elsewhere", priority=1)
     homeless = Job.add_job("homeless", "nowhere", priority=1)

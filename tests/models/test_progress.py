@@ -26,7 +26,7 @@ class Pages(Job):
 
 
 def test_progress_is_told_while_a_job_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "PAUSE", 0)
+    monkeypatch.setattr(progress, "PROGRESS_INTERVAL", 0)
     job = Pages.add_job("all")
     assert job.read_progress() is None
     job.progress(0.4, "page 12 of 30")

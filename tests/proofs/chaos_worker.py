@@ -23,7 +23,7 @@ from limpyd_jobs.workers.maintenance import reconciler
 
 NO_RESCUE = "CHAOS_NO_RESCUE"
 
-reconciler.PATIENCE = 1.0
+reconciler.ORPHAN_SEEN_FOR = 1.0
 
 
 class ChaosWorker(Worker):

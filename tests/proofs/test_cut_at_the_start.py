@@ -22,7 +22,7 @@ import sys
 sys.argv[0] = "limpyd-jobs-worker"
 from limpyd_jobs.scripts.worker import main
 from limpyd_jobs.workers import backoff
-backoff.FIRST, backoff.LONGEST = 0.01, 0.1
+backoff.FIRST_PAUSE, backoff.MAX_PAUSE = 0.01, 0.1
 main()
 """
 
@@ -69,7 +69,7 @@ def test_a_server_that_always_hangs_up_is_one_line_of_error_and_exit_status_1(pr
 def test_so_does_a_worker_without_the_command(
     proxy: Proxy, jobs_database: JobsDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backoff, "FIRST", 0.01)
+    monkeypatch.setattr(backoff, "FIRST_PAUSE", 0.01)
     job = Job.add_job("a", "queue")
     jobs_database.connect(unix_socket_path=proxy.socket)
     proxy.on("INFO", Fault.CUT_BEFORE_REPLY)

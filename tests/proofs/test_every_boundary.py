@@ -29,7 +29,7 @@ from limpyd_jobs.workers.maintenance import reconciler
 pytestmark = pytest.mark.usefixtures("redis_client")
 
 TABLE: list[tuple[str, int, Counter[str]]] = []
-MOST_COMMANDS = 40
+MAX_COMMANDS = 40
 
 # How long a healthy worker goes on at the most, in seconds: it is done at once, unless a job is lost.
 PATIENCE = 60
@@ -166,7 +166,7 @@ def state_of(client: redis.Redis) -> str:
 @pytest.fixture(autouse=True)
 def _no_patience_with_orphans(monkeypatch: pytest.MonkeyPatch) -> None:
     """No worker of version 2 is about."""
-    monkeypatch.setattr(reconciler, "PATIENCE", 0.01)
+    monkeypatch.setattr(reconciler, "ORPHAN_SEEN_FOR", 0.01)
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -177,7 +177,7 @@ def test_no_harm_is_done_by_a_process_that_dies(
     kills: Counter[str] = Counter()
     problems = []
     moments = MOMENTS if path in NOT_COUNTED or pytestconfig.getoption("--long") else ["before"]
-    for number, moment in product(range(1, MOST_COMMANDS), moments):
+    for number, moment in product(range(1, MAX_COMMANDS), moments):
         redis_client.flushall()
         load_scripts(redis_client)
         PATHS[path].prepare()

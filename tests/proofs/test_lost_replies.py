@@ -35,8 +35,8 @@ NEVER = 3600
 
 @pytest.fixture(autouse=True)
 def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconciler, "PATIENCE", 0.01)
-    monkeypatch.setattr(backoff, "FIRST", 0.01)
+    monkeypatch.setattr(reconciler, "ORPHAN_SEEN_FOR", 0.01)
+    monkeypatch.setattr(backoff, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(fetcher, "MARGIN", 0.05)
 
 
@@ -237,7 +237,7 @@ def test_a_job_that_was_lost_in_the_hand_over_is_run_once(
 def test_a_job_that_the_worker_did_not_hear_of_is_given_back_at_its_end(
     fault: Fault, monkeypatch: pytest.MonkeyPatch, redis_client: redis.Redis, proxy: Proxy, behind: Callable[[], None]
 ) -> None:
-    monkeypatch.setattr(backoff, "FIRST", 600.0)
+    monkeypatch.setattr(backoff, "FIRST_PAUSE", 600.0)
     job = Task.add_job("a")
     proxy.on("claim", fault)
     behind()

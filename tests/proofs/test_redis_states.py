@@ -167,8 +167,8 @@ class Scene:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backoff, "FIRST", 0.2)
-    monkeypatch.setattr(backoff, "LONGEST", 1.0)
+    monkeypatch.setattr(backoff, "FIRST_PAUSE", 0.2)
+    monkeypatch.setattr(backoff, "MAX_PAUSE", 1.0)
 
 
 @pytest.fixture

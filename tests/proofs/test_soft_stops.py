@@ -21,7 +21,7 @@ from limpyd_jobs.models import BaseJobsModel
 
 SEED = 2026
 JOBS = 1500
-MOST_BETWEEN_STOPS = 150
+MAX_BETWEEN_STOPS = 150
 PATH = os.pathsep.join(str(path) for path in (Path(__file__).parent, Path(__file__).parents[1]))
 
 
@@ -53,7 +53,7 @@ def test_each_job_runs_once_in_its_order(redis_server: RedisServer, redis_client
     random, ran = Random(SEED), 0
     while ran < JOBS:
         worker = subprocess.Popen([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": PATH})
-        enough = min(ran + random.randint(1, MOST_BETWEEN_STOPS), JOBS)
+        enough = min(ran + random.randint(1, MAX_BETWEEN_STOPS), JOBS)
         wait_until(lambda enough=enough: redis_client.llen("ran") >= enough, "some jobs")
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(60) == 0

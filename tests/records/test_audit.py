@@ -26,7 +26,7 @@ import os
 from limpyd_jobs.query import JobFilter
 from limpyd_jobs.search import actions
 
-actions.STEP = 2
+actions.JOBS_PER_STEP = 2
 def die(looked, most):
     if looked == 4:
         os.kill(os.getpid(), {signal})
@@ -67,7 +67,7 @@ def test_what_the_last_step_did_is_in_the_audit_if_the_reply_is_not_read(
     """As after Ctrl-C."""
     for number in range(6):
         Job.add_job(f"{number}", "letters")
-    monkeypatch.setattr(actions, "STEP", 2)
+    monkeypatch.setattr(actions, "JOBS_PER_STEP", 2)
     read = actions.Acted.of
 
     def interrupt(reply: Any) -> Any:

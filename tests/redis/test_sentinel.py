@@ -185,8 +185,8 @@ def test_one_without_sentinel_says_so_and_is_kept(service: Service) -> None:
 
 
 def test_connections_are_kept_while_no_sentinel_answers(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(primary_module, "COUNTS", 0)
-    monkeypatch.setattr(primary_module, "PATIENCE", 0)
+    monkeypatch.setattr(primary_module, "ANSWER_VALID_FOR", 0)
+    monkeypatch.setattr(primary_module, "SENTINEL_PAUSE", 0)
     database = JobsDatabase(url=service.url)
     number = database.connection.client_id()
     service.sentinel.kill()

@@ -116,14 +116,14 @@ def test_the_messages_of_a_group_are_told_and_what_is_left_out_counted(monkeypat
     [group] = asked.groups(messages=2).groups
     assert [(each.pattern, each.number) for each in group.messages] == [("hail", 3), ("snow", 2)]
     assert (group.message_count, group.number) == ((3, True), 6)
-    monkeypatch.setattr(causes, "MOST_MESSAGES", 2)
+    monkeypatch.setattr(causes, "MAX_MESSAGES", 2)
     [group] = asked.groups().groups
     assert (group.message_count, len(group.messages)) == ((2, False), 2)
 
 
 def test_values_of_which_there_are_too_many_are_counted_as_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(causes, "MOST_VALUES", 1)
-    monkeypatch.setattr(errors, "STEP", 1)
+    monkeypatch.setattr(causes, "MAX_VALUES", 1)
+    monkeypatch.setattr(errors, "PER_STEP", 1)
     without_fingerprint("7")
     Error.get("7").type.hset("LookupError")
     for pk in "123456":
@@ -168,15 +168,15 @@ def test_the_most_frequent_are_told_and_the_others_counted() -> None:
 
 
 def test_no_more_groups_are_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(causes, "MOST_GROUPS", 2)
-    monkeypatch.setattr(errors, "STEP", 1)
+    monkeypatch.setattr(causes, "MAX_GROUPS", 2)
+    monkeypatch.setattr(errors, "PER_STEP", 1)
     found = ErrorFilter().groups()
     assert sum(group.number for group in found.groups) + found.others == 7
     assert (len(found.groups), found.is_exact) == (2, True)
 
 
 def test_groups_are_counted_in_steps_until_there_is_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(errors, "STEP", 2)
+    monkeypatch.setattr(errors, "PER_STEP", 2)
     looked: list[tuple[int, int]] = []
     whole = ErrorFilter().groups(progress=lambda *numbers: looked.append(numbers))
     assert looked == [(2, 7), (4, 7), (6, 7), (7, 7)]
@@ -184,7 +184,7 @@ def test_groups_are_counted_in_steps_until_there_is_no_time(monkeypatch: pytest.
     cut = ErrorFilter().groups(timeout=0)
     assert sum(group.number for group in cut.groups) == 2
     assert (cut.is_exact, cut.looked, cut.size) == (False, 2, 7)
-    monkeypatch.setattr(errors, "STEP", 7)
+    monkeypatch.setattr(errors, "PER_STEP", 7)
     assert ErrorFilter().groups(timeout=0).is_exact  # all were looked at
 
 
@@ -277,7 +277,7 @@ def test_they_are_listed_the_last_first_page_by_page() -> None:
 
 
 def test_a_page_says_where_to_go_on_if_there_was_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "STEP", 2)
+    monkeypatch.setattr(walk, "PER_STEP", 2)
     page = ErrorFilter("message=page 1 is not there").page(limit=1, timeout=0)
     assert (page.errors, page.is_complete) == ([], False)
     [error] = ErrorFilter("message=page 1 is not there").page(after=page.following).errors

@@ -84,14 +84,14 @@ def test_one_indexed_field_is_counted_without_looking_at_the_jobs(
 
 
 def test_a_count_that_has_no_time_is_a_lower_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "STEP", 2)
+    monkeypatch.setattr(walk, "PER_STEP", 2)
     found = JobFilter("pages>=0").count(timeout=0)
     assert found == (2, False)
     assert str(found) == "≥ 2"
 
 
 def test_progress_is_told_after_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "STEP", 3)
+    monkeypatch.setattr(walk, "PER_STEP", 3)
     told: list[tuple[int, int]] = []
     JobFilter("pages>=0").count(progress=lambda *numbers: told.append(numbers))
     assert told == [(3, 8), (6, 8), (8, 8)]
@@ -114,7 +114,7 @@ def test_pages_together_have_each_job_once_in_the_order_of_adding(newest_first: 
 
 
 def test_a_page_that_had_no_time_tells_where_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "STEP", 2)
+    monkeypatch.setattr(walk, "PER_STEP", 2)
     asked = JobFilter("to=ann", "pages=0")
     page = asked.page(timeout=0)
     assert (page.jobs, page.is_complete) == ([], False)
@@ -134,7 +134,7 @@ def test_a_job_is_told_with_what_it_is() -> None:
 
 
 def test_all_jobs_can_be_iterated_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "STEP", 3)
+    monkeypatch.setattr(walk, "PER_STEP", 3)
     assert identifiers(JobFilter(Letter, "pages__lt=4")) == ["letter 3", "letter 2", "letter 1", "letter 0"]
 
 

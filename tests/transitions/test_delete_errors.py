@@ -43,10 +43,10 @@ def test_those_of_a_filter_are_deleted_and_nothing_remains_of_them(redis_client:
 
 
 def test_it_is_noted_step_by_step(redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("limpyd_jobs.search.errors.ACTION_STEP", 2)
+    monkeypatch.setattr("limpyd_jobs.search.errors.JOBS_PER_STEP", 2)
     told: list[str] = []
     ErrorFilter().delete_all(progress=lambda *_: told.append(audit.last_entries(redis_client, 1)[0]["done"]))
-    assert (told, actions.STEP) == (["2", "4"], 100)
+    assert (told, actions.JOBS_PER_STEP) == (["2", "4"], 100)
 
 
 def test_without_an_entry_nothing_is_deleted(redis_client: redis.Redis) -> None:

@@ -36,10 +36,10 @@ def test_orders_are_told_once_in_their_order(world: World) -> None:
 
 def test_only_the_last_ones_are_kept(world: World) -> None:
     keep(world)
-    for number in range(presences.MOST_ORDERS + 5):
+    for number in range(presences.MAX_ORDERS + 5):
         give(str(number))
     orders = keep(world)
-    assert (len(orders), orders[0]) == (presences.MOST_ORDERS, "5")
+    assert (len(orders), orders[0]) == (presences.MAX_ORDERS, "5")
 
 
 def test_nobody_who_left_or_lapsed_is_asked(world: World) -> None:

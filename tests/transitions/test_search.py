@@ -37,7 +37,7 @@ def found(world: World, *words: str, **options: Any) -> list[int]:
 @pytest.fixture(params=["read", "asked"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sets are read as a whole, or asked about one range of pks after another."""
-    monkeypatch.setattr(walk, "STEP", 3)
+    monkeypatch.setattr(walk, "PER_STEP", 3)
     if request.param == "asked":
         monkeypatch.setattr(walk, "SMALL", 0)
         monkeypatch.setattr(walk, "MEDIUM", 0)

@@ -147,7 +147,7 @@ def test_many_are_written_in_small_steps_and_counted_once_though_one_fails(
     redis_client: redis.Redis, commands: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gathered = WorkerMetrics({})
-    gathered._metrics = {(f"{number}", "a.B"): some(1) for number in range(3 * metrics.STEP)}
+    gathered._metrics = {(f"{number}", "a.B"): some(1) for number in range(3 * metrics.MAX_ROWS)}
     failures = [redis.OutOfMemoryError("full"), None, redis.ConnectionError("lost")]
 
     def write(*args: Any) -> None:
@@ -162,6 +162,6 @@ def test_many_are_written_in_small_steps_and_counted_once_though_one_fails(
         for _ in range(3):
             gathered.write(redis_client)
     written = [command for command in sent if metrics._write_metrics.sha in command or "verb: write fig" in command]
-    assert max(command.count('"a.B",[') for command in written) == metrics.STEP
+    assert max(command.count('"a.B",[') for command in written) == metrics.MAX_ROWS
     found = [metrics.metrics_of(text) for text in stored(redis_client).values()]
-    assert [each.started for each in found if each] == [1] * (2 * metrics.STEP)  # the rest may be written, or not
+    assert [each.started for each in found if each] == [1] * (2 * metrics.MAX_ROWS)  # the rest may be written, or not

@@ -52,7 +52,7 @@ def test_all_that_waits_is_run(log: pytest.LogCaptureFixture, collector: Collect
 def test_jobs_that_wait_in_no_list_are_put_back_first(
     redis_client: redis.Redis, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reconciler, "PATIENCE", 0.2)
+    monkeypatch.setattr(reconciler, "ORPHAN_SEEN_FOR", 0.2)
     Parcel.add_job("lost")
     redis_client.lpop("jobs:queue:1:waiting")
     burst(callback=collector)

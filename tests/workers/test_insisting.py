@@ -66,8 +66,8 @@ MODELS = (Task, Told, Queue, Error)
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backoff, "FIRST", 0.05)
-    monkeypatch.setattr(backoff, "LONGEST", 0.2)
+    monkeypatch.setattr(backoff, "FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(backoff, "MAX_PAUSE", 0.2)
 
 
 class Outage:
@@ -236,7 +236,7 @@ class TestBackoff:
         for _ in range(2000):  # past what a float can hold, if it doubled each time
             waits.next()
         waits.reset()
-        assert waits.next() <= 2 * backoff.FIRST
+        assert waits.next() <= 2 * backoff.FIRST_PAUSE
 
     def test_differs_from_worker_to_worker(self) -> None:
         assert len({backoff.Backoff().next() for _ in range(20)}) > 1

@@ -341,7 +341,7 @@ class TestWhatIsRecorded:
     def test_is_recorded_again_and_again_until_redis_takes_it(
         self, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch, log: Log
     ) -> None:
-        monkeypatch.setattr(backoff, "FIRST", 0.01)
+        monkeypatch.setattr(backoff, "FIRST_PAUSE", 0.01)
         add(5)
 
         def callback(job: Job, queue: Queue) -> None:
@@ -411,7 +411,7 @@ class TestAuto:
     def test_gives_back_again_and_again_until_redis_takes_it(
         self, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(backoff, "FIRST", 0.01)
+        monkeypatch.setattr(backoff, "FIRST_PAUSE", 0.01)
         monkeypatch.setattr(acknowledging, "REST", 0.01)
         add(20)
 
@@ -451,7 +451,7 @@ class TestAuto:
     def test_gives_up_after_one_lease_all_in_all_if_it_has_to_end_while_redis_refuses(
         self, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(backoff, "FIRST", 0.01)
+        monkeypatch.setattr(backoff, "FIRST_PAUSE", 0.01)
         add(20)
         asked: list[str] = []
 

@@ -24,7 +24,7 @@ from servers import TIMEOUT, RedisServer, wait_until
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.workers.process.pool import ChildProcess
-from limpyd_jobs.workers.process.systemd import PATIENCE, notify, watchdog_interval
+from limpyd_jobs.workers.process.systemd import NOTIFY_TIMEOUT, notify, watchdog_interval
 
 pytestmark = pytest.mark.usefixtures("jobs_database")
 
@@ -627,7 +627,7 @@ class TestTellingTheServiceManager:
         monkeypatch.setenv("NOTIFY_SOCKET", address)
         before = time.process_time()
         notify("READY=1")
-        assert time.process_time() - before < PATIENCE / 2
+        assert time.process_time() - before < NOTIFY_TIMEOUT / 2
 
     def test_a_manager_that_is_gone_is_no_failure(self, monkeypatch, tmp_path):
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "nobody"))

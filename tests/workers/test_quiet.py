@@ -110,8 +110,8 @@ def read_only(client: redis.Redis) -> Iterator[None]:
 def test_a_redis_that_refuses_writes_is_said_once_a_second_however_many_jobs_are_due(
     refusing: object, log: pytest.LogCaptureFixture, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backoff, "FIRST", 0.01)
-    monkeypatch.setattr(backoff, "LONGEST", 0.05)
+    monkeypatch.setattr(backoff, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(backoff, "MAX_PAUSE", 0.05)
     for number in range(MANY):
         Task.add_job(f"{number}", delayed_for=0.5)
     worker = worker_of(max_loops=MANY, max_duration=60)

@@ -33,7 +33,7 @@ class Other(Task):
 
 @pytest.fixture
 def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconciler, "PATIENCE", 0.0)
+    monkeypatch.setattr(reconciler, "ORPHAN_SEEN_FOR", 0.0)
 
 
 def lose(job: Job) -> Job:

@@ -15,7 +15,7 @@ from limpyd_jobs.statuses import STATUSES
 _HARMLESS = re.compile(r"(?!-)[\w.:=@%+,/-]+", re.ASCII)
 
 # How many causes are looked for, and for how many seconds.
-MOST_CAUSES, PATIENCE = 50, 0.5
+MAX_CAUSES, CAUSES_TIMEOUT = 50, 0.5
 
 
 def candidates(command: str, verb: str) -> list[str]:
@@ -33,7 +33,7 @@ def _classes() -> Iterable[str]:
 
 
 def _fingerprints() -> Iterable[str]:
-    return (group.fingerprint for group in ErrorFilter().groups(MOST_CAUSES, PATIENCE).groups)
+    return (group.fingerprint for group in ErrorFilter().groups(MAX_CAUSES, CAUSES_TIMEOUT).groups)
 
 
 def _workers() -> Iterable[str]:

@@ -11,14 +11,14 @@ from limpyd_jobs.query.classes import classes_of
 from limpyd_jobs.texts import one_line
 
 # How many classes a line names.
-MOST_PATHS = 3
+MAX_PATHS = 3
 
 
 def unknown_classes() -> Iterator[str]:
     """Yield a line about the classes, such as those of version 2, that are not known and have jobs in the queues."""
     paths = sorted({path for state in queue_states() for path in state.unknown_classes})
     if paths:
-        yield f"not looked at: jobs of {some_of(paths, MOST_PATHS)}. Make the class known: --job-modules=MODULE"
+        yield f"not looked at: jobs of {some_of(paths, MAX_PATHS)}. Make the class known: --job-modules=MODULE"
 
 
 def unknown_names(conditions: Iterable[tuple[str, str, str]]) -> Iterator[str]:

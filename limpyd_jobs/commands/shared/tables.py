@@ -20,7 +20,7 @@ Row = Sequence[object]
 LINE = 120
 
 # How many characters of a stored text are shown, unless all are asked for.
-LONGEST = 16_000
+MAX_TEXT = 16_000
 
 # The columns of a table whose texts are shortened first where there is no room, and how much is left of them.
 PROSE, SHORTEST = ("message", "filter", "how", "trigger", "outcome"), 16
@@ -123,7 +123,7 @@ def print_error(fields: Mapping[str, str], is_whole: bool = False) -> None:
 
 def ends_of(text: str) -> str:
     """Return a stored text; of a long one, its beginning and its end, and how much is left out."""
-    return shortened(text, LONGEST)
+    return shortened(text, MAX_TEXT)
 
 
 def print_json(value: Any) -> None:

@@ -16,7 +16,7 @@ from limpyd_jobs.texts import one_line
 OURS = __name__.partition(".")[0]
 
 # How many characters of the name of a function are shown at most.
-SHOWN = 200
+MAX_NAME = 200
 
 # How many functions are remembered. To look one up takes longer than to read the rest of its job.
 FUNCTIONS = 1_000
@@ -58,7 +58,7 @@ class AllowedFunctions:
             return
         if modules is None:
             raise ValueError(
-                f"The function {func[:SHOWN]!r} is not called, because no module is allowed: name its module in "
+                f"The function {func[:MAX_NAME]!r} is not called, because no module is allowed: name its module in "
                 f"`allowed` of {self._owner}, or with --job-modules"
             )
         _check_made(func, modules)
@@ -78,7 +78,7 @@ def _check_made(func: str, modules: tuple[str, ...]) -> None:
         made = found if is_function else type(found)  # an object may have a method that its class made
         if not (_is_in(made.__module__, modules) and (is_function or name is not last)):
             raise ValueError(
-                f"The function {func[:SHOWN]!r} is in none of the modules that are allowed, or is no function there"
+                f"The function {func[:MAX_NAME]!r} is in none of the modules that are allowed, or is no function there"
             )
 
 

@@ -20,7 +20,7 @@ MICROSECOND = timedelta(microseconds=1)
 
 # How many run times that were missed are gone through one by one. That takes a second or two. If only the last one is
 # run, it is fewer.
-MOST, MOST_COALESCED = 1_000_000, 10_000
+MAX_MISSED, MAX_MISSED_COALESCED = 1_000_000, 10_000
 
 # Up to this number of seconds, in the year 2106, a float has the microseconds right.
 EXACT = 2**32
@@ -74,7 +74,7 @@ class StoredJob(Job):
 
         APScheduler asks for them where an exception would end the scheduler.
         """
-        most = MOST_COALESCED if self.coalesce else MOST
+        most = MAX_MISSED_COALESCED if self.coalesce else MAX_MISSED
         try:
             return [*deque(self._moments(now, most), maxlen=1 if self.coalesce else most)]
         except Exception as error:

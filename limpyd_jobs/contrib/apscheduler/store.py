@@ -31,10 +31,10 @@ from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.texts import described, one_line
 
 # The last moment of the year 9999, which is the last one of a datetime, in seconds since the epoch.
-LAST = 253402300799
+LAST_MOMENT = 253402300799
 
 # After how many seconds to look again at the latest.
-LONGEST = 86_400
+MAX_LAPSE_WAIT = 86_400
 
 
 class LimpydJobStore(BaseJobStore):
@@ -162,7 +162,7 @@ class LimpydJobStore(BaseJobStore):
         except RedisError as error:  # it would end the thread of the scheduler
             self._logger.warning("The next run time is not known, and asked for again: %s", error)
             return now + timedelta(seconds=self._scheduler.jobstore_retry_interval if self._scheduler else 1)
-        moments = [datetime.fromtimestamp(max(due, 0), timezone.utc)] if due is not None and due < LAST else []
+        moments = [datetime.fromtimestamp(max(due, 0), timezone.utc)] if due is not None and due < LAST_MOMENT else []
         moments += [now + timedelta(seconds=pause) for pause in self._pauses(lapse)]
         self.events.planned = min(moments, default=None)
         return self.events.planned
@@ -170,7 +170,7 @@ class LimpydJobStore(BaseJobStore):
     def _pauses(self, lapse: float | None) -> Iterator[float]:
         """Yield after how many seconds to look again, though no job is due."""
         if lapse is not None:
-            yield min(lapse, LONGEST)
+            yield min(lapse, MAX_LAPSE_WAIT)
         if self.round.has_left_something:
             yield 1
         if self._scheduler is not None:

@@ -39,7 +39,7 @@ from limpyd_jobs.contrib.taskflow.settings import settings_of
 OPEN = (STATUSES.WAITING, STATUSES.DELAYED, STATUSES.RUNNING)
 
 # For how many seconds to wait for the end of a job before a look whether the board is still open.
-SLICE = 1.0
+END_WAIT = 1.0
 
 # Why a posting is not on the board, by its status.
 OFF_THE_BOARD = {
@@ -235,9 +235,9 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         while True:
             left = max(0, end - monotonic())
             with self.failures():  # the board may be closed meanwhile
-                if job.posting.wait(min(left, SLICE)):
+                if job.posting.wait(min(left, END_WAIT)):
                     return True
-            if left <= SLICE:
+            if left <= END_WAIT:
                 return False
 
     def timeout(self, seconds: float | None = None) -> BoardTimeout:

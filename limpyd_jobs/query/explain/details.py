@@ -19,7 +19,7 @@ from limpyd_jobs.search.found import name_of_status
 from limpyd_jobs.transitions import owner_of
 
 # How many errors are shown at most, the last ones.
-MOST_ERRORS = 20
+MAX_ERRORS = 20
 
 
 class JobDetails(NamedTuple):
@@ -142,8 +142,8 @@ def _errors_of(database: JobsDatabase, models: Sequence[KnownClass], ident: Iden
     of_job = [(f"{it.indexes['job_pk']}{ident.pk}", f"{it.indexes['job_model_repr']}{ident.path}") for it in models]
     for model, pks in zip(models, replies_to(connection, [("SINTER", *each) for each in of_job]), strict=True):
         numbers = (number for number in map(read_pk, pks or ()) if number is not None)
-        keys += [f"{model.name}:{pk}:hash" for pk in nlargest(MOST_ERRORS, numbers)]
+        keys += [f"{model.name}:{pk}:hash" for pk in nlargest(MAX_ERRORS, numbers)]
     found = [dict(each) for each in replies_to(connection, [("HGETALL", key) for key in keys]) if each]
     if len(models) > 1:
         found.sort(key=lambda fields: fields.get("date_time", ""), reverse=True)
-    return [{name.removeprefix("_"): value for name, value in fields.items()} for fields in found[:MOST_ERRORS]]
+    return [{name.removeprefix("_"): value for name, value in fields.items()} for fields in found[:MAX_ERRORS]]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 FIRST_SIGN = 1.0
 
 # How many of the classes that could not be imported are told.
-MOST_UNRESOLVED = 100
+MAX_UNRESOLVED = 100
 
 # The options that are told.
 OPTIONS = ("prefetch", "lease", "queue_strategy", "burst", "job_timeout", "grace_period", "max_loops", "max_duration")
@@ -119,7 +119,7 @@ class WorkerRegistration:
             "done": engine.executor.done,
             "failed": engine.executor.failed,
             "memory": memory_of_process(),
-            "unresolved": engine.unresolved.paths[:MOST_UNRESOLVED],
+            "unresolved": engine.unresolved.paths[:MAX_UNRESOLVED],
             "versions": {"library": EXACT_VERSION, "python": platform.python_version()},
             "options": {name: _plain(self._option(name)) for name in OPTIONS},
             "parent": engine.parent,

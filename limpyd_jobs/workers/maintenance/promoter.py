@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from limpyd_jobs.workers.worker import Worker
 
 # For how many seconds one run moves jobs, at most. Then jobs are run for as long.
-LONGEST_PROMOTION = 0.1
+MAX_PROMOTION = 0.1
 
 # A job that could not be moved: its ident, and the error.
 Failure = tuple[str, str]
@@ -47,12 +47,12 @@ class Promoter:
 
     def _promote_ours(self, context: Engine) -> Iterable[Failure]:
         failures: list[Failure] = []
-        more, until = bool(self._worker.keys), monotonic() + LONGEST_PROMOTION
+        more, until = bool(self._worker.keys), monotonic() + MAX_PROMOTION
         while more:
             more, found = promote_some(self._queue_model, context.queue_keys, context.unresolved.defer)
             failures += found
             if more and self._worker.status is not None and monotonic() >= until:
-                context.maintenance.postpone(self, LONGEST_PROMOTION)
+                context.maintenance.postpone(self, MAX_PROMOTION)
                 break
         return failures
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 CHUNK = 1000
 
 # An orphan is put back once it was seen twice, with these seconds between. Version 2 starts a job in less time.
-PATIENCE = 6.0
+ORPHAN_SEEN_FOR = 6.0
 
 
 class Repaired(NamedTuple):
@@ -60,7 +60,7 @@ class Reconciler:
             lost = "is in no queue, and nothing says in which it belongs: use enqueue_or_delay"
             context.repeats.say(lost, f"[{one_line(ident)}] {lost}")
         if self.is_busy:
-            context.maintenance.postpone(self, PATIENCE)
+            context.maintenance.postpone(self, ORPHAN_SEEN_FOR)
 
     def reconcile(self) -> tuple[list[Repaired], list[str]]:
         """Look for orphans if it is time to, and put back the ones that were seen before.
@@ -76,13 +76,13 @@ class Reconciler:
         suspects, self._suspects = self._suspects & found, found - self._suspects
         repaired, unplaceable = self._repair(suspects)
         self.is_busy = bool(self._suspects)
-        self._look_again_at = monotonic() + PATIENCE if self.is_busy else 0.0
+        self._look_again_at = monotonic() + ORPHAN_SEEN_FOR if self.is_busy else 0.0
         return repaired, unplaceable
 
     @property
     def has_to_look_again(self) -> bool:
         """Whether it saw jobs that stand nowhere, and has not yet looked again. A look that fails is not waited for."""
-        return bool(self._suspects) and monotonic() < self._look_again_at + PATIENCE
+        return bool(self._suspects) and monotonic() < self._look_again_at + ORPHAN_SEEN_FOR
 
     def _repair(self, idents: set[str]) -> tuple[list[Repaired], list[str]]:
         repaired, unplaceable = [], []

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 LIMIT = 100
 
 # How long a schedule that cannot be enqueued here rests, in seconds. Another worker may know the class of its jobs.
-REST = 60
+RETRY_SCHEDULE_AFTER = 60
 
 
 class Occurrence(NamedTuple):
@@ -143,7 +143,7 @@ class Scheduler:
             except Exception as error:
                 if isinstance(error, RedisError) and is_transient(error):
                     raise
-                self._resting[pk] = monotonic() + REST
+                self._resting[pk] = monotonic() + RETRY_SCHEDULE_AFTER
                 yield Occurrence(records.attached(Schedule, pk), stored.get("name", pk), None, "failed", error=error)
         if len(due) == LIMIT + len(self._resting):
             self.interval = 0

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 from limpyd_jobs.texts import one_line
-from limpyd_jobs.workers.backoff import FIRST, LONGEST, Backoff
+from limpyd_jobs.workers.backoff import FIRST_PAUSE, MAX_PAUSE, Backoff
 from limpyd_jobs.workers.process.signals import DUMP, HANG_UP, INTERRUPT, QUIET, TERMINATE, Handlers, has_terminal
 from limpyd_jobs.workers.process.systemd import VARIABLES, notify, watchdog_interval
 from limpyd_jobs.workers.worker import Worker, logger
@@ -86,7 +86,7 @@ class ChildProcess:
     def next_after(self, status: int) -> float:
         """Set and return how many seconds to wait before the next start, after a child ended with that exit status."""
         lived = monotonic() - self._started
-        if lived >= (LONGEST if status else FIRST) or (self._jobs and not status):
+        if lived >= (MAX_PAUSE if status else FIRST_PAUSE) or (self._jobs and not status):
             self._backoff.reset()
             delay = 0.0
         else:

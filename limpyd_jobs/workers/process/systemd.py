@@ -7,7 +7,7 @@ import socket
 from contextlib import suppress
 
 # How long to wait for a service manager that does not listen right now, in seconds.
-PATIENCE = 1.0
+NOTIFY_TIMEOUT = 1.0
 
 VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
@@ -19,7 +19,7 @@ def notify(state: str) -> None:
         if address.startswith("@"):  # the abstract namespace of Linux
             address = f"\0{address[1:]}"
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as client:
-            client.settimeout(PATIENCE)
+            client.settimeout(NOTIFY_TIMEOUT)
             client.connect(address)  # so that it waits for the manager, not for itself, to have room
             client.send(state.encode())
 

@@ -15,7 +15,7 @@ from types import FrameType
 AGAIN = 1.0
 
 # The longest time limit, in seconds, which is 30 years: a timer, or a float, may not hold a longer one.
-LONGEST = 1e9
+MAX_TIME_LIMIT = 1e9
 
 # How many seconds the thread of a `WakeupTimer` sleeps at once.
 SLEEP = 3600.0
@@ -39,7 +39,7 @@ class JobTimer:
 
     def set(self, name: str, seconds: float, exception: BaseException) -> None:
         """Raise an exception in the code of a job, if one runs, after some seconds, unless it is cleared by then."""
-        self._rings[name] = (monotonic() + min(seconds, LONGEST), exception)
+        self._rings[name] = (monotonic() + min(seconds, MAX_TIME_LIMIT), exception)
         if self._is_armed:
             self._start_timer()
 
