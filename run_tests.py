@@ -12,7 +12,7 @@ There are four parts:
 Without arguments, lint and tests are run, both at once; with these options, only the parts they name. Other arguments
 are those of pytest, for the parts that are named: ``python run_tests.py --proofs -k races``. If none is named, pytest
 with these arguments is all that is run: ``python run_tests.py tests/workers -k title``. ``--tenth=any`` runs what
-depends on the Python, on redis-py or on the server, and a tenth of the rest; ``--tenth=SEED`` the same tenth again.
+depends on the Python, on redis-py or on the server, and a tenth of the other files; ``--tenth=SEED`` the same again.
 
 The exit status is not 0 if anything fails.
 """
@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
-PROCESSES = 3 * (os.cpu_count() or 1)  # tests wait as well as they compute
+PROCESSES = 2 * (os.cpu_count() or 1)  # tests wait as well as they compute; each process imports all of them
 PYTEST = ("pytest", "-q", "-n", str(PROCESSES))
 MANUAL = ("sphinx", "--quiet", "--fresh-env", "--fail-on-warning", "--nitpicky", "docs", "docs/_build")
 PARTS = {

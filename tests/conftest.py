@@ -10,6 +10,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
@@ -44,7 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--tenth",
         metavar="SEED",
-        help="run what depends on the Python, redis-py or the server, and a tenth of the rest: of a seed, or `any`",
+        help="run what depends on the Python, redis-py or the server, and a tenth of the other files, by this; or `any`",
     )
 
 
@@ -58,14 +59,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    return f"a tenth of what depends on nothing else: --tenth={config.option.tenth}" if config.option.tenth else None
+    return (
+        f"a tenth of the files that depend on nothing else: --tenth={config.option.tenth}"
+        if config.option.tenth
+        else None
+    )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    seed = config.getoption("--tenth")
+    return (seed and rows.is_left_out(collection_path.relative_to(config.rootpath).as_posix(), seed)) or None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--long"):
         leave_out(config, items, [item for item in items if item.get_closest_marker("only_long")])
-    if seed := config.getoption("--tenth"):
-        leave_out(config, items, rows.others(items, seed))
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
