@@ -45,7 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--tenth",
         metavar="SEED",
-        help="run what depends on the Python, redis-py or the server, and a tenth of the other files, by this; or `any`",
+        help="run what depends on the Python, redis-py or the server, and a tenth of the other files; `any`: any tenth",
     )
 
 
