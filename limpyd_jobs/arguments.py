@@ -262,7 +262,7 @@ def delay_argument(delayed_for: float | timedelta | None = None, delayed_until: 
     return f"+{round(delayed_for * 1_000_000)}" if until > utcnow() else ""
 
 
-def told_delay(argument: str) -> str:
+def shown_delay(argument: str) -> str:
     """Return a delay, as `delay_argument` makes it, as people read it: ``+60 s``, or the date."""
     if argument.startswith("+"):
         return f"+{int(argument) / 1_000_000:g} s"

@@ -92,10 +92,10 @@ A filter is made of words. All of them must be met:
             for line in _lines_of_groups(found):
                 print(cut(line, width_of_terminal()))
         if not found.groups:
-            self._tell_of_unknown_names(asked)
-        self.tell_of_others(found.others, "error", "causes")
+            self._note_unknown_names(asked)
+        self.note_others(found.others, "error", "causes")
         if not found.is_exact:
-            self.tell(
+            self.note(
                 f"there was no time to look at all errors: these are of the newest {found.looked:,} of {found.size:,}"
             )
 
@@ -104,19 +104,19 @@ A filter is made of words. All of them must be met:
         page = asked.page(self.options.limit, self.options.after, self.options.timeout)
         self.print_list((error._asdict() for error in page.errors), HEADING, map(_row_of_error, page.errors), SPARE)
         if not (page.errors or self.options.after):
-            self._tell_of_unknown_names(asked)
-        self.tell_of_next_page("errors", page.following, page.is_complete)
+            self._note_unknown_names(asked)
+        self.note_next_page("errors", page.following, page.is_complete)
 
-    def _tell_of_unknown_names(self, asked: ErrorFilter) -> None:
+    def _note_unknown_names(self, asked: ErrorFilter) -> None:
         for line in unknown_names(asked.conditions):
-            self.tell(line)
+            self.note(line)
 
     def _show(self, words: Sequence[str]) -> None:
         if not words:
             self.parser.error("show needs a fingerprint after it: errors groups lists them")
         shown = [self._details(word) for word in words]
         for line in unknown_classes():
-            self.tell(line)
+            self.note(line)
         if self.print_as_json(shown[0] if len(shown) == 1 else shown):
             return
         for each in shown:
@@ -138,7 +138,7 @@ A filter is made of words. All of them must be met:
         """Return the fields of an error, cut if they are long and not all is asked for."""
         shown = whole if self.options.full else {name: ends_of(value) for name, value in whole.items()}
         if shown != whole:
-            self.tell("not all of the last error is shown: --full shows it")
+            self.note("not all of the last error is shown: --full shows it")
         return shown
 
     def _print_details(self, shown: Mapping[str, Any]) -> None:
@@ -181,7 +181,7 @@ A filter is made of words. All of them must be met:
         with shown_progress("looked at {:,} of {:,} errors") as progress:
             tally = asked.delete_all(dry_run=dry_run, progress=progress, **self.how_audited)
         if dry_run and not tally.done:
-            self._tell_of_unknown_names(asked)
+            self._note_unknown_names(asked)
         return tally
 
 

@@ -96,7 +96,7 @@ def job_store(command: Command, namespace: str) -> Any:
     model = model_of(command.parser, "apscheduler")
     found = model.bound_to(model.database, namespace)
     if not len(found.collection()):
-        command.tell(f"there is no job of APScheduler in the namespace {one_line(namespace)}")
+        command.note(f"there is no job of APScheduler in the namespace {one_line(namespace)}")
     return found
 
 

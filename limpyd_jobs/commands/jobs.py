@@ -182,31 +182,31 @@ A filter is made of words. All of them must be met:
         took = monotonic() - began
         self.print_list((job._asdict() for job in page.jobs), FoundJob._fields, map(_shown, page.jobs), SPARE)
         if not (page.jobs or self.options.after):
-            self._tell_of_unknown_names(asked)
-        self.tell_of_next_page("jobs", page.following, page.is_complete)
-        self._tell_of_unseen(asked)
-        self._tell_of_indexes(asked, took, page.is_complete)
+            self._note_unknown_names(asked)
+        self.note_next_page("jobs", page.following, page.is_complete)
+        self._note_unseen(asked)
+        self._note_indexes(asked, took, page.is_complete)
 
-    def _tell_of_unseen(self, asked: JobFilter) -> None:
+    def _note_unseen(self, asked: JobFilter) -> None:
         if asked.unseen:
             why = "the pk is not a number of at most 18 digits. limpyd-jobs check names them"
-            self.tell(f"not looked at: {count_of(asked.unseen, 'job')}, because {why}")
-        self._tell_of_unknown_classes()
+            self.note(f"not looked at: {count_of(asked.unseen, 'job')}, because {why}")
+        self._note_unknown_classes()
 
-    def _tell_of_unknown_classes(self) -> None:
+    def _note_unknown_classes(self) -> None:
         for line in unknown_classes():
-            self.tell(line)
+            self.note(line)
 
-    def _tell_of_unknown_names(self, asked: JobFilter) -> None:
+    def _note_unknown_names(self, asked: JobFilter) -> None:
         for line in unknown_names(asked.conditions):
-            self.tell(line)
+            self.note(line)
 
-    def _tell_of_indexes(self, asked: JobFilter, took: float, is_complete: bool) -> None:
+    def _note_indexes(self, asked: JobFilter, took: float, is_complete: bool) -> None:
         """If a search took long, say with which indexes it would be short."""
         if is_complete and took < LONG_SEARCH:
             return
         for missing in asked.missing_indexes()[:MAX_HINTS]:
-            self.tell(f"jobs are looked at one by one, because {missing}. {missing.how}")
+            self.note(f"jobs are looked at one by one, because {missing}. {missing.how}")
 
     def _count(self, words: Sequence[str]) -> None:
         asked, timeout = self._filter(*words), self.options.timeout
@@ -223,11 +223,11 @@ A filter is made of words. All of them must be met:
         else:
             self._print_count(found)
         if not (found.counts if isinstance(found, Facets) else found.number):
-            self._tell_of_unknown_names(asked)
-        self._tell_of_unseen(asked)
+            self._note_unknown_names(asked)
+        self._note_unseen(asked)
         if not (found.is_exact or asked.unseen):
-            self.tell("there was no time to look at all jobs")
-        self._tell_of_indexes(asked, took, found.is_exact)
+            self.note("there was no time to look at all jobs")
+        self._note_indexes(asked, took, found.is_exact)
 
     def _print_count(self, found: Count) -> None:
         if not self.print_as_json({"count": found.number, **({} if found.is_exact else {"at_least": True})}):
@@ -238,7 +238,7 @@ A filter is made of words. All of them must be met:
         rows = [(f"{number:,}", value or "(none)") for value, number in found.counts.items()]
         others = [(f"{found.others:,}", "(others)")] if found.others else []
         self.print_list(values, ("jobs", self.options.by), [*rows, *others])
-        self.tell_of_others(found.others, "job", "values")
+        self.note_others(found.others, "job", "values")
 
     def _idents(self, verb: str, words: Sequence[str]) -> list[str]:
         """Return the idents that words are, or, such as ``identifier=welcome:42``, stand for."""
@@ -267,7 +267,7 @@ A filter is made of words. All of them must be met:
         told = ", ".join(f"{one_line(job.ident)} ({one_line(job.status)})" for job in jobs[:MAX_NAMED])
         if len(meant) != 1:
             raise LookupError(f"{number} jobs have {asked}; give the ident of one: {told}")
-        self.tell(f"{number} jobs have {asked}: {told}. Taken: {meant[0].ident}")
+        self.note(f"{number} jobs have {asked}: {told}. Taken: {meant[0].ident}")
         return meant[0].ident
 
     def _release(self, words: Sequence[str]) -> None:
@@ -311,8 +311,8 @@ A filter is made of words. All of them must be met:
         with shown_progress("looked at {:,} of {:,} jobs") as progress:
             number = print_json_lines(asked.records(progress))
         if not number:
-            self._tell_of_unknown_names(asked)
-        self._tell_of_unseen(asked)
+            self._note_unknown_names(asked)
+        self._note_unseen(asked)
 
     def _add(self, words: Sequence[str]) -> None:
         if len(words) < 2:
@@ -327,7 +327,7 @@ A filter is made of words. All of them must be met:
         job = job_class.add_job(identifier, **_values(job_class, given), **self._arguments_of("add"))
         number = read_pk(job.pk.get())
         if number is not None and number <= last:
-            self.tell("a job of this identifier is queued already, so none was added")
+            self.note("a job of this identifier is queued already, so none was added")
         if not self.print_as_json({"ident": job.ident, "identifier": identifier}):
             print(one_line(job.ident))
 
@@ -340,10 +340,10 @@ A filter is made of words. All of them must be met:
         def act(**how: bool) -> Tally:
             tally = Tally.sum(self._act(verb, each, arguments, **how) for each in asked)
             if how:
-                self._tell_of_unknown_classes()
+                self._note_unknown_classes()
             if how and tally == Tally.of(Counter()):
                 for each in asked:
-                    self._tell_of_unknown_names(each)
+                    self._note_unknown_names(each)
             return tally
 
         return self.change_many(verb, act)

@@ -65,7 +65,7 @@ class Pause(Resume):
         rows = [self._what_waits(*each) for each in paused]
         if self.print_as_json(rows):
             return 0
-        names = _told(paused)
+        names = _lines(paused)
         for row, name in zip(rows, names, strict=True):
             waits = "no queue" if row["waiting"] is None else f"{row['waiting']:,} waiting, {row['delayed']:,} delayed"
             print(f"{name}: {waits}")
@@ -108,7 +108,7 @@ def change_pauses(command: Command, names: Sequence[str], *, pauses: bool) -> in
         outcome = NO_PAUSE if is_refused else command.would_be(done) if is_changed else undone
         rows.append({"queue": name, "model": model, "outcome": outcome})
     if not command.print_as_json([{**row, **command.mark} for row in rows]):
-        for name, row in zip(_told(asked), rows, strict=True):
+        for name, row in zip(_lines(asked), rows, strict=True):
             print(f"{name}: {row['outcome']}")
     return int(any(row["outcome"] == NO_PAUSE for row in rows))
 
@@ -133,7 +133,7 @@ def _asked(
     return asked
 
 
-def _told(queues: Sequence[tuple[str, str]]) -> list[str]:
+def _lines(queues: Sequence[tuple[str, str]]) -> list[str]:
     """Return the names of queues, each with its model if the names are of several models."""
     names, models = [name for _, name in queues], {model for model, _ in queues}
     several = len(models) > 1 and len(set(names)) < len(names)

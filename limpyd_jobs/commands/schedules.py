@@ -123,7 +123,7 @@ class Schedules(VerbCommand):
     def _next(self, words: Sequence[str]) -> None:
         schedule = self._named("next", words)
         times = [time.isoformat() for time in schedule.next_times(10)]
-        self._tell_if_paused(schedule)
+        self._note_if_paused(schedule)
         if not self.print_as_json(times):
             print("\n".join(times))
 
@@ -139,14 +139,14 @@ class Schedules(VerbCommand):
         found = job_class_of(job_class)
         with self.audited("schedules add", name):
             schedule = Schedule.add(name, found, paused=bool(self.options.paused), **given, **fields)
-        self._tell_if_paused(schedule)
+        self._note_if_paused(schedule)
         first = schedule.next_times(1)[0].isoformat()
         if not self.print_as_json({"name": name, "next_run": first}):
             print(first)
 
-    def _tell_if_paused(self, schedule: Schedule) -> None:
+    def _note_if_paused(self, schedule: Schedule) -> None:
         if schedule.paused.hget():
-            self.tell("it is paused: no job is added before limpyd-jobs schedules resume")
+            self.note("it is paused: no job is added before limpyd-jobs schedules resume")
 
     def _run_now(self, schedule: Schedule) -> None:
         job_class_of(schedule.job_model_repr.hget() or "")
@@ -155,7 +155,7 @@ class Schedules(VerbCommand):
         added = aware(job.added.hget())
         is_new = added is None or added >= before
         if not is_new:
-            self.tell("a job of this identifier is queued already, so none was added")
+            self.note("a job of this identifier is queued already, so none was added")
         if not self.print_as_json({"ident": job.ident, "added": is_new}):
             print(one_line(job.ident))
 

@@ -64,7 +64,7 @@ class Stats(Command):
         asked = [(field, "=", name) for field, name in given.items() if name and not {"*", "?"} & {*name}]
         if asked and not summed(periods, self._group):
             for line in unknown_names(asked):
-                self.tell(line)
+                self.note(line)
         if self.print_as_json(self._as_json(periods)):
             return 0
         if self.options.by == "time":

@@ -91,12 +91,12 @@ heartbeat, by default within 15 seconds."""
         everyone = WorkerPresence.alive()
         workers = self._asked(verb, names, everyone)
         if self.options.dry_run:
-            self._tell_asked(workers, everyone)
+            self._note_asked(workers, everyone)
             return 0
         if verb == "stop" and self.options.all and not self.is_sure(f"stop all {count_of(len(workers), 'worker')}?"):
             return 1
         asked = [worker for worker in workers if self._is_asked(worker, verb, value)]
-        self._tell_asked(asked, everyone)
+        self._note_asked(asked, everyone)
         return 0 if len(asked) == len(workers) or self.options.all else 1
 
     def _is_asked(self, worker: AliveWorker, verb: str, value: str) -> bool:
@@ -106,9 +106,9 @@ heartbeat, by default within 15 seconds."""
             return True
         return False
 
-    def _tell_asked(self, workers: Sequence[AliveWorker], everyone: Sequence[AliveWorker]) -> None:
+    def _note_asked(self, workers: Sequence[AliveWorker], everyone: Sequence[AliveWorker]) -> None:
         for line in silences(workers, everyone):
-            self.tell(line)
+            self.note(line)
         if self.print_as_json({"asked": [worker.name for worker in workers], **self.mark}):
             return
         for worker in workers:

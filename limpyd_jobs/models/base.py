@@ -26,7 +26,7 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
 
     Attributes
     ----------
-    tells_changes: bool
+    notify_changes: bool
         Whether other processes are told the changes of its records: see `changes`.
     """
 
@@ -37,7 +37,7 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
     namespace = "jobs"
     cacheable = False
     abstract = True
-    tells_changes = False
+    notify_changes = False
 
     @classmethod
     def use_database(cls, database: PipelineDatabase) -> list[type[BaseJobsModel]]:
@@ -95,7 +95,7 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
         """Return an iterator over the changes from now on: `JobChange` for jobs, `Change` for other records.
 
         A job changes if its status changes. Another record changes if a field of its hash changes. The class has to say
-        `tells_changes = True`, in all processes. Each change is told in the step that makes it, in the order of the
+        `notify_changes = True`, in all processes. Each change is told in the step that makes it, in the order of the
         steps. The last 10,000 or so are kept, for a listener that lost the connection to Redis. Processes of version 2
         tell nothing.
 

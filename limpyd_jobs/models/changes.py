@@ -126,7 +126,7 @@ class Changes:
     ) -> None:
         self._models = {f"{model._name}:changes": model for model in models}
         for model in self._models.values():
-            check_tells(model)
+            check_notifies(model)
         self._timeout = checked_timeout(timeout)
         self._wants = wants
         first = next(iter(self._models.values()))
@@ -343,18 +343,18 @@ class ChangesOf:
         return self._names is None or self._known[key] in self._names
 
 
-def does_tell(model: type[RedisModel]) -> bool:
+def does_notify(model: type[RedisModel]) -> bool:
     """Whether a model tells its changes: one that no script can work with does not."""
     with suppress(ConfigurationException):
         return bool(layout_of(model).description["tells"])
     return False
 
 
-def check_tells(model: type[RedisModel]) -> None:
+def check_notifies(model: type[RedisModel]) -> None:
     """Raise `ConfigurationException` if a model does not tell its changes."""
     if not layout_of(model).description["tells"]:
         raise ConfigurationException(
-            f"{model.__name__} does not tell its changes: set tells_changes = True on the class"
+            f"{model.__name__} does not notify of its changes: set notify_changes = True on the class"
         )
 
 

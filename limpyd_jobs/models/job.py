@@ -23,7 +23,7 @@ from limpyd_jobs.models.claim import Claim
 from limpyd_jobs.models.error import Error
 from limpyd_jobs.models.history import StatusChange, read_history
 from limpyd_jobs.models.job_record import JobRecord, job_classes
-from limpyd_jobs.models.progress import Progress, append_line, read_lines, read_progress, tell_progress
+from limpyd_jobs.models.progress import Progress, append_line, read_lines, read_progress, write_progress
 from limpyd_jobs.models.queue import Queue, has_custom_queues
 from limpyd_jobs.models.results import result_of
 from limpyd_jobs.models.waiting import wait_for_end
@@ -408,7 +408,7 @@ class Job(JobRecord):
         """Wait until the job has ended: its status is SUCCESS, ERROR or CANCELED, or it was deleted.
 
         A job that failed and is tried again has not ended. A job that was canceled while it runs has ended, even if its
-        code goes on. The class has to say `tells_changes = True`, also in the processes that run the job. While Redis
+        code goes on. The class has to say `notify_changes = True`, also in the processes that run the job. While Redis
         does not answer, the call waits on. All threads of a process that wait for jobs of one class share a thread that
         listens, and its connection.
 
@@ -485,7 +485,7 @@ class Job(JobRecord):
         TypeError, ValueError
             If the fraction is not a number from 0 to 1.
         """
-        tell_progress(self, fraction, text)
+        write_progress(self, fraction, text)
 
     def read_progress(self) -> Progress | None:
         """Return how far the job is, as it told last: `fraction`, `text`, and `at`, naive UTC; None if it told

@@ -46,7 +46,7 @@ class Progress(NamedTuple):
     at: datetime
 
 
-def tell_progress(job: Any, fraction: float, text: str) -> None:
+def write_progress(job: Any, fraction: float, text: str) -> None:
     """Do what `Job.progress` says."""
     if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not isfinite(fraction):
         raise TypeError(f"progress must be a number from 0 to 1, not {fraction!r}")

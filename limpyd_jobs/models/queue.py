@@ -20,7 +20,7 @@ from limpyd_jobs.functions import overrides
 from limpyd_jobs.idents import Ident, QueueKey
 from limpyd_jobs.models import pruning
 from limpyd_jobs.models.base import BaseJobsModel
-from limpyd_jobs.models.changes import Changes, ChangesOf, does_tell
+from limpyd_jobs.models.changes import Changes, ChangesOf, does_notify
 from limpyd_jobs.models.error import Error, defer_unresolved
 from limpyd_jobs.models.job_record import JobRecord, job_classes
 from limpyd_jobs.models.pruning import Retention
@@ -196,10 +196,10 @@ class Queue(BaseJobsModel):
             If no class that is known tells its changes.
         """
         wanted = names if names is None else {stored_queue_name(name) for name in cls._get_iterable_for_names(names)}
-        telling = [each for each in job_classes.all() if does_tell(each)]
-        models = [bound_like(each, cls) for each in telling if each.database is origin_of(cls).database]
+        notifying = [each for each in job_classes.all() if does_notify(each)]
+        models = [bound_like(each, cls) for each in notifying if each.database is origin_of(cls).database]
         if not models:
-            raise ConfigurationException("No job class tells its changes: set tells_changes = True on one")
+            raise ConfigurationException("No job class notifies of its changes: set notify_changes = True on one")
         return Changes(models, timeout, since, ChangesOf(cls, wanted))
 
     @property

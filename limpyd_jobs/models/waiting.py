@@ -22,7 +22,7 @@ from limpyd_jobs.models.changes import (
     FIRST_RETRY,
     MAX_RETRY,
     Changes,
-    check_tells,
+    check_notifies,
     checked_timeout,
     is_transient,
     refusing_other_keys,
@@ -43,7 +43,7 @@ FINAL = (STATUSES.SUCCESS, STATUSES.ERROR, STATUSES.CANCELED)
 def wait_for_end(job: RedisModel, timeout: float | None = None) -> bool | None:
     """Do what `Job.wait` says; return None instead of False if Redis does not answer when the time is over."""
     model, pk, timeout = type(job), pk_of(job), checked_timeout(timeout)
-    check_tells(model)
+    check_notifies(model)
     if timeout == 0:
         return _has_ended(model, pk)
     deadline = deadline_of(timeout)

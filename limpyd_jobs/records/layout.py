@@ -105,7 +105,7 @@ def layout_of(model: type[RedisModel]) -> Layout:
         "defaults": {name: stored_value(name, defaults[name]) for name in defaults.keys() & plain},
         "keys": [name for name in fields if name not in hash_fields],
         "leases": f"{model._name}:leases" if _has_leases(model) else "",
-        "tells": _tells(model, special),
+        "tells": _notifies(model, special),
         "history": _kept_history(model),
         "arguments": [name for name, field in hash_fields.items() if getattr(field, "is_fixed", False)],
     }
@@ -166,18 +166,18 @@ def kept_for(model: type[RedisModel]) -> float | None:
     return own_seconds(value.total_seconds() if isinstance(value, timedelta) else value) or None
 
 
-def _tells(model: type[RedisModel], special: set[str]) -> bool:
-    """Whether a model tells its changes.
+def _notifies(model: type[RedisModel], special: set[str]) -> bool:
+    """Whether a model notifies of its changes.
 
     Raises
     ------
     ConfigurationException
         If it does, and it is a job class whose status has an index that only limpyd can maintain.
     """
-    tells = getattr(model, "tells_changes", False) is True or bool(kept_for(model))
-    if tells and "status" in special and hasattr(model, "get_model_repr"):
+    notifies = getattr(model, "notify_changes", False) is True or bool(kept_for(model))
+    if notifies and "status" in special and hasattr(model, "get_model_repr"):
         raise ConfigurationException(f"{model.__name__} cannot tell its changes: its 'status' needs a plain EqualIndex")
-    return tells
+    return notifies
 
 
 def _is_erasable(field: Any) -> bool:

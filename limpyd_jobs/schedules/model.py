@@ -193,7 +193,7 @@ class Schedule(BaseJobsModel):
             trigger, zone = values.get("trigger", stored["trigger"]), values.get("timezone", stored["timezone"])
             values.update(self._start(trigger, zone, bool(stored.get("paused"))))
             due = score_of(values["next_run"])
-        records.set_schedule(type(self), pk_of(self), due, values, _heard_by(type(self), {**stored, **values}))
+        records.set_schedule(type(self), pk_of(self), due, values, _signal_of(type(self), {**stored, **values}))
 
     def pause(self) -> None:
         """Stop adding jobs, until `resume`. Queued jobs stay."""
@@ -205,7 +205,7 @@ class Schedule(BaseJobsModel):
         if stored.get("paused"):
             values = self._start(stored.get("trigger", ""), stored.get("timezone", ""), paused=False, may_be_over=True)
             due = score_of(values["next_run"])
-            records.set_schedule(type(self), pk_of(self), due, values, _heard_by(type(self), stored))
+            records.set_schedule(type(self), pk_of(self), due, values, _signal_of(type(self), stored))
 
     def run_now(self) -> Job:
         """Add its job now, in addition to its times, even if it is paused; return the job. For the exceptions see
@@ -355,7 +355,7 @@ def _job_class(schedule_model: type[Schedule], job_class: Any) -> type[Job]:
     return found  # type: ignore[no-any-return]
 
 
-def _heard_by(schedule_model: type[Schedule], stored: Mapping[str, str]) -> str:
+def _signal_of(schedule_model: type[Schedule], stored: Mapping[str, str]) -> str:
     """Return the key of the signal that the workers of its queue hear; empty if its class cannot be resolved here."""
     with suppress(Exception):  # whatever its module raises
         job_class: type[Job] = job_classes.like(schedule_model).resolve(stored["job_model_repr"])

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 from redis.exceptions import ConnectionError, TimeoutError
 
 from limpyd_jobs import transitions
-from limpyd_jobs.arguments import check_servable, delay_argument, stored_priority, stored_queue_name, told_delay
+from limpyd_jobs.arguments import check_servable, delay_argument, shown_delay, stored_priority, stored_queue_name
 from limpyd_jobs.dates import parse_datetime
 from limpyd_jobs.exceptions import AlreadyClaimed
 from limpyd_jobs.functions import overrides
@@ -145,7 +145,7 @@ class Action:
         """Say how jobs are changed, for the audit: ``queue_name=urgent priority=5``; empty if the verb says all."""
         asked = self.request()
         told = {name: asked[name] for name in ("queue_name", "priority") if name in asked}
-        told |= {"delay": told_delay(asked["delay"])} if "delay" in asked else {}
+        told |= {"delay": shown_delay(asked["delay"])} if "delay" in asked else {}
         return " ".join(f"{name}={value}" for name, value in told.items())
 
     def do_one(self, job: Job, queue_name: str | None) -> None:

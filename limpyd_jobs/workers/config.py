@@ -179,7 +179,7 @@ class WorkerConfig:
 
     def execute(self) -> None:
         """Do what the command line asks for, until the worker ends."""
-        with self._told_in_one_line():
+        with self._errors_in_one_line():
             self.prepare_models()
             self.prepare_worker()
             if self.options.print_options:
@@ -191,7 +191,7 @@ class WorkerConfig:
             self.run()
 
     @contextmanager
-    def _told_in_one_line(self) -> Iterator[None]:
+    def _errors_in_one_line(self) -> Iterator[None]:
         """End the program if it cannot work, and say why."""
         try:
             yield
@@ -298,7 +298,7 @@ class WorkerConfig:
             sys.exit(status)
 
     def _prepare_another(self) -> Worker:
-        with self._told_in_one_line():
+        with self._errors_in_one_line():
             self.prepare_worker()
             self._check_connection()
         return self._worker()

@@ -60,7 +60,7 @@ class Engine:
         self.connection: Redis  # of the threads of the worker, once it runs
         self.repeats = Repeats(worker.log)
         error_model = worker.error_model if worker.save_errors else None
-        self.unresolved = UnresolvedClasses(worker.queue_model, error_model, self.repeats.say)
+        self.unresolved = UnresolvedClasses(worker.queue_model, error_model, self.repeats.log)
         self.fetcher = Fetcher(worker.queue_model, settings.lease, self.unresolved.defer, worker.error_model)
         self.fetcher.listen(worker.queues)
 
@@ -190,7 +190,7 @@ class Engine:
         """Log why jobs could not be given back. Another thread has `repeats` of its own."""
         repeats, what = repeats or self.repeats, "Unable to give a job back"
         for failure in failures:
-            repeats.say(what, f"{what}: {one_line(failure, MESSAGE)}")
+            repeats.log(what, f"{what}: {one_line(failure, MESSAGE)}")
 
     # -- The status
 

@@ -70,7 +70,7 @@ class RedisRetry:
                 reason = error.__cause__ if isinstance(error, NotRecorded) else error
                 if not (is_transient(reason) or is_denied(reason)) or self._gives_up(began):
                     raise
-                self.tell("Unable to record how a job went", reason)
+                self.log("Unable to record how a job went", reason)
                 sleep(backoff.next())
 
     def _gives_up(self, began: float) -> bool:
@@ -78,25 +78,25 @@ class RedisRetry:
         self._has_given_up = self._engine.worker.end_forced and is_over
         return self._has_given_up
 
-    def tell(self, what: str, error: BaseException | None) -> None:
+    def log(self, what: str, error: BaseException | None) -> None:
         """Log what failed, and drop the connections if they lead to a server that is not a primary any more."""
-        self._tell(f"{what}, trying again", error)
+        self._log(f"{what}, trying again", error)
         if is_of_replica(error):
             pool = self._engine.worker.connection.connection_pool
             pool.disconnect(inuse_connections=False)  # this thread uses none
 
     def wait(self, what: str, error: RedisError) -> None:
         """Log what failed, and wait before the next try, but no longer than until the worker has to end."""
-        self.tell(what, error)
+        self.log(what, error)
         until = monotonic() + self.backoff.next()
         while monotonic() < until and not (self._engine.worker.end_forced or self._engine.stopping.is_over_time):
             nap(until - monotonic())
 
-    def tell_lease_not_renewed(self, identifier: str, error: Exception) -> None:
+    def log_lease_not_renewed(self, identifier: str, error: Exception) -> None:
         """Log that the lease of a job was not renewed."""
-        self._tell(f"[{one_line(identifier)}] lease not renewed", error)
+        self._log(f"[{one_line(identifier)}] lease not renewed", error)
 
-    def _tell(self, what: str, error: BaseException | None) -> None:
+    def _log(self, what: str, error: BaseException | None) -> None:
         if is_connection_error(error):
             self._engine.rescuer.postpone(self._engine)
         if self.may_log:

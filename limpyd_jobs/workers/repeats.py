@@ -11,21 +11,21 @@ PERIOD = 1.0
 
 
 class Repeats:
-    """Says the first messages of each kind, then says once a second how many more there were.
+    """Logs the first messages of each kind, then logs once a second how many more there were.
 
     Parameters
     ----------
-    say: callable
+    log: callable
         Takes a message and its level.
     """
 
-    def __init__(self, say: Callable[[str, str], None]) -> None:
-        self._say = say
+    def __init__(self, log: Callable[[str, str], None]) -> None:
+        self._log = log
         self._counts: dict[tuple[str, str], int] = {}
         self._until = 0.0
 
-    def say(self, kind: str, message: str, level: str = "error") -> None:
-        """Say a message, or count it if enough of its kind were said less than a second ago.
+    def log(self, kind: str, message: str, level: str = "error") -> None:
+        """Log a message, or count it if enough of its kind were logged less than a second ago.
 
         Parameters
         ----------
@@ -37,16 +37,16 @@ class Repeats:
             self._until = monotonic() + PERIOD
         number = self._counts[kind, level] = self._counts.get((kind, level), 0) + 1
         if number <= FEW:
-            self._say(message, level)
+            self._log(message, level)
 
     def sum_up_if_due(self) -> None:
-        """Say how many more there were, once a second is over."""
+        """Log how many more there were, once a second is over."""
         if self._counts and monotonic() >= self._until:
             self.sum_up()
 
     def sum_up(self) -> None:
-        """Say how many more there were."""
+        """Log how many more there were."""
         counts, self._counts = self._counts, {}
         for (kind, level), number in counts.items():
             if number > FEW:
-                self._say(f"{kind}: and {number - FEW:,} more like it", level)
+                self._log(f"{kind}: and {number - FEW:,} more like it", level)

@@ -70,7 +70,7 @@ class Start:
                 self._engine.ready_callbacks.pop()()
             if not (worker.keys or warned) and (stopping.is_done or not worker.end_forced):
                 warned = True
-                self._tell_of_no_queues()
+                self._log_no_queues()
             if worker.keys or worker.end_forced:
                 return
             nap()
@@ -81,10 +81,10 @@ class Start:
         try:
             maintenance.run(promoter)
         except RedisError as error:
-            self._engine.redis_retry.tell("Unable to look for delayed jobs", error)
+            self._engine.redis_retry.log("Unable to look for delayed jobs", error)
             maintenance.postpone(promoter)
         except Exception as error:
-            maintenance.tell_failure(promoter, error)
+            maintenance.log_failure(promoter, error)
 
     def _look_for_queues(self) -> None:
         engine, maintenance = self._engine, self._engine.maintenance
@@ -113,7 +113,7 @@ class Start:
                     "critical",
                 )
 
-    def _tell_of_no_queues(self) -> None:
+    def _log_no_queues(self) -> None:
         """Say that there are no queues of these names: it may be the wrong database, or a wrong name."""
         queue_model, others, model = self._worker.queue_model, list[str](), ""
         with suppress(RedisError):

@@ -61,12 +61,12 @@ class Stopping:
             worker.end_signal_caught = worker.end_forced = True
             self.why = f"{signal.Signals(signum).name} caught"
             hint = ", which a second one releases" if is_from_terminal else ""
-            self._tell(f"{self.why}: ending, after the running job if there is one{hint}")
+            self._log(f"{self.why}: ending, after the running job if there is one{hint}")
             if self._engine.settings.grace_period is not None and timer.is_possible():
                 timer.set("grace period", self._engine.settings.grace_period, GracePeriodOver())
             self._change_begins()
         elif is_from_terminal and self._interrupts == 2:
-            self._tell("SIGINT caught again: ending, without the running job if there is one", "warning")
+            self._log("SIGINT caught again: ending, without the running job if there is one", "warning")
             timer.set("grace period", 0, GracePeriodOver())
 
     def _be_quiet(self, signum: int, frame: FrameType | None) -> None:
@@ -76,20 +76,20 @@ class Stopping:
         """Begin no other job, and live on until the end is asked for."""
         if not self.is_quiet:
             self.is_quiet = True
-            self._tell(f"{why}: quiet, no other job is begun")
+            self._log(f"{why}: quiet, no other job is begun")
             self._change_begins()
 
     def resume(self, why: str) -> None:
         """Begin jobs again."""
         if self.is_quiet:
             self.is_quiet = False
-            self._tell(f"{why}: jobs are begun again")
+            self._log(f"{why}: jobs are begun again")
             self._engine.tell_status()
 
     def end_for_good(self, why: str) -> None:
         """Let the worker end as on SIGTERM. Any thread may do so."""
         self.is_for_good = True
-        self._tell(f"{why}: ending as on {TERMINATE.name}")
+        self._log(f"{why}: ending as on {TERMINATE.name}")
         if not self.handlers.send(TERMINATE):
             self._worker.catch_end_signal(TERMINATE, None)
 
@@ -100,9 +100,9 @@ class Stopping:
 
     def _log_report(self, signum: int, frame: FrameType | None) -> None:
         """Log what the worker does, and where each of its threads is."""
-        self._tell(f"{signal.Signals(signum).name} caught: {report_of(self._engine, frame)}", "warning")
+        self._log(f"{signal.Signals(signum).name} caught: {report_of(self._engine, frame)}", "warning")
 
-    def _tell(self, message: str, level: str = "info") -> None:
+    def _log(self, message: str, level: str = "info") -> None:
         """Log a message, unless the signal came while another one was being written: Python does not allow that."""
         with suppress(RuntimeError):
             self._worker.log(message, level)

@@ -12,7 +12,7 @@ from limpyd_jobs.records import presences
 
 class Told(Job):
     namespace = "checked"
-    tells_changes = True
+    notify_changes = True
 
 
 class Kept(Job):

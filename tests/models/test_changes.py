@@ -43,7 +43,7 @@ pytestmark = pytest.mark.usefixtures("redis_client")
 class Photo(Job):
     namespace = "telling"
     queue_name = "photos"
-    tells_changes = True
+    notify_changes = True
     colour = fields.InstanceHashField(indexable=True)
 
 
@@ -58,7 +58,7 @@ class Silent(Job):
 
 class Reminder(TimedRecord):
     namespace = "telling"
-    tells_changes = True
+    notify_changes = True
     due_field = "at"
     at = fields.InstanceHashField(indexable=True, indexes=[NumberRangeIndex])
     text = fields.InstanceHashField()
@@ -66,7 +66,7 @@ class Reminder(TimedRecord):
 
 class Note(BaseJobsModel):
     namespace = "telling"
-    tells_changes = True
+    notify_changes = True
     text = fields.InstanceHashField(indexable=True)
     lines = fields.ListField()
 
@@ -433,9 +433,11 @@ class TestTheEndOfAJob:
 
     def test_cannot_be_waited_for_if_the_class_tells_nothing(self) -> None:
         job = Silent.add_job("a")
-        with pytest.raises(ConfigurationException, match="Silent does not tell its changes: set tells_changes = True"):
+        with pytest.raises(
+            ConfigurationException, match="Silent does not notify of its changes: set notify_changes = True"
+        ):
             job.wait()
-        with pytest.raises(ConfigurationException, match="tells_changes"):
+        with pytest.raises(ConfigurationException, match="notify_changes"):
             Silent.changes()
 
 
@@ -449,7 +451,7 @@ class TestAModelThatTellsNothing:
 
 class Ranked(Job):
     namespace = "telling"
-    tells_changes = True
+    notify_changes = True
     status = fields.InstanceHashField(indexable=True, indexes=[TextRangeIndex])
 
 

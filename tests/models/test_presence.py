@@ -26,7 +26,7 @@ LEASES = "jobs:presence:leases"
 
 class Visitor(Presence):
     namespace = "museum"
-    tells_changes = True
+    notify_changes = True
 
 
 def names(kind: str | None = None, model: type[Presence] = Presence) -> list[str]:

@@ -107,7 +107,7 @@ def test_after_a_moment_without_redis_its_workers_may_renew_their_leases_before_
     lapse(Queue.get_queue(QUEUE))
     ours = worker()
     ours.update_keys()
-    ours._engine.redis_retry.tell("Unable to get job", error)
+    ours._engine.redis_retry.log("Unable to get job", error)
     ours._engine.maintenance.run_due()
     assert Queue.count_waiting_jobs(QUEUE) == rescued
 

@@ -155,18 +155,18 @@ class Command:
         """Return what was done, or would be."""
         return f"would be {done}" if self.options.dry_run else done
 
-    def tell_of_others(self, number: int, what: str, values: str) -> None:
+    def note_others(self, number: int, what: str, values: str) -> None:
         """Say how much the JSON leaves out; a table has a row for that."""
         if number and (self.options.jsonl or self.options.json):
-            self.tell(f"not printed: {count_of(number, what)} of other {values}. See --limit")
+            self.note(f"not printed: {count_of(number, what)} of other {values}. See --limit")
 
-    def tell_of_next_page(self, what: str, following: str | None, is_complete: bool) -> None:
+    def note_next_page(self, what: str, following: str | None, is_complete: bool) -> None:
         """Say how to go on behind a page, and whether it is short because there was no time."""
         if following:
             why = f"there are more {what}" if is_complete else f"there was no time to look at all {what}"
-            self.tell(f"{why}: --after={following}")
+            self.note(f"{why}: --after={following}")
 
-    def tell(self, text: str) -> None:
+    def note(self, text: str) -> None:
         """Say something on standard error, so that it is no part of the output."""
         print(f"{self.parser.get_prog_name()}: {one_line(text, MESSAGE)}", file=sys.stderr)
 

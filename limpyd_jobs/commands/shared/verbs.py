@@ -85,7 +85,7 @@ class VerbCommand(Command):
             return True
         if not answer:  # Ctrl-D
             print(file=sys.stderr)
-        self.tell("nothing was done")
+        self.note("nothing was done")
         return False
 
     def change_many(self, verb: str, act: Callable[..., Tally], what: str = "job") -> int:
@@ -101,17 +101,17 @@ class VerbCommand(Command):
             return self.print_tally(done, would, what)
         if would.done and not self.is_sure(f"{verb} {count_of(would.done, what)}?"):
             return 1
-        with self._telling_if_cut():
+        with self._noting_if_cut():
             tally = act()
         return self.print_tally(done, tally, what)
 
     @contextmanager
-    def _telling_if_cut(self) -> Iterator[None]:
+    def _noting_if_cut(self) -> Iterator[None]:
         """Say what to do if Ctrl-C, or a failure of Redis, ends this block before all is done."""
         try:
             yield
         except (KeyboardInterrupt, RedisError):
-            self.tell(
+            self.note(
                 "not all is done; what was done stays done: see limpyd-jobs audit. Type the line again for the rest"
             )
             raise

@@ -40,17 +40,17 @@ class StoreEvents:
             text = "Redis fails, so changes by others are not heard of, and found at the next look only: %s"
             self._store._logger.warning(text, error)
             return
-        self._changes.follow_many(self._hear, name=f"jobstore {self._store._alias}")
-        self._store._scheduler.add_listener(self._hear_of_executor, EVENT_EXECUTOR_ADDED)
+        self._changes.follow_many(self._on_changes, name=f"jobstore {self._store._alias}")
+        self._store._scheduler.add_listener(self._on_executor, EVENT_EXECUTOR_ADDED)
 
     def close(self) -> None:
         """Stop hearing changes. May be called twice."""
         if self._changes is not None:
             self._changes.close()
             self._changes = None
-            self._store._scheduler.remove_listener(self._hear_of_executor)
+            self._store._scheduler.remove_listener(self._on_executor)
 
-    def _hear(self, changes: Iterable[Change]) -> None:
+    def _on_changes(self, changes: Iterable[Change]) -> None:
         try:
             if self.is_early({change.pk for change in changes}):
                 self._store._scheduler.wakeup()
@@ -58,7 +58,7 @@ class StoreEvents:
             if self._changes is None:  # the store was closed meanwhile
                 self._store.model.database.close_idle()
 
-    def _hear_of_executor(self, event: SchedulerEvent) -> None:
+    def _on_executor(self, event: SchedulerEvent) -> None:
         if self._store.reader.waits_for(event.alias):
             self._store._scheduler.wakeup()
 

@@ -35,7 +35,7 @@ class ScheduledJob(TimedRecord):
 
     namespace = "apscheduler"
     due_field = "next_run_time"
-    tells_changes = True
+    notify_changes = True
 
     id = fields.PKField()
     name = fields.InstanceHashField(indexable=True)

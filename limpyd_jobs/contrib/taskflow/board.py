@@ -122,7 +122,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
                     self.model.get_connection().ping()
                 self._session.open()
         if len(self.notifier):
-            self.tell_changes()
+            self.notify_of_changes()
 
     def close(self) -> None:
         """Close the board, and release claims without an expiry. May be called twice."""
@@ -218,8 +218,8 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         with self.failures():
             return self._events.listen()
 
-    def tell_changes(self, anew: bool = False) -> None:
-        """Begin to tell registered callbacks what is posted and removed, by any process.
+    def notify_of_changes(self, anew: bool = False) -> None:
+        """Begin to notify registered callbacks of what is posted and removed, by any process.
 
         Parameters
         ----------

@@ -42,7 +42,7 @@ class BoardNotifier(Notifier):
         super().register(event_type, callback, *args, **kwargs)
         try:
             if self._board.connected:
-                self._board.tell_changes(anew=is_first)
+                self._board.notify_of_changes(anew=is_first)
         except JobFailure:
             self.deregister(event_type, callback)
             raise
@@ -58,9 +58,9 @@ class BoardTimeout(Timeout):
         self._news = Event()  # also a job that was posted before the wait began
         self._pause = value
         board.wakes.append(self._news.set)
-        board.at_ends.append(self._hear_of_end)
+        board.at_ends.append(self._on_end)
 
-    def _hear_of_end(self) -> None:
+    def _on_end(self) -> None:
         """Look now, and soon again, then less and less often."""
         self._pause = min(SOON, self.value)
         self._news.set()
@@ -103,7 +103,7 @@ class BoardEvents:
             if self._changes is not None:
                 return False
             self._changes = self._board.model.changes()
-            self._changes.follow(self._hear, f"board {self._board.name}")
+            self._changes.follow(self._on_change, f"board {self._board.name}")
             return True
 
     def learn(self, anew: bool = False) -> None:
@@ -134,24 +134,24 @@ class BoardEvents:
                 self._own[job.pk] = job
         return job
 
-    def _hear(self, change: JobChange) -> None:
+    def _on_change(self, change: JobChange) -> None:
         try:
-            self._tell(change)
+            self._notify(change)
         finally:
             if not self._board.connected:  # any more
                 self._board.model.database.close_idle()
 
-    def _tell(self, change: JobChange) -> None:
+    def _notify(self, change: JobChange) -> None:
         if change.status == STATUSES.WAITING:
             for wake in [*self._board.wakes]:
                 wake()
         if len(self._board.notifier):
             if change.what == "deleted" or change.status in ENDED:
-                self._tell_removal(change)
+                self._notify_removal(change)
             elif change.what == "made" or change.status_before in ENDED:
-                self._tell_posted(change)
+                self._notify_posted(change)
 
-    def _tell_posted(self, change: JobChange) -> None:
+    def _notify_posted(self, change: JobChange) -> None:
         with self._posting:  # a job that is posted here is known, even if it is consumed by now
             own = self._own.pop(change.pk, None)
         if change.pk in self._posted:
@@ -160,7 +160,7 @@ class BoardEvents:
             self._posted[change.pk] = job
             self._board.notifier.notify(base.POSTED, {"job": job})
 
-    def _tell_removal(self, change: JobChange) -> None:
+    def _notify_removal(self, change: JobChange) -> None:
         with self._learning:
             before = self._before.pop(change.pk, None)
             job = self._posted.pop(change.pk, before)

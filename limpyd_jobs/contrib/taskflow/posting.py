@@ -50,7 +50,7 @@ class Posting(Job):
 
     namespace = "taskflow"
     queue_model = Board
-    tells_changes = True
+    notify_changes = True
 
     title = Argument()
     details = Argument(json, default={})

@@ -1,4 +1,4 @@
--- Claims the next job, out of its waiting list.
+-- Claiming: claims the next job, out of its waiting list.
 
 --@include clock
 --@include claims

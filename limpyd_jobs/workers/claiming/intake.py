@@ -120,7 +120,7 @@ class Intake:
         message = f"Unable to get job: {one_line(error, MESSAGE)}"
         if error is not self._fetcher.unfit:
             message += f"\n{traceback_of(error)}"
-        self._engine.repeats.say(f"Unable to get job ({kind_of(error)})", message)
+        self._engine.repeats.log(f"Unable to get job ({kind_of(error)})", message)
 
     def _may_be_new_queues(self) -> bool:
         """Whether Redis named another last queue than the one it named when the queues were looked for."""

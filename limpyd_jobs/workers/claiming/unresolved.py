@@ -24,7 +24,7 @@ CHUNK = 1000
 # The most classes that are remembered as told.
 LIMIT = 1000
 
-Say = Callable[[str, str, str], None]
+Log = Callable[[str, str, str], None]
 
 
 class UnresolvedClasses:
@@ -35,20 +35,20 @@ class UnresolvedClasses:
     queue_model: type of Queue
     error_model: type of Error
         Where to record that a job is dead-lettered; None to record nothing.
-    say: callable
+    log: callable
         Takes the kind of a message, the message, and its level.
 
     Attributes
     ----------
     last: Exception
-        Why the class of the job that was deferred last could not be resolved. It is told already.
+        Why the class of the job that was deferred last could not be resolved. It is logged already.
     """
 
-    def __init__(self, queue_model: type[Queue], error_model: type[Error] | None, say: Say) -> None:
+    def __init__(self, queue_model: type[Queue], error_model: type[Error] | None, log: Log) -> None:
         self._queue_model = queue_model
         self._error_model = error_model
-        self._say = say
-        self._told: dict[str, None] = {}
+        self._log = log
+        self._logged: dict[str, None] = {}
         self._known: Mapping[str, type[Job]] | None = None
         self._looked_for: set[str] | None = None
         self.last: Exception | None = None
@@ -66,23 +66,23 @@ class UnresolvedClasses:
         reported = defer_unresolved(self._queue_model, key, ident, error, self._error_model)
         self.last = error
         if isinstance(reported, ClassUnresolved):
-            self._say("jobs of unknown classes are dead-lettered", one_line(reported, MESSAGE), "error")
+            self._log("jobs of unknown classes are dead-lettered", one_line(reported, MESSAGE), "error")
         else:
-            self._tell(ident, error)
+            self._log_once(ident, error)
 
     @property
     def paths(self) -> list[str]:
         """Return the paths of classes that could not be resolved so far. Any thread may ask."""
-        return list(self._told.copy())
+        return list(self._logged.copy())
 
-    def _tell(self, ident: str, error: Exception) -> None:
+    def _log_once(self, ident: str, error: Exception) -> None:
         path = Ident.of(ident).path
-        if path in self._told:
+        if path in self._logged:
             return
-        if len(self._told) == LIMIT:
-            del self._told[next(iter(self._told))]
-        self._told[path] = None
-        self._say(
+        if len(self._logged) == LIMIT:
+            del self._logged[next(iter(self._logged))]
+        self._logged[path] = None
+        self._log(
             "classes cannot be imported",
             f"[{one_line(ident)}] deferred, because this worker cannot import its class: "
             f"{one_line(why_not_imported(error), MESSAGE)}. {_remedy(path, error)} All jobs of the class are tried "
@@ -126,7 +126,7 @@ class UnresolvedClasses:
         for path, group in by_path.items():
             job_class = self._resolve(path, group[0]) if paths is None or path in paths else None
             if job_class:
-                self._told.pop(path, None)
+                self._logged.pop(path, None)
                 found += transitions.retry_deferred(self._queue_model, queue_key, job_class, group)
         return found
 
@@ -135,7 +135,7 @@ class UnresolvedClasses:
             job_class = job_classes.resolve(path)
             layout_of(job_class)
         except Exception as error:
-            self._tell(ident, error)
+            self._log_once(ident, error)
             return None
         return job_class
 

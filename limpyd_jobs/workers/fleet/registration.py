@@ -70,7 +70,7 @@ class WorkerRegistration:
                 self._repeats.sum_up()
                 self._last_failure = ""
             except Exception as error:
-                self._tell_failure(error)
+                self._log_failure(error)
 
     def close(self, connection: Redis) -> None:
         """Delete the presence when the worker ends. If Redis fails, it ends with the lease. Nothing is raised."""
@@ -89,7 +89,7 @@ class WorkerRegistration:
         self._since = sign.since
         return sign.orders
 
-    def _tell_failure(self, error: Exception) -> None:
+    def _log_failure(self, error: Exception) -> None:
         """Log once why this worker is not seen. Others log that Redis fails for a while."""
         failure = one_line(error, MESSAGE)
         if failure != self._last_failure and not is_transient(error) and self._engine.redis_retry.may_log:
@@ -151,7 +151,7 @@ class WorkerRegistration:
         try:
             order = Order.parse(text)
         except ValueError:
-            self._repeats.say("unknown orders", f"Unknown order: {one_line(text, NAME)}", "warning")
+            self._repeats.log("unknown orders", f"Unknown order: {one_line(text, NAME)}", "warning")
             return
         try:
             self._do(order, f"{order.verb} asked by {one_line(order.by, NAME)}")

@@ -43,7 +43,7 @@ class Promoter:
         """Move the jobs that are due; what `Worker.requeue_delayed_jobs` does."""
         for ident, reason in self._promote(context):
             failed = "delayed job could not be put back in its waiting list"
-            context.repeats.say(failed, f"[{one_line(ident)}] {failed}: {one_line(reason, MESSAGE)}")
+            context.repeats.log(failed, f"[{one_line(ident)}] {failed}: {one_line(reason, MESSAGE)}")
 
     def _promote_ours(self, context: Engine) -> Iterable[Failure]:
         failures: list[Failure] = []

@@ -55,10 +55,10 @@ class Reconciler:
         repaired, unplaceable = self.reconcile()
         for job in repaired:
             name, found = one_line(job.ident), f"was {STATUSES.by_value(job.status)}, but in no queue"
-            context.repeats.say(found, f"[{name}] {found}: put in {one_line(job.queue_key)}", "warning")
+            context.repeats.log(found, f"[{name}] {found}: put in {one_line(job.queue_key)}", "warning")
         for ident in unplaceable:
             lost = "is in no queue, and nothing says in which it belongs: use enqueue_or_delay"
-            context.repeats.say(lost, f"[{one_line(ident)}] {lost}")
+            context.repeats.log(lost, f"[{one_line(ident)}] {lost}")
         if self.is_busy:
             context.maintenance.postpone(self, ORPHAN_SEEN_FOR)
 

@@ -74,7 +74,7 @@ class Rescuer:
             self._reconciler.begin()
         for ident, reason in found.broken:
             quarantined = "put in the quarantine of its queue"
-            context.repeats.say(quarantined, f"[{one_line(ident)}] is {quarantined}: {one_line(reason, MESSAGE)}")
+            context.repeats.log(quarantined, f"[{one_line(ident)}] is {quarantined}: {one_line(reason, MESSAGE)}")
         for delivery in found.rescued:
             context.executor.tell(delivery, partial(context.overrides.hook, "job_rescued"))
         if found.exhausted:

@@ -82,9 +82,9 @@ class Maintenance:
         except Exception as error:
             if is_transient(error):
                 raise
-            self.tell_failure(task, error)
+            self.log_failure(task, error)
 
-    def tell_failure(self, task: Task, error: Exception) -> None:
+    def log_failure(self, task: Task, error: Exception) -> None:
         """Log that a task failed. To be called while the exception is handled."""
         if not is_denied(error):
             self._context.worker.log(f"{task.name} failed: {described(error)}\n{traceback_of(error)}", "error")

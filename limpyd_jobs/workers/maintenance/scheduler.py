@@ -83,16 +83,16 @@ class Scheduler:
             elif outcome != "same":
                 context.worker.log(f"[{one_line(name)}] schedule {outcome}, as declared")
         for occurrence in self.enqueue_due():
-            self._tell(context, occurrence)
+            self._log(context, occurrence)
         context.maintenance.postpone(self, self.interval)
 
     @staticmethod
-    def _tell(context: Engine, occurrence: Occurrence) -> None:
+    def _log(context: Engine, occurrence: Occurrence) -> None:
         schedule, name, time, outcome, job, error = occurrence
         if error or time is None:
             failed = "schedule cannot be enqueued"
             why = f"{one_line(error, MESSAGE)}{hint_for(error, '') if error else ''}"
-            context.repeats.say(failed, f"[{one_line(name)}] {failed}: {why}")
+            context.repeats.log(failed, f"[{one_line(name)}] {failed}: {why}")
         elif job is None:
             context.executor.call_hook(name, "schedule_missed", schedule, time)
         elif outcome == "existing":

@@ -319,7 +319,7 @@ class WorkerPool:
 
     def _reap_child(self, slot: ChildProcess) -> None:
         pid, status, jobs = slot.clear()
-        what = f"process {pid} {_told(status, jobs)}"
+        what = f"process {pid} {_shown_end(status, jobs)}"
         level = logging.ERROR if status else logging.INFO
         if self._caught:
             if status in (0, -self._caught, -self._passed_on):
@@ -370,7 +370,7 @@ def _send(process: ForkProcess, number: signal.Signals) -> None:
         os.kill(process.pid, number)
 
 
-def _told(status: int, jobs: int) -> str:
+def _shown_end(status: int, jobs: int) -> str:
     if status > 0:
         return f"ended with exit status {status}"
     if status == 0:

@@ -261,7 +261,7 @@ class Executor:
 
     def _tell_not_recorded(self, job: Job, error: Exception) -> None:
         text = f"{label_of(job)} {one_line(error, MESSAGE)}"
-        self._engine.repeats.say("how a job went is not recorded", text)
+        self._engine.repeats.log("how a job went is not recorded", text)
 
     def _tell_failure(self, execution: Execution, error: Exception) -> None:
         """Record a job whose hook failed as an error, unless its end is recorded; list it with the errors anyway."""

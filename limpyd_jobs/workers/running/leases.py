@@ -36,9 +36,9 @@ class Leases:
             claim.renew(connection, self._lease)
         except (ClaimLost, JobGone):
             if claim.lose():
-                self._tell_lost(claim.delivery)
+                self._log_lost(claim.delivery)
         except Exception as error:
-            self._engine.redis_retry.tell_lease_not_renewed(claim.delivery.identifier, error)
+            self._engine.redis_retry.log_lease_not_renewed(claim.delivery.identifier, error)
 
     def _renew_others(self, connection: Redis) -> None:
         """Renew the leases of the jobs that are run next, or given back, or whose end is not recorded yet."""
@@ -57,11 +57,11 @@ class Leases:
                     fetcher.tell(delivery, outcome)
             lost = [delivery for delivery in prefetched if not fetcher.holds(delivery)]
             if lost:
-                self._tell_lost(lost[0], others=len(lost) - 1)
+                self._log_lost(lost[0], others=len(lost) - 1)
         except Exception as error:
-            self._engine.redis_retry.tell_lease_not_renewed(claims[0].identifier, error)
+            self._engine.redis_retry.log_lease_not_renewed(claims[0].identifier, error)
 
-    def _tell_lost(self, delivery: Delivery, others: int = 0) -> None:
+    def _log_lost(self, delivery: Delivery, others: int = 0) -> None:
         more = f" (and {others} more that are next)" if others else ""
         text = f"[{one_line(delivery.identifier)}] lost its claim: another worker may run it{more}"
         self._engine.worker.log(text, "error")
