@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 
 import pytest
+import redis
+from hooking import DetailedError, Special, Task
+from invariants import violations
+
+from limpyd_jobs import Error, Queue
 
 
 @pytest.fixture
@@ -12,3 +18,10 @@ def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     """What is logged, from the level INFO on."""
     caplog.set_level(logging.INFO, "limpyd-jobs")
     return caplog
+
+
+@pytest.fixture
+def consistent(redis_client: redis.Redis) -> Iterator[None]:
+    """Check at the end that no claim, lease or stale entry remains, and that no identifier is blocked."""
+    yield
+    assert violations(redis_client, Task, Special, Queue, Error, DetailedError) == []
