@@ -304,7 +304,7 @@ class Job(JobRecord):
         Raises
         ------
         LimpydJobsException
-            If its status is not ERROR, another job of its identifier is queued, or no queue name is given.
+            If its status is not ERROR, another job of its identifier is queued, or no queue is known.
         TypeError, ValueError
             If an argument is invalid.
         """

@@ -84,13 +84,13 @@ def added(job_class: type[Job]) -> Job:
 
 class TestAJobClass:
     @pytest.mark.parametrize(("job_class", "kind"), REFUSED.items())
-    @pytest.mark.parametrize("add", ["add_job", "add_jobs"])
+    @pytest.mark.parametrize(("add", "given"), [("add_job", "1"), ("add_jobs", ["1"])])
     def test_is_refused_when_a_job_is_added(
-        self, job_class: type[Job], kind: str, add: str, redis_client: redis.Redis
+        self, job_class: type[Job], kind: str, add: str, given: Any, redis_client: redis.Redis
     ) -> None:
         for _ in range(2):
             with pytest.raises(ConfigurationException, match=rf"{job_class.__name__}\.run is {kind}.*ordinary"):
-                getattr(job_class, add)("1")
+                getattr(job_class, add)(given)
         assert redis_client.dbsize() == 0
 
     @pytest.mark.parametrize("job_class", [*REFUSED, DelegatingJob, LoopingJob, SpawningJob])

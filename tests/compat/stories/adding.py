@@ -281,7 +281,6 @@ def requeue_with_bad_arguments(tell):
     (job,) = Job.collection(identifier="a").instances()
     tell.ask("both delays", job.requeue, "q", delayed_for=1, delayed_until=FAR)
     tell.ask("date as text", job.requeue, "q", delayed_until="2099-01-01")
-    tell.ask("no queue", job.requeue)
     tell.job("unchanged", job)
 
 
