@@ -383,7 +383,7 @@ def main() -> int | str:
         print(f"\n{time.monotonic() - start:.1f} seconds\n{NEXT_STEPS}", flush=True)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    except BrokenPipeError:  # of "| head": nobody reads any more
+    except BrokenPipeError:  # of "| head": the output is not read any more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except (ConfigurationException, RedisError) as error:

@@ -62,7 +62,7 @@ class TestTheDelay:
         policy = Retry(max_age=10**9, delay=Exponential(base=1, cap=100))
         assert decide(policy, ValueError(), 10**8, 0, lambda: 1) == Again(100)
 
-    def test_is_no_less_than_the_first_of_a_job_whose_tries_somebody_lost(self):
+    def test_is_no_less_than_the_first_of_a_job_whose_tries_a_process_lost(self):
         assert decide(Retry(delay=[1, 10]), ValueError(), -3, 0) == Again(1)
 
 

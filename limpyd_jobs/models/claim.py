@@ -136,7 +136,7 @@ class Claim(Generic[AJob]):
 
     @property
     def is_lost(self) -> bool:
-        """Whether another owner may hold the job by now, as far as is known without asking Redis."""
+        """Whether another owner may hold the job by now. Redis is not asked."""
         return self._claim.is_lost or (self.status is None and monotonic() > self._holds_until)
 
     def renew(self, lease: float | None = None) -> None:

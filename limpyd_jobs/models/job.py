@@ -420,7 +420,7 @@ class Job(JobRecord):
         Returns
         -------
         bool
-            False if it has not ended by then, as far as is known: also if Redis does not answer by then.
+            False if it has not ended by then, or Redis does not answer by then.
 
         Raises
         ------

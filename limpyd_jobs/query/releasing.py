@@ -85,7 +85,7 @@ def _check_queue(ident: str, queue_key: str, database: JobsDatabase) -> None:
         raise LimpydJobsException(f"{ident} does not say in which queue it was: {_REPAIR}")
     (queue,) = replies_to(connection_to(database), [("HMGET", f"{queue_key}:hash", "name", "priority")])
     if not all(queue or [None]):
-        raise LimpydJobsException(f"{ident} names {one_line(queue_key)} as its queue, which is none: {_REPAIR}")
+        raise LimpydJobsException(f"{ident} names {one_line(queue_key)} as its queue, which is not a queue: {_REPAIR}")
 
 
 _REPAIR = "limpyd-jobs check tells more, and check --repair puts it in a queue"

@@ -208,8 +208,8 @@ class ErrorFilter:
         timeout: float
             After how many seconds to return what was counted by then, the newest errors first; None to look at all.
         progress: callable
-            Called after each step with the number of errors that were looked at, and the number to look at, at the
-            most.
+            Called after each step with the number of errors that were looked at, and at most how many there are
+            to look at.
         messages: int
             How many messages of each group to return: those with the most errors.
         """

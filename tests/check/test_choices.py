@@ -132,7 +132,7 @@ class TestUnresolved:
         assert set(queue.quarantine.lmembers()) == kept
         assert check(pause=0).findings == []
 
-    def test_a_job_that_somebody_runs_is_left_to_them(self, key: str, redis_client: redis.Redis) -> None:
+    def test_a_job_that_a_process_runs_is_left_to_them(self, key: str, redis_client: redis.Redis) -> None:
         redis_client.zadd(f"{key}:_running", {"nowhere.Gone:7": 4102444799, "nowhere.Gone:8": 1})
         (left,) = check(repair=True, unresolved="delete", pause=0).left
         assert (left.kind, left.problem[:32]) == ("unknown class runs", "1 jobs of this class are being r")

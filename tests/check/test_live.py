@@ -183,7 +183,7 @@ def test_a_job_that_version_2_left_running_gets_a_lease(look: redis.Redis, lease
 
 
 @pytest.mark.parametrize("by_check", [True, False], ids=["by an earlier check", "by a worker"])
-def test_a_lease_that_nobody_renews_is_shortened(look: redis.Redis, by_check: bool) -> None:
+def test_a_lease_that_no_process_renews_is_shortened(look: redis.Redis, by_check: bool) -> None:
     job = claimed("a")
     look.hdel("live:stone:1:hash", "_claim_token")
     look.zadd("jobs:queue:1:_running", {job.ident: float(look.time()[0] + 86400)})
@@ -235,7 +235,7 @@ def test_jobs_of_unknown_classes_are_left_even_in_a_list_of_no_queue(look: redis
     assert look.exists("jobs:queue:7:waiting")
 
 
-def test_keys_that_may_be_of_somebody_are_told_and_left(look: redis.Redis) -> None:
+def test_keys_that_may_be_of_a_process_are_told_and_left(look: redis.Redis) -> None:
     Stone.add_job("a")
     look.set("live:stone:1:what", "x")
     look.set("live:stone:what", "x")

@@ -215,7 +215,7 @@ def test_programs_are_told_that_nothing_was_done(redis_server: RedisServer) -> N
         assert json.loads(act(redis_server, "requeue", "--all", "--dry-run", option)[1]) == told
 
 
-def test_where_nobody_can_be_asked_a_yes_is_needed(redis_server: RedisServer) -> None:
+def test_where_there_is_no_terminal_a_yes_is_needed(redis_server: RedisServer) -> None:
     status, out, err = run(redis_server, "cancel", "to=ann", "status=waiting", JOBS, PATH)
     assert (status, out) == (2, "")
     assert "cancel 2 jobs? Give --yes to do so, or --dry-run for what would be done" in err
@@ -241,7 +241,7 @@ def test_all_jobs_of_a_filter_are_requeued_moved_delayed_promoted_canceled_and_d
     ("answer", "number", "option"),
     [("y\n", 2, ["--json"]), ("n\n", 0, ["--json"]), ("\n", 0, []), ("\x04", 0, [])],
 )
-def test_somebody_at_a_terminal_is_asked(
+def test_a_person_at_a_terminal_is_asked(
     redis_server: RedisServer, answer: str, number: int, option: list[str]
 ) -> None:
     ours, theirs = pty.openpty()

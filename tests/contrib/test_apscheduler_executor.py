@@ -248,7 +248,7 @@ def run_of(func: str, job_class: type[ScheduledRun] = ScheduledRun) -> str:
     return "".join(error.message.hget() for error in Error.collection().instances())
 
 
-def test_no_function_is_called_that_nobody_allowed() -> None:
+def test_no_function_is_called_that_is_not_allowed() -> None:
     assert run_of(f"{__name__}:note") == (
         f"The function '{__name__}:note' is not called, because no module is allowed: name its module in `allowed` of "
         "the class limpyd_jobs.contrib.apscheduler.executor.ScheduledRun, or with --job-modules"

@@ -372,7 +372,7 @@ class TestAJobThatCannotBeRestored:
         round_of(self.old)
         assert len(ran) == 1
 
-    def test_keeps_its_run_time_if_somebody_changes_it_who_read_it_before(
+    def test_keeps_its_run_time_if_a_process_changes_it_who_read_it_before(
         self, scheduler: Any, monkeypatch: Any
     ) -> None:
         monkeypatch.setitem(globals(), "gone", other_note)
@@ -788,7 +788,7 @@ class TestWhatCanBeStored:
         assert "it is neither a JSON object nor a pickle: []" in stored("b")["reason"]
         assert ran == []
 
-    def test_no_function_is_called_that_nobody_allowed(self, scheduler: Any) -> None:
+    def test_no_function_is_called_that_is_not_allowed(self, scheduler: Any) -> None:
         with pytest.raises(ValueError, match="no module is allowed: name its module in `allowed` of the job"):
             scheduler(LimpydJobStore()).add_job(note, "date", run_date=PAST, id="a")
         scheduler().add_job(note, "date", run_date=PAST, id="a", args=["true"])

@@ -138,7 +138,7 @@ def test_postings_of_taskflow_are_listed(redis_server: RedisServer, redis_client
     board.close()
 
 
-def test_a_posting_whose_claim_lapsed_is_claimed_by_nobody(redis_server: RedisServer) -> None:
+def test_a_posting_whose_claim_lapsed_is_claimed_by_no_process(redis_server: RedisServer) -> None:
     pytest.importorskip("taskflow")
     from limpyd_jobs.contrib.taskflow import LimpydJobBoard
 

@@ -274,7 +274,7 @@ class TestTheEnd:
             posting.requeue(**options)
             assert [(found.name, found.priority) for found in place.iterjobs()] == [("x", HIGH)]
 
-    def test_what_is_trashed_is_claimed_by_nobody_who_is_told_why(self, board: LimpydJobBoard) -> None:
+    def test_what_is_trashed_is_claimed_by_no_process_who_is_told_why(self, board: LimpydJobBoard) -> None:
         job = board.post("x")
         board.claim(job, "ann")
         board.trash(job, "ann")
@@ -527,7 +527,7 @@ class TestTheBoard:
             wait_until(lambda: told == ["x"])
             board.close()
 
-    def test_tells_the_removal_of_what_was_posted_while_nobody_was_told(self, board: LimpydJobBoard) -> None:
+    def test_tells_the_removal_of_what_was_posted_while_no_process_was_told(self, board: LimpydJobBoard) -> None:
         told: list[str] = []
 
         def note(_: str, details: Any) -> None:

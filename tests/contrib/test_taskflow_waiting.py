@@ -153,7 +153,7 @@ class TestWaiting:
         board.consume(job, "ann")
         wait_until(lambda: told == ["POSTED", "REMOVAL", "POSTED", "REMOVAL"])
 
-    def test_is_told_of_what_is_consumed_before_anybody_could_look(self, make: Make) -> None:
+    def test_is_told_of_what_is_consumed_before_any_process_could_look(self, make: Make) -> None:
         board, told = make(), []
         for event in (base.POSTED, base.REMOVAL):
             board.notifier.register(event, lambda event, details: told.append((details["job"].name, event)))

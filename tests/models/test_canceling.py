@@ -187,7 +187,7 @@ class TestIsCancelled:
         job.cancel()
         assert Cancelable.get(identifier="a").is_cancelled() is True
 
-    def test_is_true_once_somebody_else_holds_the_claim(self) -> None:
+    def test_is_true_once_another_process_holds_the_claim(self) -> None:
         job = claimed()
         assert job.is_cancelled() is False
         job.claim_token.hset("another")

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("redis_client", "consistent")
 
 
 class TestWhatCannotBeClaimed:
-    def test_what_somebody_holds(self) -> None:
+    def test_what_a_process_holds(self) -> None:
         job = Posting.add_job("a")
         claim = job.claim("an owner/1", lease=100)
         with pytest.raises(AlreadyClaimed, match="claimed already, by an owner/1, until") as info:
@@ -104,7 +104,7 @@ class TestWhatCannotBeClaimed:
     @pytest.mark.parametrize(
         ("owner", "kind"), [(7, TypeError), (b"me", TypeError), ("", ValueError), ("x" * 1025, ValueError)]
     )
-    def test_by_nobody(self, owner: Any, kind: type[Exception]) -> None:
+    def test_by_no_process(self, owner: Any, kind: type[Exception]) -> None:
         job = Posting.add_job("a")
         with pytest.raises(kind):
             job.claim(owner)
@@ -155,7 +155,7 @@ class TestWhatCanBeClaimed:
         assert job.status.hget() == STATUSES.SUCCESS
         assert (board().waiting.lmembers(), board().success.lmembers()) == ([], [job.ident])
 
-    def test_what_somebody_let_lapse(self) -> None:
+    def test_what_a_process_let_lapse(self) -> None:
         job = Posting.add_job("a")
         job.claim("first")
         lapse()

@@ -74,7 +74,7 @@ class TestASuccessThatIsNotKept:
         claim.succeed()
         assert claim.status == STATUSES.SUCCESS
 
-    def test_that_somebody_else_deleted_is_told(self, job: Any) -> None:
+    def test_that_another_process_deleted_is_told(self, job: Any) -> None:
         claim = job.claim()
         job.delete()
         with pytest.raises(JobGone):

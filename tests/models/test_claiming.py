@@ -121,7 +121,7 @@ class TestTheBlock:
             assert claim.job.run(claim.queue) == "done"
             assert claim.queue.hmget("name", "priority") == ["board", "0"]
 
-    def test_is_told_if_somebody_canceled_the_job(self) -> None:
+    def test_is_told_if_a_process_canceled_the_job(self) -> None:
         job = Posting.add_job("a")
         with job.claim() as claim:
             assert not job.is_cancelled()
@@ -437,7 +437,7 @@ class TestEachVerb:
             verb(lost)
         held.succeed()
 
-    def test_still_counts_after_the_lease_if_nobody_took_the_job(self, verb: Callable[[Claim[Any]], None]) -> None:
+    def test_still_counts_after_the_lease_if_no_process_took_the_job(self, verb: Callable[[Claim[Any]], None]) -> None:
         job = Posting.add_job("a")
         claim = job.claim(lease=1e-6)
         wait_until(lambda: claim.is_lost)

@@ -83,7 +83,7 @@ class TestOneObject:
         held.succeed()
 
     @pytest.mark.parametrize("claim_elsewhere", [in_a_copy, in_a_pickle, in_a_thread, in_a_fork])
-    def test_shares_a_call_without_an_answer_with_nobody(
+    def test_shares_a_call_without_an_answer_with_no_process(
         self, claim_elsewhere: Callable[[Posting], None], jobs_database: JobsDatabase, redis_server: RedisServer
     ) -> None:
         job = Posting.add_job("a")
@@ -182,7 +182,7 @@ while job.database.connection.zscore("jobs:queue:1:_running", job.ident) == unti
         ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert (ended.returncode, ended.stderr) == (0, "")
 
-    def test_notices_that_somebody_else_has_the_job(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_notices_that_another_process_has_the_job(self, caplog: pytest.LogCaptureFixture) -> None:
         job = Posting.add_job("a")
         with job.claim(lease=0.2) as claim:
             lapse()
@@ -208,7 +208,9 @@ while job.database.connection.zscore("jobs:queue:1:_running", job.ident) == unti
         assert claim.status == STATUSES.SUCCESS
 
     @pytest.mark.skipif(sys.version_info[:2] != (3, 12), reason="Python starts threads until its very end")
-    def test_that_cannot_begin_as_python_shuts_down_leaves_nobody_with_the_job(self, redis_server: RedisServer) -> None:
+    def test_that_cannot_begin_as_python_shuts_down_leaves_no_process_with_the_job(
+        self, redis_server: RedisServer
+    ) -> None:
         program = """
 import atexit, sys
 

@@ -93,7 +93,7 @@ class TestWhoDies:
             redis_client.zadd(LEASES, {"1": 1})
             assert names() == ["b"]
 
-    def test_leaves_nothing_once_somebody_else_gives_a_sign_of_life(self, redis_client: redis.Redis) -> None:
+    def test_leaves_nothing_once_another_process_gives_a_sign_of_life(self, redis_client: redis.Redis) -> None:
         presences.keep(Presence, "", {"name": "dead", "kind": "importer"}, 100)
         redis_client.zadd(LEASES, {"1": 1})
         with Presence.register("importer", "b", lease=300):

@@ -169,7 +169,7 @@ def test_one_that_has_not_ended_is_waited_for() -> None:
     assert found == [5]
 
 
-def test_what_somebody_else_wrote_is_no_result(redis_client: redis.Redis) -> None:
+def test_what_another_process_wrote_is_no_result(redis_client: redis.Redis) -> None:
     job = Sum.add_job("number")
     work()
     (key,) = redis_client.keys("*:_result")  # type: ignore[misc]

@@ -137,7 +137,7 @@ class TestAClaim:
             lapse()
             work("parcels", max_loops=2)
 
-    def test_that_somebody_else_took_is_held_no_more(self) -> None:
+    def test_that_another_process_took_is_held_no_more(self) -> None:
         job = Parcel.add_job("a")
         with Session[Parcel](lease=0.2) as session:
             session.claim(job)

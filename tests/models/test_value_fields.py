@@ -139,7 +139,7 @@ def test_setting_one_is_one_round_trip(commands: Any) -> None:
         (str, "", ""),
     ],
 )
-def test_what_somebody_wrote_is_read(kind: Any, text: str, value: Any) -> None:
+def test_what_a_process_wrote_is_read(kind: Any, text: str, value: Any) -> None:
     assert _field_of(kind).read(text) == value
 
 

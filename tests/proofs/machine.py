@@ -105,7 +105,7 @@ def something_is_delayed(life: Life) -> bool:
     return any(queue.delayed for queue in life.expected.queues.values())
 
 
-def somebody_may_be_dead(life: Life) -> bool:
+def a_process_may_be_dead(life: Life) -> bool:
     return any(queue.running for queue in life.expected.queues.values())
 
 
@@ -436,7 +436,7 @@ class Life(RuleBasedStateMachine):
             assert (more, unknown) == (False, [])
             self.expected.promote()
 
-    @precondition(somebody_may_be_dead)
+    @precondition(a_process_may_be_dead)
     @rule(target=claims, limit=st.sampled_from([0, 1, 3]), again=sometimes)
     def a_worker_looks_for_dead_ones(self, limit: int, again: bool) -> Any:
         """What they ran waits again. A job that was rescued too often is claimed, to be put in error."""

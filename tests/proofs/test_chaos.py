@@ -40,7 +40,7 @@ def test_no_job_is_lost_under_any_faults(
     chaos.remove()
 
 
-def test_no_job_is_lost_in_the_hand_over_although_nobody_looks_for_any(
+def test_no_job_is_lost_in_the_hand_over_although_no_process_looks_for_any(
     redis_binary: str, report_of: Callable[[Chaos], Report]
 ) -> None:
     chaos = Chaos(SEED, seconds=5, rescue=False, faults={"cut_hand_over": 1}, binary=redis_binary)
@@ -50,7 +50,7 @@ def test_no_job_is_lost_in_the_hand_over_although_nobody_looks_for_any(
     chaos.remove()
 
 
-def test_jobs_of_dead_workers_are_lost_if_nobody_looks_for_them(
+def test_jobs_of_dead_workers_are_lost_if_no_process_looks_for_them(
     redis_binary: str, report_of: Callable[[Chaos], Report]
 ) -> None:
     chaos = Chaos(SEED, seconds=5, rescue=False, faults={"kill_worker": 1}, binary=redis_binary)

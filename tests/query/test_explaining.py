@@ -211,7 +211,7 @@ def test_one_that_runs_tells_who_runs_it(redis_client: redis.Redis) -> None:
 
 
 @pytest.mark.parametrize("token", [None, "check:abc"])
-def test_one_that_nobody_claimed_is_only_presumed_to_run(redis_client: redis.Redis, token: str | None) -> None:
+def test_one_that_is_not_claimed_is_only_presumed_to_run(redis_client: redis.Redis, token: str | None) -> None:
     job = add()
     job.claim("web1:17", lease=86400)
     redis_client.hdel("jobs:job:1:hash", "_claim_token")

@@ -73,7 +73,9 @@ def test_one_that_names_no_queue_is_left_alone(claim: Any, redis_client: redis.R
     redis_client.set("limpyd-jobs:hash", "of a wrong type")
     before = {each: redis_client.dump(each) for each in redis_client.scan_iter()}
     for dry_run in (True, False):
-        with pytest.raises(LimpydJobsException, match=rf"Letter:1 names {key} as its queue, which is none: .*--repair"):
+        with pytest.raises(
+            LimpydJobsException, match=rf"Letter:1 names {key} as its queue, which is not a queue: .*--repair"
+        ):
             release_job(claim.job.ident, force=True, dry_run=dry_run)
     assert {each: redis_client.dump(each) for each in redis_client.scan_iter()} == before
 

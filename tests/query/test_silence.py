@@ -100,7 +100,7 @@ def test_programs_are_told_so() -> None:
     ("name", "changes"),
     [("nobody", {}), (ALIVE, {"queues": ["news"]}), (ALIVE, {"left": 35}), (ALIVE, {"status": "stopping"})],
 )
-def test_nobody_is_said_to_take_over_who_does_not(
+def test_no_process_is_said_to_take_over_who_does_not(
     job: Job, redis_client: redis.Redis, name: str, changes: dict[str, Any]
 ) -> None:
     if name != "nobody":

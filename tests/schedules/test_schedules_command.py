@@ -87,7 +87,7 @@ def test_a_schedule_is_added_listed_paused_resumed_run_and_removed(run: Run, red
         "priority": 5,
         "timezone": "Europe/Paris",
         "trigger": {"cron": "0 3 * * *"},
-        "notes": ["no worker listens to stone, as far as is known"],
+        "notes": ["no worker listens to stone"],
     }
 
     assert run("pause", "nightly").returncode == 0
@@ -115,7 +115,7 @@ def notes() -> list[str]:
 @pytest.mark.usefixtures("redis_client")
 def test_why_the_job_of_a_schedule_is_not_run_in_time_is_told() -> None:
     schedule = Schedule.add("often", Report, interval=3600)
-    nobody = "no worker listens to reports, as far as is known"
+    nobody = "no worker listens to reports"
     assert notes() == [nobody]
     make_due(schedule, hours=2)
     run_task(worker_of("others"), "scheduler")

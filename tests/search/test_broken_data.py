@@ -137,7 +137,7 @@ DEEP_OPTIONS = '{"options": ' + '{"a": ' * 900 + "1" + "}" * 901
 
 
 @pytest.mark.parametrize("details", [LONG_LEASE, DEEP_OPTIONS])
-def test_a_worker_that_tells_what_nobody_can_read_is_listed(redis_client: redis.Redis, details: str) -> None:
+def test_a_worker_that_tells_what_no_process_can_read_is_listed(redis_client: redis.Redis, details: str) -> None:
     with WorkerPresence.register("worker", "far") as presence:
         redis_client.hset(f"jobs:workerpresence:{presence.pk}:hash", "details", details)
         [worker] = WorkerPresence.alive()
@@ -145,7 +145,7 @@ def test_a_worker_that_tells_what_nobody_can_read_is_listed(redis_client: redis.
     assert json.dumps(worker.options)
 
 
-def test_the_jobs_of_a_class_that_nobody_can_have_are_not_looked_for(redis_client: redis.Redis) -> None:
+def test_the_jobs_of_a_class_that_no_process_can_have_are_not_looked_for(redis_client: redis.Redis) -> None:
     names = [f"field{number}" for number in range(5_000)]
     redis_client.hset("limpyd-jobs:classes", "big.C", json.dumps(["big.C", "big:c", names, {}, {}, []]))
     redis_client.sadd("big:c:collection", 1, 2)

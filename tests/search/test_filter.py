@@ -243,7 +243,7 @@ def test_if_something_else_is_where_the_classes_are_written_those_that_are_impor
     assert [state.waiting for state in queue_states()] == [4, 3]
 
 
-def test_many_conditions_keep_nobody_waiting(commands: Callable[[], AbstractContextManager[Any]]) -> None:
+def test_many_conditions_keep_no_process_waiting(commands: Callable[[], AbstractContextManager[Any]]) -> None:
     Parcel.add_jobs([f"more {number}" for number in range(450)])
     with commands() as sent:
         assert JobFilter(*(f"identifier!={number}" for number in range(1_000))).count() == (461, True)

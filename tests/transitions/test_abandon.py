@@ -57,14 +57,14 @@ def test_the_rescues_are_forgotten(any_world: World) -> None:
 
 
 @pytest.mark.parametrize("state", [state for state, status in STATES.items() if status and state in UNCLAIMED])
-def test_a_job_that_nobody_claims_is_left_alone(any_world: World, state: str) -> None:
+def test_a_job_that_is_not_claimed_is_left_alone(any_world: World, state: str) -> None:
     job = any_world.job_that_is(state)
     with any_world.unchanged():
         abandon(any_world, job)
 
 
 @pytest.mark.parametrize("token", ["other", ""])
-def test_the_claim_of_somebody_else_is_left_alone(any_world: World, token: str) -> None:
+def test_the_claim_of_another_process_is_left_alone(any_world: World, token: str) -> None:
     job = any_world.job_that_is("running")
     with any_world.unchanged():
         abandon(any_world, job, token)

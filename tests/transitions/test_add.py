@@ -314,7 +314,7 @@ class TestAJobThatIsQueued:
         assert any_world.places(job) == ["q/1 delayed"]
         assert any_world.state(job) == {"status": "d", "priority": "1", "queued": "1", "delayed_until": str(sooner)}
 
-    def test_is_moved_by_nobody_but_the_caller_if_it_asked_so(self, any_world: World) -> None:
+    def test_is_moved_by_no_process_but_the_caller_if_it_asked_so(self, any_world: World) -> None:
         any_world.job_that_is("waiting")
         any_world.queue("q", 1)
         with any_world.unchanged():

@@ -196,7 +196,7 @@ def test_a_second_job_of_an_identifier_is_refused(any_world: World) -> None:
 
 @pytest.mark.leaves("I3", "I6", "I7", "I8")
 @pytest.mark.parametrize("state", ["running set to canceled", "running set to delayed"])
-def test_a_repeat_of_the_call_finds_what_somebody_asked_for_meanwhile(any_world: World, state: str) -> None:
+def test_a_repeat_of_the_call_finds_what_a_process_asked_for_meanwhile(any_world: World, state: str) -> None:
     job = any_world.job_that_is(state)
     with any_world.unchanged(), pytest.raises(NotClaimable, match=f"status is {state.split()[-1].upper()}") as info:
         claim(any_world, job)

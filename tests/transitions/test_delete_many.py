@@ -10,7 +10,7 @@ from limpyd_jobs import transitions
 
 
 @each_state
-def test_nothing_is_left_of_a_job_that_nobody_runs(world: World, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_left_of_a_job_that_does_not_run(world: World, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def delete(job: object) -> None:
         if state in ("waiting", "delayed"):
             transitions.cancel(job, world.queue_class)  # type: ignore[arg-type]

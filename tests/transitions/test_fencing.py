@@ -88,7 +88,7 @@ def test_a_wrong_token_claims_no_other_job(any_world: World, verb: Verb) -> None
 
 
 @pytest.mark.parametrize("state", [state for state in UNCLAIMED if state not in ("delayed", "canceled")])
-def test_a_token_is_refused_on_a_job_that_nobody_claimed(any_world: World, state: str) -> None:
+def test_a_token_is_refused_on_a_job_that_is_not_claimed(any_world: World, state: str) -> None:
     job = any_world.job_that_is(state)
     for verb in VERBS.values():
         with any_world.unchanged(), pytest.raises(ClaimLost):

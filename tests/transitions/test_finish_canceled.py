@@ -50,7 +50,7 @@ def test_a_claimed_job_is_canceled_whatever_its_status(any_world: World, state: 
 
 
 @pytest.mark.parametrize("state", ["success", "error", "canceled", "custom"])
-def test_a_job_that_nobody_claimed_may_be_canceled_by_hand(any_world: World, state: str) -> None:
+def test_a_job_that_is_not_claimed_may_be_canceled_by_hand(any_world: World, state: str) -> None:
     job = any_world.job_that_is(state)
     assert any_world.finish_canceled(job, "").outcome == "done"
     assert any_world.state(job)["status"] == "c"

@@ -42,7 +42,7 @@ def test_only_the_last_ones_are_kept(world: World) -> None:
     assert (len(orders), orders[0]) == (presences.MAX_ORDERS, "5")
 
 
-def test_nobody_who_left_or_lapsed_is_asked(world: World) -> None:
+def test_no_process_who_left_or_lapsed_is_asked(world: World) -> None:
     with world.unchanged():
         assert not give("quiet")
     keep(world)

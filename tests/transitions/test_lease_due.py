@@ -53,7 +53,7 @@ def test_others_get_the_rest_and_its_owner_the_same_once_more(world: World) -> N
     assert pks("eve") == []
 
 
-def test_a_lease_that_has_ended_is_nobodys(world: World) -> None:
+def test_a_lease_that_has_ended_is_of_no_process(world: World) -> None:
     make(a=1, b=2)
     pks("ann")
     let_lapse(world, "a")

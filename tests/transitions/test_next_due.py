@@ -13,7 +13,7 @@ def test_there_may_be_nothing_to_wait_for(world: World) -> None:
         assert Reminder.next_due() == (None, None)
 
 
-def test_the_first_that_nobody_leases_is_told_and_when_a_lease_ends(world: World) -> None:
+def test_the_first_that_no_process_leases_is_told_and_when_a_lease_ends(world: World) -> None:
     make(a=1, b=2, c=3)
     pks("ann", limit=2, lease=60)
     due, lapse = Reminder.next_due("bob")

@@ -34,7 +34,7 @@ def test_all_who_wait_are_told_and_a_token_expires(any_world: World) -> None:
     assert signals(any_world) == 3
 
 
-def test_nobody_is_told_if_nobody_waits(any_world: World) -> None:
+def test_no_process_is_told_if_no_process_waits(any_world: World) -> None:
     any_world.add()
     any_world.add("b", delay=until(LATER))
     records.notify_all(any_world.client, key(any_world))

@@ -18,12 +18,12 @@ def test_one_who_waits_is_told(any_world: World) -> None:
     assert tokens(any_world) == 1
 
 
-def test_nobody_is_if_nobody_waits(any_world: World) -> None:
+def test_no_process_is_if_no_process_waits(any_world: World) -> None:
     records.notify_one(any_world.queue())
     assert tokens(any_world) == 0
 
 
-def test_a_queue_that_is_none_any_more_has_nobody_to_tell(any_world: World) -> None:
+def test_a_queue_that_is_none_any_more_has_no_process_to_tell(any_world: World) -> None:
     queue = any_world.queue()
     any_world.client.flushdb()
     any_world.client.zadd(f"{any_world.queues}:idle_workers", {"a worker": 1})

@@ -268,7 +268,7 @@ def test_a_woken_job_is_found_by_its_indexes_through_limpyd(any_world: World) ->
 
 
 @pytest.mark.leaves("I6", "I7")
-def test_a_job_that_runs_is_claimed_by_nobody_else_though_its_code_delayed_it(world: World) -> None:
+def test_a_job_that_runs_is_claimed_by_no_other_process_though_its_code_delayed_it(world: World) -> None:
     """Its ident was left in the delayed set."""
     job = world.job_that_is("running set to delayed")
     world.client.zadd(f"{world.queue_key()}:delayed", {job.ident: 1})

@@ -241,7 +241,7 @@ def test_of_a_job_that_the_application_deleted_the_entry_goes_and_its_errors_sta
 
 
 class TestWhatCannotBeDeleted:
-    def test_jobs_of_unknown_classes_stay_and_keep_nobody_else(self, world: World) -> None:
+    def test_jobs_of_unknown_classes_stay_and_keep_no_other_process(self, world: World) -> None:
         strange = [f"no.such.Job{number}:{number}" for number in range(transitions.PRUNE_LIMIT + 5)]
         world.queue().success.rpush(*strange)
         finished(world, "success")
@@ -326,7 +326,7 @@ class TestTheApplicationsOwn:
         assert [*tmp_path.iterdir()] == []
         assert [key for key in redis_client.keys("prune:*") if not key.endswith(":max_pk")] == []
 
-    def test_delete_that_fails_leaves_the_job_and_keeps_nobody_else(
+    def test_delete_that_fails_leaves_the_job_and_keeps_no_other_process(
         self, redis_client: redis.Redis, tmp_path: Any
     ) -> None:
         world = World(redis_client, Guarded)
@@ -493,7 +493,7 @@ class TestWhatIsToBeKept:
         keep_success = 1
         keep_errors = timedelta(0)
 
-    def test_is_everything_if_nobody_says_otherwise(self, world: World) -> None:
+    def test_is_everything_if_no_process_says_otherwise(self, world: World) -> None:
         finished(world, "success")
         finished(world, "error", "b")
         with world.unchanged():

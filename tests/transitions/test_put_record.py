@@ -137,7 +137,7 @@ class TestALease:
         assert Reminder.lease_due("bob") == []
 
     @pytest.mark.parametrize("owner", ["", "bob"])
-    def test_stays_with_a_change_of_somebody_else(self, world: World, owner: str) -> None:
+    def test_stays_with_a_change_of_another_process(self, world: World, owner: str) -> None:
         assert Reminder.change("tea", {"text": "then"}, owner=owner)
         assert world.client.zrange(LEASES, 0, -1) == ["tea"]
         assert list(Reminder.collection(leased_by="ann", text="then")) == ["tea"]

@@ -35,14 +35,14 @@ def test_the_holder_of_the_claim_extends_it_and_nothing_else_changes(
 
 
 @pytest.mark.parametrize("token", ["other", ""])
-def test_nobody_else_does(any_world: World, token: str) -> None:
+def test_no_other_does(any_world: World, token: str) -> None:
     job = any_world.job_that_is("running")
     with any_world.unchanged():
         assert renew(any_world, job, token) is False
 
 
 @pytest.mark.parametrize("state", [*UNCLAIMED, "deleted"])
-def test_a_job_that_nobody_claims_gets_no_lease(any_world: World, state: str) -> None:
+def test_a_job_that_is_not_claimed_gets_no_lease(any_world: World, state: str) -> None:
     job = any_world.job_that_is(state)
     any_world.queue()
     with any_world.unchanged():
@@ -56,7 +56,7 @@ def test_whoever_ended_the_job_did_not_lose_its_claim(any_world: World, state: s
         assert renew(any_world, job) is True
 
 
-def test_a_lease_that_lapsed_is_extended_if_nobody_rescued_the_job(any_world: World, after: After) -> None:
+def test_a_lease_that_lapsed_is_extended_if_no_process_rescued_the_job(any_world: World, after: After) -> None:
     job = any_world.job_that_is("running")
     key = f"{any_world.queue_key()}:_running"
     any_world.client.zadd(key, {job.ident: 1})

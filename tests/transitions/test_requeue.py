@@ -214,7 +214,7 @@ class TestThePriorityThatARetryPolicyChanged:
     def test_is_another_one_if_that_is_given(self, any_world: World, job: Any) -> None:
         assert requeue(any_world, job, priority="7").priority == "7"
 
-    def test_stays_what_it_was_changed_to_by_somebody_else(self, any_world: World, job: Any) -> None:
+    def test_stays_what_it_was_changed_to_by_another_process(self, any_world: World, job: Any) -> None:
         job.priority.hset(5)
         assert requeue(any_world, job).priority == "5"
 

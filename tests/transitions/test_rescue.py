@@ -24,7 +24,7 @@ def lapse(world: World, job: Job, queue: str = "q") -> Job:
 
 
 @pytest.fixture(autouse=True)
-def _nobody_has_to_reconcile(redis_client: redis.Redis) -> None:
+def _no_process_has_to_reconcile(redis_client: redis.Redis) -> None:
     for model in (Queue, Till, Bench):
         redis_client.set(f"{model._name}:reconcile_lock", 1, ex=300)
 
@@ -162,7 +162,7 @@ def test_jobs_of_unknown_classes_let_others_come_first_at_the_next_look(
 
 
 @pytest.mark.parametrize("state", ["waiting", "delayed", "success", "error", "canceled", "deleted"])
-def test_a_lease_of_a_job_that_nobody_claims_just_ends(any_world: World, state: str) -> None:
+def test_a_lease_of_a_job_that_is_not_claimed_just_ends(any_world: World, state: str) -> None:
     job = any_world.job_that_is(state)
     before = any_world.contents()
     lapse(any_world, job)

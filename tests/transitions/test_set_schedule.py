@@ -38,7 +38,7 @@ def test_a_change_sets_and_unsets_fields_and_the_place(world: World, due: str, e
 
 class TestTheSignal:
     @pytest.fixture(autouse=True)
-    def _somebody_waits(self, world: World) -> None:
+    def _a_process_waits(self, world: World) -> None:
         world.client.zadd("jobs:queue:idle_workers", {"a worker": 1})
 
     def is_given(self, world: World, due: str, pk: str = "", signal: str = SIGNAL) -> bool:
@@ -65,7 +65,7 @@ class TestTheSignal:
         records.set_schedule(Schedule, "", "4070908800", {"name": "a"})
         assert not self.is_given(world, due, pk="1")
 
-    def test_is_not_given_to_nobody(self, world: World) -> None:
+    def test_is_not_given_to_no_process(self, world: World) -> None:
         assert not self.is_given(world, "4070908800", signal="")
 
 

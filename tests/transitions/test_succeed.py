@@ -85,7 +85,7 @@ def test_a_held_job_may_be_a_success_after_all(any_world: World) -> None:
 
 
 @pytest.mark.parametrize("state", ["success", "error", "custom"])
-def test_a_job_that_nobody_claimed_may_be_made_a_success_by_hand(any_world: World, after: After, state: str) -> None:
+def test_a_job_that_is_not_claimed_may_be_made_a_success_by_hand(any_world: World, after: After, state: str) -> None:
     job = any_world.job_that_is(state)
     assert any_world.succeed(job, "").outcome == "done"
     stored = any_world.state(job)
@@ -117,7 +117,7 @@ def test_it_is_found_by_its_indexes_through_limpyd(any_world: World) -> None:
     assert list(any_world.job_class.collection(queued="1")) == []
 
 
-def test_a_lease_that_lapsed_is_no_hindrance_as_long_as_nobody_rescued_the_job(any_world: World) -> None:
+def test_a_lease_that_lapsed_is_no_hindrance_as_long_as_no_process_rescued_the_job(any_world: World) -> None:
     job = any_world.job_that_is("running")
     any_world.client.zadd(f"{any_world.queue_key()}:_running", {job.ident: 1})
     assert any_world.succeed(job).outcome == "done"

@@ -88,7 +88,7 @@ def test_large_numbers_stay_exact(redis_client: redis.Redis) -> None:
     assert found.started == 2**51
 
 
-def test_what_somebody_else_wrote_counts_as_nothing(redis_client: redis.Redis) -> None:
+def test_what_another_process_wrote_counts_as_nothing(redis_client: redis.Redis) -> None:
     metrics.write(redis_client, {("bells", "a.B"): some(1)}, {})
     for key in redis_client.keys(f"{KEY}*"):  # type: ignore[union-attr]
         redis_client.hset(key, "bells\na.B", "x y \x00")

@@ -300,7 +300,7 @@ class TestWhatTheExecutionMayDo:
         assert redis_client.keys("jobs:queue:*:_running") == []
         assert any(text.startswith("[a] ") and "exist" in text for text in messages(log))
 
-    def test_somebody_else_may_delete_the_job(self, redis_client: redis.Redis, consistent: None) -> None:
+    def test_another_process_may_delete_the_job(self, redis_client: redis.Redis, consistent: None) -> None:
         def callback(job: Job, queue: Queue) -> None:
             if is_mine(job):
                 Task.get(job.pk.get()).delete()

@@ -494,7 +494,7 @@ class TestEnding:
         assert parent.said("SIGTERM caught: ending all processes")
         assert parent.said("")[-1] == "all processes have ended"
 
-    def test_without_a_grace_period_nobody_is_killed_but_who_dies_shows_in_the_exit_status(self, start, redis_client):
+    def test_without_a_grace_period_none_is_killed_but_who_dies_shows_in_the_exit_status(self, start, redis_client):
         add(2)
         parent = start("--processes=2", "--callback=shop.ship_slowly")
         wait_until(lambda: len(runners(redis_client)) == 2)

@@ -70,7 +70,7 @@ class TestRegistration:
         work(max_duration=0.2)
         assert redis_client.zrange(BLOCKED, 0, -1) == ["alive"]
 
-    def test_a_key_of_a_wrong_type_stops_nobody(self, redis_client: redis.Redis) -> None:
+    def test_a_key_of_a_wrong_type_stops_no_process(self, redis_client: redis.Redis) -> None:
         redis_client.set(BLOCKED, "no set")
         job = Task.add_job("a")
         work()

@@ -240,7 +240,7 @@ class TestOrders:
             entry = last_entries(redis_client, 10)[0]
             assert (entry["verb"], entry["filter"]) == ("dump", f"worker={the_worker().name}")
 
-    def test_that_nobody_takes_lapses(self, redis_client: redis.Redis) -> None:
+    def test_that_no_process_takes_lapses(self, redis_client: redis.Redis) -> None:
         a_record(redis_client)
         WorkerPresence.order(the_worker(), "quiet")
         assert 50_000 < redis_client.pttl("jobs:workerpresence:worker-a:orders") <= 60_000

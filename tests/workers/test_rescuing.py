@@ -242,7 +242,7 @@ def test_a_job_that_was_canceled_or_delayed_before_its_worker_died_is_seen_to(
     assert job.hmget("status", "_claim_token") == [status, None]
 
 
-def test_an_entry_of_a_job_that_nobody_claims_is_dropped(redis_client: redis.Redis) -> None:
+def test_an_entry_of_a_job_that_is_not_claimed_is_dropped(redis_client: redis.Redis) -> None:
     queue = Queue.get_queue(QUEUE)
     job = Patient.add_job("waits", QUEUE)
     queue.running.zadd({job.ident: 1, f"{PATH}:99": 1, "garbage": 1})
@@ -320,7 +320,7 @@ def test_a_lease_that_cannot_be_renewed_is_logged_and_the_job_goes_on(
     assert any("[stolen] The claim on" in message for message in caplog.messages)
 
 
-def test_what_is_left_of_who_died_goes_though_nobody_looks(redis_client: redis.Redis) -> None:
+def test_what_is_left_of_who_died_goes_though_no_process_looks(redis_client: redis.Redis) -> None:
     presences.keep(Presence, "", {"name": "dead", "kind": "importer"}, 60)
     redis_client.zadd("jobs:presence:leases", {"1": 1})
     worker = worker_of()

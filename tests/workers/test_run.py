@@ -717,7 +717,7 @@ class TestOverriddenRounds:
         assert scripts_during(worker.run, redis_client) < 200  # in at most 12 rounds; without a rest, thousands
         assert collector.identifiers == ["a"]
 
-    def test_requeue_delayed_jobs_that_fails_at_the_start_keeps_nobody_from_work(self, log: Any) -> None:
+    def test_requeue_delayed_jobs_that_fails_at_the_start_keeps_no_process_from_work(self, log: Any) -> None:
         class Failing(Worker):
             def requeue_delayed_jobs(self) -> None:
                 raise KeyError("on purpose")

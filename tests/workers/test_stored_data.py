@@ -106,7 +106,7 @@ class TestIdents:
         assert Queue.get_queue("queue").waiting.llen() == 0
         assert violations(redis_client, Task, Queue) == []
 
-    def test_a_queue_that_nobody_can_find_beside_a_good_one(
+    def test_a_queue_that_no_process_can_find_beside_a_good_one(
         self, redis_client: redis.Redis, collector: Collector
     ) -> None:
         Task.add_job("lost", "other")

@@ -162,7 +162,7 @@ class TestAPolicy:
         assert 90 < delay_of(job) < 101
 
     @pytest.mark.parametrize("text", ["garbage", "times=-1", "times=1,only_on=Nonsense", "é" * 10_000, "\0"])
-    def test_that_somebody_stored_and_is_none_counts_for_nothing(self, text: str) -> None:
+    def test_that_a_process_stored_and_is_none_counts_for_nothing(self, text: str) -> None:
         job = Patient.add_job("a")
         job.retry_policy.hset(text)
         work(callback=fail)

@@ -321,7 +321,7 @@ class TestLooksOfIdleWorkers:
         assert looks == [False, True, False, True]
         worker._engine.fetcher.unregister()
 
-    def test_find_jobs_that_wait_though_nobody_tells_of_them(
+    def test_find_jobs_that_wait_though_no_process_tells_of_them(
         self, collector: Collector, redis_client: redis.Redis
     ) -> None:
         Queue.get_queue("queue")
@@ -330,7 +330,7 @@ class TestLooksOfIdleWorkers:
         assert collector.identifiers == ["a"]
 
     @pytest.mark.parametrize("others", [0, 1])
-    def test_find_jobs_that_are_delayed_though_nobody_tells_of_them(
+    def test_find_jobs_that_are_delayed_though_no_process_tells_of_them(
         self, collector: Collector, redis_client: redis.Redis, others: int
     ) -> None:
         Queue.get_queue("queue")
@@ -412,7 +412,7 @@ class TestTheEnd:
 
 
 @pytest.mark.parametrize("kind", ["signal", "signal and registration"])
-def test_keys_of_a_wrong_type_keep_nobody_from_waiting(
+def test_keys_of_a_wrong_type_keep_no_process_from_waiting(
     kind: str, collector: Collector, redis_client: redis.Redis, log: pytest.LogCaptureFixture
 ) -> None:
     Queue.get_queue("queue")
@@ -487,7 +487,7 @@ class TestAWaitWhoseConnectionIsLost:
         transitions.release(Bell, fetched.ident, fetched.token, fetched.queue_key)
         job.cancel()
 
-    def test_is_asked_for_again_if_nobody_knows_of_it(self, redis_client: redis.Redis) -> None:
+    def test_is_asked_for_again_if_no_process_knows_of_it(self, redis_client: redis.Redis) -> None:
         """Somebody deleted its registration."""
         keys, fetcher = [Queue.get_queue("queue").waiting.key], worker_of()._engine.fetcher
         assert fetcher.next(keys, may_wait=True) is None

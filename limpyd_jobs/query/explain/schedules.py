@@ -56,7 +56,7 @@ class _Looking:
         found = [self._late(stored), self._last_job(stored), "queue paused" if queue in self._paused else ""]
         model = self._queue_models.get(stored.get("job_model_repr", ""))
         if not any(name == queue and model in (None, of) for of, name in self._served):
-            found.append(f"no worker listens to {one_line(queue)}, as far as is known")
+            found.append(f"no worker listens to {one_line(queue)}")
         return [note for note in found if note]
 
     def _late(self, stored: Mapping[str, str]) -> str:

@@ -189,7 +189,7 @@ class Fetcher:
             self._news[fetched.token] = outcome
 
     def holds(self, fetched: Delivery) -> bool:
-        """Whether there is a claim on a job at hand, as far as is known. Any thread may ask."""
+        """Whether the claim on a job at hand is not known to be lost. Any thread may ask."""
         return bool(fetched.token) and self._news.get(fetched.token, "canceled") == "canceled"
 
     def wait(self, keys: Sequence[str], seconds: float) -> Delivery | None:

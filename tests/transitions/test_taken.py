@@ -84,7 +84,7 @@ def test_it_goes_back_to_the_front_of_its_list_when_its_worker_dies(any_world: W
     assert job.hmget("status", "tries", "_claim_token") == ["w", None, None]
 
 
-def test_one_that_nobody_put_anywhere_is_delayed(any_world: World) -> None:
+def test_one_that_no_process_put_anywhere_is_delayed(any_world: World) -> None:
     job = taken(any_world)
     assert leave(any_world, job) is True
     assert job.hmget("status", "tries") == ["d", None]
@@ -118,7 +118,7 @@ def test_one_whose_status_is_delayed_is_for_the_worker_to_delay(any_world: World
     assert leave(any_world, job) is False
 
 
-def test_one_that_somebody_else_claimed_meanwhile_is_left_alone(any_world: World) -> None:
+def test_one_that_another_process_claimed_meanwhile_is_left_alone(any_world: World) -> None:
     job = taken(any_world)
     any_world.queue().waiting.rpush(job.ident)
     assert any_world.claim() is not None
