@@ -171,7 +171,7 @@ class Changes:
                 return found
         return []
 
-    def follow(self, hear: Callable[[Any], object], name: str = "limpyd-jobs-changes") -> None:
+    def follow(self, notify: Callable[[Any], object], name: str = "limpyd-jobs-changes") -> None:
         """Call a function with each change, in a thread of its own, until `close`.
 
         An exception of the function is logged, and the next change is told. If Redis failed, the same change is told
@@ -179,7 +179,7 @@ class Changes:
 
         Parameters
         ----------
-        hear: callable
+        notify: callable
             Takes a change.
         name: str
             The name of the thread.
@@ -187,20 +187,20 @@ class Changes:
         Raises
         ------
         TypeError
-            If `hear` is not a function.
+            If `notify` is not a function.
         LimpydJobsException
             If they are closed, or followed already.
         """
-        self._follow(self._await_one, hear, 0, name)
+        self._follow(self._await_one, notify, 0, name)
 
     def follow_many(
-        self, hear: Callable[[list[Any]], object], pause: float = 0.02, name: str = "limpyd-jobs-changes"
+        self, notify: Callable[[list[Any]], object], pause: float = 0.02, name: str = "limpyd-jobs-changes"
     ) -> None:
         """Do as `follow`, with a list of all changes that came together, so that many changes are few calls.
 
         Parameters
         ----------
-        hear: callable
+        notify: callable
             Takes a list of changes.
         pause: float
             For how many seconds to gather changes after each call.
@@ -214,7 +214,7 @@ class Changes:
         LimpydJobsException
             If they are closed, or followed already.
         """
-        self._follow(self._await_all, hear, pause, name)
+        self._follow(self._await_all, notify, pause, name)
 
     def _await(self) -> deque[Change]:
         """Return the changes that are not told yet: one at least, unless it is closed."""
@@ -230,29 +230,29 @@ class Changes:
         self._waiting.clear()
         return found
 
-    def _follow(self, ask: Callable[[], Any], hear: Callable[[Any], object], pause: float, name: str) -> None:
-        if not callable(hear):
-            raise TypeError(f"What hears of changes must be a function, not {hear!r}")
+    def _follow(self, ask: Callable[[], Any], notify: Callable[[Any], object], pause: float, name: str) -> None:
+        if not callable(notify):
+            raise TypeError(f"What is notified of changes must be a function, not {notify!r}")
         pause = checked_timeout(pause) or 0
         if self._closed.is_set() or self._is_followed:
             raise LimpydJobsException("These changes are closed, or another thread follows them: make others")
         self._is_followed = True
 
         def tell() -> None:
-            news = None
+            changes = None
             while not self._closed.wait(pause):
                 try:
-                    news = news or ask()
-                    if news:
-                        hear(news)
-                    news = None
+                    changes = changes or ask()
+                    if changes:
+                        notify(changes)
+                    changes = None
                 except (Exception, SystemExit) as error:
-                    called = getattr(hear, "__qualname__", hear)
-                    log.warning("The function %s, which hears of changes, failed: %s", called, described(error))
+                    called = getattr(notify, "__qualname__", notify)
+                    log.warning("The function %s, which is notified of changes, failed: %s", called, described(error))
                     if is_transient(error):
                         self._rest()
                     else:
-                        news = None
+                        changes = None
 
         Thread(target=tell, name=name, daemon=True).start()
 

@@ -457,7 +457,7 @@ class Job(JobRecord):
         NoResult
             If it succeeded, and its result expired, or could not be kept.
         ResultTimeout
-            If it has not ended in time, or that is not known, as Redis does not answer by then.
+            If it has not ended in time, or Redis does not answer by then.
         ConfigurationException
             If the class keeps no results.
         LimpydJobsException

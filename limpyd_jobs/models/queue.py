@@ -331,7 +331,7 @@ def promote(
     queue_keys: sequence of str
         The beginnings of the keys of the queues, as `records.queue_key_of` returns them.
     error_model: type of Error
-        Where to record that a job is dead-lettered, as its class cannot be resolved; None to record nothing.
+        Where to record that a job is dead-lettered because its class cannot be resolved; None to record nothing.
 
     Returns
     -------

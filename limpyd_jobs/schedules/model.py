@@ -356,7 +356,7 @@ def _job_class(schedule_model: type[Schedule], job_class: Any) -> type[Job]:
 
 
 def _signal_of(schedule_model: type[Schedule], stored: Mapping[str, str]) -> str:
-    """Return the key of the signal that the workers of its queue hear; empty if its class cannot be resolved here."""
+    """Return the key of the signal on which its workers wait; empty if its class cannot be resolved here."""
     with suppress(Exception):  # whatever its module raises
         job_class: type[Job] = job_classes.like(schedule_model).resolve(stored["job_model_repr"])
         return records.signal_key(job_class.queue_model, stored["queue_name"])

@@ -65,7 +65,7 @@ class ClaimRequest:
     classes: mapping of str to RedisModel
         The job classes the worker knows, by their path.
     is_again: bool
-        Whether the request is sent once more, as its reply was lost.
+        Whether the request is sent once more, because its reply was lost.
     connection: PinnedConnection
         The connection to send it over; None for the client of the database.
     registry: str

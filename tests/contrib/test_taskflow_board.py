@@ -469,7 +469,7 @@ class TestTheBoard:
             wait_until(lambda: told == ["first", "second"])
             server.stop()
             goes_on["second"].set()
-            wait_until(lambda: "which hears of changes, failed" in caplog.text)
+            wait_until(lambda: "which is notified of changes, failed" in caplog.text)
             server.start()
             wait_until(lambda: told == ["first", "second", "third"])
             goes_on["third"].set()

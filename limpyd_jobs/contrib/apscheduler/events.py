@@ -1,4 +1,4 @@
-"""What a job store hears, so that it wakes its scheduler up in time."""
+"""What a job store listens to, so that it wakes its scheduler up in time."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class StoreEvents:
         self.planned: datetime | None = None
 
     def listen(self) -> None:
-        """Begin to hear changes, in a thread, unless that was done before. If Redis fails, try again later."""
+        """Begin to listen to changes, in a thread, unless that was done before. If Redis fails, try again later."""
         if self._store._scheduler is None or self._changes is not None:
             return
         try:
             self._changes = self._store.model.changes()
         except RedisError as error:
-            text = "Redis fails, so changes by others are not heard of, and found at the next look only: %s"
+            text = "Redis fails, so changes by others are only found at the next look: %s"
             self._store._logger.warning(text, error)
             return
         self._changes.follow_many(self._on_changes, name=f"jobstore {self._store._alias}")

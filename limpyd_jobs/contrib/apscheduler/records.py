@@ -61,7 +61,7 @@ class StoredJob(Job):
     is_refused: bool
         Whether its run could not be submitted.
     set_aside: callable
-        Sets the job aside, as its trigger fails. Takes the exception.
+        Sets the job aside, because its trigger fails. Takes the exception.
     """
 
     __slots__ = ("as_read", "is_refused", "set_aside")

@@ -214,7 +214,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         return self.iterjobs()
 
     def listen(self) -> bool:
-        """Begin to hear of changes by others, in a thread; return False if that was done before."""
+        """Begin to listen to changes by others, in a thread; return False if that was done before."""
         with self.failures():
             return self._events.listen()
 

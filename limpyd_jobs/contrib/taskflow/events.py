@@ -96,7 +96,7 @@ class BoardEvents:
         self._is_closed = self._has_learned = False
 
     def listen(self) -> bool:
-        """Begin to hear changes, in a thread; return False if that was done before."""
+        """Begin to listen to changes, in a thread; return False if that was done before."""
         with self._beginning:
             if self._is_closed:
                 raise JobFailure(f"The board {self._board.name!r} was closed meanwhile")
