@@ -171,7 +171,7 @@ def backlog(job_class: type[Job] = Task, number: int = JOBS) -> None:
 
 
 def work(worker_class: type[Worker] = Worker, jobs: int = JOBS, **options: Any) -> None:
-    defaults = {"max_loops": jobs, "terminate_gracefuly": False, "timeout": 1, "max_duration": 30}
+    defaults = {"max_loops": jobs, "terminate_gracefuly": False, "timeout": 1, "max_duration": 30, "lease": 3600}
     worker_class("q", **{**defaults, **options}).run()
 
 
