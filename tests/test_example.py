@@ -49,7 +49,7 @@ def modules(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         return
     folder = tmp_path_factory.mktemp("example")
     unreadable = [name for name in found if Path(name).name.startswith("bad")]
-    some = {name: found[name] for name in [*[*found][:: len(found) // 200], *unreadable]}
+    some = {name: found[name] for name in [*[*found][:: len(found) // 100], *unreadable]}
     for name, path in some.items():
         (folder / "library" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "library" / name).symlink_to(path)

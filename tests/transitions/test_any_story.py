@@ -148,7 +148,9 @@ class Story:
         return chosen
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.only_long) for seed in range(6, 12))]
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_invariants_hold_after_each_step_of_any_story(
     redis_client: redis.Redis, look: redis.Redis, kind: str, seed: int

@@ -121,14 +121,14 @@ class TestTheLimit:
         assert promote(any_world, *keys, limit=3)[0] is False
         assert len(any_world.waiting("q", 0)) == 2
 
-    def test_is_no_limit_of_the_documented_method(self, any_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_is_no_limit_of_the_documented_method(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         for number in range(1003):
-            any_world.add(str(number), delay=until(LATER))
-        key = f"{any_world.queue_key()}:delayed"
-        idents = any_world.client.zrange(key, 0, -1)
-        any_world.client.zadd(key, dict.fromkeys(idents, datetime_to_score(PAST)))
-        assert any_world.queue().requeue_delayed_jobs() == []
-        assert len(any_world.waiting()) == 1003
+            world.add(str(number), delay=until(LATER))
+        key = f"{world.queue_key()}:delayed"
+        idents = world.client.zrange(key, 0, -1)
+        world.client.zadd(key, dict.fromkeys(idents, datetime_to_score(PAST)))
+        assert world.queue().requeue_delayed_jobs() == []
+        assert len(world.waiting()) == 1003
 
     def test_is_no_limit_even_if_most_are_garbage(self, world: World) -> None:
         job = due(world)

@@ -436,7 +436,7 @@ def test_a_job_that_is_being_deleted_cannot_be_run_again(any_world: World) -> No
 
 class TestAtTheSameTime:
     def test_several_delete_each_job_once(self, any_world: World) -> None:
-        for number in range(40):
+        for number in range(20):
             finished(any_world, "error", str(number))
         together(4, lambda: prune(any_world, "error", 5))
         assert len(idents(any_world, "error")) == 5
@@ -444,7 +444,7 @@ class TestAtTheSameTime:
         assert len(any_world.error_class.collection()) == 5
 
     def test_a_job_is_either_deleted_or_put_back(self, any_world: World) -> None:
-        jobs = [finished(any_world, "error", str(number)) for number in range(40)]
+        jobs = [finished(any_world, "error", str(number)) for number in range(20)]
         put_back = []
 
         def requeue() -> None:
@@ -461,7 +461,7 @@ class TestAtTheSameTime:
         assert any_world.client.scard(f"{any_world.jobs}:collection") == len(put_back)
 
     def test_the_application_deletes_jobs_meanwhile(self, world: World) -> None:
-        jobs = [finished(world, "success", str(number)) for number in range(40)]
+        jobs = [finished(world, "success", str(number)) for number in range(20)]
         together(1, lambda: [job.delete() for job in jobs], lambda: prune(world, "success", 0))
         assert idents(world, "success") == []
         assert world.client.keys("jobs:job:*") == ["jobs:job:max_pk"]
