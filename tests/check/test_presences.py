@@ -56,6 +56,12 @@ def test_what_is_left_of_processes_that_died_is_found_and_deleted(redis_client: 
     assert check(pause=0).findings == []
 
 
+def test_a_lease_of_no_worker_is_deleted(redis_client: redis.Redis) -> None:
+    redis_client.zadd("jobs:workerpresence:leases", {"": "inf", "7": 1})
+    assert check(pause=0, repair=True).left == []
+    assert redis_client.keys("jobs:workerpresence:*") == []
+
+
 def test_an_index_that_is_wrong_is_found(redis_client: redis.Redis) -> None:
     with Presence.register("importer", lease=300):
         redis_client.srem("jobs:presence:kind:importer", "1")
