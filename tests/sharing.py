@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from xdist.scheduler import LoadScopeScheduling
 
 # The beginnings of their names
@@ -13,6 +15,14 @@ class Schedule(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return next((name for name in TOGETHER if nodeid.startswith(name)), nodeid)
+
+    def _assign_work_unit(self, node: Any) -> None:
+        """Let each second process begin with the tests of workers, which wait more than they compute."""
+        if self.nodes.index(node) % 2:
+            waiting = next((name for name in self.workqueue if name.startswith("tests/workers/")), "")
+            if waiting:
+                self.workqueue.move_to_end(waiting, last=False)
+        super()._assign_work_unit(node)
 
     def _pending_of(self, workload: dict[str, dict[str, bool]]) -> int:
         """As theirs, but without a look at all that was done before, for each test that ends: that took seconds."""
