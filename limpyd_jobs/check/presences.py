@@ -37,9 +37,7 @@ class Presences:
             for pk, kind, until in self._left(model, time[0]):
                 if repair:
                     records.delete_many(model, [pk] if pk else [])
-                    records.redis_of(model).zrem(
-                        layout_of(model).description["leases"], pk
-                    )  # of no record, too
+                    records.redis_of(model).zrem(layout_of(model).description["leases"], pk)  # of no record, too
                 yield model, pk, kind, (until,)
 
     def _left(self, model: Model, now: int) -> Iterator[tuple[str, str, str]]:
