@@ -160,12 +160,18 @@ def test_a_connection_that_is_in_use_is_closed_when_it_is_given_back(service: Se
         wait_until(lambda: not [each for each in primary.client_list() if each["db"] == "2"], "no connection")
 
 
+def is_set(database: JobsDatabase, value: str) -> bool:
+    with suppress(redis.ConnectionError):
+        return bool(database.connection.set("key", value))
+    return False
+
+
 def test_a_primary_that_has_lost_its_replicas_is_left_as_well(service: Service) -> None:
     """They may follow another one by now."""
     database = JobsDatabase(url=service.url)
     with service.primary.client() as primary, service.replica.client(db=2) as replica:
         primary.config_set("min-replicas-to-write", 1)
-        database.connection.set("key", "before")
+        wait_until(lambda: is_set(database, "before"), "a replica in time")
         name_the_replica(service)
         wait_until(lambda: primary.info("replication")["connected_slaves"] == 0)
         with suppress(redis.ConnectionError):  # or Sentinel was asked first
