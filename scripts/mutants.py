@@ -295,10 +295,10 @@ MUTANTS = [
     ),
     Mutant(
         "a bound is within a range",
-        "query/conditions.py",
+        "search/conditions.py",
         'else f"({number!r}"',
         'else f"{number!r}"',
-        "query/test_conditions.py query/test_filter.py models/test_range_indexes.py",
+        "search/test_conditions.py search/test_filter.py models/test_range_indexes.py",
     ),
 ]
 
