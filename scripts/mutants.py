@@ -65,7 +65,7 @@ def tests_fail(folder: Path, tests: list[str]) -> bool:
     return done.returncode == 1
 
 
-ADD, CLAIM, PREFETCH = "transitions/test_add.py", "transitions/test_claim.py", "workers/test_prefetch.py"
+ADD, CLAIM, SUCCEED_MANY = "transitions/test_add.py", "transitions/test_claim.py", "transitions/test_succeed_many.py"
 SUCCEED, FAIL, RELEASE = (f"transitions/test_{name}.py" for name in ("succeed", "fail", "release"))
 RESCUE, PROMOTE = "transitions/test_rescue.py", "transitions/test_promote.py"
 RUNNING = "send('ZADD', base .. ':_running', score(now() + lease * 1000000 - (number or 0)), job.ident)"
@@ -122,7 +122,7 @@ MUTANTS = [
         "lua/includes/claim_next.lua",
         "if number and is_alone and number > 1 then",
         "if false then",
-        PREFETCH,
+        SUCCEED_MANY,
     ),
     Mutant(
         "the tries of a job are not counted",
