@@ -31,8 +31,8 @@ FOREIGN = ("os.system", "subprocess.run", "subprocess.Popen", "builtins.eval", "
 
 COMMANDS = (
     "worker --queues=mails --burst --timeout=1",
-    "check",
-    "check --repair",
+    "check --pause=0",
+    "check --repair --pause=0",
     "info",
     "errors groups",
     "jobs list",
