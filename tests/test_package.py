@@ -1,14 +1,30 @@
-"""What is installed, other than in place, is the whole library."""
+"""What is installed, other than in place, is the whole library; and no file needs one that needs it."""
 
 from __future__ import annotations
 
+import ast
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 from zipfile import ZipFile
 
 ROOT = Path(__file__).parents[1]
+
+# Where circles are left.
+WITH_CIRCLES = ("limpyd_jobs/contrib/", "limpyd_jobs/workers/", "limpyd_jobs/events.py")
+
+
+def imported_by(path: Path) -> Iterator[str]:
+    """The files of this library that a file imports, also inside functions, or for types only."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("limpyd_jobs"):
+            for each in node.names:
+                package = (node.module or "").replace(".", "/")
+                names = (f"{package}/{each.name}.py", f"{package}/{each.name}/__init__.py", f"{package}.py")
+                yield next((name for name in names if (ROOT / name).exists()), f"{package}/__init__.py")
 
 
 def test_a_wheel_has_all_files(tmp_path: Path) -> None:
@@ -27,3 +43,11 @@ def test_a_wheel_has_all_files(tmp_path: Path) -> None:
 def test_import_says_nothing() -> None:
     # not even what pkg_resources, which redis-limpyd imports, says to whoever does
     subprocess.run([sys.executable, "-W", "error", "-c", "import limpyd_jobs"], check=True)
+
+
+def test_imports_make_no_circle() -> None:
+    files = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / "limpyd_jobs").rglob("*.py")}
+    imports = {name: [*imported_by(path)] for name, path in files.items() if not name.startswith(WITH_CIRCLES)}
+    TopologicalSorter(imports).prepare()  # it raises `CycleError`, with the files
+    of_search = {each for name, some in imports.items() if "/search/" in name for each in some}
+    assert not [each for each in of_search if each.startswith(("limpyd_jobs/models/", "limpyd_jobs/query/"))]

@@ -269,6 +269,10 @@ class BoundJobClasses:
         return bound_like(self._classes.resolve(path), self._model)
 
 
+# The classes of the jobs this process has met. Their common base is set where it is defined.
+job_classes: JobClasses[Any] = JobClasses(RedisModel)
+
+
 def check_addable(job_class: Any) -> None:
     """Check a class before its first job is added; warn if workers in other processes could not import it.
 

@@ -1,5 +1,7 @@
 """The models: what jobs, queues and errors are, and the documented ways to work with them."""
 
+from limpyd_jobs.classes.job_classes import job_classes
+from limpyd_jobs.classes.roots import has_custom_placement
 from limpyd_jobs.dates import compute_delayed_until, datetime_to_score
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.imports import import_class
@@ -7,9 +9,8 @@ from limpyd_jobs.models.base import BaseJobsModel
 from limpyd_jobs.models.changes import Change, Changes, JobChange
 from limpyd_jobs.models.claim import Claim
 from limpyd_jobs.models.error import Error, defer_unresolved
-from limpyd_jobs.models.job import Job, has_custom_placement
+from limpyd_jobs.models.job import Job
 from limpyd_jobs.models.job_claim import JobClaim
-from limpyd_jobs.models.job_record import job_classes
 from limpyd_jobs.models.presence import AlivePresence, Presence, Registration
 from limpyd_jobs.models.queue import Queue, attached_queue, promote, promote_some, queue_name
 from limpyd_jobs.models.session import Session

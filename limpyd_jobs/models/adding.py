@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, stored_identifier, stored_value
+from limpyd_jobs.classes.roots import has_custom_placement
 from limpyd_jobs.fields.new_fields import checked_fields, default_priority, stored_names
 from limpyd_jobs.records import records
 from limpyd_jobs.records.layout import layout_to_add
 from limpyd_jobs.records.sizes import check_job_size
-
-if TYPE_CHECKING:
-    from limpyd_jobs.models import Job, Queue
 
 # How many jobs one script adds, at most: it keeps Redis from everybody else for some milliseconds.
 STEP_SIZE = 250
@@ -26,7 +24,7 @@ Row = tuple[str, Mapping[str, str]]
 class Place(NamedTuple):
     """Where a job goes."""
 
-    queue_model: type[Queue]
+    queue_model: Any
     queue_name: str
     priority: str
     prepend: bool
@@ -38,10 +36,9 @@ Destination = tuple["Place | None", Mapping[str, str]]
 
 
 def steps(
-    job_class: type[Job],
+    job_class: Any,
     jobs: Iterable[str | Mapping[str, Any]],
     common: Mapping[str, Any],
-    has_custom_placement: Callable[[type[Job], type[Queue]], bool],
 ) -> Iterator[Step]:
     """Yield functions that each add some of the jobs, in their order, and return them.
 
@@ -51,12 +48,10 @@ def steps(
         Identifiers, or arguments of `Job.add_job`.
     common: mapping
         The arguments of those jobs that have none of their own.
-    has_custom_placement: callable
-        Whether a job class, or a queue model, has its own way to put a job in a queue.
     """
     if isinstance(jobs, (str, bytes, Mapping)):
         raise TypeError(f"Give a list of jobs, as [{jobs!r}], not {jobs!r}")
-    read = partial(_read, job_class, has_custom_placement)
+    read = partial(_read, job_class)
     usual: Destination | None = None
     place: Place | None = None
     rows: list[Row] = []
@@ -81,11 +76,10 @@ def steps(
 
 
 def _read(
-    job_class: type[Job],
-    has_custom_placement: Callable[[type[Job], type[Queue]], bool],
+    job_class: Any,
     queue_name: str | None,
     priority: Any,
-    queue_model: type[Queue] | None,
+    queue_model: Any,
     prepend: bool,
     delayed_for: Any,
     delayed_until: Any,
@@ -112,11 +106,11 @@ def _read(
     return place, {name: stored_value(name, value) for name, value in fields.items()}
 
 
-def _add_together(job_class: type[Job], rows: list[Row], place: Place) -> list[Job]:
+def _add_together(job_class: Any, rows: list[Row], place: Place) -> list[Any]:
     model, name, priority, prepend, delay = place
     pks = transitions.add_many(job_class, rows, model, name, priority, prepend=prepend, delay=delay)
     return [records.attached(job_class, pk) for pk in pks]
 
 
-def _add_alone(job_class: type[Job], arguments: Mapping[str, Any]) -> list[Job]:
+def _add_alone(job_class: Any, arguments: Mapping[str, Any]) -> list[Any]:
     return [job_class.add_job(**{"identifier": None, **arguments})]

@@ -10,6 +10,7 @@ from limpyd.contrib.database import PipelineDatabase
 from limpyd_extensions import related
 
 from limpyd_jobs.classes.binding import bound
+from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.fields.atomic_fields import AtomicModel
 from limpyd_jobs.fields.new_fields import check_fields
 from limpyd_jobs.models.changes import Changes
@@ -149,3 +150,6 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
         check_fields(type(self), fields)
         for name, value in fields.items():
             self.get_field(name).proxy_set(value)
+
+
+roots.base = BaseJobsModel

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from limpyd.contrib.collection import ExtendedCollectionManager
 from limpyd.indexes import EqualIndex
@@ -10,8 +11,15 @@ from limpyd.indexes import EqualIndex
 from limpyd_jobs.idents import read_pk
 from limpyd_jobs.records.layout import layout_of
 
-if TYPE_CHECKING:
-    from limpyd_jobs.query import JobFilter, Tally
+
+def _of_filter(name: str) -> Callable[..., Any]:
+    """Return a method that calls this method of the filter of a collection."""
+
+    def act(self: JobCollection, *args: Any, **options: Any) -> Any:
+        return getattr(self._filter(), name)(*args, **options)
+
+    act.__name__ = name
+    return act
 
 
 class JobCollection(ExtendedCollectionManager):
@@ -24,33 +32,14 @@ class JobCollection(ExtendedCollectionManager):
     Tally(done=3, skipped=0, refused=0, reasons={})
     """
 
-    def requeue_all(self, *args: Any, **options: Any) -> Tally:
-        """Put the jobs that are in error back in a queue."""
-        return self._filter().requeue_all(*args, **options)
+    requeue_all, cancel_all, delete_all, move_all, delay_all, promote_all = map(
+        _of_filter, ("requeue_all", "cancel_all", "delete_all", "move_all", "delay_all", "promote_all")
+    )
 
-    def cancel_all(self, **options: Any) -> Tally:
-        """Cancel the jobs that wait, are delayed or run."""
-        return self._filter().cancel_all(**options)
-
-    def delete_all(self, **options: Any) -> Tally:
-        """Delete the jobs that are not running."""
-        return self._filter().delete_all(**options)
-
-    def move_all(self, *args: Any, **options: Any) -> Tally:
-        """Move the jobs that wait or are delayed."""
-        return self._filter().move_all(*args, **options)
-
-    def delay_all(self, *args: Any, **options: Any) -> Tally:
-        """Delay the jobs that wait or are delayed."""
-        return self._filter().delay_all(*args, **options)
-
-    def promote_all(self, **options: Any) -> Tally:
-        """Let the jobs that are delayed wait."""
-        return self._filter().promote_all(**options)
-
-    def _filter(self) -> JobFilter:
+    def _filter(self) -> Any:
         """The same jobs as a filter, which needs their pks unless it can ask for all itself."""
-        from limpyd_jobs.query import Condition, JobFilter  # which needs the models
+        from limpyd_jobs.search.conditions import Condition
+        from limpyd_jobs.search.filter import JobFilter  # not at the start of each process
 
         parts, fields = self._lazy_collection, layout_of(self.model)
         asked = [each for each in parts["sets"] if _asks_for_a_value(each) and each.index.field.name in fields.plain]

@@ -16,6 +16,7 @@ from limpyd.model import RedisModel
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import as_indexed, own_size
+from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.dates import as_naive_utc, parse_datetime, utcnow
 from limpyd_jobs.exceptions import ClassUnresolved
 from limpyd_jobs.fields.atomic_fields import AtomicHashField
@@ -195,6 +196,9 @@ def defer_unresolved(
     return ClassUnresolved(
         f"{one_line(ident)} is dead-lettered, after {transitions.MAX_DEFERRALS} tries: {printable(error)}"
     )
+
+
+roots.error = Error
 
 
 def add_unresolved_error(error_model: type[AnError], queue_name: str, ident: str, error: BaseException) -> AnError:

@@ -13,6 +13,8 @@ from redis.exceptions import RedisError
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, stored_identifier, stored_priority, stored_queue_name
 from limpyd_jobs.classes.binding import bound_like
+from limpyd_jobs.classes.job_classes import job_classes
+from limpyd_jobs.classes.roots import has_custom_placement, has_custom_queues, roots
 from limpyd_jobs.dates import compute_delayed_until, parse_datetime
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.fields.argument import ArgumentsOfJob
@@ -22,9 +24,9 @@ from limpyd_jobs.models import adding
 from limpyd_jobs.models.claim import Claim
 from limpyd_jobs.models.error import Error
 from limpyd_jobs.models.history import StatusChange, read_history
-from limpyd_jobs.models.job_record import JobRecord, job_classes
+from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.progress import Progress, append_line, read_lines, read_progress, write_progress
-from limpyd_jobs.models.queue import Queue, has_custom_queues
+from limpyd_jobs.models.queue import Queue
 from limpyd_jobs.models.results import result_of
 from limpyd_jobs.models.waiting import wait_for_end
 from limpyd_jobs.records import records
@@ -35,7 +37,7 @@ from limpyd_jobs.texts import one_line
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from limpyd_jobs.query import Explanation
+    from limpyd_jobs.query.explain.jobs import Explanation
 
 # How long `Job.is_cancelled` relies on its last answer, in seconds.
 QUESTION_INTERVAL = 1
@@ -237,7 +239,7 @@ class Job(JobRecord):
             **fields_if_new,
         }
         added: list[Self] = []
-        for step in adding.steps(cls, jobs, common, has_custom_placement):
+        for step in adding.steps(cls, jobs, common):
             added += step()
             if progress:
                 progress(len(added))
@@ -514,7 +516,7 @@ class Job(JobRecord):
 
     def explain(self) -> Explanation:
         """Return why the job does not run yet, or did not run, in sentences: see `limpyd_jobs.query.explain_job`."""
-        from limpyd_jobs.query import explain_job  # which needs the models
+        from limpyd_jobs.query.explain.jobs import explain_job  # not at the start of each process
 
         return explain_job(self.ident, type(self).database)
 
@@ -557,12 +559,7 @@ class Job(JobRecord):
         )
 
 
-job_classes.base = Job
-
-
-def has_custom_placement(job_class: type[Job], queue_model: type[Queue]) -> bool:
-    """Whether a job class, or a queue model, has its own way to put a job in a queue. Then that must be called."""
-    return overrides(job_class, Job, "enqueue_or_delay") or has_custom_queues(queue_model)
+job_classes.base = roots.job = Job
 
 
 def _parse_delayed_until(delayed_until: datetime | str | None) -> datetime | None:

@@ -12,11 +12,12 @@ from redis import Redis
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import delay_argument, nearest_priority, read_priority
+from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.dates import parse_datetime
 from limpyd_jobs.exceptions import CodeNotRun, WorkerLost
 from limpyd_jobs.fields.argument import know_arguments
 from limpyd_jobs.functions import overrides
-from limpyd_jobs.models.job_record import JobRecord, job_classes
+from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.queue import Queue, attached_queue, queue_name
 from limpyd_jobs.retrying import Again, History, Requeue, Retry
 from limpyd_jobs.transitions import IN_HAND, NOTHING, ClaimRequest, Delivery, Ending

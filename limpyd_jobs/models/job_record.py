@@ -9,7 +9,7 @@ from typing import Any
 from limpyd import fields
 
 from limpyd_jobs import transitions
-from limpyd_jobs.classes.job_classes import JobClasses, path_of
+from limpyd_jobs.classes.job_classes import job_classes, path_of
 from limpyd_jobs.dates import parse_datetime
 from limpyd_jobs.fields.atomic_fields import AtomicHashField
 from limpyd_jobs.fields.own_fields import OwnField, with_own_fields
@@ -97,10 +97,6 @@ class JobRecord(BaseJobsModel):
         """How long the job ran; None if it did not begin or end yet."""
         start, end = map(parse_datetime, self.hmget("start", "end"))
         return end - start if start and end else None
-
-
-# The classes of the jobs this process has met. Their common base is set where it is defined.
-job_classes: JobClasses[Any] = JobClasses(JobRecord)
 
 
 def job_modules() -> tuple[str, ...] | None:

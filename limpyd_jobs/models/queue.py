@@ -12,6 +12,8 @@ from limpyd import fields
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import read_priority, stored_queue_name
 from limpyd_jobs.classes.binding import bound_like, origin_of
+from limpyd_jobs.classes.job_classes import job_classes
+from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.dates import datetime_to_score
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.fields.new_fields import check_fields, default_priority
@@ -22,7 +24,7 @@ from limpyd_jobs.models import pruning
 from limpyd_jobs.models.base import BaseJobsModel
 from limpyd_jobs.models.changes import Changes, ChangesOf, does_notify
 from limpyd_jobs.models.error import Error, defer_unresolved
-from limpyd_jobs.models.job_record import JobRecord, job_classes
+from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.pruning import Retention
 from limpyd_jobs.records import records
 from limpyd_jobs.records.layout import found_by, layout_of
@@ -303,6 +305,9 @@ class QueueContents(NamedTuple):
     waiting: list[str]
 
 
+roots.queue = Queue
+
+
 def attached_queue(queue_model: type[AQueue], pk: str, name: str, priority: str) -> AQueue:
     """Return the object of a queue that is known to exist."""
     queue: AQueue = records.attached(queue_model, pk)
@@ -314,11 +319,6 @@ def queue_name(queue: Queue) -> str:
     """Return the name of a queue, without asking Redis if it is known."""
     name: str = getattr(queue, "_cached_name", None) or queue.name.hget()
     return name
-
-
-def has_custom_queues(queue_model: type[Queue]) -> bool:
-    """Whether a queue model has its own way to find a queue, or to put a job in it. Then that must be called."""
-    return overrides(queue_model, Queue, "get_queue", "enqueue_job", "delay_job")
 
 
 def promote(

@@ -8,11 +8,10 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from limpyd_jobs.dates import EPOCH
-from limpyd_jobs.models import BaseJobsModel
-from limpyd_jobs.query.classes import connection_to
 from limpyd_jobs.records import metrics as stored
 from limpyd_jobs.records.metrics import Metrics, is_number, metrics_of
 from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.search.classes import connection_to
 
 # For how long metrics are kept by each period.
 PERIODS = {"minute": timedelta(minutes=1), "day": timedelta(days=1)}
@@ -67,7 +66,7 @@ def read_metrics(
         raise ValueError(f"{by!r} is not a period: {', '.join(PERIODS)}")
     if not timedelta() < since <= KEPT[by]:
         raise ValueError(f"metrics by the {by} go back at most {KEPT[by].days} days, so not {since}")
-    connection = connection_to(database or BaseJobsModel.database)
+    connection = connection_to(database)
     size = int(PERIODS[by].total_seconds())
     now = int(connection.time()[0])
     first, last = (now - ceil(since.total_seconds())) // size * size, now // size * size

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from limpyd_jobs.models import AliveWorker, BaseJobsModel, Queue, WorkerPresence
-from limpyd_jobs.query.classes import classes_of, connection_to, on, queue_models_of
+from limpyd_jobs.models.queue import Queue
+from limpyd_jobs.models.worker_presence import AliveWorker, WorkerPresence
 from limpyd_jobs.query.queues import QueueState, queue_states
 from limpyd_jobs.records.known_classes import one_of_each
 from limpyd_jobs.records.sizes import LargeJobs, large_jobs
 from limpyd_jobs.redis.database import JobsDatabase, database_name
+from limpyd_jobs.search.classes import classes_of, connection_to, database_of, on, queue_models_of
 from limpyd_jobs.search.filter import JobFilter
 from limpyd_jobs.search.found import FoundJob
 from limpyd_jobs.statuses import STATUSES
@@ -82,7 +83,6 @@ def overview(
     queue_model: type of Queue
         Queues and workers of this model only; None for all models. The numbers of jobs are those of all.
     """
-    database = database or BaseJobsModel.database
     queues = queue_states(database=database, queue_model=queue_model)
     model = queue_models_of(database, queue_model)[0].name if queue_model else ""
     workers = [each for each in on(WorkerPresence, database).alive() if model in ("", each.queue_model)]
@@ -94,13 +94,12 @@ def overview(
     latency = max((each.latency for each in queues if each.latency is not None), default=None)
     quarantine = sum(each.quarantine for each in queues)
     running = JobFilter(status="running", database=database).page(most_running).jobs if most_running else []
-    name = database_name(database.connection_settings)
+    name = database_name(database_of(database).connection_settings)
     totals = Totals(jobs, **numbers, latency=latency, quarantine=quarantine, memory=memory, max_memory=max_memory)
     return Overview(name, totals, queues, workers, running)
 
 
 def large_jobs_of(database: JobsDatabase | None = None) -> list[LargeJobs]:
     """Look at some jobs of each class, at random; return what is known of those classes that have large ones."""
-    database = database or BaseJobsModel.database
     names = {path: known.name for path, known in one_of_each(classes_of(database)).items()}
     return [*large_jobs(connection_to(database), names)]

@@ -10,14 +10,7 @@ from typing import Any, NamedTuple
 
 from limpyd_jobs.arguments import read_priority, stored_queue_name
 from limpyd_jobs.dates import parse_datetime
-from limpyd_jobs.models import BaseJobsModel, Queue
-from limpyd_jobs.query.classes import (
-    classes_of,
-    connection_to,
-    imported_queue_model,
-    queue_models_of,
-    replies_to,
-)
+from limpyd_jobs.models.queue import Queue
 from limpyd_jobs.records.audit import audited, entry_request, refusing_if_unaudited
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.records.layout import layout_of
@@ -25,6 +18,13 @@ from limpyd_jobs.records.records import change_pause, paused_names_of
 from limpyd_jobs.redis.calls import Call, flag, given, listed, outcome_of, passing_over_wrong_types, send
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.redis.scripting import Script
+from limpyd_jobs.search.classes import (
+    classes_of,
+    connection_to,
+    imported_queue_model,
+    queue_models_of,
+    replies_to,
+)
 
 _delete_queue = Script("queues/delete_queue")
 _leave_quarantine = Script("queues/leave_quarantine")
@@ -134,7 +134,6 @@ def queue_states(
     TypeError, ValueError
         If a name is not valid.
     """
-    database = database or BaseJobsModel.database
     stored = None if names is None else [*map(stored_queue_name, [names] if isinstance(names, str) else names)]
     connection, classes = connection_to(database), _classes_argument(database)
     found = [
@@ -145,7 +144,7 @@ def queue_states(
     return sorted(found, key=_rank)
 
 
-def _classes_argument(database: JobsDatabase) -> str:
+def _classes_argument(database: JobsDatabase | None) -> str:
     return json.dumps({path: known.name for path, known in classes_of(database).items()} or {"": ""})
 
 
@@ -160,7 +159,7 @@ def quarantine_entries(
 ) -> list[QuarantineEntry]:
     """Return the entries in quarantine, the oldest of each queue first. For the parameters see `queue_states`."""
     states = [state for state in queue_states(names, database, queue_model) if state.quarantine]
-    connection = connection_to(database or BaseJobsModel.database)
+    connection = connection_to(database)
     return [
         QuarantineEntry(state.name, state.priority, entry, state.pk, state.model)
         for state in states
@@ -198,7 +197,7 @@ def leave_quarantine(
     by_queue: dict[str, list[str]] = {}
     for each in entries:
         by_queue.setdefault(f"{each.model}:{each.pk}", []).append(each.entry)
-    connection, number = connection_to(database or BaseJobsModel.database), sum(map(len, by_queue.values()))
+    connection, number = connection_to(database), sum(map(len, by_queue.values()))
     if not number:
         return 0
     call = partial(Call, connection, _leave_quarantine, read=lambda reply: reply["number"])
@@ -229,7 +228,7 @@ def delete_queue(state: QueueState, database: JobsDatabase | None = None, *, una
     NotAudited
         If Redis refuses to write it to the audit, and `unaudited` is not true.
     """
-    model = imported_queue_model(database or BaseJobsModel.database, state.model)
+    model = imported_queue_model(database, state.model)
     layout = layout_of(model)
     if not layout.erasable or layout.special or layout.outside:
         raise ValueError(f"{model.__name__} has fields of its own: delete the queue in Python")
@@ -242,7 +241,6 @@ def delete_queue(state: QueueState, database: JobsDatabase | None = None, *, una
 
 def queue_names(database: JobsDatabase | None = None, queue_model: type[Queue] | None = None) -> set[str]:
     """Return the names of all queues. For the parameters see `queue_states`."""
-    database = database or BaseJobsModel.database
     connection = connection_to(database)
     keys = [
         f"{model.name}:{pk}:hash"
@@ -254,7 +252,6 @@ def queue_names(database: JobsDatabase | None = None, queue_model: type[Queue] |
 
 def paused_queues(database: JobsDatabase | None = None, queue_model: type[Queue] | None = None) -> set[tuple[str, str]]:
     """Return the queues that are paused: what the keys of their model begin with, and their name."""
-    database = database or BaseJobsModel.database
     models, connection = queue_models_of(database, queue_model), connection_to(database)
     return {(model.name, name) for model in models for name in paused_names_of(connection, model.name)}
 
@@ -274,7 +271,7 @@ def pause_queue(
     """
     if pauses and model == BOARDS:
         raise ValueError(f"{name!r} is a board of TaskFlow: it cannot be paused, because conductors take no notice")
-    connection = connection_to(database or BaseJobsModel.database)
+    connection = connection_to(database)
     return change_pause(connection, model, name, pauses=pauses, unaudited=unaudited)
 
 

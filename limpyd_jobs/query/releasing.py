@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from limpyd_jobs import transitions
+from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.idents import Ident
-from limpyd_jobs.models import BaseJobsModel, job_classes
-from limpyd_jobs.query.classes import connection_to, on, replies_to
 from limpyd_jobs.query.explain.details import JobDetails, details_of, stored_job
 from limpyd_jobs.records.audit import entry_request, refusing_if_unaudited
 from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.search.classes import connection_to, on, replies_to
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import one_line
 
@@ -52,7 +52,6 @@ def release_job(
     Exception
         Whatever the module of its class raises as it is imported.
     """
-    database = database or BaseJobsModel.database
     stored = stored_job(ident, database)
     _check(details_of(ident, stored, database), stored, database, force=force)
     if dry_run:
@@ -66,7 +65,7 @@ def release_job(
         raise LimpydJobsException(f"{ident} was not released: it changed at this moment")
 
 
-def _check(details: JobDetails, stored: Mapping[str, str], database: JobsDatabase, *, force: bool) -> None:
+def _check(details: JobDetails, stored: Mapping[str, str], database: JobsDatabase | None, *, force: bool) -> None:
     if stored.get("status") != STATUSES.RUNNING and not (
         stored.get("_claim_token") and stored.get("status") == STATUSES.WAITING
     ):
@@ -80,7 +79,7 @@ def _check(details: JobDetails, stored: Mapping[str, str], database: JobsDatabas
         raise LimpydJobsException(f"{details.owner} runs {details.ident}, and seems to be alive. {_FORCE}")
 
 
-def _check_queue(ident: str, queue_key: str, database: JobsDatabase) -> None:
+def _check_queue(ident: str, queue_key: str, database: JobsDatabase | None) -> None:
     if not queue_key:
         raise LimpydJobsException(f"{ident} does not say in which queue it was: {_REPAIR}")
     (queue,) = replies_to(connection_to(database), [("HMGET", f"{queue_key}:hash", "name", "priority")])
@@ -92,7 +91,7 @@ _REPAIR = "limpyd-jobs check tells more, and check --repair puts it in a queue"
 _FORCE = "If you are sure that it does not, give force=True"
 
 
-def _holds(ident: str, queue_key: str, database: JobsDatabase) -> bool:
+def _holds(ident: str, queue_key: str, database: JobsDatabase | None) -> bool:
     """Whether the lease of a job holds."""
     commands = [("ZSCORE", f"{queue_key}:_running", ident), ("TIME",)]
     lease, (seconds, microseconds) = replies_to(connection_to(database), commands)

@@ -13,10 +13,10 @@ from redis.exceptions import ConnectionError, TimeoutError
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import check_servable, delay_argument, shown_delay, stored_priority, stored_queue_name
-from limpyd_jobs.dates import parse_datetime
+from limpyd_jobs.classes.roots import has_custom_placement, roots
+from limpyd_jobs.dates import compute_delayed_until, parse_datetime
 from limpyd_jobs.exceptions import AlreadyClaimed
 from limpyd_jobs.functions import overrides
-from limpyd_jobs.models import Job, compute_delayed_until, has_custom_placement
 from limpyd_jobs.records import records
 from limpyd_jobs.records.audit import Entry, audited
 from limpyd_jobs.records.layout import layout_of
@@ -148,15 +148,15 @@ class Action:
         told |= {"delay": shown_delay(asked["delay"])} if "delay" in asked else {}
         return " ".join(f"{name}={value}" for name, value in told.items())
 
-    def do_one(self, job: Job, queue_name: str | None) -> None:
+    def do_one(self, job: Any, queue_name: str | None) -> None:
         """Do it with one job. `queue_name` is the queue that it is or was in."""
         raise NotImplementedError
 
-    def needs_python(self, job_class: type[Job]) -> bool:
+    def needs_python(self, job_class: type[Any]) -> bool:
         """Whether a script cannot do it, because the class or its queues have their own way."""
-        return overrides(job_class, Job, *self.methods)
+        return overrides(job_class, roots.job, *self.methods)
 
-    def steps(self, source: Source, job_class: type[Job], entry: Entry | None) -> Iterator[Acted]:
+    def steps(self, source: Source, job_class: type[Any], entry: Entry | None) -> Iterator[Acted]:
         """Do it with the jobs of a source, and note it in an entry of the audit; without one, tell the outcomes."""
         queue_model = job_class.queue_model
         records.check_database(job_class, queue_model)
@@ -172,7 +172,7 @@ class Action:
         return source.run(call, {**request, **(entry.names if entry else {"dry": "1"})}, JOBS_PER_STEP, is_upwards=True)
 
     def _one_by_one(
-        self, source: Source, job_class: type[Job], entry: Entry, look: Callable[[int], str]
+        self, source: Source, job_class: type[Any], entry: Entry, look: Callable[[int], str]
     ) -> Iterator[Acted]:
         """Do it with the jobs of a class that has its own way, if the filter finds them still."""
         for step in source.steps(is_upwards=True, names=listed(["queue"]), most=1):
@@ -188,7 +188,7 @@ class Action:
                     entry.note(outcomes["done"])
             yield Acted(outcomes, step.looked, step.seen)
 
-    def _outcome_of_one(self, job: Job, queue_name: str | None) -> str:
+    def _outcome_of_one(self, job: Any, queue_name: str | None) -> str:
         """Do it with one job, and return the outcome: what its own way raises is one, and what it leaves undone."""
         if self.spares_claimed:
             transitions.spare_if_claimed(job)
@@ -211,24 +211,24 @@ class Action:
         return before != after
 
 
-def _stored(job_class: type[Job], pk: str) -> dict[str, str]:
+def _stored(job_class: type[Any], pk: str) -> dict[str, str]:
     return next((fields for _, fields in records.read_many(job_class, [pk])), {})
 
 
-def _extends(job_class: type[Job], name: str) -> bool:
+def _extends(job_class: type[Any], name: str) -> bool:
     """Whether a class has a method of this name that calls ours. Version 2 lacks ours, so it may be another thing."""
-    if not overrides(job_class, Job, name):
+    if not overrides(job_class, roots.job, name):
         return False
     code: Any = getattr(unwrap(getattr(job_class, name)), "__code__", None)
     callers = {"super", *(base.__name__ for base in job_class.__mro__)}
     return bool(code) and name in code.co_names and not callers.isdisjoint(code.co_names)
 
 
-def _cancel(job: Job) -> None:
+def _cancel(job: Any) -> None:
     if _extends(type(job), "cancel"):
         job.cancel()
     else:
-        Job.cancel(job)
+        roots.job.cancel(job)
 
 
 def _outcome_of(call: Callable[..., Call[Acted]], request: Mapping[str, Any], pk: int) -> str:
@@ -262,10 +262,10 @@ class Requeue(Action):
     def request(self) -> Mapping[str, Any]:
         return given(queue_name=self._queue_name, priority=self._priority, delay=self._delay)
 
-    def do_one(self, job: Job, queue_name: str | None) -> None:
+    def do_one(self, job: Any, queue_name: str | None) -> None:
         job.requeue(self._queue_name or queue_name, self._priority or None, self._delayed_for, self._delayed_until)
 
-    def needs_python(self, job_class: type[Job]) -> bool:
+    def needs_python(self, job_class: type[Any]) -> bool:
         return super().needs_python(job_class) or _has_own_queues(job_class)
 
 
@@ -277,13 +277,13 @@ class Cancel(Action):
     methods = ("cancel",)
     spares_claimed = False
 
-    def do_one(self, job: Job, queue_name: str | None) -> None:
+    def do_one(self, job: Any, queue_name: str | None) -> None:
         _cancel(job)
 
     def is_done(self, before: Mapping[str, Any], after: Mapping[str, Any], queue_name: str | None) -> bool:
         return after.get("status") not in (STATUSES.WAITING, STATUSES.DELAYED, STATUSES.RUNNING)
 
-    def needs_python(self, job_class: type[Job]) -> bool:
+    def needs_python(self, job_class: type[Any]) -> bool:
         return _extends(job_class, "cancel")
 
 
@@ -294,7 +294,7 @@ class Delete(Action):
     script = _delete_many
     methods = ("delete",)
 
-    def do_one(self, job: Job, queue_name: str | None) -> None:
+    def do_one(self, job: Any, queue_name: str | None) -> None:
         if job.queued.hget() == "1":
             _cancel(job)
         job.delete()
@@ -302,7 +302,7 @@ class Delete(Action):
     def is_done(self, before: Mapping[str, Any], after: Mapping[str, Any], queue_name: str | None) -> bool:
         return not after
 
-    def needs_python(self, job_class: type[Job]) -> bool:
+    def needs_python(self, job_class: type[Any]) -> bool:
         layout = layout_of(job_class)
         is_plain = layout.erasable and not layout.special and not layout.description["keys"]
         return super().needs_python(job_class) or not is_plain
@@ -326,7 +326,7 @@ class Move(Action):
     def request(self) -> Mapping[str, Any]:
         return self._request
 
-    def do_one(self, job: Job, queue_name: str | None) -> None:
+    def do_one(self, job: Any, queue_name: str | None) -> None:
         until = job.delayed_until.hget() if job.status.hget() == STATUSES.DELAYED else None
         job.enqueue_or_delay(self._request.get("queue_name", queue_name), self._request.get("priority"), until)
 
@@ -334,7 +334,7 @@ class Move(Action):
         there = {"queue_name": queue_name, "priority": before.get("priority")}
         return before != after or all(there[name] == asked for name, asked in self._request.items())
 
-    def needs_python(self, job_class: type[Job]) -> bool:
+    def needs_python(self, job_class: type[Any]) -> bool:
         return super().needs_python(job_class) or _has_own_queues(job_class)
 
 
@@ -350,7 +350,7 @@ class DelayUntil(Move):
         self._until = compute_delayed_until(delayed_for, delayed_until)
         self._request = {"delay": delay}
 
-    def do_one(self, job: Job, queue_name: str | None) -> None:
+    def do_one(self, job: Any, queue_name: str | None) -> None:
         job.enqueue_or_delay(queue_name, delayed_until=self._until)
 
     def is_done(self, before: Mapping[str, Any], after: Mapping[str, Any], queue_name: str | None) -> bool:
@@ -365,13 +365,13 @@ class Promote(Move):
     def __init__(self) -> None:
         self._request = {"promote": "1"}
 
-    def do_one(self, job: Job, queue_name: str | None) -> None:
+    def do_one(self, job: Any, queue_name: str | None) -> None:
         job.enqueue_or_delay(queue_name)
 
     def is_done(self, before: Mapping[str, Any], after: Mapping[str, Any], queue_name: str | None) -> bool:
         return before != after
 
 
-def _has_own_queues(job_class: type[Job]) -> bool:
+def _has_own_queues(job_class: type[Any]) -> bool:
     """Whether the queues of a class have their own way to take a job, or need what only limpyd can write."""
     return has_custom_placement(job_class, job_class.queue_model) or layout_of(job_class.queue_model).needs_limpyd

@@ -8,9 +8,10 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from limpyd.model import RedisModel
+
+from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.idents import read_pk
-from limpyd_jobs.models import BaseJobsModel, Error
-from limpyd_jobs.query.classes import connection_to, error_models_of, imported_error_models, replies_to
 from limpyd_jobs.records.audit import Entry
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.records import delete_many
@@ -19,6 +20,7 @@ from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.search.actions import JOBS_PER_STEP, Acted, Tally, audited_tally
 from limpyd_jobs.search.causes import ErrorGroup, ErrorGroups, Grouping, Step
+from limpyd_jobs.search.classes import connection_to, error_models_of, imported_error_models, replies_to
 from limpyd_jobs.search.conditions import Condition, check_fields, limited, time_of
 from limpyd_jobs.search.fingerprints import is_fingerprint
 from limpyd_jobs.search.found import Count
@@ -138,11 +140,11 @@ class ErrorFilter:
     def __init__(
         self,
         *words: str,
-        error_model: type[Error] | None = None,
+        error_model: type[RedisModel] | None = None,
         database: JobsDatabase | None = None,
         **conditions: Any,
     ) -> None:
-        self._database = database or (error_model or BaseJobsModel).database
+        self._database = database or (error_model or roots.base).database
         self._connection = connection_to(self._database)
         self._error_model = error_model
         given = [Condition.parse(word) for word in words]
@@ -272,7 +274,7 @@ class ErrorFilter:
             for step in walk.timed(self._deleted(source, model, entry)):
                 outcomes.update(step.outcomes)
 
-    def _deleted(self, source: Source, model: type[Error], entry: Entry | None) -> Iterator[Acted]:
+    def _deleted(self, source: Source, model: type[RedisModel], entry: Entry | None) -> Iterator[Acted]:
         layout = layout_of(model)
         if entry and (not layout.erasable or layout.outside):
             return _deleted_one_by_one(source, model, entry)
@@ -293,7 +295,7 @@ class ErrorFilter:
         return walk
 
 
-def _deleted_one_by_one(source: Source, model: type[Error], entry: Entry) -> Iterator[Acted]:
+def _deleted_one_by_one(source: Source, model: type[RedisModel], entry: Entry) -> Iterator[Acted]:
     """Delete errors of a model that has its own way to do so, or fields that a script cannot delete."""
     for step in source.steps(is_upwards=True, names=listed(["type"]), most=JOBS_PER_STEP):
         number = delete_many(model, [f"{pk}" for pk, _ in step.found])

@@ -10,9 +10,11 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
+from limpyd.model import RedisModel
+
+from limpyd_jobs.classes.job_classes import job_classes
+from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.imports import not_imported
-from limpyd_jobs.models import BaseJobsModel, Error, Job, job_classes
-from limpyd_jobs.query.classes import on
 from limpyd_jobs.records.audit import Entry
 from limpyd_jobs.redis.calls import listed
 from limpyd_jobs.redis.database import JobsDatabase
@@ -28,6 +30,7 @@ from limpyd_jobs.search.actions import (
     Tally,
     audited_tally,
 )
+from limpyd_jobs.search.classes import database_of, on
 from limpyd_jobs.search.conditions import Condition, limited
 from limpyd_jobs.search.found import FIELDS, Count, Facets, FoundJob, Page, name_of_status
 from limpyd_jobs.search.look import OF_ERRORS, Search
@@ -78,12 +81,12 @@ class JobFilter:
 
     def __init__(
         self,
-        *words: str | type[Job],
+        *words: str | type[RedisModel],
         database: JobsDatabase | None = None,
-        error_model: type[Error] | None = None,
+        error_model: type[RedisModel] | None = None,
         **conditions: Any,
     ) -> None:
-        self._database = database or BaseJobsModel.database
+        self._database = database_of(database)
         self._error_model = error_model
         given = [Condition.parse(word) if isinstance(word, str) else _of_class(word) for word in words]
         if sum(not isinstance(word, str) for word in words) > 1:
@@ -359,6 +362,6 @@ class JobFilter:
 
 
 def _of_class(job_class: Any) -> Condition:
-    if not (isinstance(job_class, type) and issubclass(job_class, Job)):
+    if not (isinstance(job_class, type) and issubclass(job_class, roots.job)):
         raise TypeError(f"A filter is made of texts and job classes, not of {job_class!r}")
     return Condition.of("class", "=", job_class)

@@ -6,10 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from limpyd_jobs.models import Error
-from limpyd_jobs.query.classes import classes_of, connection_to, error_models_of
+from limpyd.model import RedisModel
+
 from limpyd_jobs.records.known_classes import KnownClass, one_of_each
 from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.search.classes import classes_of, connection_to, error_models_of
 from limpyd_jobs.search.conditions import Condition, check_fields
 from limpyd_jobs.search.errors import ErrorFilter
 from limpyd_jobs.search.fingerprints import is_fingerprint
@@ -43,7 +44,7 @@ class Search(Walk):
         self,
         conditions: Sequence[Condition],
         database: JobsDatabase,
-        error_model: type[Error] | None,
+        error_model: type[RedisModel] | None,
         pks: Sequence[int] | None,
         by: str | None = None,
         timeout: float | None = None,

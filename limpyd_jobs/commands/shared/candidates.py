@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from limpyd_jobs.models import BaseJobsModel, WorkerPresence
+from limpyd_jobs.models import WorkerPresence
 from limpyd_jobs.query import ErrorFilter, paused_queues, queue_names
-from limpyd_jobs.query.classes import classes_of
 from limpyd_jobs.schedules import Schedule
+from limpyd_jobs.search.classes import classes_of
 from limpyd_jobs.statuses import STATUSES
 
 # A shell expands what it is given: what could mean more than itself, or be taken for an option, is left out.
@@ -29,7 +29,7 @@ def _paused() -> Iterable[str]:
 
 
 def _classes() -> Iterable[str]:
-    return classes_of(BaseJobsModel.database)
+    return classes_of(None)
 
 
 def _fingerprints() -> Iterable[str]:

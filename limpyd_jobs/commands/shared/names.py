@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from limpyd_jobs.commands.shared.tables import names_near, some_of
-from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.query import queue_names, queue_states
-from limpyd_jobs.query.classes import classes_of
+from limpyd_jobs.search.classes import classes_of
 from limpyd_jobs.texts import one_line
 
 # How many classes a line names.
@@ -33,7 +32,7 @@ def unknown_names(conditions: Iterable[tuple[str, str, str]]) -> Iterator[str]:
         if (field, comparison) == ("queue", "="):
             known, what = queue_names(), "no queue is named"
         elif (field, comparison) == ("class", "=") and not {"*", "?"} & {*name}:
-            paths = classes_of(BaseJobsModel.database)
+            paths = classes_of(None)
             known, what = {path if "." in name else path.rpartition(".")[2] for path in paths}, "no job class is"
         else:
             continue

@@ -7,14 +7,14 @@ from heapq import nlargest
 from typing import Any, NamedTuple
 
 from limpyd_jobs.idents import Ident, read_pk
-from limpyd_jobs.models import BaseJobsModel, Error
+from limpyd_jobs.models.error import Error
 from limpyd_jobs.models.history import StatusChange, changes_of, history_key
 from limpyd_jobs.models.progress import Progress, log_key, read_progress
-from limpyd_jobs.query.classes import classes_of, connection_to, error_models_of, replies_to
 from limpyd_jobs.query.explain.silence import silence_of_owner
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.records.layout import RESULT_KEY
 from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.search.classes import classes_of, connection_to, error_models_of, replies_to
 from limpyd_jobs.search.found import name_of_status
 from limpyd_jobs.transitions import owner_of
 
@@ -81,12 +81,11 @@ def job_details(ident: str, database: JobsDatabase | None = None, error_model: t
     LookupError
         If its class is not known in the database, or there is no such job.
     """
-    database = database or BaseJobsModel.database
     return details_of(ident, stored_job(ident, database), database, error_model)
 
 
 def details_of(
-    ident: str, stored: Mapping[str, str], database: JobsDatabase, error_model: type[Error] | None = None
+    ident: str, stored: Mapping[str, str], database: JobsDatabase | None, error_model: type[Error] | None = None
 ) -> JobDetails:
     """Return the details of a job whose hash is given."""
     parsed = Ident.of(ident)
@@ -108,7 +107,7 @@ def details_of(
     )
 
 
-def stored_job(ident: str, database: JobsDatabase) -> dict[str, str]:
+def stored_job(ident: str, database: JobsDatabase | None) -> dict[str, str]:
     """Return the hash of a job. Exceptions: see `job_details`."""
     parsed = Ident.parse(ident)
     if not parsed:
@@ -125,7 +124,7 @@ def stored_job(ident: str, database: JobsDatabase) -> dict[str, str]:
     return dict(stored)
 
 
-def _kept_beside(database: JobsDatabase, name: str, pk: str, queue_key: str) -> list[Any]:
+def _kept_beside(database: JobsDatabase | None, name: str, pk: str, queue_key: str) -> list[Any]:
     """The name of the queue, the history, the log and the result of a job; None for each that is missing."""
     commands = (
         ("HGET", f"{queue_key}:hash", "name"),
@@ -136,7 +135,7 @@ def _kept_beside(database: JobsDatabase, name: str, pk: str, queue_key: str) -> 
     return replies_to(connection_to(database), commands)
 
 
-def _errors_of(database: JobsDatabase, models: Sequence[KnownClass], ident: Ident) -> list[dict[str, str]]:
+def _errors_of(database: JobsDatabase | None, models: Sequence[KnownClass], ident: Ident) -> list[dict[str, str]]:
     connection, keys = connection_to(database), list[str]()
     models = [model for model in models if model.indexes.keys() >= {"job_pk", "job_model_repr"}]
     of_job = [(f"{it.indexes['job_pk']}{ident.pk}", f"{it.indexes['job_model_repr']}{ident.path}") for it in models]

@@ -8,16 +8,17 @@ from shlex import quote
 from typing import Any, NamedTuple
 
 from limpyd_jobs.arguments import read_priority
+from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.dates import span
 from limpyd_jobs.idents import Ident
-from limpyd_jobs.models import AliveWorker, BaseJobsModel, Error, WorkerPresence, job_classes
-from limpyd_jobs.models.worker_presence import SILENT
-from limpyd_jobs.query.classes import connection_to, on, replies_to
+from limpyd_jobs.models.error import Error
+from limpyd_jobs.models.worker_presence import SILENT, AliveWorker, WorkerPresence
 from limpyd_jobs.query.explain.details import JobDetails, details_of, stored_job
 from limpyd_jobs.query.explain.silence import silence
 from limpyd_jobs.query.queues import BOARDS
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.retrying import own_policy, read_policy
+from limpyd_jobs.search.classes import connection_to, on, replies_to
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.transitions import is_presumed, owner_of
@@ -64,7 +65,6 @@ def explain_job(
 
     Parameters and exceptions: see `job_details`.
     """
-    database = database or BaseJobsModel.database
     stored = stored_job(ident, database)
     details = details_of(ident, stored, database, error_model)
     place = _Place.of(database, ident, stored.get("_queue_key"))
@@ -90,7 +90,7 @@ class _Place(NamedTuple):
     workers: list[AliveWorker]  # of queues of that model, without workers of version 2, and those that just began
 
     @classmethod
-    def of(cls, database: JobsDatabase, ident: str, key: str | None) -> _Place:
+    def of(cls, database: JobsDatabase | None, ident: str, key: str | None) -> _Place:
         connection, key = connection_to(database), key or ""
         model = key.rpartition(":")[0]
         name, priority = _hash(connection, f"{key}:hash", "name", "priority")
@@ -155,7 +155,7 @@ def _others(connection: Any, model: str, name: str | None, priority: int) -> tup
     return ahead, running
 
 
-def _workers_of(database: JobsDatabase, queue_model: str) -> list[AliveWorker]:
+def _workers_of(database: JobsDatabase | None, queue_model: str) -> list[AliveWorker]:
     return [worker for worker in on(WorkerPresence, database).alive() if worker.queue_model == queue_model]
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from limpyd_jobs.classes.job_classes import concrete, path_of
 from limpyd_jobs.dates import parse_datetime, span, utcnow
-from limpyd_jobs.models import BaseJobsModel, Job, WorkerPresence
+from limpyd_jobs.models import Job, WorkerPresence
 from limpyd_jobs.models.worker_presence import SILENT
-from limpyd_jobs.query.classes import classes_of, connection_to, on, replies_to
 from limpyd_jobs.query.queues import paused_queues
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.schedules.model import aware, identifier_of
+from limpyd_jobs.search.classes import classes_of, connection_to, on, replies_to
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import one_line
 
@@ -37,13 +37,12 @@ def notes_of(schedules: Sequence[Mapping[str, str]], database: JobsDatabase | No
     database: JobsDatabase
         The database of `BaseJobsModel` by default.
     """
-    database = database or BaseJobsModel.database
     looking = _Looking(database)
     return [list(looking.notes(each)) if each.get("next_run") and not each.get("paused") else [] for each in schedules]
 
 
 class _Looking:
-    def __init__(self, database: JobsDatabase) -> None:
+    def __init__(self, database: JobsDatabase | None) -> None:
         self._connection = connection_to(database)
         self._classes = classes_of(database)
         self._queue_models = {path_of(each): each.queue_model._name for each in concrete(Job)}

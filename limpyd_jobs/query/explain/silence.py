@@ -9,10 +9,10 @@ from typing import Any
 
 from limpyd_jobs.dates import EPOCH, parse_datetime, span
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.models import AlivePresence, AliveWorker, Presence, WorkerPresence
-from limpyd_jobs.models.worker_presence import SILENT
-from limpyd_jobs.query.classes import connection_to, on, replies_to
+from limpyd_jobs.models.presence import AlivePresence, Presence
+from limpyd_jobs.models.worker_presence import SILENT, AliveWorker, WorkerPresence
 from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.search.classes import connection_to, database_of, on, replies_to
 from limpyd_jobs.transitions import owner_of
 
 # The statuses of workers that do not look after the jobs of others.
@@ -41,7 +41,7 @@ def silence(worker: AliveWorker, workers: Iterable[AliveWorker]) -> str:
     return _said(worker, worker.lease_left, _TAKEN_OVER if is_followed else _LEFT)
 
 
-def silence_of_owner(stored: Mapping[str, str], ident: str, namespace: str, database: JobsDatabase) -> str:
+def silence_of_owner(stored: Mapping[str, str], ident: str, namespace: str, database: JobsDatabase | None) -> str:
     """Say the same of the owner of the claim on a job; empty if it is not silent, or nothing is known of it.
 
     Parameters
@@ -72,10 +72,10 @@ def silence_of_owner(stored: Mapping[str, str], ident: str, namespace: str, data
     return next((_said(each, left, _CLAIMABLE) for each in alive(database, namespace) if each.name == owner), "")
 
 
-def alive(database: JobsDatabase, namespace: str) -> Iterable[AlivePresence]:
+def alive(database: JobsDatabase | None, namespace: str) -> Iterable[AlivePresence]:
     """Yield who is there, beside workers: those of the namespace of an integration, then all others."""
     with suppress(ConfigurationException):  # the namespace has another model of that name
-        yield from Presence.bound_to(database, namespace).alive()
+        yield from Presence.bound_to(database_of(database), namespace).alive()
     yield from on(Presence, database).alive()
 
 

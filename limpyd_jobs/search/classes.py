@@ -8,44 +8,52 @@ from typing import Any
 
 from limpyd_jobs.classes.binding import bound, bound_models
 from limpyd_jobs.classes.job_classes import concrete
-from limpyd_jobs.models import Error, Job, Queue
+from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.records.known_classes import ERRORS, QUEUES, KnownClass, known_classes, known_models
 from limpyd_jobs.records.records import redis_of
+from limpyd_jobs.redis.database import JobsDatabase
 
 
-def on(model: Any, database: Any) -> Any:
-    """Return a model of ours on a database."""
+def database_of(database: JobsDatabase | None) -> JobsDatabase:
+    """Return a database that is given; else that of `BaseJobsModel`."""
+    return database or roots.base.database
+
+
+def on(model: Any, database: JobsDatabase | None) -> Any:
+    """Return a model of ours on a database; None for that of `BaseJobsModel`, here and below."""
+    database = database_of(database)
     return model if model.database is database else bound(model, database)
 
 
-def connection_to(database: Any) -> Any:
+def connection_to(database: JobsDatabase | None) -> Any:
     """Return what sends commands to a database, whatever pipeline is open."""
-    return redis_of(on(Job, database))
+    return redis_of(on(roots.job, database))
 
 
-def classes_of(database: Any) -> dict[str, KnownClass]:
+def classes_of(database: JobsDatabase | None) -> dict[str, KnownClass]:
     """Return the job classes of a database by path: those that are written there, and those that this process
     imported."""
-    imported = [*concrete(Job), *bound_models(database, Job)]
+    database = database_of(database)
+    imported = [*concrete(roots.job), *bound_models(database, roots.job)]
     return known_classes(connection_to(database), [each for each in imported if each.database is database])
 
 
-def queue_models_of(database: Any, only: type[Queue] | None = None) -> list[KnownClass]:
+def queue_models_of(database: JobsDatabase | None, only: Any = None) -> list[KnownClass]:
     """Return the models of queues: the given one, or all that are known, sorted by the beginning of their keys."""
-    return _models_of(database, QUEUES, Queue, only)
+    return _models_of(database, QUEUES, roots.queue, only)
 
 
-def error_models_of(database: Any, only: type[Error] | None = None) -> list[KnownClass]:
+def error_models_of(database: JobsDatabase | None, only: Any = None) -> list[KnownClass]:
     """Return the models of errors in the same way."""
-    return _models_of(database, ERRORS, Error, only)
+    return _models_of(database, ERRORS, roots.error, only)
 
 
-def imported_error_models(database: Any, only: type[Error] | None = None) -> list[type[Error]]:
+def imported_error_models(database: JobsDatabase | None, only: Any = None) -> list[Any]:
     """Return the given model of errors, or all that this process imported."""
-    return [on(only, database)] if only else _imported(database, Error)
+    return [on(only, database)] if only else _imported(database, roots.error)
 
 
-def imported_queue_model(database: Any, name: str) -> Any:
+def imported_queue_model(database: JobsDatabase | None, name: str) -> Any:
     """Return the model of queues whose keys begin so.
 
     Raises
@@ -53,21 +61,22 @@ def imported_queue_model(database: Any, name: str) -> Any:
     ValueError
         If it is not imported: what is stored imports nothing.
     """
-    for model in _imported(database, Queue):
+    for model in _imported(database, roots.queue):
         if model._name == name:
             return model
     path = next((known.path for known in queue_models_of(database) if known.name == name), name)
     raise ValueError(f"the model of that queue is not imported: give --queue-model={path}")
 
 
-def _models_of(database: Any, kind: str, base: Any, only: Any) -> list[KnownClass]:
+def _models_of(database: JobsDatabase | None, kind: str, base: Any, only: Any) -> list[KnownClass]:
     if only is not None:
         return [KnownClass.of(on(only, database))]
     known = known_models(connection_to(database), kind, _imported(database, base))
     return sorted(known.values(), key=attrgetter("name"))
 
 
-def _imported(database: Any, base: Any) -> list[Any]:
+def _imported(database: JobsDatabase | None, base: Any) -> list[Any]:
+    database = database_of(database)
     models = [on(base, database), *concrete(base), *bound_models(database, base)]
     return [each for each in models if each.database is database]
 
