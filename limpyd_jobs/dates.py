@@ -6,6 +6,8 @@ import math
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from limpyd_jobs.exceptions import ArgumentRefused
+
 EPOCH = datetime(1970, 1, 1)
 
 MICROSECOND = timedelta(microseconds=1)
@@ -80,7 +82,7 @@ def compute_delayed_until(
             return utcnow() + _as_timedelta(delayed_for)
     except OverflowError as error:
         argument = "delayed_for" if delayed_until is None else "delayed_until"
-        raise ValueError(f"Invalid {argument} argument: beyond the years 1 to 9999") from error
+        raise ArgumentRefused("Invalid ", (argument, f"{argument} argument"), ": beyond the years 1 to 9999") from error
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from limpyd.exceptions import DoesNotExist
@@ -13,6 +13,32 @@ from limpyd_jobs.texts import one_line
 
 class LimpydJobsException(Exception):
     """The base of the exceptions of this library."""
+
+
+class NamesParameters(Exception):
+    """An exception whose text names parameters, which a command line calls otherwise.
+
+    Parameters
+    ----------
+    *parts: str or tuple of (str, str)
+        The text. A tuple is the name of a parameter, and how Python says it.
+    """
+
+    def __init__(self, *parts: str | tuple[str, str]) -> None:
+        self._parts = parts
+        super().__init__(self.as_written({}))
+
+    def as_written(self, options: Mapping[str, str]) -> str:
+        """Return the text, given what to say for some parameters."""
+        return "".join(part if isinstance(part, str) else options.get(*part) for part in self._parts)
+
+
+class ArgumentRefused(NamesParameters, ValueError):
+    """An argument is missing, not valid, or does not go with another one."""
+
+
+class CallRefused(NamesParameters, LimpydJobsException):
+    """What is asked for needs another argument."""
 
 
 class ConfigurationException(LimpydJobsException):

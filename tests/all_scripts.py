@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from limpyd_jobs.check import scripts
 from limpyd_jobs.models import progress
-from limpyd_jobs.query import queues
 from limpyd_jobs.records import audit, metrics, presences, records, timed
 from limpyd_jobs.redis.scripting import Script
-from limpyd_jobs.search import actions, errors, walk
-from limpyd_jobs.transitions import claiming, ending, placing, pruning, recovering
+from limpyd_jobs.transitions import claiming, ending, many, placing, pruning, queues, recovering
 
 MODULES = (
     placing,
@@ -21,9 +19,7 @@ MODULES = (
     presences,
     records,
     timed,
-    walk,
-    actions,
-    errors,
+    many,
     queues,
     progress,
     scripts,

@@ -12,7 +12,7 @@ from limpyd_jobs.commandline.options import WorkerOption, one_of, seconds
 from limpyd_jobs.commands.integrations import JOB_STORES, import_used_integrations, job_store, namespace
 from limpyd_jobs.commands.shared.command import Command
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, UNAUDITED
-from limpyd_jobs.commands.shared.progress import Progress
+from limpyd_jobs.commands.shared.progress import ProgressLine
 from limpyd_jobs.models import Queue
 
 
@@ -92,7 +92,7 @@ class Check(Command):
         """Check, print the report, and return the exit status."""
         model, error_model = self.options.queue_model, self.options.error_model
         shows = sys.stderr.isatty() if self.options.progress is None else self.options.progress
-        progress = Progress() if shows else None
+        progress = ProgressLine() if shows else None
         if not self.options.job_modules:
             import_used_integrations()
         for each in self.options.namespace or ():

@@ -101,9 +101,9 @@ A filter is made of words. All of them must be met:
 
     def _list(self, words: Sequence[str]) -> None:
         asked = self._filter(*words)
-        page = asked.page(self.options.limit, self.options.after, self.options.timeout)
-        self.print_list((error._asdict() for error in page.errors), HEADING, map(_row_of_error, page.errors), SPARE)
-        if not (page.errors or self.options.after):
+        page = asked.page(self.options.limit, self.options.after, timeout=self.options.timeout)
+        self.print_list((error._asdict() for error in page.found), HEADING, map(_row_of_error, page.found), SPARE)
+        if not (page.found or self.options.after):
             self._note_unknown_names(asked)
         self.note_next_page("errors", page.following, page.is_complete)
 
@@ -131,7 +131,7 @@ A filter is made of words. All of them must be met:
         return {
             **as_json(group),
             "sample": self._cut(asked.last_of(group)),
-            "jobs": [error.ident for error in asked.page(LAST_ERRORS).errors],
+            "jobs": [error.ident for error in asked.page(LAST_ERRORS).found],
         }
 
     def _cut(self, whole: Mapping[str, str]) -> Mapping[str, str]:

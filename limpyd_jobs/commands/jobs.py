@@ -15,7 +15,7 @@ from limpyd_jobs.commands.shared.names import unknown_classes, unknown_names
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, VERB_OPTIONS
 from limpyd_jobs.commands.shared.progress import shown_progress
 from limpyd_jobs.commands.shared.tables import count_of, print_error, print_json_lines, print_table
-from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand, job_class_of
+from limpyd_jobs.commands.shared.verbs import FLAGS, Verb, VerbCommand, job_class_of
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.fields.argument import ValueField
 from limpyd_jobs.idents import Ident, read_pk
@@ -26,6 +26,7 @@ from limpyd_jobs.query import (
     FoundJob,
     JobDetails,
     JobFilter,
+    MissingIndex,
     Tally,
     explain_job,
     job_details,
@@ -58,7 +59,6 @@ VERBS = {
     "promote": (),
     "delete": (),
 }
-FLAGS = {"queue_name": "--queue", "priority": "--priority", "delayed_for": "--for", "delayed_until": "--until"}
 
 
 def _time_span(text: str) -> float:
@@ -180,8 +180,8 @@ A filter is made of words. All of them must be met:
             self.options.limit, self.options.after, newest_first=newest_first, timeout=self.options.timeout
         )
         took = monotonic() - began
-        self.print_list((job._asdict() for job in page.jobs), FoundJob._fields, map(_shown, page.jobs), SPARE)
-        if not (page.jobs or self.options.after):
+        self.print_list((job._asdict() for job in page.found), FoundJob._fields, map(_shown, page.found), SPARE)
+        if not (page.found or self.options.after):
             self._note_unknown_names(asked)
         self.note_next_page("jobs", page.following, page.is_complete)
         self._note_unseen(asked)
@@ -206,7 +206,7 @@ A filter is made of words. All of them must be met:
         if is_complete and took < LONG_SEARCH:
             return
         for missing in asked.missing_indexes()[:MAX_HINTS]:
-            self.note(f"jobs are looked at one by one, because {missing}. {missing.how}")
+            self.note(f"jobs are looked at one by one, because {missing}. {_remedy(missing)}")
 
     def _count(self, words: Sequence[str]) -> None:
         asked, timeout = self._filter(*words), self.options.timeout
@@ -255,12 +255,12 @@ A filter is made of words. All of them must be met:
 
     def _ident(self, verb: str, words: Sequence[str]) -> str:
         """Return the ident of the job of some conditions: of several of a class, the one that is meant most likely."""
-        jobs, asked = self._filter(*words).page(MAX_NAMED + 1).jobs, one_line(" ".join(words))
+        jobs, asked = self._filter(*words).page(MAX_NAMED + 1).found, one_line(" ".join(words))
         if len(jobs) == 1:
             return jobs[0].ident
         if not jobs:
             raise LookupError("; ".join([f"there is no job with {asked}", *unknown_classes()]))
-        meant = self._filter(*words, "status=running" if verb == "release" else "queued=1").page(2).jobs
+        meant = self._filter(*words, "status=running" if verb == "release" else "queued=1").page(2).found
         if not meant and verb != "release" and len({Ident.of(job.ident).path for job in jobs}) == 1:
             meant = jobs[:1]  # the last one
         number = f"more than {MAX_NAMED}" if len(jobs) > MAX_NAMED else f"{len(jobs)}"
@@ -367,7 +367,18 @@ A filter is made of words. All of them must be met:
         given = {name: value for name, value in given.items() if value is not None}
         for name in given.keys() - set(VERBS.get(verb, PLACE)):
             self.parser.error(f"{verb} does not support {FLAGS[name]}")
+        if given.keys() >= {"delayed_for", "delayed_until"}:
+            self.parser.error("--for and --until do not go together")
         return given
+
+
+def _remedy(missing: MissingIndex) -> str:
+    """Return how to declare an index, and what it costs."""
+    cost = {"EqualIndex": "5 to 100 bytes"}.get(missing.kind, "some 120 bytes")
+    return (
+        f"To find them at once, for {cost} a job, declare {missing.field} with "
+        f"indexable=True, indexes=[{missing.kind}], and run: limpyd-jobs check --repair"
+    )
 
 
 def _name_of(asked: JobFilter) -> str:

@@ -39,7 +39,7 @@ class JobCollection(ExtendedCollectionManager):
     def _filter(self) -> Any:
         """The same jobs as a filter, which needs their pks unless it can ask for all itself."""
         from limpyd_jobs.search.conditions import Condition
-        from limpyd_jobs.search.filter import JobFilter  # not at the start of each process
+        from limpyd_jobs.search.jobs import JobFilter  # not at the start of each process
 
         parts, fields = self._lazy_collection, layout_of(self.model)
         asked = [each for each in parts["sets"] if _asks_for_a_value(each) and each.index.field.name in fields.plain]

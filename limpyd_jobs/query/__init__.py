@@ -19,9 +19,9 @@ from limpyd_jobs.query.releasing import release_job
 from limpyd_jobs.search.actions import Tally
 from limpyd_jobs.search.causes import ErrorGroup, ErrorGroups, ErrorMessage
 from limpyd_jobs.search.conditions import Condition
-from limpyd_jobs.search.errors import ErrorFilter, ErrorPage, FoundError
-from limpyd_jobs.search.filter import JobFilter
+from limpyd_jobs.search.errors import ErrorFilter, FoundError
 from limpyd_jobs.search.found import Count, Facets, FoundJob, Page
+from limpyd_jobs.search.jobs import JobFilter
 from limpyd_jobs.search.walk import MissingIndex
 
 __all__ = [
@@ -31,7 +31,6 @@ __all__ = [
     "ErrorGroup",
     "ErrorGroups",
     "ErrorMessage",
-    "ErrorPage",
     "Explanation",
     "Facets",
     "FoundError",

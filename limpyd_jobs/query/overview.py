@@ -12,8 +12,8 @@ from limpyd_jobs.records.known_classes import one_of_each
 from limpyd_jobs.records.sizes import LargeJobs, large_jobs
 from limpyd_jobs.redis.database import JobsDatabase, database_name
 from limpyd_jobs.search.classes import classes_of, connection_to, database_of, on, queue_models_of
-from limpyd_jobs.search.filter import JobFilter
 from limpyd_jobs.search.found import FoundJob
+from limpyd_jobs.search.jobs import JobFilter
 from limpyd_jobs.statuses import STATUSES
 
 
@@ -93,7 +93,7 @@ def overview(
     memory, max_memory = about_memory.get("used_memory"), about_memory.get("maxmemory") or None
     latency = max((each.latency for each in queues if each.latency is not None), default=None)
     quarantine = sum(each.quarantine for each in queues)
-    running = JobFilter(status="running", database=database).page(most_running).jobs if most_running else []
+    running = JobFilter(status="running", database=database).page(most_running).found if most_running else []
     name = database_name(database_of(database).connection_settings)
     totals = Totals(jobs, **numbers, latency=latency, quarantine=quarantine, memory=memory, max_memory=max_memory)
     return Overview(name, totals, queues, workers, running)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -15,9 +14,8 @@ from limpyd_jobs.records.audit import audited, entry_request, refusing_if_unaudi
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.records import change_pause, paused_names_of
-from limpyd_jobs.redis.calls import Call, flag, given, listed, outcome_of, passing_over_wrong_types, send
+from limpyd_jobs.redis.calls import passing_over_wrong_types
 from limpyd_jobs.redis.database import JobsDatabase
-from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.search.classes import (
     classes_of,
     connection_to,
@@ -25,10 +23,7 @@ from limpyd_jobs.search.classes import (
     queue_models_of,
     replies_to,
 )
-
-_delete_queue = Script("queues/delete_queue")
-_leave_quarantine = Script("queues/leave_quarantine")
-_measure_queues = Script("queues/measure_queues")
+from limpyd_jobs.transitions import queues as transitions
 
 # The model of the boards of TaskFlow. Conductors serve them, and no worker.
 BOARDS = "taskflow:board"
@@ -200,15 +195,13 @@ def leave_quarantine(
     connection, number = connection_to(database), sum(map(len, by_queue.values()))
     if not number:
         return 0
-    call = partial(Call, connection, _leave_quarantine, read=lambda reply: reply["number"])
-    requests = (
-        given(queue_key=key, idents=listed(some), drop=flag(drop))
-        for key, those in by_queue.items()
-        for some in _steps(those)
-    )
     verb, what = "drop" if drop else "retry", " ".join(each for those in by_queue.values() for each in those)
     with audited(connection, unaudited=unaudited, verb=f"quarantine {verb}", filter=what) as entry:
-        done = sum(send(call(request={**request, **entry.names})) for request in requests)
+        done = sum(
+            transitions.leave_quarantine(connection, key, some, drop=drop, audit=entry.names)
+            for key, those in by_queue.items()
+            for some in _steps(those)
+        )
         entry.numbers = {"done": done, "skipped": number - done, "refused": 0}
     return done
 
@@ -234,9 +227,8 @@ def delete_queue(state: QueueState, database: JobsDatabase | None = None, *, una
         raise ValueError(f"{model.__name__} has fields of its own: delete the queue in Python")
     what = f"queue={state.name} priority={state.priority}"
     told = entry_request(unaudited, verb="delete queue", filter=what, done=1)
-    request = {"queue_model": layout.json, "pk": state.pk, **told}
     with refusing_if_unaudited():
-        return str(send(Call(connection_to(model.database), _delete_queue, request, outcome_of, [model])))
+        return transitions.delete_queue(model, state.pk, told)
 
 
 def queue_names(database: JobsDatabase | None = None, queue_model: type[Queue] | None = None) -> set[str]:
@@ -286,10 +278,8 @@ def _pks_of(model: KnownClass, connection: Any, names: Iterable[str] | None = No
 
 
 def _states(connection: Any, model: KnownClass, classes: str, pks: Sequence[str]) -> Iterator[QueueState]:
-    asked = {"queue_model": json.dumps({"name": model.name}), "classes": classes}
     for some in _steps(sorted(set(pks))):
-        call = Call(connection, _measure_queues, {**asked, "pks": listed(some)}, lambda reply: reply)
-        reply = send(call)
+        reply = transitions.measure_queues(connection, json.dumps({"name": model.name}), classes, some)
         yield from (_state(row, reply["moment"], model.name) for row in reply["queues"])
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from limpyd_jobs import transitions
 from limpyd_jobs.classes.job_classes import job_classes
-from limpyd_jobs.exceptions import LimpydJobsException
+from limpyd_jobs.exceptions import CallRefused, LimpydJobsException
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.query.explain.details import JobDetails, details_of, stored_job
 from limpyd_jobs.records.audit import entry_request, refusing_if_unaudited
@@ -74,9 +74,9 @@ def _check(details: JobDetails, stored: Mapping[str, str], database: JobsDatabas
     if force:
         return
     if not stored.get("_claim_token"):
-        raise LimpydJobsException(f"{details.ident} has no claim: a worker of version 2 may run it. {_FORCE}")
+        raise CallRefused(f"{details.ident} has no claim: a worker of version 2 may run it.", *_FORCE)
     if not details.silence.startswith("silent") and _holds(details.ident, stored["_queue_key"], database):
-        raise LimpydJobsException(f"{details.owner} runs {details.ident}, and seems to be alive. {_FORCE}")
+        raise CallRefused(f"{details.owner} runs {details.ident}, and seems to be alive.", *_FORCE)
 
 
 def _check_queue(ident: str, queue_key: str, database: JobsDatabase | None) -> None:
@@ -88,7 +88,7 @@ def _check_queue(ident: str, queue_key: str, database: JobsDatabase | None) -> N
 
 
 _REPAIR = "limpyd-jobs check tells more, and check --repair puts it in a queue"
-_FORCE = "If you are sure that it does not, give force=True"
+_FORCE = " If you are sure that it does not, give ", ("force", "force=True")
 
 
 def _holds(ident: str, queue_key: str, database: JobsDatabase | None) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -112,6 +112,16 @@ def send(call: Call[Reply]) -> Reply:
             raise
         raise NotRecorded(f"How {call.subject} ended is not recorded: {error}") from error
     return call.accept(text)
+
+
+def sent(calls: Generator[Call[Reply], Reply, None]) -> Iterator[Reply]:
+    """Send the calls of a verb of several steps, which is given each reply before its next call; yield the replies."""
+    with suppress(StopIteration):
+        call = next(calls)
+        while True:
+            reply = send(call)
+            yield reply
+            call = calls.send(reply)
 
 
 def send_after(connection: PinnedConnection, command: Sequence[Any], call: Call[Reply]) -> tuple[Any, Reply]:

@@ -15,25 +15,18 @@ from limpyd_jobs import transitions
 from limpyd_jobs.arguments import check_servable, delay_argument, shown_delay, stored_priority, stored_queue_name
 from limpyd_jobs.classes.roots import has_custom_placement, roots
 from limpyd_jobs.dates import compute_delayed_until, parse_datetime
-from limpyd_jobs.exceptions import AlreadyClaimed
+from limpyd_jobs.exceptions import AlreadyClaimed, ArgumentRefused
 from limpyd_jobs.functions import overrides
 from limpyd_jobs.records import records
 from limpyd_jobs.records.audit import Entry, audited
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.lazy_fields import pk_of
-from limpyd_jobs.redis.calls import Call, given, listed, send
-from limpyd_jobs.redis.scripting import Script
+from limpyd_jobs.redis.calls import Verb, given, listed, sent
 from limpyd_jobs.search.walk import Source
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import described
-
-_cancel_many = Script("many/cancel_many")
-_delete_many = Script("many/delete_many")
-_move_many = Script("many/move_many")
-_requeue_many = Script("many/requeue_many")
-
-# How many jobs one step changes: it takes Redis some milliseconds.
-JOBS_PER_STEP = 100
+from limpyd_jobs.transitions import many
+from limpyd_jobs.transitions.many import Changed
 
 # Outcomes of jobs for which there is nothing to do.
 NOTHING_TO_DO = ("ended", "gone", "not delayed", "not in error", "not queued")
@@ -105,26 +98,14 @@ def audited_tally(
     return Tally.of(outcomes)
 
 
-class Acted(NamedTuple):
-    """What a step did: the number of jobs of each outcome, the number it looked at, and the pk of the last one."""
-
-    outcomes: Mapping[str, int]
-    looked: int
-    seen: int
-
-    @classmethod
-    def of(cls, reply: Mapping[str, Any]) -> Acted:
-        return cls(reply["outcomes"], reply["looked"], int(reply["seen"]))
-
-
 class Action:
     """A verb for each of many jobs. Each subclass is one verb.
 
     Attributes
     ----------
     verb: str
-    script: Script
-        The script that does it with many jobs.
+    transition: Verb
+        Does it with many jobs.
     methods: tuple of str
         The methods of a job that do it with one job: if a class has its own, they are called.
     spares_claimed: bool
@@ -132,7 +113,7 @@ class Action:
     """
 
     verb: ClassVar[str]
-    script: ClassVar[Script]
+    transition: ClassVar[Verb[Any, Changed]]
     methods: ClassVar[tuple[str, ...]]
     spares_claimed: ClassVar[bool] = True
 
@@ -156,37 +137,37 @@ class Action:
         """Whether a script cannot do it, because the class or its queues have their own way."""
         return overrides(job_class, roots.job, *self.methods)
 
-    def steps(self, source: Source, job_class: type[Any], entry: Entry | None) -> Iterator[Acted]:
+    def steps(self, source: Source, job_class: type[Any], entry: Entry | None) -> Iterator[Changed]:
         """Do it with the jobs of a source, and note it in an entry of the audit; without one, tell the outcomes."""
         queue_model = job_class.queue_model
         records.check_database(job_class, queue_model)
         request = {
-            "model": layout_of(job_class).json,
             "queue_model": layout_of(queue_model).json,
             **given(default_name=job_class.queue_name),
             **self.request(),
         }
-        call = partial(Call, records.redis_of(job_class), self.script, read=Acted.of, models=[job_class])
         if entry and self.needs_python(job_class):
-            return self._one_by_one(source, job_class, entry, partial(_outcome_of, call, request))
-        return source.run(call, {**request, **(entry.names if entry else {"dry": "1"})}, JOBS_PER_STEP, is_upwards=True)
+            return self._one_by_one(source, job_class, entry, request)
+        request.update(entry.names if entry else {"dry": "1"})
+        return sent(source.changes(partial(self.transition.call, job_class), request))
 
     def _one_by_one(
-        self, source: Source, job_class: type[Any], entry: Entry, look: Callable[[int], str]
-    ) -> Iterator[Acted]:
+        self, source: Source, job_class: type[Any], entry: Entry, request: Mapping[str, Any]
+    ) -> Iterator[Changed]:
         """Do it with the jobs of a class that has its own way, if the filter finds them still."""
         for step in source.steps(is_upwards=True, names=listed(["queue"]), most=1):
             outcomes: Counter[str] = Counter()
             try:
-                for pk, (queue_name,) in step.found:
-                    outcome = look(pk)
+                for pk, (queue_name,) in step.records:
+                    only = {"conditions": "[]", "dry": "1", "pks": listed([f"{pk}"])}
+                    outcome = next(iter(self.transition(job_class, {**request, **only}).outcomes), "gone")
                     if outcome == "done":
                         outcome = self._outcome_of_one(records.attached(job_class, f"{pk}"), queue_name)
                     outcomes[outcome] += 1
             finally:  # also if it is interrupted
                 if outcomes["done"]:
                     entry.note(outcomes["done"])
-            yield Acted(outcomes, step.looked, step.seen)
+            yield Changed(outcomes, step.looked, step.seen)
 
     def _outcome_of_one(self, job: Any, queue_name: str | None) -> str:
         """Do it with one job, and return the outcome: what its own way raises is one, and what it leaves undone."""
@@ -231,12 +212,6 @@ def _cancel(job: Any) -> None:
         roots.job.cancel(job)
 
 
-def _outcome_of(call: Callable[..., Call[Acted]], request: Mapping[str, Any], pk: int) -> str:
-    """Return the outcome that a job would have."""
-    acted = send(call(request={**request, "conditions": "[]", "dry": "1", "pks": listed([f"{pk}"])}))
-    return next(iter(acted.outcomes), "gone")
-
-
 def _servable_name(queue_name: str) -> str:
     """Return the name of a queue that jobs are to be put in, as it is stored."""
     name = stored_queue_name(queue_name)
@@ -244,11 +219,11 @@ def _servable_name(queue_name: str) -> str:
     return name
 
 
-class Requeue(Action):
+class RequeueMany(Action):
     """Put the jobs that failed back in their queues, or in another one."""
 
     verb = "requeue"
-    script = _requeue_many
+    transition = many.requeue_many
     methods = ("requeue", "enqueue_or_delay")
 
     def __init__(
@@ -269,11 +244,11 @@ class Requeue(Action):
         return super().needs_python(job_class) or _has_own_queues(job_class)
 
 
-class Cancel(Action):
+class CancelMany(Action):
     """Cancel the jobs that wait, are delayed or run."""
 
     verb = "cancel"
-    script = _cancel_many
+    transition = many.cancel_many
     methods = ("cancel",)
     spares_claimed = False
 
@@ -287,11 +262,11 @@ class Cancel(Action):
         return _extends(job_class, "cancel")
 
 
-class Delete(Action):
+class DeleteMany(Action):
     """Delete the jobs that do not run."""
 
     verb = "delete"
-    script = _delete_many
+    transition = many.delete_many
     methods = ("delete",)
 
     def do_one(self, job: Any, queue_name: str | None) -> None:
@@ -308,16 +283,17 @@ class Delete(Action):
         return super().needs_python(job_class) or not is_plain
 
 
-class Move(Action):
+class MoveMany(Action):
     """Move the jobs that wait or are delayed to another queue, priority or date."""
 
     verb = "move"
-    script = _move_many
+    transition = many.move_many
     methods = ("enqueue_or_delay",)
 
     def __init__(self, queue_name: str | None = None, priority: int | None = None) -> None:
         if queue_name is None and priority is None:
-            raise ValueError("say where to move the jobs: give a queue_name, a priority, or both")
+            where = (("queue_name", "a queue_name"), ", ", ("priority", "a priority"))
+            raise ArgumentRefused("say where to move the jobs: give ", *where, ", or both")
         self._request = given(
             queue_name=None if queue_name is None else _servable_name(queue_name),
             priority="" if priority is None else stored_priority(priority),
@@ -338,7 +314,7 @@ class Move(Action):
         return super().needs_python(job_class) or _has_own_queues(job_class)
 
 
-class DelayUntil(Move):
+class DelayMany(MoveMany):
     """Delay the jobs that wait or are delayed."""
 
     verb = "delay"
@@ -346,7 +322,8 @@ class DelayUntil(Move):
     def __init__(self, delayed_for: Delay, delayed_until: datetime | None) -> None:
         delay = delay_argument(delayed_for, delayed_until)
         if not delay:
-            raise ValueError("say until when to delay the jobs: give a delayed_for, or a delayed_until")
+            when = (("delayed_for", "a delayed_for"), " or ", ("delayed_until", "a delayed_until"))
+            raise ArgumentRefused("say until when to delay the jobs: give ", *when)
         self._until = compute_delayed_until(delayed_for, delayed_until)
         self._request = {"delay": delay}
 
@@ -357,7 +334,7 @@ class DelayUntil(Move):
         return before != after or parse_datetime(before.get("delayed_until")) == self._until
 
 
-class Promote(Move):
+class PromoteMany(MoveMany):
     """Promote the jobs that are delayed."""
 
     verb = "promote"

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from limpyd_jobs.search.found import Count
 from limpyd_jobs.search.message_patterns import MAX_PATTERN, is_variable, pattern_of
 from limpyd_jobs.texts import one_line
+from limpyd_jobs.transitions.many import Grouped
 
 # How many causes are kept at most, how many messages of all of them, and of each cause how many classes, queues and
 # versions.
@@ -113,18 +114,6 @@ class ErrorGroups(NamedTuple):
     size: int
 
 
-class Step(NamedTuple):
-    """What a step found: the groups, by their fingerprint; see ``lua/errors/group_errors.lua``."""
-
-    groups: Mapping[str, Mapping[str, Any]]
-    looked: int
-    seen: int
-
-    @classmethod
-    def of(cls, reply: Mapping[str, Any]) -> Step:
-        return cls(reply["groups"], reply["looked"], int(reply["seen"]))
-
-
 class Grouping:
     """Counts errors by their cause."""
 
@@ -133,7 +122,7 @@ class Grouping:
         self._beyond = 0
         self._room = MAX_MESSAGES
 
-    def add(self, model: str, step: Step) -> None:
+    def add(self, model: str, step: Grouped) -> None:
         """Add the errors that a step found among those of a model."""
         for fingerprint, found in step.groups.items():
             if fingerprint in self._groups or len(self._groups) < MAX_GROUPS:

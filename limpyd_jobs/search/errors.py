@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from limpyd.model import RedisModel
@@ -13,23 +12,21 @@ from limpyd.model import RedisModel
 from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.idents import read_pk
 from limpyd_jobs.records.audit import Entry
+from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.records import delete_many
-from limpyd_jobs.redis.calls import Call, listed
+from limpyd_jobs.redis.calls import listed, sent
 from limpyd_jobs.redis.database import JobsDatabase
-from limpyd_jobs.redis.scripting import Script
-from limpyd_jobs.search.actions import JOBS_PER_STEP, Acted, Tally, audited_tally
-from limpyd_jobs.search.causes import ErrorGroup, ErrorGroups, Grouping, Step
-from limpyd_jobs.search.classes import connection_to, error_models_of, imported_error_models, replies_to
-from limpyd_jobs.search.conditions import Condition, check_fields, limited, time_of
+from limpyd_jobs.search.actions import Tally
+from limpyd_jobs.search.causes import ErrorGroup, ErrorGroups, Grouping
+from limpyd_jobs.search.classes import error_models_of, imported_error_models, replies_to
+from limpyd_jobs.search.conditions import Condition, check_fields, time_of
+from limpyd_jobs.search.filter import Filter
 from limpyd_jobs.search.fingerprints import is_fingerprint
-from limpyd_jobs.search.found import Count
-from limpyd_jobs.search.pages import read_page
-from limpyd_jobs.search.walk import PER_STEP, Progress, Source, Walk
+from limpyd_jobs.search.walk import CHANGES_PER_STEP, OnStep, Source, Walk
 from limpyd_jobs.texts import one_line
-
-_delete_errors = Script("errors/delete_errors")
-_group_errors = Script("errors/group_errors")
+from limpyd_jobs.transitions import many
+from limpyd_jobs.transitions.many import Changed, Grouped
 
 # Names in a filter of jobs that differ from the fields of an error.
 _STORED = {
@@ -87,32 +84,15 @@ class FoundError(NamedTuple):
     app_version: str | None
 
     @classmethod
-    def of(cls, model: str, pk: int, values: Sequence[str | None]) -> FoundError:
+    def of(cls, known: KnownClass, pk: int, values: Sequence[str | None]) -> FoundError:
         """Make an error from the values of `_FIELDS`."""
         date_time, kind, message, fingerprint, path, job_pk, *others = values
         kind = kind or ""
         ident = f"{path or ''}:{job_pk or ''}"
-        return cls(model, f"{pk}", date_time or "", kind, message or "", fingerprint or kind, ident, *others)
+        return cls(known.name, f"{pk}", date_time or "", kind, message or "", fingerprint or kind, ident, *others)
 
 
-class ErrorPage(NamedTuple):
-    """Some errors, in order.
-
-    Attributes
-    ----------
-    errors: list of FoundError
-    following: str
-        The value of `after` for the next page; None if there is no next page.
-    is_complete: bool
-        False if there was no time to find as many as were asked for: go on with `following`.
-    """
-
-    errors: list[FoundError]
-    following: str | None
-    is_complete: bool
-
-
-class ErrorFilter:
+class ErrorFilter(Filter[FoundError]):
     """The errors that meet some conditions. It works as `JobFilter` does.
 
     >>> ErrorFilter("class=shop.jobs.*", date_time__gt="-1d").groups()
@@ -137,6 +117,8 @@ class ErrorFilter:
         If a value is neither a text, a number, a datetime nor a timedelta.
     """
 
+    _record, _fields, _date = FoundError, _FIELDS, "date_time"
+
     def __init__(
         self,
         *words: str,
@@ -144,11 +126,9 @@ class ErrorFilter:
         database: JobsDatabase | None = None,
         **conditions: Any,
     ) -> None:
-        self._database = database or (error_model or roots.base).database
-        self._connection = connection_to(self._database)
+        parsed = [Condition.parse(word) for word in words]
+        super().__init__(parsed, conditions, database or (error_model or roots.base).database)
         self._error_model = error_model
-        given = [Condition.parse(word) for word in words]
-        self.conditions = limited([*given, *(Condition.named(name, value) for name, value in conditions.items())])
         self._stored = [stored for condition in self.conditions for stored in _stored(condition)]
         names = {each.field for each in self._stored} - {"class", "pk"}
         models = error_models_of(self._database, error_model)
@@ -156,50 +136,8 @@ class ErrorFilter:
         check_fields("An error has no field", names, fields)
         self._models = [model for model in models if names <= model.fields]
 
-    def __repr__(self) -> str:
-        return f"ErrorFilter({', '.join(repr(str(each)) for each in self.conditions)})"
-
-    def __str__(self) -> str:
-        return " ".join(map(str, self.conditions))
-
-    def count(self, timeout: float | None = None, progress: Progress | None = None) -> Count:
-        """Count the errors: at once if at most one indexed field is asked for. Parameters: see `JobFilter.count`."""
-        walk, number = self._walk(timeout, progress), 0
-        for source in walk.sources:
-            number += source.size if source.is_exact else sum(step.number for step in walk.timed(source.steps()))
-        return Count(number, not walk.is_cut)
-
-    def page(self, limit: int = 50, after: str | None = None, timeout: float | None = None) -> ErrorPage:
-        """Return some errors, the newest first.
-
-        Parameters
-        ----------
-        limit: int
-            How many errors at most.
-        after: str
-            The `following` of the previous page.
-        timeout: float
-            After how many seconds to return the errors that were found by then; None to look at all if need be.
-
-        Raises
-        ------
-        ValueError
-            If `after` is not the `following` of a page.
-        """
-        walk = self._walk(timeout)
-        errors, following = read_page(
-            walk,
-            after,
-            limit,
-            name_of=attrgetter("name"),
-            fields=_FIELDS,
-            make=FoundError.of,
-            date_of=attrgetter("date_time"),
-        )
-        return ErrorPage(errors, following, not walk.is_cut)
-
     def groups(
-        self, most: int = 50, timeout: float | None = None, progress: Progress | None = None, messages: int = 5
+        self, most: int = 50, timeout: float | None = None, progress: OnStep | None = None, messages: int = 5
     ) -> ErrorGroups:
         """Count the errors by their cause, in steps of 500 errors. A million errors take some ten seconds.
 
@@ -235,32 +173,24 @@ class ErrorFilter:
     def jobs(self, most: int) -> dict[str, set[int]] | None:
         """Return the pks of the jobs with these errors, by the path of the class; None if there are more errors than
         `most`."""
-        walk = self._walk(None)
+        walk = self._walk()
         if sum(source.size for source in walk.sources) > most:
             return None
         found: dict[str, set[int]] = {}
         for source in walk.sources:
             for step in source.steps(names=listed(["job_model_repr", "job_pk"])):
-                for _, (path, pk) in step.found:
+                for _, (path, pk) in step.records:
                     number = read_pk(pk or "")
                     if path and number is not None:
                         found.setdefault(path, set()).add(number)
         return found
 
-    def delete_all(self, *, dry_run: bool = False, progress: Progress | None = None, unaudited: bool = False) -> Tally:
+    def delete_all(self, *, dry_run: bool = False, progress: OnStep | None = None, unaudited: bool = False) -> Tally:
         """Delete the errors, the oldest first, in steps of 100. Their jobs stay. For more see `JobFilter.requeue_all`.
 
         Errors of a model that is not imported are refused.
         """
-        walk = self._walk(None, progress)
-        return audited_tally(
-            self._connection,
-            partial(self._delete, walk),
-            only_counts=dry_run or not walk.sources,
-            unaudited=unaudited,
-            verb="delete errors",
-            filter=f"{self}",
-        )
+        return self._change(self._delete, "delete errors", dry_run=dry_run, progress=progress, unaudited=unaudited)
 
     def _delete(self, walk: Walk, outcomes: Counter[str], entry: Entry | None) -> None:
         """Delete them, or without an entry of the audit only count them."""
@@ -274,33 +204,30 @@ class ErrorFilter:
             for step in walk.timed(self._deleted(source, model, entry)):
                 outcomes.update(step.outcomes)
 
-    def _deleted(self, source: Source, model: type[RedisModel], entry: Entry | None) -> Iterator[Acted]:
+    def _deleted(self, source: Source, model: type[RedisModel], entry: Entry | None) -> Iterator[Changed]:
         layout = layout_of(model)
         if entry and (not layout.erasable or layout.outside):
             return _deleted_one_by_one(source, model, entry)
-        call: Callable[..., Call[Acted]] = partial(
-            Call, self._connection, _delete_errors, read=Acted.of, models=[model]
-        )
-        asked = {"model": layout.json, **(entry.names if entry else {"dry": "1"})}
-        return source.run(call, asked, JOBS_PER_STEP, is_upwards=True)
+        request = {"model": layout.json, **(entry.names if entry else {"dry": "1"})}
+        return sent(source.changes(partial(many.delete_errors.call, model), request))
 
-    def _grouped(self, source: Source) -> Iterator[Step]:
-        call: Callable[..., Call[Step]] = partial(Call, self._connection, _group_errors, read=Step.of)
-        return source.run(call, {"model": source.model}, PER_STEP)
+    def _grouped(self, source: Source) -> Iterator[Grouped]:
+        call = partial(many.group_errors.call, self._connection)
+        return sent(source.calls(call, {"model": source.model}))
 
-    def _walk(self, timeout: float | None, progress: Progress | None = None) -> Walk:
+    def _walk(self, timeout: float | None = None, progress: OnStep | None = None) -> Walk:
         walk, tests = Walk(timeout, progress), [_test(condition) for condition in self._stored]
         sources = [Source(self._connection, model, self._stored, tests) for model in self._models]
         walk.measure(self._connection, sources)
         return walk
 
 
-def _deleted_one_by_one(source: Source, model: type[RedisModel], entry: Entry) -> Iterator[Acted]:
+def _deleted_one_by_one(source: Source, model: type[RedisModel], entry: Entry) -> Iterator[Changed]:
     """Delete errors of a model that has its own way to do so, or fields that a script cannot delete."""
-    for step in source.steps(is_upwards=True, names=listed(["type"]), most=JOBS_PER_STEP):
-        number = delete_many(model, [f"{pk}" for pk, _ in step.found])
+    for step in source.steps(is_upwards=True, names=listed(["type"]), most=CHANGES_PER_STEP):
+        number = delete_many(model, [f"{pk}" for pk, _ in step.records])
         entry.note(number)
-        yield Acted({"done": number}, step.looked, step.seen)
+        yield Changed({"done": number}, step.looked, step.seen)
 
 
 def _stored(condition: Condition) -> list[Condition]:

@@ -1,198 +1,91 @@
-"""A filter of jobs, by what is in them: to count them, list them, and count them by a field."""
+"""A filter of records, by what is in them: to count them, to list them, and to change them."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from operator import attrgetter
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
-from limpyd.model import RedisModel
-
-from limpyd_jobs.classes.job_classes import job_classes
-from limpyd_jobs.classes.roots import roots
-from limpyd_jobs.imports import not_imported
 from limpyd_jobs.records.audit import Entry
 from limpyd_jobs.redis.calls import listed
 from limpyd_jobs.redis.database import JobsDatabase
-from limpyd_jobs.search.actions import (
-    Action,
-    Cancel,
-    Delay,
-    DelayUntil,
-    Delete,
-    Move,
-    Promote,
-    Requeue,
-    Tally,
-    audited_tally,
-)
-from limpyd_jobs.search.classes import database_of, on
+from limpyd_jobs.search.actions import Tally, audited_tally
+from limpyd_jobs.search.classes import connection_to
 from limpyd_jobs.search.conditions import Condition, limited
-from limpyd_jobs.search.found import FIELDS, Count, Facets, FoundJob, Page, name_of_status
-from limpyd_jobs.search.look import OF_ERRORS, Search
+from limpyd_jobs.search.found import Count, Page
 from limpyd_jobs.search.pages import read_page
-from limpyd_jobs.search.walk import MissingIndex, Progress
-from limpyd_jobs.statuses import STATUSES
+from limpyd_jobs.search.walk import OnStep, Walk
 
-# How many different values facets keep at most.
-MAX_VALUES = 10_000
+T = TypeVar("T")
 
 
-class JobFilter:
-    """The jobs that meet some conditions, of all classes of a database, whether this process can import them or not.
-
-    A class is known once a process of version 3 added a job of it, or if it is imported here.
-
-    >>> failed = JobFilter("class=shop.jobs.*", status="error", to="ann@example.com", added__gt="-1h")
-    >>> print(failed.count())
-    17
-
-    Parameters
-    ----------
-    *words: str or type of Job
-        Conditions as on the command line: ``status=error``, ``status!=error``, ``added>-1h`` or, the same,
-        ``added__gt=-1h``. A job has to meet all of them. A class stands for its own jobs, not for those of its
-        subclasses.
-    database: JobsDatabase
-        The database of `BaseJobsModel` by default.
-    error_model: type of Error
-        The model of the errors that ``error`` and ``fingerprint`` are about; None for all models.
-    **conditions
-        The same as in Python: ``status="error"``, ``status__ne="error"``, ``added__gt=timedelta(hours=-1)``, with
-        ``gt, gte, lt, lte, ne``.
+class Filter(Generic[T]):
+    """The records that meet some conditions. Each subclass is about one kind of record.
 
     Attributes
     ----------
+    conditions: tuple of Condition
     unseen: int
-        How many jobs the last look left out, because their pk is not a number of at most 18 digits: this library makes
-        no such pks. A count without them is a lower bound.
-
-    Raises
-    ------
-    ValueError
-        If a word is not a condition, or a field cannot have a value or be compared so.
-    TypeError
-        If a value is neither a text, a number, a datetime nor a timedelta.
+        How many records the last look left out, because their pk is not a number of at most 18 digits: this library
+        makes no such pks. A count without them is a lower bound.
     """
 
-    def __init__(
-        self,
-        *words: str | type[RedisModel],
-        database: JobsDatabase | None = None,
-        error_model: type[RedisModel] | None = None,
-        **conditions: Any,
-    ) -> None:
-        self._database = database_of(database)
-        self._error_model = error_model
-        given = [Condition.parse(word) if isinstance(word, str) else _of_class(word) for word in words]
-        if sum(not isinstance(word, str) for word in words) > 1:
-            raise ValueError("A job has one class only: give one, or a pattern, as class=shop.jobs.*")
-        self.conditions = limited([*given, *(Condition.named(name, value) for name, value in conditions.items())])
-        self.pks: Sequence[int] | None = None  # if only some jobs are meant, of one class
+    # What is found, the fields that are read of it, and the one by which it is sorted.
+    _record: ClassVar[Any]
+    _fields: ClassVar[Sequence[str]]
+    _date: ClassVar[str]
+
+    def __init__(self, conditions: Sequence[Condition], named: Mapping[str, Any], database: JobsDatabase) -> None:
+        self._database = database
+        self._connection = connection_to(database)
+        self.conditions = limited([*conditions, *(Condition.named(name, value) for name, value in named.items())])
         self.unseen = 0
 
     def __repr__(self) -> str:
-        return f"JobFilter({', '.join(repr(str(each)) for each in self.conditions)})"
+        return f"{type(self).__name__}({', '.join(repr(str(each)) for each in self.conditions)})"
 
     def __str__(self) -> str:
         return " ".join(map(str, self.conditions))
 
-    def _search(self, timeout: float | None = None, progress: Progress | None = None, by: str | None = None) -> Search:
-        return Search(self.conditions, self._database, self._error_model, self.pks, by, timeout, progress)
+    def _walk(self, timeout: float | None = None, progress: OnStep | None = None) -> Walk:
+        """Begin a look at all that may meet the conditions."""
+        raise NotImplementedError
 
-    def count(self, timeout: float | None = None, progress: Progress | None = None) -> Count:
-        """Count the jobs: at once if at most one indexed field is asked for; else by looking at them, in steps.
+    def count(self, timeout: float | None = None, progress: OnStep | None = None) -> Count:
+        """Count the records: at once if at most one indexed field is asked for; else by looking at them, in steps.
 
         Parameters
         ----------
         timeout: float
             After how many seconds to return what was counted by then; None to look at all.
         progress: callable
-            Called after each step with how many jobs were looked at, and how many at most there are to look at.
+            Called after each step with how many records were looked at, and how many at most there are to look at.
 
         Raises
         ------
         ValueError
             If no class of the database has a field that is asked for.
         """
-        number, is_exact = 0, True
-        search = self._search(timeout, progress)
-        for source in search.sources:
-            if source.is_exact:
-                number += source.size
-            else:
-                number += sum(step.number for step in search.steps(source))
-        self.unseen = search.unseen
-        return Count(number, is_exact and not (search.is_cut or search.unseen))
-
-    def facets(
-        self, field: str, most: int = 50, timeout: float | None = None, progress: Progress | None = None
-    ) -> Facets:
-        """Count the jobs by the values of a field: ``class``, ``queue``, ``status``, or any other.
-
-        Parameters
-        ----------
-        field: str
-            ``error`` and ``fingerprint`` stand for the type and the fingerprint of the last error of a job.
-        most: int
-            How many values to return: those with the most jobs.
-
-        The other parameters and exceptions: see `count`.
-        """
-        if field in ("owner", "pk"):
-            raise ValueError(f"{field} is not a field of a job, so jobs are not counted by it")
-        search = self._search(timeout, progress, field)
-        if field == "status" and all(source.is_whole for source in search.sources):
-            return Facets(*self._statuses(), is_exact=True)
-        counts: Counter[str] = Counter()
-        beyond = 0
-        for source in search.sources:
-            if field == "class":
-                counts[source.known.path] += (
-                    source.size if source.is_exact else sum(step.number for step in search.steps(source))
-                )
-                continue
-            errors = json.dumps(search.errors_of(source.known)) if field in OF_ERRORS else ""
-            for step in search.steps(source, by=field, errors=errors):
-                for value, number in step.counts.items():
-                    if value in counts or len(counts) < MAX_VALUES:
-                        counts[name_of_status(value) if field == "status" else value] += number
-                    else:
-                        beyond += number
-        self.unseen = search.unseen
-        told = {value: number for value, number in counts.most_common(most) if number}
-        return Facets(told, beyond + counts.total() - sum(told.values()), not (search.is_cut or search.unseen))
-
-    def _statuses(self) -> tuple[Mapping[str, int], int]:
-        """Count the jobs of some classes by their status. Each number is the size of a set."""
-        known = {name.lower(): self._and(Condition("status", "=", letter)) for name, letter in STATUSES.items()}
-        counts = Counter({name: each.count().number for name, each in known.items()})
-        return {name: number for name, number in counts.most_common() if number}, self.count().number - counts.total()
-
-    def _and(self, condition: Condition) -> JobFilter:
-        narrower = JobFilter(database=self._database, error_model=self._error_model)
-        narrower.pks = self.pks
-        narrower.conditions = (*self.conditions, condition)
-        return narrower
+        walk = self._walk(timeout, progress)
+        number = sum(map(walk.number_in, walk.sources))
+        self.unseen = walk.unseen
+        return Count(number, walk.is_complete)
 
     def page(
         self, limit: int = 50, after: str | None = None, *, newest_first: bool = True, timeout: float | None = None
-    ) -> Page:
-        """Return some jobs, the newest first, or the oldest. Jobs of several classes are in the order in which they
-        were added.
+    ) -> Page[T]:
+        """Return some records, the newest first, or the oldest. Those of several classes are in the order of their
+        dates: when a job was added, or an error happened.
 
         Parameters
         ----------
         limit: int
-            How many jobs at most.
+            How many records at most.
         after: str
             The `following` of the previous page.
         timeout: float
-            After how many seconds to return the jobs that were found by then; None to look at all if need be.
+            After how many seconds to return the records that were found by then; None to look at all if need be.
 
         Raises
         ------
@@ -201,167 +94,39 @@ class JobFilter:
             `limit` is less than 1.
         """
         if limit < 1:
-            raise ValueError(f"A page has 1 job or more, not {limit!r}")
-        search = self._search(timeout)
-        jobs, following = read_page(
-            search,
-            after,
-            limit,
-            name_of=attrgetter("path"),
-            fields=FIELDS,
-            make=FoundJob.of,
-            date_of=lambda job: job.added or "",
-            newest_first=newest_first,
-        )
-        self.unseen = search.unseen
-        return Page(jobs, following, not search.is_cut)
+            raise ValueError(f"A page has 1 record or more, not {limit!r}")
+        walk = self._walk(timeout)
+        found, following = read_page(walk, after, limit, self._fields, self._record.of, self._date, newest_first)
+        self.unseen = walk.unseen
+        return Page(found, following, not walk.is_cut)
 
-    def missing_indexes(self) -> list[MissingIndex]:
-        """Return the indexes that the classes lack. Without them, jobs are looked at one by one: see :ref:`Indexes`.
+    def __iter__(self) -> Iterator[T]:
+        """Yield all the records, class by class, the newest of each first. A round trip reads some hundreds."""
+        walk = self._walk()
+        for source in walk.sources:
+            for step in walk.look(source, names=listed(self._fields)):
+                for pk, values in step.records:
+                    yield self._record.of(source.known, pk, values)
+        self.unseen = walk.unseen
 
-        Raises
-        ------
-        ValueError
-            If no class of the database has a field that is asked for.
-        """
-        return [missing for source in self._search().sources for missing in source.missing_indexes]
-
-    def requeue_all(
+    def _change(
         self,
-        queue_name: str | None = None,
-        priority: int | None = None,
-        delayed_for: Delay = None,
-        delayed_until: datetime | None = None,
+        act: Callable[[Walk, Counter[str], Entry | None], None],
+        verb: str,
+        how: str = "",
         *,
-        dry_run: bool = False,
-        progress: Progress | None = None,
-        unaudited: bool = False,
+        dry_run: bool,
+        progress: OnStep | None,
+        unaudited: bool,
     ) -> Tally:
-        """Put the jobs that are in error back in a queue, as `Job.requeue` does: by default, each in the queue in which
-        it was.
-
-        It goes in steps of 100 jobs, a round trip each. The step that changes a job looks at its conditions again. If
-        the call is interrupted, what was done stays: call it again for the rest. Jobs that are added meanwhile are left
-        alone. If a class has its own way to put a job in a queue, that is called, job by job.
-
-        Parameters
-        ----------
-        queue_name: str
-            None for the queue of each job.
-        priority: int
-            None for the priority of each job.
-        delayed_for: int, float or timedelta
-        delayed_until: datetime
-            See `Job.add_job`.
-        dry_run: bool
-            True to change nothing, and to return what would be done.
-        progress: callable
-            Called after each step with how many jobs were looked at, and how many at most there are to look at.
-        unaudited: bool
-            True to do it even if Redis refuses to write it to the audit, because it is full for example.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If an argument is not one of the above, or no class of the database has a field that is asked for.
-        NotAudited
-            If Redis refuses to write it to the audit: nothing was done, or no more is done.
-        """
-        return self._do(Requeue(queue_name, priority, delayed_for, delayed_until), dry_run, progress, unaudited)
-
-    def cancel_all(self, *, dry_run: bool = False, progress: Progress | None = None, unaudited: bool = False) -> Tally:
-        """Cancel the jobs, as `Job.cancel` does. Running jobs are told. For more see `requeue_all`."""
-        return self._do(Cancel(), dry_run, progress, unaudited)
-
-    def delete_all(self, *, dry_run: bool = False, progress: Progress | None = None, unaudited: bool = False) -> Tally:
-        """Delete the jobs that do not run, and take them out of their queues. For more see `requeue_all`.
-
-        Their errors stay.
-        """
-        return self._do(Delete(), dry_run, progress, unaudited)
-
-    def move_all(
-        self,
-        queue_name: str | None = None,
-        priority: int | None = None,
-        *,
-        dry_run: bool = False,
-        progress: Progress | None = None,
-        unaudited: bool = False,
-    ) -> Tally:
-        """Move the jobs that wait or are delayed to another queue, or priority, or both. For more see `requeue_all`."""
-        return self._do(Move(queue_name, priority), dry_run, progress, unaudited)
-
-    def delay_all(
-        self,
-        delayed_for: Delay = None,
-        delayed_until: datetime | None = None,
-        *,
-        dry_run: bool = False,
-        progress: Progress | None = None,
-        unaudited: bool = False,
-    ) -> Tally:
-        """Delay the jobs that wait or are delayed. For more see `requeue_all`."""
-        return self._do(DelayUntil(delayed_for, delayed_until), dry_run, progress, unaudited)
-
-    def promote_all(self, *, dry_run: bool = False, progress: Progress | None = None, unaudited: bool = False) -> Tally:
-        """Put the delayed jobs in their waiting lists, to be run now. For more see `requeue_all`."""
-        return self._do(Promote(), dry_run, progress, unaudited)
-
-    def _do(self, action: Action, dry_run: bool, progress: Progress | None, unaudited: bool) -> Tally:
-        search = self._search(None, progress)
+        """Let `act` count the outcomes of what it does; without an entry of the audit, it must change nothing."""
+        walk = self._walk(None, progress)
         return audited_tally(
-            search.connection,
-            partial(self._act, action, search),
-            only_counts=dry_run or not search.sources,
+            self._connection,
+            partial(act, walk),
+            only_counts=dry_run or not walk.sources,
             unaudited=unaudited,
-            verb=action.verb,
+            verb=verb,
             filter=f"{self}",
-            how=action.how,
+            how=how,
         )
-
-    def _act(self, action: Action, search: Search, outcomes: Counter[str], entry: Entry | None) -> None:
-        """Do it, or without an entry of the audit only count the outcomes."""
-        for source in search.sources:
-            try:
-                job_class = on(job_classes.resolve(source.known.path), self._database)
-            except Exception as error:  # whatever its module raises
-                number = sum(step.number for step in search.timed(source.steps()))
-                outcomes[not_imported(source.known.path, error)] += number
-                continue
-            for step in search.timed(action.steps(source, job_class, entry)):
-                outcomes.update(step.outcomes)
-        self.unseen = search.unseen
-        if search.unseen:
-            outcomes["the pk is not a number"] += search.unseen
-
-    def __iter__(self) -> Iterator[FoundJob]:
-        """Yield all the jobs, class by class, the newest of each first. A round trip reads some hundreds of jobs."""
-        search = self._search()
-        for source in search.sources:
-            for step in search.steps(source, names=listed(FIELDS)):
-                for pk, values in step.found:
-                    yield FoundJob.of(source.known.path, pk, values)
-        self.unseen = search.unseen
-
-    def records(self, progress: Progress | None = None) -> Iterator[dict[str, str]]:
-        """Yield the stored values of each job, in the order of `__iter__`.
-
-        These are its ``ident``, the name of its ``queue``, its ``status`` as a word, and all other fields that have a
-        value, without the library's own.
-        """
-        search = self._search(None, progress)
-        for source in search.sources:
-            names = ["queue", *sorted(name for name in source.known.fields if not name.startswith("_"))]
-            for step in search.steps(source, names=listed(names)):
-                for pk, values in step.found:
-                    stored = {name: value for name, value in zip(names, values, strict=True) if value is not None}
-                    status = name_of_status(stored.get("status"))
-                    yield {"ident": f"{source.known.path}:{pk}", **stored, "status": status}
-        self.unseen = search.unseen
-
-
-def _of_class(job_class: Any) -> Condition:
-    if not (isinstance(job_class, type) and issubclass(job_class, roots.job)):
-        raise TypeError(f"A filter is made of texts and job classes, not of {job_class!r}")
-    return Condition.of("class", "=", job_class)

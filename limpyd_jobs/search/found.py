@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from limpyd_jobs.arguments import read_priority
+from limpyd_jobs.exceptions import ArgumentRefused
+from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.statuses import STATUSES
+
+T = TypeVar("T")
 
 # The fields that are read of each job that is found.
 FIELDS = ("identifier", "status", "queue", "priority", "tries", "added", "start", "end")
@@ -42,10 +47,12 @@ class FoundJob(NamedTuple):
     end: str | None
 
     @classmethod
-    def of(cls, path: str, pk: int, values: Sequence[str | None]) -> FoundJob:
+    def of(cls, known: KnownClass, pk: int, values: Sequence[str | None]) -> FoundJob:
         """Make a job from the values of `FIELDS`."""
         identifier, status, queue, priority, tries, *times = values
-        return cls(f"{path}:{pk}", identifier, name_of_status(status), queue, _number(priority), _number(tries), *times)
+        return cls(
+            f"{known.path}:{pk}", identifier, name_of_status(status), queue, _number(priority), _number(tries), *times
+        )
 
 
 def name_of_status(letter: str | None) -> str:
@@ -60,7 +67,7 @@ def _number(text: str | None) -> int | str:
 
 
 class Count(NamedTuple):
-    """How many jobs there are; a lower bound, if there was no time to look at all."""
+    """How many records there are; a lower bound, if there was no time to look at all."""
 
     number: int
     is_exact: bool
@@ -86,19 +93,20 @@ class Facets(NamedTuple):
     is_exact: bool
 
 
-class Page(NamedTuple):
-    """Some jobs, in order.
+@dataclass(frozen=True)
+class Page(Generic[T]):
+    """Some records, in order.
 
     Attributes
     ----------
-    jobs: list of FoundJob
+    found: list of FoundJob or FoundError
     following: str
         The value of `after` for the next page; None if there is no next page.
     is_complete: bool
         False if there was no time to find as many as were asked for: go on with `following`.
     """
 
-    jobs: list[FoundJob]
+    found: list[T]
     following: str | None
     is_complete: bool
 
@@ -120,4 +128,6 @@ def positions_of(cursor: str) -> dict[str, int]:
         found: Any = json.loads(urlsafe_b64decode(cursor.encode() + b"=" * (-len(cursor) % 4)))
         return {str(path): int(pk) for path, pk in found.items()}
     except (AttributeError, OverflowError, RecursionError, TypeError, ValueError):
-        raise ValueError(f"{cursor[:40]!r} is not where a page ended: give the `following` of one") from None
+        raise ArgumentRefused(
+            f"{cursor[:40]!r} is not where a page ended: give ", ("after", "the `following` of one")
+        ) from None

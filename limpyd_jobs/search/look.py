@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from limpyd.model import RedisModel
@@ -14,7 +14,7 @@ from limpyd_jobs.search.classes import classes_of, connection_to, error_models_o
 from limpyd_jobs.search.conditions import Condition, check_fields
 from limpyd_jobs.search.errors import ErrorFilter
 from limpyd_jobs.search.fingerprints import is_fingerprint
-from limpyd_jobs.search.walk import Progress, Source, Step, Walk
+from limpyd_jobs.search.walk import OnStep, Source, Walk
 
 # Names that can be asked for, but are not fields of a job.
 OTHERS = frozenset({"class", "error", "fingerprint", "owner", "pk", "queue"})
@@ -48,7 +48,7 @@ class Search(Walk):
         pks: Sequence[int] | None,
         by: str | None = None,
         timeout: float | None = None,
-        progress: Progress | None = None,
+        progress: OnStep | None = None,
     ) -> None:
         super().__init__(timeout, progress)
         self._database, self._error_model = database, error_model
@@ -131,7 +131,3 @@ class Search(Walk):
         if condition.field == "fingerprint" and not has_fingerprint:  # errors without one: by their type
             return {**test, "without": "_fingerprint"}
         return test
-
-    def steps(self, source: Source, **options: Any) -> Iterator[Step]:
-        """Look at the jobs of a source until there is no time left."""
-        return self.timed(source.steps(**options))

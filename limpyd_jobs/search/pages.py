@@ -9,10 +9,11 @@ from typing import Generic, TypeVar
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.redis.calls import listed
 from limpyd_jobs.search.found import cursor_of, positions_of
-from limpyd_jobs.search.walk import Source, Step, Walk
+from limpyd_jobs.search.walk import Source, Walk
+from limpyd_jobs.transitions.many import Found
 
 Record = TypeVar("Record")
-Make = Callable[[str, int, Sequence[str | None]], Record]  # of the name of its source, its pk, and its values
+Make = Callable[[KnownClass, int, Sequence[str | None]], Record]  # of its class, its pk, and its values
 
 # How many records a step brings at most.
 MAX_PAGE_STEP = 200
@@ -22,12 +23,10 @@ def read_page(
     walk: Walk,
     after: str | None,
     limit: int,
-    *,
-    name_of: Callable[[KnownClass], str],
     fields: Sequence[str],
     make: Make[Record],
-    date_of: Callable[[Record], str],
-    newest_first: bool = True,
+    date: str,
+    newest_first: bool,
 ) -> tuple[list[Record], str | None]:
     """Return the next records of all sources of a walk, and where to go on; None at the end.
 
@@ -35,8 +34,8 @@ def read_page(
     ----------
     after: str
         Where the page before ended; None for the first page.
-    name_of: callable
-        Returns what names a source in `after`.
+    date: str
+        The attribute of a record by which they are sorted.
 
     Raises
     ------
@@ -47,24 +46,26 @@ def read_page(
     names, most = listed(fields), min(limit + 1, MAX_PAGE_STEP)
 
     def shown_of(source: Source) -> _Shown[Record]:
-        name = name_of(source.known)
+        name = source.known.name
         steps = source.steps(positions.get(name), is_upwards=not newest_first, names=names, most=most)
-        return _Shown(name, positions.get(name), walk.timed(steps), make)
+        return _Shown(source.known, positions.get(name), walk.timed(steps), make)
 
     shown, found = [shown_of(source) for source in walk.sources], list[Record]()
     best = max if newest_first else min
     while len(found) < limit and (rest := [each for each in shown if each.fill()]):
-        found.append(best(rest, key=lambda each: date_of(each.pending[0][1])).take())
+        found.append(best(rest, key=lambda each: getattr(each.pending[0][1], date) or "").take())
     if not any(each.fill() for each in shown) and not walk.is_cut:
         return found, None
-    return found, cursor_of({**positions, **{each.name: each.position for each in shown if each.position is not None}})
+    return found, cursor_of(
+        {**positions, **{each.known.name: each.position for each in shown if each.position is not None}}
+    )
 
 
 class _Shown(Generic[Record]):
     """The records of a source that are not yet on a page."""
 
-    def __init__(self, name: str, position: int | None, steps: Iterator[Step], make: Make[Record]) -> None:
-        self.name = name
+    def __init__(self, known: KnownClass, position: int | None, steps: Iterator[Found], make: Make[Record]) -> None:
+        self.known = known
         self.position = position
         self.pending: deque[tuple[int, Record]] = deque()
         self._steps, self._make = steps, make
@@ -75,7 +76,7 @@ class _Shown(Generic[Record]):
             step = next(self._steps, None)
             if step is None:
                 return False
-            self.pending += [(pk, self._make(self.name, pk, values)) for pk, values in step.found]
+            self.pending += [(pk, self._make(self.known, pk, values)) for pk, values in step.records]
             if not self.pending:
                 self.position = step.seen
         return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from operator import itemgetter
@@ -12,14 +12,16 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from limpyd_jobs.idents import EXACT_DIGITS, read_pk
 from limpyd_jobs.records.known_classes import KnownClass
-from limpyd_jobs.redis.calls import Call, given, listed, send
-from limpyd_jobs.redis.scripting import Script
+from limpyd_jobs.redis.calls import Call, given, listed, sent
 from limpyd_jobs.search.conditions import Condition
-
-_search = Script("many/search")
+from limpyd_jobs.transitions import many
+from limpyd_jobs.transitions.many import Found
 
 # How many jobs one step looks at: it takes Redis about a millisecond.
 PER_STEP = 500
+
+# How many records one step changes: it takes Redis some milliseconds.
+CHANGES_PER_STEP = 100
 
 # A set of up to `SMALL` pks is read, and sorted; one of up to `MEDIUM`, too, if it has few of all pks that there are.
 # Any other set is asked for one range of pks after another.
@@ -31,13 +33,13 @@ VERY_FEW = 0.001
 
 EVERYWHERE = ("-inf", "+inf")  # the ends of a sorted set
 
-Page = Sequence[int]  # pks, or a range of them
+Pks = Sequence[int]  # numbers, or a range of them
 
 # Is called after each step with how many records were looked at, and how many at most there are.
-Progress = Callable[[int, int], object]
+OnStep = Callable[[int, int], object]
 
 
-class AnyStep(Protocol):
+class Look(Protocol):
     """The reply of a script that includes ``finding.lua``: how many jobs it looked at, and the pk of the last one."""
 
     @property
@@ -46,36 +48,7 @@ class AnyStep(Protocol):
     def seen(self) -> int: ...
 
 
-AStep = TypeVar("AStep", bound=AnyStep)
-
-
-class Step(NamedTuple):
-    """What a script found among some jobs.
-
-    Attributes
-    ----------
-    number: int
-        How many jobs meet the conditions.
-    found: sequence of (int, sequence of (str or None))
-        The pk of each job, and the values that were asked for.
-    counts: mapping of str to int
-        How many jobs have each value of the field that was asked for.
-    looked: int
-        How many jobs were looked at.
-    seen: int
-        The pk that was looked at last.
-    """
-
-    number: int
-    found: Sequence[tuple[int, Sequence[str | None]]]
-    counts: Mapping[str, int]
-    looked: int
-    seen: int
-
-    @classmethod
-    def of(cls, reply: Mapping[str, Any]) -> Step:
-        found = [(int(pk), [value or None for value in values]) for pk, values in reply["found"]]
-        return cls(reply["number"], found, reply["counts"], reply["looked"], int(reply["seen"]))
+ALook = TypeVar("ALook", bound=Look)
 
 
 class MissingIndex(NamedTuple):
@@ -96,15 +69,6 @@ class MissingIndex(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.field} of {self.path} has no {self.kind}"
-
-    @property
-    def how(self) -> str:
-        """How to declare it, and what it costs."""
-        cost = {"EqualIndex": "5 to 100 bytes"}.get(self.kind, "some 120 bytes")
-        return (
-            f"To find them at once, for {cost} a job, declare {self.field} with "
-            f"indexable=True, indexes=[{self.kind}], and run: limpyd-jobs check --repair"
-        )
 
 
 class Source:
@@ -187,7 +151,7 @@ class Source:
         if self._pks is not None:
             self.size = min(self.size, len(self._pks))
 
-    def steps(self, start: int | None = None, *, is_upwards: bool = False, **options: Any) -> Iterator[Step]:
+    def steps(self, start: int | None = None, *, is_upwards: bool = False, **options: Any) -> Iterator[Found]:
         """Look at all jobs, from the newest to the oldest, or upwards. If `start` is given, begin behind that pk.
 
         Parameters
@@ -195,37 +159,42 @@ class Source:
         **options
             Of ``search.lua``: `names`, `most`, `by`.
         """
-        asked = {"model": self.model, **given(**options)}
-        return self.run(partial(Call, self._connection, _search, read=Step.of), asked, PER_STEP, start, is_upwards)
+        call = partial(many.search.call, self._connection)
+        return sent(self.calls(call, {"model": self.model, **given(**options)}, start, is_upwards))
 
-    def run(
+    def calls(
         self,
-        call: Callable[..., Call[AStep]],
+        call: Callable[[Mapping[str, Any]], Call[ALook]],
         asked: Mapping[str, Any],
-        size: int,
         start: int | None = None,
         is_upwards: bool = False,
-    ) -> Iterator[AStep]:
-        """Send the calls of a script that includes ``finding.lua``, for some jobs at a time; yield what they return.
+        size: int | None = None,
+    ) -> Generator[Call[ALook], ALook, None]:
+        """Yield the calls of a script that includes ``finding.lua``, for some records at a time.
 
         Parameters
         ----------
         call: callable
             Makes a call of a request.
         asked: mapping
-            The request, without the names that say which jobs.
+            The request, without the names that say which records.
         """
-        for page in self._pages(start, is_upwards, size) if self.size else ():
+        for page in self._pages(start, is_upwards, size or PER_STEP) if self.size else ():
             rest = page
             while rest:
                 is_range = isinstance(rest, range)
                 which = {"first": rest[0], "last": rest[-1]} if is_range else {"pks": listed(map(str, rest))}
-                step = send(call(request={"conditions": self._tests, "within": self._key, **which, **asked}))
-                yield step
-                rest = rest[rest.index(step.seen) + 1 :]
+                reply = yield call({"conditions": self._tests, "within": self._key, **which, **asked})
+                rest = rest[rest.index(reply.seen) + 1 :]
 
-    def _pages(self, start: int | None, is_upwards: bool, size: int) -> Iterator[Page]:
-        pks: Page
+    def changes(
+        self, call: Callable[[Mapping[str, Any]], Call[ALook]], asked: Mapping[str, Any]
+    ) -> Generator[Call[ALook], ALook, None]:
+        """Yield the calls of a script that changes records, the oldest first."""
+        return self.calls(call, asked, is_upwards=True, size=CHANGES_PER_STEP)
+
+    def _pages(self, start: int | None, is_upwards: bool, size: int) -> Iterator[Pks]:
+        pks: Pks
         if self._pks is not None:
             pks = _in_order(self._pks, start, is_upwards)
         elif self._is_to_be_read:
@@ -288,7 +257,7 @@ class Walk:
         How many records were looked at, and how many at most there are.
     """
 
-    def __init__(self, timeout: float | None = None, progress: Progress | None = None) -> None:
+    def __init__(self, timeout: float | None = None, progress: OnStep | None = None) -> None:
         self.sources: list[Source] = []
         self.is_cut = False
         self._until = float("inf") if timeout is None else monotonic() + timeout
@@ -299,6 +268,11 @@ class Walk:
     def unseen(self) -> int:
         """How many records were left out, because of their pk."""
         return sum(source.unseen for source in self.sources)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all records were looked at."""
+        return not (self.is_cut or self.unseen)
 
     def measure(self, connection: Any, sources: Sequence[Source]) -> None:
         """Take the sources that are not empty."""
@@ -311,7 +285,15 @@ class Walk:
         self.sources = [source for source in sources if source.size]
         self.size = sum(source.size for source in self.sources)
 
-    def timed(self, steps: Iterator[AStep]) -> Iterator[AStep]:
+    def look(self, source: Source, **options: Any) -> Iterator[Found]:
+        """Look at the records of a source until there is no time left. For the options see `Source.steps`."""
+        return self.timed(source.steps(**options))
+
+    def number_in(self, source: Source) -> int:
+        """Return how many records of a source meet the conditions: without a look, if it has no others."""
+        return source.size if source.is_exact else sum(found.number for found in self.look(source))
+
+    def timed(self, steps: Iterator[ALook]) -> Iterator[ALook]:
         """Do steps until there is no time left."""
         for step in steps:
             yield step

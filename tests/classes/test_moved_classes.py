@@ -29,7 +29,7 @@ def job(redis_client: redis.Redis) -> Job:
 
 
 def test_it_has_each_job_once(job: Job) -> None:
-    assert [each.ident for each in JobFilter().page(9).jobs] == [job.ident]
+    assert [each.ident for each in JobFilter().page(9).found] == [job.ident]
     assert overview().totals.jobs == JobFilter().count().number == 1
     assert JobFilter(f"class={FORMER}").count().number == 1
 
@@ -37,7 +37,7 @@ def test_it_has_each_job_once(job: Job) -> None:
 def test_its_jobs_keep_the_errors_that_name_the_former_path(job: Job) -> None:
     error = Error.add_error("parcels", job, ValueError("x"))
     error.job_model_repr.hset(FORMER)
-    assert [each.ident for each in JobFilter("error=ValueError").page(9).jobs] == [job.ident]
+    assert [each.ident for each in JobFilter("error=ValueError").page(9).found] == [job.ident]
     assert JobFilter("error!=ValueError").count().number == 0
 
 

@@ -51,7 +51,7 @@ def fingerprint() -> str:
 
 
 def fingerprint_of(type_name: str) -> str:
-    return ErrorFilter(type=type_name).page().errors[0].fingerprint
+    return ErrorFilter(type=type_name).page().found[0].fingerprint
 
 
 IMPORTABLE = [f"--job-modules={__name__}", f"--pythonpath={Path(__file__).parent}:{Path(__file__).parents[1]}"]

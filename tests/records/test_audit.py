@@ -17,16 +17,17 @@ from servers import RedisServer
 from limpyd_jobs import Job
 from limpyd_jobs.query import JobFilter
 from limpyd_jobs.records import audit
-from limpyd_jobs.search import actions
+from limpyd_jobs.search import walk
+from limpyd_jobs.transitions import many
 
 COMMAND = str(Path(sys.executable).parent / "limpyd-jobs")
 
 VERB = """
 import os
 from limpyd_jobs.query import JobFilter
-from limpyd_jobs.search import actions
+from limpyd_jobs.search import walk
 
-actions.JOBS_PER_STEP = 2
+walk.CHANGES_PER_STEP = 2
 def die(looked, most):
     if looked == 4:
         os.kill(os.getpid(), {signal})
@@ -67,15 +68,15 @@ def test_what_the_last_step_did_is_in_the_audit_if_the_reply_is_not_read(
     """As after Ctrl-C."""
     for number in range(6):
         Job.add_job(f"{number}", "letters")
-    monkeypatch.setattr(actions, "JOBS_PER_STEP", 2)
-    read = actions.Acted.of
+    monkeypatch.setattr(walk, "CHANGES_PER_STEP", 2)
+    read = many.Changed.of
 
     def interrupt(reply: Any) -> Any:
         if not Job.collection(identifier="3"):
             raise KeyboardInterrupt
         return read(reply)
 
-    monkeypatch.setattr(actions.Acted, "of", interrupt)
+    monkeypatch.setattr(many.Changed, "of", interrupt)
     with pytest.raises(KeyboardInterrupt):
         JobFilter().delete_all()
     (entry,) = audit.last_entries(redis_client, 5)

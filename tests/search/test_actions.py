@@ -15,7 +15,7 @@ from limpyd_jobs.models import BaseJobsModel
 from limpyd_jobs.query import JobFilter
 from limpyd_jobs.records.audit import last_entries
 from limpyd_jobs.records.known_classes import KnownClass
-from limpyd_jobs.search import actions
+from limpyd_jobs.search import walk
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -112,7 +112,7 @@ def test_the_oldest_go_first(letters: list[Letter]) -> None:
 def test_it_goes_in_steps_a_round_trip_each(
     monkeypatch: pytest.MonkeyPatch, letters: list[Letter], commands: Callable[[], AbstractContextManager[Any]]
 ) -> None:
-    monkeypatch.setattr(actions, "JOBS_PER_STEP", 2)
+    monkeypatch.setattr(walk, "CHANGES_PER_STEP", 2)
     told: list[tuple[int, int]] = []
     asked = JobFilter("status=error")
     asked.requeue_all(dry_run=True)
@@ -123,7 +123,7 @@ def test_it_goes_in_steps_a_round_trip_each(
 
 
 def test_if_it_is_interrupted_what_was_done_stays(monkeypatch: pytest.MonkeyPatch, letters: list[Letter]) -> None:
-    monkeypatch.setattr(actions, "JOBS_PER_STEP", 2)
+    monkeypatch.setattr(walk, "CHANGES_PER_STEP", 2)
 
     def interrupt(*numbers: int) -> None:
         raise KeyboardInterrupt

@@ -230,7 +230,7 @@ def test_a_pk_that_is_not_a_number_is_told(redis_client: redis.Redis, pk: str) -
         each.kind for each in check(database=BaseJobsModel.database, pause=0).findings if each.subject == pk
     }
     asked = JobFilter(Note, "priority<5")
-    assert ([job.identifier for job in asked.page().jobs], asked.unseen) == (["good"], 1)
+    assert ([job.identifier for job in asked.page().found], asked.unseen) == (["good"], 1)
     assert (str(asked.count()), asked.unseen) == ("≥ 1", 1)
     assert asked.cancel_all().reasons == {"the pk is not a number": 1}
     for command in ("list", "count", "export"):
@@ -246,7 +246,7 @@ def test_a_pk_of_many_digits_is_found(redis_client: redis.Redis, counter: str) -
     pk = Note.add_job("late").pk.get()
     redis_client.set("any-text:note:max_pk", counter)
     asked = JobFilter(Note, "priority<5")
-    assert [job.ident for job in asked.page().jobs] == [f"{PATH}:{pk}", f"{PATH}:1"]
+    assert [job.ident for job in asked.page().found] == [f"{PATH}:{pk}", f"{PATH}:1"]
     assert (asked.count(), asked.unseen) == ((2, True), 0)
-    assert [job.identifier for job in JobFilter(Note, f"pk={pk}").page().jobs] == ["late"]
+    assert [job.identifier for job in JobFilter(Note, f"pk={pk}").page().found] == ["late"]
     assert asked.cancel_all().done == 2

@@ -56,7 +56,7 @@ def asked() -> list[Any]:
     audit.last_entries(BaseJobsModel.get_connection(), 5)
     return [
         seen.totals.jobs,
-        JobFilter("status=waiting").page().jobs[0].identifier,
+        JobFilter("status=waiting").page().found[0].identifier,
         job_details("test_broken_data.Note:3").fields["identifier"],
         explained.status,
         sum(group.number for group in ErrorFilter().groups().groups),
@@ -128,7 +128,7 @@ def test_what_is_no_number_is_shown_as_it_is(redis_client: redis.Redis, number: 
     redis_client.hset("jobs:queue:1:hash", "priority", number)
     redis_client.hset("broken:note:3:hash", mapping={"priority": number, "tries": number})
     assert [state.priority for state in overview().queues] == [number]
-    job = JobFilter("identifier=next").page().jobs[0]
+    job = JobFilter("identifier=next").page().found[0]
     assert (job.priority, job.tries) == (number, number)
 
 

@@ -12,7 +12,7 @@ import redis
 
 from limpyd_jobs import Argument, Error, Job, Worker
 from limpyd_jobs.query import ErrorFilter, ErrorGroup, JobFilter, explain_job, job_details
-from limpyd_jobs.search import causes, errors, walk
+from limpyd_jobs.search import causes, found, walk
 from limpyd_jobs.search import look as search
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -123,7 +123,7 @@ def test_the_messages_of_a_group_are_told_and_what_is_left_out_counted(monkeypat
 
 def test_values_of_which_there_are_too_many_are_counted_as_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(causes, "MAX_VALUES", 1)
-    monkeypatch.setattr(errors, "PER_STEP", 1)
+    monkeypatch.setattr(walk, "PER_STEP", 1)
     without_fingerprint("7")
     Error.get("7").type.hset("LookupError")
     for pk in "123456":
@@ -153,9 +153,9 @@ def test_errors_without_a_fingerprint_are_in_the_group_of_their_type() -> None:
     assert len(found) == 4
     assert (found["LookupError"], found["KeyError"]) == (3, 1)
     assert ErrorFilter("fingerprint=LookupError").count() == (3, True)
-    assert [error.pk for error in ErrorFilter("fingerprint=LookupError").page().errors] == ["5", "2", "1"]
-    assert [error.fingerprint for error in ErrorFilter("pk=1").page().errors] == ["LookupError"]
-    jobs = {job.identifier for job in JobFilter("fingerprint=LookupError").page().jobs}
+    assert [error.pk for error in ErrorFilter("fingerprint=LookupError").page().found] == ["5", "2", "1"]
+    assert [error.fingerprint for error in ErrorFilter("pk=1").page().found] == ["LookupError"]
+    jobs = {job.identifier for job in JobFilter("fingerprint=LookupError").page().found}
     assert jobs == {"page 1", "page 3", "page 2"}
     assert JobFilter("fingerprint!=LookupError").count() == (4, True)
     with pytest.raises(ValueError, match="'LookupError' is not a fingerprint: ask for a type"):
@@ -169,14 +169,14 @@ def test_the_most_frequent_are_told_and_the_others_counted() -> None:
 
 def test_no_more_groups_are_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(causes, "MAX_GROUPS", 2)
-    monkeypatch.setattr(errors, "PER_STEP", 1)
+    monkeypatch.setattr(walk, "PER_STEP", 1)
     found = ErrorFilter().groups()
     assert sum(group.number for group in found.groups) + found.others == 7
     assert (len(found.groups), found.is_exact) == (2, True)
 
 
 def test_groups_are_counted_in_steps_until_there_is_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(errors, "PER_STEP", 2)
+    monkeypatch.setattr(walk, "PER_STEP", 2)
     looked: list[tuple[int, int]] = []
     whole = ErrorFilter().groups(progress=lambda *numbers: looked.append(numbers))
     assert looked == [(2, 7), (4, 7), (6, 7), (7, 7)]
@@ -184,14 +184,14 @@ def test_groups_are_counted_in_steps_until_there_is_no_time(monkeypatch: pytest.
     cut = ErrorFilter().groups(timeout=0)
     assert sum(group.number for group in cut.groups) == 2
     assert (cut.is_exact, cut.looked, cut.size) == (False, 2, 7)
-    monkeypatch.setattr(errors, "PER_STEP", 7)
+    monkeypatch.setattr(walk, "PER_STEP", 7)
     assert ErrorFilter().groups(timeout=0).is_exact  # all were looked at
 
 
 def test_no_errors_make_no_groups() -> None:
     Error.delete_many(Error.collection())
     assert ErrorFilter().groups() == ([], 0, True, 0, 0)
-    assert ErrorFilter("type=KeyError").page() == ([], None, True)
+    assert ErrorFilter("type=KeyError").page() == found.Page([], None, True)
     assert ErrorFilter().count() == (0, True)
 
 
@@ -223,7 +223,7 @@ def test_no_errors_make_no_groups() -> None:
 def test_errors_are_found_by_what_is_in_them(words: list[str], number: int) -> None:
     asked = ErrorFilter(*words)
     assert asked.count() == (number, True)
-    assert len(asked.page().errors) == number
+    assert len(asked.page().found) == number
     assert sum(group.number for group in asked.groups().groups) == number
     assert str(asked) == " ".join(words).replace("__gt=", ">")
 
@@ -259,12 +259,12 @@ def test_what_is_no_condition_is_refused() -> None:
 
 def test_they_are_listed_the_last_first_page_by_page() -> None:
     first = ErrorFilter().page(limit=3)
-    assert [error.identifier for error in first.errors] == ["cover", "page 4", "page 2"]
+    assert [error.identifier for error in first.found] == ["cover", "page 4", "page 2"]
     assert first.is_complete
     second = ErrorFilter().page(limit=4, after=first.following)
-    assert [error.identifier for error in second.errors] == ["page 7", "page 5", "page 3", "page 1"]
+    assert [error.identifier for error in second.found] == ["page 7", "page 5", "page 3", "page 1"]
     assert second.following is None
-    error = second.errors[-1]
+    error = second.found[-1]
     assert (error.type, error.message, error.ident) == (
         "LookupError",
         "page 1 is not there",
@@ -279,8 +279,8 @@ def test_they_are_listed_the_last_first_page_by_page() -> None:
 def test_a_page_says_where_to_go_on_if_there_was_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walk, "PER_STEP", 2)
     page = ErrorFilter("message=page 1 is not there").page(limit=1, timeout=0)
-    assert (page.errors, page.is_complete) == ([], False)
-    [error] = ErrorFilter("message=page 1 is not there").page(after=page.following).errors
+    assert (page.found, page.is_complete) == ([], False)
+    [error] = ErrorFilter("message=page 1 is not there").page(after=page.following).found
     assert error.identifier == "page 1"
 
 
@@ -311,7 +311,7 @@ def test_the_errors_of_several_models_are_listed_page_by_page() -> None:
     found, after = list[str](), None
     while not found or after:
         page = ErrorFilter().page(limit=2, after=after)
-        found, after = [*found, *(f"{error.identifier}" for error in page.errors)], page.following
+        found, after = [*found, *(f"{error.identifier}" for error in page.found)], page.following
     newest = ["page 13", "page 12", "cover", "page 4", "page 2"]
     assert found == [*newest, "page 7", "page 5", "page 3", "page 1"]
 
@@ -352,9 +352,9 @@ def test_the_jobs_of_errors_are_the_same_if_these_are_read_first(monkeypatch: py
         (["error=ValueError"], []),
     ):
         asked = JobFilter(*words)
-        assert [job.identifier for job in asked.page().jobs] == expected
+        assert [job.identifier for job in asked.page().found] == expected
         assert asked.count() == (len(expected), True)
-    assert [job.identifier for job in JobFilter("error=LookupError").page(2, newest_first=False).jobs] == [
+    assert [job.identifier for job in JobFilter("error=LookupError").page(2, newest_first=False).found] == [
         "page 1",
         "page 3",
     ]

@@ -103,10 +103,10 @@ def test_pages_together_have_each_job_once_in_the_order_of_adding(newest_first: 
     after = None
     while True:
         page = JobFilter().page(4, after, newest_first=newest_first)
-        seen += page.jobs
+        seen += page.found
         if page.following is None:
             break
-        assert len(page.jobs) == 4
+        assert len(page.found) == 4
         after = page.following
     assert len({job.ident for job in seen}) == len(seen) == 11
     added = [job.added or "" for job in seen]
@@ -117,16 +117,16 @@ def test_a_page_that_had_no_time_tells_where_to_go_on(monkeypatch: pytest.Monkey
     monkeypatch.setattr(walk, "PER_STEP", 2)
     asked = JobFilter("to=ann", "pages=0")
     page = asked.page(timeout=0)
-    assert (page.jobs, page.is_complete) == ([], False)
+    assert (page.found, page.is_complete) == ([], False)
     for _ in range(10):
         page = asked.page(after=page.following, timeout=0)
-        if page.jobs or not page.following:
+        if page.found or not page.following:
             break
-    assert identifiers(page.jobs) == ["letter 0"]
+    assert identifiers(page.found) == ["letter 0"]
 
 
 def test_a_job_is_told_with_what_it_is() -> None:
-    (job,) = JobFilter("identifier=letter 1").page().jobs
+    (job,) = JobFilter("identifier=letter 1").page().found
     assert job.ident == f"{Letter.get_model_repr()}:2"
     assert (job.status, job.queue, job.priority, job.tries) == ("error", "letters", 0, 1)
     assert (job.added or "") < (job.start or "") <= (job.end or "")
@@ -152,7 +152,7 @@ def test_jobs_are_counted_by_a_field() -> None:
 
 
 def test_jobs_are_found_by_the_type_of_an_error() -> None:
-    assert identifiers(JobFilter("error=KeyError").page().jobs) == ["letter 3", "letter 1"]
+    assert identifiers(JobFilter("error=KeyError").page().found) == ["letter 3", "letter 1"]
     assert JobFilter("error!=KeyError").count().number == 9
     assert JobFilter("error=ValueError").count().number == 0
 
@@ -198,7 +198,7 @@ elsewhere.Task.add_job("a", "q", colour="red")
 elsewhere.Task.add_jobs([dict(identifier="b", colour="blue")], queue_name="q")
 """
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, timeout=60)
-    assert identifiers(JobFilter("class=elsewhere.*", "colour=red").page().jobs) == ["a"]
+    assert identifiers(JobFilter("class=elsewhere.*", "colour=red").page().found) == ["a"]
     details = job_details("elsewhere.Task:1")
     assert (details.status, details.queue, details.fields["colour"]) == ("waiting", "q", "red")
 
@@ -254,7 +254,7 @@ def test_many_conditions_keep_no_process_waiting(commands: Callable[[], Abstract
 
 @pytest.mark.parametrize("limit", [0, -1])
 def test_a_page_of_no_jobs_is_refused(limit: int) -> None:
-    with pytest.raises(ValueError, match="A page has 1 job or more"):
+    with pytest.raises(ValueError, match="A page has 1 record or more"):
         JobFilter().page(limit)
 
 
@@ -269,13 +269,13 @@ def test_the_first_parts_of_the_name_of_an_owner_are_enough(owner: str) -> None:
 def test_a_database_of_its_own_can_be_asked(redis_server: RedisServer) -> None:
     other = JobsDatabase(unix_socket_path=redis_server.socket, db=3)
     Letter.bound_to(other).add_job("far", to="ann", pages=1)
-    assert identifiers(JobFilter("to=ann", database=other).page().jobs) == ["far"]
+    assert identifiers(JobFilter("to=ann", database=other).page().found) == ["far"]
     other.connection.flushdb()
 
 
 class TestDetails:
     def test_are_all_fields_and_the_errors(self) -> None:
-        (job,) = JobFilter("identifier=letter 1").page().jobs
+        (job,) = JobFilter("identifier=letter 1").page().found
         details = job_details(job.ident)
         assert (details.ident, details.status, details.queue, details.owner) == (job.ident, "error", "letters", None)
         assert details.fields.items() >= {"identifier": "letter 1", "to": "ann", "pages": "1"}.items()
@@ -328,7 +328,7 @@ def test_an_index_of_numbers_is_used(words: list[str], number: int) -> None:
     found = JobFilter("class=Letter", *words)
     assert found.count().number == number
     assert len(list(found)) == number
-    assert len(found.page(limit=20).jobs) == number
+    assert len(found.page(limit=20).found) == number
 
 
 class Delivery(Job):

@@ -10,7 +10,6 @@ import redis
 from limpyd_jobs import Error, Job, NotAudited, Worker
 from limpyd_jobs.query import ErrorFilter, JobFilter
 from limpyd_jobs.records import audit
-from limpyd_jobs.search import actions
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -34,7 +33,7 @@ def test_those_of_a_filter_are_deleted_and_nothing_remains_of_them(redis_client:
     assert asked.delete_all(dry_run=True) == (3, 0, 0, {})
     assert ErrorFilter().count().number == 4
     assert asked.delete_all() == (3, 0, 0, {})
-    assert [error.type for error in ErrorFilter().page().errors] == ["KeyError"]
+    assert [error.type for error in ErrorFilter().page().found] == ["KeyError"]
     assert JobFilter("status=error").count().number == 4
     (entry,) = audit.last_entries(redis_client, 5)
     assert (entry["verb"], entry["filter"], entry["done"]) == ("delete errors", "type=ValueError", "3")
@@ -43,10 +42,10 @@ def test_those_of_a_filter_are_deleted_and_nothing_remains_of_them(redis_client:
 
 
 def test_it_is_noted_step_by_step(redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("limpyd_jobs.search.errors.JOBS_PER_STEP", 2)
+    monkeypatch.setattr("limpyd_jobs.search.walk.CHANGES_PER_STEP", 2)
     told: list[str] = []
     ErrorFilter().delete_all(progress=lambda *_: told.append(audit.last_entries(redis_client, 1)[0]["done"]))
-    assert (told, actions.JOBS_PER_STEP) == (["2", "4"], 100)
+    assert told == ["2", "4"]
 
 
 def test_without_an_entry_nothing_is_deleted(redis_client: redis.Redis) -> None:

@@ -31,7 +31,7 @@ def found(world: World, *words: str, **options: Any) -> list[int]:
     """The pks of the jobs that are found; nothing is changed."""
     with world.unchanged():
         steps = list(source_of(world, *words).steps(names=listed(["identifier"]), **options))
-    return [pk for step in steps for pk, _ in step.found]
+    return [pk for step in steps for pk, _ in step.records]
 
 
 @pytest.fixture(params=["read", "asked"], autouse=True)
@@ -116,7 +116,7 @@ def test_any_text_comes_back(world: World) -> None:
     world.client.hset(f"{world.jobs}:{job.pk.get()}:hash", "status", b"\xff\xfe")
     source = source_of(world, f"identifier={HARD_TEXT}")
     (step,) = source.steps(names=listed(["identifier", "status", "none", "queue"]), by="status")
-    assert step.found == [(int(job.pk.get()), [HARD_TEXT, "\udcff\udcfe", None, "q"])]
+    assert step.records == [(int(job.pk.get()), [HARD_TEXT, "\udcff\udcfe", None, "q"])]
     assert step.counts == {"\udcff\udcfe": 1}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
-class Progress:
+class ProgressLine:
     """A line on standard error that is written again and again; a new line now and then if that is not a terminal."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ def shown_progress(line: str) -> Iterator[Callable[..., object] | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    progress = Progress()
+    progress = ProgressLine()
     try:
         yield lambda *numbers: progress(line.format(*numbers))
     finally:

@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs.commands.shared.command import Command
 from limpyd_jobs.commands.shared.tables import count_of, print_table
-from limpyd_jobs.exceptions import NotAudited
+from limpyd_jobs.exceptions import NamesParameters, NotAudited
 from limpyd_jobs.imports import not_imported
 from limpyd_jobs.models import Job, job_classes
 from limpyd_jobs.query import Tally
@@ -18,16 +18,14 @@ from limpyd_jobs.texts import MESSAGE, is_meant, one_line
 
 Verb = Callable[[Sequence[str]], int | None]
 
-# What messages of Python say, and what is written on the command line.
-AS_WRITTEN = {
-    "give a queue_name, or let": "give --queue, or let",
-    "give force=True": "give --force",
-    "a queue_name, a priority, or both": "--queue, --priority, or both",
-    "a delayed_for, or a delayed_until": "--for or --until",
-    "delayed_until and delayed_for arguments are exclusive": "--for and --until do not go together",
-    "delayed_for argument": "--for",
-    "delayed_until argument": "--until",
-    "give the `following` of one": "give what the page before told after --after=",
+# What a command line says for the parameters that exceptions name.
+FLAGS = {
+    "queue_name": "--queue",
+    "priority": "--priority",
+    "delayed_for": "--for",
+    "delayed_until": "--until",
+    "force": "--force",
+    "after": "what the page before told after --after=",
 }
 
 
@@ -37,6 +35,10 @@ def job_class_of(path: str) -> type[Job]:
         return job_classes.resolve(path)
     except Exception as error:  # whatever its module raises
         raise ValueError(not_imported(path, error)) from None
+
+
+def _text_of(error: Exception) -> str:
+    return str(error.args[0] if isinstance(error, KeyError) and error.args else error)
 
 
 class VerbCommand(Command):
@@ -68,9 +70,7 @@ class VerbCommand(Command):
         except NotAudited:
             raise
         except self.refusals as error:
-            text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
-            for phrase, written in AS_WRITTEN.items():
-                text = text.replace(phrase, written)
+            text = error.as_written(FLAGS) if isinstance(error, NamesParameters) else _text_of(error)
             self.parser.error(one_line(text, MESSAGE))
 
     def is_sure(self, question: str) -> bool:

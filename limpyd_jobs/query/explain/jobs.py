@@ -67,12 +67,12 @@ def explain_job(
     """
     stored = stored_job(ident, database)
     details = details_of(ident, stored, database, error_model)
-    place = _Place.of(database, ident, stored.get("_queue_key"))
+    place = _Standing.of(database, ident, stored.get("_queue_key"))
     return Explanation(ident, details.status, list(_reasons(details, stored, place)))
 
 
-class _Place(NamedTuple):
-    """The place of a job in its queue, and what else is in the queue."""
+class _Standing(NamedTuple):
+    """Where a job stands in its queue, and what else is in the queue."""
 
     is_queue: bool
     name: str
@@ -90,7 +90,7 @@ class _Place(NamedTuple):
     workers: list[AliveWorker]  # of queues of that model, without workers of version 2, and those that just began
 
     @classmethod
-    def of(cls, database: JobsDatabase | None, ident: str, key: str | None) -> _Place:
+    def of(cls, database: JobsDatabase | None, ident: str, key: str | None) -> _Standing:
         connection, key = connection_to(database), key or ""
         model = key.rpartition(":")[0]
         name, priority = _hash(connection, f"{key}:hash", "name", "priority")
@@ -159,7 +159,7 @@ def _workers_of(database: JobsDatabase | None, queue_model: str) -> list[AliveWo
     return [worker for worker in on(WorkerPresence, database).alive() if worker.queue_model == queue_model]
 
 
-def _reasons(details: JobDetails, stored: Mapping[str, str], place: _Place) -> Iterator[Reason]:
+def _reasons(details: JobDetails, stored: Mapping[str, str], place: _Standing) -> Iterator[Reason]:
     status, end = stored.get("status"), stored.get("end", "some time")
     if status == STATUSES.SUCCESS:
         yield Reason("success", f"It succeeded, at {end}.")
@@ -194,7 +194,7 @@ def _of_most(details: JobDetails, stored: Mapping[str, str]) -> str:
     return f" of {policy.times + 1}"
 
 
-def _reasons_of_running(ident: str, stored: Mapping[str, str], place: _Place, silence: str) -> Iterator[Reason]:
+def _reasons_of_running(ident: str, stored: Mapping[str, str], place: _Standing, silence: str) -> Iterator[Reason]:
     owner = owner_of(stored.get("_claim_token")) or "a worker that does not say who it is"
     has_lapsed = place.lease is not None and place.lease < place.now
     presumed = is_presumed(stored.get("_claim_token"))
@@ -241,7 +241,7 @@ def _last_error(details: JobDetails) -> str:
     return f"{error.get('type', '')}: {one_line(error.get('message', ''), MESSAGE)}"
 
 
-def _reasons_of_delayed(ident: str, stored: Mapping[str, str], place: _Place) -> Iterator[Reason]:
+def _reasons_of_delayed(ident: str, stored: Mapping[str, str], place: _Standing) -> Iterator[Reason]:
     until = stored.get("delayed_until", "")
     if place.due is None:
         yield Reason("not_listed", f"It is delayed, but stands in no queue. {_put_back(place)}")
@@ -255,7 +255,7 @@ def _reasons_of_delayed(ident: str, stored: Mapping[str, str], place: _Place) ->
         yield from _lack_of_workers(place)
 
 
-def _reasons_of_waiting(ident: str, place: _Place) -> Iterator[Reason]:
+def _reasons_of_waiting(ident: str, place: _Standing) -> Iterator[Reason]:
     yield from _reasons_of_its_class(ident, place)
     if place.deferrals and place.due is not None:
         if not (place.has_workers or place.is_paused):
@@ -274,7 +274,7 @@ def _reasons_of_waiting(ident: str, place: _Place) -> Iterator[Reason]:
     yield from _lack_of_workers(place)
 
 
-def _reasons_of_its_class(ident: str, place: _Place) -> Iterator[Reason]:
+def _reasons_of_its_class(ident: str, place: _Standing) -> Iterator[Reason]:
     if place.deferrals:
         times = "once" if place.deferrals == 1 else f"{place.deferrals:,} times"
         what = f"Workers could not import its class, {times}{_next_try(place)}"
@@ -284,14 +284,14 @@ def _reasons_of_its_class(ident: str, place: _Place) -> Iterator[Reason]:
         yield Reason("class_unknown", f"No worker of the queue {place.name} that is there can import {path}.")
 
 
-def _next_try(place: _Place) -> str:
+def _next_try(place: _Standing) -> str:
     """Return when workers try again to import the class of a job, if some are there."""
     if place.due is None or not place.has_workers:
         return ""
     return f", and try again {f'in {span(place.due - place.now)}' if place.due > place.now else 'now'}"
 
 
-def _lack_of_workers(place: _Place) -> Iterator[Reason]:
+def _lack_of_workers(place: _Standing) -> Iterator[Reason]:
     if place.is_paused or place.is_board:
         return
     if place.servers:
@@ -300,7 +300,7 @@ def _lack_of_workers(place: _Place) -> Iterator[Reason]:
         yield Reason("no_worker", _no_worker(place))
 
 
-def _no_worker(place: _Place) -> str:
+def _no_worker(place: _Standing) -> str:
     if place.workers:
         number = len(place.workers)
         there = "The one worker that is there serves" if number == 1 else f"All {number:,} workers that are there serve"
@@ -311,7 +311,7 @@ def _no_worker(place: _Place) -> str:
     return f"No job of the queue {place.name} runs, and {idle}: is a worker started for it?"
 
 
-def _reasons_of_workers(place: _Place) -> Iterator[Reason]:
+def _reasons_of_workers(place: _Standing) -> Iterator[Reason]:
     numbers = Counter(worker.status for worker in place.servers)
     told = ", ".join(f"{number:,} {one_line(status)}" for status, number in sorted(numbers.items()))
     if numbers.keys() == {SILENT}:
@@ -327,10 +327,10 @@ def _reasons_of_workers(place: _Place) -> Iterator[Reason]:
         yield Reason("workers_busy", f"No worker of the queue {place.name} is free ({told}).")
 
 
-def _silences(place: _Place) -> str:
+def _silences(place: _Standing) -> str:
     return ", ".join(f"{one_line(worker.name)} is {silence(worker, place.workers)}" for worker in place.servers)
 
 
-def _put_back(place: _Place) -> str:
+def _put_back(place: _Standing) -> str:
     by_worker = "" if place.is_board else "A worker puts such jobs back within 6 minutes, if one lives. "
     return f"{by_worker}At once: limpyd-jobs check --repair"

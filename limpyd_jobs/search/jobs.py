@@ -1,0 +1,279 @@
+"""A filter of jobs, by what is in them: to count them, list them, and count them by a field."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from limpyd.model import RedisModel
+
+from limpyd_jobs.classes.job_classes import job_classes
+from limpyd_jobs.classes.roots import roots
+from limpyd_jobs.imports import not_imported
+from limpyd_jobs.records.audit import Entry
+from limpyd_jobs.redis.calls import listed
+from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.search.actions import (
+    Action,
+    CancelMany,
+    Delay,
+    DelayMany,
+    DeleteMany,
+    MoveMany,
+    PromoteMany,
+    RequeueMany,
+    Tally,
+)
+from limpyd_jobs.search.classes import database_of, on
+from limpyd_jobs.search.conditions import Condition
+from limpyd_jobs.search.filter import Filter
+from limpyd_jobs.search.found import FIELDS, Facets, FoundJob, name_of_status
+from limpyd_jobs.search.look import OF_ERRORS, Search
+from limpyd_jobs.search.walk import MissingIndex, OnStep, Walk
+from limpyd_jobs.statuses import STATUSES
+
+# How many different values facets keep at most.
+MAX_VALUES = 10_000
+
+
+class JobFilter(Filter[FoundJob]):
+    """The jobs that meet some conditions, of all classes of a database, whether this process can import them or not.
+
+    A class is known once a process of version 3 added a job of it, or if it is imported here.
+
+    >>> failed = JobFilter("class=shop.jobs.*", status="error", to="ann@example.com", added__gt="-1h")
+    >>> print(failed.count())
+    17
+
+    Parameters
+    ----------
+    *words: str or type of Job
+        Conditions as on the command line: ``status=error``, ``status!=error``, ``added>-1h`` or, the same,
+        ``added__gt=-1h``. A job has to meet all of them. A class stands for its own jobs, not for those of its
+        subclasses.
+    database: JobsDatabase
+        The database of `BaseJobsModel` by default.
+    error_model: type of Error
+        The model of the errors that ``error`` and ``fingerprint`` are about; None for all models.
+    **conditions
+        The same as in Python: ``status="error"``, ``status__ne="error"``, ``added__gt=timedelta(hours=-1)``, with
+        ``gt, gte, lt, lte, ne``.
+
+    Attributes
+    ----------
+    unseen: int
+        How many jobs the last look left out, because their pk is not a number of at most 18 digits: this library makes
+        no such pks. A count without them is a lower bound.
+
+    Raises
+    ------
+    ValueError
+        If a word is not a condition, or a field cannot have a value or be compared so.
+    TypeError
+        If a value is neither a text, a number, a datetime nor a timedelta.
+    """
+
+    _record, _fields, _date = FoundJob, FIELDS, "added"
+
+    def __init__(
+        self,
+        *words: str | type[RedisModel],
+        database: JobsDatabase | None = None,
+        error_model: type[RedisModel] | None = None,
+        **conditions: Any,
+    ) -> None:
+        parsed = [Condition.parse(word) if isinstance(word, str) else _of_class(word) for word in words]
+        if sum(not isinstance(word, str) for word in words) > 1:
+            raise ValueError("A job has one class only: give one, or a pattern, as class=shop.jobs.*")
+        super().__init__(parsed, conditions, database_of(database))
+        self._error_model = error_model
+        self.pks: Sequence[int] | None = None  # if only some jobs are meant, of one class
+
+    def _walk(self, timeout: float | None = None, progress: OnStep | None = None, by: str | None = None) -> Search:
+        return Search(self.conditions, self._database, self._error_model, self.pks, by, timeout, progress)
+
+    def facets(
+        self, field: str, most: int = 50, timeout: float | None = None, progress: OnStep | None = None
+    ) -> Facets:
+        """Count the jobs by the values of a field: ``class``, ``queue``, ``status``, or any other.
+
+        Parameters
+        ----------
+        field: str
+            ``error`` and ``fingerprint`` stand for the type and the fingerprint of the last error of a job.
+        most: int
+            How many values to return: those with the most jobs.
+
+        The other parameters and exceptions: see `count`.
+        """
+        if field in ("owner", "pk"):
+            raise ValueError(f"{field} is not a field of a job, so jobs are not counted by it")
+        search = self._walk(timeout, progress, field)
+        if field == "status" and all(source.is_whole for source in search.sources):
+            return Facets(*self._statuses(), is_exact=True)
+        counts: Counter[str] = Counter()
+        beyond = 0
+        for source in search.sources:
+            if field == "class":
+                counts[source.known.path] += search.number_in(source)
+                continue
+            errors = json.dumps(search.errors_of(source.known)) if field in OF_ERRORS else ""
+            for step in search.look(source, by=field, errors=errors):
+                for value, number in step.counts.items():
+                    if value in counts or len(counts) < MAX_VALUES:
+                        counts[name_of_status(value) if field == "status" else value] += number
+                    else:
+                        beyond += number
+        self.unseen = search.unseen
+        told = {value: number for value, number in counts.most_common(most) if number}
+        return Facets(told, beyond + counts.total() - sum(told.values()), search.is_complete)
+
+    def _statuses(self) -> tuple[Mapping[str, int], int]:
+        """Count the jobs of some classes by their status. Each number is the size of a set."""
+        known = {name.lower(): self._and(Condition("status", "=", letter)) for name, letter in STATUSES.items()}
+        counts = Counter({name: each.count().number for name, each in known.items()})
+        return {name: number for name, number in counts.most_common() if number}, self.count().number - counts.total()
+
+    def _and(self, condition: Condition) -> JobFilter:
+        narrower = JobFilter(database=self._database, error_model=self._error_model)
+        narrower.pks = self.pks
+        narrower.conditions = (*self.conditions, condition)
+        return narrower
+
+    def missing_indexes(self) -> list[MissingIndex]:
+        """Return the indexes that the classes lack. Without them, jobs are looked at one by one: see :ref:`Indexes`.
+
+        Raises
+        ------
+        ValueError
+            If no class of the database has a field that is asked for.
+        """
+        return [missing for source in self._walk().sources for missing in source.missing_indexes]
+
+    def requeue_all(
+        self,
+        queue_name: str | None = None,
+        priority: int | None = None,
+        delayed_for: Delay = None,
+        delayed_until: datetime | None = None,
+        *,
+        dry_run: bool = False,
+        progress: OnStep | None = None,
+        unaudited: bool = False,
+    ) -> Tally:
+        """Put the jobs that are in error back in a queue, as `Job.requeue` does: by default, each in the queue in which
+        it was.
+
+        It goes in steps of 100 jobs, a round trip each. The step that changes a job looks at its conditions again. If
+        the call is interrupted, what was done stays: call it again for the rest. Jobs that are added meanwhile are left
+        alone. If a class has its own way to put a job in a queue, that is called, job by job.
+
+        Parameters
+        ----------
+        queue_name: str
+            None for the queue of each job.
+        priority: int
+            None for the priority of each job.
+        delayed_for: int, float or timedelta
+        delayed_until: datetime
+            See `Job.add_job`.
+        dry_run: bool
+            True to change nothing, and to return what would be done.
+        progress: callable
+            Called after each step with how many jobs were looked at, and how many at most there are to look at.
+        unaudited: bool
+            True to do it even if Redis refuses to write it to the audit, because it is full for example.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not one of the above, or no class of the database has a field that is asked for.
+        NotAudited
+            If Redis refuses to write it to the audit: nothing was done, or no more is done.
+        """
+        return self._do(RequeueMany(queue_name, priority, delayed_for, delayed_until), dry_run, progress, unaudited)
+
+    def cancel_all(self, *, dry_run: bool = False, progress: OnStep | None = None, unaudited: bool = False) -> Tally:
+        """Cancel the jobs, as `Job.cancel` does. Running jobs are told. For more see `requeue_all`."""
+        return self._do(CancelMany(), dry_run, progress, unaudited)
+
+    def delete_all(self, *, dry_run: bool = False, progress: OnStep | None = None, unaudited: bool = False) -> Tally:
+        """Delete the jobs that do not run, and take them out of their queues. For more see `requeue_all`.
+
+        Their errors stay.
+        """
+        return self._do(DeleteMany(), dry_run, progress, unaudited)
+
+    def move_all(
+        self,
+        queue_name: str | None = None,
+        priority: int | None = None,
+        *,
+        dry_run: bool = False,
+        progress: OnStep | None = None,
+        unaudited: bool = False,
+    ) -> Tally:
+        """Move the jobs that wait or are delayed to another queue, or priority, or both. For more see `requeue_all`."""
+        return self._do(MoveMany(queue_name, priority), dry_run, progress, unaudited)
+
+    def delay_all(
+        self,
+        delayed_for: Delay = None,
+        delayed_until: datetime | None = None,
+        *,
+        dry_run: bool = False,
+        progress: OnStep | None = None,
+        unaudited: bool = False,
+    ) -> Tally:
+        """Delay the jobs that wait or are delayed. For more see `requeue_all`."""
+        return self._do(DelayMany(delayed_for, delayed_until), dry_run, progress, unaudited)
+
+    def promote_all(self, *, dry_run: bool = False, progress: OnStep | None = None, unaudited: bool = False) -> Tally:
+        """Put the delayed jobs in their waiting lists, to be run now. For more see `requeue_all`."""
+        return self._do(PromoteMany(), dry_run, progress, unaudited)
+
+    def _do(self, action: Action, dry_run: bool, progress: OnStep | None, unaudited: bool) -> Tally:
+        return self._change(
+            partial(self._act, action), action.verb, action.how, dry_run=dry_run, progress=progress, unaudited=unaudited
+        )
+
+    def _act(self, action: Action, search: Walk, outcomes: Counter[str], entry: Entry | None) -> None:
+        """Do it, or without an entry of the audit only count the outcomes."""
+        for source in search.sources:
+            try:
+                job_class = on(job_classes.resolve(source.known.path), self._database)
+            except Exception as error:  # whatever its module raises
+                number = sum(step.number for step in search.timed(source.steps()))
+                outcomes[not_imported(source.known.path, error)] += number
+                continue
+            for step in search.timed(action.steps(source, job_class, entry)):
+                outcomes.update(step.outcomes)
+        self.unseen = search.unseen
+        if search.unseen:
+            outcomes["the pk is not a number"] += search.unseen
+
+    def records(self, progress: OnStep | None = None) -> Iterator[dict[str, str]]:
+        """Yield the stored values of each job, in the order of `__iter__`.
+
+        These are its ``ident``, the name of its ``queue``, its ``status`` as a word, and all other fields that have a
+        value, without the library's own.
+        """
+        search = self._walk(None, progress)
+        for source in search.sources:
+            names = ["queue", *sorted(name for name in source.known.fields if not name.startswith("_"))]
+            for step in search.look(source, names=listed(names)):
+                for pk, values in step.records:
+                    stored = {name: value for name, value in zip(names, values, strict=True) if value is not None}
+                    status = name_of_status(stored.get("status"))
+                    yield {"ident": f"{source.known.path}:{pk}", **stored, "status": status}
+        self.unseen = search.unseen
+
+
+def _of_class(job_class: Any) -> Condition:
+    if not (isinstance(job_class, type) and issubclass(job_class, roots.job)):
+        raise TypeError(f"A filter is made of texts and job classes, not of {job_class!r}")
+    return Condition.of("class", "=", job_class)
