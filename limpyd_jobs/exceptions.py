@@ -16,20 +16,14 @@ class LimpydJobsException(Exception):
 
 
 class NamesParameters(Exception):
-    """An exception whose text names parameters, which a command line calls otherwise.
-
-    Parameters
-    ----------
-    *parts: str or tuple of (str, str)
-        The text. A tuple is the name of a parameter, and how Python says it.
-    """
+    """An exception whose text has parameters as parts, each as its name and how Python says it."""
 
     def __init__(self, *parts: str | tuple[str, str]) -> None:
         self._parts = parts
         super().__init__(self.as_written({}))
 
     def as_written(self, options: Mapping[str, str]) -> str:
-        """Return the text, given what to say for some parameters."""
+        """Return the text, as a command line says it that has options for some parameters."""
         return "".join(part if isinstance(part, str) else options.get(*part) for part in self._parts)
 
 

@@ -12,12 +12,12 @@ from limpyd import fields
 from limpyd_jobs.check import scripts
 from limpyd_jobs.check.catalogue import Catalogue, Found, Model
 from limpyd_jobs.check.queues import Queues
-from limpyd_jobs.check.reader import Reader, chunks
+from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.check.records import BATCH, Records
 from limpyd_jobs.check.unknown import Unknown
 from limpyd_jobs.models import Queue
 from limpyd_jobs.records.layout import HISTORY_KEY, LOG_KEY, RESULT_KEY, layout_of
-from limpyd_jobs.redis.calls import passing_over_wrong_types
+from limpyd_jobs.redis.calls import chunks, passing_over_wrong_types
 
 # Index sets up to this size are looked at as a whole.
 SMALL_SET = 50

@@ -12,12 +12,13 @@ from limpyd_jobs.check import scripts
 from limpyd_jobs.check.catalogue import Catalogue, Found, Model
 from limpyd_jobs.check.problems import LEAVE, Choices
 from limpyd_jobs.check.queues import Queues
-from limpyd_jobs.check.reader import Reader, chunks
+from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.check.records import BATCH
 from limpyd_jobs.dates import datetime_to_score, parse_datetime
 from limpyd_jobs.idents import Ident, read_pk
 from limpyd_jobs.records.known_classes import names_by_path
 from limpyd_jobs.records.records import attached
+from limpyd_jobs.redis.calls import chunks
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import one_line
 from limpyd_jobs.transitions import is_presumed

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Any, TypeVar
 
 from redis import Redis
 
-from limpyd_jobs.redis.calls import passing_over_wrong_types
+from limpyd_jobs.redis.calls import chunks, passing_over_wrong_types
 
 T = TypeVar("T")
 
@@ -76,10 +75,3 @@ class Reader:
                 last = entries[0]
             elif length < CHUNK:
                 return
-
-
-def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Yield the items in lists of that size; the last one may be shorter."""
-    iterator = iter(items)
-    while chunk := list(islice(iterator, size)):
-        yield chunk

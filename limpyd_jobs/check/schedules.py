@@ -7,10 +7,11 @@ from datetime import datetime, timezone
 
 from limpyd_jobs.check import scripts
 from limpyd_jobs.check.catalogue import Catalogue, Found, Model
-from limpyd_jobs.check.reader import Reader, chunks
+from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.check.records import BATCH
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.records.records import due_key
+from limpyd_jobs.redis.calls import chunks
 from limpyd_jobs.schedules.plan import Plan
 from limpyd_jobs.texts import printable
 

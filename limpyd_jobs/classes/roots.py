@@ -8,13 +8,7 @@ from limpyd_jobs.functions import overrides
 
 
 class Roots:
-    """The models of this library, each set where it is defined, for what stands below it.
-
-    Attributes
-    ----------
-    base, job, queue, error: type of RedisModel
-        `BaseJobsModel`, `Job`, `Queue` and `Error`.
-    """
+    """`BaseJobsModel`, `Job`, `Queue` and `Error`, each set where it is defined, for what stands below it."""
 
     base: Any
     job: Any

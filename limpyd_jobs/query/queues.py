@@ -14,7 +14,7 @@ from limpyd_jobs.records.audit import audited, entry_request, refusing_if_unaudi
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.records import change_pause, paused_names_of
-from limpyd_jobs.redis.calls import passing_over_wrong_types
+from limpyd_jobs.redis.calls import chunks, passing_over_wrong_types
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import (
     classes_of,
@@ -200,7 +200,7 @@ def leave_quarantine(
         done = sum(
             transitions.leave_quarantine(connection, key, some, drop=drop, audit=entry.names)
             for key, those in by_queue.items()
-            for some in _steps(those)
+            for some in chunks(those, QUEUES_PER_STEP)
         )
         entry.numbers = {"done": done, "skipped": number - done, "refused": 0}
     return done
@@ -278,7 +278,7 @@ def _pks_of(model: KnownClass, connection: Any, names: Iterable[str] | None = No
 
 
 def _states(connection: Any, model: KnownClass, classes: str, pks: Sequence[str]) -> Iterator[QueueState]:
-    for some in _steps(sorted(set(pks))):
+    for some in chunks(sorted(set(pks)), QUEUES_PER_STEP):
         reply = transitions.measure_queues(connection, json.dumps({"name": model.name}), classes, some)
         yield from (_state(row, reply["moment"], model.name) for row in reply["queues"])
 
@@ -293,10 +293,6 @@ def _state(row: Sequence[Any], moment: str, model: str) -> QueueState:
 def _finite(text: Any) -> float | None:
     number = float(text or "nan")
     return number if isfinite(number) else None
-
-
-def _steps(values: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (values[first : first + QUEUES_PER_STEP] for first in range(0, len(values), QUEUES_PER_STEP))
 
 
 def _number(text: str) -> int | str:

@@ -25,7 +25,7 @@ from limpyd_jobs.records.audit import entry_request, refusing_if_unaudited
 from limpyd_jobs.records.known_classes import unwritten, was_written
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.lazy_fields import pk_of
-from limpyd_jobs.redis.calls import Call, flag, given, listed, outcome_of, passing_over_wrong_types, send
+from limpyd_jobs.redis.calls import Call, chunks, flag, given, listed, outcome_of, passing_over_wrong_types, send
 from limpyd_jobs.redis.connections import SharedConnection
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.redis.replication import CopyingSender
@@ -316,7 +316,7 @@ def read_many(
         pairs = zip(names, values, strict=True) if names else zip(values[::2], values[1::2], strict=True)
         return {name: value for name, value in pairs if value is not False}
 
-    for page in _pages(pks):
+    for page in chunks(list(pks), PAGE):
         request = {"model": layout_of(model).json, "pks": listed(page), "names": listed(names)}
         yield from send(Call(sender_of(model), _read_records, request, read))
 
@@ -331,15 +331,10 @@ def delete_many(model: type[RedisModel], pks: Iterable[str]) -> int:
                 model(pk).delete()
                 number += 1
         return number
-    for page in _pages(pks):
+    for page in chunks(list(pks), PAGE):
         request = {"model": layout.json, "pks": listed(page)}
         number += send(Call(sender_of(model), _delete_records, request, itemgetter("number")))
     return number
-
-
-def _pages(pks: Iterable[str]) -> Iterator[list[str]]:
-    known = list(pks)  # an iterator of limpyd begins anew whenever it is asked for one
-    return (known[start : start + PAGE] for start in range(0, len(known), PAGE))
 
 
 def delete_record(record: RedisModel) -> None:

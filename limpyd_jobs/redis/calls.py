@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import update_wrapper
+from itertools import islice
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from limpyd.model import RedisModel
@@ -23,6 +24,7 @@ _decoder = json.JSONDecoder()  # in half the time of `json.loads`
 
 P = ParamSpec("P")
 Reply = TypeVar("Reply")
+T = TypeVar("T")
 
 
 @dataclass(slots=True)  # not frozen, because that takes three times as long to make
@@ -210,3 +212,10 @@ def listed(values: Iterable[Any]) -> str:
 def outcome_of(reply: Mapping[str, Any]) -> Any:
     """Read a reply that has nothing but an outcome."""
     return reply["outcome"]
+
+
+def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yield the items in lists of that size; the last one may be shorter."""
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk

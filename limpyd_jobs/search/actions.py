@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from inspect import unwrap
@@ -18,7 +18,7 @@ from limpyd_jobs.dates import compute_delayed_until, parse_datetime
 from limpyd_jobs.exceptions import AlreadyClaimed, ArgumentRefused
 from limpyd_jobs.functions import overrides
 from limpyd_jobs.records import records
-from limpyd_jobs.records.audit import Entry, audited
+from limpyd_jobs.records.audit import Entry
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.redis.calls import Verb, given, listed, sent
@@ -77,45 +77,13 @@ class Tally(NamedTuple):
         return cls.of(outcomes)
 
 
-def audited_tally(
-    connection: Any,
-    act: Callable[[Counter[str], Entry | None], None],
-    *,
-    only_counts: bool,
-    unaudited: bool,
-    **told: Any,
-) -> Tally:
-    """Let `act` count the outcomes of what it does, with an entry of the audit; without one, if it only counts."""
-    outcomes = Counter[str]()
-    if only_counts:
-        act(outcomes, None)
-        return Tally.of(outcomes)
-    with audited(connection, unaudited=unaudited, **told) as entry:
-        try:
-            act(outcomes, entry)
-        finally:
-            entry.numbers = Tally.of(outcomes).numbers
-    return Tally.of(outcomes)
-
-
 class Action:
-    """A verb for each of many jobs. Each subclass is one verb.
-
-    Attributes
-    ----------
-    verb: str
-    transition: Verb
-        Does it with many jobs.
-    methods: tuple of str
-        The methods of a job that do it with one job: if a class has its own, they are called.
-    spares_claimed: bool
-        Whether jobs that are claimed are left alone.
-    """
+    """A verb for each of many jobs. Each subclass is one verb."""
 
     verb: ClassVar[str]
     transition: ClassVar[Verb[Any, Changed]]
-    methods: ClassVar[tuple[str, ...]]
-    spares_claimed: ClassVar[bool] = True
+    methods: ClassVar[tuple[str, ...]]  # of a job, that do it with one: if a class has its own, they are called
+    spares_claimed: ClassVar[bool] = True  # whether jobs that are claimed are left alone
 
     def request(self) -> Mapping[str, Any]:
         """Return the request for the script, as far as it does not depend on the class."""

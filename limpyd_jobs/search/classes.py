@@ -54,13 +54,7 @@ def imported_error_models(database: JobsDatabase | None, only: Any = None) -> li
 
 
 def imported_queue_model(database: JobsDatabase | None, name: str) -> Any:
-    """Return the model of queues whose keys begin so.
-
-    Raises
-    ------
-    ValueError
-        If it is not imported: what is stored imports nothing.
-    """
+    """Return the model of queues whose keys begin so; raise `ValueError` if it is not imported."""
     for model in _imported(database, roots.queue):
         if model._name == name:
             return model

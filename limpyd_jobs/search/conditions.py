@@ -116,7 +116,7 @@ class Condition(NamedTuple):
     def bounds(self, *, is_date: bool) -> tuple[str, str] | None:
         """Return the lowest and the highest score, in an index of numbers or dates, of the records that meet it.
 
-        None if that cannot be said. Exceptions: see `as_test`.
+        None if that cannot be said. Exceptions: see `parse_moment`.
         """
         number = self._moment() if is_date else self._number() if self.comparison in COMPARISONS else None
         if number is None or isnan(number) or self.is_negated:
@@ -145,13 +145,8 @@ class Condition(NamedTuple):
         return fnmatchcase(name, self.value.replace("[", "[[]")) != self.is_negated
 
     def as_test(self, *, is_date: bool = False) -> dict[str, Any]:
-        """Return it as ``search.lua`` takes it, for a field that holds dates, or other values.
-
-        Raises
-        ------
-        ValueError
-            If the field holds dates, and the value is not a moment.
-        """
+        """Return it as ``search.lua`` takes it, for a field that holds dates, or other values. Exceptions: see
+        `parse_moment`."""
         test = self._test_of_date() if is_date and self.value and self.field not in TIMES else self._test()
         return {**test, **({"is_negated": True} if self.is_negated else {})}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -190,19 +189,13 @@ class ErrorFilter(Filter[FoundError]):
 
         Errors of a model that is not imported are refused.
         """
-        return self._change(self._delete, "delete errors", dry_run=dry_run, progress=progress, unaudited=unaudited)
+        return self._change(self._deleted, "delete errors", dry_run=dry_run, progress=progress, unaudited=unaudited)
 
-    def _delete(self, walk: Walk, outcomes: Counter[str], entry: Entry | None) -> None:
-        """Delete them, or without an entry of the audit only count them."""
-        imported = {each._name: each for each in imported_error_models(self._database, self._error_model)}
-        for source in walk.sources:
-            model = imported.get(source.known.name)
-            if model is None:
-                number = sum(step.number for step in walk.timed(source.steps()))
-                outcomes[f"their model {source.known.path} is not imported: name it with --error-model"] += number
-                continue
-            for step in walk.timed(self._deleted(source, model, entry)):
-                outcomes.update(step.outcomes)
+    def _model_of(self, known: KnownClass) -> type[RedisModel]:
+        for model in imported_error_models(self._database, self._error_model):
+            if model._name == known.name:
+                return model
+        raise LookupError(f"their model {known.path} is not imported: name it with --error-model")
 
     def _deleted(self, source: Source, model: type[RedisModel], entry: Entry | None) -> Iterator[Changed]:
         layout = layout_of(model)

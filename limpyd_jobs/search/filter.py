@@ -4,31 +4,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from contextlib import nullcontext
 from typing import Any, ClassVar, Generic, TypeVar
 
-from limpyd_jobs.records.audit import Entry
+from limpyd_jobs.records.audit import Entry, audited
+from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.redis.calls import listed
 from limpyd_jobs.redis.database import JobsDatabase
-from limpyd_jobs.search.actions import Tally, audited_tally
+from limpyd_jobs.search.actions import Tally
 from limpyd_jobs.search.classes import connection_to
 from limpyd_jobs.search.conditions import Condition, limited
 from limpyd_jobs.search.found import Count, Page
 from limpyd_jobs.search.pages import read_page
-from limpyd_jobs.search.walk import OnStep, Walk
+from limpyd_jobs.search.walk import OnStep, Source, Walk
+from limpyd_jobs.transitions.many import Changed
 
 T = TypeVar("T")
+Steps = Callable[[Source, Any, Entry | None], Iterator[Changed]]
 
 
 class Filter(Generic[T]):
     """The records that meet some conditions. Each subclass is about one kind of record.
 
-    Attributes
-    ----------
-    conditions: tuple of Condition
-    unseen: int
-        How many records the last look left out, because their pk is not a number of at most 18 digits: this library
-        makes no such pks. A count without them is a lower bound.
+    `unseen` says how many the last look left out, because their pk is not a number of at most 18 digits.
     """
 
     # What is found, the fields that are read of it, and the one by which it is sorted.
@@ -109,24 +107,32 @@ class Filter(Generic[T]):
                     yield self._record.of(source.known, pk, values)
         self.unseen = walk.unseen
 
+    def _model_of(self, known: KnownClass) -> Any:
+        """Return a model, to change its records; raise `LookupError` if that cannot be done by this process."""
+        raise NotImplementedError
+
     def _change(
-        self,
-        act: Callable[[Walk, Counter[str], Entry | None], None],
-        verb: str,
-        how: str = "",
-        *,
-        dry_run: bool,
-        progress: OnStep | None,
-        unaudited: bool,
+        self, steps: Steps, verb: str, how: str = "", *, dry_run: bool, progress: OnStep | None, unaudited: bool
     ) -> Tally:
-        """Let `act` count the outcomes of what it does; without an entry of the audit, it must change nothing."""
-        walk = self._walk(None, progress)
-        return audited_tally(
-            self._connection,
-            partial(act, walk),
-            only_counts=dry_run or not walk.sources,
-            unaudited=unaudited,
-            verb=verb,
-            filter=f"{self}",
-            how=how,
-        )
+        """Do the steps that change the records of a source; without an entry of the audit, these only count."""
+        walk, outcomes = self._walk(None, progress), Counter[str]()
+        only_counts, told = dry_run or not walk.sources, {"verb": verb, "filter": f"{self}", "how": how}
+        with nullcontext() if only_counts else audited(self._connection, unaudited=unaudited, **told) as entry:
+            try:
+                for each in self._outcomes(walk, steps, entry):
+                    outcomes.update(each)
+            finally:
+                if entry:
+                    entry.numbers = Tally.of(outcomes).numbers
+        return Tally.of(outcomes)
+
+    def _outcomes(self, walk: Walk, steps: Steps, entry: Entry | None) -> Iterator[Mapping[str, int]]:
+        for source in walk.sources:
+            try:
+                model = self._model_of(source.known)
+            except LookupError as error:
+                yield {f"{error}": sum(step.number for step in walk.look(source))}
+                continue
+            yield from (changed.outcomes for changed in walk.timed(steps(source, model, entry)))
+        self.unseen = walk.unseen
+        yield {"the pk is not a number": walk.unseen}

@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from limpyd.model import RedisModel
@@ -14,7 +13,7 @@ from limpyd.model import RedisModel
 from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.imports import not_imported
-from limpyd_jobs.records.audit import Entry
+from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.redis.calls import listed
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.actions import (
@@ -33,7 +32,7 @@ from limpyd_jobs.search.conditions import Condition
 from limpyd_jobs.search.filter import Filter
 from limpyd_jobs.search.found import FIELDS, Facets, FoundJob, name_of_status
 from limpyd_jobs.search.look import OF_ERRORS, Search
-from limpyd_jobs.search.walk import MissingIndex, OnStep, Walk
+from limpyd_jobs.search.walk import MissingIndex, OnStep
 from limpyd_jobs.statuses import STATUSES
 
 # How many different values facets keep at most.
@@ -238,23 +237,14 @@ class JobFilter(Filter[FoundJob]):
 
     def _do(self, action: Action, dry_run: bool, progress: OnStep | None, unaudited: bool) -> Tally:
         return self._change(
-            partial(self._act, action), action.verb, action.how, dry_run=dry_run, progress=progress, unaudited=unaudited
+            action.steps, action.verb, action.how, dry_run=dry_run, progress=progress, unaudited=unaudited
         )
 
-    def _act(self, action: Action, search: Walk, outcomes: Counter[str], entry: Entry | None) -> None:
-        """Do it, or without an entry of the audit only count the outcomes."""
-        for source in search.sources:
-            try:
-                job_class = on(job_classes.resolve(source.known.path), self._database)
-            except Exception as error:  # whatever its module raises
-                number = sum(step.number for step in search.timed(source.steps()))
-                outcomes[not_imported(source.known.path, error)] += number
-                continue
-            for step in search.timed(action.steps(source, job_class, entry)):
-                outcomes.update(step.outcomes)
-        self.unseen = search.unseen
-        if search.unseen:
-            outcomes["the pk is not a number"] += search.unseen
+    def _model_of(self, known: KnownClass) -> Any:
+        try:
+            return on(job_classes.resolve(known.path), self._database)
+        except Exception as error:  # whatever its module raises
+            raise LookupError(not_imported(known.path, error)) from error
 
     def records(self, progress: OnStep | None = None) -> Iterator[dict[str, str]]:
         """Yield the stored values of each job, in the order of `__iter__`.

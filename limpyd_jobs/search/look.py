@@ -32,12 +32,7 @@ FEW_ERRORS = 5_000
 class Search(Walk):
     """One look at the jobs that meet some conditions: each class that may have some is a source.
 
-    Parameters
-    ----------
-    pks: sequence of int
-        Those of the only jobs that are meant, of one class; None for all.
-    by: str
-        A field that the classes must have as well.
+    `pks` are those of the only jobs that are meant, of one class; `by` is a field that the classes must have as well.
     """
 
     def __init__(

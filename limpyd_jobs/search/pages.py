@@ -28,20 +28,7 @@ def read_page(
     date: str,
     newest_first: bool,
 ) -> tuple[list[Record], str | None]:
-    """Return the next records of all sources of a walk, and where to go on; None at the end.
-
-    Parameters
-    ----------
-    after: str
-        Where the page before ended; None for the first page.
-    date: str
-        The attribute of a record by which they are sorted.
-
-    Raises
-    ------
-    ValueError
-        If `after` is not where a page ended.
-    """
+    """Return the next records of all sources of a walk, and where to go on; None at the end."""
     positions = positions_of(after) if after else {}
     names, most = listed(fields), min(limit + 1, MAX_PAGE_STEP)
 
@@ -56,9 +43,8 @@ def read_page(
         found.append(best(rest, key=lambda each: getattr(each.pending[0][1], date) or "").take())
     if not any(each.fill() for each in shown) and not walk.is_cut:
         return found, None
-    return found, cursor_of(
-        {**positions, **{each.known.name: each.position for each in shown if each.position is not None}}
-    )
+    reached = {each.known.name: each.position for each in shown if each.position is not None}
+    return found, cursor_of({**positions, **reached})
 
 
 class _Shown(Generic[Record]):

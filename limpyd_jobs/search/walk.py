@@ -72,21 +72,9 @@ class MissingIndex(NamedTuple):
 
 
 class Source:
-    """The smallest set that is known to have all the jobs of a class that meet some conditions.
+    """The smallest set that is known to have all the records of a class that meet some conditions.
 
-    Attributes
-    ----------
-    known: KnownClass
-    model: str
-        The description of the model that scripts need, as JSON.
-    size: int
-        How many jobs are in it.
-    is_exact: bool
-        Whether all jobs in it meet the conditions.
-    is_whole: bool
-        Whether there is no condition.
-    unseen: int
-        How many jobs were left out, because their pk is not a number as this library makes them.
+    It is exact if all in it meet them, and whole if there is no condition.
     """
 
     def __init__(
@@ -152,13 +140,7 @@ class Source:
             self.size = min(self.size, len(self._pks))
 
     def steps(self, start: int | None = None, *, is_upwards: bool = False, **options: Any) -> Iterator[Found]:
-        """Look at all jobs, from the newest to the oldest, or upwards. If `start` is given, begin behind that pk.
-
-        Parameters
-        ----------
-        **options
-            Of ``search.lua``: `names`, `most`, `by`.
-        """
+        """Look at all, the newest first, or upwards, behind the pk `start`. For the options see ``search.lua``."""
         call = partial(many.search.call, self._connection)
         return sent(self.calls(call, {"model": self.model, **given(**options)}, start, is_upwards))
 
@@ -170,15 +152,7 @@ class Source:
         is_upwards: bool = False,
         size: int | None = None,
     ) -> Generator[Call[ALook], ALook, None]:
-        """Yield the calls of a script that includes ``finding.lua``, for some records at a time.
-
-        Parameters
-        ----------
-        call: callable
-            Makes a call of a request.
-        asked: mapping
-            The request, without the names that say which records.
-        """
+        """Yield the calls that a verb makes of a request, which is completed to be about some records at a time."""
         for page in self._pages(start, is_upwards, size or PER_STEP) if self.size else ():
             rest = page
             while rest:
@@ -245,17 +219,7 @@ def _have_zero(low: str, high: str) -> bool:
 
 
 class Walk:
-    """A look at the records of some sources.
-
-    Attributes
-    ----------
-    sources: list of Source
-        The sources that may have some of the records.
-    is_cut: bool
-        Whether there was no time to look at all of them.
-    looked, size: int
-        How many records were looked at, and how many at most there are.
-    """
+    """A look at the records of some sources; it is cut if there was no time to look at all of them."""
 
     def __init__(self, timeout: float | None = None, progress: OnStep | None = None) -> None:
         self.sources: list[Source] = []

@@ -1,7 +1,6 @@
 """Looking at many records, and changing many: each call is about some of those that meet some conditions.
 
-Which ones, its request says: see ``lua/includes/finding.lua``. All that there are is a sequence of such calls, which
-`limpyd_jobs.search.walk.Source` makes.
+Which ones, its request says: see ``lua/includes/finding.lua``.
 """
 
 from __future__ import annotations
@@ -28,21 +27,8 @@ Request = Mapping[str, Any]
 
 
 class Found(NamedTuple):
-    """What a script found among some records.
-
-    Attributes
-    ----------
-    number: int
-        How many records meet the conditions.
-    records: sequence of (int, sequence of (str or None))
-        The pk of each, and the values that were asked for.
-    counts: mapping of str to int
-        How many records have each value of the field that was asked for.
-    looked: int
-        How many records were looked at.
-    seen: int
-        The pk that was looked at last.
-    """
+    """How many of some records meet the conditions, the pk and values of each, how many have each value of a field, how
+    many were looked at, and the pk that was seen last."""
 
     number: int
     records: Sequence[tuple[int, Sequence[str | None]]]
@@ -57,7 +43,7 @@ class Found(NamedTuple):
 
 
 class Grouped(NamedTuple):
-    """Some errors by their fingerprint: see ``lua/errors/group_errors.lua``. For the rest see `Found`."""
+    """Some errors by their fingerprint: see ``lua/errors/group_errors.lua``."""
 
     groups: Mapping[str, Mapping[str, Any]]
     looked: int
@@ -69,7 +55,7 @@ class Grouped(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """How many of some records have each outcome. For the rest see `Found`."""
+    """How many of some records have each outcome."""
 
     outcomes: Mapping[str, int]
     looked: int
@@ -92,35 +78,15 @@ def group_errors(connection: Any, request: Request) -> Call[Grouped]:
     return Call(connection, _group_errors, request, Grouped.of)
 
 
-@Verb
-def delete_errors(error_model: type[RedisModel], request: Request) -> Call[Changed]:
-    """Delete errors."""
-    return _change(_delete_errors, error_model, request)
+def _changing(script: Script) -> Verb[[type[RedisModel], Request], Changed]:
+    """Return the verb that a script is for records of a model."""
+
+    def call(model: type[RedisModel], request: Request) -> Call[Changed]:
+        return Call(redis_of(model), script, {"model": layout_of(model).json, **request}, Changed.of, [model])
+
+    return Verb(call)
 
 
-@Verb
-def requeue_many(job_class: type[RedisModel], request: Request) -> Call[Changed]:
-    """Put jobs that failed back in their queues, or in another one."""
-    return _change(_requeue_many, job_class, request)
-
-
-@Verb
-def cancel_many(job_class: type[RedisModel], request: Request) -> Call[Changed]:
-    """Cancel jobs that wait, are delayed or run."""
-    return _change(_cancel_many, job_class, request)
-
-
-@Verb
-def delete_many(job_class: type[RedisModel], request: Request) -> Call[Changed]:
-    """Delete jobs that do not run."""
-    return _change(_delete_many, job_class, request)
-
-
-@Verb
-def move_many(job_class: type[RedisModel], request: Request) -> Call[Changed]:
-    """Move jobs that wait or are delayed."""
-    return _change(_move_many, job_class, request)
-
-
-def _change(script: Script, model: type[RedisModel], request: Request) -> Call[Changed]:
-    return Call(redis_of(model), script, {"model": layout_of(model).json, **request}, Changed.of, [model])
+cancel_many, delete_many, move_many, requeue_many, delete_errors = map(
+    _changing, (_cancel_many, _delete_many, _move_many, _requeue_many, _delete_errors)
+)

@@ -44,12 +44,7 @@ def silence(worker: AliveWorker, workers: Iterable[AliveWorker]) -> str:
 def silence_of_owner(stored: Mapping[str, str], ident: str, namespace: str, database: JobsDatabase | None) -> str:
     """Say the same of the owner of the claim on a job; empty if it is not silent, or nothing is known of it.
 
-    Parameters
-    ----------
-    stored: mapping
-        The hash of the job.
-    namespace: str
-        Of the model of the job: its integration registers its presences there.
+    It is given the hash of the job, and the namespace of its model: its integration registers its presences there.
     """
     owner, key = owner_of(stored.get("_claim_token")), stored.get("_queue_key", "")
     lease, queue, time = replies_to(
