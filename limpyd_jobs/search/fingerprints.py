@@ -44,17 +44,8 @@ _SITES = ("site-packages", "dist-packages")
 
 
 class Cause(NamedTuple):
-    """What an error has in common with others.
-
-    Attributes
-    ----------
-    fingerprint: str
-        The same text for all errors of a cause.
-    place: str
-        Where the application raised it; empty if it did not.
-    pattern: str
-        Its message without what differs from job to job.
-    """
+    """What an error has in common with others: the place is where the application raised it, if it did, and the pattern
+    is its message without what differs from job to job."""
 
     fingerprint: str
     place: str
@@ -76,21 +67,9 @@ class _Frame(NamedTuple):
 def cause_of(
     type_name: str, message: str, raised: BaseException | str | None, job_class: str, identifier: str = ""
 ) -> Cause:
-    """Return the cause of an error.
+    """Return the cause of an error, given the exception with its traceback, or the text of that.
 
-    Parameters
-    ----------
-    type_name: str
-        The name of the class of the exception.
-    message: str
-        Its text.
-    raised: exception or str
-        The exception with its traceback, or the text of the traceback; None if there is none.
-    job_class: str
-        The path of the class of the job. Its package is part of the application, even if it is installed like a
-        library.
-    identifier: str
-        The identifier of the job.
+    The package of the class of the job is part of the application, even if it is installed like a library.
     """
     pattern = pattern_of(message, identifier)
     innermost, kinds = _innermost(raised)
