@@ -165,11 +165,11 @@ def test_changes_are_not_looked_at_during_a_round_which_looks_itself_at_its_end(
     store = store_of(made)
     store.get_due_jobs(NOW)
     scheduler().add_job(note, "date", run_date=PAST, id="a")
-    assert not store.events.is_early({"a"})
+    assert not store._is_early({"a"})
     assert store.get_next_run_time() == PAST
-    assert not store.events.is_early({"a"})  # as it is planned
+    assert not store._is_early({"a"})  # as it is planned
     scheduler().add_job(note, "date", run_date=PAST - timedelta(seconds=1), id="b")
-    assert store.events.is_early({"b"})
+    assert store._is_early({"b"})
 
 
 @pytest.mark.parametrize("call", ["get_next_run_time", "update_job", "remove_job"])
@@ -187,8 +187,8 @@ def test_a_forked_process_does_not_end_the_round_of_its_parent(scheduler: Any, c
         os._exit(len(store.round._jobs))
     assert os.waitpid(pid, 0)[1] == 0
     assert [*store.round._jobs] == ["a", "b"]
-    assert stored("b")["leased_by"] == store.owner
-    assert stored("a").get("leased_by") == (None if call == "remove_job" else store.owner)
+    assert stored("b")["leased_by"] == store.context.owner
+    assert stored("a").get("leased_by") == (None if call == "remove_job" else store.context.owner)
     if call == "update_job":
         assert stored("a")["name"] == "new"
 
@@ -202,13 +202,13 @@ class TestAJobOfAnotherProcess:
         made.add_jobstore(store)
         made.add_executor(DebugExecutor())
         made.start()
-        wait_until(lambda: store.events.planned)
+        wait_until(lambda: store._planned)
         yield made
         made.shutdown()
 
     def test_is_run_as_soon_as_its_executor_is_added_here(self, running: Any, scheduler: Any) -> None:
         scheduler().add_job(note, "date", run_date=PAST, id="a", executor="other")
-        wait_until(lambda: store_of(running).reader.left_to_others == ["a"] and store_of(running).events.planned)
+        wait_until(lambda: store_of(running).reader.left_to_others == ["a"] and store_of(running)._planned)
         assert ran == []
         running.add_executor(DebugExecutor(), "other")
         wait_until(lambda: len(ran) == 1)

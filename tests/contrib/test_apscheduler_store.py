@@ -426,7 +426,7 @@ class TestAJobWhoseExecutorIsElsewhere:
 
     def test_is_run_here_once_it_has_an_executor_of_here(self, here: Any, scheduler: Any) -> None:
         scheduler().modify_job("a", executor="default")
-        assert store_of(here).events.is_early({"a"})
+        assert store_of(here)._is_early({"a"})
         round_of(here)
         assert len(ran) == 1
 

@@ -18,13 +18,11 @@ from limpyd.exceptions import UniquenessError
 from redis.exceptions import RedisError
 
 from limpyd_jobs import Argument, Job, Queue
-from limpyd_jobs.arguments import stored_queue_name
 from limpyd_jobs.contrib.apscheduler.functions import AllowedFunctions
-from limpyd_jobs.contrib.apscheduler.records import StoredJob
+from limpyd_jobs.contrib.apscheduler.records import ScheduledJob, StoredJob
 from limpyd_jobs.contrib.apscheduler.serializing import Serializer
-from limpyd_jobs.contrib.apscheduler.settings import database_of
-from limpyd_jobs.redis.database import JobsDatabase
-from limpyd_jobs.texts import one_line
+from limpyd_jobs.contrib.settings import database_of
+from limpyd_jobs.integration import JobsDatabase, one_line, stored_queue_name
 
 
 class ScheduledRun(Job):
@@ -125,7 +123,7 @@ class LimpydExecutor(BaseExecutor):
         if priority is not None and not re.fullmatch(r"-?[0-9]{1,18}", str(priority)):
             raise ValueError(f"priority must be an integer, not {priority!r}")
         self._functions = job_class.functions()
-        self.job_class = job_class.bound_to(database_of(url, database, client, settings))
+        self.job_class = job_class.bound_to(database_of(url, database, client, settings, ScheduledJob.database))
         self._place: dict[str, Any] = {
             "queue_name": None if queue_name is None else stored_queue_name(queue_name),
             "priority": priority,

@@ -9,8 +9,7 @@ from inspect import getattr_static
 from types import FunctionType, ModuleType
 from typing import Any
 
-from limpyd_jobs.models.job_record import job_modules
-from limpyd_jobs.texts import one_line
+from limpyd_jobs.integration import job_modules, one_line
 
 # The package of this library, whose functions are not for records to call.
 OURS = __name__.partition(".")[0]
@@ -23,22 +22,8 @@ FUNCTIONS = 1_000
 
 
 class AllowedFunctions:
-    """The functions that may be called because a record names them. That they are imported already allows nothing.
-
-    Parameters
-    ----------
-    allowed: iterable of str
-        The modules, or packages, in which they have to be defined; None for the modules of jobs of this process, which
-        ``--job-modules`` names.
-    owner: str
-        Who was given `allowed`, for messages.
-    is_open: bool
-        Whether any function may be called by default.
-
-    Raises
-    ------
-    TypeError
-        If `allowed` is something else.
+    """The functions that may be called because a record names them: those of the modules that `owner` allows, or else
+    of those that ``--job-modules`` names, or else, if it is open, any. That they are imported already allows nothing.
     """
 
     def __init__(self, allowed: Iterable[str] | None, owner: str, is_open: bool = False) -> None:

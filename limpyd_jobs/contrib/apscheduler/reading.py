@@ -8,16 +8,15 @@ from contextlib import suppress
 from datetime import timezone
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING
 
 from limpyd.exceptions import DoesNotExist
 from redis.exceptions import RedisError, ResponseError
 
+from limpyd_jobs.contrib.apscheduler.context import StoreContext
+from limpyd_jobs.contrib.apscheduler.functions import AllowedFunctions
 from limpyd_jobs.contrib.apscheduler.records import Stored, StoredJob, is_of_foreign_key
-from limpyd_jobs.texts import described, one_line
-
-if TYPE_CHECKING:
-    from limpyd_jobs.contrib.apscheduler.store import LimpydJobStore
+from limpyd_jobs.contrib.apscheduler.serializing import Serializer
+from limpyd_jobs.integration import described, one_line
 
 # The fields that decide whether a job can be restored.
 CONTENT = ("func", "trigger", "timezone", "state")
@@ -29,13 +28,17 @@ class JobReader:
     """Restores the jobs of a store, and knows which ones to pass over: those that this process cannot restore, and
     those whose executor it does not have."""
 
-    def __init__(self, store: LimpydJobStore) -> None:
-        self._store = store
-        self._model = store.model
+    def __init__(self, context: StoreContext, functions: AllowedFunctions, serializer: Serializer) -> None:
+        self._context, self._functions, self._serializer = context, functions, serializer
+        self._model = context.model
         self._parked: dict[str, Stored] = {}  # as they were when they could not be restored
         self._unread: set[str] = set()  # could not be restored when a process looked: they are parked once they are due
         self._executors: dict[str, str] = {}  # of the jobs that are left to others
         self._looked = -inf
+
+    def lookup(self, pk: str) -> StoredJob | None:
+        """Return a job; None if there is no such job, or it cannot be restored here."""
+        return next(self.jobs(self._model.read_many([pk])), None)
 
     def jobs(self, rows: Iterable[tuple[str, Stored]]) -> Iterator[StoredJob]:
         """Yield the jobs of some records. A job that cannot be restored is left out."""
@@ -64,8 +67,7 @@ class JobReader:
     @property
     def left_to_others(self) -> list[str]:
         """The jobs whose executor this scheduler does not have by now."""
-        executors = self._store._scheduler._executors if self._store._scheduler else {}
-        return [pk for pk, executor in dict(self._executors).items() if executor not in executors]
+        return [pk for pk, executor in dict(self._executors).items() if not self._context.has_executor(executor)]
 
     def forget(self, changed: set[str]) -> bool:
         """Look at changed jobs anew; return whether they were set aside. Called by another thread."""
@@ -76,7 +78,8 @@ class JobReader:
         return was_set_aside
 
     def look_again(self, interval: float) -> None:
-        """Every `look_again` seconds, look again at the jobs that were set aside, here or by others."""
+        """Look again at the jobs that were set aside, here or by others, unless that was done less than `interval`
+        seconds ago."""
         if time.monotonic() < self._looked + interval:
             return
         self._looked = time.monotonic()
@@ -112,45 +115,45 @@ class JobReader:
     def _restored(
         self, rows: Iterable[tuple[str, Stored]], set_aside: Callable[[str, Stored, Exception], None]
     ) -> Iterator[StoredJob]:
-        scheduler = self._store._scheduler
+        scheduler = self._context.scheduler
         zone = getattr(scheduler, "timezone", None) or timezone.utc
         for pk, stored in rows:
             try:
-                self._store.functions.check(stored["func"])
-                job = self._store.serializer.load(pk, stored, zone)
+                self._functions.check(stored["func"])
+                job = self._serializer.load(pk, stored, zone)
             except Exception as error:
                 set_aside(pk, stored, error)
             else:
-                job._scheduler, job._jobstore_alias = scheduler, self._store._alias
+                job._scheduler, job._jobstore_alias = scheduler, self._context.alias
                 job.set_aside = partial(self._park, pk, stored)
                 yield job
 
     def _note(self, pk: str, stored: Stored, error: Exception) -> None:
         if pk not in self._parked:
             self._unread.add(pk)
-            self._store._logger.warning("The job %r cannot be restored here: %s", one_line(pk), described(error))
+            self._context.logger.warning("The job %r cannot be restored here: %s", one_line(pk), described(error))
 
     def _park(self, pk: str, stored: Stored, error: Exception) -> None:
         """Set aside a job that cannot be restored here, until it is changed, or another process can restore it."""
         reason = described(error)
         if pk not in self._parked:
-            self._store._logger.error("The job %r cannot be restored, and is parked: %s", one_line(pk), reason)
+            self._context.logger.error("The job %r cannot be restored, and is parked: %s", one_line(pk), reason)
         self._parked[pk] = stored
         moment = stored.get("next_run_time")
         if moment:
             changes = {"parked": "1", "reason": reason, "parked_run_time": _valid(moment), "next_run_time": None}
             with suppress(DoesNotExist, RedisError):  # then it is set aside here only
-                self._model.change(pk, changes, {**_content(stored), "next_run_time": moment}, self._store.owner)
+                self._model.change(pk, changes, {**_content(stored), "next_run_time": moment}, self._context.owner)
 
     def has_executor(self, job: StoredJob) -> bool:
         """Whether a job can be run here. If not, leave it to others: APScheduler would delete it."""
-        if self._store._scheduler is None or job.executor in self._store._scheduler._executors:
+        if self._context.has_executor(job.executor):
             return True
         id_, executor = one_line(job.id), one_line(job.executor)
-        self._store._logger.error("The job %r is left to others, because there is no executor %r here", id_, executor)
+        self._context.logger.error("The job %r is left to others, as there is no executor %r here", id_, executor)
         self._executors[job.id] = job.executor
         with suppress(RedisError):  # then the lease lapses
-            self._model.next_due(self._store.owner, [job.id])
+            self._model.next_due(self._context.owner, [job.id])
         return False
 
 

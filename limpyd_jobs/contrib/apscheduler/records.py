@@ -52,28 +52,15 @@ class ScheduledJob(TimedRecord):
 
 
 class StoredJob(Job):
-    """A job as it was read.
-
-    Attributes
-    ----------
-    as_read: mapping of str to str
-        Its stored fields.
-    is_refused: bool
-        Whether its run could not be submitted.
-    set_aside: callable
-        Sets the job aside, because its trigger fails. Takes the exception.
-    """
+    """A job as it was read."""
 
     __slots__ = ("as_read", "is_refused", "set_aside")
     as_read: Stored
-    is_refused: bool
-    set_aside: Callable[[Exception], None]
+    is_refused: bool  # its run could not be submitted
+    set_aside: Callable[[Exception], None]  # as its trigger fails
 
     def _get_run_times(self, now: datetime) -> list[datetime]:
-        """Return the run times up to now: the last one, if that is all that is run.
-
-        APScheduler asks for them where an exception would end the scheduler.
-        """
+        """Return the run times up to now, or the last one. Here, an exception would end the scheduler."""
         most = MAX_MISSED_COALESCED if self.coalesce else MAX_MISSED
         try:
             return [*deque(self._moments(now, most), maxlen=1 if self.coalesce else most)]
@@ -82,7 +69,7 @@ class StoredJob(Job):
             return []
 
     def _moments(self, now: datetime, most: int) -> Iterator[datetime]:
-        """Yield the run times; if there are many more than so many, the first and the last ones."""
+        """Yield the run times; if there are many more than `most`, the first and the last ones."""
         first = moment = self.next_run_time
         for _ in range(most):
             if not _is_past(moment, now):
@@ -129,5 +116,5 @@ def moment_of(text: str | None, zone: tzinfo) -> datetime | None:
 
 
 def is_of_foreign_key(error: Exception) -> bool:
-    """Whether Redis refused something because another program wrote another type of value to a key."""
+    """Whether Redis refused something because an application wrote another type of value to a key."""
     return isinstance(error, ResponseError) and "WRONGTYPE" in str(error)

@@ -13,9 +13,7 @@ from typing import Any
 from apscheduler.job import Job
 
 from limpyd_jobs.contrib.apscheduler.records import Stored, StoredJob, moment_of, run_time_of, text_of
-from limpyd_jobs.fields.codecs import codec_of
-from limpyd_jobs.schedules.triggers import describe_trigger, trigger_of, zone_of
-from limpyd_jobs.texts import one_line
+from limpyd_jobs.integration import codec_of, describe_trigger, one_line, trigger_of, zone_of
 
 # The values of a job's state that are stored together with its arguments, unless they are these.
 OPTIONS = {"misfire_grace_time": 1, "coalesce": True, "max_instances": 1}
@@ -34,21 +32,8 @@ TRIGGERS = 10_000
 
 
 class Serializer:
-    """From jobs to fields, and back.
-
-    Parameters
-    ----------
-    kind: str
-        ``json`` or ``pickle``. With ``pickle``, values that JSON cannot hold are stored as a pickle. Reading one runs
-        any code that stands in Redis, so no one else may write to that database.
-    protocol: int
-        The protocol of pickles.
-
-    Raises
-    ------
-    ValueError
-        If an argument is invalid.
-    """
+    """From jobs to fields, and back: as ``json``, or as ``pickle`` where JSON cannot hold a value. Reading one runs
+    any code that stands in Redis, so no other application may write to that database."""
 
     def __init__(self, kind: str, protocol: int = pickle.HIGHEST_PROTOCOL) -> None:
         if kind not in ("json", "pickle"):
@@ -59,15 +44,7 @@ class Serializer:
         self._protocol = int(protocol)
 
     def dump(self, job: Job) -> dict[str, str]:
-        """Return the fields of a job.
-
-        Raises
-        ------
-        TypeError
-            If an argument, or the trigger, cannot be stored. The message says which.
-        ValueError
-            If the function has no name by which it could be found again.
-        """
+        """Return the fields of a job; raise `TypeError` or `ValueError` that says what cannot be stored."""
         options = {name: getattr(job, name) for name, usual in OPTIONS.items() if getattr(job, name) != usual}
         call = self.dump_call(job, **options)
         return {
@@ -86,11 +63,10 @@ class Serializer:
         return fields if _is_json(job.as_read["trigger"]) else {**fields, **self._dumped_trigger(job)}
 
     def dump_call(self, job: Job, **options: Any) -> str:
-        """Return the text of the arguments of a job, and of some options. Exceptions: see `dump`."""
+        """Return the text of the arguments of a job, and of some options."""
         state = job.__getstate__()
         args, kwargs = list(state["args"]), dict(state["kwargs"])
         call = {**options, "args": args, **({"kwargs": kwargs} if kwargs else {})}
-
         try:
             for name, value in [*enumerate(args), *kwargs.items()]:
                 _check_argument(f"The argument {name!r} of the job {job.id!r}", value)
@@ -101,13 +77,7 @@ class Serializer:
             return self._pickled(call)
 
     def load(self, pk: str, stored: Stored, zone: tzinfo) -> StoredJob:
-        """Return a job by its fields. The zone is for a time whose trigger has none.
-
-        Raises
-        ------
-        Exception
-            Any exception, if the job cannot be restored.
-        """
+        """Return a job by its fields, or raise any exception. The zone is for a time whose trigger has none."""
         state = self.load_call(stored["state"])
         trigger = self._loaded_trigger(stored["trigger"], stored.get("timezone"))
         state.update(
@@ -125,7 +95,6 @@ class Serializer:
         return job
 
     def _dumped_trigger(self, job: Job) -> dict[str, str]:
-        """Return the fields of the trigger of a job."""
         try:
             description, zone = _shortened(job.trigger)
             return {"trigger": _as_json(description), "timezone": zone}
@@ -148,8 +117,7 @@ class Serializer:
         return trigger
 
     def load_call(self, text: str) -> dict[str, Any]:
-        """Return the values that `dump_call` has stored, as JSON or, if this is allowed, as a pickle; with all
-        options."""
+        """Return the values that `dump_call` has stored, with all options."""
         return {**OPTIONS, "kwargs": {}, **self._loaded(text)}
 
     def _loaded(self, text: str) -> Any:
@@ -170,11 +138,8 @@ def _described_trigger(text: str, zone: str) -> tuple[Any, Any]:
 
 
 def _shortened(trigger: Any) -> tuple[dict[str, Any], str]:
-    """Return the description of a trigger as it is stored, and its time zone, which is empty for UTC.
-
-    Redis needs half of the memory for a record if no value has more than 64 bytes, as an interval would have.
-    `_lengthened` makes the description of it.
-    """
+    """Return the description of a trigger as it is stored, and its time zone, which is empty for UTC."""
+    # Redis needs half of the memory for a record if no value has more than 64 bytes, as an interval would have.
     ((kind, what),) = describe_trigger(trigger).items()
     if not isinstance(what, dict):
         return {kind: what}, ""

@@ -15,20 +15,18 @@ from weakref import WeakSet
 
 from apscheduler.job import Job
 from apscheduler.jobstores.base import BaseJobStore, ConflictingIdError, JobLookupError
-from apscheduler.schedulers.base import STATE_RUNNING
 from limpyd.exceptions import DoesNotExist, UniquenessError
 from redis.exceptions import RedisError, ResponseError
 
+from limpyd_jobs.contrib.apscheduler.context import StoreContext
 from limpyd_jobs.contrib.apscheduler.events import StoreEvents
 from limpyd_jobs.contrib.apscheduler.functions import AllowedFunctions
 from limpyd_jobs.contrib.apscheduler.reading import UNPARKED, JobReader
 from limpyd_jobs.contrib.apscheduler.records import ScheduledJob, Stored, StoredJob, is_of_foreign_key, run_time_of
 from limpyd_jobs.contrib.apscheduler.rounds import Round
 from limpyd_jobs.contrib.apscheduler.serializing import Serializer
-from limpyd_jobs.contrib.apscheduler.settings import database_of
-from limpyd_jobs.contrib.settings import seconds
-from limpyd_jobs.redis.database import JobsDatabase
-from limpyd_jobs.texts import described, one_line
+from limpyd_jobs.contrib.settings import database_of, seconds
+from limpyd_jobs.integration import JobsDatabase, described, one_line
 
 # The last moment of the year 9999, which is the last one of a datetime, in seconds since the epoch.
 LAST_MOMENT = 253402300799
@@ -92,7 +90,8 @@ class LimpydJobStore(BaseJobStore):
         super().__init__()
         if not namespace:
             raise ValueError("The namespace must not be empty")
-        self.model = ScheduledJob.bound_to(database_of(url, database, client, settings), namespace)
+        found = database_of(url, database, client, settings, ScheduledJob.database)
+        self.model = ScheduledJob.bound_to(found, namespace)
         self.lease, self.look_again = seconds("lease", lease), seconds("look_again", look_again)
         self.serializer = Serializer(serializer, pickle_protocol)
         self.functions = AllowedFunctions(allowed, "the job store", is_open=self.serializer.is_pickle)
@@ -100,11 +99,15 @@ class LimpydJobStore(BaseJobStore):
         _stores.add(self)
 
     def _start_anew(self) -> None:
-        """Begin as a process that holds no leases. In a forked child, those, and the thread that listens, belong to the
+        """Begin as a process that holds no leases: in a forked child, those, and the thread that listens, are of the
         parent."""
-        self.owner = f"{socket.gethostname()}:{os.getpid()} {uuid4().hex[:8]}"
+        owner = f"{socket.gethostname()}:{os.getpid()} {uuid4().hex[:8]}"
+        self.context = StoreContext(self.model, owner, self.lease, self._logger, self._scheduler, self._alias)
         self._is_started = False
-        self.reader, self.round, self.events = JobReader(self), Round(self), StoreEvents(self)
+        self._planned: datetime | None = None
+        self.reader = JobReader(self.context, self.functions, self.serializer)
+        self.round = Round(self.context, self.reader, self.serializer, self.most)
+        self.events = StoreEvents(self.context, self._is_early, self.reader.waits_for)
 
     @property
     def jobs(self) -> Any:
@@ -126,6 +129,7 @@ class LimpydJobStore(BaseJobStore):
                 "This job store serves another scheduler: give each one a store of its own, or shut this one down first"
             )
         super().start(scheduler, alias)
+        self.context.scheduler, self.context.alias, self.context.logger = scheduler, alias, self._logger
         self._is_started = True
         self.events.listen()
 
@@ -134,38 +138,38 @@ class LimpydJobStore(BaseJobStore):
         self.events.close()
         with suppress(RedisError):
             self.round.record_all()
-            self.model.next_due(self.owner, self.round.stop())
+            self.model.next_due(self.context.owner, self.round.stop())
         self.model.database.close_idle()
         self._is_started = False
 
     def lookup_job(self, job_id: str) -> StoredJob | None:
         """Return a job; None if there is no such job, or it cannot be restored here."""
-        return next(self.reader.jobs(self.model.read_many([job_id])), None)
+        return self.reader.lookup(job_id)
 
     def get_due_jobs(self, now: datetime) -> list[Job]:
         """Lease jobs that are due and that no other scheduler has; return them, the earliest first."""
-        if self._scheduler is not None and self._scheduler.state != STATE_RUNNING:
+        if self.context.is_stopped:
             return []
         self.round.record_all()
         self.events.listen()
         self.reader.look_again(self.look_again)
         leased_at = time.monotonic()
-        rows = self.model.lease_due(self.owner, self.lease, now.timestamp(), self.round.most, self._skipped())
+        rows = self.model.lease_due(self.context.owner, self.lease, now.timestamp(), self.round.most, self._skipped())
         return self.round.begin(sorted(self.reader.due(rows), key=_place), now, leased_at)
 
     def get_next_run_time(self) -> datetime | None:
         """Give back the leases of jobs that were handed out and not run, and return when to look again."""
-        self.events.planned = None  # what changes from now on may be due before what is planned here
+        self._planned = None  # what changes from now on may be due before what is planned here
         returned, now = self.round.end(), datetime.now(timezone.utc)
         try:
-            due, lapse = self.model.next_due(self.owner, returned, [*self._skipped(), *self.reader.unread])
+            due, lapse = self.model.next_due(self.context.owner, returned, [*self._skipped(), *self.reader.unread])
         except RedisError as error:  # it would end the thread of the scheduler
             self._logger.warning("The next run time is not known, and asked for again: %s", error)
             return now + timedelta(seconds=self._scheduler.jobstore_retry_interval if self._scheduler else 1)
         moments = [datetime.fromtimestamp(max(due, 0), timezone.utc)] if due is not None and due < LAST_MOMENT else []
         moments += [now + timedelta(seconds=pause) for pause in self._pauses(lapse)]
-        self.events.planned = min(moments, default=None)
-        return self.events.planned
+        self._planned = min(moments, default=None)
+        return self._planned
 
     def _pauses(self, lapse: float | None) -> Iterator[float]:
         """Yield after how many seconds to look again, though no job is due."""
@@ -175,6 +179,15 @@ class LimpydJobStore(BaseJobStore):
             yield 1
         if self._scheduler is not None:
             yield self.look_again
+
+    def _is_early(self, changed: set[str]) -> bool:
+        """Whether the scheduler is to look earlier than planned, because some jobs were changed."""
+        if self.reader.forget(changed):
+            return True
+        if self.round.is_open:  # at its end, the scheduler looks what is due next
+            return False
+        due = self.model.next_due(skipped=self.reader.skipped()).due
+        return due is not None and (self._planned is None or due < self._planned.timestamp())
 
     def get_all_jobs(self) -> list[Job]:
         """Return all jobs, by their next run time; paused jobs last."""
@@ -208,10 +221,7 @@ class LimpydJobStore(BaseJobStore):
         TypeError, ValueError
             If it cannot be stored.
         """
-        if self.round.has_recorded(job):
-            return
-        if self.round.has(job):
-            self.round.update(job)
+        if self.round.advance(job):
             return
         changes = self._dumped(job, getattr(job, "as_read", None))
         try:
@@ -234,7 +244,7 @@ class LimpydJobStore(BaseJobStore):
         try:
             self.model.remove(job_id)
         except DoesNotExist:
-            if not self.round.has_recorded_one(job_id):  # APScheduler removes what it ran, also if that is gone
+            if not self.round.has_recorded(job_id):  # APScheduler removes what it ran, also if that is gone
                 raise JobLookupError(job_id) from None
 
     def remove_all_jobs(self) -> None:

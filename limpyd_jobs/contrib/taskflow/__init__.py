@@ -5,6 +5,7 @@
 """
 
 from limpyd_jobs.contrib.taskflow.board import LimpydJobBoard
-from limpyd_jobs.contrib.taskflow.posting import Board, LimpydJob, Posting, PostingError
+from limpyd_jobs.contrib.taskflow.job import LimpydJob
+from limpyd_jobs.contrib.taskflow.records import Board, Posting, PostingError
 
 __all__ = ["Board", "LimpydJob", "LimpydJobBoard", "Posting", "PostingError"]

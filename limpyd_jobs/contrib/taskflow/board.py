@@ -32,9 +32,9 @@ from limpyd_jobs import (
 )
 from limpyd_jobs.contrib import settings
 from limpyd_jobs.contrib.taskflow.events import BoardEvents, BoardNotifier, BoardTimeout
-from limpyd_jobs.contrib.taskflow.posting import BY_NUMBER, PRIORITIES, LimpydJob, Posting, PostingError
+from limpyd_jobs.contrib.taskflow.job import LimpydJob
 from limpyd_jobs.contrib.taskflow.reading import PostingReader, Postings
-from limpyd_jobs.contrib.taskflow.settings import settings_of
+from limpyd_jobs.contrib.taskflow.records import PRIORITIES, Posting, PostingError
 
 OPEN = (STATUSES.WAITING, STATUSES.DELAYED, STATUSES.RUNNING)
 
@@ -91,20 +91,21 @@ class LimpydJobBoard(base.NotifyingJobBoard):
 
     def __init__(self, name: str, conf: Mapping[str, Any], client: Any = None, persistence: Any = None) -> None:
         super().__init__(name, conf)
-        self.notifier = BoardNotifier(self)
+        self.notifier = BoardNotifier(self._notify)
         self.persistence = persistence
-        self.queue_name, lease, database = settings_of(name, conf, client)
+        self.queue_name, lease, database = settings.of_board(name, conf, client)
         self.model = Posting.bound_to(database)
         self.errors = PostingError.bound_to(database)
         self.presences = Presence.bound_to(database, "taskflow")
         self.wakes: list[Callable[[], None]] = []  # called if a job is posted
         self.at_ends: list[Callable[[], None]] = []  # called if a claim of this board ends
-        self.reader = PostingReader(self)
+        self._reader = PostingReader(self.model, self.queue_name, self._job)
         self._session = Session[Posting](lease)
         self._begin()
 
     def _begin(self) -> None:
-        self._pid, self._lock, self._events = os.getpid(), Lock(), BoardEvents(self)
+        self._pid, self._lock = os.getpid(), Lock()
+        self._events = BoardEvents(self.name, self._reader, self.notifier, self._wake)
 
     # -- Connecting
 
@@ -122,7 +123,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
                     self.model.get_connection().ping()
                 self._session.open()
         if len(self.notifier):
-            self.notify_of_changes()
+            self._notify()
 
     def close(self) -> None:
         """Close the board, and release claims without an expiry. May be called twice."""
@@ -133,8 +134,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
             self._events.close()
             self._session.close()
         self._begin()
-        for wake in [*self.wakes]:  # those who wait see that it is closed
-            wake()
+        self._wake()  # those who wait see that it is closed
         self.model.database.close_idle()
 
     def _be_of_this_process(self) -> None:
@@ -158,22 +158,21 @@ class LimpydJobBoard(base.NotifyingJobBoard):
 
     def iterjobs(self, only_unclaimed: bool = False, ensure_fresh: bool = False) -> Postings:
         """Return an iterator over the postings, by priority, then the oldest first. It always reads anew."""
-        return Postings(self, only_unclaimed, ensure_fresh)
+        return Postings(self, self._fetch_jobs(only_unclaimed), only_unclaimed, ensure_fresh)
 
     def _fetch_jobs(self, only_unclaimed: bool) -> Iterator[LimpydJob]:
         """Read the postings. Other boards of TaskFlow have a method of this name."""
-        return self.reader.all(only_unclaimed)
+        with self.failures():
+            yield from self._reader.all(only_unclaimed)
 
-    def queues(self, lapsed: bool = False) -> list[Any]:
-        """Return what stands on the board, as `Queue.read_all` does, the highest priority first."""
-        found = self.model.queue_model.read_all(self.queue_name, lapsed=lapsed)
-        return [each for each in found if each.priority in BY_NUMBER]
+    def _job(self, record: str | Posting, priority: base.JobPriority, **known: Any) -> LimpydJob:
+        return LimpydJob(self, record, priority, backend=self.persistence, **known)
 
     @property
     def job_count(self) -> int:
         """How many postings there are, claimed or not. To count 10,000 takes some 100 ms."""
         with self.failures():
-            return self.reader.count()
+            return self._reader.count()
 
     def look(self, job: LimpydJob) -> tuple[str, str | None, float | None]:
         """Return the state of a posting; and, if it is claimed, who holds the claim, and in how many seconds it
@@ -218,16 +217,16 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         with self.failures():
             return self._events.listen()
 
-    def notify_of_changes(self, anew: bool = False) -> None:
-        """Begin to notify registered callbacks of what is posted and removed, by any process.
+    def _notify(self, anew: bool = False) -> None:
+        """Begin to notify of what is posted and removed, if the board is open. Read anew what is posted, if asked."""
+        if self.connected:
+            with self.failures():
+                self._events.listen()
+                self._events.learn(anew)
 
-        Parameters
-        ----------
-        anew: bool
-            Whether to read what is posted, also if that was done before.
-        """
-        self.listen()
-        self._events.learn(anew)
+    def _wake(self) -> None:
+        for wake in [*self.wakes]:
+            wake()
 
     def wait_for_end(self, job: LimpydJob, timeout: float | None = None) -> bool:
         """Wait until a job is complete: see `LimpydJob.wait`."""
@@ -255,7 +254,11 @@ class LimpydJobBoard(base.NotifyingJobBoard):
             If it is not a number of seconds, more than 0.
         """
         usual = max(SHORTEST_WAIT, self._session.lease / 4)
-        return BoardTimeout(self, usual if seconds is None else settings.seconds("The timeout", seconds))
+        value = usual if seconds is None else settings.seconds("The timeout", seconds)
+        made = BoardTimeout(value, lambda: self.connected and self.listen())
+        self.wakes.append(made.look)
+        self.at_ends.append(made.look_soon_again)
+        return made
 
     # -- Changing
 
@@ -284,7 +287,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
 
         def add() -> LimpydJob:
             posting = self.model.add_job(known["uuid"], self.queue_name, PRIORITIES[priority], **values)
-            return LimpydJob(self, posting, priority, book_data=book_data, backend=self.persistence, **known)
+            return self._job(posting, priority, book_data=book_data, **known)
 
         with self.failures():
             try:
@@ -352,8 +355,8 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         try:
             self._end_claim(job, who, what, verb)
         finally:
-            for tell in [*self.at_ends]:
-                tell()
+            for look in [*self.at_ends]:
+                look()
 
     def _end_claim(self, job: LimpydJob, who: str, what: str, verb: Callable[[Claim[Posting]], None]) -> None:
         _check(job, who)

@@ -1,18 +1,13 @@
-"""Postings: as jobs of ours, and as TaskFlow sees them."""
+"""Boards and postings as queues and jobs of ours."""
 
 from __future__ import annotations
 
 import json
 from datetime import datetime, timedelta, timezone
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
 
 from taskflow.jobs import base
 
 from limpyd_jobs import Argument, Error, Job, Queue
-
-if TYPE_CHECKING:
-    from limpyd_jobs.contrib.taskflow.board import LimpydJobBoard
 
 # The priorities of the queues, the highest first, as they are served.
 PRIORITIES = dict(zip(base.JobPriority, range(2, -3, -1), strict=True))
@@ -81,87 +76,6 @@ class Posting(Job):
         pk = (self.queue_key.hget() or "").rpartition(":")[2]
         name: str | None = self.queue_model.lazy_connect(pk).name.hget() if pk else None
         return name
-
-
-class LimpydJob(base.Job):
-    """A posting, as TaskFlow sees it.
-
-    Parameters
-    ----------
-    record: str or Posting
-        The pk of the posting, or the posting itself.
-    created: datetime
-        When it was posted, if that is known.
-    """
-
-    def __init__(
-        self,
-        board: LimpydJobBoard,
-        record: str | Posting,
-        priority: base.JobPriority,
-        created: datetime | None = None,
-        **known: Any,
-    ) -> None:
-        super().__init__(board, **known)
-        self.__dict__["pk" if isinstance(record, str) else "posting"] = record
-        self._priority = priority
-        self._created = created
-
-    @cached_property
-    def pk(self) -> str:
-        """The pk of the posting."""
-        return str(self.posting.pk.get())
-
-    @cached_property
-    def posting(self) -> Posting:
-        """The posting."""
-        found: Posting = self.board.model.lazy_connect(self.pk)
-        return found
-
-    @property
-    def priority(self) -> base.JobPriority:
-        """Its priority."""
-        return self._priority
-
-    @property
-    def state(self) -> str:
-        """UNCLAIMED, CLAIMED, or COMPLETE if the posting is gone."""
-        found: str = self.board.look(self)[0]
-        return found
-
-    @property
-    def created_on(self) -> datetime | None:
-        """When it was posted, in UTC."""
-        if self._created is None:
-            with self.board.failures():
-                self._created = date_of(self.posting.added.hget())
-        return self._created
-
-    @property
-    def last_modified(self) -> datetime | None:
-        """When it was claimed last, in UTC; None if it was never claimed."""
-        with self.board.failures():
-            return date_of(self.posting.start.hget())
-
-    def expires_in(self) -> float | None:
-        """Return in how many seconds the claim lapses; None if there is no claim."""
-        left: float | None = self.board.look(self)[2]
-        return left
-
-    def extend_expiry(self, expiry: float) -> bool:
-        """Let the claim of this board last for that many seconds from now; return whether this worked."""
-        return bool(self.board.extend(self, expiry))
-
-    def wait(self, timeout: float | None = None, *args: Any, **kwargs: Any) -> bool:
-        """Wait until it is complete; return False if it is not within `timeout` seconds."""
-        return bool(self.board.wait_for_end(self, timeout))
-
-    def __lt__(self, other: Any) -> Any:
-        return _rank(self) < _rank(other) if isinstance(other, LimpydJob) else NotImplemented
-
-
-def _rank(job: LimpydJob) -> tuple[int, int]:
-    return -PRIORITIES[job.priority], number_of(job.pk)
 
 
 def number_of(pk: str) -> int:

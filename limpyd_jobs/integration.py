@@ -1,0 +1,24 @@
+"""What an integration may use beside what `limpyd_jobs` exports. Those in `limpyd_jobs.contrib` import nothing else."""
+
+from limpyd_jobs.arguments import stored_queue_name
+from limpyd_jobs.fields.codecs import codec_of
+from limpyd_jobs.models import Change, Changes, JobChange
+from limpyd_jobs.models.job_record import job_modules
+from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.schedules.triggers import describe_trigger, trigger_of, zone_of
+from limpyd_jobs.texts import described, one_line
+
+__all__ = [
+    "Change",
+    "Changes",
+    "JobChange",
+    "JobsDatabase",
+    "codec_of",
+    "describe_trigger",
+    "described",
+    "job_modules",
+    "one_line",
+    "stored_queue_name",
+    "trigger_of",
+    "zone_of",
+]
