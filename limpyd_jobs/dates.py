@@ -6,7 +6,7 @@ import math
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from limpyd_jobs.exceptions import ArgumentRefused
+from limpyd_jobs.exceptions import naming
 
 EPOCH = datetime(1970, 1, 1)
 
@@ -82,7 +82,9 @@ def compute_delayed_until(
             return utcnow() + _as_timedelta(delayed_for)
     except OverflowError as error:
         argument = "delayed_for" if delayed_until is None else "delayed_until"
-        raise ArgumentRefused("Invalid ", (argument, f"{argument} argument"), ": beyond the years 1 to 9999") from error
+        raise naming(
+            ValueError, "Invalid ", (argument, f"{argument} argument"), ": beyond the years 1 to 9999"
+        ) from error
     return None
 
 

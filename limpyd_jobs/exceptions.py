@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import TypeVar
 
 from limpyd.exceptions import DoesNotExist
 
@@ -15,24 +16,20 @@ class LimpydJobsException(Exception):
     """The base of the exceptions of this library."""
 
 
-class NamesParameters(Exception):
-    """An exception whose text has parameters as parts, each as its name and how Python says it."""
-
-    def __init__(self, *parts: str | tuple[str, str]) -> None:
-        self._parts = parts
-        super().__init__(self.as_written({}))
-
-    def as_written(self, options: Mapping[str, str]) -> str:
-        """Return the text, as a command line says it that has options for some parameters."""
-        return "".join(part if isinstance(part, str) else options.get(*part) for part in self._parts)
+E = TypeVar("E", bound=Exception)
 
 
-class ArgumentRefused(NamesParameters, ValueError):
-    """An argument is missing, not valid, or does not go with another one."""
+def naming(kind: type[E], *parts: str | tuple[str, str]) -> E:
+    """Return an exception whose text has parameters as parts, each as its name and how Python says it."""
+    error = kind("".join(part if isinstance(part, str) else part[1] for part in parts))
+    error._parts = parts  # type: ignore[attr-defined]
+    return error
 
 
-class CallRefused(NamesParameters, LimpydJobsException):
-    """What is asked for needs another argument."""
+def as_written(error: Exception, options: Mapping[str, str]) -> str | None:
+    """Return the text of such an exception, as a command line says it that has options for some parameters."""
+    parts = getattr(error, "_parts", None)
+    return parts and "".join(part if isinstance(part, str) else options.get(part[0], part[1]) for part in parts)
 
 
 class ConfigurationException(LimpydJobsException):

@@ -16,7 +16,7 @@ from limpyd_jobs.classes.binding import bound_like
 from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.classes.roots import has_custom_placement, has_custom_queues, roots
 from limpyd_jobs.dates import compute_delayed_until, parse_datetime
-from limpyd_jobs.exceptions import CallRefused
+from limpyd_jobs.exceptions import LimpydJobsException, naming
 from limpyd_jobs.fields.argument import ArgumentsOfJob
 from limpyd_jobs.fields.new_fields import checked_fields, default_priority, stored_names
 from limpyd_jobs.functions import overrides
@@ -109,7 +109,9 @@ class Job(JobRecord):
             queue_name = cls.queue_name
         if queue_name is None:
             name = ("queue_name", "a queue_name")
-            raise CallRefused("Queue's name not defined: give ", name, f", or let {cls.__name__} have one")
+            raise naming(
+                LimpydJobsException, "Queue's name not defined: give ", name, f", or let {cls.__name__} have one"
+            )
         return stored_queue_name(queue_name)
 
     @classmethod

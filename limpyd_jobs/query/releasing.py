@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from limpyd_jobs import transitions
 from limpyd_jobs.classes.job_classes import job_classes
-from limpyd_jobs.exceptions import CallRefused, LimpydJobsException
+from limpyd_jobs.exceptions import LimpydJobsException, naming
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.query.explain.details import JobDetails, details_of, stored_job
 from limpyd_jobs.records.audit import entry_request, refusing_if_unaudited
@@ -74,9 +74,9 @@ def _check(details: JobDetails, stored: Mapping[str, str], database: JobsDatabas
     if force:
         return
     if not stored.get("_claim_token"):
-        raise CallRefused(f"{details.ident} has no claim: a worker of version 2 may run it.", *_FORCE)
+        raise naming(LimpydJobsException, f"{details.ident} has no claim: a worker of version 2 may run it.", *_FORCE)
     if not details.silence.startswith("silent") and _holds(details.ident, stored["_queue_key"], database):
-        raise CallRefused(f"{details.owner} runs {details.ident}, and seems to be alive.", *_FORCE)
+        raise naming(LimpydJobsException, f"{details.owner} runs {details.ident}, and seems to be alive.", *_FORCE)
 
 
 def _check_queue(ident: str, queue_key: str, database: JobsDatabase | None) -> None:

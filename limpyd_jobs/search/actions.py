@@ -15,7 +15,7 @@ from limpyd_jobs import transitions
 from limpyd_jobs.arguments import check_servable, delay_argument, shown_delay, stored_priority, stored_queue_name
 from limpyd_jobs.classes.roots import has_custom_placement, roots
 from limpyd_jobs.dates import compute_delayed_until, parse_datetime
-from limpyd_jobs.exceptions import AlreadyClaimed, ArgumentRefused
+from limpyd_jobs.exceptions import AlreadyClaimed, naming
 from limpyd_jobs.functions import overrides
 from limpyd_jobs.records import records
 from limpyd_jobs.records.audit import Entry
@@ -261,7 +261,7 @@ class MoveMany(Action):
     def __init__(self, queue_name: str | None = None, priority: int | None = None) -> None:
         if queue_name is None and priority is None:
             where = (("queue_name", "a queue_name"), ", ", ("priority", "a priority"))
-            raise ArgumentRefused("say where to move the jobs: give ", *where, ", or both")
+            raise naming(ValueError, "say where to move the jobs: give ", *where, ", or both")
         self._request = given(
             queue_name=None if queue_name is None else _servable_name(queue_name),
             priority="" if priority is None else stored_priority(priority),
@@ -291,7 +291,7 @@ class DelayMany(MoveMany):
         delay = delay_argument(delayed_for, delayed_until)
         if not delay:
             when = (("delayed_for", "a delayed_for"), " or ", ("delayed_until", "a delayed_until"))
-            raise ArgumentRefused("say until when to delay the jobs: give ", *when)
+            raise naming(ValueError, "say until when to delay the jobs: give ", *when)
         self._until = compute_delayed_until(delayed_for, delayed_until)
         self._request = {"delay": delay}
 

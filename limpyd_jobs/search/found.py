@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from limpyd_jobs.arguments import read_priority
-from limpyd_jobs.exceptions import ArgumentRefused
+from limpyd_jobs.exceptions import naming
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.statuses import STATUSES
 
@@ -128,6 +128,6 @@ def positions_of(cursor: str) -> dict[str, int]:
         found: Any = json.loads(urlsafe_b64decode(cursor.encode() + b"=" * (-len(cursor) % 4)))
         return {str(path): int(pk) for path, pk in found.items()}
     except (AttributeError, OverflowError, RecursionError, TypeError, ValueError):
-        raise ArgumentRefused(
-            f"{cursor[:40]!r} is not where a page ended: give ", ("after", "the `following` of one")
+        raise naming(
+            ValueError, f"{cursor[:40]!r} is not where a page ended: give ", ("after", "the `following` of one")
         ) from None

@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs.commands.shared.command import Command
 from limpyd_jobs.commands.shared.tables import count_of, print_table
-from limpyd_jobs.exceptions import NamesParameters, NotAudited
+from limpyd_jobs.exceptions import NotAudited, as_written
 from limpyd_jobs.imports import not_imported
 from limpyd_jobs.models import Job, job_classes
 from limpyd_jobs.query import Tally
@@ -70,7 +70,7 @@ class VerbCommand(Command):
         except NotAudited:
             raise
         except self.refusals as error:
-            text = error.as_written(FLAGS) if isinstance(error, NamesParameters) else _text_of(error)
+            text = as_written(error, FLAGS) or _text_of(error)
             self.parser.error(one_line(text, MESSAGE))
 
     def is_sure(self, question: str) -> bool:
