@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from time import monotonic
 from traceback import TracebackException
 
 # How many characters of a name, and of a message, are shown in a line at most.
@@ -113,3 +114,17 @@ def _traceback_lines(trace: TracebackException) -> Iterator[str]:
         is_at_the_left = not is_told and line[:1].isidentifier()  # else it might look like a line of the log
         yield line if is_at_the_left or line.startswith(" ") else f"    {line}"
         is_told = is_told or not (has_source and line.startswith(" "))
+
+
+class OncePer:
+    """Says whether to log what may happen thousands of times a second: once in a number of seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._next = 0.0
+
+    def __call__(self) -> bool:
+        if monotonic() < self._next:
+            return False
+        self._next = monotonic() + self._seconds
+        return True

@@ -124,3 +124,14 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def refuse_all(client: redis.Redis) -> None:
+    """Let Redis refuse all reads and writes: as a replica, without its data, of a primary that is not there."""
+    client.config_set("replica-serve-stale-data", "no")
+    client.replicaof("127.0.0.1", str(free_port()))
+
+
+def refuse_nothing(client: redis.Redis) -> None:
+    client.replicaof("NO", "ONE")
+    client.config_set("replica-serve-stale-data", "yes")

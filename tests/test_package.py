@@ -14,7 +14,7 @@ from zipfile import ZipFile
 ROOT = Path(__file__).parents[1]
 
 # Where circles are left.
-WITH_CIRCLES = ("limpyd_jobs/contrib/", "limpyd_jobs/workers/", "limpyd_jobs/events.py")
+WITH_CIRCLES = ("limpyd_jobs/workers/", "limpyd_jobs/events.py")
 
 
 def imported_by(path: Path) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.redis.connections import PinnedConnection
-from limpyd_jobs.texts import described, one_line
+from limpyd_jobs.texts import OncePer, described, one_line
 
 log = logging.getLogger("limpyd-jobs.changes")
 
@@ -415,8 +415,8 @@ def is_transient(error: BaseException) -> bool:
     )
 
 
-# Until when more entries of a model that tell of no change are not logged.
-_silent_until: dict[str, float] = {}
+# Whether to log another entry of a model that holds no change.
+_may_log: dict[str, OncePer] = defaultdict(lambda: OncePer(LOG_AGAIN))
 
 
 def _change(name: str, model: Any, flat: Any) -> Change | None:
@@ -425,8 +425,7 @@ def _change(name: str, model: Any, flat: Any) -> Change | None:
     of_job = (fields.get(each) for each in ("status", "before", "queue")) if hasattr(model, "get_model_repr") else ()
     told = (fields.get("pk"), fields.get("what"), *of_job)
     if None in told:
-        if _silent_until.get(model._name, 0) <= monotonic():
-            _silent_until[model._name] = monotonic() + LOG_AGAIN
+        if _may_log[model._name]():
             log.warning(
                 "The entry %s of %s:changes tells of no change, and is passed over", one_line(name), model._name
             )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from limpyd.contrib.collection import ExtendedCollectionManager
 from limpyd.indexes import EqualIndex
@@ -11,15 +10,9 @@ from limpyd.indexes import EqualIndex
 from limpyd_jobs.idents import read_pk
 from limpyd_jobs.records.layout import layout_of
 
-
-def _of_filter(name: str) -> Callable[..., Any]:
-    """Return a method that calls this method of the filter of a collection."""
-
-    def act(self: JobCollection, *args: Any, **options: Any) -> Any:
-        return getattr(self._filter(), name)(*args, **options)
-
-    act.__name__ = name
-    return act
+if TYPE_CHECKING:
+    from limpyd_jobs.search.actions import Tally
+    from limpyd_jobs.search.jobs import JobFilter
 
 
 class JobCollection(ExtendedCollectionManager):
@@ -32,11 +25,31 @@ class JobCollection(ExtendedCollectionManager):
     Tally(done=3, skipped=0, refused=0, reasons={})
     """
 
-    requeue_all, cancel_all, delete_all, move_all, delay_all, promote_all = map(
-        _of_filter, ("requeue_all", "cancel_all", "delete_all", "move_all", "delay_all", "promote_all")
-    )
+    def requeue_all(self, *args: Any, **options: Any) -> Tally:
+        """Put the jobs that are in error back in a queue."""
+        return self._filter().requeue_all(*args, **options)
 
-    def _filter(self) -> Any:
+    def cancel_all(self, **options: Any) -> Tally:
+        """Cancel the jobs that wait, are delayed or run."""
+        return self._filter().cancel_all(**options)
+
+    def delete_all(self, **options: Any) -> Tally:
+        """Delete the jobs that do not run."""
+        return self._filter().delete_all(**options)
+
+    def move_all(self, *args: Any, **options: Any) -> Tally:
+        """Move the jobs that wait or are delayed."""
+        return self._filter().move_all(*args, **options)
+
+    def delay_all(self, *args: Any, **options: Any) -> Tally:
+        """Delay the jobs that wait or are delayed."""
+        return self._filter().delay_all(*args, **options)
+
+    def promote_all(self, **options: Any) -> Tally:
+        """Let the jobs that are delayed wait."""
+        return self._filter().promote_all(**options)
+
+    def _filter(self) -> JobFilter:
         """The same jobs as a filter, which needs their pks unless it can ask for all itself."""
         from limpyd_jobs.search.conditions import Condition
         from limpyd_jobs.search.jobs import JobFilter  # not at the start of each process

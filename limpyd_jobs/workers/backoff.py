@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-from time import monotonic
 
 from redis.exceptions import (
     ClusterError,
@@ -77,16 +76,3 @@ def is_denied(error: BaseException | None) -> bool:
 def is_of_replica(error: BaseException | None) -> bool:
     """Whether the server is not a primary any more."""
     return isinstance(error, ReadOnlyError) or "READONLY" in printable(error)
-
-
-class OncePerSecond:
-    """Tells whether to say something that may happen thousands of times a second."""
-
-    def __init__(self) -> None:
-        self._next = 0.0
-
-    def __bool__(self) -> bool:
-        if monotonic() < self._next:
-            return False
-        self._next = monotonic() + 1
-        return True

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from redis.exceptions import RedisError
 
 from limpyd_jobs.exceptions import NotRecorded
-from limpyd_jobs.texts import MESSAGE, one_line
+from limpyd_jobs.texts import MESSAGE, OncePer, one_line
 from limpyd_jobs.workers.backoff import (
     Backoff,
-    OncePerSecond,
     is_connection_error,
     is_denied,
     is_of_replica,
@@ -45,7 +44,7 @@ class RedisRetry:
 
     Attributes
     ----------
-    may_log: OncePerSecond
+    may_log: OncePer
         Whether to say now what may happen thousands of times a second.
     backoff: Backoff
         The waits before another try to get a job.
@@ -53,7 +52,7 @@ class RedisRetry:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self.may_log = OncePerSecond()
+        self.may_log = OncePer(1)
         self.backoff = Backoff()
         self._has_given_up = False
 
@@ -99,5 +98,5 @@ class RedisRetry:
     def _log(self, what: str, error: BaseException | None) -> None:
         if is_connection_error(error):
             self._engine.rescuer.postpone(self._engine)
-        if self.may_log:
+        if self.may_log():
             self._engine.worker.log(f"{what}: {one_line(error, MESSAGE)}", "error")

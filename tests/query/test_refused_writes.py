@@ -45,7 +45,6 @@ def of_a_full_redis(client: redis.Redis) -> Callable[[], object]:
 
 
 def of_a_replica(client: redis.Redis) -> Callable[[], object]:
-    client.config_set("replica-serve-stale-data", "yes")
     client.replicaof("127.0.0.1", 1)
     return lambda: client.replicaof("NO", "ONE")
 

@@ -18,7 +18,7 @@ import redis
 from all_scripts import ALL_SCRIPTS
 from invariants import violations
 from running import Collector, messages, waiting_idly, work, worker_of, working
-from servers import RedisServer, free_port, wait_until
+from servers import RedisServer, refuse_all, refuse_nothing, wait_until
 
 from limpyd_jobs import STATUSES, Cancel, Error, Job, Queue, Requeue, Worker, transitions
 from limpyd_jobs.dates import parse_datetime
@@ -346,12 +346,11 @@ class TestWhatIsRecorded:
 
         def callback(job: Job, queue: Queue) -> None:
             if job._cached_identifier == "004":
-                redis_client.config_set("replica-serve-stale-data", "no")
-                redis_client.replicaof("127.0.0.1", str(free_port()))
+                refuse_all(redis_client)
 
         with working(prefetching(5, callback=callback)):
             wait_until(lambda: any(REFUSED in line for line in messages(log)), "a refusal")
-            redis_client.replicaof("NO", "ONE")
+            refuse_nothing(redis_client)
         assert statuses_in_one_word() == "sssss"
 
 
@@ -417,10 +416,9 @@ class TestAuto:
 
         def callback(job: Job, queue: Queue) -> None:
             if job._cached_identifier == "009":
-                redis_client.config_set("replica-serve-stale-data", "no")
-                redis_client.replicaof("127.0.0.1", str(free_port()))
+                refuse_all(redis_client)
                 wait_until(lambda: worker._engine.fetcher.leaving, "jobs on their way back")
-                redis_client.replicaof("NO", "ONE")
+                refuse_nothing(redis_client)
                 wait_until(lambda: statuses_in_one_word() == "s" * 9 + "r" + "w" * 10, "all others in their list")
 
         worker = prefetching(20, "auto", prefetch_time=0.5, callback=callback)
@@ -468,8 +466,7 @@ class TestAuto:
 
         def callback(job: Job, queue: Queue) -> None:
             if job._cached_identifier == "009":
-                redis_client.config_set("replica-serve-stale-data", "no")
-                redis_client.replicaof("127.0.0.1", str(free_port()))
+                refuse_all(redis_client)
                 wait_until(lambda: worker._engine.fetcher.leaving, "jobs on their way back")
                 asked.append("refusals")
 
@@ -478,7 +475,7 @@ class TestAuto:
         worker = prefetching(20, "auto", prefetch_time=0.5, lease=0.5, callback=callback)
         with working(worker):
             wait_until(lambda: worker.status == "terminated", "the end")
-            redis_client.replicaof("NO", "ONE")
+            refuse_nothing(redis_client)
         assert [name for name in asked if name != "release_all"] == ["refusals", "succeed_many"]
         assert asked[-1] == "release_all"
 

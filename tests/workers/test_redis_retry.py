@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 import redis
 from invariants import violations
 from running import messages, work, worker_of, working
-from servers import free_port, wait_until
+from servers import refuse_all, refuse_nothing, wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Worker
 from limpyd_jobs.workers import backoff
@@ -71,17 +72,9 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Outage:
-    """Lets Redis refuse all reads and writes: as a replica, without its data, of a primary that is not there."""
-
     def __init__(self, client: redis.Redis) -> None:
-        self._client = client
-        client.config_set("replica-serve-stale-data", "no")
-
-    def begin(self) -> None:
-        self._client.replicaof("127.0.0.1", str(free_port()))
-
-    def end(self) -> None:
-        self._client.replicaof("NO", "ONE")
+        self.begin = partial(refuse_all, client)
+        self.end = partial(refuse_nothing, client)
 
 
 @pytest.fixture

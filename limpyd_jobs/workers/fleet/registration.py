@@ -92,7 +92,7 @@ class WorkerRegistration:
     def _log_failure(self, error: Exception) -> None:
         """Log once why this worker is not seen. Others log that Redis fails for a while."""
         failure = one_line(error, MESSAGE)
-        if failure != self._last_failure and not is_transient(error) and self._engine.redis_retry.may_log:
+        if failure != self._last_failure and not is_transient(error) and self._engine.redis_retry.may_log():
             self._last_failure = failure
             self._worker.log(f"Unable to tell others of this worker: {failure}", "warning")
 

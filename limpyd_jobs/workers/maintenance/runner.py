@@ -88,5 +88,5 @@ class Maintenance:
         """Log that a task failed. To be called while the exception is handled."""
         if not is_denied(error):
             self._context.worker.log(f"{task.name} failed: {described(error)}\n{traceback_of(error)}", "error")
-        elif self._context.redis_retry.may_log:
+        elif self._context.redis_retry.may_log():
             self._context.worker.log(f"{task.name} failed: {one_line(error, MESSAGE)}", "error")
