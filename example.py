@@ -235,10 +235,11 @@ def watch(total: int, processes: Iterable[subprocess.Popen[bytes]]) -> None:
             sys.exit("The workers ended before their work was done.")
         done = total - count(queued=1)
         counts = {name.lower(): count(status=value) for name, value in STATUSES.items()}
-        line = f"{done}/{total} jobs done" + "".join(f", {number} {name}" for name, number in counts.items() if number)
+        told = (f"{number} {name}" for name, number in counts.items() if number)
+        width = (shutil.get_terminal_size().columns or 80) - 1
+        line = f"{done}/{total} jobs done, {', '.join(told)}"[:width]
         if is_terminal:
-            width = (shutil.get_terminal_size().columns or 80) - 1
-            print(f"\r{line:<{width}.{width}}", end="", flush=True)
+            print(f"\r{line:<{width}}", end="", flush=True)
         elif done * 10 // total > tenths:
             tenths = done * 10 // total
             print(line, flush=True)

@@ -408,7 +408,7 @@ class TestTheBoard:
             board.notifier.register(base.POSTED, print)
             board.post("x")
             board.close()
-        wait_until(lambda: len(redis_client.client_list()) == before)
+        wait_until(lambda: len(redis_client.client_list()) <= before)
 
     def test_tells_on_whatever_stands_in_the_stream(
         self, board: LimpydJobBoard, redis_client: redis.Redis, caplog: Any

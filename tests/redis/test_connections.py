@@ -162,7 +162,7 @@ class TestSharedLine:
         own = shared.execute_command("CLIENT", "ID")
         waiting = threading.Thread(target=shared.execute_command, args=["BLPOP", "never", 0])
         waiting.start()
-        wait_until(lambda: redis_client.info("clients")["blocked_clients"])
+        wait_until(lambda: str(own) in blocked(redis_client))
         assert shared.execute_command("CLIENT", "ID") != own
         redis_client.rpush("never", "now")
         waiting.join()
@@ -194,10 +194,10 @@ class TestSharedLine:
         redis_client: redis.Redis,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        others = blocked(redis_client)
+        own = str(shared.execute_command("CLIENT", "ID"))
         waiting = threading.Thread(target=shared.execute_command, args=["BLPOP", "never", 0])
         waiting.start()
-        wait_until(lambda: blocked(redis_client) - others)
+        wait_until(lambda: own in blocked(redis_client))
         monkeypatch.setattr(database.connection, "execute_command", lambda *words: "by the client")
         context = get_context("fork")
         answers = context.SimpleQueue()
@@ -206,7 +206,7 @@ class TestSharedLine:
         assert shared.execute_command("ECHO", "by the line") == "by the client"
         assert answers.get() == "by the line"
         child.join()
-        assert len(blocked(redis_client) - others) == 1
+        assert own in blocked(redis_client)
         redis_client.rpush("never", "now")
         waiting.join()
 
