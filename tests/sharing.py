@@ -7,7 +7,7 @@ from typing import Any
 from xdist.scheduler import LoadScopeScheduling
 
 # The beginnings of their names
-TOGETHER = ("tests/test_benchmarks.py::TestARun::", "tests/test_example.py::TestAWholeRun::")
+TOGETHER = ("tests/proofs/test_benchmark_runs.py::TestARun::", "tests/test_example.py::TestAWholeRun::")
 
 
 class Schedule(LoadScopeScheduling):
