@@ -51,26 +51,8 @@ _renew = Script("claiming/renew")
 
 @dataclass(slots=True)  # not frozen, because that takes three times as long to make
 class ClaimRequest:
-    """The request of a worker for a job.
-
-    Attributes
-    ----------
-    keys: sequence of str
-        The waiting lists, in the order in which to serve them.
-    token: str
-        The name of the claim, never used before. If it begins with `IN_HAND`, the job only leaves its list, and is not
-        changed: an application may put it elsewhere before it is claimed to be run.
-    lease: float
-        For how long the claim holds, in seconds.
-    classes: mapping of str to RedisModel
-        The job classes the worker knows, by their path.
-    is_again: bool
-        Whether the request is sent once more, because its reply was lost.
-    connection: PinnedConnection
-        The connection to send it over; None for the client of the database.
-    registry: str
-        The classes and models to be written, see `known_classes.unwritten`; empty for none.
-    """
+    """What a worker asks for: see ``claiming/claim.lua``. It is sent over its connection, or by the client of the
+    database."""
 
     keys: Sequence[str]
     token: str
@@ -81,10 +63,8 @@ class ClaimRequest:
     registry: str = field(default="", compare=False, repr=False)
 
     def named(self, token: str = "token") -> dict[str, Any]:
-        """Return the request as scripts take it. Hundreds of waiting lists are one text, which travels much faster.
-
-        `token` is the name of the token, if the script takes another token, too.
-        """
+        """Return the request as scripts take it, with the token by that name. Hundreds of waiting lists are one text,
+        which travels much faster."""
         lists, classes = "\n".join(self.keys), classes_argument(self.classes)
         named = {"lists": lists, token: self.token, "lease": self.lease, "classes": classes}
         return {**named, "registry": self.registry} if self.registry else named
@@ -97,40 +77,8 @@ class ClaimRequest:
 
 @dataclass(slots=True)  # not frozen, as above
 class Delivery:
-    """An entry that came out of a waiting list. Scripts give all attributes but the error, in this order.
-
-    Attributes
-    ----------
-    outcome: str
-        ``claimed``; ``found`` for a job that does not wait, so was not claimed; ``unknown`` if the request did not have
-        its class: it is still in its list, unless it was given; ``gone`` for a job without a hash, which is dropped;
-        ``garbage`` for an entry that is not an ident, and ``broken`` for a job with records of a wrong type, both put
-        in quarantine; ``no queue`` for a list of no queue; ``paused`` for a job of a paused queue, put back.
-    key: str
-        The waiting list.
-    ident: str
-        The class path and pk of the job.
-    status, identifier, queue_name, queue_priority, start, tries: str
-        Of a claimed or found job. The status is the one before the claim.
-    job_timeout: str
-        The field of a claimed job.
-    queues: str
-        The last pk of a queue, with a claimed job: see `NextWakeups`.
-    token: str
-        The name of the claim; empty if not claimed.
-    rescues: int
-        How often the job was rescued, if a rescue took it out of the running set of the queue.
-    retry: tuple of str
-        What a claimed job needs if it fails: its field ``retry_policy``; how many of its tries do not count; when it
-        was added, or put back in its queue by hand.
-    arguments: sequence of str
-        The arguments of a claimed job, in the order of the layout of its class; False for an argument without a value.
-        Empty if they are long.
-    delayed_until: str
-        Until when a claimed job was delayed; empty if it was not.
-    error: Exception
-        Why the unknown class cannot be resolved.
-    """
+    """An entry that came out of a waiting list, as scripts give it: see ``claiming/claim.lua``, and for the rescues
+    ``recovering/rescue.lua``. The error says why an unknown class cannot be resolved."""
 
     outcome: str
     key: str
@@ -187,27 +135,8 @@ NOTHING = Delivery("nothing", "", "")
 
 
 class NextWakeups(NamedTuple):
-    """What a worker that found no job needs to know to wait for one.
-
-    Attributes
-    ----------
-    broken: list of str
-        The keys of its waiting lists that are not lists, or that have entries, but belong to no queue.
-    queues: str
-        The last pk of a queue. If it has changed, there are new queues.
-    moment: float
-        The time of the answer, by the clock of Redis.
-    overdue: float
-        When the last of the delayed jobs that are due now became due; None if no job is due.
-    due: float
-        When the next job will be due; None if no other job is delayed.
-    missed, scheduled: float
-        The same for schedules.
-    delayed: int
-        How many jobs of the given classes were delayed; negative if that is not known.
-    is_quiet: bool
-        Whether no list was looked into, because no job of these classes came since the last look.
-    """
+    """What a worker that found no job needs to know to wait for one: see ``nothing`` in ``claiming/claim.lua``. None,
+    or a negative number, is what is not known."""
 
     broken: Sequence[str] = ()
     queues: str = ""
@@ -234,25 +163,7 @@ def claim(
     schedules: str = "",
     known: str = "",
 ) -> Call[tuple[Delivery | None, NextWakeups]]:
-    """Claim the first job of the first waiting list that has one; without one, return what to know to wait.
-
-    Parameters
-    ----------
-    ident: str
-        The job to claim, if it was taken already from the only list of the request.
-    worker: str
-        The name of the worker, if it is about to wait. Without a job, it is registered for `wait` seconds, else its
-        registration ends.
-    schedules: str
-        The key of the schedules to tell of; empty for none.
-    known: str
-        What the worker already knows, if it is about to wait: see `known_of`.
-
-    Returns
-    -------
-    tuple of Delivery and NextWakeups
-        None instead of the first if the lists are empty, or of paused queues.
-    """
+    """Claim the first job of the lists, or the given one. Without a job (None), return what to know to wait."""
     sender = request.connection or redis_of(queue_model)
     return Call(sender, _claim, _claiming(request, ident, worker, wait, schedules, known), _claimed, request.models)
 
@@ -270,20 +181,8 @@ def wait_and_claim(
     """Wait for one of some signals, then claim as `claim` does, in one round trip. Redis claims only if the worker is
     registered then: else its connection may be lost, and it may have asked again.
 
-    Parameters
-    ----------
-    signals: sequence of str
-        The keys of lists.
-    seconds: float
-        How long to wait at most.
-
-    The other parameters: see `claim`.
-
-    Returns
-    -------
-    tuple
-        The key of the signal, None without a signal, or the error if the wait was impossible; and the same as `claim`
-        returns, but None instead of the `NextWakeups` if the worker is not registered.
+    Return the key of the signal, None without a signal, or the error if the wait was impossible; and what `claim`
+    returns, but None instead of the `NextWakeups` if the worker is not registered.
     """
     late = {**_claiming(request, "", worker, wait, schedules, known), "is_late": "1"}
     call = Call(connection, _claim, late, _claimed_late, request.models)
@@ -295,32 +194,7 @@ def wait_and_claim(
 def claim_job(
     job: RedisModel, queue_model: type[RedisModel], queue_name: str, token: str, lease: float
 ) -> Call[Delivery]:
-    """Claim a given job, wherever it stands, also in a paused queue.
-
-    Parameters
-    ----------
-    queue_model: type of Queue
-        The model of its queue.
-    queue_name: str
-        The queue, if the job stands in no queue; may be empty.
-    token: str
-        The name of the claim, used before only by a call whose reply was lost: see `claim_token`.
-    lease: float
-        For how long the claim holds, in seconds.
-
-    Raises
-    ------
-    AlreadyClaimed
-        If another owner has a claim on it.
-    NotClaimable
-        If the job is finished, or delayed and not due.
-    LimpydJobsException
-        If another job of its identifier is queued, or there is no queue to put it in.
-    ConfigurationException
-        If its queue is of another model, or on another database.
-    JobGone
-        If the job was deleted.
-    """
+    """Claim a given job, wherever it stands, also in a paused queue. Exceptions: as `Job.claim`."""
     check_database(type(job), queue_model)
 
     def read(reply: dict[str, Any]) -> Delivery:
@@ -436,15 +310,8 @@ def _next_wakeups(reply: dict[str, Any]) -> NextWakeups:
 
 
 def known_of(classes: Iterable[type[RedisModel]], next_wakeups: NextWakeups | None = None) -> str:
-    """Return what a worker that is about to wait tells `claim`.
-
-    Parameters
-    ----------
-    classes: iterable of RedisModel
-        The job classes whose jobs may come without a signal.
-    next_wakeups: NextWakeups
-        What it was told before. Without it, or if it is not enough, all lists are looked into.
-    """
+    """Return what a worker that is about to wait tells `claim`: the classes whose jobs may come without a signal, and
+    what it was told before. Without that, or if it is not enough, all lists are looked into."""
     prefixes = sorted({prefix for job_class in classes for prefix in _prefixes_of_status(job_class)})
     known: dict[str, Any] = {
         "waiting": [prefix + STATUSES.WAITING for prefix in prefixes],
@@ -473,26 +340,13 @@ def unregister(queue_model: type[RedisModel], worker: str) -> None:
 def renew(
     connection: Redis, job_class: type[RedisModel], ident: str, token: str, queue_key: str, lease: float
 ) -> Call[Mapping[str, Any]]:
-    """Extend the lease of a claim, over a connection that any thread may use.
-
-    Raises
-    ------
-    ClaimLost, JobGone
-        If another owner holds the claim; if the job was deleted.
-    """
+    """Extend the lease of a claim, over a connection that any thread may use."""
     request = {**held(job_class, ident, token, queue_key), "lease": lease}
     return Call(connection, _renew, request, partial(accept, ident))
 
 
 def renew_all(connection: Redis, claims: Sequence[tuple[type[RedisModel], Delivery]], lease: float) -> list[str]:
-    """Extend the leases of some claims as `renew` does, in one round trip.
-
-    Returns
-    -------
-    list of str
-        For each, ``done``; ``canceled`` if the lease is renewed, but the job was canceled; ``refused`` if another owner
-        else holds the claim; ``gone`` if the job was deleted; ``failed`` if Redis failed.
-    """
+    """Extend the leases of some claims in one round trip; return the outcome of each, ``failed`` if Redis failed."""
     calls = [
         Call(connection, _renew, {**held(cls, job.ident, job.token, job.queue_key), "lease": lease}, outcome_of)
         for cls, job in claims
@@ -509,27 +363,8 @@ def held(job_class: type[RedisModel], ident: str, token: str, queue_key: str) ->
 def release(
     job_class: type[RedisModel], ident: str, token: str, queue_key: str, delay: str = "", *, heeds_status: bool = False
 ) -> Call[Mapping[str, Any]]:
-    """Give a claimed job back, unharmed, to the front of its waiting list; or with a delay, for later.
-
-    Parameters
-    ----------
-    heeds_status: bool
-        Whether the caller handles a job that was canceled, delayed or deleted meanwhile. Else the next worker handles
-        it; a deleted job needs nothing.
-
-    Returns
-    -------
-    mapping
-        ``outcome``: ``done``, with ``status``, the status of the job now; ``gone``; or, if `heeds_status`,
-        ``canceled`` or ``delayed``, and nothing was changed.
-
-    Raises
-    ------
-    ClaimLost
-        If the claim is not (or no longer) the one on the job.
-    JobGone
-        If the job was deleted, and `heeds_status` is true.
-    """
+    """Give a claimed job back, unharmed, to the front of its waiting list; or with a delay, for later. Only a caller
+    that heeds the status hears that the job was deleted, by `JobGone`."""
 
     def read(reply: dict[str, Any]) -> Mapping[str, Any]:
         return accept(ident, reply) if heeds_status or reply["outcome"] != "gone" else reply
@@ -539,7 +374,6 @@ def release(
 
 
 def release_all(claims: Sequence[tuple[type[RedisModel], Delivery]]) -> list[Exception]:
-    """Give claimed jobs back as `release` does, in one round trip, so that they are run in this order; return the
-    failures."""
+    """Give claimed jobs back in one round trip, so that they are run in this order; return the failures."""
     calls = [release.call(cls, job.ident, job.token, job.queue_key) for cls, job in reversed(claims)]
     return [outcome for outcome in send_all(redis_of(claims[0][0]), calls) if isinstance(outcome, Exception)]

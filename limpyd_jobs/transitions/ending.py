@@ -39,22 +39,7 @@ class KeptResult(NamedTuple):
 
 
 class Success(NamedTuple):
-    """A job that ran, and whose end will be recorded with others.
-
-    Attributes
-    ----------
-    job, queue
-    fetched: Delivery
-        The claim on the job.
-    result: object
-        What its code returned.
-    began, ended: float
-        When its code began and ended, by the clock of `monotonic`.
-    is_erased: bool
-        Whether to keep nothing of the job.
-    kept: KeptResult
-        What to keep of the result, if anything.
-    """
+    """A job that ran, by the clock of `monotonic`, and whose end will be recorded with others."""
 
     job: Any
     queue: Any
@@ -72,21 +57,10 @@ class Success(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """How a job ended.
+    """How a job ended, as the scripts of ``ending/`` reply.
 
-    Attributes
-    ----------
-    outcome: str
-        ``done``; ``error``, ``requeued`` or ``held`` after a failure; ``canceled`` or ``delayed`` if the job was given
-        this status while it ran.
-    end, delayed_until: str
-        When it ended, and until when it is delayed: dates as text, empty for none.
-    prefetched: Delivery
-        What the next claim took out of a waiting list in the same step.
-    status: str
-        The status of the job, if the caller had ended this claim before in another way; else empty.
-    priority: str
-        The priority with which a job that failed was put back; empty if none was asked for.
+    It has the status of the job if the caller had ended this claim before in another way, and the priority with which a
+    job that failed was put back, if one was asked for.
     """
 
     outcome: str
@@ -108,22 +82,8 @@ def succeed(
 ) -> Call[Ending]:
     """Record the success of a job, unless its status was set to canceled or delayed while it ran.
 
-    Parameters
-    ----------
-    token: str
-        The claim on the job; empty if it is not claimed.
-    next_claim: ClaimRequest
-        The claim to make in the same step, if any.
-    erase: str
-        ``1`` to keep nothing of the job, if its class `is_erased_at_once`; ``again`` if the call is repeated: then the
-        job may be gone.
-    kept: KeptResult
-        What to keep of the result, if anything.
-
-    Raises
-    ------
-    ClaimLost, DoesNotExist, NotRecorded
-        If the claim is not (or no longer) the one on the job; if the job was deleted; if Redis fails.
+    It, and the other ends below, may make the next claim in the same step. They raise ClaimLost, DoesNotExist or
+    NotRecorded if the claim is not the one on the job, the job was deleted, or Redis fails.
     """
     result = {"result": kept.text, "kept_for": kept.milliseconds} if kept else {}
     return _ending(_succeed, job, queue, token, {**given(erase=erase), **result}, next_claim)
@@ -136,8 +96,8 @@ def is_erased_at_once(job_class: type[RedisModel]) -> bool:
 
 
 class Recorded(NamedTuple):
-    """The reply for a success that was recorded with others, for `accept_success`: the outcome, when the job ended (or,
-    if the outcome is ``failed``, why), and the changes to fields with indexes that only limpyd can maintain."""
+    """How a success was recorded with others, for `accept_success`: the outcome, when the job ended (or why that
+    failed), and the changes to fields with indexes that only limpyd can maintain."""
 
     outcome: str
     detail: str
@@ -147,29 +107,10 @@ class Recorded(NamedTuple):
 def succeed_many(
     connection: Redis | PinnedConnection, successes: Sequence[Success], next_claim: ClaimRequest, limit: int = 0
 ) -> tuple[list[Recorded], list[Delivery]]:
-    """Record the success of several jobs in one step, and claim several in it.
+    """Record the success of several claimed jobs in one step, and claim several in it; return the reply for each, for
+    `accept_success`, and what came out of the waiting lists: only the last of these may be not claimed.
 
-    Parameters
-    ----------
-    connection: Redis or PinnedConnection
-        With a client, which threads share, any thread may do so, if it claims no job.
-    successes: sequence of Success
-        Each of a claimed job.
-    next_claim: ClaimRequest
-        What to claim. Each job gets a token of its own.
-    limit: int
-        How many jobs to claim at most.
-
-    Returns
-    -------
-    tuple
-        The reply for each success, for `accept_success`; and the entries that came out of the waiting lists. Only the
-        last of these may be not claimed.
-
-    Raises
-    ------
-    NotRecorded
-        If Redis fails.
+    A connection that threads share will do if no job is claimed.
     """
     now = monotonic()
     classes = {**next_claim.classes, **{each.fetched.path: type(each.job) for each in successes}}
@@ -222,7 +163,7 @@ def accept_success(job: RedisModel, reply: Recorded) -> Ending:
 def finish_canceled(
     job: RedisModel, queue: RedisModel, token: str, next_claim: ClaimRequest | None = None
 ) -> Call[Ending]:
-    """Record that a job was canceled while it ran. Parameters and exceptions: see `succeed`."""
+    """Record that a job was canceled while it ran."""
     return _ending(_finish_canceled, job, queue, token, {}, next_claim)
 
 
@@ -238,15 +179,7 @@ def delay(
     priority: str = "",
     uncounted: bool = False,
 ) -> Call[Ending]:
-    """Delay a job that asked for it while it ran, in the queue of a given name and priority, else in its own.
-
-    Parameters
-    ----------
-    uncounted: bool
-        True if the retry policy does not count the try. Then the outcome for a canceled job is ``canceled``.
-
-    The other parameters and exceptions: see `succeed`.
-    """
+    """Delay a job that asked for it while it ran, in the queue of a given name and priority, else in its own."""
     request = place_named(type(queue), queue_name, priority, delay, uncounted=flag(uncounted))
     return _ending(_delay, job, queue, token, request, next_claim, preparing(type(queue), queue_name, priority, job))
 
@@ -268,21 +201,8 @@ def fail(
 ) -> Call[Ending]:
     """Record the failure of a job, and put it back in a queue if it may run again.
 
-    Parameters
-    ----------
-    requeue_times: int
-        How often a job is put back at most; None for no limit.
-    queue_name, priority, delay: str
-        Where and for when to put it back.
-    hold: bool
-        True to hold a job that may run again in error, still claimed and queued, until the caller calls `requeue` or
-        `abandon`. The outcome is then ``held``.
-    heed_field: bool
-        False, with `hold`, to ignore the field `cancel_on_error` of the job.
-    began: float
-        When its code began, by the clock of `monotonic`, if not at the claim.
-
-    The other parameters and exceptions: see `succeed`.
+    With `hold`, a job that may run again is held in error, still claimed and queued, until the caller calls `requeue`
+    or `abandon`. Unless `heed_field`, the field `cancel_on_error` of the job is ignored then.
     """
     mode = "place" if not hold else "hold" if heed_field else "hold anyway"
     request = place_named(type(queue), queue_name, priority, delay, mode=mode)
@@ -304,40 +224,14 @@ def requeue(
     delay: str = "",
     place: bool = True,
 ) -> Call[Placed]:
-    """Put a job in error back in a queue.
-
-    Returns
-    -------
-    Placed
-        Its new status, priority and, if delayed, date.
-
-    Raises
-    ------
-    DoesNotExist
-        If the job was deleted.
-    LimpydJobsException
-        If the job is not in error, or another job of its identifier is queued.
-    """
+    """Put a job in error back in a queue."""
     return placing(_requeue, job, queue_model, queue_name, priority, delay, place)
 
 
 @Verb
 def skip(job: RedisModel, queue: RedisModel, lease: float) -> Call[bool]:
-    """Let a finished job that was found in a waiting list no longer count as queued. If the job is running without a
-    claim, give it a lease, so that it is rescued if no worker runs it.
-
-    Parameters
-    ----------
-    queue: RedisModel
-        The queue where it was found.
-    lease: float
-        The lease of a job with a claim, in seconds.
-
-    Returns
-    -------
-    bool
-        False if the job is not finished.
-    """
+    """Let a finished job that was found in the waiting list of a queue no longer count as queued; return whether it is
+    finished. A job that runs without a claim gets a lease, so that it is rescued if no worker runs it."""
     request = {
         "job_model": layout_of(type(job)).json,
         "ident": job.ident,
@@ -352,20 +246,8 @@ def skip(job: RedisModel, queue: RedisModel, lease: float) -> Call[bool]:
 def abandon(
     job_class: type[RedisModel], ident: str, token: str, queue_key: str, delay: str = "", keys: Sequence[str] = ()
 ) -> Call[bool]:
-    """End the claim on a job, and leave the job as its hooks left it, even deleted.
-
-    Parameters
-    ----------
-    delay: str
-        For how long to delay a job that is taken (see `ClaimRequest`) that stands in no queue.
-    keys: sequence of str
-        The waiting lists of the queues where it may stand.
-
-    Returns
-    -------
-    bool
-        False if the job is delayed, and still has to be put where its status says: nothing was changed.
-    """
+    """End the claim on a job, and leave the job as its hooks left it, even deleted. Return False, and change nothing,
+    if the job is delayed, and still has to be put where its status says."""
     request = {**held(job_class, ident, token, queue_key), "delay": delay, "lists": "\n".join(keys)}
     return Call(sender_of(job_class), _abandon, request, lambda reply: reply["outcome"] != "delayed", [job_class])
 

@@ -78,31 +78,9 @@ def add(
     fields: Mapping[str, Any] | None = None,
     place: bool = True,
 ) -> tuple[str, str]:
-    """Add a job, or find the queued one of that identifier and move it up.
-
-    Parameters
-    ----------
-    delay: str
-        As made by `arguments.delay_argument`.
-    fields: mapping
-        The other fields of the job, written only if the job is new.
-    place: bool
-        False to leave it to the caller to put the job in a queue.
-
-    Returns
-    -------
-    tuple of str
-        ``added``, ``existing``, ``moved``, or ``outranked`` if the caller has to move the job; and the pk.
-
-    Raises
-    ------
-    UniquenessError
-        If another job has the value of a unique field.
-    ConfigurationException
-        If the models of the job and of the queue are on different databases.
-    NotReplicated
-        If the settings of the database ask for copies, and there are too few. Without `place`, see `await_copies`.
-    """
+    """Add a job, or find the queued one of that identifier and move it up; return the outcome, ``outranked`` if the
+    caller has to move the job, and its pk. Without `place`, the caller has to put the job in a queue, and to call
+    `await_copies`. Exceptions: as `Job.add_job`."""
     check_database(job_class, queue_model)
     layout, copying = layout_to_add(job_class), copying_sender_of(job_class) if place else None
 
@@ -121,13 +99,7 @@ def add(
 
 
 def await_copies(job: RedisModel) -> None:
-    """Wait for the replicas, if the settings of the database ask for it, after the caller put a job in a queue.
-
-    Raises
-    ------
-    NotReplicated
-        If there are too few copies.
-    """
+    """Wait for the replicas, if the settings of the database ask for it, after the caller put a job in a queue."""
     copying = copying_sender_of(type(job))
     if copying:
         copying.wait()
@@ -149,16 +121,8 @@ def add_many(
     prepend: bool = False,
     delay: str = "",
 ) -> Call[list[str]]:
-    """Add several jobs in one step, in their order; return their pks.
-
-    Parameters
-    ----------
-    jobs: sequence of (str, mapping of str to str)
-        Their identifiers, with the other fields of new jobs, as they are stored. The fields have to be plain (see
-        `Layout.plain`), and not unique.
-
-    For the other parameters, and the exceptions, see `add`.
-    """
+    """Add several jobs in one step, in their order, given their identifiers and other fields as they are stored; return
+    their pks. The fields have to be plain (see `Layout.plain`), and not unique."""
     check_database(job_class, queue_model)
     where = place_named(queue_model, queue_name, priority, delay, prepend=flag(prepend))
     job_model, registry = layout_to_add(job_class).json, unwritten((job_class,), queue_model)
@@ -186,21 +150,8 @@ def enqueue_due(
     priority: str,
     fields: Mapping[str, Any],
 ) -> tuple[str, str]:
-    """Add the job of a schedule that is due, and set the next time, unless another worker did so.
-
-    Parameters
-    ----------
-    occurrence: mapping
-        `seen`: the next_run, trigger and timezone of the schedule as the caller read them; and `run`, `following` and
-        `score`, as in ``enqueue_due.lua``.
-
-    For the other parameters, and the exceptions, see `add`.
-
-    Returns
-    -------
-    tuple of str
-        ``added``, ``existing`` or ``moved``, with the pk of the job; ``passed over`` or ``not due``, without a pk.
-    """
+    """Add the job of a schedule that is due, and set the next time, unless another worker did so; return the outcome,
+    and the pk if there is a job. What the caller has `seen` of the schedule is its next_run, trigger and timezone."""
     check_database(job_class, queue_model)
     check_database(job_class, schedule_model)
     layout = layout_of(job_class)
@@ -239,42 +190,14 @@ def move(
     delay: str = "",
     place: bool = True,
 ) -> Call[Placed]:
-    """Put a job in the waiting list, or the delayed set, of a queue, wherever it stands now.
-
-    Returns
-    -------
-    Placed
-        Its new status, priority and, if delayed, date.
-
-    Raises
-    ------
-    DoesNotExist
-        If the job was deleted.
-    LimpydJobsException
-        If another job of its identifier is queued.
-    """
+    """Put a job in the waiting list, or the delayed set, of a queue, wherever it stands now."""
     return placing(_move, job, queue_model, queue_name, priority, delay, place, prepend, **_spared(job))
 
 
 @Verb
 def cancel(job: RedisModel, queue_model: type[RedisModel], queue_name: str = "") -> Call[bool]:
-    """Cancel a job that waits or is delayed; tell a running job that it is canceled.
-
-    Parameters
-    ----------
-    queue_model, queue_name
-        The most likely queue of a job that does not name its queue, as it was added by version 2.
-
-    Returns
-    -------
-    bool
-        False if the job ended before, in success or error: nothing was changed.
-
-    Raises
-    ------
-    DoesNotExist
-        If the job was deleted.
-    """
+    """Cancel a job that waits or is delayed; tell a running job that it is canceled. Return False, and change nothing,
+    if the job ended before. A job that version 2 added is looked for in the given queue."""
     check_database(type(job), queue_model)
 
     def read(reply: dict[str, Any]) -> bool:
@@ -296,13 +219,7 @@ def placing(
     prepend: bool = False,
     **options: str,
 ) -> Call[Placed]:
-    """Return the call of a script that puts a job in a queue.
-
-    Raises
-    ------
-    ConfigurationException
-        If the models of the job and of the queue are on different databases.
-    """
+    """Return the call of a script that puts a job in a queue."""
     check_database(type(job), queue_model)
     where = place_named(queue_model, queue_name, priority, delay, prepend=flag(prepend), custom=flag(not place))
     models = (type(job),), queue_model

@@ -24,9 +24,7 @@ _prune = Script("recovering/prune")
 
 
 class Pruning(NamedTuple):
-    """The result for the oldest entries of a list: how many jobs were deleted; how many entries to pass over the next
-    time; whether there is more to do; the jobs that are left to limpyd; the idents of jobs of unknown classes, and the
-    (ident, reason) of jobs that cannot be deleted. Both are left where they are."""
+    """What a step did, see ``recovering/prune.lua``."""
 
     deleted: int
     start: int
@@ -62,19 +60,8 @@ def prune(
     start: int = 0,
     cleared: Cleared | None = None,
 ) -> Call[Pruning]:
-    """Delete the oldest jobs of a list of finished jobs, beyond the retention, with all that belongs to them.
-
-    Parameters
-    ----------
-    list_key: str
-        The ``success`` or the ``errors`` list of a queue.
-    keep: int or timedelta
-        How many entries to keep, or for how long.
-    start: int
-        How many entries at the beginning to pass over.
-    cleared: Cleared
-        What `clear` did for the last call.
-    """
+    """Delete the oldest jobs of a list of finished jobs, beyond the retention, with all that belongs to them, given
+    what `clear` did for the last call."""
     jobs, errors = cleared or ({}, ())
     limpyd = {
         "models": {model._name: True for model in (error_model, *classes.values()) if _needs_limpyd(model)},

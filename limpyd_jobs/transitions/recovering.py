@@ -46,10 +46,7 @@ _promote = Script("recovering/promote")
 
 
 class Rescue(NamedTuple):
-    """The result for lapsed leases: the jobs that wait again; the idents of jobs of unknown classes, left where they
-    are; and one job that was rescued too often, claimed so that the caller can fail it. Then whether the caller has to
-    reconcile; the idents, with a reason, of broken jobs, which are in quarantine now; and how many jobs got half a
-    lease more, because Redis was just started; and in how many seconds the next lease ends, unless it is renewed."""
+    """What became of lapsed leases, see ``recovering/rescue.lua``."""
 
     rescued: list[Delivery]
     unknown: list[str]
@@ -69,17 +66,9 @@ def promote(
 ) -> tuple[bool, list[tuple[str, str]], list[tuple[str, str]]]:
     """Move the delayed jobs that are due, up to a limit, to their waiting lists.
 
-    Parameters
-    ----------
-    place: callable
-        Called with the queue key and the ident of each job to put it in the waiting list; its exceptions are returned.
-        None to do that at once. If a job does not get into a list, `reconcile` puts it there.
-
-    Returns
-    -------
-    tuple
-        Whether more jobs are due; the (ident, reason) of jobs that were dropped; the (queue key, ident) of jobs whose
-        class is not given, which stay where they are.
+    If there is `place`, it is called with the queue key and the ident of each job to do that, and its exceptions are
+    among the failures: `reconcile` puts what gets into no list there. Return whether more jobs are due; the (ident,
+    reason) of the failures; the (queue key, ident) of jobs whose class is not given, which stay where they are.
     """
     limit = min(limit, PLACE_LIMIT) if place else limit
     request = {"limit": limit, "custom": flag(place), "classes": classes_argument(classes)}
@@ -119,15 +108,8 @@ def rescue(
     request: ClaimRequest,
     is_starting: bool = False,
 ) -> Call[Rescue]:
-    """Put jobs whose lease lapsed back to the front of their waiting lists.
-
-    Parameters
-    ----------
-    request: ClaimRequest
-        Used to claim a job that was rescued too often; its keys do not matter.
-    is_starting: bool
-        Whether the worker just began: then a worker has to reconcile soon, and Redis may have been away.
-    """
+    """Put jobs whose lease lapsed back to the front of their waiting lists. The request claims a job that was rescued
+    too often. A worker `is_starting` if it has to reconcile soon, and Redis may have been away."""
     limits = {"limit": RESCUE_LIMIT, "max_rescues": max_rescues}
     names = {"token": request.token, "lease": request.lease, "classes": classes_argument(request.classes)}
     whole = {**limits, **names, "is_starting": flag(is_starting)}
@@ -146,22 +128,8 @@ def _rescued(reply: dict[str, Any]) -> Rescue:
 def reconcile(
     queue_model: type[RedisModel], job_class: type[RedisModel], idents: Sequence[str], lease: float
 ) -> Call[tuple[list[tuple[str, str, str]], list[str]]]:
-    """Put queued jobs of a class where their status says: in a list, a delayed set or under a lease. Jobs that ended no
-    longer count as queued.
-
-    Parameters
-    ----------
-    idents: sequence of str
-        At most `RECONCILE_LIMIT`.
-    lease: float
-        The lease of a job that has a claim, but no lease, in seconds.
-
-    Returns
-    -------
-    tuple
-        The (ident, status, queue key) of the jobs that were put back; and the idents of jobs whose queue is not known,
-        which are jobs of version 2 only.
-    """
+    """Put queued jobs of a class, at most `RECONCILE_LIMIT`, where their status says; return (ident, status, queue key)
+    of those that were put back, and the idents of jobs whose queue is not known, which are jobs of version 2 only."""
     leases = {"lease": lease, "unclaimed_lease": UNCLAIMED_LEASE}
     where = place_named(queue_model, getattr(job_class, "queue_name", None) or "")
     request = {"job_model": layout_of(job_class).json, "idents": listed(idents), **where, **leases}
@@ -180,19 +148,8 @@ def defer_unresolved(
     seconds: float = DEFERRAL_SECONDS,
     max_deferrals: int = MAX_DEFERRALS,
 ) -> Call[tuple[str, str]]:
-    """Delay a job whose class cannot be resolved for some seconds, its hash untouched. If that happened too often, move
-    it to the list of errors.
-
-    Parameters
-    ----------
-    key: str
-        The waiting list of the queue.
-
-    Returns
-    -------
-    tuple of str
-        ``deferred`` or ``dead lettered``; and the name of the queue.
-    """
+    """Delay a job whose class cannot be resolved; if that happened too often, move it to the list of errors. Return
+    ``deferred`` or ``dead lettered``, and the name of the queue."""
     request = {"ident": ident, "seconds": seconds, "limit": max_deferrals}
     return Call(redis_of(queue_model), _defer_unresolved, request, itemgetter("outcome", "queue_name"), keys=[key])
 
@@ -201,16 +158,8 @@ def defer_unresolved(
 def force_release(
     job_class: type[RedisModel], ident: str, token: str, queue_key: str, audit: Mapping[str, str]
 ) -> Call[str]:
-    """Release a running job in place of its worker, to the front of its list; return ``done``, ``refused`` if the claim
-    is another one by now, ``gone``, ``not running``, or ``no queue``.
-
-    Parameters
-    ----------
-    token: str
-        Of the claim; empty if the job is not claimed.
-    audit: mapping
-        What writes an entry in the audit: see `audit.entry_request`.
-    """
+    """Release a running job in place of its worker, to the front of its list; return ``done``, ``refused``, ``gone``,
+    ``not running`` or ``no queue``."""
     request = {"job_model": layout_of(job_class).json, "ident": ident, "queue_key": queue_key, "token": token, **audit}
     return Call(redis_of(job_class), _force_release, request, outcome_of, [job_class])
 
@@ -219,14 +168,7 @@ def force_release(
 def retry_deferred(
     queue_model: type[RedisModel], queue_key: str, job_class: type[RedisModel], idents: Sequence[str]
 ) -> Call[int]:
-    """Make deferred jobs of a queue, whose class no worker could resolve, due at once; return how many there were.
-
-    Parameters
-    ----------
-    queue_key: str
-        The beginning of the keys of the queue.
-    idents: sequence of str
-        The jobs of that class, at most some thousand.
-    """
+    """Make some thousand deferred jobs of a queue, whose class no worker could resolve, due at once; return how many
+    there were."""
     request = {"job_model": layout_of(job_class).json, "idents": listed(idents)}
     return Call(redis_of(queue_model), _retry_deferred, request, itemgetter("number"), keys=[queue_key])
