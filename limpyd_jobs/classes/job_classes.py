@@ -34,15 +34,9 @@ def resolve_path(path: str, base: type[T]) -> type[T]:
     """Return the class of a path, which must be one of the subclasses of `base`, or `base` itself.
 
     If the class is not imported yet, the source of its module is read before. The module is imported only if, as far as
-    its source tells (see `defines_subclass`), it defines such a class itself, and if it is part neither of the
-    standard library nor of this one: an integration that happens to be installed is for the application to import.
-
-    Raises
-    ------
-    ValueError
-        If it is not the path of a class, or the path of another object.
-    ImportError, AttributeError
-        If there is no such module, or no such class in it.
+    its source tells (see `defines_subclass`), it defines such a class itself, and if it is part neither of the standard
+    library nor of this one: an integration that happens to be installed is for the application to import. It raises
+    ValueError for what is not such a path, and ImportError or AttributeError if there is no such class.
     """
     module_name, name = _split(path)
     module = sys.modules.get(module_name)
@@ -97,13 +91,7 @@ def _look_up(module: ModuleType, name: str, path: str, base: type[T]) -> type[T]
 
 
 def module_names(modules: str | Sequence[str]) -> list[str]:
-    """Return the names of modules and packages: the given ones, in a list, a tuple, or a text with commas.
-
-    Raises
-    ------
-    ConfigurationException
-        If there is no name, or one that cannot be the name of a module.
-    """
+    """Return the names of modules and packages: the given ones, in a list, a tuple, or a text with commas."""
     names = modules.split(",") if isinstance(modules, str) else modules
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
         raise ConfigurationException(f"The modules of jobs must be names in a list or a text, not {modules!r}")
@@ -117,13 +105,7 @@ def module_names(modules: str | Sequence[str]) -> list[str]:
 
 
 def import_with_submodules(name: str) -> None:
-    """Import a module, and, if it is a package, all its modules, except ``__main__``, which is a program.
-
-    Raises
-    ------
-    ConfigurationException
-        If a module cannot be imported.
-    """
+    """Import a module, and, if it is a package, all its modules, except ``__main__``, which is a program."""
     try:
         module = _import(name)
     except Exception as error:  # the module may raise any exception
@@ -178,29 +160,13 @@ class JobClasses(Generic[T]):
         return list(dict.fromkeys([*imported, *self._met.values()]))
 
     def allow(self, modules: str | Sequence[str] | None) -> None:
-        """From now on, in the whole process, resolve only the classes of these modules and of the modules below them.
-
-        Parameters
-        ----------
-        modules: str, or list or tuple of str
-            Names of modules and packages, in one string separated by commas, or one by one; None for any module.
-
-        Raises
-        ------
-        ConfigurationException
-            If there is no name, or one that cannot be the name of a module.
-        """
+        """From now on, in the whole process, resolve only the classes of these modules and of the modules below them;
+        of any module if it is None."""
         self._allowed = None if modules is None else module_names(modules)
         self._met = {}
 
     def load(self, modules: str | Sequence[str]) -> None:
-        """Import these modules, and all modules below them, and `allow` no others. Exceptions: as `allow`, and
-
-        Raises
-        ------
-        ConfigurationException
-            If one of them cannot be imported.
-        """
+        """Import these modules, and all modules below them, and `allow` no others."""
         names = module_names(modules)
         if names != self._allowed:
             for name in names:
@@ -208,15 +174,7 @@ class JobClasses(Generic[T]):
             self.allow(names)
 
     def resolve(self, path: str) -> type[T]:
-        """Return the class of a path, if it is in one of the allowed modules, and remember it.
-
-        For the other exceptions see `resolve_path`.
-
-        Raises
-        ------
-        ImportError
-            If the path, or the class itself, is of a module that is not allowed.
-        """
+        """Return the class of a path, if it is in one of the allowed modules, and remember it: see `resolve_path`."""
         cls = self.known.get(path)
         if cls is None:
             self._check(path)

@@ -46,11 +46,6 @@ def defines_subclass(module: str, name: str, base: type) -> bool:
     import SendMail`` would be run for an ident. The bases of the class are followed by their names, through the modules
     that they come from, until a base is imported already, and can be looked up. Bases that are made in another way are
     not found, except the arguments of a call, as in ``class Task(with_metaclass(Meta, Job))``.
-
-    Raises
-    ------
-    ImportError
-        If the module, or its source, cannot be found or read.
     """
     search = _Search(base)
     return search.defines(module, name)

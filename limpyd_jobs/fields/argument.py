@@ -188,13 +188,7 @@ class ArgumentsOfJob:
 
 
 def stored_arguments(job_class: type[RedisModel], given: Mapping[str, Any]) -> dict[str, Stored]:
-    """Return the arguments among the fields of a new job, as they are stored.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is missing, of another kind, or too long.
-    """
+    """Return the arguments among the fields of a new job, as they are stored. None may be missing."""
     fields = arguments_of(job_class)
     missing = [name for name, field in fields.items() if field.is_needed and name not in given]
     if missing:
@@ -230,12 +224,6 @@ def value_fields_of(model: type[RedisModel]) -> dict[str, ValueField]:
 
 
 def with_stored_values(model: type[RedisModel], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields with the stored texts of their values; None stays.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a value cannot be stored.
-    """
+    """Return fields with the stored texts of their values; None stays."""
     given = {name: field for name, field in value_fields_of(model).items() if fields.get(name) is not None}
     return {**fields, **{name: field.stored(fields[name]) for name, field in given.items()}}

@@ -22,19 +22,8 @@ class Stored(str):
 
 
 class Codec(NamedTuple):
-    """How the values of one kind are stored.
-
-    Attributes
-    ----------
-    name: str
-        The kind of value, for messages.
-    types: tuple of type
-        The exact types of a value; empty for any value that is read back as the same.
-    dump, load: callable
-        From a value to text, and back.
-    is_exact: bool
-        Whether it is known beforehand that each value is read back as an equal one.
-    """
+    """How the values of one kind are stored: its name, for messages; the exact types of a value, or none for any value
+    that is read back as the same; and whether each value is known to be so."""
 
     name: str
     types: tuple[type, ...]
@@ -43,13 +32,7 @@ class Codec(NamedTuple):
     is_exact: bool = True
 
     def stored(self, what: str, value: Any) -> Stored:
-        """Return the text of a value; a `Stored` text as it is.
-
-        Raises
-        ------
-        TypeError
-            If the value, which is described by `what`, is of another type, or would not be read back as the same.
-        """
+        """Return the text of a value, which is described by `what`; a `Stored` text as it is."""
         if isinstance(value, Stored):
             return value
         if self.types and type(value) not in self.types:

@@ -25,13 +25,7 @@ _OWN = {"job_timeout": stored_timeout, "retry_policy": stored_policy}
 
 
 def check_fields(model: type[RedisModel], fields: Mapping[str, Any], reserved: Iterable[str] = ()) -> None:
-    """Check that a model has some fields, that none is reserved or the pk, and that it can index their values.
-
-    Raises
-    ------
-    AttributeError, ValueError
-        If that is not so.
-    """
+    """Check that a model has some fields, that none is reserved or the pk, and that it can index their values."""
     usual = _usual_fields(model)
     for name, value in fields.items():
         is_indexed = usual[name] if name in usual and name not in reserved else _check_unusual(model, name, reserved)

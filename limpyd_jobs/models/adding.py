@@ -40,15 +40,8 @@ def steps(
     jobs: Iterable[str | Mapping[str, Any]],
     common: Mapping[str, Any],
 ) -> Iterator[Step]:
-    """Yield functions that each add some of the jobs, in their order, and return them.
-
-    Parameters
-    ----------
-    jobs: iterable of str or mapping
-        Identifiers, or arguments of `Job.add_job`.
-    common: mapping
-        The arguments of those jobs that have none of their own.
-    """
+    """Yield functions that each add some of the jobs, given by their identifiers or arguments, in their order, and
+    return them. The common arguments are those of jobs that have none of their own."""
     if isinstance(jobs, (str, bytes, Mapping)):
         raise TypeError(f"Give a list of jobs, as [{jobs!r}], not {jobs!r}")
     read = partial(_read, job_class)

@@ -320,14 +320,7 @@ class Changes:
 
 
 class ChangesOf:
-    """Whether a change is the change of a job in the queues of some names.
-
-    Parameters
-    ----------
-    queue_model: type
-    names: set of str
-        None for all.
-    """
+    """Whether a change is the change of a job in the queues of some names; None for all."""
 
     def __init__(self, queue_model: type[RedisModel], names: Collection[str] | None) -> None:
         self._model = queue_model
@@ -359,13 +352,7 @@ def check_notifies(model: type[RedisModel]) -> None:
 
 
 def checked_timeout(timeout: Any) -> float | None:
-    """Return a time to wait, in seconds, None for no limit.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is not None, nor a number of 0 or more.
-    """
+    """Return a time to wait, in seconds, None for no limit."""
     if timeout is None:
         return None
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
@@ -391,13 +378,7 @@ def _slice_of(client: Any) -> float:
 
 @contextmanager
 def refusing_other_keys(kind: str, *keys: str) -> Iterator[None]:
-    """Say clearly what is wrong if Redis finds something at a key that this library did not write.
-
-    Raises
-    ------
-    LimpydJobsException
-        Instead of the error WRONGTYPE of Redis.
-    """
+    """Say clearly, by a `LimpydJobsException`, if Redis finds something at a key that this library did not write."""
     try:
         yield
     except ResponseError as error:

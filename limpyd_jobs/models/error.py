@@ -172,21 +172,8 @@ class Error(BaseJobsModel):
 def defer_unresolved(
     queue_model: type[RedisModel], key: str, ident: str, error: Exception, error_model: type[Error] | None = Error
 ) -> Exception:
-    """Send a job whose class cannot be resolved back to its queue for a while. If that happened too often, give it up.
-
-    Parameters
-    ----------
-    key: str
-        The waiting list of the queue.
-    error: exception
-        Why the class cannot be resolved.
-    error_model: type of Error
-        Where to record that the job is dead-lettered; None not to.
-
-    Returns
-    -------
-    exception
-        What to report: the given one, or a `ClassUnresolved` if the job is dead-lettered.
+    """Send a job whose class cannot be resolved back to its queue for a while; return the error, to be reported. If
+    that happened too often, give the job up, record that, if there is an error model, and return a `ClassUnresolved`.
     """
     outcome, queue_name = transitions.defer_unresolved(queue_model, key, ident)
     if outcome == "deferred":

@@ -28,17 +28,8 @@ DEFAULT_DELAY = 60
 
 @dataclass(frozen=True)
 class Return:
-    """How a job that failed is put back in its queue.
-
-    Attributes
-    ----------
-    times: int
-        How often, in all its life; None to put it back this time, because its retry policy says so.
-    priority_delta: int
-        What to add to its priority; None for nothing.
-    delay: float or timedelta
-        For how long to delay it, in seconds if it is a number; None for no delay.
-    """
+    """How a job that failed is put back in its queue: how often, in all its life (None for this time, because its retry
+    policy says so); what to add to its priority; after which delay."""
 
     times: int | None = 0
     priority_delta: int | None = None
@@ -49,25 +40,13 @@ NEVER = Return()
 
 
 class JobClaim:
-    """The claim on one job. Each verb is one transition, and ends the claim unless it says otherwise.
+    """The claim on one job, out of its list since it `began` by the clock of `monotonic`. Each verb is one transition,
+    of the same name, and ends the claim unless it says otherwise.
 
-    For what the verbs raise see the transitions of the same names.
-
-    Attributes
-    ----------
-    delivery: Delivery
-        What came out of the list.
-    job, queue
-        None until the objects are made.
-    token: str
-        The name of the claim; empty once it is ended, or if the job was not claimed.
-    outcome: str
-        Empty until an end is recorded; then as in `transitions.Ending`, or ``released``. After ``held`` the claim is
-        not ended.
-    is_lost: bool
-        Whether a report was refused, because another owner holds the claim, or the job was deleted.
-    began: float
-        When the job came out of its list, by the clock of `monotonic`.
+    The job and the queue are None until the objects are made. The token is empty once the claim is ended, or if the job
+    was not claimed. The `outcome` is empty until an end is recorded; then as in `transitions.Ending`, or ``released``;
+    after ``held`` the claim is not ended. `is_lost` says that a report was refused, because another owner holds the
+    claim, or the job was deleted.
     """
 
     __slots__ = ("_is_erasing", "began", "delivery", "is_lost", "job", "outcome", "queue", "token")
@@ -102,10 +81,8 @@ class JobClaim:
     def succeed(
         self, next_claim: ClaimRequest | None = None, erase: bool = False, kept: transitions.KeptResult | None = None
     ) -> Ending:
-        """The job is a success. If it was canceled or delayed meanwhile, the outcome says so, and nothing changes.
-
-        With `erase`, nothing is kept of the job. If this is called again, the job may be gone.
-        """
+        """The job is a success. If it was canceled or delayed meanwhile, the outcome says so, and nothing changes. With
+        `erase`, nothing is kept of it: if this is called again, it may be gone."""
         how = ("again" if self._is_erasing else "1") if erase else ""
         self._is_erasing = erase
         return self.ended_by(transitions.succeed(self.job, self.queue, self.token, next_claim, how, kept))
@@ -126,10 +103,8 @@ class JobClaim:
         return parse_datetime(self.job.delayed_until.hget())
 
     def requeue(self, request: Requeue, least_delay: str = "", next_claim: ClaimRequest | None = None) -> Ending:
-        """Put the job back as its code asked for. If it was canceled, the outcome says so, and nothing changes.
-
-        `least_delay` is the delay of a job that asked for none.
-        """
+        """Put the job back as its code asked for, after the least delay if that asks for none. If it was canceled, the
+        outcome says so, and nothing changes."""
         ending = transitions.delay(
             self.job,
             self.queue,
@@ -162,8 +137,7 @@ class JobClaim:
         return self.ended_by(ending._replace(priority=priority))
 
     def release(self, delay: str = "", *, heeds_status: bool = False) -> Mapping[str, Any]:
-        """Give the job back, its try not counted. If its status is heeded, a job that was canceled or delayed is not
-        given back."""
+        """Give the job back, its try not counted. If its status is heeded, not if it was canceled or delayed."""
         reply = transitions.release(*self.names, delay, heeds_status=heeds_status)
         if reply["outcome"] not in ("canceled", "delayed"):
             self.ended("released")
@@ -217,15 +191,8 @@ class JobClaim:
     # -- After a failure
 
     def decide(self, error: BaseException, fallback: Retry | None, otherwise: Return = NEVER) -> Return:
-        """Decide how the job is put back. The transition itself looks at the field `cancel_on_error`.
-
-        Parameters
-        ----------
-        fallback: Retry
-            The policy if neither the job nor its class has one.
-        otherwise: Return
-            How the job is put back if there is no policy. Its `priority_delta` is for policies that do not say one.
-        """
+        """Decide how the job is put back: by the fallback if neither the job nor its class has a policy, and otherwise
+        as given. The transition itself looks at the field `cancel_on_error`."""
         if isinstance(error, (CodeNotRun, WorkerLost)) or self._is_never_put_back:
             return NEVER
         is_claimed = self.delivery.outcome == "claimed"

@@ -28,13 +28,7 @@ class Retention(NamedTuple):
 
     @classmethod
     def of(cls, queue_model: Any, keep_success: Any = None, keep_errors: Any = None) -> Retention:
-        """Return the given limits, or else the attributes of the queue model.
-
-        Raises
-        ------
-        ConfigurationException
-            If one is not a number or a `timedelta`, 0 or more, nor None.
-        """
+        """Return the given limits, or else the attributes of the queue model."""
         success = _own(queue_model.keep_success) if keep_success is None else keep_success
         errors = _own(queue_model.keep_errors) if keep_errors is None else keep_errors
         check_retention("keep_success", success)
@@ -70,15 +64,8 @@ def prune(
     job_classes: JobClasses[Any] | BoundJobClasses,
     start: int = 0,
 ) -> Iterator[Pruning]:
-    """Delete the oldest jobs of a list. Yield what each step did, so that the caller may stop.
-
-    A step may end anywhere: a later step finishes what it has begun.
-
-    Raises
-    ------
-    ConfigurationException
-        If the errors of a job cannot be found.
-    """
+    """Delete the oldest jobs of a list. Yield what each step did, so that the caller may stop: a later step finishes
+    what one has begun."""
     transitions.check_prunable(queue_model, error_model)
     classes, unknown = dict(job_classes.known), set[str]()
     cleared, more = Cleared({}, set()), True

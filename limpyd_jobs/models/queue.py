@@ -324,20 +324,9 @@ def queue_name(queue: Queue) -> str:
 def promote(
     queue_model: type[Queue], queue_keys: Sequence[str], error_model: type[Error] | None = Error
 ) -> list[tuple[str, str]]:
-    """Move the delayed jobs of some queues that are due to their waiting lists.
-
-    Parameters
-    ----------
-    queue_keys: sequence of str
-        The beginnings of the keys of the queues, as `records.queue_key_of` returns them.
-    error_model: type of Error
-        Where to record that a job is dead-lettered because its class cannot be resolved; None to record nothing.
-
-    Returns
-    -------
-    list of tuple of str
-        The ident of each job that could not be moved, and why.
-    """
+    """Move the delayed jobs of some queues, by the beginnings of their keys, that are due to their waiting lists;
+    return the ident of each job that could not be moved, and why. Jobs that are dead-lettered are recorded, if there is
+    an error model."""
     failures: list[tuple[str, str]] = []
     more, defer = bool(queue_keys), partial(defer_unresolved, queue_model, error_model=error_model)
     while more:
@@ -349,14 +338,8 @@ def promote(
 def promote_some(
     queue_model: type[Queue], queue_keys: Sequence[str], defer: Callable[[str, str, Exception], Exception | None]
 ) -> tuple[bool, list[tuple[str, str]]]:
-    """Do one step of `promote`; return whether there is more to do, and the failures.
-
-    Parameters
-    ----------
-    defer: callable
-        Defers a job. It takes the waiting list, the ident of a job whose class cannot be resolved, and the reason. It
-        returns what to report, if that is to be among the failures.
-    """
+    """Do one step of `promote`; return whether there is more to do, and the failures. `defer` takes the waiting list,
+    the ident of a job whose class cannot be resolved, and the reason, and returns what to report, if anything."""
     is_custom = overrides(queue_model, Queue, "enqueue_job")
     place = partial(_enqueue_customly, queue_model) if is_custom else None
     classes = job_classes.like(queue_model)

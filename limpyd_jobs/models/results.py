@@ -25,13 +25,7 @@ MAX_BYTES = 512 * 1024
 
 
 def kept_result(job_class: type[RedisModel], result: Any) -> KeptResult | None:
-    """Return what to store of a result; None if the class of the job keeps no results.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If JSON cannot hold it, or it is too long.
-    """
+    """Return what to store of a result, if JSON can hold it; None if the class of the job keeps no results."""
     seconds = kept_for(job_class)
     if seconds is None:
         return None

@@ -66,7 +66,7 @@ class TimedRecord(BaseJobsModel):
         ValueError
             If no field has a value, or the moment when it is due is not a number. A record needs a value.
         UniquenessError
-            If there is a record of that pk already.
+            If there is a record of that pk already, or one with the value of a unique field.
         DoesNotExist
             If the field that is to be replaced is gone.
         ConfigurationException
@@ -104,10 +104,13 @@ class TimedRecord(BaseJobsModel):
         ------
         DoesNotExist
             If there is no such record.
+        UniquenessError
+            If another record has the value of a unique field.
         AttributeError
             If there is no such field.
-        ValueError
-            If the moment when it is due is not a number, or no field would have a value any more.
+        TypeError, ValueError
+            If the moment when it is due is not a number, or no field would have a value any more, or an argument is
+            invalid.
         """
         return timed.change(cls, pk, values, expected, owner)
 

@@ -60,14 +60,8 @@ def wait_for_end(job: RedisModel, timeout: float | None = None) -> bool | None:
 
 
 def one_at_a_time(model: type[RedisModel], ask: Callable[[], Answer], deadline: float) -> Answer:
-    """Ask Redis, again and again while it does not answer; one thread of this process after the other, so that any
-    number of them needs one connection.
-
-    Raises
-    ------
-    TimeoutError
-        If there is no answer at the deadline.
-    """
+    """Ask Redis, again and again while it does not answer, until the deadline (`TimeoutError`); one thread of this
+    process after the other, so that any number of them needs one connection."""
     turn, pause = _turn_of(redis_of(model).connection_pool), FIRST_RETRY
     while True:
         left = _left(deadline)

@@ -27,17 +27,7 @@ ORDER_LASTS = 60.0
 
 
 class Order(NamedTuple):
-    """What a worker is asked to do.
-
-    Attributes
-    ----------
-    verb: str
-        One of `ORDERS`.
-    value: str
-        The level of ``log-level``.
-    by: str
-        Who asks.
-    """
+    """What a worker is asked to do: one of `ORDERS`, the level of ``log-level``, and who asks."""
 
     verb: str
     value: str
@@ -45,13 +35,7 @@ class Order(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Order:
-        """Read a text that `as_json` made.
-
-        Raises
-        ------
-        ValueError
-            If it is not such a text.
-        """
+        """Read a text that `as_json` made, else raise `ValueError`."""
         try:
             order = cls(*json.loads(text))
         except (RecursionError, TypeError) as error:
@@ -218,13 +202,7 @@ class WorkerPresence(Presence):
 
 
 def checked_level(text: str) -> str:
-    """Return the name or the number of a level of the log.
-
-    Raises
-    ------
-    ValueError
-        If it is not a level.
-    """
+    """Return the name or the number of a level of the log."""
     level = text.upper()
     if level.isdecimal() or isinstance(logging.getLevelName(level), int):
         return level

@@ -50,17 +50,8 @@ _note_entry = Script("audit/note_entry")
 
 @dataclass
 class Entry:
-    """An entry of something that is being done in several steps.
-
-    Attributes
-    ----------
-    values: mapping
-        What is written at its beginning.
-    names: mapping
-        What the scripts that do a step need in their request, to note it.
-    numbers: mapping of str to int
-        The tally: ``done``, ``skipped``, ``refused``.
-    """
+    """Something that is being done in several steps: what is written at its beginning, what the scripts of the steps
+    need in their request to note it, and the tally."""
 
     connection: Any
     values: Mapping[str, str]
@@ -85,18 +76,8 @@ class Entry:
 
 @contextmanager
 def audited(connection: Any, *, unaudited: bool = False, **values: Any) -> Iterator[Entry]:
-    """Write that the block begins, and how it ends.
-
-    Parameters
-    ----------
-    unaudited: bool
-        Whether to go on if Redis refuses to write the entry.
-
-    Raises
-    ------
-    NotAudited
-        If Redis refuses to write it.
-    """
+    """Write that the block begins, and how it ends. If Redis refuses to, `NotAudited` is raised, unless it may be
+    unaudited."""
     entry = _begun(connection, unaudited, _entry(values))
     try:
         with refusing_if_unaudited():

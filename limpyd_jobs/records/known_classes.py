@@ -41,20 +41,8 @@ UNREADABLE = (AttributeError, KeyError, RecursionError, TypeError, ValueError)
 class KnownClass(NamedTuple):
     """What other processes have to know of a job class, or of a model of queues or errors.
 
-    Attributes
-    ----------
-    path: str
-        The class path, as in idents.
-    name: str
-        The beginning of its keys.
-    fields: frozenset of str
-        The fields of its hash.
-    indexes: mapping of str to str
-        By a field with an index of equality: the beginning of the keys, which a value follows.
-    ranges: mapping of str to str
-        By a field that is indexed as a number, or as a date: the key of the sorted set.
-    dates: frozenset of str
-        The fields that hold dates in the form of `isoformat`.
+    It has the class path, the beginning of the keys, and the fields of the hash; by field, the beginning of the keys of
+    an index of equality, and the sorted set of a range; and which fields hold dates in the form of `isoformat`.
     """
 
     path: str
@@ -66,13 +54,7 @@ class KnownClass(NamedTuple):
 
     @classmethod
     def of(cls, job_class: type[RedisModel]) -> KnownClass:
-        """Return what other processes have to know of a class.
-
-        Raises
-        ------
-        ConfigurationException
-            If no script can work with the class.
-        """
+        """Return what other processes have to know of a class. If no script can work with it: `ConfigurationException`."""
         layout = layout_of(job_class)
         indexes, ranges, dates = (layout.description[name] for name in ("indexes", "ranges", "dates"))
         fitting = {
@@ -151,15 +133,9 @@ def _field_of(kind: str, name: str) -> str:
 
 
 def known_classes(connection: Any, imported: Iterable[type[RedisModel]] = ()) -> dict[str, KnownClass]:
-    """Return the job classes of a database, by path: the readable ones that are written there, and the given ones.
-
-    If jobs of a class are in several namespaces, those in its own one count. The given classes come last.
-
-    Parameters
-    ----------
-    imported: iterable of job classes
-        Classes that this process knows better.
-    """
+    """Return the job classes of a database, by path: the readable ones that are written there, and the given ones,
+    which this process knows better. If jobs of a class are in several namespaces, those in its own one count. The given
+    classes come last."""
     stored = list(_stored(connection))
     elsewhere = {known.path: known for field, known in stored if field == _field_of(known.path, known.name)}
     found = {known.path: known for field, known in sorted(stored, key=itemgetter(0)) if field == known.path}
@@ -173,10 +149,8 @@ def _is_origin(model: type[RedisModel]) -> bool:
 
 
 def one_of_each(classes: Mapping[str, KnownClass]) -> dict[str, KnownClass]:
-    """Return job classes by path, one for each beginning of keys: the last one of `known_classes`.
-
-    A class that moved to another module is known by both paths, but has each job once.
-    """
+    """Return job classes by path, one for each beginning of keys: the last one of `known_classes`. A class that moved
+    to another module is known by both paths, but has each job once."""
     return {known.path: known for known in {known.name: known for known in classes.values()}.values()}
 
 
@@ -195,13 +169,7 @@ def names_by_path(connection: Any) -> dict[str, str]:
 
 
 def known_models(connection: Any, kind: str, imported: Iterable[type[RedisModel]] = ()) -> dict[str, KnownClass]:
-    """Return the models of queues, or of errors, by the beginning of their keys. Parameters: see `known_classes`.
-
-    Parameters
-    ----------
-    kind: str
-        `QUEUES` or `ERRORS`.
-    """
+    """Return the models of queues, or of errors, by the beginning of their keys, as `known_classes` does."""
     found = {known.name: known for field, known in _stored(connection) if field == _field_of(kind, known.name)}
     return {**found, **{known.name: known for known in _all_of(imported)}}
 

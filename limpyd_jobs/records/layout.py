@@ -36,28 +36,11 @@ _LOOKED_UP: dict[type, tuple[str, ...]] = {}
 class Layout:
     """How the records of a model are stored.
 
-    Attributes
-    ----------
-    description: dict
-        As described in ``lua/includes/records.lua``.
-    json: str
-        The same as the scripts take it, without empty parts.
-    plain: frozenset of str
-        The fields that a script can write with all their indexes: hash fields with no index but `EqualIndex`,
-        `NumberRangeIndex` and `DateTimeRangeIndex`.
-    special: frozenset of str
-        The hash fields that a script can write, but with indexes that only limpyd can maintain, afterwards.
-    other_defaults: dict
-        The default values of all fields that are not plain.
-    has_unique: bool
-        Whether a plain field is unique.
-    erasable: bool
-        Whether a script can delete a record, once limpyd has cleared the indexes of its special fields and deleted the
-        fields that are `outside`.
-    outside: tuple of str
-        The fields with indexes that are not hash fields.
-    dates: frozenset of str
-        The hash fields that hold dates: fields with a `DateTimeRangeIndex`, and fields of the kind `datetime`.
+    The `description` is that of ``lua/includes/records.lua``, the `json` the same as scripts take it. A script writes
+    the `plain` fields with all their indexes, and the `special` ones but for indexes that only limpyd can maintain,
+    afterwards. It deletes an `erasable` record once limpyd has cleared the indexes of the special fields and deleted
+    the fields that are `outside`: with indexes, but not in the hash. `dates` are the fields of the hash that hold
+    dates.
     """
 
     description: Mapping[str, Any]
@@ -167,13 +150,7 @@ def kept_for(model: type[RedisModel]) -> float | None:
 
 
 def _notifies(model: type[RedisModel], special: set[str]) -> bool:
-    """Whether a model notifies of its changes.
-
-    Raises
-    ------
-    ConfigurationException
-        If it does, and it is a job class whose status has an index that only limpyd can maintain.
-    """
+    """Whether a model notifies of its changes. A job class whose status has an index of limpyd only must not."""
     notifies = getattr(model, "notify_changes", False) is True or bool(kept_for(model))
     if notifies and "status" in special and hasattr(model, "get_model_repr"):
         raise ConfigurationException(f"{model.__name__} cannot tell its changes: its 'status' needs a plain EqualIndex")

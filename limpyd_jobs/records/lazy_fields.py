@@ -56,13 +56,7 @@ class LazyModel(RedisModel):
         return instance
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Refuse to replace a field by a value, because that would store nothing. Any other attribute may be set.
-
-        Raises
-        ------
-        AttributeError
-            If a field has this name.
-        """
+        """Refuse to replace a field by a value, because that would store nothing. Any other attribute may be set."""
         if name[0] != "_" and name in _field_names(type(self)) and not isinstance(value, RedisField):
             raise AttributeError(_why_not_assigned(type(self), name), name=name, obj=self)
         object.__setattr__(self, name, value)
@@ -105,8 +99,7 @@ def _field_names(model: type[LazyModel]) -> frozenset[str]:
 
 @memoized
 def _hidden_fields(model: type[LazyModel]) -> tuple[str, ...]:
-    """Return the fields whose names a class uses otherwise, such as for a method of a base. They are made at once, so
-    that the name leads to the field."""
+    """Return the fields whose names a class uses otherwise. They are made at once, so that the name leads to the field."""
     return tuple(name for name in model._fields if hasattr(model, name))
 
 
@@ -118,11 +111,6 @@ def has_method(record: LazyModel, name: str) -> bool:
 
 
 def pk_of(record: RedisModel) -> Any:
-    """Return the pk of a record, without making its field. If the record has no pk, it gets one.
-
-    Raises
-    ------
-    DoesNotExist
-        If the record was deleted through this instance.
-    """
+    """Return the pk of a record, without making its field. If the record has no pk, it gets one; if it was deleted
+    through this instance, `DoesNotExist` is raised."""
     return vars(record).get("_pk") or record.pk.get()

@@ -40,15 +40,7 @@ LENGTH = RAN + 1 + BUCKETS
 
 
 class Histogram(NamedTuple):
-    """How long something took, each time.
-
-    Attributes
-    ----------
-    microseconds: int
-        The sum of all times.
-    counts: sequence of int
-        How many times are up to each bound of `BOUNDS`, and above the one before it. The last is for longer times.
-    """
+    """How long something took, each time: the sum, and how many times are up to each bound, the last for longer times."""
 
     microseconds: int
     counts: Sequence[int]
@@ -60,10 +52,8 @@ class Histogram(NamedTuple):
         return self.microseconds / 1_000_000 / total if total else None
 
     def quantile(self, part: float) -> float | None:
-        """Return the bound, in seconds, below which this part of all times is; None without any times.
-
-        A time above the last bound counts as the last bound.
-        """
+        """Return the bound, in seconds, below which this part of all times is; None without any. The last bound is for
+        longer ones."""
         wanted, seen = part * sum(self.counts), 0
         for bound, number in zip((*BOUNDS, BOUNDS[-1]), self.counts, strict=True):
             seen += number
@@ -73,14 +63,7 @@ class Histogram(NamedTuple):
 
 
 class Metrics:
-    """The metrics of the jobs of a queue and a class, or of several.
-
-    Parameters
-    ----------
-    numbers: sequence of int
-        As they are stored, in this order: how many jobs started, succeeded, failed; then, for the waits and for the
-        runs, the sum in microseconds, and how many are in each bucket.
-    """
+    """The metrics of the jobs of a queue and a class, or of several: the numbers as they are stored."""
 
     def __init__(self, numbers: Iterable[int] = (0,) * LENGTH) -> None:
         self.numbers = list(numbers)
@@ -144,25 +127,16 @@ def parts_of(metrics: OfNames) -> Iterator[OfNames]:
 
 
 def write(connection: Redis, metrics: OfNames, classes: Mapping[str, str]) -> None:
-    """Add metrics, by the name of a queue and the path of a class, to the metrics of this minute and day.
-
-    Parameters
-    ----------
-    metrics: dict
-        Up to `MAX_ROWS`: see `parts_of`.
-    classes: mapping of str to str
-        The name of the model, by the path of a class. The last pk of each is noted: it tells how many jobs were added.
-    """
+    """Add metrics, by queue and class path, to those of this minute and day: at most `MAX_ROWS`. The last pk of each
+    class, given by the name of its model, is noted: it tells how many jobs were added."""
     rows = [[queue, path, each.numbers] for (queue, path), each in metrics.items()]
     request = {"rows": listed(rows), "classes": json.dumps(classes)}
     send(Call(connection, _write_metrics, request, outcome_of, keys=[KEY]))
 
 
 def read(connection: Any, period: str, starts: Iterable[int]) -> list[dict[str, str]]:
-    """Return the stored metrics of some periods, ``minute`` or ``day``, by their first seconds since the epoch.
-
-    A key of a wrong type counts as empty.
-    """
+    """Return the stored metrics of periods, ``minute`` or ``day``, by their first seconds; a key of a wrong type counts
+    as empty."""
     pipeline = connection.pipeline(transaction=False)
     for start in starts:
         pipeline.hgetall(f"{KEY}{period}:{start}")

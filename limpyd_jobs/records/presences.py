@@ -27,17 +27,7 @@ MAX_ORDERS = 100
 
 
 class Sign(NamedTuple):
-    """The result of a sign of life.
-
-    Attributes
-    ----------
-    pk: str
-        The pk of the record.
-    since: str
-        The date of the first sign.
-    orders: list of str
-        The orders of others; each is told once.
-    """
+    """The result of a sign of life: the pk, the date of the first sign, and the orders of others, each told once."""
 
     pk: str
     since: str
@@ -45,25 +35,13 @@ class Sign(NamedTuple):
 
 
 def keep(model: Model, pk: str, fields: Mapping[str, str], lease: float) -> tuple[str, str]:
-    """Say that a process is there for some seconds; return the pk, and the date of the first sign.
-
-    Parameters
-    ----------
-    pk: str
-        Empty the first time.
-    """
+    """Say that a process is there for some seconds; return its pk, at first empty, and the date of the first sign."""
     sign = send(_call_to_keep(sender_of(model), model, pk, fields, lease))
     return sign.pk, sign.since
 
 
 def keep_and_take_orders(connection: Redis, model: Model, pk: str, fields: Mapping[str, str], lease: float) -> Sign:
-    """Do the same for a process that takes orders, over a connection that any thread may use.
-
-    Parameters
-    ----------
-    pk: str
-        The pk of the record. A missing record is made.
-    """
+    """Do the same for a process that takes orders, over a connection that any thread may use."""
     return send(_call_to_keep(connection, model, pk, fields, lease, takes_orders="1"))
 
 
@@ -86,15 +64,7 @@ def leave(connection: Redis, model: Model, pk: str) -> None:
 
 
 def give_order(model: Model, pk: str, order: str, lasts: float, **audit: str) -> bool:
-    """Give an order to a process, told with the next sign of life; return whether that presence exists.
-
-    Parameters
-    ----------
-    lasts: float
-        After how many seconds the order lapses.
-    **audit: str
-        What writes an entry in the audit: see `audit.entry_request`.
-    """
+    """Give an order, which lapses, to a process; return whether that presence exists."""
     layout = layout_of(model)
     request = {"model": layout.json, "pk": pk, "order": order, "lasts": lasts, "most": MAX_ORDERS, **audit}
     keys = [layout.description["leases"]]
@@ -102,15 +72,7 @@ def give_order(model: Model, pk: str, order: str, lasts: float, **audit: str) ->
 
 
 class Found(NamedTuple):
-    """Those who are there.
-
-    Attributes
-    ----------
-    now: float
-        When it was so, by the clock of Redis: seconds since the epoch.
-    records: list of (str, float, dict)
-        The pk, the end, and the fields of each.
-    """
+    """Those who are there: when, by the clock of Redis, and the pk, the end and the fields of each."""
 
     now: float
     records: list[tuple[str, float, dict[str, str]]]

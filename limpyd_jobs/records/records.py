@@ -55,15 +55,8 @@ PAGE = 200
 
 
 def get_queue(queue_model: type[RedisModel], name: str, priority: str, fields: Mapping[str, Any]) -> str:
-    """Find the queue of a name and a priority, or create it with the given fields; return its pk.
-
-    Raises
-    ------
-    UniquenessError
-        If another queue has the value of a unique field.
-    ValueError
-        If there is no such queue, and no worker could serve it.
-    """
+    """Find the queue of a name and a priority, or create it with the given fields; return its pk. If no worker could
+    serve a new one, `ValueError` is raised."""
     if not is_servable(name) and not any(row[1:3] == (name, priority) for row in list_queues(queue_model, [name])):
         check_servable(name)
     layout = layout_of(queue_model)
@@ -176,18 +169,8 @@ def paused_names_of(connection: Redis, model: str) -> set[str]:
 
 
 def add_error(error_model: type[RedisModel], fields: Mapping[str, Any], *, again: bool = False) -> str:
-    """Create an error; return its pk.
-
-    Parameters
-    ----------
-    again: bool
-        True if an earlier call with the same fields failed: the error that it may have made is found, and completed.
-
-    Raises
-    ------
-    UniquenessError
-        If another error has the value of a unique field.
-    """
+    """Create an error; return its pk. If an earlier call with the same fields failed, the error that it may have made
+    is completed."""
 
     layout = layout_of(error_model)
     scripted = layout.plain | layout.special
@@ -213,26 +196,8 @@ def due_key(schedule_model: type[RedisModel]) -> str:
 def set_schedule(
     schedule_model: type[RedisModel], pk: str, due: str, fields: Mapping[str, str], heard_by: str = ""
 ) -> str:
-    """Make or change a schedule, and its place in the sorted set by due time; return its pk.
-
-    Parameters
-    ----------
-    pk: str
-        Empty for a new schedule.
-    due: str
-        When it is due, in seconds since the epoch; empty for never, ``keep`` for as before.
-    fields: mapping of str to str
-        An empty value unsets a field.
-    heard_by: str
-        The key of a signal that tells an idle worker, if no other schedule is due before; empty to notify no worker.
-
-    Raises
-    ------
-    DoesNotExist
-        If the schedule was deleted.
-    UniquenessError
-        If another schedule has the value of a unique field.
-    """
+    """Make (without a pk) or change a schedule, and when it is due; return its pk. `heard_by` is the key of a signal,
+    to notify an idle worker if no other schedule is due before."""
 
     def read(reply: Reply) -> str:
         if unique(schedule_model, reply)["outcome"] == "gone":
@@ -247,10 +212,7 @@ def set_schedule(
 def due_schedules(
     schedule_model: type[RedisModel], limit: int
 ) -> tuple[float, float | None, list[tuple[str, dict[str, str]]]]:
-    """Return the time, the next time that a schedule is due, and the pk and fields of the schedules that are due now.
-
-    Both times are in seconds since the epoch, by the clock of Redis; the second is None if no other schedule is active.
-    """
+    """Return the time, the next time that a schedule is due, or None, and the pk and fields of those that are due now."""
 
     def read(reply: Reply) -> tuple[float, float | None, list[tuple[str, dict[str, str]]]]:
         schedules = [(pk, list(flat)) for pk, flat in reply["schedules"]]
@@ -262,26 +224,8 @@ def due_schedules(
 
 
 def set_fields(record: RedisModel, fields: Mapping[str, Any], *, only_new: bool = False) -> Any:
-    """Set plain fields (see `Layout.plain`) of a record, with their indexes.
-
-    Parameters
-    ----------
-    only_new: bool
-        True to set the one field only if it has no value.
-
-    Returns
-    -------
-    int or Pipeline
-        How many of the fields had no value before. Inside one of limpyd's pipelines, it is the pipeline, and a
-        refusal is one of the results.
-
-    Raises
-    ------
-    DoesNotExist
-        If the record was deleted.
-    UniquenessError
-        If another record has the value of a unique field.
-    """
+    """Set plain fields (see `Layout.plain`) of a record, with their indexes; return how many had no value before.
+    Inside one of limpyd's pipelines, return the pipeline: then a refusal is one of the results."""
     return _write(_set_fields, record, {"only_new": flag(only_new)}, fields)
 
 
@@ -291,23 +235,14 @@ def unset_fields(record: RedisModel, names: Iterable[str]) -> Any:
 
 
 def increase_field(record: RedisModel, name: str, amount: float, command: str) -> Any:
-    """Add to a plain field of a record, with its indexes, by HINCRBY or HINCRBYFLOAT; return its new value.
-
-    Exceptions, and pipelines: see `set_fields`.
-    """
+    """Add to a plain field of a record, by HINCRBY or HINCRBYFLOAT; return its new value. See `set_fields`."""
     return _write(_increase_field, record, {"command": command, "field": name, "amount": amount})
 
 
 def read_many(
     model: type[RedisModel], pks: Iterable[str], names: Sequence[str] = ()
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the pk and the hash fields of the records that exist, in their order, a page in one round trip.
-
-    Parameters
-    ----------
-    names: sequence of str
-        The fields to read, by their stored names; without names, all fields.
-    """
+    """Yield the pk and the hash fields, all or the named ones, of the records that exist, a page in one round trip."""
 
     def read(reply: Reply) -> list[tuple[str, dict[str, str]]]:
         return [(pk, fields_of(values)) for pk, values in reply["records"]]
@@ -401,10 +336,8 @@ Creating = Callable[[str, Mapping[str, str], bool], Call[Reply]]
 def creating(
     model: type[RedisModel], script: Script, request: Mapping[str, Any], *, sender: Any = None, **options: Any
 ) -> Creating:
-    """Return a function that makes the calls of `create`. It takes a reserved pk, the fields, and whether to reserve.
-
-    The options are attributes of the calls.
-    """
+    """Return a function that makes the calls of `create`, with some attributes: of a reserved pk, the fields, and
+    whether to reserve."""
 
     def call(pk: str, fields: Mapping[str, str], reserve: bool) -> Call[Reply]:
         whole = {**request, "reserve": flag(reserve), "reserved_pk": pk}

@@ -27,21 +27,8 @@ FIELDS = 100
 
 
 class LargeJobs(NamedTuple):
-    """What is known of the large jobs of a class, from a sample of its jobs.
-
-    Attributes
-    ----------
-    path: str
-        The path of the class.
-    looked_at, jobs: int
-        How many jobs were looked at, and how many there are.
-    large: int
-        How many of those that were looked at are large.
-    largest: str
-        The ident of the largest of them.
-    size: int
-        How many bytes that takes in Redis, its hash alone.
-    """
+    """What is known of the large jobs of a class, from a sample: how many were looked at, how many are large, and the
+    ident and size of the largest."""
 
     path: str
     looked_at: int
@@ -60,13 +47,7 @@ class LargeJobs(NamedTuple):
 
 
 def check_job_size(job_class: type[RedisModel], identifier: str, fields: Mapping[str, Any]) -> None:
-    """Refuse a new job that is larger than its class allows.
-
-    Raises
-    ------
-    ValueError
-        If the names and values of its fields have more bytes than `max_job_bytes`.
-    """
+    """Raise `ValueError` if the names and values of the fields of a new job have more bytes than `max_job_bytes`."""
     most = getattr(job_class, "max_job_bytes", None)
     if most is None or (most := own_size(most)) is None:
         return
@@ -98,11 +79,6 @@ def shortened_value(value: Any, most: int, *, is_scored: bool = False) -> Any:
 
     Of a longer text the middle is left out. A member or a value of many has at most a quarter of the bytes; those at
     the end are left out, and the last one says how many.
-
-    Parameters
-    ----------
-    is_scored: bool
-        Whether it is for a sorted set: members with their scores.
     """
     if stored_size(value) <= most:
         return value
@@ -141,13 +117,7 @@ def _left_out(value: Any, kept: Any) -> str:
 
 
 def large_jobs(connection: Redis, names: Mapping[str, str]) -> Iterator[LargeJobs]:
-    """Look at some jobs of each class, at random; yield what is known of those classes that have large ones.
-
-    Parameters
-    ----------
-    names: mapping of str to str
-        The beginnings of the keys of the classes, by their paths.
-    """
+    """Look at some jobs of each class, at random; yield what is known of those classes that have large ones."""
     some = dict(islice(names.items(), CLASSES))
     asked = [
         command

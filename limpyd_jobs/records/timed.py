@@ -51,13 +51,7 @@ class NextDue(NamedTuple):
 
 @memoized
 def due_key(model: Model) -> str:
-    """Return the key of the range index of the field that says when a record is due.
-
-    Raises
-    ------
-    ConfigurationException
-        If the model names no field with such an index, or has fields that a script cannot write.
-    """
+    """Return the key of the range index of the field that says when a record is due. The class is checked."""
     layout, name = layout_of(model), getattr(model, "due_field", "")
     dates = layout.description["dates"]
     ranges: list[str] = [key for key in layout.description["ranges"].get(name, ()) if key not in dates]
@@ -81,24 +75,7 @@ def leases_key(model: Model) -> str:
 
 
 def make(model: Model, pk: str, fields: Fields, replaced: tuple[str, str] | None = None) -> None:
-    """Make a record. It may take the place of a field of a hash.
-
-    Parameters
-    ----------
-    fields: mapping
-        None for no value.
-    replaced: tuple of str
-        The key and the field.
-
-    Raises
-    ------
-    DoesNotExist
-        If there is no such field.
-    UniquenessError
-        If another record has that pk, or the value of a unique field.
-    ValueError
-        If the due moment is not a number: limpyd's index would take it for 0, so the record would be due at once.
-    """
+    """Do what `TimedRecord.make` says."""
 
     def read(reply: Reply) -> None:
         if reply["outcome"] == "existing":
@@ -112,26 +89,7 @@ def make(model: Model, pk: str, fields: Fields, replaced: tuple[str, str] | None
 
 
 def change(model: Model, pk: str, fields: Fields, expected: Fields | None = None, owner: str = "") -> bool:
-    """Change a record if its fields have the expected values; return whether it was done.
-
-    Parameters
-    ----------
-    fields, expected: mapping
-        None for no value.
-    owner: str
-        The owner whose lease ends, unless the change is not done, and the record is still due when it was.
-
-    Raises
-    ------
-    DoesNotExist
-        If there is no such record.
-    UniquenessError
-        If another record has the value of a unique field.
-    AttributeError
-        If there is no such field.
-    TypeError, ValueError
-        If the due moment is not a number, or no field would have a value any more, or an argument is invalid.
-    """
+    """Do what `TimedRecord.change` says."""
 
     def read(reply: Reply) -> bool:
         if reply["outcome"] == "empty":
@@ -183,7 +141,7 @@ def _checked_place(replaced: Any) -> dict[str, str]:
 
 
 def remove(model: Model, pk: str, expected: Fields | None = None, owner: str = "") -> bool:
-    """Delete a record: see `change`."""
+    """Do what `TimedRecord.remove` says."""
     due_key(model)
     _check_is_named(model, pk)
     request = {"model": layout_of(model).json, "pk": pk, **_condition(model, expected, owner)}
@@ -194,13 +152,7 @@ def remove(model: Model, pk: str, expected: Fields | None = None, owner: str = "
 def lease_due(
     model: Model, owner: str, lease: float, moment: float, limit: int, skipped: Iterable[str] = ()
 ) -> list[tuple[str, dict[str, str]]]:
-    """Give the records that are due at a moment to an owner; return the pk and the fields of each.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is invalid.
-    """
+    """Do what `TimedRecord.lease_due` says."""
 
     def read(reply: Reply) -> list[tuple[str, dict[str, str]]]:
         return list(zip(reply["pks"], reply["records"], strict=True))
@@ -218,7 +170,7 @@ def lease_due(
 
 
 def next_due(model: Model, owner: str = "", returned: Iterable[str] = (), skipped: Iterable[str] = ()) -> NextDue:
-    """Give back leases of an owner, and return when to look again."""
+    """Do what `TimedRecord.next_due` says."""
 
     def read(reply: Reply) -> NextDue:
         return NextDue(*(float(reply[name]) if name in reply else None for name in NextDue._fields))

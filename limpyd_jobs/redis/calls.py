@@ -31,25 +31,10 @@ T = TypeVar("T")
 class Call(Generic[Reply]):
     """A script, its request, and how to read its reply. It does nothing by itself: see `send`.
 
-    Attributes
-    ----------
-    sender: Redis, PinnedConnection, SharedConnection or CopyingSender
-        The connection to send it over.
-    script: Script
-    request: mapping
-        The names that the header of the script lists, with texts and numbers.
-    read: callable
-        Takes the reply of the script, a mapping, and returns its meaning; for a refusal, raises an exception.
-    models: sequence of RedisModel
-        The models that may have indexes that only limpyd can maintain, of fields that the script may change.
-    keys: sequence of str
-        The keys that the header lists.
-    before: callable
-        Called before the script is sent; None for nothing.
-    subject: str
-        The job whose end the script records: if Redis fails, `NotRecorded` is raised. Empty for other scripts.
-    fields: mapping
-        The fields of a record, if the header lists them.
+    The request has the names of the header, `keys` and `fields` are as listed there; `models` are those whose special
+    indexes may have to be maintained. `read` takes the reply, and returns its meaning, or raises the exception of a
+    refusal. `before` is called first. `subject` is the job whose end the script records: if Redis fails, `NotRecorded`
+    is raised.
     """
 
     sender: Redis | PinnedConnection | SharedConnection | CopyingSender
@@ -94,17 +79,7 @@ class Verb(Generic[P, Reply]):
 
 
 def send(call: Call[Reply]) -> Reply:
-    """Send a call, in one round trip; return the meaning of the reply.
-
-    Raises
-    ------
-    NotRecorded
-        If Redis fails, and the call records how a job ended.
-    redis.exceptions.RedisError
-        If Redis fails otherwise.
-    Exception
-        The exception of a refusal.
-    """
+    """Send a call, in one round trip; return the meaning of the reply, or raise the exception of a refusal."""
     if call.before:
         call.before()
     try:
@@ -127,18 +102,8 @@ def sent(calls: Generator[Call[Reply], Reply, None]) -> Iterator[Reply]:
 
 
 def send_after(connection: PinnedConnection, command: Sequence[Any], call: Call[Reply]) -> tuple[Any, Reply]:
-    """Send a command, and a call to run after it, in one round trip.
-
-    Returns
-    -------
-    tuple
-        The reply to the command, which may be an error; and the meaning of the reply of the script.
-
-    Raises
-    ------
-    redis.exceptions.RedisError
-        If the connection or the script fails.
-    """
+    """Send a command, and a call to run after it, in one round trip; return the reply to the command, which may be an
+    error, and the meaning of the reply of the script."""
     script, words = call.script, call.words()
     first, text = connection.execute_commands(command, ["EVALSHA", script.sha, 0, *words])
     if isinstance(text, NoScriptError):
@@ -149,13 +114,7 @@ def send_after(connection: PinnedConnection, command: Sequence[Any], call: Call[
 
 
 def send_all(connection: Redis, calls: Iterable[Call[Reply]]) -> list[Reply | Exception]:
-    """Send several calls, in one round trip; return the meaning of each reply, or the exception.
-
-    Raises
-    ------
-    redis.exceptions.RedisError
-        If the connection fails.
-    """
+    """Send several calls, in one round trip; return the meaning of each reply, or the exception."""
     calls, known = list(calls), set()
     pipe: Any = connection.pipeline(transaction=False)
     for call in calls:

@@ -32,14 +32,8 @@ class PinnedConnection:
 
     For each command, a client of redis-py takes a connection out of its pool, and puts it back. With its other work for
     all kinds of commands, that is a third of the time. Not to be used by two threads at once. A connection is taken at
-    the first use; another one is taken after a failure, and in a forked child.
-
-    Parameters
-    ----------
-    client: callable
-        Returns the client, a `redis.Redis`.
-    looks: bool
-        Whether to check each time that the connection is still good, as the pool does: for callers that try only once.
+    the first use; another one is taken after a failure, and in a forked child. A caller that tries only once `looks`
+    each time whether the connection is still good, as the pool does.
     """
 
     def __init__(self, client: Callable[[], Redis], *, looks: bool = False) -> None:
@@ -52,26 +46,14 @@ class PinnedConnection:
         self._pid = 0
 
     def execute_command(self, *words: Any) -> Any:
-        """Send a command; return its reply.
-
-        Raises
-        ------
-        redis.exceptions.RedisError
-            If the reply is an error, or if the connection fails.
-        """
+        """Send a command; return its reply."""
         (reply,) = self.execute_commands(words)
         if isinstance(reply, ResponseError):
             raise reply
         return reply
 
     def execute_commands(self, *commands: Sequence[Any]) -> list[Any]:
-        """Send some commands at once; return their replies. Some of them may be errors.
-
-        Raises
-        ------
-        redis.exceptions.RedisError
-            If the connection fails.
-        """
+        """Send some commands at once; return their replies. Some of them may be errors."""
         connection = self._ready_connection()
         try:
             connection.send_packed_command(_packed(connection, commands))
@@ -118,13 +100,8 @@ class PinnedConnection:
 
 
 class SharedConnection:
-    """One line for all threads of a process. If it is in use, a thread sends by the client instead.
-
-    Parameters
-    ----------
-    client: redis.Redis
-        Its pool needs a connection more than the other users take.
-    """
+    """One line for all threads of a process, one connection more than the other users of the pool take. If it is in
+    use, a thread sends by the client instead."""
 
     def __init__(self, client: Redis) -> None:
         self._client = client
@@ -135,13 +112,7 @@ class SharedConnection:
         self._free = [PinnedConnection(lambda: self._client, looks=True)]
 
     def execute_command(self, *words: Any) -> Any:
-        """Send a command; return its reply.
-
-        Raises
-        ------
-        redis.exceptions.RedisError
-            If the reply is an error, or if the connection fails.
-        """
+        """Send a command; return its reply."""
         if self._pid != os.getpid():  # a thread of the parent process may have had the line in use
             self._begin()
         try:

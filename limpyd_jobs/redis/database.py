@@ -201,13 +201,8 @@ _OF_CONNECTIONS = re.compile(
 
 
 def settings_of(client: redis.Redis) -> Settings:
-    """Return the settings of a client, as `JobsDatabase` takes them.
-
-    Raises
-    ------
-    ConfigurationException
-        If they do not tell completely how the client reaches the primary.
-    """
+    """Return the settings of a client, as `JobsDatabase` takes them, if they tell completely how it reaches the
+    primary."""
     pool: Any = client.connection_pool
     of_redis_py = next(each for each in pool.connection_class.__mro__ if each.__module__ != __name__)
     if not of_redis_py.__module__.startswith("redis."):
@@ -233,13 +228,7 @@ def settings_of(client: redis.Redis) -> Settings:
 
 
 def default_settings() -> Settings:
-    """Return the settings of the database to use if none is given.
-
-    Raises
-    ------
-    ConfigurationException
-        If the environment variable LIMPYD_JOBS_DATABASE cannot be parsed.
-    """
+    """Return the settings of the database to use if none is given."""
     text = os.environ.get(VARIABLE)
     if not text:
         return {"host": "localhost", "port": 6379, "db": 0}
@@ -250,10 +239,8 @@ def default_settings() -> Settings:
 
 
 def database_name(settings: dict[str, Any]) -> str:
-    """Return the name of a database, as ``--database`` takes it, without user, password and options.
-
-    Without settings, it is the one that is used if none is given.
-    """
+    """Return the name of a database, of the default one without settings, as ``--database`` takes it, without user,
+    password and options."""
     settings = {name: value for name, value in (settings or default_settings()).items() if value is not None}
     db = settings.get("db", 0)
     scheme = "rediss" if settings.get("ssl") else "redis"

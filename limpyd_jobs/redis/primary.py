@@ -48,13 +48,7 @@ class Sentinels(Sentinel):
         return None
 
     def discover_master(self, service_name: str) -> Address:
-        """Return the same address. It is right as soon as a failover has promoted a replica.
-
-        Raises
-        ------
-        redis.sentinel.MasterNotFoundError
-            If no sentinel knows the service.
-        """
+        """Return the same address. It is right as soon as a failover has promoted a replica."""
         address: Address = self.primary_of(service_name) or super().discover_master(service_name)  # type: ignore[no-untyped-call]
         return address
 

@@ -28,13 +28,7 @@ class Copies(NamedTuple):
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Copies:
-        """Read the settings of a database; without them, no replica must have a copy.
-
-        Raises
-        ------
-        ConfigurationException
-            If they are not a number of replicas, and a time that is shorter than the time-out of the connections.
-        """
+        """Read and check the settings of a database; without them, no replica must have a copy."""
         replicas, seconds = settings.get("wait_for_replicas", 0), settings.get("replica_timeout", TIMEOUT)
         if type(replicas) is not int or replicas < 0:
             raise ConfigurationException(f"wait_for_replicas must be a number of replicas, not {replicas!r}")
@@ -55,13 +49,7 @@ class CopyingSender:
         self._copied: Any = None
 
     def execute_command(self, *words: Any) -> Any:
-        """Send a command; return its reply.
-
-        Raises
-        ------
-        redis.exceptions.RedisError
-            If the reply is an error, or if the connection fails.
-        """
+        """Send a command; return its reply."""
         reply = self._send(words)
         if isinstance(reply, RedisError):
             raise reply
@@ -72,15 +60,8 @@ class CopyingSender:
         self._send()
 
     def check(self, idents: Sequence[str]) -> None:
-        """Raise an exception if the jobs that were written have too few copies.
-
-        Raises
-        ------
-        NotReplicated
-            If the replicas did not say in time that they have them.
-        redis.exceptions.RedisError
-            If Redis does not allow to wait for them.
-        """
+        """Raise an exception if the jobs that were written have too few copies, or Redis does not allow to wait for
+        them."""
         if isinstance(self._copied, RedisError):
             raise self._copied
         if self._copied is not None and self._copied < self._wanted.replicas:

@@ -89,13 +89,7 @@ _scripts: WeakSet[Script] = WeakSet()
 
 
 class Script:
-    """A Lua script, sent to Redis by its SHA, or completely if the server does not know it yet.
-
-    Parameters
-    ----------
-    path: str
-        Its file in the folder ``lua``, without the ``.lua``.
-    """
+    """A Lua script of the folder ``lua``, sent to Redis by its SHA, or completely if the server does not know it yet."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -121,13 +115,7 @@ class Script:
         keys: Sequence[str] = (),
         args: Sequence[Any] = (),
     ) -> Any:
-        """Run the script, in one round trip, and return its reply.
-
-        Raises
-        ------
-        redis.exceptions.RedisError
-            Any error of the server or the connection.
-        """
+        """Run the script, in one round trip, and return its reply."""
         try:
             return sender.execute_command("EVALSHA", self.sha, len(keys), *keys, *args)  # type: ignore[no-untyped-call]
         except NoScriptError:
