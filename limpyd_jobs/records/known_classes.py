@@ -54,7 +54,7 @@ class KnownClass(NamedTuple):
 
     @classmethod
     def of(cls, job_class: type[RedisModel]) -> KnownClass:
-        """Return what other processes have to know of a class. If no script can work with it: `ConfigurationException`."""
+        """Return what others have to know of a class. If no script can work with it: `ConfigurationException`."""
         layout = layout_of(job_class)
         indexes, ranges, dates = (layout.description[name] for name in ("indexes", "ranges", "dates"))
         fitting = {

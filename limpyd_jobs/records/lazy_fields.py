@@ -99,7 +99,7 @@ def _field_names(model: type[LazyModel]) -> frozenset[str]:
 
 @memoized
 def _hidden_fields(model: type[LazyModel]) -> tuple[str, ...]:
-    """Return the fields whose names a class uses otherwise. They are made at once, so that the name leads to the field."""
+    """Return the fields whose names a class uses otherwise: made at once, so that their names lead to them."""
     return tuple(name for name in model._fields if hasattr(model, name))
 
 

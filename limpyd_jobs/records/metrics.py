@@ -40,7 +40,7 @@ LENGTH = RAN + 1 + BUCKETS
 
 
 class Histogram(NamedTuple):
-    """How long something took, each time: the sum, and how many times are up to each bound, the last for longer times."""
+    """How long something took: the sum, and how many times are up to each bound, the last for longer ones."""
 
     microseconds: int
     counts: Sequence[int]

@@ -212,7 +212,7 @@ def set_schedule(
 def due_schedules(
     schedule_model: type[RedisModel], limit: int
 ) -> tuple[float, float | None, list[tuple[str, dict[str, str]]]]:
-    """Return the time, the next time that a schedule is due, or None, and the pk and fields of those that are due now."""
+    """Return the time, the next time that one is due, or None, and the pk and fields of those that are due now."""
 
     def read(reply: Reply) -> tuple[float, float | None, list[tuple[str, dict[str, str]]]]:
         schedules = [(pk, list(flat)) for pk, flat in reply["schedules"]]

@@ -89,7 +89,7 @@ _scripts: WeakSet[Script] = WeakSet()
 
 
 class Script:
-    """A Lua script of the folder ``lua``, sent to Redis by its SHA, or completely if the server does not know it yet."""
+    """A script of the folder ``lua``, sent to Redis by its SHA, or completely if the server does not know it."""
 
     def __init__(self, path: str) -> None:
         self.path = path
