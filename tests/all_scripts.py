@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from limpyd_jobs.check import scripts
-from limpyd_jobs.models import progress
+from limpyd_jobs.models.following import progress
 from limpyd_jobs.records import audit, metrics, presences, records, timed
 from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.transitions import claiming, ending, many, placing, pruning, queues, recovering

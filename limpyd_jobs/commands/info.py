@@ -39,7 +39,7 @@ from limpyd_jobs.commands.workers import silences
 from limpyd_jobs.commands.workers import table_of as table_of_workers
 from limpyd_jobs.dates import parse_datetime, utcnow
 from limpyd_jobs.models import Queue
-from limpyd_jobs.models.worker_presence import SILENT
+from limpyd_jobs.models.presence import SILENT
 from limpyd_jobs.query import Overview, Totals, large_jobs_of, overview, read_metrics, summed
 from limpyd_jobs.records.metrics import Metrics
 from limpyd_jobs.texts import MESSAGE, one_line

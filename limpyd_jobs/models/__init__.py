@@ -6,16 +6,15 @@ from limpyd_jobs.dates import compute_delayed_until, datetime_to_score
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.imports import import_class
 from limpyd_jobs.models.base import BaseJobsModel
-from limpyd_jobs.models.changes import Change, Changes, JobChange
-from limpyd_jobs.models.claim import Claim
+from limpyd_jobs.models.claims.claim import Claim
+from limpyd_jobs.models.claims.job_claim import JobClaim
+from limpyd_jobs.models.claims.session import Session
 from limpyd_jobs.models.error import Error, defer_unresolved
+from limpyd_jobs.models.following.changes import Change, Changes, JobChange
 from limpyd_jobs.models.job import Job
-from limpyd_jobs.models.job_claim import JobClaim
-from limpyd_jobs.models.presence import AlivePresence, Presence, Registration
+from limpyd_jobs.models.presence import AlivePresence, AliveWorker, Presence, Registration, RunningJob, WorkerPresence
 from limpyd_jobs.models.queue import Queue, attached_queue, promote, promote_some, queue_name
-from limpyd_jobs.models.session import Session
 from limpyd_jobs.models.timed import TimedRecord
-from limpyd_jobs.models.worker_presence import AliveWorker, RunningJob, WorkerPresence
 from limpyd_jobs.statuses import STATUSES
 
 __all__ = [

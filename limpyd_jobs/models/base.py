@@ -13,7 +13,7 @@ from limpyd_jobs.classes.binding import bound
 from limpyd_jobs.classes.roots import roots
 from limpyd_jobs.fields.atomic_fields import AtomicModel
 from limpyd_jobs.fields.new_fields import check_fields
-from limpyd_jobs.models.changes import Changes
+from limpyd_jobs.models.following.changes import Changes
 from limpyd_jobs.records import records
 from limpyd_jobs.records.lazy_fields import LazyModel
 from limpyd_jobs.redis.database import JobsDatabase, tolerant

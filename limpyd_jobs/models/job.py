@@ -21,14 +21,14 @@ from limpyd_jobs.fields.argument import ArgumentsOfJob
 from limpyd_jobs.fields.new_fields import checked_fields, default_priority, stored_names
 from limpyd_jobs.functions import overrides
 from limpyd_jobs.models import adding
-from limpyd_jobs.models.claim import Claim
+from limpyd_jobs.models.claims.claim import Claim
 from limpyd_jobs.models.error import Error
-from limpyd_jobs.models.history import StatusChange, read_history
+from limpyd_jobs.models.following.history import StatusChange, read_history
+from limpyd_jobs.models.following.progress import Progress, append_line, read_lines, read_progress, write_progress
+from limpyd_jobs.models.following.results import result_of
+from limpyd_jobs.models.following.waiting import wait_for_end
 from limpyd_jobs.models.job_record import JobRecord
-from limpyd_jobs.models.progress import Progress, append_line, read_lines, read_progress, write_progress
 from limpyd_jobs.models.queue import Queue
-from limpyd_jobs.models.results import result_of
-from limpyd_jobs.models.waiting import wait_for_end
 from limpyd_jobs.records import records
 from limpyd_jobs.records.sizes import check_job_size
 from limpyd_jobs.statuses import STATUSES

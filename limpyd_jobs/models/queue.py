@@ -22,8 +22,8 @@ from limpyd_jobs.functions import overrides
 from limpyd_jobs.idents import Ident, QueueKey
 from limpyd_jobs.models import pruning
 from limpyd_jobs.models.base import BaseJobsModel
-from limpyd_jobs.models.changes import Changes, ChangesOf, does_notify
 from limpyd_jobs.models.error import Error, defer_unresolved
+from limpyd_jobs.models.following.changes import Changes, ChangesOf, does_notify
 from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.pruning import Retention
 from limpyd_jobs.records import records

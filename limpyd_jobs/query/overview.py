@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from limpyd_jobs.models.presence import AliveWorker, WorkerPresence
 from limpyd_jobs.models.queue import Queue
-from limpyd_jobs.models.worker_presence import AliveWorker, WorkerPresence
 from limpyd_jobs.query.queues import QueueState, queue_states
 from limpyd_jobs.records.known_classes import one_of_each
 from limpyd_jobs.records.sizes import LargeJobs, large_jobs

@@ -25,7 +25,7 @@ from taskflow.types.entity import Entity
 from limpyd_jobs import STATUSES, Error, Job, Queue
 from limpyd_jobs import check as checking
 from limpyd_jobs.contrib.taskflow import Board, LimpydJobBoard, Posting, PostingError
-from limpyd_jobs.models import changes
+from limpyd_jobs.models.following import changes
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -311,7 +311,7 @@ class TestTheEnd:
         job = board.post("a")
         board.claim(job, "ann")
         with monkeypatch.context() as silence:
-            silence.setattr("limpyd_jobs.models.claim.monotonic", lambda: time.monotonic() + 601)
+            silence.setattr("limpyd_jobs.models.claims.claim.monotonic", lambda: time.monotonic() + 601)
             with pytest.raises(exceptions.JobFailure, match="the claim of this board lapsed"):
                 board.consume(job, "ann")
         assert not is_renewed(board)

@@ -18,7 +18,7 @@ from limpyd_jobs import (
     Queue,
 )
 from limpyd_jobs.exceptions import NotRecorded
-from limpyd_jobs.models.job_claim import JobClaim
+from limpyd_jobs.models.claims.job_claim import JobClaim
 
 pytestmark = pytest.mark.usefixtures("redis_client", "consistent")
 

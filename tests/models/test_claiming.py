@@ -25,7 +25,7 @@ from limpyd_jobs import (
     transitions,
 )
 from limpyd_jobs.exceptions import GracePeriodOver, JobTimeout, NotRecorded
-from limpyd_jobs.models.job_claim import JobClaim
+from limpyd_jobs.models.claims.job_claim import JobClaim
 from limpyd_jobs.redis.database import JobsDatabase
 
 pytestmark = pytest.mark.usefixtures("redis_client", "consistent")

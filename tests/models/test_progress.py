@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from limpyd_jobs import STATUSES, Job, Queue, Worker
-from limpyd_jobs.models import progress
+from limpyd_jobs.models.following import progress
 from limpyd_jobs.query import JobFilter, job_details
 
 pytestmark = pytest.mark.usefixtures("redis_client")

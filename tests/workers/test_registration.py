@@ -26,7 +26,7 @@ from servers import RedisServer, wait_until
 from limpyd_jobs import Job, Queue, Worker, WorkerPresence
 from limpyd_jobs.commands.workers import HEADING, as_row
 from limpyd_jobs.models import AliveWorker
-from limpyd_jobs.models.worker_presence import RunningJob
+from limpyd_jobs.models.presence import RunningJob
 from limpyd_jobs.query import explain_job
 from limpyd_jobs.records.audit import last_entries
 

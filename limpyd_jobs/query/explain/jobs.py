@@ -12,7 +12,7 @@ from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.dates import span
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models.error import Error
-from limpyd_jobs.models.worker_presence import SILENT, AliveWorker, WorkerPresence
+from limpyd_jobs.models.presence import SILENT, AliveWorker, WorkerPresence
 from limpyd_jobs.query.explain.details import JobDetails, details_of, stored_job
 from limpyd_jobs.query.explain.silence import silence
 from limpyd_jobs.query.queues import BOARDS

@@ -9,7 +9,7 @@ from typing import Any
 from limpyd_jobs.classes.job_classes import concrete, path_of
 from limpyd_jobs.dates import parse_datetime, span, utcnow
 from limpyd_jobs.models import Job, WorkerPresence
-from limpyd_jobs.models.worker_presence import SILENT
+from limpyd_jobs.models.presence import SILENT
 from limpyd_jobs.query.queues import paused_queues
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.redis.database import JobsDatabase

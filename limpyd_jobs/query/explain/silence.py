@@ -9,8 +9,7 @@ from typing import Any
 
 from limpyd_jobs.dates import EPOCH, parse_datetime, span
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.models.presence import AlivePresence, Presence
-from limpyd_jobs.models.worker_presence import SILENT, AliveWorker, WorkerPresence
+from limpyd_jobs.models.presence import SILENT, AlivePresence, AliveWorker, Presence, WorkerPresence
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import connection_to, database_of, on, replies_to
 from limpyd_jobs.transitions import owner_of

@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 from limpyd_jobs.arguments import delay_argument
 from limpyd_jobs.idents import QueueKey, read_pk
 from limpyd_jobs.models import Job, JobClaim, Queue, job_classes
-from limpyd_jobs.models.job_claim import DEFAULT_DELAY, queue_of
+from limpyd_jobs.models.claims.job_claim import DEFAULT_DELAY, queue_of
 from limpyd_jobs.records import records
 from limpyd_jobs.texts import MESSAGE, kind_of, one_line, traceback_of
 from limpyd_jobs.transitions import NOTHING, Delivery

@@ -15,7 +15,7 @@ from redis import Redis
 
 from limpyd_jobs.arguments import MAX_LEASE
 from limpyd_jobs.models import WorkerPresence
-from limpyd_jobs.models.worker_presence import Order
+from limpyd_jobs.models.presence import Order
 from limpyd_jobs.records import presences
 from limpyd_jobs.texts import MESSAGE, NAME, one_line
 from limpyd_jobs.version import EXACT_VERSION

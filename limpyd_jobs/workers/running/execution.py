@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from limpyd_jobs.models import JobClaim, Queue
-from limpyd_jobs.models.job_claim import queue_of
+from limpyd_jobs.models.claims.job_claim import queue_of
 from limpyd_jobs.transitions import KeptResult, Success
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 from limpyd_jobs import events, transitions
 from limpyd_jobs.models import Job, JobClaim, Queue, queue_name
-from limpyd_jobs.models.results import kept_result
+from limpyd_jobs.models.following.results import kept_result
 from limpyd_jobs.records.layout import kept_for
 from limpyd_jobs.records.lazy_fields import has_method
 from limpyd_jobs.retrying import Requeue

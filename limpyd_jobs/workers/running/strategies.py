@@ -11,7 +11,7 @@ from limpyd_jobs.arguments import delay_argument
 from limpyd_jobs.dates import compute_delayed_until, utcnow
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.models import Job, JobClaim, Queue, queue_name
-from limpyd_jobs.models.job_claim import DEFAULT_DELAY, Return
+from limpyd_jobs.models.claims.job_claim import DEFAULT_DELAY, Return
 from limpyd_jobs.retrying import Requeue
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.workers.running.execution import Execution

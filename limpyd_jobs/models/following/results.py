@@ -11,8 +11,8 @@ from redis.exceptions import RedisError, ResponseError
 from limpyd_jobs.arguments import check_size
 from limpyd_jobs.exceptions import ConfigurationException, JobCanceled, JobFailed, JobGone, NoResult, ResultTimeout
 from limpyd_jobs.fields.codecs import codec_of, dump_compact
-from limpyd_jobs.models.changes import checked_timeout, refusing_other_keys
-from limpyd_jobs.models.waiting import deadline_of, one_at_a_time, wait_for_end
+from limpyd_jobs.models.following.changes import checked_timeout, refusing_other_keys
+from limpyd_jobs.models.following.waiting import deadline_of, one_at_a_time, wait_for_end
 from limpyd_jobs.records.layout import RESULT_KEY, check_found_by, kept_for, layout_of
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.records.records import redis_of

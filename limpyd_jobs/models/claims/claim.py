@@ -20,8 +20,8 @@ from limpyd_jobs import transitions
 from limpyd_jobs.arguments import checked_lease, delay_argument, stored_owner
 from limpyd_jobs.exceptions import ClaimLost, JobGone, JobTimeout, LimpydJobsException, NotRecorded
 from limpyd_jobs.heartbeat import Heartbeat
+from limpyd_jobs.models.claims.job_claim import NEVER, JobClaim, queue_of
 from limpyd_jobs.models.error import Error
-from limpyd_jobs.models.job_claim import NEVER, JobClaim, queue_of
 from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.pruning import keeps_no_success
 from limpyd_jobs.models.queue import Queue

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from limpyd.model import RedisModel
 from redis.exceptions import RedisError
 
-from limpyd_jobs.models.changes import (
+from limpyd_jobs.models.following.changes import (
     CHANGES_WAIT,
     COUNT,
     FIRST_RETRY,

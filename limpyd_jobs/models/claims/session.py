@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from limpyd_jobs.arguments import checked_lease
 from limpyd_jobs.exceptions import ClaimLost, JobGone, LimpydJobsException
 from limpyd_jobs.heartbeat import Heartbeat
-from limpyd_jobs.models.claim import Claim
+from limpyd_jobs.models.claims.claim import Claim
 from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.presence import Presence, Registration
 from limpyd_jobs.texts import MESSAGE, one_line

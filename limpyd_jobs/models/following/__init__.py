@@ -1,0 +1,1 @@
+"""What other processes learn of jobs: their changes, end, result, progress, log and history."""
