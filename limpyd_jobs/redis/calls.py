@@ -138,8 +138,13 @@ def passing_over_wrong_types() -> Iterator[None]:
     try:
         yield
     except ResponseError as error:
-        if not str(error).startswith("WRONGTYPE"):
+        if not is_of_wrong_type(error):
             raise
+
+
+def is_of_wrong_type(error: BaseException | None) -> bool:
+    """Whether Redis refused something because a key is of a wrong type."""
+    return isinstance(error, ResponseError) and "WRONGTYPE" in str(error)
 
 
 def reindexed(model: type[RedisModel], pk: str, changes: Iterable[Sequence[Any]]) -> None:

@@ -183,7 +183,8 @@ class Engine:
             self.tell_not_given_back(self.fetcher.give_back())
             self.fetcher.unregister()
         except Exception as error:
-            self.worker.log(f"Unable to give a job back: {one_line(error, MESSAGE)}", "error")
+            remedy = self.redis_retry.remedy_of(error)
+            self.worker.log(f"Unable to give a job back: {one_line(error, MESSAGE)}{remedy}", "error")
         self.repeats.sum_up()
 
     def tell_not_given_back(self, failures: Iterable[Exception], repeats: Repeats | None = None) -> None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from redis.exceptions import RedisError
 
 from limpyd_jobs.exceptions import NotRecorded
+from limpyd_jobs.models import job_classes
+from limpyd_jobs.records.wrong_types import remedy_of
 from limpyd_jobs.texts import MESSAGE, OncePer, one_line
 from limpyd_jobs.workers.backoff import (
     Backoff,
@@ -68,6 +70,8 @@ class RedisRetry:
             except (RedisError, NotRecorded) as error:
                 reason = error.__cause__ if isinstance(error, NotRecorded) else error
                 if not (is_transient(reason) or is_denied(reason)) or self._gives_up(began):
+                    if self.remedy_of(reason):
+                        self._log("Not tried again", reason)
                     raise
                 self.log("Unable to record how a job went", reason)
                 sleep(backoff.next())
@@ -99,4 +103,9 @@ class RedisRetry:
         if is_connection_error(error):
             self._engine.rescuer.postpone(self._engine)
         if self.may_log():
-            self._engine.worker.log(f"{what}: {one_line(error, MESSAGE)}", "error")
+            self._engine.worker.log(f"{what}: {one_line(error, MESSAGE)}{self.remedy_of(error)}", "error")
+
+    def remedy_of(self, error: BaseException | None) -> str:
+        """Return which key another program wrote, and what to do, if an error is about that."""
+        engine = self._engine
+        return remedy_of(error, engine.worker.connection, job_classes.all(), engine.queue_keys)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from limpyd_jobs.dates import utcnow
 from limpyd_jobs.exceptions import GracePeriodOver
+from limpyd_jobs.idents import QueueKey
 from limpyd_jobs.records import records
 from limpyd_jobs.workers.fleet.report import report_of
 from limpyd_jobs.workers.process.signals import DUMP, HANG_UP, INTERRUPT, QUIET, TERMINATE, Handlers, has_terminal
@@ -143,19 +144,21 @@ class Stopping:
             return "max_duration is over" if worker.max_duration else "wanted_end_date has passed"
         return "must_stop() is true"
 
-    def ends_burst(self) -> bool:
-        """Ask for the end if `burst` says so, now that there is no job; return whether it does."""
+    def ends_burst(self, *, is_stuck: bool = False) -> bool:
+        """Ask for the end if `burst` says so, now that no job is there, or can be claimed; return whether it does."""
         worker, burst = self._worker, self._engine.settings.burst
         if not burst or self._engine.reconciler.has_to_look_again:
             return False
-        served, aside = set(self._engine.queue_keys), ""
+        broken = set(map(QueueKey.of_list, self._engine.fetcher.next_wakeups.broken))
+        served, aside = set(self._engine.queue_keys) - broken, ""
         for pk, _, _, waiting, delayed, is_paused in records.list_queues(worker.queue_model, worker.queues):
-            is_left = waiting or (delayed and burst == "delayed")
+            is_left = (waiting and not is_stuck) or (delayed and burst == "delayed")
             if is_left and not is_paused and f"{worker.queue_model._name}:{pk}" in served:
                 return False
             if is_left and is_paused:
                 aside = ", paused queues aside"
         self.is_done = worker.end_forced = True
-        self.why = ("no job waits, or is delayed" if burst == "delayed" else "no job waits") + aside
+        what = "no job waits, or is delayed" if burst == "delayed" else "no job waits"
+        self.why = ("no job that waits can be claimed" if is_stuck or broken else what) + aside
         self._engine.tell_status()
         return True

@@ -13,6 +13,7 @@ from running import Collector, delayed_and_due, messages, work, worker_of, worki
 from servers import wait_until
 
 from limpyd_jobs import STATUSES, Error, Job, Queue, Schedule, Worker
+from limpyd_jobs.check import check
 from limpyd_jobs.commandline.parameters import Parameters
 from limpyd_jobs.dates import utcnow
 from limpyd_jobs.exceptions import ConfigurationException
@@ -57,6 +58,27 @@ def test_jobs_that_wait_in_no_list_are_put_back_first(
     redis_client.lpop("jobs:queue:1:waiting")
     burst(callback=collector)
     assert collector.identifiers == ["lost"]
+
+
+def test_jobs_that_no_worker_can_claim_do_not_keep_it_and_the_log_names_the_key(
+    redis_client: redis.Redis, log: pytest.LogCaptureFixture, collector: Collector
+) -> None:
+    stuck = [Parcel.add_job("of a broken queue", "broken"), Parcel.add_job("stuck", "other")]
+    Job.add_job("a", "queue")
+    redis_client.set("jobs:queue:1:_running", "x")
+    redis_client.set("burst:parcel:status:r", "x")
+    burst("broken,other,queue", callback=collector)
+    named = [line for line in messages(log) if "WRONGTYPE" in line]
+    keys = "jobs:queue:1:_running is a string, burst:parcel:status:r is a string"
+    remedy = f": {keys}, which another program wrote: limpyd-jobs check --repair puts it right"
+    assert named == [line for line in named if line.endswith(remedy)] != []
+    assert messages(log)[-1].endswith(": no job that waits can be claimed")
+    redis_client.delete("burst:parcel:status:r")
+    burst("broken,other,queue", callback=collector)
+    assert messages(log)[-1].endswith(": no job that waits can be claimed")
+    check(repair=True, pause=0)
+    burst("broken", callback=collector)
+    assert (collector.identifiers, {job.status.hget() for job in stuck}) == (["a", "stuck", "of a broken queue"], {"s"})
 
 
 def test_what_is_added_meanwhile_is_run_too(collector: Collector) -> None:

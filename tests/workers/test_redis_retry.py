@@ -182,6 +182,7 @@ def test_what_will_not_pass_is_not_tried_again(redis_client: redis.Redis, log: L
     Task.add_job("a")
     work(callback=callback)
     assert sum("is not recorded: " in message and "WRONGTYPE" in message for message in messages(log)) == 1
+    assert any(line.startswith("Not tried again: ") and "success is a string, which" in line for line in messages(log))
     assert REFUSED not in log.text
 
 

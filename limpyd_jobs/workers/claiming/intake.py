@@ -15,6 +15,7 @@ from limpyd_jobs.idents import QueueKey, read_pk
 from limpyd_jobs.models import Job, JobClaim, Queue, job_classes
 from limpyd_jobs.models.claims.job_claim import DEFAULT_DELAY, queue_of
 from limpyd_jobs.records import records
+from limpyd_jobs.redis.calls import is_of_wrong_type
 from limpyd_jobs.texts import MESSAGE, kind_of, one_line, traceback_of
 from limpyd_jobs.transitions import NOTHING, Delivery
 from limpyd_jobs.workers.claiming.queue_selector import QueueSelector
@@ -88,6 +89,9 @@ class Intake:
                 self._engine.stopping.ends_burst()
         except RedisError as error:
             self._looked_until.clear()
+            with suppress(RedisError):
+                if is_of_wrong_type(error):
+                    self._engine.stopping.ends_burst(is_stuck=True)
             self._engine.redis_retry.wait("Unable to get job", error)
         except Exception as error:
             self._tell_unable(error)
