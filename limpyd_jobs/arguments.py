@@ -26,13 +26,7 @@ _INTEGER = re.compile(r"[+-]?\d{1,20}", re.ASCII)
 
 
 def check_size(what: str, text: str | bytes, limit: int) -> None:
-    """Refuse a value that would make the name of a key too long.
-
-    Raises
-    ------
-    ValueError
-        If it is longer than the limit, in bytes as UTF-8. The message begins with `what`.
-    """
+    """Raise `ValueError`, which begins with `what`, if a value has more bytes as UTF-8 than a key may have."""
     if len(text) * 4 > limit:  # no character takes more than 4 bytes
         size = len(text.encode(errors="surrogatepass") if isinstance(text, str) else text)
         if size > limit:
@@ -40,7 +34,7 @@ def check_size(what: str, text: str | bytes, limit: int) -> None:
 
 
 def check_indexed(name: str, value: Any) -> None:
-    """Refuse a value of an indexed field if it, or one of its members, is too long: see `check_size`."""
+    """Do the same with the value of an indexed field, or each of its members."""
     if isinstance(value, (str, bytes)):
         check_size(f"The value of the indexed field {name!r}", value, MAX_INDEXED_BYTES)
     elif isinstance(value, Mapping):
@@ -56,15 +50,7 @@ def as_indexed(value: str) -> str:
 
 
 def stored_identifier(identifier: Any) -> str:
-    """Return the identifier of a job as it is stored: a text of up to 64 kB, or a number as text.
-
-    Raises
-    ------
-    TypeError
-        If it is neither a string nor a number.
-    ValueError
-        If it is empty, too long, or cannot be encoded as UTF-8.
-    """
+    """Return the identifier of a job, a text of up to 64 kB or a number, as it is stored."""
     if isinstance(identifier, (int, float)) and not isinstance(identifier, bool):
         return str(identifier)
     if not isinstance(identifier, str):
@@ -80,15 +66,7 @@ def stored_identifier(identifier: Any) -> str:
 
 
 def stored_priority(priority: Any) -> str:
-    """Return a priority as it is stored: an integer of 64 bits, as text.
-
-    Raises
-    ------
-    TypeError
-        If it is neither an integer nor a string.
-    ValueError
-        If it is a string that is not an integer, or beyond 64 bits.
-    """
+    """Return a priority, an integer of 64 bits, as it is stored."""
     if isinstance(priority, bool) or not isinstance(priority, (int, str)):
         raise TypeError(f"A priority must be an integer, not {priority!r}")
     if isinstance(priority, str) and not _INTEGER.fullmatch(priority):
@@ -110,15 +88,7 @@ def nearest_priority(number: int) -> str:
 
 
 def stored_timeout(seconds: Any) -> str:
-    """Return how long a job may run as it is stored: a number of seconds, as text.
-
-    Raises
-    ------
-    TypeError
-        If it is not a number.
-    ValueError
-        If it is negative, or not finite.
-    """
+    """Return how long a job may run, a number of seconds, as it is stored."""
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         raise TypeError(f"The job_timeout of a job must be a number of seconds, not {seconds!r}")
     if not 0 <= seconds < float("inf"):
@@ -127,15 +97,13 @@ def stored_timeout(seconds: Any) -> str:
 
 
 def own_seconds(value: Any) -> float | None:
-    """Return the value of an attribute if it is a number of seconds, 0 or more; None if it is something of an
-    application, or None."""
+    """Return the value of an attribute if it is a number of seconds, 0 or more; None if it is an application's own."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return value if is_number and 0 <= value < float("inf") else None
 
 
 def own_size(value: Any, otherwise: int | None = None) -> int | None:
-    """Return the value of an attribute if it is a number of bytes, more than 0, or None; if it is something of an
-    application, what holds otherwise."""
+    """Return the value of an attribute if it is None or a number of bytes; else what holds otherwise."""
     is_size = isinstance(value, int) and not isinstance(value, bool) and value > 0
     return value if is_size or value is None else otherwise
 
@@ -150,13 +118,7 @@ def read_seconds(text: str | None) -> float | None:
 
 
 def check_servable(name: str) -> None:
-    """Refuse a stored name of a queue that no worker can serve, because workers strip the names that they are given.
-
-    Raises
-    ------
-    ValueError
-        If there is white space at an end of it.
-    """
+    """Raise `ValueError` if no worker can serve a queue because of white space at the ends of its name."""
     if not is_servable(name):
         meant = name.strip()
         raise ValueError(
@@ -165,8 +127,7 @@ def check_servable(name: str) -> None:
 
 
 def is_servable(name: str) -> bool:
-    """Return whether a worker can be told to serve the queue of a name: it splits the names at commas, and strips
-    them."""
+    """Return whether a worker can serve the queue of a name: it splits names at commas, and strips them."""
     return bool(name) and name == name.strip() and "," not in name
 
 
@@ -197,15 +158,7 @@ def stored_queue_name(name: Any) -> str:
 
 
 def stored_owner(owner: Any) -> str:
-    """Return the owner of a claim: a text of up to 1 kB.
-
-    Raises
-    ------
-    TypeError
-        If it is not a string.
-    ValueError
-        If it is empty, too long, or cannot be encoded as UTF-8.
-    """
+    """Return the owner of a claim, a text of up to 1 kB."""
     if not isinstance(owner, str):
         raise TypeError(f"The owner of a claim must be a string, not {owner!r}")
     if not owner:
@@ -224,15 +177,7 @@ def checked_lease(lease: Any) -> float:
 
 
 def stored_value(name: str, value: Any) -> str:
-    """Return the value of a hash field as Redis stores it.
-
-    Raises
-    ------
-    TypeError
-        If it is not a string, bytes, an integer or a float.
-    ValueError
-        If it cannot be encoded as UTF-8.
-    """
+    """Return the value of a hash field, a string, bytes, an integer or a float, as Redis stores it."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return repr(value)
     if not isinstance(value, (str, bytes)):
@@ -244,14 +189,7 @@ def stored_value(name: str, value: Any) -> str:
 
 
 def delay_argument(delayed_for: float | timedelta | None = None, delayed_until: datetime | None = None) -> str:
-    """Return a delay as the scripts take it: ``''``, ``'+<microseconds>'`` from now, or a moment, as
-    ``'<microseconds of the epoch> <its text>'``.
-
-    Raises
-    ------
-    ValueError
-        As `compute_delayed_until` does.
-    """
+    """Return a delay as scripts take it: ``''``, ``'+<microseconds>'``, or ``'<microseconds of the epoch> <text>'``."""
     until = compute_delayed_until(delayed_for, delayed_until)
     if until is None:
         return ""
@@ -270,14 +208,7 @@ def shown_delay(argument: str) -> str:
 
 
 def check_retention(name: str, value: Any) -> None:
-    """Refuse a value that does not say how many jobs, or for how long, to keep: 0 or more, a `timedelta`, or None for
-    all.
-
-    Raises
-    ------
-    ConfigurationException
-        If it is anything else.
-    """
+    """Refuse all but a number of jobs to keep, a `timedelta`, and None for all."""
     is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
     is_duration = isinstance(value, timedelta) and value >= timedelta(0)
     if not (value is None or is_count or is_duration):

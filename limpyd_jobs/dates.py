@@ -113,15 +113,7 @@ def span(seconds: float) -> str:
 
 
 def get_delta(value: float | timedelta) -> timedelta:
-    """Return a number of seconds as a timedelta, and a timedelta as it is.
-
-    Raises
-    ------
-    TypeError
-        If it is neither.
-    ValueError, OverflowError
-        If the number is not finite, or too great.
-    """
+    """Return a number of seconds as a timedelta, and a timedelta as it is."""
     if isinstance(value, timedelta):
         return value
     if not isinstance(value, (int, float)):

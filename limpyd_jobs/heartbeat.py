@@ -7,17 +7,7 @@ from threading import TIMEOUT_MAX, Event, Thread
 
 
 class Heartbeat:
-    """Calls a function again and again, in a thread of its own, while its context is open.
-
-    Parameters
-    ----------
-    interval: float
-        How many seconds to let pass between two calls.
-    beat: callable
-        What to call. It must not raise.
-    first: float
-        How many seconds to let pass before the first call, at most; by default as many as between two calls.
-    """
+    """Calls `beat`, which must not raise, every `interval` seconds in a thread, while its context is open."""
 
     def __init__(self, interval: float, beat: Callable[[], None], first: float = TIMEOUT_MAX) -> None:
         self._interval = min(interval, TIMEOUT_MAX)

@@ -1,7 +1,4 @@
-"""Whether a failed job is tried again, and when: plain values, and one function that knows nothing of Redis.
-
-The exceptions by which the code of a job decides this itself are here, too.
-"""
+"""Whether a failed job is tried again, and when; and the exceptions by which the code of a job decides this itself."""
 
 from __future__ import annotations
 
@@ -296,13 +293,7 @@ class History(NamedTuple):
 
 
 def as_policy(value: Any) -> Retry | None:
-    """Return a policy that is given as a `Retry`, as its text, or as None.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is not one of these.
-    """
+    """Return a policy that is given as a `Retry`, as its text, or as None."""
     if value is None or isinstance(value, Retry):
         return value
     if isinstance(value, str):
@@ -325,13 +316,7 @@ def _log_unused(why: str) -> None:
 
 
 def stored_policy(value: Any) -> str:
-    """Return a policy as it is stored.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is not a policy, nor the text of one.
-    """
+    """Return a policy, or the text of one, as it is stored."""
     if value is None:
         raise TypeError("A retry policy must be a Retry, or the text of one, not None")
     return str(as_policy(value))

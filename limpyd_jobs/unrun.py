@@ -20,11 +20,9 @@ _KINDS = (
 
 
 def unrun_kind(function: Any) -> str:
-    """Return the kind of a function whose code does not run when it is called, such as ``an async function``; else
-    nothing.
+    """Return the kind of a function whose code does not run when it is called, such as ``an async function``.
 
-    It looks into a `functools.partial`, and at the method ``__call__`` of an object. A decorated function is judged by
-    itself: an ordinary function around an async one may well run it.
+    A decorated function is judged by itself: one around an async one may well run it.
     """
     while isinstance(function, partial):
         function = function.func

@@ -20,21 +20,7 @@ Found = tuple[Model, str, str, tuple[Any, ...]]  # the model, pk or key, kind of
 
 
 class Catalogue:
-    """The models whose records are checked, all of one database.
-
-    Attributes
-    ----------
-    jobs: dict
-        The job classes by their path.
-    queues, errors, schedules, timed: list
-        The other models.
-    unknown: dict of str to str
-        The class paths that could not be resolved, and why.
-    refused: list of str
-        The models that cannot be checked, and why.
-    takes_all_queues, takes_all_errors: bool
-        Whether all models of queues, and of errors, are asked for.
-    """
+    """The models of one database whose records are checked, and those that cannot be, with the reason."""
 
     takes_all_queues = takes_all_errors = False
 
@@ -112,15 +98,7 @@ class Catalogue:
 def catalogues(
     queue_models: Iterable[Model] | None, error_models: Iterable[Model] | None, database: Any = None
 ) -> list[Catalogue]:
-    """Return the models that are imported, a catalogue for each database.
-
-    Parameters
-    ----------
-    queue_models, error_models: iterables of model classes
-        None for all imported models.
-    database: PipelineDatabase
-        The only database that is meant; None for all.
-    """
+    """Return the models that are imported, or those that are given, a catalogue for each database."""
     queues = list(concrete(Queue)) if queue_models is None else list(queue_models)
     errors = list(concrete(Error)) if error_models is None else list(error_models)
     bound = {model: None for queue in queues for model in bound_models(queue.database, (TimedRecord, Presence))}

@@ -33,14 +33,9 @@ Pk = int | str  # numbers take less room
 
 
 class Places:
-    """Looks at all places of jobs, after all jobs were read, and again at the jobs that were not where they belong.
+    """Looks at all places of jobs, after all jobs were read, and again at those that were not where they belong.
 
     It keeps some numbers for each queued job, about 250 bytes in all.
-
-    Attributes
-    ----------
-    unresolved: Counter
-        How many jobs of unknown classes stand in queues, by the path of the class.
     """
 
     def __init__(self, reader: Reader, catalogue: Catalogue, queues: Queues, choices: Choices) -> None:

@@ -14,22 +14,7 @@ LEAVE = "leave"
 
 @dataclass(frozen=True)
 class Choices:
-    """What a repair does about problems for which the user has to choose: ``leave``, or another word.
-
-    Attributes
-    ----------
-    unresolved: str
-        About jobs in queues whose class cannot be resolved: ``quarantine`` or ``delete``.
-    unknown_status: str
-        About jobs in no queue whose status is not one of the six: ``requeue`` or ``delete``.
-    lease: float
-        For how many seconds at most a job that is RUNNING without a lease, or the claim of a worker, is left alone.
-
-    Raises
-    ------
-    ValueError
-        If one of them is another word.
-    """
+    """What a repair does about problems for which the user has to choose: see `check`."""
 
     unresolved: str = LEAVE
     unknown_status: str = LEAVE
@@ -52,23 +37,7 @@ WORDS = {"unresolved": (LEAVE, "quarantine", "delete"), "unknown_status": (LEAVE
 
 
 class Problem(NamedTuple):
-    """One kind of problem.
-
-    Attributes
-    ----------
-    invariant: str
-        The name of the invariant that it breaks, ``I1`` to ``I11``.
-    text: str
-        What is wrong, with ``{0}`` and ``{1}`` for its details.
-    repair: str
-        What a repair does, with ``{put_back}`` for what becomes of a job without a lease; empty if there is no repair.
-    choice: str
-        The attribute of `Choices` that decides what a repair does; empty if none does.
-    repairs: mapping of str to str
-        What a repair does, by the chosen word.
-    needs: str
-        The option without which the check cannot look at it.
-    """
+    """One kind of problem: its text and its repair have ``{0}`` and ``{1}`` for its details."""
 
     invariant: str
     text: str

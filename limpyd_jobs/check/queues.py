@@ -33,15 +33,7 @@ class StoredQueue(NamedTuple):
 
 
 class Queues:
-    """The queues of some models.
-
-    Attributes
-    ----------
-    sound: list of str
-        The beginnings of the keys of the queues that jobs can stand in.
-    recordless: set of str
-        The beginnings of the keys of queues that do not exist, although there are jobs in them.
-    """
+    """The queues of some models: `sound` ones, and those without a record, by the beginnings of their keys."""
 
     def __init__(self, reader: Reader, catalogue: Catalogue, choices: Choices) -> None:
         self._reader = reader

@@ -16,11 +16,7 @@ CHUNK = 1000
 
 
 class Reader:
-    """Reads keys of any size in chunks of at most `CHUNK`.
-
-    Entries that do not change meanwhile are read once. Others may be missed, or read twice. A key of a wrong type
-    counts as empty.
-    """
+    """Reads keys of any size in chunks. Entries that change meanwhile may be missed, or read twice."""
 
     def __init__(self, connection: Redis) -> None:
         self.connection: Any = connection
@@ -53,10 +49,7 @@ class Reader:
                 yield list(found)
 
     def entries(self, key: str) -> Iterator[list[str]]:
-        """Yield the entries of a list, from its end: an entry that leaves at the beginning does not move the others.
-
-        An entry that is added at the end does, so the last entry that was read is read again to find where to go on.
-        """
+        """Yield the entries of a list, from its end, so that those that leave at the beginning move no others."""
         last, read = None, 0
         while True:
             entries = []

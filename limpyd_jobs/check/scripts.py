@@ -1,7 +1,4 @@
-"""The scripts of the check. They look at some records, or repair them, atomically.
-
-The headers in ``lua/`` explain the values of each request, and the rows of the lists in a reply.
-"""
+"""The scripts of the check, which look at some records, or repair them: see the headers in ``lua/check/``."""
 
 from __future__ import annotations
 
@@ -76,10 +73,7 @@ def repair_placement(
     repair: bool = False,
     **details: Any,
 ) -> Rows:
-    """Look whether a job stands only where its hash says; or repair that.
-
-    The class is None for a text that is not an ident. The queues are all where it may stand.
-    """
+    """Look whether a job, or a text that is not an ident, stands only where its hash says; or repair that."""
     model = layout_of(job_class).json if job_class else ""
     request = {"job_model": model, "ident": ident, "repair": flag(repair), "in_no_list": flag(in_no_list), **details}
     models = [job_class] if job_class else []

@@ -24,10 +24,7 @@ SHARED = {known_classes.KEY: "hash", audit.KEY: "stream", audit.BEGUN: "hash"}
 
 
 class Unknown:
-    """Finds the classes and models that the check does not look at.
-
-    They are known from the database, or, because version 2 notes none, by the names of their keys.
-    """
+    """Finds the classes and models that the check does not look at, by what is noted and by the names of their keys."""
 
     def __init__(self, reader: Reader, catalogue: Catalogue) -> None:
         self._reader = reader

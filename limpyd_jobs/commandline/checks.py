@@ -1,7 +1,4 @@
-"""Checks of the parameters of a worker, given as an argument or an attribute.
-
-A check takes the name of the parameter and its value, and returns the value to use, or raises `ConfigurationException`.
-"""
+"""Checks of parameters: each takes a name and a value, and returns the value or raises `ConfigurationException`."""
 
 from __future__ import annotations
 
@@ -31,15 +28,7 @@ def as_number(value: Any) -> Any:
 
 
 def amount(*, more_than: float | None = None, most: float | None = None) -> Check:
-    """Return the check of a number of 0 or more.
-
-    Parameters
-    ----------
-    more_than: float
-        The number has to be more than this.
-    most: float
-        The greatest number; None for any finite number.
-    """
+    """Return the check of a finite number of 0 or more, at most `most`, which may be infinite."""
 
     def check(name: str, value: Any) -> Any:
         number = as_number(value)

@@ -1,7 +1,4 @@
-"""The options of the command line: how values are read and checked, and the options that are no worker parameters.
-
-The other options are in `limpyd_jobs.commandline.parameters`.
-"""
+"""How values of options are read and checked, and the options that are not parameters of a worker."""
 
 from __future__ import annotations
 
@@ -95,13 +92,7 @@ def prefetch_time(number: float) -> float:
 
 
 def retention(text: str) -> int | timedelta:
-    """Return how many jobs to keep, or for how long, if the text is like ``7d``, ``36h``, ``90m`` or ``30s``.
-
-    Raises
-    ------
-    ValueError
-        If it is neither.
-    """
+    """Return how many jobs to keep, or for how long, if the text is like ``7d``, ``36h``, ``90m`` or ``30s``."""
     found = re.fullmatch(r"(\d{1,18})([dhms]?)", text, re.ASCII)
     if not found:
         raise ValueError(f"{text!r} is neither a number of jobs nor a duration such as 7d, 36h, 90m or 30s")
@@ -167,20 +158,9 @@ def flag_of(name: str) -> str:
 
 
 class WorkerOption(Option):
-    """An option whose value is checked as it is read.
+    """An option with a `check`, which takes the converted value and returns what to use, or raises `ValueError`.
 
-    Parameters
-    ----------
-    flags: str
-        The spellings of the option. Its name, if no ``dest`` is given, is made from the first.
-    check: callable
-        Takes the value, converted to the option's ``type``, and returns what to use, or raises `ValueError`.
-    group: str
-        The title above the option in the help.
-    new_flags: collection of str
-        The spellings that version 2 does not have, so that an application may have an option of that name.
-    attributes
-        What `optparse.Option` takes.
+    `group` is the title above it in the help. An application may have the `new_flags`, which version 2 lacks.
     """
 
     def __init__(

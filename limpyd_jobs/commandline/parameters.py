@@ -52,20 +52,9 @@ T = TypeVar("T")
 
 
 class Row:
-    """A parameter of a worker.
+    """A parameter of a worker. The help has the first sentence of `about`.
 
-    Attributes
-    ----------
-    default: object
-        The attribute of the class.
-    about: str
-        The text of the reference, in reStructuredText. The help has its first sentence.
-    options: tuple
-        The options of the command line that set it; in the help, below the title `group`.
-    check: callable
-        Checks the value: see `limpyd_jobs.commandline.checks`; None if the check depends on other parameters.
-    could_be: callable
-        If version 2 does not have the parameter: whether an attribute of its name could be this parameter.
+    `could_be`, of one that version 2 lacks, says whether an attribute of its name could be the parameter.
     """
 
     def __init__(
@@ -85,17 +74,7 @@ row: Callable[..., Any] = Row  # may be assigned to a parameter of any type
 
 
 def option(*examples: str, default: str | None = None, **attributes: Any) -> MakeOption:
-    """Return a function that makes the option of a parameter. Its name and row give the flag and the help.
-
-    Parameters
-    ----------
-    examples: str
-        Values of the option.
-    default: str
-        The default that the help tells, if it is not the one of the row; empty for nothing.
-    attributes
-        What `WorkerOption` takes.
-    """
+    """Return a function that makes the option of a parameter: flag, help and examples come from its name and row."""
 
     def make(name: str, row: Row) -> WorkerOption:
         flag, said = flag_of(name), str(row.default) if default is None else default

@@ -88,10 +88,7 @@ class LaxOptionParser(WorkerOptionParser):
         super().__init__(usage, option_list, add_help_option=False, **attributes)
 
     def parse_python_paths(self, args: Sequence[str]) -> list[str]:
-        """Return the directories that a command line adds to the Python path, in the order given.
-
-        Each value of ``--pythonpath`` is a directory or a pattern, or several of these joined by `os.pathsep`.
-        """
+        """Return the directories, given as such or as patterns, that a command line adds to the Python path."""
         options, _ = self.parse_args(list(args))
         paths = [path for value in options.pythonpath or () for path in value.split(os.pathsep) if path]
         found = [match for path in paths for match in sorted(glob(path)) or [path]]
@@ -102,11 +99,9 @@ class LaxOptionParser(WorkerOptionParser):
         return found
 
     def lax_error(self, msg: str) -> NoReturn:
-        """Refuse a command line, as `error` does."""
         self.error(msg)
 
     def print_lax_help(self) -> None:
-        """Print the help on these options, as `print_help` does."""
         self.print_help()
 
     def _process_long_opt(self, rargs: list[str], values: Values) -> None:
@@ -122,13 +117,9 @@ class LaxOptionParser(WorkerOptionParser):
 
 
 def extend_python_path(directories: Iterable[str]) -> None:
-    """Put directories before all others in `sys.path`, and the current one behind them.
-
-    The current one hides no module that could be imported without it. It is left out if Python was told not to look in
-    directories that others may write to (``PYTHONSAFEPATH=1``, ``python -P``, ``python -I``).
-    """
+    """Put directories first in `sys.path`, and the current one last, where it hides no module of another."""
     sys.path[:0] = map(os.path.abspath, directories)
-    # Python 3.10 does not know of PYTHONSAFEPATH
+    # Not if others may write there, as Python was told; Python 3.10 does not know of PYTHONSAFEPATH
     if not getattr(sys.flags, "safe_path", sys.flags.isolated or os.environ.get("PYTHONSAFEPATH")):
         with suppress(OSError):  # it may have been deleted
             sys.path.append(os.getcwd())

@@ -24,16 +24,7 @@ CANDIDATES = "words"
 
 
 class Words(NamedTuple):
-    """The words that may follow a command.
-
-    Attributes
-    ----------
-    summary: str
-        What it does.
-    verbs: sequence of str
-    options: mapping of str to str
-        Their help. The name of an option that takes a value ends in ``=``.
-    """
+    """The words that may follow a command. The name of an option that takes a value ends in ``=``."""
 
     summary: str
     verbs: Sequence[str]

@@ -81,19 +81,7 @@ class Pause(Resume):
 
 
 def change_pauses(command: Command, names: Sequence[str], *, pauses: bool) -> int:
-    """Pause the queues of some names, of all models that have such queues, or resume them, as the options of a command
-    say, and print what was done.
-
-    Returns
-    -------
-    int
-        The exit status.
-
-    Raises
-    ------
-    ValueError
-        If a name is not valid.
-    """
+    """Pause, or resume, the queues of some names, print what was done, and return the exit status."""
     if not names:
         command.parser.error("the name of a queue is needed")
     done, undone = ("paused", "paused already") if pauses else ("resumed", "not paused")

@@ -51,10 +51,7 @@ def seconds(name: str, value: Any) -> float:
 def database_of(
     url: str | None, database: JobsDatabase | None, client: Any, settings: Mapping[str, Any], default: JobsDatabase
 ) -> JobsDatabase:
-    """Return the database that is named; without a name, the default.
-
-    A setting beside a URL overrides what the URL says. If a setting is wrong, `TypeError` or `ValueError` is raised.
-    """
+    """Return the database that is named, or the default. A setting beside a URL overrides what the URL says."""
     given = {"url": url, "database": database, "client": client, "connection_pool": settings.get("connection_pool")}
     places = [name for name, value in given.items() if value is not None]
     if len(places) > 1:

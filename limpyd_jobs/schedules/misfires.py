@@ -28,19 +28,7 @@ def steps(
     misfire_grace_time: timedelta | None = None,
     most: int = 100,
 ) -> list[Step]:
-    """Return the steps to do, one after the other. All datetimes are aware.
-
-    Parameters
-    ----------
-    due: datetime
-        The first time that was not run yet, not after `now`.
-    misfire_policy: str
-        ``latest`` to run the latest time only, ``all`` to run all of them, ``none`` to run those that are not late.
-    misfire_grace_time: timedelta
-        How late a time may be run. None for no limit, or for a minute if `misfire_policy` is ``none``.
-    most: int
-        How many times to run at most: the latest ones.
-    """
+    """Return the steps to do, one after the other, from the first time that was not run yet; all times are aware."""
     if misfire_grace_time is None and misfire_policy == "none":
         misfire_grace_time = DEFAULT_GRACE_TIME
     following = times.after(now)

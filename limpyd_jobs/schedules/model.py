@@ -234,13 +234,7 @@ class Schedule(BaseJobsModel):
 
     @classmethod
     def declare(cls, name: str, job_class: type[Job], declared: Mapping[str, Any]) -> str:
-        """Make a schedule that is declared on a job class, or change it if the declaration has changed.
-
-        Returns
-        -------
-        str
-            ``added``, ``changed`` or ``same``.
-        """
+        """Make a schedule that is declared on a job class, or change it: ``added``, ``changed`` or ``same``."""
         if not isinstance(declared, Mapping):
             raise TypeError(f"It must be a mapping, such as {{'cron': '0 3 * * *'}}, not {declared!r}")
         text = json.dumps([path_of(job_class), dict(declared)], sort_keys=True, default=str)

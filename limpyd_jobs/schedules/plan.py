@@ -17,23 +17,7 @@ from limpyd_jobs.schedules.triggers import Times
 
 
 class Plan(NamedTuple):
-    """A schedule by its record. Each value is checked, because any program may have written it.
-
-    Attributes
-    ----------
-    stored: mapping of str to str
-        The record.
-    job_class: type of Job
-    times: Times
-    due: datetime
-        The next time, aware; None for never.
-    misfire_policy: str
-    misfire_grace_time: timedelta
-        None for no limit.
-    queue_name, priority: str
-    fields: mapping
-        The fields of its jobs.
-    """
+    """A schedule by its record. Each value is checked, because any program may have written it."""
 
     stored: Mapping[str, str]
     job_class: type[Job]
@@ -47,15 +31,7 @@ class Plan(NamedTuple):
 
     @classmethod
     def read(cls, stored: Mapping[str, str], job_class: type[Job]) -> Plan:
-        """Return the plan of a record.
-
-        Raises
-        ------
-        ConfigurationException
-            If APScheduler is not installed.
-        ValueError, TypeError, LookupError, AttributeError
-            If a value cannot be used. `AttributeError` if the class has no such field.
-        """
+        """Return the plan of a record; raise any of several exceptions if a value cannot be used."""
         due = aware(stored.get("next_run"))
         if stored.get("next_run") and due is None:
             raise ValueError(f"its next_run is not a date: {stored['next_run']!r}")

@@ -57,26 +57,7 @@ MAX_TEXT = 10_000
 
 
 class Times:
-    """The times of a description.
-
-    Parameters
-    ----------
-    description: dict
-        See the module.
-    timezone: str
-        The name of the zone for triggers without one of their own.
-
-    Attributes
-    ----------
-    zone: tzinfo
-
-    Raises
-    ------
-    ValueError, TypeError
-        If the description or the zone is not valid. The message says what is wrong with it.
-    ConfigurationException
-        If APScheduler is not installed.
-    """
+    """The times of a description, in a zone; raises `ValueError` or `TypeError` if one of them is not valid."""
 
     def __init__(self, description: Description, timezone: str = "UTC") -> None:
         self.zone = zone_of(timezone)
@@ -168,15 +149,7 @@ def trigger_of(description: Description, timezone: str = "UTC") -> Any:
 def describe(
     cron: Any = None, interval: Any = None, date: Any = None, trigger: Any = None, now: datetime | None = None
 ) -> Description:
-    """Return the description of what users pass: one of these arguments of `Schedule.add`.
-
-    An interval without a start begins `now`, an aware datetime.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If not exactly one argument is given, or its type cannot be described.
-    """
+    """Return the description of what users pass: one of these arguments of `Schedule.add`."""
     given = {
         name: value
         for name, value in {"cron": cron, "interval": interval, "date": date, "trigger": trigger}.items()
@@ -365,11 +338,7 @@ def _made(kind: str, what: Any, make: Callable[[], Any]) -> Any:
 
 
 def _crontab(text: str, zone: tzinfo) -> Any:
-    """Make a trigger of a line of crontab: five fields, six if the first one is for seconds, or an alias.
-
-    The line is read as cron reads it, not as APScheduler would: 0 and 7 are Sunday; and if both the day of the month
-    and the day of the week are restricted, either is enough.
-    """
+    """Make a trigger of a line, read as cron does: 0 and 7 are Sunday; of two kinds of days, either is enough."""
     words = ALIASES.get(text.strip().lower(), text).split()
     if len(words) not in (5, 6):
         raise ValueError(

@@ -9,10 +9,7 @@ from limpyd_jobs.workers.config import WorkerConfig
 
 
 def main() -> None:
-    """Run the worker that the command line of this process describes.
-
-    ``--pythonpath`` and ``--worker-config`` are read before the rest, which they may change.
-    """
+    """Run the worker that the command line of this process describes."""
     parser = LaxOptionParser()
     early, _ = parser.parse_args(sys.argv[1:])
     extend_python_path(parser.parse_python_paths(sys.argv[1:]))

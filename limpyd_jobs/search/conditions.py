@@ -35,18 +35,7 @@ HOW = "write it as field=value, field!=value, field>value or field__gt=value"
 
 
 class Condition(NamedTuple):
-    """A condition that a job has to meet.
-
-    Attributes
-    ----------
-    field: str
-        ``class``, ``pk``, ``queue``, ``error`` and ``fingerprint`` (the type, or the fingerprint, of an error that is
-        recorded of the job), ``owner`` (who holds the claim on it), or any field of a job.
-    comparison: str
-        One of ``= != > >= < <=``.
-    value: str
-        The value as it is stored: the letter of a status, the date of a time in UTC.
-    """
+    """A condition that a job has to meet; its value is as it is stored: the letter of a status, a date in UTC."""
 
     field: str
     comparison: str
@@ -54,13 +43,7 @@ class Condition(NamedTuple):
 
     @classmethod
     def parse(cls, word: str) -> Condition:
-        """Read a condition that is written as a word.
-
-        Raises
-        ------
-        ValueError
-            If the word is not a condition.
-        """
+        """Read a condition that is written as a word."""
         match = _WORD.fullmatch(word)
         if not match:
             raise ValueError(f"{one_line(word)!r} is not a condition: {HOW}")
@@ -73,7 +56,7 @@ class Condition(NamedTuple):
 
     @classmethod
     def named(cls, name: str, value: Any) -> Condition:
-        """Read a condition as it is written in Python: ``added__gt="-1h"``; exceptions as `of`."""
+        """Read a condition as it is written in Python: ``added__gt="-1h"``."""
         field, _, suffix = name.rpartition("__")
         if not field or suffix not in SUFFIXES:
             field, suffix = name, ""
@@ -81,15 +64,7 @@ class Condition(NamedTuple):
 
     @classmethod
     def of(cls, field: str, comparison: str, value: Any) -> Condition:
-        """Return a condition with its value checked, in the form in which it is stored.
-
-        Raises
-        ------
-        TypeError
-            If the value is neither a text, a number, a moment nor a time span.
-        ValueError
-            If the field cannot have that value, or cannot be compared that way.
-        """
+        """Return a condition with its value checked, in the form in which it is stored."""
         if comparison in COMPARISONS and field in EQUAL_ONLY:
             raise ValueError(f"{field} cannot be compared by {comparison}: only by = and !=")
         stored = _STORED.get(field, _text_of)(field, value)
@@ -114,10 +89,7 @@ class Condition(NamedTuple):
         return self.comparison == "=" and self.value != ""
 
     def bounds(self, *, is_date: bool) -> tuple[str, str] | None:
-        """Return the lowest and the highest score, in an index of numbers or dates, of the records that meet it.
-
-        None if that cannot be said. Exceptions: see `parse_moment`.
-        """
+        """Return the lowest and highest score of records that meet it, in an index of numbers or dates."""
         number = self._moment() if is_date else self._number() if self.comparison in COMPARISONS else None
         if number is None or isnan(number) or self.is_negated:
             return None
@@ -145,8 +117,7 @@ class Condition(NamedTuple):
         return fnmatchcase(name, self.value.replace("[", "[[]")) != self.is_negated
 
     def as_test(self, *, is_date: bool = False) -> dict[str, Any]:
-        """Return it as ``search.lua`` takes it, for a field that holds dates, or other values. Exceptions: see
-        `parse_moment`."""
+        """Return it as ``search.lua`` takes it, for a field that holds dates, or other values."""
         test = self._test_of_date() if is_date and self.value and self.field not in TIMES else self._test()
         return {**test, **({"is_negated": True} if self.is_negated else {})}
 
@@ -249,13 +220,7 @@ def time_of(field: str, value: Any) -> str:
 
 
 def parse_moment(what: str, text: str) -> datetime:
-    """Return the moment of a text, in UTC: a date, ``now``, or a time span from now, such as ``-1h``.
-
-    Raises
-    ------
-    ValueError
-        If it is not such a text. The message begins with `what`.
-    """
+    """Return the moment of a text, in UTC: a date, ``now``, or a time span from now, such as ``-1h``."""
     ago = _AGO.fullmatch(text)
     try:
         span = timedelta(**{_UNITS[ago[3]]: float(ago[2])}) if ago else timedelta(0)

@@ -1,9 +1,7 @@
-"""How errors of the same cause are recognised: plain functions, which know nothing of Redis.
+"""How errors of the same cause are recognised: by a fingerprint of the type and the place where it was raised.
 
-A cause is the type of the exception, and the place where the application raised it: module, function, and the text of
-the line. The fingerprint is made of both. Without such a place, it is made of the type and the pattern of the message:
-see `limpyd_jobs.search.message_patterns`. It is the same wherever the application is installed, and on all versions of
-Python.
+The place is a module of the application, a function, and the text of the line; without one, the pattern of the message
+stands for it: see `limpyd_jobs.search.message_patterns`.
 """
 
 from __future__ import annotations
@@ -67,9 +65,9 @@ class _Frame(NamedTuple):
 def cause_of(
     type_name: str, message: str, raised: BaseException | str | None, job_class: str, identifier: str = ""
 ) -> Cause:
-    """Return the cause of an error, given the exception with its traceback, or the text of that.
+    """Return the cause of an error, by the exception with its traceback, or the text of that.
 
-    The package of the class of the job is part of the application, even if it is installed like a library.
+    The package of the job is part of the application, even if it is installed like a library.
     """
     pattern = pattern_of(message, identifier)
     innermost, kinds = _innermost(raised)

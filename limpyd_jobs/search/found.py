@@ -117,13 +117,7 @@ def cursor_of(positions: Mapping[str, int]) -> str:
 
 
 def positions_of(cursor: str) -> dict[str, int]:
-    """Read a word that `cursor_of` made.
-
-    Raises
-    ------
-    ValueError
-        If it is another text.
-    """
+    """Read a word that `cursor_of` made; raise `ValueError` for another text."""
     try:
         found: Any = json.loads(urlsafe_b64decode(cursor.encode() + b"=" * (-len(cursor) % 4)))
         return {str(path): int(pk) for path, pk in found.items()}

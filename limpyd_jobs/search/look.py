@@ -30,10 +30,7 @@ FEW_ERRORS = 5_000
 
 
 class Search(Walk):
-    """One look at the jobs that meet some conditions: each class that may have some is a source.
-
-    `pks` are those of the only jobs that are meant, of one class; `by` is a field that the classes must have as well.
-    """
+    """One look at the jobs that meet some conditions, in classes that have the field `by`, or at those of `pks`."""
 
     def __init__(
         self,

@@ -1,7 +1,4 @@
-"""What the messages of one cause have in common: plain functions, which know nothing of Redis.
-
-The pattern of a message has words, such as ``<value>``, in the place of all that differs from job to job.
-"""
+"""What the messages of one cause have in common: ``<value>`` and other words stand for what differs from job to job."""
 
 from __future__ import annotations
 

@@ -187,18 +187,7 @@ def run_job(
 
 
 def check_options(worker_class: type[Worker], options: Iterable[str], others: Iterable[str] = ()) -> None:
-    """Check the names of the parameters of a worker.
-
-    Parameters
-    ----------
-    others: iterable of str
-        The names that may be meant as well.
-
-    Raises
-    ------
-    TypeError
-        If there is no such parameter, and the class has no ``__init__`` of its own, which may take it.
-    """
+    """Raise `TypeError` for a name that is not a parameter of a worker, if the class has no ``__init__`` of its own."""
     if overrides(worker_class, Worker, "__init__"):
         return
     known = {*worker_class.parameters, *SPELLINGS}

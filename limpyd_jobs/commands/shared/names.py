@@ -21,13 +21,7 @@ def unknown_classes() -> Iterator[str]:
 
 
 def unknown_names(conditions: Iterable[tuple[str, str, str]]) -> Iterator[str]:
-    """Yield a line about each queue and class that is asked for and does not exist, with the names that are similar.
-
-    Parameters
-    ----------
-    conditions: iterable of tuples
-        Each is a field, a comparison and a value.
-    """
+    """Yield a line about each queue and class that is asked for and does not exist, with the names that are similar."""
     for field, comparison, name in conditions:
         if (field, comparison) == ("queue", "="):
             known, what = queue_names(), "no queue is named"

@@ -49,14 +49,7 @@ def width_of_terminal() -> int:
 
 
 def print_fitted(rows: Sequence[Row], spare: Sequence[str] = ()) -> None:
-    """Print a table, at most as wide as the terminal; without a terminal, the whole table.
-
-    Parameters
-    ----------
-    spare: sequence of str
-        The columns to leave out first if need be, the least important first; then the others go, from the right. A
-        last line names them.
-    """
+    """Print a table, at most as wide as the terminal; columns of `spare` go first, then those at the right."""
     width = width_of_terminal()
     rows, left_out = fitted(rows, width, spare)
     for line in table_lines(rows):
@@ -71,13 +64,7 @@ def not_shown(left_out: Sequence[str]) -> str:
 
 
 def fitted(rows: Sequence[Row], width: int, spare: Sequence[str] = ()) -> tuple[list[Row], list[str]]:
-    """Shorten the long texts of a table, then leave out columns, until it fits.
-
-    Returns
-    -------
-    tuple
-        The rows, and the columns that are left out.
-    """
+    """Shorten the long texts of a table, then leave out columns, until it fits; return it, and the columns left out."""
     rows, left_out = _shortened(rows, width), []
     for name in (*spare, *map(str, reversed(rows[0][1:]))):
         if name in rows[0] and _width(rows) > width:

@@ -42,21 +42,12 @@ def _text_of(error: Exception) -> str:
 
 
 class VerbCommand(Command):
-    """A command with verbs. If the application or Redis refuses something, that is an error of the command line.
-
-    Attributes
-    ----------
-    refusals: tuple of type of Exception
-        The exceptions with which they refuse it.
-    """
+    """A command with verbs. The exceptions in `refusals` are errors of the command line."""
 
     refusals: tuple[type[Exception], ...] = (LookupError, TypeError, ValueError)
 
     def verbs(self) -> Mapping[str, Verb]:
-        """Return what each verb does with the words after it; it may return an exit status.
-
-        The first verb only shows something. It is used if no word is given.
-        """
+        """Return what each verb does with the words after it. The first one, the default, only shows something."""
         raise NotImplementedError
 
     def run(self) -> int:
@@ -89,13 +80,7 @@ class VerbCommand(Command):
         return False
 
     def change_many(self, verb: str, act: Callable[..., Tally], what: str = "job") -> int:
-        """Count what a verb would change, ask, change it, and print the outcomes; return the exit status.
-
-        Parameters
-        ----------
-        act: callable
-            Applies the verb to the jobs; with ``dry_run=True``, it only counts.
-        """
+        """Count with ``dry_run=True`` what a verb would change, ask, change it, and print the outcomes."""
         would, done = act(dry_run=True), f"{verb.removesuffix('e')}ed"
         if self.options.dry_run:
             return self.print_tally(done, would, what)

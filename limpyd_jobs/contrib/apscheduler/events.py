@@ -12,11 +12,7 @@ from limpyd_jobs.integration import Change, Changes
 
 
 class StoreEvents:
-    """Listens to the changes of the jobs by other processes, and to executors that are added to the scheduler.
-
-    `is_early` says whether the scheduler is to look earlier than planned, because some jobs were changed; `waits_for`,
-    whether jobs wait for an executor.
-    """
+    """Listens to changes by other processes, and to new executors. `is_early`: look earlier than planned."""
 
     def __init__(
         self, context: StoreContext, is_early: Callable[[set[str]], bool], waits_for: Callable[[str], bool]

@@ -42,11 +42,9 @@ class HandedOut(list[StoredJob]):
 
 
 class Round:
-    """The jobs that a scheduler was handed out: from a look at what is due until it asks when to look again.
+    """The jobs that a scheduler was handed out, at most `most`, until it asks when to look again.
 
-    The scheduler goes through them one by one. It is given no more of them once half of the lease is gone, or it was
-    shut down. These jobs are given back, and are due at once: a scheduler that is slow runs no job that another one may
-    have. `most` is how many are handed out at once: fewer, if restoring them takes long.
+    Once half of the lease is gone, or it is shut down, the rest is given back: what is slow runs no job of another.
     """
 
     def __init__(self, context: StoreContext, reader: JobReader, serializer: Serializer, most: int) -> None:
@@ -84,7 +82,7 @@ class Round:
         return returned
 
     def stop(self) -> list[str]:
-        """End the round as the scheduler is shut down in the midst of it; return the jobs that were not run.
+        """End the round because the scheduler is shut down; return the jobs that were not run.
 
         A job that it was about to give to its executor counts as run: APScheduler does not record that any more.
         """

@@ -27,10 +27,7 @@ SOON = 0.05
 
 
 class BoardNotifier(Notifier):
-    """Calls registered callbacks with the jobs that are posted and removed.
-
-    `begin` begins to notify, if the board is open. It takes whether a callback is the first one.
-    """
+    """Calls registered callbacks with the jobs that are posted and removed; `begin` begins it, if the board is open."""
 
     def __init__(self, begin: Callable[[bool], None]) -> None:
         super().__init__()

@@ -26,10 +26,7 @@ STILL = {STATUSES.WAITING: "waiting", STATUSES.DELAYED: "delayed", STATUSES.RUNN
 
 
 def notes_of(schedules: Sequence[Mapping[str, str]], database: JobsDatabase | None = None) -> list[list[str]]:
-    """Return why, as things are now: ``late 4 min``, ``last job still waiting``, ``queue paused``.
-
-    Nothing is said of a schedule that is paused, or over. Each is given as its stored fields.
-    """
+    """Return why, by their stored fields: ``late 4 min``, ``last job still waiting``, ``queue paused``."""
     looking = _Looking(database)
     return [list(looking.notes(each)) if each.get("next_run") and not each.get("paused") else [] for each in schedules]
 

@@ -30,8 +30,7 @@ _REGISTERED = 5
 def silence(worker: AliveWorker, workers: Iterable[AliveWorker]) -> str:
     """Say for how long a worker has been silent, and what comes next; empty if it is not silent.
 
-    Such as ``silent for 25 s; another worker takes over in 35 s``. When its lease ends, so do those of its jobs,
-    except of one that it began after its last sign of life. `workers` are all that are there.
+    When its lease ends, so do those of its jobs, except of one that it began after its last sign of life.
     """
     queues = set(worker.queues)
     is_followed = any(
@@ -41,10 +40,7 @@ def silence(worker: AliveWorker, workers: Iterable[AliveWorker]) -> str:
 
 
 def silence_of_owner(stored: Mapping[str, str], ident: str, namespace: str, database: JobsDatabase | None) -> str:
-    """Say the same of the owner of the claim on a job; empty if it is not silent, or nothing is known of it.
-
-    It is given the hash of the job, and the namespace of its model: its integration registers its presences there.
-    """
+    """Say the same of the owner of the claim on a job, by the hash of the job and the namespace of its model."""
     owner, key = owner_of(stored.get("_claim_token")), stored.get("_queue_key", "")
     lease, queue, time = replies_to(
         connection_to(database), [("ZSCORE", f"{key}:_running", ident), ("HGET", f"{key}:hash", "name"), ("TIME",)]
