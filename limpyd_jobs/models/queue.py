@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from limpyd import fields
 
-from limpyd_jobs import transitions
 from limpyd_jobs.arguments import read_priority, stored_queue_name
 from limpyd_jobs.classes.binding import bound_like, origin_of
 from limpyd_jobs.classes.job_classes import job_classes
@@ -18,17 +17,16 @@ from limpyd_jobs.dates import datetime_to_score
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.fields.new_fields import check_fields, default_priority
 from limpyd_jobs.fields.own_fields import Alias, OwnField, with_own_fields
-from limpyd_jobs.functions import overrides
-from limpyd_jobs.idents import Ident, QueueKey
 from limpyd_jobs.models import pruning
 from limpyd_jobs.models.base import BaseJobsModel
 from limpyd_jobs.models.error import Error, defer_unresolved
 from limpyd_jobs.models.following.changes import Changes, ChangesOf, does_notify
 from limpyd_jobs.models.job_record import JobRecord
+from limpyd_jobs.models.promoting import promote
 from limpyd_jobs.models.pruning import Retention
 from limpyd_jobs.records import records
-from limpyd_jobs.records.layout import found_by, layout_of
-from limpyd_jobs.texts import printable
+from limpyd_jobs.records.layout import found_by
+from limpyd_jobs.redis.calls import finish
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -244,7 +242,8 @@ class Queue(BaseJobsModel):
         list of tuple of str
             The ident of each job that could not be moved, and why.
         """
-        return promote(type(self), [records.queue_key_of(self)], bound_like(Error, type(self)))
+        defer = partial(defer_unresolved, type(self), error_model=bound_like(Error, type(self)))
+        return finish(promote(type(self), [records.queue_key_of(self)], defer))[1]
 
     def prune(
         self,
@@ -319,52 +318,6 @@ def queue_name(queue: Queue) -> str:
     """Return the name of a queue, without asking Redis if it is known."""
     name: str = getattr(queue, "_cached_name", None) or queue.name.hget()
     return name
-
-
-def promote(
-    queue_model: type[Queue], queue_keys: Sequence[str], error_model: type[Error] | None = Error
-) -> list[tuple[str, str]]:
-    """Move the delayed jobs of some queues, by the beginnings of their keys, that are due to their waiting lists;
-    return the ident of each job that could not be moved, and why. Jobs that are dead-lettered are recorded, if there is
-    an error model."""
-    failures: list[tuple[str, str]] = []
-    more, defer = bool(queue_keys), partial(defer_unresolved, queue_model, error_model=error_model)
-    while more:
-        more, found = promote_some(queue_model, queue_keys, defer)
-        failures += found
-    return failures
-
-
-def promote_some(
-    queue_model: type[Queue], queue_keys: Sequence[str], defer: Callable[[str, str, Exception], Exception | None]
-) -> tuple[bool, list[tuple[str, str]]]:
-    """Do one step of `promote`; return whether there is more to do, and the failures. `defer` takes the waiting list,
-    the ident of a job whose class cannot be resolved, and the reason, and returns what to report, if anything."""
-    is_custom = overrides(queue_model, Queue, "enqueue_job")
-    place = partial(_enqueue_customly, queue_model) if is_custom else None
-    classes = job_classes.like(queue_model)
-    more, failures, unknown = transitions.promote(queue_model, queue_keys, classes.known, place=place)
-    for queue_key, ident in unknown:
-        more = True
-        try:
-            layout_of(classes.resolve(Ident.of(ident).path))
-        except Exception as error:
-            reported = defer(QueueKey(queue_key).waiting, ident, error)
-            if reported:
-                failures.append((ident, printable(reported)))
-    return more, failures
-
-
-def _enqueue_customly(queue_model: type[Queue], queue_key: str, ident: str) -> None:
-    """Put a delayed job that is due in its queue in the queue's own way. If that fails, do it in our way."""
-    path, pk = Ident.of(ident)
-    queue: Queue = records.attached(queue_model, QueueKey(queue_key).pk)
-    job: JobRecord = records.attached(job_classes.like(queue_model).resolve(path), pk)
-    try:
-        queue.enqueue_job(job)
-    except Exception:
-        Queue.enqueue_job(queue, job)
-        raise
 
 
 def _rank(queue: Queue) -> float:

@@ -101,6 +101,17 @@ def sent(calls: Generator[Call[Reply], Reply, None]) -> Iterator[Reply]:
             call = calls.send(reply)
 
 
+def finish(calls: Generator[Call[Reply], Reply, T]) -> T:
+    """Send the calls of a verb of several steps, which is given each reply before its next call; return its result."""
+    try:
+        call = next(calls)
+        while True:
+            call = calls.send(send(call))
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
 def send_after(connection: PinnedConnection, command: Sequence[Any], call: Call[Reply]) -> tuple[Any, Reply]:
     """Send a command, and a call to run after it, in one round trip; return the reply to the command, which may be an
     error, and the meaning of the reply of the script."""

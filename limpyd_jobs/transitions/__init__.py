@@ -61,6 +61,7 @@ from limpyd_jobs.transitions.recovering import (
     MAX_DEFERRALS,
     PROMOTE_LIMIT,
     RECONCILE_LIMIT,
+    Promoted,
     Rescue,
     defer_unresolved,
     force_release,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -11,9 +11,8 @@ from limpyd.model import RedisModel
 
 from limpyd_jobs.records.layout import classes_argument, layout_of
 from limpyd_jobs.records.records import redis_of
-from limpyd_jobs.redis.calls import Call, Verb, flag, listed, outcome_of, send
+from limpyd_jobs.redis.calls import Call, Verb, flag, listed, outcome_of
 from limpyd_jobs.redis.scripting import Script
-from limpyd_jobs.texts import printable
 from limpyd_jobs.transitions.claiming import UNCLAIMED_LEASE, ClaimRequest, Delivery
 from limpyd_jobs.transitions.placing import place_named
 
@@ -35,7 +34,7 @@ RECONCILE_LIMIT = 100
 # How often a job is deferred before it is dead-lettered: for about an hour.
 MAX_DEFERRALS = 60
 
-Place = Callable[[str, str], None]
+Pairs = list[tuple[str, str]]
 
 _defer_unresolved = Script("recovering/defer_unresolved")
 _force_release = Script("recovering/force_release")
@@ -43,6 +42,15 @@ _reconcile = Script("recovering/reconcile")
 _rescue = Script("recovering/rescue")
 _retry_deferred = Script("recovering/retry_deferred")
 _promote = Script("recovering/promote")
+
+
+class Promoted(NamedTuple):
+    """What became of the jobs that are due, see ``recovering/promote.lua``."""
+
+    has_more: bool
+    failures: Pairs
+    unknown: Pairs
+    ready: Pairs
 
 
 class Rescue(NamedTuple):
@@ -57,47 +65,27 @@ class Rescue(NamedTuple):
     next_lapse: float = inf
 
 
+@Verb
 def promote(
     queue_model: type[RedisModel],
     queue_keys: Sequence[str],
     classes: Mapping[str, type[RedisModel]],
     limit: int = PROMOTE_LIMIT,
-    place: Place | None = None,
-) -> tuple[bool, list[tuple[str, str]], list[tuple[str, str]]]:
-    """Move the delayed jobs that are due, up to a limit, to their waiting lists.
-
-    If there is `place`, it is called with the queue key and the ident of each job to do that, and its exceptions are
-    among the failures: `reconcile` puts what gets into no list there. Return whether more jobs are due; the (ident,
-    reason) of the failures; the (queue key, ident) of jobs whose class is not given, which stay where they are.
-    """
-    limit = min(limit, PLACE_LIMIT) if place else limit
-    request = {"limit": limit, "custom": flag(place), "classes": classes_argument(classes)}
-    has_more, failures, unknown, ready = send(
-        Call(redis_of(queue_model), _promote, request, _promoted, list(classes.values()), queue_keys)
-    )
-    if place:
-        failures += _failures_to_place(place, ready)
-    return has_more, failures, unknown
+    *,
+    is_custom: bool = False,
+) -> Call[Promoted]:
+    """Move the delayed jobs that are due, up to a limit, to their waiting lists; or leave that to the caller."""
+    limit = min(limit, PLACE_LIMIT) if is_custom else limit
+    request = {"limit": limit, "custom": flag(is_custom), "classes": classes_argument(classes)}
+    return Call(redis_of(queue_model), _promote, request, _promoted, list(classes.values()), queue_keys)
 
 
-Pairs = list[tuple[str, str]]
-
-
-def _promoted(reply: dict[str, Any]) -> tuple[bool, Pairs, Pairs, Pairs]:
-    failures, unknown, ready = (_pairs(reply[name]) for name in ("failures", "unknown", "ready"))
-    return reply["has_more"], failures, unknown, ready
+def _promoted(reply: dict[str, Any]) -> Promoted:
+    return Promoted(reply["has_more"], *(_pairs(reply[name]) for name in ("failures", "unknown", "ready")))
 
 
 def _pairs(rows: Iterable[Any]) -> Pairs:
     return [(one, other) for one, other in rows]
-
-
-def _failures_to_place(place: Place, ready: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    for queue_key, ident in ready:
-        try:
-            place(queue_key, ident)
-        except Exception as error:  # the application's own way may raise any exception
-            yield ident, printable(error)
 
 
 @Verb

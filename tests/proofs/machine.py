@@ -432,7 +432,7 @@ class Life(RuleBasedStateMachine):
     @rule(again=sometimes)
     def delayed_jobs_wake(self, again: bool) -> None:
         for _ in range(1 + again):
-            more, _failures, unknown = transitions.promote(Counterdesk, list(self.expected.queues), KNOWN)
+            more, _failures, unknown, _ready = transitions.promote(Counterdesk, list(self.expected.queues), KNOWN)
             assert (more, unknown) == (False, [])
             self.expected.promote()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from worlds import Moment, World
 
 from limpyd_jobs import Error, models, transitions
 from limpyd_jobs.exceptions import ClassUnresolved
+from limpyd_jobs.models.promoting import promote
+from limpyd_jobs.redis.calls import finish
 
 After = Callable[[float], Moment]
 
@@ -179,7 +182,8 @@ class TestOfTheModels:
     def test_a_delayed_one_that_is_due_is_dead_lettered_too(self, any_world: World) -> None:
         any_world.queue().deferrals.hset(IDENT, transitions.MAX_DEFERRALS)
         any_world.client.zadd(f"{any_world.queue_key()}:delayed", {IDENT: 1})
-        failures = models.promote(any_world.queue_class, [any_world.queue_key()], any_world.error_class)
+        defer = partial(models.defer_unresolved, any_world.queue_class, error_model=any_world.error_class)
+        _, failures = finish(promote(any_world.queue_class, [any_world.queue_key()], defer))
         assert failures == [(IDENT, f"{IDENT} is dead-lettered, after 60 tries: No module named 'not_here'")]
         assert any_world.places(IDENT) == ["q/0 errors"]
         assert len(any_world.error_class.collection().instances()) == 1
