@@ -24,7 +24,7 @@ TOUCHED = (
     "tests/redis/test_database.py",
     "tests/redis/test_embedded.py",
     "tests/classes/test_job_classes.py",  # imports
-    "tests/test_unrun.py",
+    "tests/classes/test_unrun.py",
     "tests/test_package.py",
     "tests/redis/test_replication.py",
     "tests/redis/test_sentinel.py",

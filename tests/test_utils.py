@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from limpyd_jobs import Worker
+from limpyd_jobs.classes.imports import import_class
 from limpyd_jobs.dates import as_naive_utc, compute_delayed_until, datetime_to_score, get_delta, parse_datetime, utcnow
-from limpyd_jobs.imports import import_class
 from limpyd_jobs.statuses import Statuses
 from limpyd_jobs.texts import MESSAGE, one_line
 

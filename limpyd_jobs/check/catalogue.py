@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from limpyd_jobs.classes.binding import bound_models, is_same_database
+from limpyd_jobs.classes.imports import hint_for
 from limpyd_jobs.classes.job_classes import concrete
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.idents import Ident
-from limpyd_jobs.imports import hint_for
 from limpyd_jobs.models import Error, Job, Presence, Queue, TimedRecord, job_classes
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.schedules.model import Schedule

@@ -15,10 +15,10 @@ from typing import Any, Generic, TypeVar
 from limpyd.model import RedisModel
 
 from limpyd_jobs.classes.binding import bound_like, origin_of
+from limpyd_jobs.classes.imports import hint_for, why_not_imported
 from limpyd_jobs.classes.sources import defines_subclass, is_ours, is_standard
+from limpyd_jobs.classes.unrun import REMEDY, unrun_kind
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.imports import hint_for, why_not_imported
-from limpyd_jobs.unrun import REMEDY, unrun_kind
 
 T = TypeVar("T")
 

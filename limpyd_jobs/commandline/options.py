@@ -11,9 +11,9 @@ from datetime import timedelta
 from optparse import Option, OptionParser, OptionValueError, Values
 from typing import Any, TypeVar
 
+from limpyd_jobs.classes.imports import import_class
 from limpyd_jobs.classes.job_classes import module_names
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.imports import import_class
 from limpyd_jobs.retrying import MAX_SECONDS, SECONDS_OF, Retry
 from limpyd_jobs.texts import described
 

@@ -19,13 +19,13 @@ from optparse import Option
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
+from limpyd_jobs.classes.unrun import REMEDY, unrun_kind
 from limpyd_jobs.commandline import checks, options
 from limpyd_jobs.commandline.checks import amount, or_none, or_word, whole_number
 from limpyd_jobs.commandline.options import MAX_PREFETCH, MAX_PROCESSES, SCRIPT_OPTIONS, WorkerOption, flag_of
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.retrying import MAX_DELTA
-from limpyd_jobs.unrun import REMEDY, unrun_kind
 from limpyd_jobs.workers.claiming.queue_selector import QUEUE_STRATEGIES
 
 NO_QUEUES = "The queue(s) to use are not defined: name them with queues=, or with --queues= on a command line"

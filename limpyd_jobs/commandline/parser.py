@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 
 from redis.exceptions import ConnectionError, RedisError, TimeoutError
 
+from limpyd_jobs.classes.imports import hint_for, import_class, why_not_imported
 from limpyd_jobs.commandline.options import EARLY_OPTIONS, WorkerOption, flag_of
-from limpyd_jobs.imports import hint_for, import_class, why_not_imported
 from limpyd_jobs.texts import MESSAGE, is_meant, one_line
 
 

@@ -1,10 +1,10 @@
 """The models: what jobs, queues and errors are, and the documented ways to work with them."""
 
+from limpyd_jobs.classes.imports import import_class
 from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.classes.roots import has_custom_placement
 from limpyd_jobs.dates import compute_delayed_until, datetime_to_score
 from limpyd_jobs.exceptions import LimpydJobsException
-from limpyd_jobs.imports import import_class
 from limpyd_jobs.models.base import BaseJobsModel
 from limpyd_jobs.models.claims.claim import Claim
 from limpyd_jobs.models.claims.job_claim import JobClaim

@@ -10,9 +10,9 @@ from typing import Any
 
 from limpyd.model import RedisModel
 
+from limpyd_jobs.classes.imports import not_imported
 from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.classes.roots import roots
-from limpyd_jobs.imports import not_imported
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.redis.calls import listed
 from limpyd_jobs.redis.database import JobsDatabase

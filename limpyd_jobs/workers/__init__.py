@@ -1,9 +1,9 @@
 """The worker, and the command line that runs one."""
 
+from limpyd_jobs.classes.imports import import_class
 from limpyd_jobs.commandline.parameters import LOGGER_NAME
 from limpyd_jobs.dates import compute_delayed_until
 from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
-from limpyd_jobs.imports import import_class
 from limpyd_jobs.models import Error, Job, Queue
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.workers.config import WorkerConfig

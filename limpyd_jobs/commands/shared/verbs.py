@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 from redis.exceptions import RedisError
 
+from limpyd_jobs.classes.imports import not_imported
 from limpyd_jobs.commands.shared.command import Command
 from limpyd_jobs.commands.shared.tables import count_of, print_table
 from limpyd_jobs.exceptions import NotAudited, as_written
-from limpyd_jobs.imports import not_imported
 from limpyd_jobs.models import Job, job_classes
 from limpyd_jobs.query import Tally
 from limpyd_jobs.texts import MESSAGE, is_meant, one_line

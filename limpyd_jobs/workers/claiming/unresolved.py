@@ -9,10 +9,10 @@ from typing import Any
 from redis import Redis
 
 from limpyd_jobs import transitions
+from limpyd_jobs.classes.imports import DJANGO, is_not_found, lacks_django, where_to_look, why_not_imported
 from limpyd_jobs.classes.job_classes import NotAllowed
 from limpyd_jobs.exceptions import ClassUnresolved
 from limpyd_jobs.idents import Ident
-from limpyd_jobs.imports import DJANGO, is_not_found, lacks_django, where_to_look, why_not_imported
 from limpyd_jobs.models import Error, Job, Queue, defer_unresolved, job_classes
 from limpyd_jobs.records import records
 from limpyd_jobs.records.layout import layout_of

@@ -11,8 +11,8 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs import transitions
 from limpyd_jobs.classes.binding import is_same_database
+from limpyd_jobs.classes.imports import hint_for
 from limpyd_jobs.dates import EPOCH
-from limpyd_jobs.imports import hint_for
 from limpyd_jobs.models import Job, Queue, job_classes
 from limpyd_jobs.records import records
 from limpyd_jobs.records.lazy_fields import pk_of

@@ -13,13 +13,13 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs import transitions
 from limpyd_jobs.arguments import own_seconds, read_seconds
+from limpyd_jobs.classes.unrun import is_coroutine, is_unrun, why_unrun
 from limpyd_jobs.exceptions import ClaimLost, CodeNotRun, GracePeriodOver, JobGone, JobTimeout, NotRecorded
 from limpyd_jobs.models import Job, JobClaim, Queue
 from limpyd_jobs.retrying import Cancel, Requeue
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, described, one_line, traceback_of
 from limpyd_jobs.transitions import Delivery
-from limpyd_jobs.unrun import is_coroutine, is_unrun, why_unrun
 from limpyd_jobs.workers.naming import ident_of, label_of
 from limpyd_jobs.workers.process.forks import end_child_of
 from limpyd_jobs.workers.redis_retry import sleep

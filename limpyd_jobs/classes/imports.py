@@ -10,6 +10,8 @@ from typing import Any
 
 from limpyd_jobs.texts import MESSAGE, kind_of, one_line
 
+_OURS = os.path.dirname(os.path.dirname(__file__))
+
 # What Django raises if it is not set up, and what to do then.
 _OF_DJANGO = {
     ("django.core.exceptions", "ImproperlyConfigured"),
@@ -103,4 +105,4 @@ def not_imported(path: str, error: BaseException) -> str:
 
 
 def _is_of_import(filename: str) -> bool:
-    return filename.startswith(("<frozen ", os.path.dirname(importlib.__file__), os.path.dirname(__file__)))
+    return filename.startswith(("<frozen ", os.path.dirname(importlib.__file__), _OURS))
