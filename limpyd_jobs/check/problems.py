@@ -77,6 +77,9 @@ PROBLEMS = {
     "wrong type of a model": Problem("I10", "is a {0}", "deleted, and made anew"),
     "wrong type of a field": Problem("I10", "is a {0}"),
     "wrong type of what is shared": Problem("I10", "is a {0}, not a {1}: nothing can be noted there. Delete the key"),
+    "audit ahead": Problem(
+        "I10", "its last id, {0}, is in the future: later entries have no date, or cannot be written", "dated now"
+    ),
     "no meaning": Problem("I10", "belongs to nothing that the model knows"),
     "jobs of no queue": Problem(
         "I10",

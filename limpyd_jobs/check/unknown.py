@@ -59,6 +59,11 @@ class Unknown:
         for (key, wanted), found in zip(SHARED.items(), kinds, strict=True):
             if found not in ("none", wanted):
                 yield None, key, "wrong type of what is shared", (found, wanted)
+        ahead = audit.last_id_ahead(self._reader.connection)
+        if ahead:
+            if repair:
+                audit.redate(self._reader.connection)
+            yield None, audit.KEY, "audit ahead", (ahead,)
         for kind, problem in ((QUEUES, "queues not known"), (ERRORS, "errors not known")):
             for model, number in self._models(kind):
                 if model.path not in self._paths_of_models():

@@ -42,6 +42,7 @@ COMPLETE = "complete"
 _NOT_DONE = "not done"
 _REMEDY = "To do it all the same, give unaudited=True"
 _MAKE_ROOM = "Make room in Redis first: there is none for this step either"
+_REPAIR = "limpyd-jobs check --repair puts that right"
 
 _begin_entry = Script("audit/begin_entry")
 _end_entry = Script("audit/end_entry")
@@ -72,6 +73,16 @@ class Entry:
         except RedisError as error:
             text = " ".join(f"{name}={value}" for name, value in values.items())
             log.warning("Not written to the audit: %s: %s", text, one_line(_why(error) or error, MESSAGE))
+            with suppress(RedisError):
+                self._keep_outcome(values)
+
+    def _keep_outcome(self, values: Mapping[str, Any]) -> None:
+        """Let the entry stay among those that have not ended, with its outcome."""
+        token = self.names.get("entry", "")
+        begun = _read(self.connection.hget(BEGUN, token) or "")
+        if begun:
+            done = max(int(begun.get("done", 0)), int(values["done"]))
+            self.connection.hset(BEGUN, token, json.dumps({**begun, **values, "done": done}))
 
 
 @contextmanager
@@ -127,6 +138,7 @@ def refusing_if_unaudited(*, needs_room: bool = False) -> Iterator[None]:
         if not why:
             raise
         remedy = _MAKE_ROOM if needs_room and why.startswith("OOM") else _REMEDY
+        remedy = f"{_REPAIR}. {remedy}" if "exhausted" in why else remedy
         raise NotAudited(f"{_NOT_DONE}, because it cannot be written to the audit: {why}. {remedy}") from error
 
 
@@ -202,7 +214,33 @@ def _outcome(entry: Mapping[str, str], now: datetime) -> dict[str, str]:
     return {"outcome": f"killed or interrupted after {entry.get('done', '?')}, last step at {entry['last']}"}
 
 
+def last_id_ahead(connection: Any) -> str:
+    """Return the last id of the stream if it is more than a day ahead, as after XADD with an id: the entries after it
+    have no true date, and after the greatest one there can be none. Else return an empty text."""
+    with suppress(ResponseError):
+        last = f"{connection.xinfo_stream(KEY)['last-generated-id']}"
+        return last if _moment(last) > (connection.time()[0] + 86400) * 1000 else ""
+    return ""
+
+
+def redate(connection: Any) -> None:
+    """Write the stream anew: its entries that are ahead get the present date."""
+
+    def rewrite(pipe: Any) -> None:
+        now, entries = (connection.time()[0] + 1) * 1000, pipe.xrange(KEY)
+        pipe.multi()
+        pipe.delete(KEY)
+        for pk, fields in entries:
+            pipe.xadd(KEY, fields, id=pk if _moment(pk) < now else "*")
+
+    connection.transaction(rewrite, KEY)
+
+
+def _moment(pk: str) -> int:
+    return int(pk.partition("-")[0])
+
+
 def _date(pk: str) -> str:
     with suppress(OverflowError):
-        return str(EPOCH + timedelta(seconds=int(pk.partition("-")[0]) // 1000))
+        return str(EPOCH + timedelta(seconds=_moment(pk) // 1000))
     return ""

@@ -15,9 +15,10 @@ import pytest
 import redis
 from servers import RedisServer
 
-from limpyd_jobs import Job, Queue, Schedule
+from limpyd_jobs import Job, NotAudited, Queue, Schedule
 from limpyd_jobs.check import check
 from limpyd_jobs.models import BaseJobsModel
+from limpyd_jobs.query import JobFilter
 from limpyd_jobs.records import audit
 from limpyd_jobs.records.known_classes import KEY, KnownClass
 from limpyd_jobs.scripts.jobs import COMMANDS
@@ -397,3 +398,26 @@ def test_what_all_models_share_is_looked_at(key: str, redis_client: redis.Redis)
     redis_client.set(key, "x")
     found = {each.subject: each.problem for each in check(database=BaseJobsModel.database, pause=0).findings}
     assert found[key].startswith("is a string, not a ")
+
+
+@pytest.mark.parametrize("last", [f"{2**64 - 1}-{2**64 - 1}", f"{2**50}-0"])
+def test_an_audit_whose_last_id_was_forged_is_named_and_repaired(redis_client: redis.Redis, last: str) -> None:
+    Job.add_job("a", "q")
+    redis_client.xadd(audit.KEY, {"verb": "before"})
+    redis_client.xadd(audit.KEY, {"verb": "forged"}, id=last)
+    if last.endswith("-0"):
+        Queue.pause("q")
+    else:
+        with pytest.raises(NotAudited, match=r"exhausted .* check --repair puts that right\. To do it all the same"):
+            Queue.pause("q")
+        Queue.pause("q", unaudited=True)
+    JobFilter().delete_all()
+    outcomes = {each["verb"]: each.get("outcome") for each in audit.last_entries(redis_client, 9)}
+    assert outcomes["delete"] == "complete"
+    (entry, *_) = check(database=BaseJobsModel.database, pause=0).findings
+    assert (entry.subject, entry.kind) == (audit.KEY, "audit ahead")
+    assert check(True, database=BaseJobsModel.database, pause=0).left == []
+    assert check(database=BaseJobsModel.database, pause=0).findings == []
+    Queue.resume("q")
+    entries = {(each["verb"], each["at"] != "") for each in audit.last_entries(redis_client, 9)}
+    assert entries >= {("before", True), ("forged", True), ("delete", True), ("resume", True)}
