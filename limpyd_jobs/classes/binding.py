@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from threading import RLock
 from typing import Any, TypeVar
 
 from limpyd.contrib.related import RelatedFieldMixin
 from limpyd.model import RedisModel
 
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.redis.database import JobsDatabase, databases_lock
 
 Model = TypeVar("Model", bound=type[RedisModel])
-
-# limpyd shows a class to other threads before it is whole. Renewed in a forked child, where its holder does not exist
-_lock = RLock()
-
-
-def _renew_lock() -> None:
-    global _lock
-    _lock = RLock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
 
 
 def origin_of(model: Model) -> Model:
@@ -44,7 +31,7 @@ def bound(model: Model, database: JobsDatabase, namespace: str | None = None) ->
     origin, namespace = origin_of(model), model.namespace if namespace is None else namespace
     if (database, namespace) == (origin.database, origin.namespace):
         return origin
-    with _lock:
+    with databases_lock():  # limpyd shows a class to other threads before it is whole
         known: dict[Any, Model] = database.__dict__.setdefault("_bound", {})
         found = known.get((origin, namespace))
         if found is None or found.database is not database:

@@ -163,7 +163,7 @@ class Registration:
         self._pid = os.getpid()
         self._lock = Lock()
         self._is_closed = False
-        self.pk, self._values["since"] = presences.keep(model, "", values, lease)
+        self.pk, self._values["since"], _ = presences.keep(model, "", values, lease)
         self._heartbeat = Heartbeat(lease / 4, self._beat)
         self._heartbeat.__enter__()
 

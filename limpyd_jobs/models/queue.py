@@ -155,7 +155,7 @@ class Queue(BaseJobsModel):
         NotAudited
             If Redis refuses to write it to the audit.
         """
-        return records.pause(cls, stored_queue_name(name), unaudited=unaudited)
+        return _change_pause(cls, name, pauses=True, unaudited=unaudited)
 
     @classmethod
     def resume(cls, name: str, *, unaudited: bool = False) -> bool:
@@ -168,12 +168,12 @@ class Queue(BaseJobsModel):
         bool
             False if they were not paused.
         """
-        return records.resume(cls, stored_queue_name(name), unaudited=unaudited)
+        return _change_pause(cls, name, pauses=False, unaudited=unaudited)
 
     @classmethod
     def get_paused_names(cls) -> set[str]:
         """Return the names that are paused."""
-        return records.paused_names(cls)
+        return records.paused_names_of(records.redis_of(cls), cls._name)
 
     @classmethod
     def changes(  # type: ignore[override]
@@ -318,6 +318,10 @@ def queue_name(queue: Queue) -> str:
     """Return the name of a queue, without asking Redis if it is known."""
     name: str = getattr(queue, "_cached_name", None) or queue.name.hget()
     return name
+
+
+def _change_pause(queue_model: type[Queue], name: str, **how: bool) -> bool:
+    return records.change_pause(records.redis_of(queue_model), queue_model._name, stored_queue_name(name), **how)
 
 
 def _rank(queue: Queue) -> float:

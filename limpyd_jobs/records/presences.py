@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from limpyd.model import RedisModel
 from redis import Redis
@@ -34,27 +34,19 @@ class Sign(NamedTuple):
     orders: list[str]
 
 
-def keep(model: Model, pk: str, fields: Mapping[str, str], lease: float) -> tuple[str, str]:
-    """Say that a process is there for some seconds; return its pk, at first empty, and the date of the first sign."""
-    sign = send(_call_to_keep(sender_of(model), model, pk, fields, lease))
-    return sign.pk, sign.since
+def keep(
+    model: Model, pk: str, fields: Mapping[str, str], lease: float, connection: Redis | None = None, **more: str
+) -> Sign:
+    """Say that a process, without a pk the first time, is there for some seconds. A connection that any thread may use
+    can be given, and that the process takes orders."""
 
-
-def keep_and_take_orders(connection: Redis, model: Model, pk: str, fields: Mapping[str, str], lease: float) -> Sign:
-    """Do the same for a process that takes orders, over a connection that any thread may use."""
-    return send(_call_to_keep(connection, model, pk, fields, lease, takes_orders="1"))
-
-
-def _call_to_keep(
-    sender: Any, model: Model, pk: str, fields: Mapping[str, str], lease: float, **more: str
-) -> Call[Sign]:
     def read(reply: Reply) -> Sign:
         return Sign(reply["pk"], reply.get("since", ""), list(reply.get("orders", ())))
 
     layout = layout_of(model)
     request = given(model=layout.json, pk=pk, lease=lease, **more)
     keys = [layout.description["leases"]]
-    return Call(sender, _keep_presence, request, read, [model], keys=keys, fields=fields)
+    return send(Call(connection or sender_of(model), _keep_presence, request, read, [model], keys=keys, fields=fields))
 
 
 def leave(connection: Redis, model: Model, pk: str) -> None:

@@ -112,16 +112,6 @@ def count_jobs(queue_model: type[RedisModel], names: Iterable[str]) -> tuple[int
     return sum(row[3] for row in rows), sum(row[4] for row in rows)
 
 
-def pause(queue_model: type[RedisModel], name: str, *, unaudited: bool = False) -> bool:
-    """Pause the queues of a name; return False if they are paused already."""
-    return change_pause(redis_of(queue_model), queue_model._name, name, pauses=True, unaudited=unaudited)
-
-
-def resume(queue_model: type[RedisModel], name: str, *, unaudited: bool = False) -> bool:
-    """End the pause of the queues of a name; return False if they are not paused."""
-    return change_pause(redis_of(queue_model), queue_model._name, name, pauses=False, unaudited=unaudited)
-
-
 def change_pause(connection: Redis, model: str, name: str, *, pauses: bool, unaudited: bool = False) -> bool:
     """Pause or resume the queues of a name, of the model whose keys begin so; return whether that changes something."""
     verb, script = ("pause", _pause_queues) if pauses else ("resume", _resume_queues)
@@ -154,11 +144,6 @@ def notify_next(connection: Redis, key: str) -> None:
     """End the wait of the worker that waits for that key, or its next wait."""
     pipe: Any = connection.pipeline()
     pipe.rpush(key, "1").expire(key, 10).execute()
-
-
-def paused_names(queue_model: type[RedisModel]) -> set[str]:
-    """Return the names of the queues that are paused."""
-    return paused_names_of(redis_of(queue_model), queue_model._name)
 
 
 def paused_names_of(connection: Redis, model: str) -> set[str]:

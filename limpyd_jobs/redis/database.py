@@ -44,8 +44,13 @@ OLDEST_REDIS = (6, 2)
 # With one of these settings, each command goes through the client, which follows them.
 ABOUT_CONNECTIONS = ("max_connections", "retry", "retry_on_timeout", "retry_on_error", "credential_provider")
 
-# one lock for all databases, renewed in a forked child: the thread that held it does not exist there
+# one lock for all databases and models, renewed in a forked child: the thread that held it does not exist there
 _lock = threading.RLock()
+
+
+def databases_lock() -> threading.RLock:
+    """Return the lock of this process for what belongs to databases."""
+    return _lock
 
 
 def _renew_lock() -> None:

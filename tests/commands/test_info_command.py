@@ -224,7 +224,7 @@ def test_top_calls_a_worker_silent_that_gives_no_sign_of_life(redis_server: Redi
     job = [f"{Ticket.get_model_repr()}:3", "next", "2026-01-01 00:00:00"]
     details = {"queues": ["tickets"], "queue_model": "jobs:queue", "lease": 60, "status": "busy", "running": [job]}
     fields = {"kind": "worker", "name": "web1:17:aaaaaaaaaaaa", "host": "h", "pid": "1", "details": json.dumps(details)}
-    presences.keep_and_take_orders(redis_client, WorkerPresence, "worker-a", fields, 60)
+    presences.keep(WorkerPresence, "worker-a", fields, 60, redis_client, takes_orders="1")
     redis_client.zadd("jobs:workerpresence:leases", {"worker-a": redis_client.time()[0] + 35})
     with top(redis_server) as terminal:
         wait_until(lambda: terminal.shows("web1:17:aaaaaaaaaaaa: silent for ", "; its lease ends in "))

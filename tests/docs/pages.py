@@ -31,7 +31,7 @@ from limpyd_jobs.records import presences
 def register(name, **details):
     host, pid, pk = name.split(":")
     fields = {"kind": "worker", "name": name, "host": host, "pid": pid, "details": json.dumps(details)}
-    presences.keep_and_take_orders(WorkerPresence.get_connection(), WorkerPresence, pk, fields, 600)
+    presences.keep(WorkerPresence, pk, fields, 600, WorkerPresence.get_connection(), takes_orders="1")
 
 job = ["myapp.jobs.SendMail:812", "welcome:812", "2026-10-02 00:51:24"]
 told = {"queues": ["mails"], "status": "busy", "running": [job], "done": 8120, "failed": 3, "memory": 52_000_000}

@@ -16,10 +16,9 @@ from limpyd_extensions.related import FKInstanceHashField
 from servers import RedisServer
 
 from limpyd_jobs import Argument, ConfigurationException, Error, Job, Queue, Schedule, Worker
-from limpyd_jobs.classes import binding
 from limpyd_jobs.models import BaseJobsModel, job_classes
 from limpyd_jobs.records.known_classes import KEY as CLASSES
-from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.redis.database import JobsDatabase, databases_lock
 
 pytestmark = pytest.mark.usefixtures("redis_client")
 
@@ -147,7 +146,7 @@ class TestABoundModel:
         held, release = Event(), Event()
 
         def hold() -> None:
-            with binding._lock:
+            with databases_lock():
                 held.set()
                 release.wait(60)
 

@@ -67,7 +67,7 @@ def a_worker(*queues: str, status: str = "idle", queue_model: str = "jobs:queue"
     fields = {"kind": "worker", "name": "a", "host": "h", "pid": "1", "details": json.dumps(details)}
     pk = f"{status} {queues} {queue_model}"
     client = WorkerPresence.get_connection()
-    presences.keep_and_take_orders(client, WorkerPresence, pk, fields, 60)
+    presences.keep(WorkerPresence, pk, fields, 60, client, takes_orders="1")
     yield
     presences.leave(client, WorkerPresence, pk)
 

@@ -25,7 +25,7 @@ def keep(client: redis.Redis, name: str, left: float = 60, queues: Any = ("mails
     """Let a worker be there, whose lease ends in so many seconds."""
     details = {"queues": queues, "queue_model": "jobs:queue", "lease": 60, "status": "busy", **details}
     fields = {"kind": "worker", "name": name, "host": "web1", "pid": "17", "details": json.dumps(details)}
-    presences.keep_and_take_orders(client, WorkerPresence, name, fields, 60)
+    presences.keep(WorkerPresence, name, fields, 60, client, takes_orders="1")
     end_in(client, LEASES, name, left)
 
 

@@ -142,7 +142,7 @@ def make(client: redis.Redis) -> None:
     Schedule.add("nightly", Note, cron="0 3 * * *")
     fields = {"kind": "worker", "name": owner, "host": "web1", "pid": "17"}
     details = '{"queues": ["notes"], "queue_model": "jobs:queue", "lease": 60, "status": "busy"}'
-    presences.keep_and_take_orders(client, WorkerPresence, "worker-a", {**fields, "details": details}, 60)
+    presences.keep(WorkerPresence, "worker-a", {**fields, "details": details}, 60, client, takes_orders="1")
     presences.keep(Presence, "", {**fields, "kind": "x", "details": "{}"}, 60)
     metrics.write(client, {("notes", PATH): Metrics([1] * LENGTH)}, {PATH: Note._name})
 

@@ -20,7 +20,7 @@ from limpyd_jobs.query import (
     queue_states,
     read_metrics,
 )
-from limpyd_jobs.records import audit, records
+from limpyd_jobs.records import audit
 from limpyd_jobs.search import walk
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -52,7 +52,7 @@ def asked() -> list[Any]:
     read_metrics()
     quarantine_entries()
     WorkerPresence.alive()
-    records.paused_names(Queue)
+    Queue.get_paused_names()
     audit.last_entries(BaseJobsModel.get_connection(), 5)
     return [
         seen.totals.jobs,

@@ -17,7 +17,7 @@ FIELDS = {"name": "a", "kind": "worker", "host": "h", "pid": "1", "details": "{}
 
 def keep(world: World) -> list[str]:
     """Give a sign of life; return the orders."""
-    return presences.keep_and_take_orders(world.client, WorkerPresence, "a", FIELDS, 10).orders
+    return presences.keep(WorkerPresence, "a", FIELDS, 10, world.client, takes_orders="1").orders
 
 
 def give(order: str, pk: str = "a") -> bool:
@@ -67,7 +67,7 @@ def test_nothing_is_written_where_a_key_has_a_wrong_type(world: World) -> None:
 def test_what_is_told_replaces_what_was_told_before(world: World) -> None:
     keep(world)
     changed = {**FIELDS, "details": '{"a": 1}', "name": "b"}
-    presences.keep_and_take_orders(world.client, WorkerPresence, "a", changed, 10)
+    presences.keep(WorkerPresence, "a", changed, 10, world.client, takes_orders="1")
     (alive,) = WorkerPresence.alive()
     assert (alive.name, alive.details) == ("b", {"a": 1})
     assert list(WorkerPresence.collection(name="b")) == ["a"]

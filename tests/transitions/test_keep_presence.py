@@ -14,21 +14,21 @@ FIELDS = {"name": "a", "kind": "importer", "host": "h", "pid": "1", "details": "
 
 
 def test_the_first_call_makes_a_record_and_later_ones_keep_it_up(world: World) -> None:
-    pk, since = presences.keep(Presence, "", FIELDS, 10)
+    pk, since, _ = presences.keep(Presence, "", FIELDS, 10)
     ends = world.client.zscore(LEASES, pk)
     assert world.client.hgetall(f"jobs:presence:{pk}:hash") == {**FIELDS, "since": since, "_lease": "10"}
     assert list(Presence.collection(kind="importer")) == [pk]
-    assert presences.keep(Presence, pk, {**FIELDS, "since": since}, 100) == (pk, since)
+    assert presences.keep(Presence, pk, {**FIELDS, "since": since}, 100) == (pk, since, [])
     assert ends is not None
     assert 80 < world.client.zscore(LEASES, pk) - ends < 110
     assert list(Presence.collection()) == [pk]
 
 
 def test_a_record_that_vanished_is_made_anew(world: World) -> None:
-    pk, since = presences.keep(Presence, "", FIELDS, 10)
+    pk, since, _ = presences.keep(Presence, "", FIELDS, 10)
     Presence.delete_many([pk])
     assert not world.client.exists(LEASES)
-    assert presences.keep(Presence, pk, {**FIELDS, "since": since}, 10) == (pk, since)
+    assert presences.keep(Presence, pk, {**FIELDS, "since": since}, 10) == (pk, since, [])
     assert list(Presence.collection(kind="importer")) == [pk]
     assert presences.keep(Presence, "", FIELDS, 10)[0] != pk
 

@@ -41,5 +41,5 @@ def test_who_keeps_a_presence_sweeps_too(world: World, who: str) -> None:
     presences.keep(Presence, "", {**FIELDS, "name": "a"}, 100)
     presences.keep(Presence, "", {**FIELDS, "name": "dead"}, 100)
     world.client.zadd(LEASES, {"1": 1, "2": 1})
-    pk, _ = presences.keep(Presence, who, {**FIELDS, "name": "a"}, 100)
+    pk, *_ = presences.keep(Presence, who, {**FIELDS, "name": "a"}, 100)
     assert list(Presence.collection()) == [pk]

@@ -85,7 +85,7 @@ class WorkerRegistration:
     def _keep(self, connection: Redis) -> list[str]:
         self._pid = os.getpid()
         fields = self._fields()
-        sign = presences.keep_and_take_orders(connection, WorkerPresence, self._pk, fields, self._lease)
+        sign = presences.keep(WorkerPresence, self._pk, fields, self._lease, connection, takes_orders="1")
         self._since = sign.since
         return sign.orders
 
