@@ -25,7 +25,7 @@ from limpyd_jobs.contrib.apscheduler.reading import UNPARKED, JobReader
 from limpyd_jobs.contrib.apscheduler.records import ScheduledJob, Stored, StoredJob, is_of_foreign_key, run_time_of
 from limpyd_jobs.contrib.apscheduler.rounds import Round
 from limpyd_jobs.contrib.apscheduler.serializing import Serializer
-from limpyd_jobs.contrib.settings import database_of, seconds
+from limpyd_jobs.contrib.settings import checked_seconds, database_of
 from limpyd_jobs.integration import JobsDatabase, described, one_line
 
 # The last moment of the year 9999, which is the last one of a datetime, in seconds since the epoch.
@@ -92,7 +92,7 @@ class LimpydJobStore(BaseJobStore):
             raise ValueError("The namespace must not be empty")
         found = database_of(url, database, client, settings, ScheduledJob.database)
         self.model = ScheduledJob.bound_to(found, namespace)
-        self.lease, self.look_again = seconds("lease", lease), seconds("look_again", look_again)
+        self.lease, self.look_again = checked_seconds("lease", lease), checked_seconds("look_again", look_again)
         self.serializer = Serializer(serializer, pickle_protocol)
         self.functions = AllowedFunctions(allowed, "the job store", is_open=self.serializer.is_pickle)
         self._start_anew()

@@ -30,11 +30,12 @@ from limpyd_jobs import (
     Presence,
     Session,
 )
-from limpyd_jobs.contrib import settings
+from limpyd_jobs.contrib.settings import checked_seconds
 from limpyd_jobs.contrib.taskflow.events import BoardEvents, BoardNotifier, BoardTimeout
 from limpyd_jobs.contrib.taskflow.job import LimpydJob
 from limpyd_jobs.contrib.taskflow.reading import PostingReader, Postings
 from limpyd_jobs.contrib.taskflow.records import PRIORITIES, Posting, PostingError
+from limpyd_jobs.contrib.taskflow.settings import of_board
 
 OPEN = (STATUSES.WAITING, STATUSES.DELAYED, STATUSES.RUNNING)
 
@@ -93,7 +94,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         super().__init__(name, conf)
         self.notifier = BoardNotifier(self._notify)
         self.persistence = persistence
-        self.queue_name, lease, database = settings.of_board(name, conf, client)
+        self.queue_name, lease, database = of_board(name, conf, client)
         self.model = Posting.bound_to(database)
         self.errors = PostingError.bound_to(database)
         self.presences = Presence.bound_to(database, "taskflow")
@@ -254,7 +255,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
             If it is not a number of seconds, more than 0.
         """
         usual = max(SHORTEST_WAIT, self._session.lease / 4)
-        value = usual if seconds is None else settings.seconds("The timeout", seconds)
+        value = usual if seconds is None else checked_seconds("The timeout", seconds)
         made = BoardTimeout(value, lambda: self.connected and self.listen())
         self.wakes.append(made.look)
         self.at_ends.append(made.look_soon_again)
@@ -307,7 +308,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
             If the posting is gone, or not on the board, for example because it was trashed. The message says why.
         """
         _check(job, who)
-        lease = None if expiry is None else settings.seconds("expiry", expiry)
+        lease = None if expiry is None else checked_seconds("expiry", expiry)
         with self.failures():
             try:
                 self._session.claim(job.posting, who, lease, error_model=self.errors)
@@ -327,7 +328,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         claim = self._session.held(job.posting)
         with suppress(ClaimLost, JobGone), self.failures():
             if claim is not None:
-                claim.renew(settings.seconds("expiry", expiry))
+                claim.renew(checked_seconds("expiry", expiry))
                 return True
         return False
 
