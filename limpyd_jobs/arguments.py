@@ -82,6 +82,12 @@ def read_priority(text: str | None) -> int | None:
     return int(text) if text and _INTEGER.fullmatch(text) else None
 
 
+def number_or_text(text: str) -> int | str:
+    """Return a stored priority, or another number, as a number; another text as it is."""
+    number = read_priority(text)
+    return text if number is None else number
+
+
 def nearest_priority(number: int) -> str:
     """Return the priority nearest to a number that may be beyond 64 bits, as it is stored."""
     return str(min(max(number, PRIORITY_RANGE.start), PRIORITY_RANGE.stop - 1))

@@ -11,8 +11,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def memoized(function: Function) -> Function:
-    """Remember the results of a function, as `functools.cache` does, for arguments whose types mypy takes for
-    unhashable."""
+    """Do as `functools.cache`, also for arguments whose types mypy takes for unhashable."""
     return cast(Function, cache(function))
 
 

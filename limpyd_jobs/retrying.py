@@ -254,8 +254,7 @@ def decide(
 
 
 class History(NamedTuple):
-    """The stored values of the runs of a job, as text: its policy; how often it was run, and how many of these runs do
-    not count; when the last run began; since when its age counts."""
+    """The stored values of the runs of a job: those not counted, when the last began, since when its age counts."""
 
     policy: str | None
     tries: str | None
@@ -331,13 +330,11 @@ def read_policy(text: str | None) -> Retry | None:
 
 
 def name_of(cls: type) -> str:
-    """Return the name by which a policy knows an exception: the name of one of Python's own classes, the path of
-    others."""
+    """Return the name by which a policy knows an exception: that of one of Python's own, the path of others."""
     return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
 
 
 def _assign(value: Any, **attributes: Any) -> None:
-    """Set attributes of a frozen dataclass that is being made."""
     for name, attribute in attributes.items():
         object.__setattr__(value, name, attribute)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from time import monotonic
 from traceback import TracebackException
@@ -64,9 +64,16 @@ def one_line(value: object, most: int = NAME) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text[:most]) + end
 
 
+def table_lines(rows: Iterable[Sequence[object]], most: int = NAME) -> Iterator[str]:
+    """Yield the lines of a table with columns as wide as needed. None is an empty cell."""
+    shown = [["" if cell is None else one_line(cell, most) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    for row in shown:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
 def as_lines(text: str, most: int = LOGGED) -> str:
-    """Return a text of several lines for the log: in each, what would confuse a terminal is escaped. Of a text of more
-    than `most` bytes the middle is left out."""
+    """Return a text of several lines for the log, escaped; of one of more than `most` bytes the middle is left out."""
     lines = shortened(printable(text), most).split("\n")
     return "\n".join("\t".join(one_line(part, LOGGED) for part in line.split("\t")) for line in lines)
 

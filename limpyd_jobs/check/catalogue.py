@@ -54,12 +54,10 @@ class Catalogue:
 
     @property
     def all(self) -> list[Model]:
-        """All the models."""
         return [*self.jobs.values(), *self.queues, *self.errors, *self.schedules, *self.timed]
 
     @property
     def database(self) -> Any:
-        """The database of all the models."""
         return self.queues[0].database
 
     def look_for_models(self) -> None:
@@ -122,5 +120,4 @@ def _is_same(one: Model, other: Model) -> bool:
 
 
 def path_of_model(model: Model) -> str:
-    """Return the dotted path of a model."""
     return f"{model.__module__}.{model.__name__}"

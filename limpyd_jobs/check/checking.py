@@ -105,8 +105,6 @@ def check(
 
 
 class _Session:
-    """The check of one database."""
-
     def __init__(
         self,
         catalogue: Catalogue,
@@ -153,7 +151,6 @@ class _Session:
         self._report.warnings += warnings_of(self._reader, self._catalogue, self._queues, strict)
 
     def _wait(self) -> None:
-        """Wait until what a process does right now is done, and say so."""
         until = time.monotonic() + self._pause
         while (left := until - time.monotonic()) > 0:
             self._progress(
@@ -196,7 +193,6 @@ class _Session:
 def finding(
     model: Model | None, subject: str, kind: str, details: tuple[Any, ...], repaired: bool, choices: Choices
 ) -> Finding:
-    """Return a finding of one kind of problem."""
     problem = PROBLEMS[kind]
     is_job_state = len(details) == 3
     status = details[1] if is_job_state else ""

@@ -86,7 +86,6 @@ class Keys:
             yield number
 
     def _sort(self, key: str, hashes: Any, of_fields: Any, of_indexes: Any) -> None:
-        """Sort a key by its name."""
         match = self._pattern.fullmatch(key)
         if not match:
             self._unknown.note(key)

@@ -74,7 +74,6 @@ class Places:
         self._identifiers.add(number)
 
     def discover(self) -> None:
-        """Find the classes of the jobs in the queues."""
         for _, _, idents, _ in self._walk(PLACES):
             for path in {ident.path for ident in map(Ident.parse, idents) if ident}:
                 self._catalogue.job_class(path)

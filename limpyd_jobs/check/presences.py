@@ -25,7 +25,6 @@ class Presences:
         self.is_suspicious = False
 
     def look(self) -> Iterator[int]:
-        """Look at all presences; yield how many problems there are."""
         found = len(list(self.look_again(repair=False)))
         self.is_suspicious = found > 0
         yield found

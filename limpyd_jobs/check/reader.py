@@ -30,15 +30,12 @@ class Reader:
             yield from pipeline.execute(raise_on_error=False)
 
     def all_keys(self) -> Iterator[list[str]]:
-        """Return the keys of the database."""
         return self._scan(self.connection.scan)
 
     def members(self, key: str) -> Iterator[list[str]]:
-        """Return the members of a set."""
         return self._scan(self.connection.sscan, key)
 
     def scores(self, key: str) -> Iterator[list[tuple[str, float]]]:
-        """Return the members of a sorted set with their scores."""
         return self._scan(self.connection.zscan, key)
 
     def _scan(self, command: Callable[..., Any], *key: str) -> Iterator[list[Any]]:

@@ -91,7 +91,6 @@ class Records:
 
 
 def hash_fields(model: Model) -> str:
-    """Return the names of the hash fields of a model, as JSON."""
     names = [name for name in model._fields if isinstance(model.get_field(name), InstanceHashField)]
     return json.dumps(names)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from textwrap import wrap
 from typing import Any
 
-from limpyd_jobs.texts import MESSAGE, one_line
+from limpyd_jobs.texts import MESSAGE, one_line, table_lines
 
 # The option without which some records are not looked at.
 NEEDED = "--job-modules"
@@ -130,7 +130,7 @@ class Report:
             elif shown[finding.kind] == kinds[finding.kind]:
                 rows.append((finding.invariant, f"… and {kinds[finding.kind] - ROWS_PER_KIND} more", "", ""))
         if rows:
-            yield from _aligned([("", "what", "what is wrong", "repair"), *rows])
+            yield from table_lines([("", "what", "what is wrong", "repair"), *rows], MAX_CELL)
             yield ""
         for warning in self.warnings:
             yield from wrap(
@@ -163,10 +163,3 @@ def _as_typed(option: str) -> str:
     """Return each of the choices of an option as it can be typed: a shell takes ``|`` for a pipe."""
     name, _, words = option.partition("=")
     return ", or ".join(f"{name}={word}" for word in words.split("|")) if words else option
-
-
-def _aligned(rows: list[tuple[str, ...]]) -> Iterator[str]:
-    lines = [tuple(one_line(cell, MAX_CELL) for cell in row) for row in rows]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    for line in lines:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()

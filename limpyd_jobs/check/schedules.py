@@ -25,20 +25,17 @@ class Schedules:
         self.is_suspicious = False
 
     def discover(self) -> None:
-        """Resolve the classes of the jobs that are scheduled."""
         for model in self._catalogue.schedules:
             for _, stored in self._hashes(model):
                 if "job_model_repr" in stored:
                     self._catalogue.job_class(stored["job_model_repr"])
 
     def look(self) -> Iterator[int]:
-        """Look at all schedules; yield how many problems there are."""
         found = len(list(self.look_again(repair=False)))
         self.is_suspicious = found > 0
         yield found
 
     def look_again(self, repair: bool) -> Iterator[Found]:
-        """Yield the problems, and repair them if asked to."""
         for model in self._catalogue.schedules:
             yield from self._places(model, repair)
             yield from self._obstacles(model)

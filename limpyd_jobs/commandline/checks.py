@@ -41,22 +41,20 @@ def amount(*, more_than: float | None = None, most: float | None = None) -> Chec
     return check
 
 
-def whole_number(least: int, most: float = float("inf")) -> Check:
-    """Return the check of an integer."""
-
+def whole_number(least: int, most: float = float("inf"), *, or_word: str | None = None) -> Check:
     def check(name: str, value: Any) -> Any:
         number = as_number(value)
-        if type(number) is not int or not least <= number <= most:
+        is_fine = value == or_word if isinstance(number, str) else type(number) is int and least <= number <= most
+        if not is_fine:
             which = f", {least} or more" if most == float("inf") else f" from {least} to {most}"
-            raise ConfigurationException(f"{name} must be a number{which}, not {value!r}")
+            word = f"{or_word!r} or " if or_word else ""
+            raise ConfigurationException(f"{name} must be {word}a number{which}, not {value!r}")
         return number
 
     return check
 
 
 def one_of(*choices: Any) -> Check:
-    """Return the check of a value that is one of these."""
-
     def check(name: str, value: Any) -> Any:
         if not any(type(value) is type(choice) and value == choice for choice in choices):
             raise ConfigurationException(f"{name} must be one of {', '.join(map(str, choices))}, not {value!r}")
@@ -65,20 +63,8 @@ def one_of(*choices: Any) -> Check:
     return check
 
 
-def or_word(word: str, check: Check) -> Check:
-    """Return a check that lets a word pass, and names it if it finds another word."""
-
-    def check_word(name: str, value: Any) -> Any:
-        try:
-            return value if value == word else check(name, value)
-        except ConfigurationException as error:
-            raise ConfigurationException(str(error).replace("must be", f"must be {word!r} or", 1)) from None
-
-    return check_word
-
-
 def or_none(check: Check, none: Any = None) -> Check:
-    """Return a check that lets None pass, or replaces it."""
+    """Return a check that replaces None, and passes other values on."""
     return lambda name, value: none if value is None else check(name, value)
 
 
@@ -108,7 +94,6 @@ def duration(name: str, value: Any) -> Any:
 
 
 def policy(name: str, value: Any) -> Retry | None:
-    """Check a retry policy, or the text of one."""
     try:
         return as_policy(value)
     except (TypeError, ValueError) as error:

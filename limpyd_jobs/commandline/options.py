@@ -175,18 +175,15 @@ class WorkerOption(Option):
         self.check, self.group, self.new_flags = check, group, frozenset(new_flags)
 
     def without(self, flags: Collection[str]) -> WorkerOption:
-        """Return the option without some of its spellings."""
         less = copy(self)
         less._long_opts = [flag for flag in self._long_opts if flag not in flags]
         return less
 
     @property
     def is_new(self) -> bool:
-        """Whether version 2 does not have it at all."""
         return self.new_flags.issuperset(self._long_opts)
 
     def check_value(self, opt: str, value: str) -> Any:
-        """Return the value of the option ``opt``, converted and checked."""
         converted = super().check_value(opt, value)
         try:
             return self.check(converted) if self.check else converted
@@ -201,7 +198,6 @@ class ListOption(WorkerOption):
     """An option that takes all values up to the next option, as shells replace a pattern by several values."""
 
     def process(self, opt: str, value: Any, values: Values, parser: OptionParser) -> int:
-        """Keep the value of the option ``opt``, and the values that follow."""
         following: list[str] = parser.rargs or []
         status = super().process(opt, value, values, parser)
         while following and not following[0].startswith("-"):

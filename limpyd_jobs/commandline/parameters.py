@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from limpyd_jobs.classes.unrun import REMEDY, unrun_kind
 from limpyd_jobs.commandline import checks, options
-from limpyd_jobs.commandline.checks import amount, or_none, or_word, whole_number
+from limpyd_jobs.commandline.checks import amount, or_none, whole_number
 from limpyd_jobs.commandline.options import MAX_PREFETCH, MAX_PROCESSES, SCRIPT_OPTIONS, WorkerOption, flag_of
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
@@ -360,7 +360,7 @@ class Parameters:
         "run within ``prefetch_time``, and long ones one by one. See :ref:`Jobs in batches`.",
         option("auto", check=options.prefetch),
         group=WAIT,
-        check=or_word(options.AUTO, whole_number(1, MAX_PREFETCH)),
+        check=whole_number(1, MAX_PREFETCH, or_word=options.AUTO),
         could_be=checks.is_whole_number_or(options.AUTO),
     )
     prefetch_time: float = row(
@@ -530,7 +530,6 @@ def _is_something_else(worker: Any, name: str, could_be: Callable[[Any], bool], 
 
 
 def options_of(rows: Mapping[str, Row]) -> tuple[Option, ...]:
-    """Return the options of some rows, group by group."""
     return tuple(
         make(name, each)
         for group in GROUPS

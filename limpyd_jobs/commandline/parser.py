@@ -74,7 +74,6 @@ class WorkerOptionParser(OptionParser):
 
 
 def names_of_application(parser: OptionParser) -> set[str | None]:
-    """Return the names of the options that are not ours."""
     options = chain(parser.option_list, *(group.option_list for group in parser.option_groups))
     return {option.dest for option in options if not isinstance(option, WorkerOption)}
 
@@ -149,7 +148,6 @@ def path_of(value: Any) -> str:
 
 
 def cannot_use_redis(error: RedisError) -> str:
-    """Return what to say of a Redis that cannot be used."""
     is_away = type(error) in (ConnectionError, TimeoutError)
     hint = " Does a server run there? Name another one with --database or LIMPYD_JOBS_DATABASE." if is_away else ""
     return f"cannot use Redis: {unbroken(str(error))}{hint}"

@@ -27,7 +27,6 @@ class Audit(Command):
     )
 
     def run(self) -> int:
-        """Print the last entries."""
         entries = last_entries(BaseJobsModel.get_connection(), self.options.limit)
         rows = [
             {

@@ -89,7 +89,6 @@ class Check(Command):
     )
 
     def run(self) -> int:
-        """Check, print the report, and return the exit status."""
         model, error_model = self.options.queue_model, self.options.error_model
         shows = sys.stderr.isatty() if self.options.progress is None else self.options.progress
         progress = ProgressLine() if shows else None

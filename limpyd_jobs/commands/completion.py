@@ -64,7 +64,6 @@ After a verb, it asks the database of LIMPYD_JOBS_DATABASE for queues, classes, 
 
 
 def words_of(name: str, command_class: type[Command]) -> Words:
-    """Return what may follow a command."""
     command = command_class(f"{PROG} {name}", [])
     verbs = list(command.verbs()) if isinstance(command, VerbCommand) else command.first_words
     return Words(command.summary, verbs, _options_of(command.parser))
@@ -80,14 +79,12 @@ def _options_of(parser: OptionParser) -> dict[str, str]:
 
 
 def worker_options() -> dict[str, str]:
-    """Return the options of the command that runs a worker."""
     parser = WorkerOptionParser(prog=WORKER)
     parser.add_grouped_options(WorkerConfig.option_list)
     return _options_of(parser)
 
 
 def bash(words: Mapping[str, Words]) -> Iterator[str]:
-    """Yield the lines of the script for bash."""
     yield "_limpyd_jobs() {"
     yield from _TOKEN
     yield f'  if [ "$COMP_CWORD" -eq 1 ]; then words="{" ".join(words)} --help --version"; else'
@@ -133,7 +130,6 @@ def zsh(words: Mapping[str, Words]) -> Iterator[str]:
 
 
 def fish(words: Mapping[str, Words]) -> Iterator[str]:
-    """Yield the lines for fish."""
     for name, each in words.items():
         yield _fish(PROG, f"-n __fish_use_subcommand -f -a {name}", each.summary)
         after = f"__fish_seen_subcommand_from {name}"

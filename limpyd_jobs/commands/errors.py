@@ -12,11 +12,11 @@ from limpyd_jobs.commandline.options import WorkerOption, seconds
 from limpyd_jobs.commands.shared.names import unknown_classes, unknown_names
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, LIMIT, VERB_OPTIONS
 from limpyd_jobs.commands.shared.progress import shown_progress
-from limpyd_jobs.commands.shared.tables import cut, ends_of, print_error, print_table, table_lines, width_of_terminal
+from limpyd_jobs.commands.shared.tables import cut, ends_of, print_error, print_table, width_of_terminal
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
 from limpyd_jobs.query import ErrorFilter, ErrorGroup, ErrorGroups, FoundError, JobFilter, Tally
 from limpyd_jobs.search.fingerprints import is_fingerprint
-from limpyd_jobs.texts import one_line
+from limpyd_jobs.texts import one_line, table_lines
 
 # How many errors of a group are shown, the newest ones, and for how many seconds jobs are counted.
 LAST_ERRORS, COUNT_TIMEOUT = 10, 2
@@ -72,7 +72,6 @@ A filter is made of words. All of them must be met:
     )
 
     def verbs(self) -> Mapping[str, Verb]:
-        """Return what each verb does."""
         return {
             "groups": self._groups,
             "list": self._list,
@@ -92,7 +91,7 @@ A filter is made of words. All of them must be met:
             for line in _lines_of_groups(found):
                 print(cut(line, width_of_terminal()))
         if not found.groups:
-            self._note_unknown_names(asked)
+            self.note(*unknown_names(asked.conditions))
         self.note_others(found.others, "error", "causes")
         if not found.is_exact:
             self.note(
@@ -104,19 +103,14 @@ A filter is made of words. All of them must be met:
         page = asked.page(self.options.limit, self.options.after, timeout=self.options.timeout)
         self.print_list((error._asdict() for error in page.found), HEADING, map(_row_of_error, page.found), SPARE)
         if not (page.found or self.options.after):
-            self._note_unknown_names(asked)
+            self.note(*unknown_names(asked.conditions))
         self.note_next_page("errors", page.following, page.is_complete)
-
-    def _note_unknown_names(self, asked: ErrorFilter) -> None:
-        for line in unknown_names(asked.conditions):
-            self.note(line)
 
     def _show(self, words: Sequence[str]) -> None:
         if not words:
             self.parser.error("show needs a fingerprint after it: errors groups lists them")
         shown = [self._details(word) for word in words]
-        for line in unknown_classes():
-            self.note(line)
+        self.note(*unknown_classes())
         if self.print_as_json(shown[0] if len(shown) == 1 else shown):
             return
         for each in shown:
@@ -165,11 +159,7 @@ A filter is made of words. All of them must be met:
         [fingerprint] = words
         if not self._filter(fingerprint=fingerprint).count().number:
             raise _no_errors(fingerprint)
-        return self.change_many("requeue", partial(self._requeue_all, fingerprint))
-
-    def _requeue_all(self, fingerprint: str, *, dry_run: bool = False) -> Tally:
-        with shown_progress("looked at {:,} of {:,} jobs") as progress:
-            return self._jobs_of(fingerprint).requeue_all(dry_run=dry_run, progress=progress, **self.how_audited)
+        return self.change_many("requeue", self._jobs_of(fingerprint).requeue_all)
 
     def _delete(self, words: Sequence[str]) -> int:
         if bool(words) == bool(self.options.all):
@@ -177,11 +167,10 @@ A filter is made of words. All of them must be met:
         words = [f"fingerprint={word}" if [word] == words and is_fingerprint(word) else word for word in words]
         return self.change_many("delete", partial(self._delete_all, self._filter(*words)), "error")
 
-    def _delete_all(self, asked: ErrorFilter, *, dry_run: bool = False) -> Tally:
-        with shown_progress("looked at {:,} of {:,} errors") as progress:
-            tally = asked.delete_all(dry_run=dry_run, progress=progress, **self.how_audited)
+    def _delete_all(self, asked: ErrorFilter, *, dry_run: bool, **how: Any) -> Tally:
+        tally = asked.delete_all(dry_run=dry_run, **how)
         if dry_run and not tally.done:
-            self._note_unknown_names(asked)
+            self.note(*unknown_names(asked.conditions))
         return tally
 
 
@@ -190,7 +179,6 @@ def _no_errors(fingerprint: str) -> LookupError:
 
 
 def as_json(group: ErrorGroup) -> dict[str, Any]:
-    """Return a group as JSON has it."""
     values = {"count" if name == "number" else name: value for name, value in group._asdict().items()}
     messages = [{"message": each.pattern, "count": each.number, "examples": each.examples} for each in group.messages]
     counted = {} if group.message_count.is_exact else {"message_count_at_least": True}

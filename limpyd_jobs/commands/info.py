@@ -30,9 +30,9 @@ from limpyd_jobs.commands.shared.tables import (
     print_json,
     shown_span,
     some_of,
-    table_lines,
     time_between,
     width_of_terminal,
+    with_models,
 )
 from limpyd_jobs.commands.workers import as_json as worker_as_json
 from limpyd_jobs.commands.workers import silences
@@ -42,7 +42,7 @@ from limpyd_jobs.models import Queue
 from limpyd_jobs.models.presence import SILENT
 from limpyd_jobs.query import Overview, Totals, large_jobs_of, overview, read_metrics, summed
 from limpyd_jobs.records.metrics import Metrics
-from limpyd_jobs.texts import MESSAGE, one_line
+from limpyd_jobs.texts import MESSAGE, one_line, table_lines
 
 # A table with its title; an empty title for none.
 Section = tuple[str, list[Row]]
@@ -100,7 +100,6 @@ class Info(Command):
     )
 
     def run(self) -> int:
-        """Show it."""
         if self.options.watch:
             if self.options.json:
                 self.parser.error("--watch does not go with --json")
@@ -135,7 +134,6 @@ class Top(Info):
     option_list = (*READING_OPTIONS, QUEUE_MODEL, EVERY)
 
     def run(self) -> int:
-        """Show it until q or Ctrl-C."""
         if not sys.stdout.isatty():
             self.parser.error("needs a terminal; limpyd-jobs info --watch does not")
         with _keyboard() as (keys, is_q_typed), _on_whole_screen() as show:
@@ -183,15 +181,13 @@ def _as_json(seen: Overview) -> dict[str, Any]:
 
 
 def _sections(seen: Overview) -> list[Section]:
-    heading, rows = table_of(seen.queues)
-    return [_totals(seen), *_not_counted(seen), ("", [heading, *rows]), *_workers(seen)]
+    return [_totals(seen), *_not_counted(seen), ("", table_of(seen.queues)), *_workers(seen)]
 
 
 def _workers(seen: Overview) -> list[Section]:
     """The workers, and a line about each that is silent."""
     silent: list[Section] = [(line, []) for line in silences(seen.workers, seen.workers)]
-    heading, rows = table_of_workers(seen.workers)
-    return [("", [heading, *rows]), *silent]
+    return [("", table_of_workers(seen.workers)), *silent]
 
 
 def _totals(seen: Overview) -> Section:
@@ -250,14 +246,12 @@ def _rates(seen: Overview) -> list[Row]:
         metrics = rates.get(name, Metrics())
         return (f"{metrics.started / MINUTES:,.1f}", f"{metrics.failed / MINUTES:,.1f}", shown_span(metrics.ran.mean))
 
-    several = len({state.model for state in seen.queues}) > 1
-    rows: list[Row] = [
-        (*HEADING[:WAITING], "begun/min", "failed/min", "mean run", *(["model"] if several else []), HEADING[-1])
-    ]
+    heading = (*HEADING[:WAITING], "begun/min", "failed/min", "mean run", HEADING[-1])
+    rows: list[Row] = []
     for state in seen.queues:
         *shown, note = as_row(state)
-        rows.append((*shown[:WAITING], *rate(state.name), *([state.model] if several else []), note))
-    return rows
+        rows.append((*shown[:WAITING], *rate(state.name), note))
+    return with_models(heading, rows, [state.model for state in seen.queues], -1)
 
 
 def _running(seen: Overview) -> list[Row]:
@@ -270,7 +264,6 @@ def _running(seen: Overview) -> list[Row]:
 
 
 def _titled(sections: list[Section], text: str) -> list[Section]:
-    """Put a text at the end of the first title."""
     (title, rows), *others = sections
     return [(f"{title} {text}", rows), *others]
 
@@ -301,13 +294,11 @@ def _text(lines: Iterable[tuple[str, str]]) -> str:
 
 @contextmanager
 def _printed() -> Iterator[Show]:
-    """Print one look below the other."""
     yield lambda sections: print(_text(_lines(sections)), end="\n\n", flush=True)
 
 
 @contextmanager
 def _shown_again() -> Iterator[Show]:
-    """Print each look in place of the one before."""
     print("\x1b[2J", end="")
     yield lambda sections: print(f"\x1b[H\x1b[J{_text(_lines(sections))}", flush=True)
 

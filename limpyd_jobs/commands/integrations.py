@@ -30,7 +30,6 @@ INTEGRATIONS = {
 
 
 def namespace(text: str) -> str:
-    """Return the name of a namespace, or raise `ValueError`."""
     if not text:
         raise ValueError("a namespace must not be empty")
     return text
@@ -54,7 +53,6 @@ class Integrations(Command):
     )
 
     def run(self) -> int:
-        """Print the list of an integration."""
         columns, found = self._boards() if self._integration() == "taskflow" else self._job_stores()
         rows = sorted(found, key=tuple)
         values = (dict(zip(map(_key, columns), row, strict=True)) for row in rows)

@@ -152,7 +152,6 @@ A filter is made of words. All of them must be met:
     refusals = (*VerbCommand.refusals, LimpydJobsException, UniquenessError)
 
     def verbs(self) -> Mapping[str, Verb]:
-        """Return what each verb does."""
         return {
             "list": self._list,
             "count": self._count,
@@ -182,7 +181,7 @@ A filter is made of words. All of them must be met:
         took = monotonic() - began
         self.print_list((job._asdict() for job in page.found), FoundJob._fields, map(_shown, page.found), SPARE)
         if not (page.found or self.options.after):
-            self._note_unknown_names(asked)
+            self.note(*unknown_names(asked.conditions))
         self.note_next_page("jobs", page.following, page.is_complete)
         self._note_unseen(asked)
         self._note_indexes(asked, took, page.is_complete)
@@ -191,15 +190,7 @@ A filter is made of words. All of them must be met:
         if asked.unseen:
             why = "the pk is not a number of at most 18 digits. limpyd-jobs check names them"
             self.note(f"not looked at: {count_of(asked.unseen, 'job')}, because {why}")
-        self._note_unknown_classes()
-
-    def _note_unknown_classes(self) -> None:
-        for line in unknown_classes():
-            self.note(line)
-
-    def _note_unknown_names(self, asked: JobFilter) -> None:
-        for line in unknown_names(asked.conditions):
-            self.note(line)
+        self.note(*unknown_classes())
 
     def _note_indexes(self, asked: JobFilter, took: float, is_complete: bool) -> None:
         """If a search took long, say with which indexes it would be short."""
@@ -223,7 +214,7 @@ A filter is made of words. All of them must be met:
         else:
             self._print_count(found)
         if not (found.counts if isinstance(found, Facets) else found.number):
-            self._note_unknown_names(asked)
+            self.note(*unknown_names(asked.conditions))
         self._note_unseen(asked)
         if not (found.is_exact or asked.unseen):
             self.note("there was no time to look at all jobs")
@@ -311,7 +302,7 @@ A filter is made of words. All of them must be met:
         with shown_progress("looked at {:,} of {:,} jobs") as progress:
             number = print_json_lines(asked.records(progress))
         if not number:
-            self._note_unknown_names(asked)
+            self.note(*unknown_names(asked.conditions))
         self._note_unseen(asked)
 
     def _add(self, words: Sequence[str]) -> None:
@@ -337,24 +328,15 @@ A filter is made of words. All of them must be met:
             self.parser.error(f"say which jobs to {verb}: give a filter, idents, or --all for all jobs")
         asked, arguments = self._filters(words), self._arguments_of(verb)
 
-        def act(**how: bool) -> Tally:
-            tally = Tally.sum(self._act(verb, each, arguments, **how) for each in asked)
-            if how:
-                self._note_unknown_classes()
-            if how and tally == Tally.of(Counter()):
-                for each in asked:
-                    self._note_unknown_names(each)
+        def act(*, dry_run: bool, **how: Any) -> Tally:
+            tally = Tally.sum(_outcomes(verb, each, **arguments, dry_run=dry_run, **how) for each in asked)
+            if dry_run:
+                self.note(*unknown_classes())
+            if dry_run and tally == Tally.of(Counter()):
+                self.note(*(line for each in asked for line in unknown_names(each.conditions)))
             return tally
 
         return self.change_many(verb, act)
-
-    def _act(self, verb: str, asked: JobFilter, arguments: Mapping[str, Any], *, dry_run: bool = False) -> Tally:
-        with shown_progress(f"{'count' if dry_run else verb}: looked at {{:,}} of {{:,}} jobs") as progress:
-            tally: Tally = getattr(asked, f"{verb}_all")(
-                **arguments, dry_run=dry_run, progress=progress, **self.how_audited
-            )
-        is_gone = any(condition.field == "pk" for condition in asked.conditions) and tally == Tally.of(Counter())
-        return Tally.of(Counter({f"there is no job {_name_of(asked)}": 1})) if is_gone else tally
 
     def _arguments_of(self, verb: str) -> dict[str, Any]:
         until = self.options.delayed_until
@@ -381,6 +363,12 @@ def _remedy(missing: MissingIndex) -> str:
     )
 
 
+def _outcomes(verb: str, asked: JobFilter, **how: Any) -> Tally:
+    tally: Tally = getattr(asked, f"{verb}_all")(**how)
+    is_gone = any(condition.field == "pk" for condition in asked.conditions) and tally == Tally.of(Counter())
+    return Tally.of(Counter({f"there is no job {_name_of(asked)}": 1})) if is_gone else tally
+
+
 def _name_of(asked: JobFilter) -> str:
     """Return the ident of the job that a filter asks for, or else the filter."""
     values = {condition.field: condition.value for condition in asked.conditions}
@@ -388,7 +376,6 @@ def _name_of(asked: JobFilter) -> str:
 
 
 def _last_pk(job_class: type[Job]) -> int:
-    """Return the pk of the newest job of a class."""
     last = redis_of(job_class).get(f"{job_class._name}:max_pk")
     return (read_pk(last) if isinstance(last, str) else None) or 0
 

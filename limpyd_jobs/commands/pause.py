@@ -35,7 +35,6 @@ class Resume(Command):
     pauses: ClassVar = False
 
     def run(self) -> int:
-        """Pause or resume each queue that is named, and say so."""
         try:
             return change_pauses(self, self.given, pauses=self.pauses)
         except ValueError as error:
@@ -56,7 +55,6 @@ class Pause(Resume):
     )
 
     def run(self) -> int:
-        """Pause each queue that is named, and say so; or tell which queues are paused."""
         if not self.options.list:
             return super().run()
         if self.given:

@@ -34,7 +34,6 @@ Without a word, it lists. retry and drop need entries as list shows them, or --a
     )
 
     def verbs(self) -> Mapping[str, Verb]:
-        """Return what each verb does."""
         return {
             "list": self._list,
             "retry": lambda words: self._leave("retry", "put back", words),

@@ -11,8 +11,7 @@ from typing import Any
 
 from limpyd_jobs.commands.pause import FORCE, change_pauses, refuse_unknown
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, JSONL, QUEUE_MODEL, VERB_OPTIONS
-from limpyd_jobs.commands.shared.progress import shown_progress
-from limpyd_jobs.commands.shared.tables import Row, count_of, print_fitted, shown_span
+from limpyd_jobs.commands.shared.tables import Row, count_of, print_fitted, shown_span, with_models
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
 from limpyd_jobs.dates import EPOCH
 from limpyd_jobs.exceptions import NotAudited
@@ -56,7 +55,6 @@ Without a word, it lists. clear and delete count first, and ask."""
     option_list = (*COMMON_OPTIONS, QUEUE_MODEL, FORCE, *VERB_OPTIONS, JSON, JSONL)
 
     def verbs(self) -> Mapping[str, Verb]:
-        """Return what each verb does."""
         return {
             "list": self._list,
             "show": self._show,
@@ -75,7 +73,8 @@ Without a word, it lists. clear and delete count first, and ask."""
 
     def _list(self, names: Sequence[str]) -> None:
         states = self._states(names)
-        self.print_list(map(as_json, states), *table_of(states), SPARE)
+        heading, *rows = table_of(states)
+        self.print_list(map(as_json, states), heading, rows, SPARE)
 
     def _show(self, names: Sequence[str]) -> None:
         if not names:
@@ -88,8 +87,7 @@ Without a word, it lists. clear and delete count first, and ask."""
         }
         if self.print_as_json({"queues": [as_json(state) for state in states], **by_class}):
             return
-        heading, table = table_of(states)
-        print_fitted([heading, *table], SPARE)
+        print_fitted(table_of(states), SPARE)
         rows = [
             (name, status, f"{number:,}", path)
             for status, queues in by_class.items()
@@ -102,7 +100,6 @@ Without a word, it lists. clear and delete count first, and ask."""
             print_fitted([("queue", "status", "jobs", "class"), *rows])
 
     def _clear(self, names: Sequence[str]) -> int:
-        """Delete what waits or is delayed in queues."""
         if not names:
             self.parser.error("clear needs the name of a queue after it")
         self._refuse_same_names("clear", names, self._states(names))
@@ -114,21 +111,18 @@ Without a word, it lists. clear and delete count first, and ask."""
         if len({(state.model, state.pk) for state in [*states, *others]}) > len(states):
             self.parser.error(f"{verb} is about the queues of a name of all models: leave out --queue-model")
 
-    def _delete_jobs(self, names: Sequence[str], *, dry_run: bool = False) -> Tally:
+    def _delete_jobs(self, names: Sequence[str], **how: Any) -> Tally:
         tallies: list[Tally] = []
-        with shown_progress("looked at {:,} of {:,} jobs") as progress:
-            for name, status in product(names, ("waiting", "delayed")):
-                jobs = JobFilter(queue=name, status=status)
-                try:
-                    tallies.append(jobs.delete_all(dry_run=dry_run, progress=progress, **self.how_audited))
-                except NotAudited as error:
-                    if Tally.sum(tallies).done:
-                        raise of_the_rest(error) from error
-                    raise
+        for name, status in product(names, ("waiting", "delayed")):
+            try:
+                tallies.append(JobFilter(queue=name, status=status).delete_all(**how))
+            except NotAudited as error:
+                if Tally.sum(tallies).done:
+                    raise of_the_rest(error) from error
+                raise
         return Tally.sum(tallies)
 
     def _delete(self, names: Sequence[str]) -> int:
-        """Delete queues that are empty."""
         if not names:
             self.parser.error("delete needs the name of a queue after it")
         states = self._states(names)
@@ -156,7 +150,6 @@ Without a word, it lists. clear and delete count first, and ask."""
 
 
 def as_json(state: QueueState) -> dict[str, Any]:
-    """Return a queue as JSON has it."""
     told = {name: value for name, value in state._asdict().items() if name not in ("is_paused", "pk")}
     told["next_due"] = _date(state.next_due)
     return {"name": told.pop("name"), "priority": told.pop("priority"), "paused": state.is_paused, **told}
@@ -169,17 +162,11 @@ def _date(epoch: float | None) -> str | None:
     return None
 
 
-def table_of(states: Sequence[QueueState]) -> tuple[Row, list[Row]]:
-    """Return the heading and the rows of a table of queues. It has their models if there are several."""
-    if len({state.model for state in states}) <= 1:
-        return HEADING, [*map(as_row, states)]
-    return (*HEADING[:1], "model", *HEADING[1:]), [
-        (name, state.model, *others) for state in states for name, *others in [as_row(state)]
-    ]
+def table_of(states: Sequence[QueueState]) -> list[Row]:
+    return with_models(HEADING, map(as_row, states), [state.model for state in states], 1)
 
 
 def as_row(state: QueueState) -> Sequence[object]:
-    """Return a queue as tables show it."""
     numbers = (state.delayed, state.running, state.success_list, state.errors_list, state.quarantine)
     shown = (f"{number:,}" for number in numbers)
     latency = shown_span(state.latency)

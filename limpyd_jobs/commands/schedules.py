@@ -81,7 +81,6 @@ class Schedules(VerbCommand):
     )
 
     def verbs(self) -> Mapping[str, Verb]:
-        """Return what each verb does."""
         return {
             "list": self._list,
             "next": self._next,
@@ -165,7 +164,6 @@ def _name(stored: Mapping[str, str]) -> str:
 
 
 def _texts(stored: Mapping[str, str]) -> dict[str, str | None]:
-    """Return what is shown of a schedule, given its stored fields."""
     state = "paused" if stored.get("paused") else "active" if stored.get("next_run") else "over"
     return {"name": _name(stored), "state": state, **{name: stored.get(field) for name, field in FIELDS_SHOWN.items()}}
 
@@ -180,7 +178,6 @@ def _as_json(stored: Mapping[str, str], notes: Sequence[str]) -> dict[str, Any]:
 
 
 def _as_row(stored: Mapping[str, str], notes: Sequence[str]) -> Sequence[object]:
-    """Return a schedule as the table shows it."""
     texts = _texts(stored)
     return [*{**texts, "state": "; ".join([texts["state"] or "", *notes])}.values()]
 

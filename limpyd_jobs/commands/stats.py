@@ -52,7 +52,6 @@ class Stats(Command):
     )
 
     def run(self) -> int:
-        """Print the metrics."""
         try:
             since = utcnow() - parse_moment("--since", self.options.since or ("-30d" if self.options.daily else "-1h"))
             if since <= timedelta():
@@ -63,8 +62,7 @@ class Stats(Command):
         given = {"queue": self.options.queue, "class": self.options.job_class}
         asked = [(field, "=", name) for field, name in given.items() if name and not {"*", "?"} & {*name}]
         if asked and not summed(periods, self._group):
-            for line in unknown_names(asked):
-                self.note(line)
+            self.note(*unknown_names(asked))
         if self.print_as_json(self._as_json(periods)):
             return 0
         if self.options.by == "time":

@@ -10,7 +10,7 @@ from typing import Any
 
 from limpyd_jobs.commandline.options import WorkerOption
 from limpyd_jobs.commands.shared.options import JSON, JSONL, READING_OPTIONS, VERB_OPTIONS
-from limpyd_jobs.commands.shared.tables import Row, count_of, names_near, print_table, time_between
+from limpyd_jobs.commands.shared.tables import Row, count_of, names_near, print_table, time_between, with_models
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
 from limpyd_jobs.dates import parse_datetime, utcnow
 from limpyd_jobs.models import AliveWorker, WorkerPresence
@@ -54,7 +54,6 @@ heartbeat, by default within 15 seconds."""
     )
 
     def verbs(self) -> Mapping[str, Verb]:
-        """Return what each verb does."""
         orders = {verb: partial(self._order, verb) for verb in ORDERS}
         return {"list": self._list, "show": self._show, **orders, "log-level": self._set_log_level}
 
@@ -68,7 +67,8 @@ heartbeat, by default within 15 seconds."""
     def _list(self, names: Sequence[str]) -> None:
         everyone = WorkerPresence.alive()
         workers = _named(names, everyone)
-        self.print_list(map(as_json, workers), *table_of(workers), SPARE)
+        heading, *rows = table_of(workers)
+        self.print_list(map(as_json, workers), heading, rows, SPARE)
         if not (self.options.json or self.options.jsonl):
             for line in silences(workers, everyone):
                 print(line)
@@ -107,8 +107,7 @@ heartbeat, by default within 15 seconds."""
         return False
 
     def _note_asked(self, workers: Sequence[AliveWorker], everyone: Sequence[AliveWorker]) -> None:
-        for line in silences(workers, everyone):
-            self.note(line)
+        self.note(*silences(workers, everyone))
         if self.print_as_json({"asked": [worker.name for worker in workers], **self.mark}):
             return
         for worker in workers:
@@ -140,16 +139,12 @@ def as_json(worker: AliveWorker) -> dict[str, Any]:
     return {name: str(value) if isinstance(value, datetime) else value for name, value in told.items()}
 
 
-def table_of(workers: Sequence[AliveWorker]) -> tuple[Row, list[Row]]:
-    """Return the heading and the rows of a table of workers. It has the models of their queues if there are several."""
-    if len({worker.queue_model for worker in workers}) <= 1:
-        return HEADING, [*map(as_row, workers)]
-    return (*HEADING, "model"), [(*as_row(worker), worker.queue_model) for worker in workers]
+def table_of(workers: Sequence[AliveWorker]) -> list[Row]:
+    return with_models(HEADING, map(as_row, workers), [worker.queue_model for worker in workers], len(HEADING))
 
 
 def as_row(worker: AliveWorker) -> list[str]:
-    """Return a worker as a row of the table under `HEADING`. What runs, and for how long, is as of its last sign of
-    life."""
+    """Return a worker as a row of the table under `HEADING`, as of its last sign of life."""
     first = worker.running[0] if worker.running else None
     more = f" (and {len(worker.running) - 1} more)" if len(worker.running) > 1 else ""
     return [

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 from typing import Any, NamedTuple
 
-from limpyd_jobs.arguments import read_priority, stored_queue_name
+from limpyd_jobs.arguments import number_or_text, stored_queue_name
 from limpyd_jobs.dates import parse_datetime
 from limpyd_jobs.models.queue import Queue
 from limpyd_jobs.records.audit import audited, entry_request, refusing_if_unaudited
@@ -287,17 +287,13 @@ def _state(row: Sequence[Any], moment: str, model: str) -> QueueState:
     pk, name, priority, is_paused, waiting, delayed, running, success, errors, quarantine, due, dates, paths = row
     numbers = (waiting, delayed, running, success, errors, quarantine)
     latency = _seconds_between(max(filter(None, dates or ()), default=None), moment)
-    return QueueState(name, _number(priority), bool(is_paused), *numbers, latency, _finite(due), pk, model, list(paths))
+    which = (name, number_or_text(priority), bool(is_paused))
+    return QueueState(*which, *numbers, latency, _finite(due), pk, model, list(paths))
 
 
 def _finite(text: Any) -> float | None:
     number = float(text or "nan")
     return number if isfinite(number) else None
-
-
-def _number(text: str) -> int | str:
-    number = read_priority(text)
-    return text if number is None else number
 
 
 def _seconds_between(start: str | None, end: str) -> float | None:

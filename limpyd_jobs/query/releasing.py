@@ -92,7 +92,6 @@ _FORCE = " If you are sure that it does not, give ", ("force", "force=True")
 
 
 def _holds(ident: str, queue_key: str, database: JobsDatabase | None) -> bool:
-    """Whether the lease of a job holds."""
     commands = [("ZSCORE", f"{queue_key}:_running", ident), ("TIME",)]
     lease, (seconds, microseconds) = replies_to(connection_to(database), commands)
     return lease is not None and float(lease) > seconds + microseconds / 1e6

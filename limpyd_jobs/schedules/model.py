@@ -314,7 +314,6 @@ def now_of_redis(model: type[BaseJobsModel]) -> datetime:
 
 
 def aware(text: str | None) -> datetime | None:
-    """Return a stored date as an aware datetime."""
     moment = parse_datetime(text)
     return None if moment is None else moment.replace(tzinfo=timezone.utc)
 

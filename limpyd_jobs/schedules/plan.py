@@ -52,5 +52,4 @@ class Plan(NamedTuple):
         )
 
     def identifier(self, time: datetime) -> str:
-        """Return the identifier of the job of one of its times."""
         return identifier_of(self.stored, time)

@@ -127,7 +127,28 @@ def describe_trigger(trigger: Any) -> Description:
     TypeError, ValueError
         If its class, its time zone or its jitter cannot be described.
     """
-    return _described(trigger)
+    classes = _classes()
+    kinds = {cls: kind for kind, cls in classes.items()} | {classes["and"].__base__: "and"}  # the one of APScheduler
+    kind = kinds.get(type(trigger))
+    if kind is None:
+        names = ", ".join(cls.__name__ for cls in classes.values())
+        raise TypeError(f"The trigger must be one of {names}, not {trigger!r}")
+    if kind in ("and", "or"):
+        if trigger.jitter:
+            raise ValueError(f"A jitter of {type(trigger).__name__} cannot be stored: give it to the triggers in it")
+        return {kind: [describe_trigger(each) for each in trigger.triggers]}
+    if kind == "date":
+        return {kind: trigger.run_date.isoformat()}
+    found = {name: getattr(trigger, name) for name in _COMMON}
+    if kind == "cron":
+        found.update((field.name, str(field)) for field in trigger.fields if not field.is_default)
+    elif kind == "interval":
+        found["seconds"] = trigger.interval.total_seconds()
+    else:
+        moment = trigger._time
+        found.update(hour=moment.hour, minute=moment.minute, second=moment.second)
+        found.update((name, getattr(trigger, name)) for name in ("years", "months", "weeks", "days"))
+    return {kind: _arguments(found)}
 
 
 def trigger_of(description: Description, timezone: str = "UTC") -> Any:
@@ -159,7 +180,7 @@ def describe(
         told = " and ".join(given) or "none of them"
         raise ValueError(f"A schedule needs exactly one of cron, interval, date and trigger, and was given {told}")
     if trigger is not None:
-        return dict(trigger) if isinstance(trigger, Mapping) else _described(trigger)
+        return dict(trigger) if isinstance(trigger, Mapping) else describe_trigger(trigger)
     if cron is not None:
         return {"cron": cron if isinstance(cron, str) else _given("A cron", cron, "a text such as '0 3 * * *'")}
     if date is not None:
@@ -202,34 +223,7 @@ def _zone_name(zone: Any) -> str:
     return str(name)
 
 
-def _described(trigger: Any) -> Description:
-    """Return the description of a trigger of APScheduler."""
-    classes = _classes()
-    kinds = {cls: kind for kind, cls in classes.items()} | {classes["and"].__base__: "and"}  # the one of APScheduler
-    kind = kinds.get(type(trigger))
-    if kind is None:
-        names = ", ".join(cls.__name__ for cls in classes.values())
-        raise TypeError(f"The trigger must be one of {names}, not {trigger!r}")
-    if kind in ("and", "or"):
-        if trigger.jitter:
-            raise ValueError(f"A jitter of {type(trigger).__name__} cannot be stored: give it to the triggers in it")
-        return {kind: [_described(each) for each in trigger.triggers]}
-    if kind == "date":
-        return {kind: trigger.run_date.isoformat()}
-    found = {name: getattr(trigger, name) for name in _COMMON}
-    if kind == "cron":
-        found.update((field.name, str(field)) for field in trigger.fields if not field.is_default)
-    elif kind == "interval":
-        found["seconds"] = trigger.interval.total_seconds()
-    else:
-        moment = trigger._time
-        found.update(hour=moment.hour, minute=moment.minute, second=moment.second)
-        found.update((name, getattr(trigger, name)) for name in ("years", "months", "weeks", "days"))
-    return {kind: _arguments(found)}
-
-
 def _classes() -> dict[str, Any]:
-    """The trigger classes by the kind of their description."""
     try:
         from apscheduler.triggers.calendarinterval import CalendarIntervalTrigger
         from apscheduler.triggers.combining import OrTrigger

@@ -181,7 +181,6 @@ def _cancel(job: Any) -> None:
 
 
 def _servable_name(queue_name: str) -> str:
-    """Return the name of a queue that jobs are to be put in, as it is stored."""
     name = stored_queue_name(queue_name)
     check_servable(name)
     return name

@@ -115,8 +115,6 @@ class ErrorGroups(NamedTuple):
 
 
 class Grouping:
-    """Counts errors by their cause."""
-
     def __init__(self) -> None:
         self._groups: dict[str, _Group] = {}
         self._beyond = 0
@@ -141,8 +139,6 @@ class Grouping:
 
 
 class _Message:
-    """A message that is being counted."""
-
     def __init__(self) -> None:
         self.number = 0
         self.examples: list[str] = []
@@ -153,8 +149,6 @@ class _Message:
 
 
 class _Group:
-    """A group that is being counted."""
-
     def __init__(self, fingerprint: str) -> None:
         self.fingerprint = fingerprint
         self.number = 0

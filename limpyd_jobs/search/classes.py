@@ -31,8 +31,7 @@ def connection_to(database: JobsDatabase | None) -> Any:
 
 
 def classes_of(database: JobsDatabase | None) -> dict[str, KnownClass]:
-    """Return the job classes of a database by path: those that are written there, and those that this process
-    imported."""
+    """Return the job classes of a database by path: those that are written there, or imported here."""
     database = database_of(database)
     imported = [*concrete(roots.job), *bound_models(database, roots.job)]
     return known_classes(connection_to(database), [each for each in imported if each.database is database])

@@ -43,7 +43,6 @@ class Condition(NamedTuple):
 
     @classmethod
     def parse(cls, word: str) -> Condition:
-        """Read a condition that is written as a word."""
         match = _WORD.fullmatch(word)
         if not match:
             raise ValueError(f"{one_line(word)!r} is not a condition: {HOW}")
@@ -75,7 +74,6 @@ class Condition(NamedTuple):
         return cls(field, comparison, stored)
 
     def __str__(self) -> str:
-        """Return it as it may be written."""
         value = STATUSES.by_value(self.value, self.value).lower() if self.field == "status" else self.value
         return f"{self.field}{self.comparison}{value}"
 

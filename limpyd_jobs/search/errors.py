@@ -84,7 +84,6 @@ class FoundError(NamedTuple):
 
     @classmethod
     def of(cls, known: KnownClass, pk: int, values: Sequence[str | None]) -> FoundError:
-        """Make an error from the values of `_FIELDS`."""
         date_time, kind, message, fingerprint, path, job_pk, *others = values
         kind = kind or ""
         ident = f"{path or ''}:{job_pk or ''}"

@@ -47,7 +47,6 @@ class Filter(Generic[T]):
         return " ".join(map(str, self.conditions))
 
     def _walk(self, timeout: float | None = None, progress: OnStep | None = None) -> Walk:
-        """Begin a look at all that may meet the conditions."""
         raise NotImplementedError
 
     def count(self, timeout: float | None = None, progress: OnStep | None = None) -> Count:

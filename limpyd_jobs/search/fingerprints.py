@@ -42,8 +42,7 @@ _SITES = ("site-packages", "dist-packages")
 
 
 class Cause(NamedTuple):
-    """What an error has in common with others: the place is where the application raised it, if it did, and the pattern
-    is its message without what differs from job to job."""
+    """What an error has in common with others: where it was raised, and what does not differ in its message."""
 
     fingerprint: str
     place: str
@@ -84,8 +83,7 @@ def is_fingerprint(text: str) -> bool:
 
 
 def _innermost(raised: BaseException | str | None) -> tuple[BaseException | str | None, list[str]]:
-    """Return the first exception of a group of exceptions, which says more than the group, and the names of the types
-    on the way to it; another exception as it is."""
+    """Return the first exception of a group, which says more than the group, and the types on the way to it."""
     kinds = []
     while any(each.__name__ == "BaseExceptionGroup" for each in type(raised).__mro__):
         raised = raised.exceptions[0]  # type: ignore[union-attr]
@@ -94,8 +92,7 @@ def _innermost(raised: BaseException | str | None) -> tuple[BaseException | str 
 
 
 def _place(frames: Sequence[_Frame], package: str, *, is_first: bool) -> str:
-    """Return the last frame of the application, of some frames with the outermost first; or the first one, without its
-    line. Return nothing if no frame is of the application."""
+    """Return the last frame of the application, or the first one without its line; empty if there is none."""
     foreign = [frame for frame in frames if not _is_of_python_or_ours(frame.file)]
     if package == _OUR_PACKAGE and foreign:  # the worker called a function of the application
         package = foreign[0].module.partition(".")[0]
@@ -116,7 +113,6 @@ def _frames_of(raised: BaseException | str | None) -> Sequence[_Frame]:
 
 
 def _read_frames(text: str) -> Iterator[_Frame]:
-    """Yield the frames of the text of a traceback."""
     modules = {
         file: _name_of(vars(module), file)
         for module in [*sys.modules.values()]
@@ -127,7 +123,6 @@ def _read_frames(text: str) -> Iterator[_Frame]:
 
 
 def _real_frames(raised: BaseException | None) -> Iterator[_Frame]:
-    """Yield the frames that an exception passed."""
     for frame, number in walk_tb(raised.__traceback__ if raised else None):
         yield _real_frame(frame, number)
 
@@ -155,7 +150,6 @@ def _name_of_file(file: str) -> str:
 
 
 def _is_of_python_or_ours(file: str) -> bool:
-    """Whether a file is of Python itself or of this library."""
     if file.startswith(("<", _OURS)):  # <frozen importlib._bootstrap>, <string>
         return True
     folders = _SEPARATORS.split(file)

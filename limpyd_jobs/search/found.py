@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from limpyd_jobs.arguments import read_priority
+from limpyd_jobs.arguments import number_or_text
 from limpyd_jobs.exceptions import naming
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.statuses import STATUSES
@@ -48,22 +48,14 @@ class FoundJob(NamedTuple):
 
     @classmethod
     def of(cls, known: KnownClass, pk: int, values: Sequence[str | None]) -> FoundJob:
-        """Make a job from the values of `FIELDS`."""
         identifier, status, queue, priority, tries, *times = values
-        return cls(
-            f"{known.path}:{pk}", identifier, name_of_status(status), queue, _number(priority), _number(tries), *times
-        )
+        numbers = (number_or_text(priority or "0"), number_or_text(tries or "0"))
+        return cls(f"{known.path}:{pk}", identifier, name_of_status(status), queue, *numbers, *times)
 
 
 def name_of_status(letter: str | None) -> str:
     """Return the name of a stored status in small letters; another text as it is."""
     return STATUSES.by_value(letter, letter or "").lower()
-
-
-def _number(text: str | None) -> int | str:
-    """Return a stored number; a text that is not a number as it is."""
-    number = read_priority(text or "0")
-    return text or "" if number is None else number
 
 
 class Count(NamedTuple):

@@ -68,6 +68,5 @@ class _Shown(Generic[Record]):
         return True
 
     def take(self) -> Record:
-        """Return the next record."""
         self.position, record = self.pending.popleft()
         return record

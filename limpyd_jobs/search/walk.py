@@ -124,8 +124,7 @@ class Source:
             pipeline.zcount(key, 0, 0)
 
     def choose(self, replies: Iterator[Any]) -> None:
-        """Take the smallest of the sets and ranges, given the replies to `measure`. A key of a wrong type counts as
-        empty."""
+        """Take the smallest of the sets and ranges, by the replies to `measure`. A wrong type counts as empty."""
         last = next(replies)
         self._highest = (read_pk(last) if isinstance(last, str) and len(last) <= EXACT_DIGITS else None) or 0
         measured = [size if isinstance(size, int) else 0 for size in islice(replies, len(self._keys))]
@@ -188,7 +187,6 @@ class Source:
         return self.size <= SMALL or self.size <= most or not self._highest
 
     def _members(self) -> Iterable[str]:
-        """Read the smallest set, or range."""
         if self._range:
             members: Iterable[str] = self._connection.zrangebyscore(*self._range)
             return members
@@ -235,7 +233,6 @@ class Walk:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all records were looked at."""
         return not (self.is_cut or self.unseen)
 
     def measure(self, connection: Any, sources: Sequence[Source]) -> None:

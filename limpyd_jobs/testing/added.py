@@ -106,7 +106,6 @@ def _stored_name(job_class: type[Job], name: str) -> str:
 
 
 def _checked(job_class: type[Job], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the wanted values in the form in which they are compared."""
     if not (isinstance(job_class, type) and issubclass(job_class, Job)):
         raise TypeError(f"The first argument is the class of the jobs, not {job_class!r}")
     for name in fields:
@@ -130,8 +129,7 @@ POSSIBLE: dict[str, tuple[tuple[type, ...], str]] = {
 
 
 def _comparable(job_class: type[Job], name: str, value: Any) -> Any:
-    """Return a wanted value in the form in which it is compared. Refuse one that no job could have: a test that asserts
-    that there is no such job would always pass."""
+    """Return a wanted value as it is compared; refuse one that no job can have, for which a test would always pass."""
     if type(value) not in SCALARS:
         return value
     types, words = POSSIBLE.get(name, (SCALARS, ""))
@@ -195,7 +193,6 @@ def _others(job_class: type[Job]) -> list[type[Job]]:
 
 
 def _shown(job: Job, asked: Collection[str]) -> str:
-    """Show the values of a job that matter."""
     own = [name for name in job._fields if name[0] != "_" and name not in QUIET and name != job._name]
     values = {
         name: _value_of(job, name) for name in dict.fromkeys(["identifier", "queue_name", *own, *asked, "status"])

@@ -117,7 +117,6 @@ class _Adding(local):
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Run nothing inside the block."""
         before, self._is_busy = self._is_busy, True
         try:
             yield

@@ -197,7 +197,6 @@ def check_options(worker_class: type[Worker], options: Iterable[str], others: It
 
 
 def _end_delay_of(job: Job) -> None:
-    """Let a job wait that is delayed."""
     if status_of(job) == "DELAYED":
         queue = queue_of(job)
         job.enqueue_or_delay(queue_name(queue), queue_model=type(queue))
@@ -225,7 +224,6 @@ def status_of(job: Job) -> str:
 
 
 def queue_of(job: Job) -> Queue:
-    """Return the queue that a job is in."""
     key = job.get_field("_queue_key").hget() or ""
     for queue_model in _queue_models(job):
         if key.startswith(f"{queue_model._name}:"):
@@ -285,8 +283,6 @@ def _worker_of(worker_class: type[Worker], job: Job, queue: Queue) -> type[Worke
 
 
 class _Run:
-    """The work of one worker after the other, and the outcomes."""
-
     def __init__(self, raise_errors: bool, limit: int) -> None:
         self.drained, self.loops, self.result = Drained(), 0, None
         self._raise_errors, self._limit = raise_errors, limit

@@ -11,9 +11,10 @@ import pytest
 
 from limpyd_jobs import Job, Queue, Worker
 from limpyd_jobs.commands.shared.command import Command
-from limpyd_jobs.commands.shared.tables import cut, fitted, print_json, print_json_lines, table_lines
+from limpyd_jobs.commands.shared.tables import cut, fitted, print_json, print_json_lines
 from limpyd_jobs.query import JobFilter
 from limpyd_jobs.scripts.jobs import COMMANDS
+from limpyd_jobs.texts import table_lines
 
 TABLE = [("job", "message", "size", "at"), ("a" * 10, "b" * 50, "12", "2026-01-01")]
 

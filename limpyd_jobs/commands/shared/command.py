@@ -105,7 +105,6 @@ class Command:
             self.fail(UNAVAILABLE, cannot_use_redis(error))
 
     def fail(self, status: int, text: str) -> NoReturn:
-        """End the command with an error and an exit status."""
         self.parser.exit(status, f"{self.parser.get_prog_name()}: error: {text}\n")
 
     def print_list(
@@ -152,7 +151,6 @@ class Command:
             entry.numbers = entry.numbers or {"done": 1}
 
     def would_be(self, done: str) -> str:
-        """Return what was done, or would be."""
         return f"would be {done}" if self.options.dry_run else done
 
     def note_others(self, number: int, what: str, values: str) -> None:
@@ -166,12 +164,12 @@ class Command:
             why = f"there are more {what}" if is_complete else f"there was no time to look at all {what}"
             self.note(f"{why}: --after={following}")
 
-    def note(self, text: str) -> None:
+    def note(self, *texts: str) -> None:
         """Say something on standard error, so that it is no part of the output."""
-        print(f"{self.parser.get_prog_name()}: {one_line(text, MESSAGE)}", file=sys.stderr)
+        for text in texts:
+            print(f"{self.parser.get_prog_name()}: {one_line(text, MESSAGE)}", file=sys.stderr)
 
     def _import(self) -> None:
-        """Import what the options name."""
         if getattr(self.options, "job_modules", None):
             try:
                 job_classes.load(self.options.job_modules)

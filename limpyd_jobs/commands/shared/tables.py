@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from shutil import get_terminal_size
@@ -12,7 +12,7 @@ from textwrap import fill
 from typing import Any
 
 from limpyd_jobs.dates import span
-from limpyd_jobs.texts import MESSAGE, NAME, one_line, shortened
+from limpyd_jobs.texts import MESSAGE, NAME, one_line, shortened, table_lines
 
 Row = Sequence[object]
 
@@ -29,18 +29,16 @@ _BARS = " ▁▂▃▄▅▆▇█"
 
 
 def print_table(rows: Iterable[Row], most: int = NAME) -> None:
-    """Print rows, of which the first is the heading, with columns as wide as needed. None is printed as an empty
-    cell. Of a cell of more than `most` characters, the beginning is shown."""
+    """Print rows, the heading first; of a cell of more than `most` characters, the beginning."""
     for line in table_lines(rows, most):
         print(line)
 
 
-def table_lines(rows: Iterable[Row], most: int = NAME) -> Iterator[str]:
-    """Yield the lines of such a table."""
-    shown = [["" if cell is None else one_line(cell, most) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    for row in shown:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+def with_models(heading: Row, rows: Iterable[Row], models: Sequence[str], at: int) -> list[Row]:
+    """Return a table, with the model of each row as a column if there are several."""
+    shown = [("model", heading), *zip(models, rows, strict=True)]
+    several = len({*models}) > 1
+    return [(*row[:at], model, *row[at:]) if several else row for model, row in shown]
 
 
 def width_of_terminal() -> int:
@@ -59,7 +57,6 @@ def print_fitted(rows: Sequence[Row], spare: Sequence[str] = ()) -> None:
 
 
 def not_shown(left_out: Sequence[str]) -> str:
-    """Say which columns are left out."""
     return f"no room for: {', '.join(left_out)}"
 
 
@@ -114,7 +111,6 @@ def ends_of(text: str) -> str:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON, in lines that people can read."""
     print(_json(value, indent=2))
 
 
@@ -162,8 +158,7 @@ def time_between(start: datetime | None, end: datetime | None) -> str:
 
 
 def chart(numbers: Sequence[int], width: int) -> str:
-    """Return numbers as a line of bars, with the highest number at its end. Neighbours share a bar if there are too
-    many."""
+    """Return numbers as a line of bars, neighbours together if need be, with the highest number at its end."""
     size = max(-(-len(numbers) // width), 1)
     sums = [sum(numbers[at : at + size]) for at in range(0, len(numbers), size)] or [0]
     highest = max(*sums, 1)

@@ -10,6 +10,7 @@ from redis.exceptions import RedisError
 
 from limpyd_jobs.classes.imports import not_imported
 from limpyd_jobs.commands.shared.command import Command
+from limpyd_jobs.commands.shared.progress import shown_progress
 from limpyd_jobs.commands.shared.tables import count_of, print_table
 from limpyd_jobs.exceptions import NotAudited, as_written
 from limpyd_jobs.models import Job, job_classes
@@ -51,7 +52,6 @@ class VerbCommand(Command):
         raise NotImplementedError
 
     def run(self) -> int:
-        """Call the verb with the other words."""
         verbs = self.verbs()
         verb, *words = self.given or [next(iter(verbs))]
         if verb not in verbs:
@@ -81,14 +81,18 @@ class VerbCommand(Command):
 
     def change_many(self, verb: str, act: Callable[..., Tally], what: str = "job") -> int:
         """Count with ``dry_run=True`` what a verb would change, ask, change it, and print the outcomes."""
-        would, done = act(dry_run=True), f"{verb.removesuffix('e')}ed"
+        would, done = self._act(act, what, dry_run=True), f"{verb.removesuffix('e')}ed"
         if self.options.dry_run:
             return self.print_tally(done, would, what)
         if would.done and not self.is_sure(f"{verb} {count_of(would.done, what)}?"):
             return 1
         with self._noting_if_cut():
-            tally = act()
+            tally = self._act(act, what, dry_run=False)
         return self.print_tally(done, tally, what)
+
+    def _act(self, act: Callable[..., Tally], what: str, *, dry_run: bool) -> Tally:
+        with shown_progress(f"looked at {{:,}} of {{:,}} {what}s") as progress:
+            return act(dry_run=dry_run, progress=progress, **self.how_audited)
 
     @contextmanager
     def _noting_if_cut(self) -> Iterator[None]:

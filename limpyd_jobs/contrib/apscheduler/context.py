@@ -28,5 +28,4 @@ class StoreContext:
         return self.scheduler is not None and self.scheduler.state != STATE_RUNNING
 
     def has_executor(self, name: str) -> bool:
-        """Whether the scheduler has an executor of a name."""
         return self.scheduler is None or name in self.scheduler._executors

@@ -61,7 +61,6 @@ class ScheduledRun(Job):
 
     @classmethod
     def functions(cls) -> AllowedFunctions:
-        """Return the functions that runs may call."""
         return AllowedFunctions(cls.allowed, f"the class {cls.get_model_repr()}")
 
 
@@ -153,8 +152,7 @@ class LimpydExecutor(BaseExecutor):
             raise
 
     def _is_full(self, job: TheirJob, slots: Container[str | None]) -> bool:
-        """Whether enough other runs are queued. If Redis failed, or a scheduler died, some of the given runs may be
-        queued already."""
+        """Whether enough other runs are queued: those given may be, if Redis failed or a scheduler died."""
         queued = self.job_class.collection(scheduled=job.id, queued="1")
         if len(queued) < job.max_instances:
             return False

@@ -25,8 +25,7 @@ UNPARKED = {"parked": None, "reason": None, "parked_run_time": None}
 
 
 class JobReader:
-    """Restores the jobs of a store, and knows which ones to pass over: those that this process cannot restore, and
-    those whose executor it does not have."""
+    """Restores the jobs of a store, and knows which to pass over: those that cannot be restored, or run, here."""
 
     def __init__(self, context: StoreContext, functions: AllowedFunctions, serializer: Serializer) -> None:
         self._context, self._functions, self._serializer = context, functions, serializer
@@ -52,7 +51,6 @@ class JobReader:
         return [job for job in self._restored(rows, self._park) if self.has_executor(job) and _has_time(job)]
 
     def skipped(self) -> list[str]:
-        """Return the jobs that are not to be handed out here."""
         return [*self._parked, *self.left_to_others]
 
     @property
@@ -78,8 +76,7 @@ class JobReader:
         return was_set_aside
 
     def look_again(self, interval: float) -> None:
-        """Look again at the jobs that were set aside, here or by others, unless that was done less than `interval`
-        seconds ago."""
+        """Look again at the jobs that were set aside, here or by others, at most every `interval` seconds."""
         if time.monotonic() < self._looked + interval:
             return
         self._looked = time.monotonic()
@@ -104,7 +101,6 @@ class JobReader:
                     self._model.change(pk, changes, {**_content(stored), "parked": "1"})
 
     def _all_parked(self) -> list[str]:
-        """Return the jobs that are parked here or by others."""
         try:
             return [*self._model.collection(parked="1")]
         except ResponseError as error:

@@ -174,7 +174,6 @@ class Round:
             job, advance = found, self._serializer.dump_advance(found) if found.next_run_time else None
 
     def _time_after(self, job: StoredJob, moment: datetime) -> datetime | None:
-        """Return when a job that has run is to run next."""
         times = job._get_run_times(moment)
         return job.trigger.get_next_fire_time(times[-1], moment) if times else job.next_run_time
 

@@ -57,8 +57,7 @@ class Serializer:
         }
 
     def dump_advance(self, job: StoredJob) -> dict[str, str]:
-        """Return the fields of a job that change when it is due. A trigger that is a pickle may count, so it is one of
-        them."""
+        """Return the fields of a job that change when it is due: also a trigger that is a pickle, which may count."""
         fields = {"next_run_time": text_of(job.next_run_time)}
         return fields if _is_json(job.as_read["trigger"]) else {**fields, **self._dumped_trigger(job)}
 

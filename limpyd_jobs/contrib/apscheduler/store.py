@@ -99,8 +99,7 @@ class LimpydJobStore(BaseJobStore):
         _stores.add(self)
 
     def _start_anew(self) -> None:
-        """Begin as a process that holds no leases: in a forked child, those, and the thread that listens, are of the
-        parent."""
+        """Begin without leases: in a forked child, those, and the thread that listens, are of the parent."""
         owner = f"{socket.gethostname()}:{os.getpid()} {uuid4().hex[:8]}"
         self.context = StoreContext(self.model, owner, self.lease, self._logger, self._scheduler, self._alias)
         self._is_started = False
@@ -299,11 +298,9 @@ class LimpydJobStore(BaseJobStore):
     # -- Records
 
     def _skipped(self) -> list[str]:
-        """Return the jobs that are not to be handed out now."""
         return [*self.reader.skipped(), *self.round.skipped()]
 
     def _new(self, job: Job) -> dict[str, Any]:
-        """Return the fields of a new job."""
         return self._dumped(job) | {"position": time.time_ns()}
 
     def _dumped(self, job: Job, as_read: Stored | None = None) -> dict[str, str | None]:

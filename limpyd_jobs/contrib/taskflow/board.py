@@ -139,7 +139,6 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         self.model.database.close_idle()
 
     def _be_of_this_process(self) -> None:
-        """A process that was forked has none of the threads of its parent."""
         if self._pid != os.getpid():
             self._begin()
 

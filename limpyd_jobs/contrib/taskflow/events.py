@@ -45,8 +45,7 @@ class BoardNotifier(Notifier):
 
 
 class BoardTimeout(Timeout):
-    """How long a conductor waits if it found no job, or runs as many as it may: until a job is posted, or one of this
-    board ends. `listen` begins to listen to changes, and returns False if that was done before."""
+    """How long a conductor waits if it found no job, or runs as many as it may, unless one is posted, or one ends."""
 
     def __init__(self, value: float, listen: Callable[[], bool]) -> None:
         super().__init__(value)
@@ -54,7 +53,6 @@ class BoardTimeout(Timeout):
         self._is_to_look = Event()  # set also by a job that was posted before the wait began
 
     def look(self) -> None:
-        """End the wait."""
         self._is_to_look.set()
 
     def look_soon_again(self) -> None:
@@ -75,7 +73,6 @@ class BoardTimeout(Timeout):
             self._is_to_look.clear()
 
     def interrupt(self) -> None:
-        """Stop the conductor."""
         super().interrupt()
         self.look()
 
@@ -104,8 +101,7 @@ class BoardEvents:
             return True
 
     def learn(self, anew: bool = False) -> None:
-        """Read what is posted already, to notify of its removal, unless that was done before. While no callback is
-        registered, nothing is known of what comes and goes: then it is to be read anew."""
+        """Read what is posted already, to notify of its removal, once or, after a time without callbacks, anew."""
         with self._learning:
             if anew or not self._has_learned:
                 self._posted.clear()
@@ -113,7 +109,6 @@ class BoardEvents:
                 self._has_learned = True
 
     def close(self) -> None:
-        """Stop listening."""
         with self._beginning:
             self._is_closed = True
             if self._changes is not None:

@@ -17,17 +17,10 @@ class BoardOfJob(Protocol):
 
     model: type[Posting]
 
-    def look(self, job: LimpydJob) -> tuple[str, str | None, float | None]:
-        """Return the state of a posting; and, if it is claimed, by whom, and in how many seconds the claim lapses."""
-
-    def extend(self, job: LimpydJob, expiry: float) -> bool:
-        """Let a claim of this board last for that many seconds from now; return whether this worked."""
-
-    def wait_for_end(self, job: LimpydJob, timeout: float | None = None) -> bool:
-        """Wait until a posting is complete; return False if it is not within `timeout` seconds."""
-
-    def failures(self) -> AbstractContextManager[None]:
-        """Raise the exception that TaskFlow expects if Redis fails, or the board is closed."""
+    def look(self, job: LimpydJob) -> tuple[str, str | None, float | None]: ...
+    def extend(self, job: LimpydJob, expiry: float) -> bool: ...
+    def wait_for_end(self, job: LimpydJob, timeout: float | None = None) -> bool: ...
+    def failures(self) -> AbstractContextManager[None]: ...
 
 
 class LimpydJob(base.Job):
@@ -49,18 +42,15 @@ class LimpydJob(base.Job):
 
     @cached_property
     def pk(self) -> str:
-        """The pk of the posting."""
         return str(self.posting.pk.get())
 
     @cached_property
     def posting(self) -> Posting:
-        """The posting."""
         found: Posting = self._board.model.lazy_connect(self.pk)
         return found
 
     @property
     def priority(self) -> base.JobPriority:
-        """Its priority."""
         return self._priority
 
     @property

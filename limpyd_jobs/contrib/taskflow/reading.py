@@ -40,8 +40,7 @@ class PostingReader:
         self._path = model.get_model_repr()
 
     def of(self, queue_key: str, pk: str) -> Iterable[LimpydJob]:
-        """Return the posting of a pk; nothing if its queue, given by the beginning of its keys, belongs to another
-        board."""
+        """Return the posting of a pk; nothing if its queue, by its key, belongs to another board."""
         queue = self.model.queue_model.lazy_connect(queue_key.rpartition(":")[2])
         name, number = queue.hmget("name", "priority")
         is_of_board = name == self._queue_name and number in BY_NUMBER

@@ -87,7 +87,6 @@ def job_details(ident: str, database: JobsDatabase | None = None, error_model: t
 def details_of(
     ident: str, stored: Mapping[str, str], database: JobsDatabase | None, error_model: type[Error] | None = None
 ) -> JobDetails:
-    """Return the details of a job whose hash is given."""
     parsed = Ident.of(ident)
     name = classes_of(database)[parsed.path].name
     queue, history, log, result = _kept_beside(database, name, parsed.pk, stored.get("_queue_key", ""))

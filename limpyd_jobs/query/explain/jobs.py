@@ -125,7 +125,6 @@ class _Standing(NamedTuple):
 
     @property
     def servers(self) -> list[AliveWorker]:
-        """The workers of the queue."""
         return [worker for worker in self.workers if self.name in worker.queues]
 
     @property
