@@ -134,7 +134,7 @@ class JobClasses(Generic[T]):
     def __init__(self, base: type[T], limit: int = 32) -> None:
         self.base = base
         self.limit = limit
-        self._met: dict[str, type[T]] = {}
+        self._resolved: dict[str, type[T]] = {}
         self._allowed: list[str] | None = None
 
     @property
@@ -145,25 +145,25 @@ class JobClasses(Generic[T]):
     @property
     def known(self) -> Mapping[str, type[T]]:
         """The classes by their path. The mapping is never changed, but replaced, so threads may share it."""
-        if not self._met:
+        if not self._resolved:
             imported = (cls for cls in concrete(self.base) if self._allows(path_of(cls)))
-            self._met = {path_of(cls): cls for cls in islice(imported, self.limit)} or self._met
-        return self._met
+            self._resolved = {path_of(cls): cls for cls in islice(imported, self.limit)} or self._resolved
+        return self._resolved
 
     def look_again(self) -> None:
         """Know all classes that are imported, also those that tests define inside functions."""
-        self._met = {path_of(cls): cls for cls in self.all()}
+        self._resolved = {path_of(cls): cls for cls in self.all()}
 
     def all(self) -> list[type[T]]:
         """Return the classes that this process knows: the imported ones, and those it has resolved."""
         imported = (cls for cls in concrete(self.base) if self._allows(path_of(cls)))
-        return list(dict.fromkeys([*imported, *self._met.values()]))
+        return list(dict.fromkeys([*imported, *self._resolved.values()]))
 
     def allow(self, modules: str | Sequence[str] | None) -> None:
         """From now on, in the whole process, resolve only the classes of these modules and of the modules below them;
         of any module if it is None."""
         self._allowed = None if modules is None else module_names(modules)
-        self._met = {}
+        self._resolved = {}
 
     def load(self, modules: str | Sequence[str]) -> None:
         """Import these modules, and all modules below them, and `allow` no others."""
@@ -183,7 +183,7 @@ class JobClasses(Generic[T]):
             # The path may be the old path of a class that was moved.
             paths = dict.fromkeys((path, path_of(cls)), cls)
             others = [(known, other) for known, other in self.known.items() if known not in paths]
-            self._met = {**dict(others[len(paths) - self.limit :]), **paths}
+            self._resolved = {**dict(others[len(paths) - self.limit :]), **paths}
         return cls
 
     def like(self, model: type[RedisModel]) -> JobClasses[T] | BoundJobClasses:

@@ -28,7 +28,7 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
     Attributes
     ----------
     notify_changes: bool
-        Whether other processes are told the changes of its records: see `changes`.
+        Whether other processes are notified of the changes of its records: see `changes`.
     """
 
     __module__ = "limpyd_jobs.models"  # what is stored of a class is its path
@@ -96,9 +96,9 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
         """Return an iterator over the changes from now on: `JobChange` for jobs, `Change` for other records.
 
         A job changes if its status changes. Another record changes if a field of its hash changes. The class has to say
-        `notify_changes = True`, in all processes. Each change is told in the step that makes it, in the order of the
+        `notify_changes = True`, in all processes. Each change is written in the step that makes it, in the order of the
         steps. The last 10,000 or so are kept, for a listener that lost the connection to Redis. Processes of version 2
-        tell nothing.
+        notify of nothing.
 
         >>> for change in Photo.changes():
         ...     print(change.pk, change.status_before, change.status)
@@ -113,7 +113,7 @@ class BaseJobsModel(related.RelatedModel, AtomicModel, LazyModel):
         Raises
         ------
         ConfigurationException
-            If the class does not tell its changes.
+            If the class does not notify of its changes.
         TypeError, ValueError
             If an argument is not one of the above.
         """

@@ -430,7 +430,7 @@ class Job(JobRecord):
         Raises
         ------
         ConfigurationException
-            If the class does not tell its changes.
+            If the class does not notify of its changes.
         LimpydJobsException
             If another program wrote something to the key of the job, or of the changes of its class.
         redis.exceptions.RedisError
@@ -444,7 +444,7 @@ class Job(JobRecord):
         """Wait until the job has ended, as `wait` does, and return what its code returned, as JSON keeps it.
 
         The class has to say ``keep_result = True``, to keep results for a day, or for how long, in seconds or as a
-        timedelta. It has to say so also in the processes that run the job. It then tells its changes, too.
+        timedelta. It has to say so also in the processes that run the job. It then notifies of its changes, too.
 
         Parameters
         ----------

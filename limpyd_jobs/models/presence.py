@@ -192,7 +192,7 @@ class Registration:
                 presences.keep(self._model, self.pk, self._values, self._lease)
             except Exception as error:
                 log.warning(
-                    "The presence of %s could not be told: %s", one_line(self._values["name"]), described(error)
+                    "The presence of %s could not be renewed: %s", one_line(self._values["name"]), described(error)
                 )
 
 

@@ -181,7 +181,7 @@ class Queue(BaseJobsModel):
     ) -> Changes:
         """Return an iterator over the changes of the jobs in the queues of some names, each a `JobChange`.
 
-        It tells the jobs of all classes that are imported, or known, when this is called, and that tell their changes.
+        The jobs are those of all classes that are imported, or known, when this is called, and that notify of changes.
 
         Parameters
         ----------
@@ -193,7 +193,7 @@ class Queue(BaseJobsModel):
         Raises
         ------
         ConfigurationException
-            If no class that is known tells its changes.
+            If no class that is known notifies of its changes.
         """
         wanted = names if names is None else {stored_queue_name(name) for name in cls._get_iterable_for_names(names)}
         notifying = [each for each in job_classes.all() if does_notify(each)]

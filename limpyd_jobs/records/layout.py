@@ -153,7 +153,9 @@ def _notifies(model: type[RedisModel], special: set[str]) -> bool:
     """Whether a model notifies of its changes. A job class whose status has an index of limpyd only must not."""
     notifies = getattr(model, "notify_changes", False) is True or bool(kept_for(model))
     if notifies and "status" in special and hasattr(model, "get_model_repr"):
-        raise ConfigurationException(f"{model.__name__} cannot tell its changes: its 'status' needs a plain EqualIndex")
+        raise ConfigurationException(
+            f"{model.__name__} cannot notify of its changes: its 'status' needs a plain EqualIndex"
+        )
     return notifies
 
 

@@ -423,7 +423,7 @@ class TestTheBoard:
         )
         board.post("x")
         wait_until(lambda: told == ["x"])
-        assert caplog.text.count("tells of no change, and is passed over") == 1
+        assert caplog.text.count("is not a change, and is passed over") == 1
 
     def test_tells_on_after_redis_was_away(self, redis_binary: str) -> None:
         told: list[str] = []

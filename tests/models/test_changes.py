@@ -456,5 +456,5 @@ class Ranked(Job):
 
 
 def test_a_status_that_only_limpyd_can_index_is_refused() -> None:
-    with pytest.raises(ConfigurationException, match="Ranked cannot tell its changes"):
+    with pytest.raises(ConfigurationException, match="Ranked cannot notify of its changes"):
         Ranked.add_job("a", queue_name="photos")

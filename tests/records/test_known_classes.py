@@ -119,7 +119,7 @@ def run_after_another(client: redis.Redis) -> None:
     forget(BaseJobsModel)
     client.delete(known_classes.KEY)
     client.rpush("own:ownqueue:1:waiting", f"{PATH}:1")
-    job_classes._met = {Job.get_model_repr(): Job}
+    job_classes._resolved = {Job.get_model_repr(): Job}
     worker_of("resize", queue_model=OwnQueue, max_loops=2, prefetch=1).run()
 
 

@@ -1,4 +1,4 @@
-"""The changes in Redis that are told to other processes: see `BaseJobsModel.changes`."""
+"""The changes in Redis that other processes are notified of: see `BaseJobsModel.changes`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CHANGES_WAIT = 5.0
 # After how many seconds to try again if Redis fails: the first time, and at most.
 FIRST_RETRY, MAX_RETRY = 0.1, 5.0
 
-# After how many seconds to log again that entries of a model tell of no change.
+# After how many seconds to log again that entries of a model are not changes.
 LOG_AGAIN = 60.0
 
 
@@ -105,12 +105,12 @@ class Changes:
     since: str
         The id of the last change that is known, to go on after it, as far as changes are kept; ``"0"`` for all.
     wants: callable
-        Takes a change, and returns whether to tell it.
+        Takes a change, and returns whether it counts.
 
     Raises
     ------
     ConfigurationException
-        If a model does not tell its changes.
+        If a model does not notify of its changes.
     LimpydJobsException
         If something else is stored at the key of the changes.
     TypeError, ValueError
@@ -174,7 +174,7 @@ class Changes:
     def follow(self, notify: Callable[[Any], object], name: str = "limpyd-jobs-changes") -> None:
         """Call a function with each change, in a thread of its own, until `close`.
 
-        An exception of the function is logged, and the next change is told. If Redis failed, the same change is told
+        An exception of the function is logged, and the next change follows. If Redis failed, the same change comes
         once more, after a while.
 
         Parameters
@@ -217,7 +217,7 @@ class Changes:
         self._follow(self._await_all, notify, pause, name)
 
     def _await(self) -> deque[Change]:
-        """Return the changes that are not told yet: one at least, unless it is closed."""
+        """Return the next changes: one at least, unless it is closed."""
         if not self._waiting:
             self._waiting.extend(self.read(inf))
         return self._waiting
@@ -238,7 +238,7 @@ class Changes:
             raise LimpydJobsException("These changes are closed, or another thread follows them: make others")
         self._is_followed = True
 
-        def tell() -> None:
+        def follow() -> None:
             changes = None
             while not self._closed.wait(pause):
                 try:
@@ -250,11 +250,11 @@ class Changes:
                     called = getattr(notify, "__qualname__", notify)
                     log.warning("The function %s, which is notified of changes, failed: %s", called, described(error))
                     if is_transient(error):
-                        self._rest()
+                        self._pause()
                     else:
                         changes = None
 
-        Thread(target=tell, name=name, daemon=True).start()
+        Thread(target=follow, name=name, daemon=True).start()
 
     def close(self) -> None:
         """End the iteration, also in another thread, and give the connection back."""
@@ -277,13 +277,13 @@ class Changes:
                 raise
             log.warning("Changes cannot be read, trying again: %s", described(error))
             self.failure = error
-            self._rest(seconds)
+            self._pause(seconds)
             return []
         self._delay, self.failure = FIRST_RETRY, None
         self._ids.update((key, entries[-1][0]) for key, entries in reply)
         return found
 
-    def _rest(self, most: float = inf) -> None:
+    def _pause(self, most: float = inf) -> None:
         """Wait before the next try, longer after each failure, and `most` seconds at most."""
         self._closed.wait(max(0, min(self._delay * random.uniform(0.5, 1), most)))
         self._delay = min(2 * self._delay, MAX_RETRY)
@@ -337,14 +337,14 @@ class ChangesOf:
 
 
 def does_notify(model: type[RedisModel]) -> bool:
-    """Whether a model tells its changes: one that no script can work with does not."""
+    """Whether a model notifies of its changes: one that no script can work with does not."""
     with suppress(ConfigurationException):
         return bool(layout_of(model).description["tells"])
     return False
 
 
 def check_notifies(model: type[RedisModel]) -> None:
-    """Raise `ConfigurationException` if a model does not tell its changes."""
+    """Raise `ConfigurationException` if a model does not notify of its changes."""
     if not layout_of(model).description["tells"]:
         raise ConfigurationException(
             f"{model.__name__} does not notify of its changes: set notify_changes = True on the class"
@@ -404,14 +404,12 @@ def _change(name: str, model: Any, flat: Any) -> Change | None:
     """Return the change that an entry holds; None if another program wrote it."""
     fields = flat if isinstance(flat, Mapping) else dict(zip(flat[::2], flat[1::2], strict=True))
     of_job = (fields.get(each) for each in ("status", "before", "queue")) if hasattr(model, "get_model_repr") else ()
-    told = (fields.get("pk"), fields.get("what"), *of_job)
-    if None in told:
+    stored = (fields.get("pk"), fields.get("what"), *of_job)
+    if None in stored:
         if _may_log[model._name]():
-            log.warning(
-                "The entry %s of %s:changes tells of no change, and is passed over", one_line(name), model._name
-            )
+            log.warning("The entry %s of %s:changes is not a change, and is passed over", one_line(name), model._name)
         return None
-    return (JobChange if of_job else Change)(name, model, *told)  # type: ignore[arg-type]
+    return (JobChange if of_job else Change)(name, model, *stored)  # type: ignore[arg-type]
 
 
 def _order(name: str) -> tuple[int, ...]:
