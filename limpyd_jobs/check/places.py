@@ -184,15 +184,14 @@ class Places:
             yield from self._repair_placement(None, ident, repair)
         # An orphan goes to the beginning of its list, so the last one is put back first.
         idents = sorted(self._suspects, key=_rank, reverse=True)
-        hints = self._read(idents, ("_queue_key", "priority", "delayed_until"), list)
-        for ident, (queue_key, priority, delayed_until) in zip(idents, hints, strict=True):
+        dates = self._read(idents, ("delayed_until",), "".join)
+        for ident, delayed_until in zip(idents, dates, strict=True):
             model = self._catalogue.jobs[Ident.of(ident).path]
             moment = parse_datetime(delayed_until)
             yield from self._repair_placement(
                 model,
                 ident,
                 repair,
-                home=self._queues.home(model, queue_key or None, priority or None, create=repair),
                 in_no_list=ident in self._orphans,
                 delayed_until=delayed_until,
                 due=f"{datetime_to_score(moment):.6f}" if moment else "",

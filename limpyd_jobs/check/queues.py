@@ -1,13 +1,12 @@
-"""The queues: which there are, which are duplicates, and to which one a job that stands nowhere belongs."""
+"""The queues: which there are, and which are duplicates."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from shlex import quote
 from typing import NamedTuple
 
-from limpyd_jobs.arguments import is_servable, read_priority
+from limpyd_jobs.arguments import is_servable
 from limpyd_jobs.check import scripts
 from limpyd_jobs.check.catalogue import Catalogue, Found, Model
 from limpyd_jobs.check.problems import Choices
@@ -48,10 +47,8 @@ class Queues:
         named = [queue for queue in self._all if queue.name and queue.priority is not None]
         self.sound = [queue.key for queue in named]
         self._by_rank: dict[tuple[Model, str | None, str | None], str] = {}
-        self._by_priority: defaultdict[tuple[Model, str | None], list[str]] = defaultdict(list)
         for queue in named:
             self._by_rank.setdefault((queue.model, queue.name, queue.priority), queue.key)
-            self._by_priority[queue.model, queue.priority].append(queue.key)
 
     def _of_model(self, model: Model) -> Iterator[StoredQueue]:
         pks = {pk for found in self._reader.members(f"{model._name}:collection") for pk in found}
@@ -61,28 +58,6 @@ class Queues:
         for pk, found, exists in zip(in_order, hashes, exist, strict=True):
             if exists and isinstance(found, list):
                 yield StoredQueue(model, pk, *found)
-
-    def home(self, job_class: Model, queue_key: str | None, priority: str | None, create: bool) -> str:
-        """Return the queue of a job: the one its hash names, else the one of its class, else the only one of its
-        priority; empty if there is no such queue."""
-        if queue_key in self.sound:
-            return str(queue_key)
-        model, priority = job_class.queue_model, priority if read_priority(priority) is not None else "0"
-        name = job_class.queue_name
-        if name:
-            known = self._by_rank.get((model, name, priority))
-            if known or is_servable(name):
-                return known or self._create(model, name, str(priority), create)
-        of_priority = self._by_priority[model, priority]
-        return of_priority[0] if len(of_priority) == 1 else ""
-
-    def _create(self, model: Model, name: str, priority: str, really: bool) -> str:
-        if not really:
-            return f"{model._name}:new"
-        key = f"{model._name}:{records.get_queue(model, name, priority, {})}"
-        self._by_rank[model, name, priority] = key
-        self.sound.append(key)
-        return key
 
     # Problems of the queues themselves
 

@@ -9,10 +9,12 @@ from typing import Any
 from limpyd.model import RedisModel
 from redis import Redis
 
+from limpyd_jobs.arguments import is_servable
 from limpyd_jobs.records.layout import classes_argument, layout_of
 from limpyd_jobs.records.records import due_key
 from limpyd_jobs.redis.calls import Call, flag, listed, send
 from limpyd_jobs.redis.scripting import Script
+from limpyd_jobs.transitions.placing import place_named
 
 _check_records = Script("check/check_records")
 _merge_queues = Script("check/merge_queues")
@@ -74,9 +76,13 @@ def repair_placement(
     **details: Any,
 ) -> Rows:
     """Look whether a job, or a text that is not an ident, stands only where its hash says; or repair that."""
-    model = layout_of(job_class).json if job_class else ""
-    request = {"job_model": model, "ident": ident, "repair": flag(repair), "in_no_list": flag(in_no_list), **details}
-    models = [job_class] if job_class else []
+    request = {"ident": ident, "repair": flag(repair), "in_no_list": flag(in_no_list), **details}
+    models: list[type[RedisModel]] = []
+    if job_class:
+        queue_model, name = job_class.queue_model, job_class.queue_name or ""
+        models = [job_class, queue_model]
+        where = place_named(queue_model, name, is_servable=flag(is_servable(name)))
+        request |= {"job_model": layout_of(job_class).json, **where}
     return send(Call(connection, _repair_placement, request, _lists("problems"), models, queue_keys))
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from limpyd.model import RedisModel
 
+from limpyd_jobs.arguments import is_servable
 from limpyd_jobs.records.layout import classes_argument, layout_of
 from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.redis.calls import Call, Verb, flag, listed, outcome_of
@@ -119,7 +120,8 @@ def reconcile(
     """Put queued jobs of a class, at most `RECONCILE_LIMIT`, where their status says; return (ident, status, queue key)
     of those that were put back, and the idents of jobs whose queue is not known, which are jobs of version 2 only."""
     leases = {"lease": lease, "unclaimed_lease": UNCLAIMED_LEASE}
-    where = place_named(queue_model, getattr(job_class, "queue_name", None) or "")
+    name = getattr(job_class, "queue_name", None) or ""
+    where = place_named(queue_model, name, is_servable=flag(is_servable(name)))
     request = {"job_model": layout_of(job_class).json, "idents": listed(idents), **where, **leases}
 
     def read(reply: dict[str, Any]) -> tuple[list[tuple[str, str, str]], list[str]]:

@@ -4,7 +4,8 @@
 -- request
 --   job_model        none for an entry that is not an ident
 --   ident, repair
---   home             queue to put it in: model name and pk, or none
+--   queue_model, queue_name   where it belongs if its hash names no queue; no name if its class has none
+--   is_servable      '1' if that queue may be made
 --   in_no_list       '1' if it is known to stand in no waiting list
 --   lease, token     of a job that runs without one; the longest lease of a job that no worker has a claim on
 --   delayed_until    its field, as it was read
@@ -19,8 +20,9 @@
 
 --@include clock
 --@include idents
+--@include homes
 
-local ident, repairs, home, due = request.ident or '', request.repair, request.home or '', request.due
+local ident, repairs, home, due = request.ident or '', request.repair, '', request.due
 local LIVE, FINAL = {w = true, d = true, r = true}, {s = true, e = true, c = true}
 
 local job = request.job_model and job_of(request.job_model, ident)
@@ -327,6 +329,17 @@ local function repair_queue_named(hash)
   end
 end
 
+-- Where the job belongs; a queue that would be made has no pk yet.
+local function home_by(named, priority)
+  local queue_model = model_of(request.queue_model)
+  local function make_queue(of_priority)
+    if not request.is_servable then return nil end
+    local pk = repairs and find_or_create_queue(queue_model, request.queue_name, of_priority) or 'new'
+    return queue_model.name .. ':' .. pk
+  end
+  return home_of(queue_model, request.queue_name, named, priority, make_queue) or ''
+end
+
 for _, base in ipairs(KEYS) do look_in(base) end
 if not job then
   remove_what_is_not_a_job('no ident')
@@ -337,6 +350,7 @@ else
   if not hash then
     return answer('done', {problems = {}})
   end
+  home = home_by(unpack(redis.call('HMGET', job.key, '_queue_key', 'priority')))
   repair_placement(hash)
   repair_queue_named(hash)
 end

@@ -5,6 +5,7 @@
 -- request
 --   job_model, idents, queue_model
 --   queue_name        of a job that names no queue; or none
+--   is_servable       '1' if that queue may be made
 --   lease             of a running job that has a claim, but no lease
 --   unclaimed_lease   of a running job without a claim, as version 2 runs them: seconds. See lease_without_claim
 -- reply
@@ -16,20 +17,14 @@
 -- worker that would have skipped them.
 
 --@include claims
---@include queues
---@include places
+--@include homes
 
 local queue_model, queue_name = model_of(request.queue_model), request.queue_name
 local lease, unclaimed_lease = tonumber(request.lease), tonumber(request.unclaimed_lease)
 local repaired, unplaceable = {}, {}
 
--- The queue of a job that names none: the queue of its priority and the given name, or the only one of its priority.
-local function likely_queue(priority)
-  if queue_name then
-    return queue_model.name .. ':' .. find_or_create_queue(queue_model, queue_name, priority)
-  end
-  local pks = redis.call('SRANDMEMBER', queue_model.indexes.priority[1] .. priority, 2)
-  return #pks == 1 and queue_model.name .. ':' .. pks[1]
+local function make_queue(priority)
+  return request.is_servable and queue_model.name .. ':' .. find_or_create_queue(queue_model, queue_name, priority)
 end
 
 local function stands_in(queue, ident)
@@ -62,14 +57,13 @@ local function reconcile(ident)
   local job = job_of(request.job_model, ident)
   local hash = redis.call(
     'HMGET', job.key, 'status', 'queued', '_queue_key', '_claim_token', 'delayed_until', 'priority', 'start')
-  local is_live, queue = hash[1] == 'w' or hash[1] == 'd' or hash[1] == 'r', hash[3]
+  local is_live, named = hash[1] == 'w' or hash[1] == 'd' or hash[1] == 'r', hash[3]
   if hash[2] == '1' and not is_live then
     return free(job, hash[1], hash[4])
-  elseif not is_live or queue and string.sub(queue, 1, #queue_model.name + 1) ~= queue_model.name .. ':' then
+  elseif not is_live or named and string.sub(named, 1, #queue_model.name + 1) ~= queue_model.name .. ':' then
     return
-  elseif not (queue and sound_queue(queue)) then
-    queue = likely_queue(hash[6] or '0')
   end
+  local queue = home_of(queue_model, queue_name, named, hash[6], make_queue)
   if not queue then
     unplaceable[#unplaceable + 1] = ident
   elseif repair(job, queue, hash) then

@@ -1,0 +1,20 @@
+-- Homes: the queue where a job belongs that stands in none.
+
+--@include places
+--@include queues
+
+local function named_home(queue_model, name, priority, make)
+  local is_sound, pk = pcall(find_queue, queue_model, name, priority)  -- an index may be of a wrong type
+  return is_sound and pk and queue_model.name .. ':' .. pk or make(priority)
+end
+
+-- The queue that the hash of a job names; else that of the given name, if there is one, and the priority of the job,
+-- which `make` makes if need be; else the only one of its priority; nil if none is known.
+local function home_of(queue_model, name, known, priority, make)
+  if known and sound_queue(known) then return known end
+  priority = string.match(priority or '', '^[+-]?%d+$') or '0'
+  local home = name and named_home(queue_model, name, priority, make)
+  if home then return home end
+  local pks = redis.pcall('SRANDMEMBER', queue_model.indexes.priority[1] .. priority, 2)
+  return #pks == 1 and queue_model.name .. ':' .. pks[1] or nil
+end
