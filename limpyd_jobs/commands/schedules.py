@@ -93,7 +93,8 @@ class Schedules(VerbCommand):
 
     def _change(self, verb: str, words: Sequence[str], act: Callable[[Schedule], None]) -> None:
         schedule = self._named(verb, words)
-        with self.audited(f"schedules {verb}", words[0]):
+        needs_room = verb in ("pause", "run-now")
+        with self.audited(f"schedules {verb}", words[0], needs_room=needs_room, refusals=self.refusals):
             act(schedule)
 
     def _named(self, verb: str, words: Sequence[str]) -> Schedule:
@@ -136,7 +137,7 @@ class Schedules(VerbCommand):
             given["trigger"] = _parsed("--trigger", self.options.trigger)
         fields = _parsed("--fields", self.options.fields or "{}")
         found = job_class_of(job_class)
-        with self.audited("schedules add", name):
+        with self.audited("schedules add", name, needs_room=True, refusals=self.refusals):
             schedule = Schedule.add(name, found, paused=bool(self.options.paused), **given, **fields)
         self._note_if_paused(schedule)
         first = schedule.next_times(1)[0].isoformat()

@@ -42,6 +42,7 @@ COMPLETE = "complete"
 _NOT_DONE = "not done"
 _REMEDY = "To do it all the same, give unaudited=True"
 _MAKE_ROOM = "Make room in Redis first: there is none for this step either"
+_BUT_NEW_QUEUES = ", but a new queue needs room in Redis, too"
 _REPAIR = "limpyd-jobs check --repair puts that right"
 
 _begin_entry = Script("audit/begin_entry")
@@ -86,17 +87,29 @@ class Entry:
 
 
 @contextmanager
-def audited(connection: Any, *, unaudited: bool = False, **values: Any) -> Iterator[Entry]:
+def audited(
+    connection: Any,
+    *,
+    unaudited: bool = False,
+    needs_room: bool | None = False,
+    refusals: tuple[type[Exception], ...] = (),
+    **values: Any,
+) -> Iterator[Entry]:
     """Write that the block begins, and how it ends. If Redis refuses to, `NotAudited` is raised, unless it may be
-    unaudited."""
-    entry = _begun(connection, unaudited, _entry(values))
+    unaudited. The `refusals` are what the block raises if it did nothing; for `needs_room` see
+    `refusing_if_unaudited`."""
+    entry = _begun(connection, unaudited, needs_room, _entry(values))
     try:
-        with refusing_if_unaudited():
+        with refusing_if_unaudited(needs_room=needs_room):
             yield entry
     except NotAudited as error:
         entry.end(f"interrupted by {type(error).__name__}")
         if entry.numbers.get("done"):
             raise of_the_rest(error) from error
+        raise
+    except refusals as error:
+        entry.numbers = {"refused": 1}
+        entry.end(f"refused: {one_line(error, MESSAGE)}")
         raise
     except BaseException as error:
         entry.end(f"interrupted by {kind_of(error)}")
@@ -109,11 +122,11 @@ def of_the_rest(error: NotAudited) -> NotAudited:
     return NotAudited(f"{error}".replace(_NOT_DONE, f"the rest is {_NOT_DONE}"))
 
 
-def _begun(connection: Any, unaudited: bool, values: Mapping[str, str]) -> Entry:
+def _begun(connection: Any, unaudited: bool, needs_room: bool | None, values: Mapping[str, str]) -> Entry:
     token = uuid4().hex
     request = {"entry": token, "values": json.dumps(values), "most": MAX_BEGUN}
     try:
-        with refusing_if_unaudited():
+        with refusing_if_unaudited(needs_room=needs_room):
             send(Call(connection, _begin_entry, request, outcome_of))
     except NotAudited:
         if not unaudited:
@@ -128,17 +141,18 @@ def entry_request(unaudited: bool = False, **values: Any) -> dict[str, str]:
 
 
 @contextmanager
-def refusing_if_unaudited(*, needs_room: bool = False) -> Iterator[None]:
+def refusing_if_unaudited(*, needs_room: bool | None = False) -> Iterator[None]:
     """Raise `NotAudited` if a script in the block cannot write to the audit, and so did nothing. Whether the script
-    needs room itself says what helps while Redis is full."""
+    needs room itself, None if only for a new queue, says what helps while Redis is full."""
     try:
         yield
     except ResponseError as error:
         why = _why(error)
         if not why:
             raise
-        remedy = _MAKE_ROOM if needs_room and why.startswith("OOM") else _REMEDY
-        remedy = f"{_REPAIR}. {remedy}" if "exhausted" in why else remedy
+        remedy = f"{_REPAIR}. {_REMEDY}" if "exhausted" in why else _REMEDY
+        if why.startswith("OOM") and needs_room is not False:
+            remedy = _MAKE_ROOM if needs_room else _REMEDY + _BUT_NEW_QUEUES
         raise NotAudited(f"{_NOT_DONE}, because it cannot be written to the audit: {why}. {remedy}") from error
 
 

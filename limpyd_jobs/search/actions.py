@@ -97,6 +97,11 @@ class Action:
         told |= {"delay": shown_delay(asked["delay"])} if "delay" in asked else {}
         return " ".join(f"{name}={value}" for name, value in told.items())
 
+    @property
+    def needs_room(self) -> bool | None:
+        """Whether Redis must have room for it; None if only for a new queue."""
+        return None if {"queue_name", "priority"} & self.request().keys() else False
+
     def do_one(self, job: Any, queue_name: str | None) -> None:
         """Do it with one job. `queue_name` is the queue that it is or was in."""
         raise NotImplementedError

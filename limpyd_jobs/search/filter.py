@@ -111,12 +111,22 @@ class Filter(Generic[T]):
         raise NotImplementedError
 
     def _change(
-        self, steps: Steps, verb: str, how: str = "", *, dry_run: bool, progress: OnStep | None, unaudited: bool
+        self,
+        steps: Steps,
+        verb: str,
+        how: str = "",
+        *,
+        dry_run: bool,
+        progress: OnStep | None,
+        unaudited: bool,
+        needs_room: bool | None = False,
     ) -> Tally:
         """Do the steps that change the records of a source; without an entry of the audit, these only count."""
         walk, outcomes = self._walk(None, progress), Counter[str]()
-        only_counts, told = dry_run or not walk.sources, {"verb": verb, "filter": f"{self}", "how": how}
-        with nullcontext() if only_counts else audited(self._connection, unaudited=unaudited, **told) as entry:
+        only_counts = dry_run or not walk.sources
+        told: dict[str, Any] = {"verb": verb, "filter": f"{self}", "how": how}
+        told |= {"unaudited": unaudited, "needs_room": needs_room}
+        with nullcontext() if only_counts else audited(self._connection, **told) as entry:
             try:
                 for each in self._outcomes(walk, steps, entry):
                     outcomes.update(each)

@@ -236,9 +236,8 @@ class JobFilter(Filter[FoundJob]):
         return self._do(PromoteMany(), dry_run, progress, unaudited)
 
     def _do(self, action: Action, dry_run: bool, progress: OnStep | None, unaudited: bool) -> Tally:
-        return self._change(
-            action.steps, action.verb, action.how, dry_run=dry_run, progress=progress, unaudited=unaudited
-        )
+        given: dict[str, Any] = {"dry_run": dry_run, "progress": progress, "unaudited": unaudited}
+        return self._change(action.steps, action.verb, action.how, needs_room=action.needs_room, **given)
 
     def _model_of(self, known: KnownClass) -> Any:
         try:

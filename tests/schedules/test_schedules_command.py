@@ -154,6 +154,18 @@ def test_what_is_wrong_is_told_in_a_line(arguments: list[str], told: str, run: R
     assert done.returncode == 2
     assert told in done.stderr.splitlines()[-1]
     assert {*redis_client.keys()} <= {audit.KEY}  # what Redis or APScheduler refused
+    entries = [(entry["done"], entry["refused"], entry["outcome"]) for entry in audit.last_entries(redis_client, 9)]
+    assert [("0", "1", entry[2]) for entry in entries if entry[2].startswith("refused: ")] == entries
+
+
+def test_without_room_it_is_not_proposed_to_do_it_unaudited(run: Run, redis_client: redis.Redis) -> None:
+    redis_client.config_set("maxmemory", 1)
+    try:
+        done = run("add", "x", "bakery.Bread", "--cron=@daily")
+    finally:
+        redis_client.config_set("maxmemory", 0)
+    assert done.returncode == 3
+    assert done.stderr.endswith("Make room in Redis first: there is none for this step either\n")
 
 
 @pytest.mark.parametrize("broken", ["DEL {}", "HDEL {} trigger", "HDEL {} timezone", f"HSET {{}} trigger {'[' * 5000}"])

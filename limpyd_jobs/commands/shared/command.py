@@ -144,9 +144,10 @@ class Command:
         return {"unaudited": bool(self.options.unaudited)}
 
     @contextmanager
-    def audited(self, verb: str, what: str) -> Iterator[Entry]:
+    def audited(self, verb: str, what: str, **how: Any) -> Iterator[Entry]:
         """Write to the audit that a block begins, and how it ends: one is done, unless it says otherwise."""
-        with audited(BaseJobsModel.get_connection(), verb=verb, filter=what, **self.how_audited) as entry:
+        told = {"verb": verb, "filter": what, **self.how_audited, **how}
+        with audited(BaseJobsModel.get_connection(), **told) as entry:
             yield entry
             entry.numbers = entry.numbers or {"done": 1}
 
