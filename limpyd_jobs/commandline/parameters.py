@@ -26,10 +26,12 @@ from limpyd_jobs.commandline.options import MAX_PREFETCH, MAX_PROCESSES, SCRIPT_
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.retrying import MAX_DELTA
-from limpyd_jobs.workers.claiming.queue_selector import QUEUE_STRATEGIES
 
 NO_QUEUES = "The queue(s) to use are not defined: name them with queues=, or with --queues= on a command line"
 LOGGER_NAME = "limpyd-jobs"
+
+# How a worker chooses among queues of one priority.
+QUEUE_STRATEGIES = ("strict", "round_robin", "weighted")
 
 # The greatest weight of a queue.
 MAX_WEIGHT = 1000

@@ -14,8 +14,8 @@ from limpyd_jobs.commands.shared.command import Command
 from limpyd_jobs.commands.shared.options import JSON, JSONL, READING_OPTIONS
 from limpyd_jobs.dates import EPOCH
 from limpyd_jobs.models import AlivePresence, BaseJobsModel
+from limpyd_jobs.models.explaining.silence import alive, silence_of_claim
 from limpyd_jobs.query import quarantine_entries, queue_states
-from limpyd_jobs.query.explain.silence import alive, silence_of_claim
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import one_line
 

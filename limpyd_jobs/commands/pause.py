@@ -12,7 +12,7 @@ from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, DRY_RUN, JSON, J
 from limpyd_jobs.commands.shared.tables import names_near, some_of
 from limpyd_jobs.models import Queue
 from limpyd_jobs.query import pause_queue, paused_queues, queue_names, queue_states
-from limpyd_jobs.query.queues import BOARDS
+from limpyd_jobs.search.classes import BOARDS
 from limpyd_jobs.texts import one_line
 
 # How many names a message tells of.

@@ -14,8 +14,8 @@ from limpyd_jobs.commands.shared.tables import Row, count_of, names_near, print_
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
 from limpyd_jobs.dates import parse_datetime, utcnow
 from limpyd_jobs.models import AliveWorker, WorkerPresence
+from limpyd_jobs.models.explaining.silence import silence
 from limpyd_jobs.models.presence import checked_level
-from limpyd_jobs.query.explain.silence import silence
 from limpyd_jobs.texts import one_line
 
 HEADING = ("worker", "status", "queues", "since", "last sign", "done", "failed", "memory", "runs", "for")

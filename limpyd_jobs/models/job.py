@@ -37,7 +37,7 @@ from limpyd_jobs.texts import one_line
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from limpyd_jobs.query.explain.jobs import Explanation
+    from limpyd_jobs.models.explaining.jobs import Explanation
 
 # How long `Job.is_cancelled` relies on its last answer, in seconds.
 QUESTION_INTERVAL = 1
@@ -519,7 +519,7 @@ class Job(JobRecord):
 
     def explain(self) -> Explanation:
         """Return why the job does not run yet, or did not run, in sentences: see `limpyd_jobs.query.explain_job`."""
-        from limpyd_jobs.query.explain.jobs import explain_job  # not at the start of each process
+        from limpyd_jobs.models.explaining.jobs import explain_job  # not at the start of each process
 
         return explain_job(self.ident, type(self).database)
 

@@ -1,7 +1,7 @@
 """Find jobs by what is in them."""
 
-from limpyd_jobs.query.explain.details import JobDetails, job_details
-from limpyd_jobs.query.explain.jobs import Explanation, Reason, explain_job
+from limpyd_jobs.models.explaining.details import JobDetails, job_details
+from limpyd_jobs.models.explaining.jobs import Explanation, Reason, explain_job
 from limpyd_jobs.query.metrics import Period, read_metrics, summed
 from limpyd_jobs.query.overview import Overview, Totals, large_jobs_of, overview
 from limpyd_jobs.query.queues import (

@@ -17,6 +17,7 @@ from limpyd_jobs.records.records import change_pause, paused_names_of
 from limpyd_jobs.redis.calls import chunks, passing_over_wrong_types
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import (
+    BOARDS,
     classes_of,
     connection_to,
     imported_queue_model,
@@ -24,9 +25,6 @@ from limpyd_jobs.search.classes import (
     replies_to,
 )
 from limpyd_jobs.transitions import queues as transitions
-
-# The model of the boards of TaskFlow. Conductors serve them, and no worker.
-BOARDS = "taskflow:board"
 
 # How many queues one step looks at: it takes Redis about a millisecond.
 QUEUES_PER_STEP = 200

@@ -8,7 +8,7 @@ from limpyd_jobs import transitions
 from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.exceptions import LimpydJobsException, naming
 from limpyd_jobs.idents import Ident
-from limpyd_jobs.query.explain.details import JobDetails, details_of, stored_job
+from limpyd_jobs.models.explaining.details import JobDetails, details_of, stored_job
 from limpyd_jobs.records.audit import entry_request, refusing_if_unaudited
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.search.classes import connection_to, on, replies_to

@@ -13,6 +13,9 @@ from limpyd_jobs.records.known_classes import ERRORS, QUEUES, KnownClass, known_
 from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.redis.database import JobsDatabase
 
+# The model of the boards of TaskFlow. Conductors serve them, and no worker.
+BOARDS = "taskflow:board"
+
 
 def database_of(database: JobsDatabase | None) -> JobsDatabase:
     """Return a database that is given; else that of `BaseJobsModel`."""

@@ -19,7 +19,7 @@ from servers import RedisServer
 
 from limpyd_jobs import Queue, Schedule, WorkerPresence
 from limpyd_jobs.dates import utcnow
-from limpyd_jobs.query.explain.schedules import notes_of
+from limpyd_jobs.query.schedules import notes_of
 from limpyd_jobs.records import audit, records
 from limpyd_jobs.schedules.model import score_of
 

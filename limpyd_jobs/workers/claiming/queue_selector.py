@@ -6,9 +6,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-# How a worker chooses among queues of one priority.
-QUEUE_STRATEGIES = ("strict", "round_robin", "weighted")
-
 
 class Place(NamedTuple):
     """What the turn of a waiting list depends on: the priority of its queue, and the weight of its name."""

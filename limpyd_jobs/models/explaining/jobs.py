@@ -12,13 +12,12 @@ from limpyd_jobs.classes.job_classes import job_classes
 from limpyd_jobs.dates import span
 from limpyd_jobs.idents import Ident
 from limpyd_jobs.models.error import Error
+from limpyd_jobs.models.explaining.details import JobDetails, details_of, stored_job
+from limpyd_jobs.models.explaining.silence import silence
 from limpyd_jobs.models.presence import SILENT, AliveWorker, WorkerPresence
-from limpyd_jobs.query.explain.details import JobDetails, details_of, stored_job
-from limpyd_jobs.query.explain.silence import silence
-from limpyd_jobs.query.queues import BOARDS
 from limpyd_jobs.redis.database import JobsDatabase
 from limpyd_jobs.retrying import own_policy, read_policy
-from limpyd_jobs.search.classes import connection_to, on, replies_to
+from limpyd_jobs.search.classes import BOARDS, connection_to, on, replies_to
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.transitions import is_presumed, owner_of

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from limpyd_jobs.idents import Ident, read_pk
 from limpyd_jobs.models.error import Error
+from limpyd_jobs.models.explaining.silence import silence_of_owner
 from limpyd_jobs.models.following.history import StatusChange, changes_of, history_key
 from limpyd_jobs.models.following.progress import Progress, log_key, read_progress
-from limpyd_jobs.query.explain.silence import silence_of_owner
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.records.layout import RESULT_KEY
 from limpyd_jobs.redis.database import JobsDatabase

@@ -12,8 +12,8 @@ from reading import limpyd_jobs
 
 from limpyd_jobs import Job, Presence, WorkerPresence
 from limpyd_jobs.models import AliveWorker
+from limpyd_jobs.models.explaining.silence import silence
 from limpyd_jobs.query import explain_job, job_details, overview, release_job
-from limpyd_jobs.query.explain.silence import silence
 from limpyd_jobs.records import presences
 
 LEASES = "jobs:workerpresence:leases"
