@@ -17,11 +17,9 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache
-from ipaddress import IPv6Address
 from typing import Any
-from urllib.parse import SplitResult, parse_qsl, quote, unquote, unquote_to_bytes, urlsplit
 
 import redis
 from limpyd.contrib.database import PipelineDatabase
@@ -31,6 +29,7 @@ from redis.retry import Retry
 from redis.sentinel import SentinelConnectionPool, SentinelManagedConnection
 
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.redis.addresses import ACCEPTED, hide_passwords, name_of, read
 from limpyd_jobs.redis.connections import SharedConnection
 from limpyd_jobs.redis.embedded import EmbeddedServer
 from limpyd_jobs.redis.primary import TIMEOUT, PrimaryPool, Sentinels
@@ -246,28 +245,40 @@ def default_settings() -> Settings:
 def database_name(settings: dict[str, Any]) -> str:
     """Return the name of a database, of the default one without settings, as ``--database`` takes it, without user,
     password and options."""
-    settings = {name: value for name, value in (settings or default_settings()).items() if value is not None}
-    db = settings.get("db", 0)
-    scheme = "rediss" if settings.get("ssl") else "redis"
-    if "embedded" in settings:
-        directory = "" if settings["embedded"] is True else _shown_path(settings["embedded"])
-        return f"embedded://{directory}{f'?db={db}' if db else ''}"
-    if "sentinels" in settings:
-        hosts = ",".join(_shown_address(*address) for address in settings["sentinels"])
-        return f"{scheme}+sentinel://{hosts}/{quote(settings['service_name'], safe='')}/{db}"
-    if "unix_socket_path" in settings:
-        return f"unix://{_shown_path(settings['unix_socket_path'])}?db={db}"
-    address = _shown_address(settings.get("host", "localhost"), settings.get("port", 6379))
-    return f"{scheme}://{address}/{db}" if settings.get("ssl") else f"{address}:{db}"
+    return name_of(settings or default_settings())
 
 
-def _shown_path(path: str | os.PathLike[str]) -> str:
-    return quote(os.fsencode(os.path.abspath(path)))
+def parse_database(text: str) -> Settings:
+    """Return the settings that a text names, such as the value of ``--database`` and LIMPYD_JOBS_DATABASE.
 
+    Accepted are ``host``, ``host:port``, ``host:port:db`` (an IPv6 address in brackets), and the URLs
 
-def _shown_address(host: str, port: int) -> str:
-    host = host.rpartition("@")[2]  # a host has no user and password, but if they are given, they must not be shown
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    - ``redis://[[user]:password@][host][:port][/db]``, and ``rediss://…`` with TLS;
+    - ``unix://[[user]:password@]/path/of/the.socket[?db=2]``;
+    - ``redis+sentinel://[[user]:password@]host[:port],host[:port]/service[/db]``, and
+      ``rediss+sentinel://…``;
+    - ``embedded://`` and ``embedded:///path/of/the/data[?db=2]``.
+
+    After a ``?``, more settings of `OPTIONS` may follow.
+
+    Raises
+    ------
+    ConfigurationException
+        If the text is none of these; the message shows it without its password.
+    """
+    text = text.strip()
+    try:
+        settings = read(text)
+        Copies.of(settings)
+        if "embedded" not in settings:  # redis-py checks the settings, without connecting
+            pool = _client(settings).connection_pool
+            pool.connection_class(**pool.connection_kwargs)
+    except (TypeError, ValueError, OSError, ConfigurationException, redis.RedisError) as error:
+        shown = hide_passwords(text)
+        raise ConfigurationException(
+            f"{shown!r} is not the name of a database: {error}; accepted are {ACCEPTED}"
+        ) from None
+    return settings
 
 
 # Opening
@@ -424,232 +435,3 @@ def _refusal(error: redis.ResponseError, reasons: Iterable[str]) -> str | None:
     """Return which of some reasons a server gives; Redis 6.2 wraps the error of a script into another one."""
     text = str(error)
     return next((reason for reason in reasons if text.startswith(f"{reason} ") or f"-{reason} " in text), None)
-
-
-# Parsing
-
-ACCEPTED = (
-    "host:port, host:port:db, [ipv6]:port:db, redis://user:password@host:port/db, rediss://…, "
-    "unix:///path?db=2, redis+sentinel://host:port,host:port/service/db, embedded:// and embedded:///path"
-)
-HOST = r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<host>[\w.-]+))"
-HOST_PORT = re.compile(HOST + r"(?::(?P<port>\w+))?")
-HOST_PORT_DB = re.compile(HOST + r"(?::(?P<port>\w+)(?::(?P<db>\w+))?)?")
-
-
-def parse_database(text: str) -> Settings:
-    """Return the settings that a text names, such as the value of ``--database`` and LIMPYD_JOBS_DATABASE.
-
-    Accepted are ``host``, ``host:port``, ``host:port:db`` (an IPv6 address in brackets), and the URLs
-
-    - ``redis://[[user]:password@][host][:port][/db]``, and ``rediss://…`` with TLS;
-    - ``unix://[[user]:password@]/path/of/the.socket[?db=2]``;
-    - ``redis+sentinel://[[user]:password@]host[:port],host[:port]/service[/db]``, and
-      ``rediss+sentinel://…``;
-    - ``embedded://`` and ``embedded:///path/of/the/data[?db=2]``.
-
-    After a ``?``, more settings of `OPTIONS` may follow.
-
-    Raises
-    ------
-    ConfigurationException
-        If the text is none of these; the message shows it without its password.
-    """
-    text = text.strip()
-    try:
-        settings = _parse_url(text) if "://" in text else _parse_host_port_db(text)
-        _check(settings)
-    except (TypeError, ValueError, OSError, ConfigurationException, redis.RedisError) as error:
-        shown = hide_passwords(text)
-        raise ConfigurationException(
-            f"{shown!r} is not the name of a database: {error}; accepted are {ACCEPTED}"
-        ) from None
-    return settings
-
-
-def hide_passwords(text: str) -> str:
-    """Return the name of a database as it may be shown: ``redis://***@localhost:6379/2``."""
-    text = re.sub(r"(?is)(password=).*", r"\1***", text)
-    return re.sub(r"(?s)^([\w+]*://)?.*@", r"\1***@", text)
-
-
-def _check(settings: Settings) -> None:
-    """Let redis-py check the settings, without connecting."""
-    Copies.of(settings)
-    if "embedded" not in settings:
-        pool = _client(settings).connection_pool
-        pool.connection_class(**pool.connection_kwargs)
-
-
-def _parse_host_port_db(text: str) -> Settings:
-    host, port, db = _match(HOST_PORT_DB, text).values()
-    return {"host": host, "port": _port(port or "6379"), "db": _db(db or "0")}
-
-
-def _parse_url(text: str) -> Settings:
-    try:
-        url = _split(text)
-    except ValueError:
-        raise ValueError("it is not a valid URL") from None  # the reason might tell the password
-    if url.scheme not in SCHEMES:
-        raise ValueError("there is no such scheme")
-    if not text.isprintable():
-        raise ValueError("there is a character that cannot be printed")
-    if "#" in text:
-        raise ValueError("a # must be written as %23")
-    return {**SCHEMES[url.scheme](url), **_parse_options(url)}
-
-
-def _split(text: str) -> SplitResult:
-    """Divide a URL as `urlsplit` does. That takes each of several hosts alone, but not always all of them together."""
-    scheme, separator, rest = text.partition("://")
-    hosts = re.split("[/?#]", rest, maxsplit=1)[0]
-    if "," not in hosts:
-        return urlsplit(text)
-    credentials, at, names = hosts.rpartition("@")
-    for host in names.split(","):
-        urlsplit(f"{scheme}{separator}{credentials}{at}{host}")
-    return urlsplit(f"{scheme}{separator}{rest[len(hosts) :]}")._replace(netloc=hosts)
-
-
-def _parse_redis(url: SplitResult) -> Settings:
-    credentials, hosts = _parse_credentials(url)
-    host, port = _host_and_port(hosts, 6379) if hosts else ("localhost", 6379)
-    tls = {"ssl": True} if url.scheme == "rediss" else {}
-    return {"host": host, "port": port, "db": _db(url.path[1:] or "0"), **credentials, **tls}
-
-
-def _parse_unix(url: SplitResult) -> Settings:
-    credentials, hosts = _parse_credentials(url)
-    return {"unix_socket_path": _path(hosts, url.path), "db": 0, **credentials}
-
-
-def _parse_sentinel(url: SplitResult) -> Settings:
-    credentials, hosts = _parse_credentials(url)
-    service, _, db = url.path[1:].partition("/")
-    if not service:
-        raise ValueError("it needs the name of the service")
-    tls = {"ssl": True} if url.scheme.startswith("rediss") else {}
-    return {
-        "sentinels": [_host_and_port(host, 26379) for host in hosts.split(",")],
-        "service_name": unquote(service),
-        "db": _db(db or "0"),
-        **credentials,
-        **tls,
-    }
-
-
-def _parse_embedded(url: SplitResult) -> Settings:
-    if set(dict(parse_qsl(url.query))) - {"db"}:
-        raise ValueError("the only option of an embedded server is db")
-    return {"embedded": _path(url.netloc, url.path) if url.netloc or url.path else True, "db": 0}
-
-
-SCHEMES: dict[str, Callable[[SplitResult], Settings]] = {
-    "redis": _parse_redis,
-    "rediss": _parse_redis,
-    "unix": _parse_unix,
-    "redis+sentinel": _parse_sentinel,
-    "rediss+sentinel": _parse_sentinel,
-    "embedded": _parse_embedded,
-}
-
-
-def _parse_credentials(url: SplitResult) -> tuple[Settings, str]:
-    """Split the user and the password off the hosts."""
-    credentials, _, hosts = url.netloc.rpartition("@")
-    user, _, password = credentials.partition(":")
-    given = {"username": unquote(user), "password": unquote(password)}
-    return {name: value for name, value in given.items() if value}, hosts
-
-
-def _parse_options(url: SplitResult) -> Settings:
-    """Read the options after the question mark."""
-    settings: Settings = {}
-    for name, value in parse_qsl(url.query, keep_blank_values=True):
-        is_for_sentinels = name in ("sentinel_username", "sentinel_password") and "sentinel" in url.scheme
-        if is_for_sentinels:
-            settings.setdefault("sentinel_kwargs", {})[name.removeprefix("sentinel_")] = value
-        elif name not in OPTIONS or (name.startswith("ssl_") and not url.scheme.startswith("rediss")):
-            raise ValueError(f"it has an option that {url.scheme}:// does not know")
-        else:
-            settings[name] = OPTIONS[name](value)
-    return settings
-
-
-def _path(before: str, quoted: str) -> str:
-    path = os.fsdecode(unquote_to_bytes(quoted))
-    if before or len(path) < 2 or "\0" in path:
-        raise ValueError("it needs an absolute path, after three slashes")
-    return path
-
-
-def _host_and_port(text: str, default_port: int) -> tuple[str, int]:
-    host, port = _match(HOST_PORT, text).values()
-    return host, _port(port or str(default_port))
-
-
-def _match(pattern: re.Pattern[str], text: str) -> dict[str, Any]:
-    """Return the groups of the pattern, the host first."""
-    match = pattern.fullmatch(text)
-    if match is None:
-        raise ValueError("there is no host, or a character that does not belong there")
-    groups = match.groupdict()
-    ipv6, host = groups.pop("ipv6"), groups.pop("host")
-    if ipv6:
-        IPv6Address(ipv6)
-    elif host.isdecimal():
-        raise ValueError("a number is not a host")
-    return {"host": ipv6 or host, **groups}
-
-
-def _number(name: str, least: int, most: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        if not re.fullmatch("[0-9]{1,10}", text) or not least <= int(text) <= most:
-            raise ValueError(f"{name} must be a number from {least} to {most}")
-        return int(text)
-
-    return parse
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text) if re.fullmatch(r"[0-9.]{1,10}", text) else 0
-    if not seconds:
-        raise ValueError("a time-out must be a number of seconds above zero")
-    return seconds
-
-
-def _yes_or_no(text: str) -> bool:
-    answers = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-    if text.lower() not in answers:
-        raise ValueError(f"{text!r} is neither yes nor no")
-    return answers[text.lower()]
-
-
-_port = _number("the port", 1, 65535)
-_db = _number("the db", 0, 2**31 - 1)
-
-OPTIONS: dict[str, Callable[[str], Any]] = {
-    "db": _db,
-    "username": str,
-    "password": str,
-    "client_name": str,
-    "protocol": _number("the protocol", 2, 3),
-    "max_connections": _number("max_connections", 1, 2**31 - 1),
-    "wait_for_replicas": _number("wait_for_replicas", 0, 1000),
-    "replica_timeout": _seconds,
-    "health_check_interval": _number("health_check_interval", 0, 2**31 - 1),
-    "socket_timeout": _seconds,
-    "socket_connect_timeout": _seconds,
-    "socket_keepalive": _yes_or_no,
-    "ssl_keyfile": str,
-    "ssl_certfile": str,
-    "ssl_password": str,
-    "ssl_cert_reqs": str,
-    "ssl_ca_certs": str,
-    "ssl_ca_path": str,
-    "ssl_ca_data": str,
-    "ssl_check_hostname": _yes_or_no,
-    "ssl_min_version": _number("ssl_min_version", 0, 65535),
-    "ssl_ciphers": str,
-}
