@@ -91,12 +91,15 @@ def send(call: Call[Reply]) -> Reply:
     return call.accept(text)
 
 
-def sent(calls: Generator[Call[Reply], Reply, None]) -> Iterator[Reply]:
-    """Send the calls of a verb of several steps, which is given each reply before its next call; yield the replies."""
+def sent(calls: Generator[Call[Reply] | Reply, Reply, None]) -> Iterator[Reply]:
+    """Send the calls of a verb of several steps, which is given each reply before its next call; yield the replies.
+
+    What a verb yields beside calls is a step that it did itself, by code of the application.
+    """
     with suppress(StopIteration):
         call = next(calls)
         while True:
-            reply = send(call)
+            reply = send(call) if isinstance(call, Call) else call
             yield reply
             call = calls.send(reply)
 

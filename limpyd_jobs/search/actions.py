@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from inspect import unwrap
@@ -22,7 +22,7 @@ from limpyd_jobs.records.audit import Entry
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.redis.calls import Verb, given, listed, sent
-from limpyd_jobs.search.walk import Source
+from limpyd_jobs.search.walk import Source, Steps
 from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import described
 from limpyd_jobs.transitions import many
@@ -110,8 +110,8 @@ class Action:
         """Whether a script cannot do it, because the class or its queues have their own way."""
         return overrides(job_class, roots.job, *self.methods)
 
-    def steps(self, source: Source, job_class: type[Any], entry: Entry | None) -> Iterator[Changed]:
-        """Do it with the jobs of a source, and note it in an entry of the audit; without one, tell the outcomes."""
+    def steps(self, source: Source, job_class: type[Any], entry: Entry | None) -> Steps[Changed]:
+        """Yield the calls that do it with the jobs of a source, and note that; without an entry, these only count."""
         queue_model = job_class.queue_model
         records.check_database(job_class, queue_model)
         request = {
@@ -122,13 +122,13 @@ class Action:
         if entry and self.needs_python(job_class):
             return self._one_by_one(source, job_class, entry, request)
         request.update(entry.names if entry else {"dry": "1"})
-        return sent(source.changes(partial(self.transition.call, job_class), request))
+        return source.changes(partial(self.transition.call, job_class), request)
 
     def _one_by_one(
         self, source: Source, job_class: type[Any], entry: Entry, request: Mapping[str, Any]
-    ) -> Iterator[Changed]:
+    ) -> Steps[Changed]:
         """Do it with the jobs of a class that has its own way, if the filter finds them still."""
-        for step in source.steps(is_upwards=True, names=listed(["queue"]), most=1):
+        for step in sent(source.steps(is_upwards=True, names=listed(["queue"]), most=1)):
             outcomes: Counter[str] = Counter()
             try:
                 for pk, (queue_name,) in step.records:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from limpyd_jobs.search.classes import error_models_of, imported_error_models, r
 from limpyd_jobs.search.conditions import Condition, check_fields, time_of
 from limpyd_jobs.search.filter import Filter
 from limpyd_jobs.search.fingerprints import is_fingerprint
-from limpyd_jobs.search.walk import CHANGES_PER_STEP, OnStep, Source, Walk
+from limpyd_jobs.search.walk import CHANGES_PER_STEP, OnStep, Source, Steps, Walk
 from limpyd_jobs.texts import one_line
 from limpyd_jobs.transitions import many
 from limpyd_jobs.transitions.many import Changed, Grouped
@@ -176,7 +176,7 @@ class ErrorFilter(Filter[FoundError]):
             return None
         found: dict[str, set[int]] = {}
         for source in walk.sources:
-            for step in source.steps(names=listed(["job_model_repr", "job_pk"])):
+            for step in sent(source.steps(names=listed(["job_model_repr", "job_pk"]))):
                 for _, (path, pk) in step.records:
                     number = read_pk(pk or "")
                     if path and number is not None:
@@ -196,16 +196,16 @@ class ErrorFilter(Filter[FoundError]):
                 return model
         raise LookupError(f"their model {known.path} is not imported: name it with --error-model")
 
-    def _deleted(self, source: Source, model: type[RedisModel], entry: Entry | None) -> Iterator[Changed]:
+    def _deleted(self, source: Source, model: type[RedisModel], entry: Entry | None) -> Steps[Changed]:
         layout = layout_of(model)
         if entry and (not layout.erasable or layout.outside):
             return _deleted_one_by_one(source, model, entry)
         request = {"model": layout.json, **(entry.names if entry else {"dry": "1"})}
-        return sent(source.changes(partial(many.delete_errors.call, model), request))
+        return source.changes(partial(many.delete_errors.call, model), request)
 
-    def _grouped(self, source: Source) -> Iterator[Grouped]:
+    def _grouped(self, source: Source) -> Steps[Grouped]:
         call = partial(many.group_errors.call, self._connection)
-        return sent(source.calls(call, {"model": source.model}))
+        return source.calls(call, {"model": source.model})
 
     def _walk(self, timeout: float | None = None, progress: OnStep | None = None) -> Walk:
         walk, tests = Walk(timeout, progress), [_test(condition) for condition in self._stored]
@@ -214,9 +214,9 @@ class ErrorFilter(Filter[FoundError]):
         return walk
 
 
-def _deleted_one_by_one(source: Source, model: type[RedisModel], entry: Entry) -> Iterator[Changed]:
+def _deleted_one_by_one(source: Source, model: type[RedisModel], entry: Entry) -> Steps[Changed]:
     """Delete errors of a model that has its own way to do so, or fields that a script cannot delete."""
-    for step in source.steps(is_upwards=True, names=listed(["type"]), most=CHANGES_PER_STEP):
+    for step in sent(source.steps(is_upwards=True, names=listed(["type"]), most=CHANGES_PER_STEP)):
         number = delete_many(model, [f"{pk}" for pk, _ in step.records])
         entry.note(number)
         yield Changed({"done": number}, step.looked, step.seen)

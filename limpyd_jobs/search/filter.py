@@ -16,11 +16,11 @@ from limpyd_jobs.search.classes import connection_to
 from limpyd_jobs.search.conditions import Condition, limited
 from limpyd_jobs.search.found import Count, Page
 from limpyd_jobs.search.pages import read_page
-from limpyd_jobs.search.walk import OnStep, Source, Walk
+from limpyd_jobs.search.walk import OnStep, Source, Steps, Walk
 from limpyd_jobs.transitions.many import Changed
 
 T = TypeVar("T")
-Steps = Callable[[Source, Any, Entry | None], Iterator[Changed]]
+Change = Callable[[Source, Any, Entry | None], Steps[Changed]]
 
 
 class Filter(Generic[T]):
@@ -112,7 +112,7 @@ class Filter(Generic[T]):
 
     def _change(
         self,
-        steps: Steps,
+        change: Change,
         verb: str,
         how: str = "",
         *,
@@ -128,20 +128,20 @@ class Filter(Generic[T]):
         told |= {"unaudited": unaudited, "needs_room": needs_room}
         with nullcontext() if only_counts else audited(self._connection, **told) as entry:
             try:
-                for each in self._outcomes(walk, steps, entry):
+                for each in self._outcomes(walk, change, entry):
                     outcomes.update(each)
             finally:
                 if entry:
                     entry.numbers = Tally.of(outcomes).numbers
         return Tally.of(outcomes)
 
-    def _outcomes(self, walk: Walk, steps: Steps, entry: Entry | None) -> Iterator[Mapping[str, int]]:
+    def _outcomes(self, walk: Walk, change: Change, entry: Entry | None) -> Iterator[Mapping[str, int]]:
         for source in walk.sources:
             try:
                 model = self._model_of(source.known)
             except LookupError as error:
                 yield {f"{error}": sum(step.number for step in walk.look(source))}
                 continue
-            yield from (changed.outcomes for changed in walk.timed(steps(source, model, entry)))
+            yield from (changed.outcomes for changed in walk.timed(change(source, model, entry)))
         self.unseen = walk.unseen
         yield {"the pk is not a number": walk.unseen}

@@ -50,11 +50,11 @@ def read_page(
 class _Shown(Generic[Record]):
     """The records of a source that are not yet on a page."""
 
-    def __init__(self, known: KnownClass, position: int | None, steps: Iterator[Found], make: Make[Record]) -> None:
+    def __init__(self, known: KnownClass, position: int | None, found: Iterator[Found], make: Make[Record]) -> None:
         self.known = known
         self.position = position
         self.pending: deque[tuple[int, Record]] = deque()
-        self._steps, self._make = steps, make
+        self._steps, self._make = found, make
 
     def fill(self) -> bool:
         """Find the next record, if there is one; return whether there is."""

@@ -49,6 +49,7 @@ class Look(Protocol):
 
 
 ALook = TypeVar("ALook", bound=Look)
+Steps = Generator[Call[ALook] | ALook, ALook, None]
 
 
 class MissingIndex(NamedTuple):
@@ -138,10 +139,10 @@ class Source:
         if self._pks is not None:
             self.size = min(self.size, len(self._pks))
 
-    def steps(self, start: int | None = None, *, is_upwards: bool = False, **options: Any) -> Iterator[Found]:
+    def steps(self, start: int | None = None, *, is_upwards: bool = False, **options: Any) -> Steps[Found]:
         """Look at all, the newest first, or upwards, behind the pk `start`. For the options see ``search.lua``."""
         call = partial(many.search.call, self._connection)
-        return sent(self.calls(call, {"model": self.model, **given(**options)}, start, is_upwards))
+        return self.calls(call, {"model": self.model, **given(**options)}, start, is_upwards)
 
     def calls(
         self,
@@ -150,7 +151,7 @@ class Source:
         start: int | None = None,
         is_upwards: bool = False,
         size: int | None = None,
-    ) -> Generator[Call[ALook], ALook, None]:
+    ) -> Steps[ALook]:
         """Yield the calls that a verb makes of a request, which is completed to be about some records at a time."""
         for page in self._pages(start, is_upwards, size or PER_STEP) if self.size else ():
             rest = page
@@ -160,9 +161,7 @@ class Source:
                 reply = yield call({"conditions": self._tests, "within": self._key, **which, **asked})
                 rest = rest[rest.index(reply.seen) + 1 :]
 
-    def changes(
-        self, call: Callable[[Mapping[str, Any]], Call[ALook]], asked: Mapping[str, Any]
-    ) -> Generator[Call[ALook], ALook, None]:
+    def changes(self, call: Callable[[Mapping[str, Any]], Call[ALook]], asked: Mapping[str, Any]) -> Steps[ALook]:
         """Yield the calls of a script that changes records, the oldest first."""
         return self.calls(call, asked, is_upwards=True, size=CHANGES_PER_STEP)
 
@@ -254,9 +253,9 @@ class Walk:
         """Return how many records of a source meet the conditions: without a look, if it has no others."""
         return source.size if source.is_exact else sum(found.number for found in self.look(source))
 
-    def timed(self, steps: Iterator[ALook]) -> Iterator[ALook]:
-        """Do steps until there is no time left."""
-        for step in steps:
+    def timed(self, steps: Steps[ALook]) -> Iterator[ALook]:
+        """Do steps until there is no time left. Only this sends their calls."""
+        for step in sent(steps):
             yield step
             self.looked += step.looked
             if self._progress:
