@@ -17,19 +17,25 @@ class LimpydJobsException(Exception):
 
 
 E = TypeVar("E", bound=Exception)
+Part = str | tuple[str, str]  # a text; or the name of a parameter, and how Python says it
 
 
-def naming(kind: type[E], *parts: str | tuple[str, str]) -> E:
-    """Return an exception whose text has parameters as parts, each as its name and how Python says it."""
+def naming(kind: type[E], *parts: Part) -> E:
+    """Return an exception whose text has parameters as parts."""
     error = kind("".join(part if isinstance(part, str) else part[1] for part in parts))
     error._parts = parts  # type: ignore[attr-defined]
     return error
 
 
-def as_written(error: Exception, options: Mapping[str, str]) -> str | None:
-    """Return the text of such an exception, as a command line says it that has options for some parameters."""
-    parts = getattr(error, "_parts", None)
-    return parts and "".join(part if isinstance(part, str) else options.get(part[0], part[1]) for part in parts)
+def parts_of(error: Exception) -> Sequence[Part]:
+    """Return the parts of the text of an exception: only the whole, if it names no parameter."""
+    whole = error.args[0] if isinstance(error, KeyError) and error.args else error  # its text has quotes
+    return getattr(error, "_parts", (str(whole),))
+
+
+def as_written(error: Exception, options: Mapping[str, str]) -> str:
+    """Return the text of an exception, as a command line says it that has options for some parameters."""
+    return "".join(part if isinstance(part, str) else options.get(part[0], part[1]) for part in parts_of(error))
 
 
 class ConfigurationException(LimpydJobsException):

@@ -11,11 +11,12 @@ from typing import Any
 from limpyd.exceptions import UniquenessError
 
 from limpyd_jobs.commandline.options import WorkerOption, between, interval, seconds
+from limpyd_jobs.commands.shared.command import FLAGS
 from limpyd_jobs.commands.shared.names import unknown_classes, unknown_names
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, VERB_OPTIONS
 from limpyd_jobs.commands.shared.progress import shown_progress
 from limpyd_jobs.commands.shared.tables import count_of, print_error, print_json_lines, print_table
-from limpyd_jobs.commands.shared.verbs import FLAGS, Verb, VerbCommand, job_class_of
+from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand, job_class_of
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.fields.argument import ValueField
 from limpyd_jobs.idents import Ident, read_pk

@@ -11,7 +11,7 @@ import logging
 import os
 import pwd
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -22,7 +22,7 @@ from uuid import uuid4
 from redis.exceptions import RedisError, ResponseError
 
 from limpyd_jobs.dates import EPOCH, parse_datetime
-from limpyd_jobs.exceptions import NotAudited
+from limpyd_jobs.exceptions import NotAudited, Part, naming, parts_of
 from limpyd_jobs.redis.calls import Call, flag, given, listed, outcome_of, send
 from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.texts import MESSAGE, host_and_pid, kind_of, one_line
@@ -39,8 +39,7 @@ SILENCE = 60
 
 COMPLETE = "complete"
 
-_NOT_DONE = "not done"
-_REMEDY = "To do it all the same, give unaudited=True"
+_REMEDY = ("To do it all the same, give ", ("unaudited", "unaudited=True"))
 _MAKE_ROOM = "Make room in Redis first: there is none for this step either"
 _BUT_NEW_QUEUES = ", but a new queue needs room in Redis, too"
 _REPAIR = "limpyd-jobs check --repair puts that right"
@@ -119,7 +118,7 @@ def audited(
 
 def of_the_rest(error: NotAudited) -> NotAudited:
     """Return an error that says that some is done."""
-    return NotAudited(f"{error}".replace(_NOT_DONE, f"the rest is {_NOT_DONE}"))
+    return naming(NotAudited, "the rest is ", *parts_of(error))
 
 
 def _begun(connection: Any, unaudited: bool, needs_room: bool | None, values: Mapping[str, str]) -> Entry:
@@ -150,10 +149,11 @@ def refusing_if_unaudited(*, needs_room: bool | None = False) -> Iterator[None]:
         why = _why(error)
         if not why:
             raise
-        remedy = f"{_REPAIR}. {_REMEDY}" if "exhausted" in why else _REMEDY
+        remedy: Sequence[Part] = (f"{_REPAIR}. ", *_REMEDY) if "exhausted" in why else _REMEDY
         if why.startswith("OOM") and needs_room is not False:
-            remedy = _MAKE_ROOM if needs_room else _REMEDY + _BUT_NEW_QUEUES
-        raise NotAudited(f"{_NOT_DONE}, because it cannot be written to the audit: {why}. {remedy}") from error
+            remedy = (_MAKE_ROOM,) if needs_room else (*_REMEDY, _BUT_NEW_QUEUES)
+        told = f"not done, because it cannot be written to the audit: {why}. "
+        raise naming(NotAudited, told, *remedy) from error
 
 
 def _why(error: RedisError) -> str:

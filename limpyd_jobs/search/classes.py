@@ -9,6 +9,7 @@ from typing import Any
 from limpyd_jobs.classes.binding import bound, bound_models
 from limpyd_jobs.classes.job_classes import concrete
 from limpyd_jobs.classes.roots import roots
+from limpyd_jobs.exceptions import naming
 from limpyd_jobs.records.known_classes import ERRORS, QUEUES, KnownClass, known_classes, known_models
 from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.redis.database import JobsDatabase
@@ -61,7 +62,7 @@ def imported_queue_model(database: JobsDatabase | None, name: str) -> Any:
         if model._name == name:
             return model
     path = next((known.path for known in queue_models_of(database) if known.name == name), name)
-    raise ValueError(f"the model of that queue is not imported: give --queue-model={path}")
+    raise naming(ValueError, f"{path}, the model of that queue, is not imported: ", ("queue_model", "import it"))
 
 
 def _models_of(database: JobsDatabase | None, kind: str, base: Any, only: Any) -> list[KnownClass]:

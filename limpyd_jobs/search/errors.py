@@ -194,7 +194,7 @@ class ErrorFilter(Filter[FoundError]):
         for model in imported_error_models(self._database, self._error_model):
             if model._name == known.name:
                 return model
-        raise LookupError(f"their model {known.path} is not imported: name it with --error-model")
+        raise LookupError(f"their model {known.path} is not imported: name it as the error model")
 
     def _deleted(self, source: Source, model: type[RedisModel], entry: Entry | None) -> Steps[Changed]:
         layout = layout_of(model)

@@ -262,6 +262,6 @@ def test_errors_of_a_model_that_is_not_imported_are_refused_unless_it_is_named(r
     ErrorOfBills.add_error("bills", Bill.get("1"), KeyError("x"))
     status, out, _ = run(redis_server, "delete", "--all", "--dry-run")
     assert (status, out.splitlines()[1]) == (1, "4       would be deleted")
-    assert "ErrorOfBills is not imported: name it with --error-model" in out
+    assert "ErrorOfBills is not imported: name it as the error model" in out
     named = f"--error-model={__name__}.ErrorOfBills"
     assert output(redis_server, "delete", "--all", "--yes", named, *IMPORTABLE) == "errors\n1       deleted\n"

@@ -193,7 +193,10 @@ def test_the_queues_of_all_models_are_shown_unless_one_is_named(redis_server: Re
     assert "books  ledgers:ledger" in output(redis_server, "info")
     assert output(redis_server, "quarantine", "drop", r"x\ny", "--yes").endswith("1        dropped\n")
     status, _, err = run(redis_server, "queues", "delete", "books", "--yes")
-    assert (status, f"give --queue-model={__name__}.Ledger" in err) == (2, True)
+    assert (
+        status,
+        f"{__name__}.Ledger, the model of that queue, is not imported: name it with --queue-model" in err,
+    ) == (2, True)
     model = f"--queue-model={__name__}.Ledger"
     assert output(redis_server, "queues", "delete", "books", "--yes", model, *IMPORTABLE).endswith("deleted\n")
     status, _, err = run(redis_server, "queues", "clear", "bills", "--yes", model, *IMPORTABLE)

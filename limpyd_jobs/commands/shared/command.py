@@ -23,13 +23,25 @@ from limpyd_jobs.commandline.parser import (
 )
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, PYTHONPATH
 from limpyd_jobs.commands.shared.tables import Row, count_of, print_fitted, print_json, print_json_lines
-from limpyd_jobs.exceptions import ConfigurationException, NotAudited
+from limpyd_jobs.exceptions import ConfigurationException, NotAudited, as_written
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.records.audit import Entry, audited
 from limpyd_jobs.redis.database import parse_database
 from limpyd_jobs.texts import MESSAGE, one_line
 
 HELP_WIDTH = 79
+
+# What a command line says for the parameters that exceptions name.
+FLAGS = {
+    "queue_name": "--queue",
+    "queue_model": "name it with --queue-model",
+    "priority": "--priority",
+    "delayed_for": "--for",
+    "delayed_until": "--until",
+    "force": "--force",
+    "after": "what the page before told after --after=",
+    "unaudited": "--unaudited",
+}
 
 UNAVAILABLE = 3  # exit status: Redis cannot be used right now
 
@@ -99,8 +111,7 @@ class Command:
         except ConfigurationException as error:
             self.parser.error(str(error))
         except NotAudited as error:
-            text = one_line(f"{error}".replace("unaudited=True", "--unaudited"), MESSAGE)
-            self.fail(UNAVAILABLE, text)
+            self.fail(UNAVAILABLE, one_line(as_written(error, FLAGS), MESSAGE))
         except RedisError as error:
             self.fail(UNAVAILABLE, cannot_use_redis(error))
 

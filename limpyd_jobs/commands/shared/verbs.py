@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from redis.exceptions import RedisError
 
 from limpyd_jobs.classes.imports import not_imported
-from limpyd_jobs.commands.shared.command import Command
+from limpyd_jobs.commands.shared.command import FLAGS, Command
 from limpyd_jobs.commands.shared.progress import shown_progress
 from limpyd_jobs.commands.shared.tables import count_of, print_table
 from limpyd_jobs.exceptions import NotAudited, as_written
@@ -19,16 +19,6 @@ from limpyd_jobs.texts import MESSAGE, is_meant, one_line
 
 Verb = Callable[[Sequence[str]], int | None]
 
-# What a command line says for the parameters that exceptions name.
-FLAGS = {
-    "queue_name": "--queue",
-    "priority": "--priority",
-    "delayed_for": "--for",
-    "delayed_until": "--until",
-    "force": "--force",
-    "after": "what the page before told after --after=",
-}
-
 
 def job_class_of(path: str) -> type[Job]:
     """Return the job class of a path, or raise `ValueError` with the reason, and what to do about it."""
@@ -36,10 +26,6 @@ def job_class_of(path: str) -> type[Job]:
         return job_classes.resolve(path)
     except Exception as error:  # whatever its module raises
         raise ValueError(not_imported(path, error)) from None
-
-
-def _text_of(error: Exception) -> str:
-    return str(error.args[0] if isinstance(error, KeyError) and error.args else error)
 
 
 class VerbCommand(Command):
@@ -61,8 +47,7 @@ class VerbCommand(Command):
         except NotAudited:
             raise
         except self.refusals as error:
-            text = as_written(error, FLAGS) or _text_of(error)
-            self.parser.error(one_line(text, MESSAGE))
+            self.parser.error(one_line(as_written(error, FLAGS), MESSAGE))
 
     def is_sure(self, question: str) -> bool:
         """Ask whether to do something, unless ``--yes`` is given. Without a terminal to ask at, that is an error."""
