@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeGuard
 
 from limpyd_jobs.dates import EPOCH, MICROSECOND, compute_delayed_until, utcnow
 from limpyd_jobs.exceptions import ConfigurationException
@@ -23,6 +23,11 @@ MAX_OWNER_BYTES = 1024
 PRIORITY_RANGE = range(-(2**63), 2**63)
 
 _INTEGER = re.compile(r"[+-]?\d{1,20}", re.ASCII)
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Return whether a value is a number: True and False are not."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def check_size(what: str, text: str | bytes, limit: int) -> None:
@@ -51,9 +56,9 @@ def as_indexed(value: str) -> str:
 
 def stored_identifier(identifier: Any) -> str:
     """Return the identifier of a job, a text of up to 64 kB or a number, as it is stored."""
-    if isinstance(identifier, (int, float)) and not isinstance(identifier, bool):
-        return str(identifier)
     if not isinstance(identifier, str):
+        if is_number(identifier):
+            return str(identifier)
         raise TypeError(f"The identifier of a job must be a string or a number, not {identifier!r}")
     if not identifier:
         raise ValueError("The identifier of a job must not be empty")
@@ -95,7 +100,7 @@ def nearest_priority(number: int) -> str:
 
 def stored_timeout(seconds: Any) -> str:
     """Return how long a job may run, a number of seconds, as it is stored."""
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+    if not is_number(seconds):
         raise TypeError(f"The job_timeout of a job must be a number of seconds, not {seconds!r}")
     if not 0 <= seconds < float("inf"):
         raise ValueError(f"The job_timeout of a job must be a number of seconds, 0 or more, not {seconds!r}")
@@ -104,8 +109,7 @@ def stored_timeout(seconds: Any) -> str:
 
 def own_seconds(value: Any) -> float | None:
     """Return the value of an attribute if it is a number of seconds, 0 or more; None if it is an application's own."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return value if is_number and 0 <= value < float("inf") else None
+    return value if is_number(value) and 0 <= value < float("inf") else None
 
 
 def own_size(value: Any, otherwise: int | None = None) -> int | None:
@@ -149,9 +153,9 @@ def stored_queue_name(name: Any) -> str:
     ValueError
         If it is empty, too long, has a comma, or cannot be encoded as UTF-8.
     """
-    if isinstance(name, (int, float)) and not isinstance(name, bool):
-        return str(name)
     if not isinstance(name, str):
+        if is_number(name):
+            return str(name)
         raise TypeError(f"The name of a queue must be a string or a number, not {name!r}")
     check_size("The name of a queue", name, MAX_QUEUE_NAME_BYTES)
     if not name or "," in name:
@@ -175,8 +179,7 @@ def stored_owner(owner: Any) -> str:
 
 def checked_lease(lease: Any) -> float:
     """Return a lease; raise `ValueError` if it is not a number of seconds, more than 0 and at most `MAX_LEASE`."""
-    is_number = isinstance(lease, (int, float)) and not isinstance(lease, bool)
-    if not (is_number and 0 < lease <= MAX_LEASE):
+    if not (is_number(lease) and 0 < lease <= MAX_LEASE):
         text = f"The lease must be a number of seconds, more than 0 and at most {MAX_LEASE:,}, not {lease!r}"
         raise ValueError(text)
     return float(lease)
@@ -184,9 +187,9 @@ def checked_lease(lease: Any) -> float:
 
 def stored_value(name: str, value: Any) -> str:
     """Return the value of a hash field, a string, bytes, an integer or a float, as Redis stores it."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return repr(value)
     if not isinstance(value, (str, bytes)):
+        if is_number(value):
+            return repr(value)
         raise TypeError(f"The value of the field {name!r} must be a string, bytes or a number, not {value!r}")
     try:
         return (value.encode() if isinstance(value, str) else value).decode()

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple
 
-from limpyd_jobs.arguments import read_priority, stored_priority
+from limpyd_jobs.arguments import is_number, read_priority, stored_priority
 from limpyd_jobs.dates import compute_delayed_until, parse_datetime
 from limpyd_jobs.exceptions import LimpydJobsException, WorkerLost
 from limpyd_jobs.texts import MESSAGE, one_line
@@ -350,7 +350,7 @@ def _integer(name: str, number: Any, low: int, high: int) -> int:
 def _seconds(name: str, duration: Any) -> float:
     if isinstance(duration, timedelta):
         duration = duration.total_seconds()
-    if isinstance(duration, bool) or not isinstance(duration, (int, float)):
+    if not is_number(duration):
         raise TypeError(f"{name} of a retry policy must be a number of seconds, not {duration!r}")
     if not 0 <= duration <= MAX_SECONDS:
         raise ValueError(f"{name} of a retry policy must be from 0 to {MAX_SECONDS} seconds, not {duration}")

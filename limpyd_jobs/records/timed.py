@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from limpyd.exceptions import DoesNotExist, UniquenessError
 from limpyd.model import RedisModel
 
-from limpyd_jobs.arguments import stored_value
+from limpyd_jobs.arguments import is_number, stored_value
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.fields.argument import with_stored_values
 from limpyd_jobs.fields.codecs import dump_compact
@@ -157,7 +157,7 @@ def lease_due(
     def read(reply: Reply) -> list[tuple[str, dict[str, str]]]:
         return list(zip(reply["pks"], reply["records"], strict=True))
 
-    if isinstance(moment, bool) or not isinstance(moment, (int, float)) or not -LATEST <= moment <= LATEST:
+    if not is_number(moment) or not -LATEST <= moment <= LATEST:
         raise ValueError(f"The moment must be in seconds since the epoch, not {moment!r}")
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
         raise ValueError(f"The limit must be an integer of 1 or more, not {limit!r}")

@@ -14,7 +14,7 @@ from limpyd import fields
 from limpyd.exceptions import DoesNotExist, UniquenessError
 
 from limpyd_jobs import dates
-from limpyd_jobs.arguments import stored_identifier, stored_queue_name, stored_value
+from limpyd_jobs.arguments import is_number, stored_identifier, stored_queue_name, stored_value
 from limpyd_jobs.classes.binding import bound_like
 from limpyd_jobs.classes.job_classes import path_of
 from limpyd_jobs.dates import as_naive_utc, datetime_to_score, parse_datetime
@@ -368,7 +368,7 @@ def _stored_grace_time(given: Any) -> str:
     if given is None:
         return ""
     seconds = given.total_seconds() if isinstance(given, timedelta) else given
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+    if not is_number(seconds):
         raise TypeError(f"The misfire_grace_time must be a number of seconds or a timedelta, not {given!r}")
     if not 0 <= seconds <= 1e10:
         raise ValueError(f"The misfire_grace_time must be 0 seconds or more, not {given!r}")

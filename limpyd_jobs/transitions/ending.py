@@ -15,7 +15,7 @@ from redis import Redis
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.records.records import queue_key_of, redis_of, sender_of
-from limpyd_jobs.redis.calls import Call, Verb, flag, given, listed, reindexed, send
+from limpyd_jobs.redis.calls import Call, Verb, flag, given, listed, reindexed
 from limpyd_jobs.redis.connections import PinnedConnection
 from limpyd_jobs.redis.scripting import Script
 from limpyd_jobs.transitions.claiming import UNCLAIMED_LEASE, ClaimRequest, Delivery, held
@@ -42,9 +42,7 @@ class Success(NamedTuple):
     """A job that ran, by the clock of `monotonic`, and whose end will be recorded with others."""
 
     job: Any
-    queue: Any
-    fetched: Delivery
-    result: Any
+    delivery: Delivery
     began: float
     ended: float
     is_erased: bool = False
@@ -104,16 +102,17 @@ class Recorded(NamedTuple):
     reindex: Sequence[Any] = ()
 
 
+@Verb
 def succeed_many(
     connection: Redis | PinnedConnection, successes: Sequence[Success], next_claim: ClaimRequest, limit: int = 0
-) -> tuple[list[Recorded], list[Delivery]]:
+) -> Call[tuple[list[Recorded], list[Delivery]]]:
     """Record the success of several claimed jobs in one step, and claim several in it; return the reply for each, for
     `accept_success`, and what came out of the waiting lists: only the last of these may be not claimed.
 
     A connection that threads share will do if no job is claimed.
     """
     now = monotonic()
-    classes = {**next_claim.classes, **{each.fetched.path: type(each.job) for each in successes}}
+    classes = {**next_claim.classes, **{each.delivery.path: type(each.job) for each in successes}}
     next_claim = replace(next_claim, classes=classes)
     request = {
         "successes": listed(_row(success, now) for success in successes),
@@ -122,7 +121,7 @@ def succeed_many(
         **next_claim.named(),
     }
     subject = f"{len(successes)} jobs"
-    return send(Call(connection, _succeed_many, request, _recorded, next_claim.models, subject=subject))
+    return Call(connection, _succeed_many, request, _recorded, next_claim.models, subject=subject)
 
 
 def _recorded(reply: dict[str, Any]) -> tuple[list[Recorded], list[Delivery]]:
@@ -135,10 +134,10 @@ def _recorded(reply: dict[str, Any]) -> tuple[list[Recorded], list[Delivery]]:
 
 def _row(success: Success, now: float) -> Sequence[str | int]:
     """Return a success as the script takes it. The duration is the same each time that it is sent."""
-    _, _, claim, _, began, ended, is_erased, kept = success
+    _, delivery, began, ended, is_erased, kept = success
     ended_ago = int((now - ended) * 1_000_000)
     began_ago = ended_ago + _microseconds(ended - began)
-    row = (claim.ident, claim.token, claim.queue_key, began_ago, ended_ago, flag(is_erased))
+    row = (delivery.ident, delivery.token, delivery.queue_key, began_ago, ended_ago, flag(is_erased))
     return (*row, *kept) if kept else row
 
 

@@ -18,6 +18,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from limpyd_jobs.arguments import is_number
 from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.records import redis_of
@@ -355,7 +356,7 @@ def checked_timeout(timeout: Any) -> float | None:
     """Return a time to wait, in seconds, None for no limit."""
     if timeout is None:
         return None
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+    if not is_number(timeout):
         raise TypeError(f"The timeout must be a number of seconds, or None, not {timeout!r}")
     if isnan(timeout) or timeout < 0:
         raise ValueError(f"The timeout must be 0 seconds or more, not {timeout!r}")

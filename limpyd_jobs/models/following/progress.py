@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import RedisError
 
+from limpyd_jobs.arguments import is_number
 from limpyd_jobs.dates import parse_datetime, utcnow
 from limpyd_jobs.records.layout import LOG_KEY, layout_of
 from limpyd_jobs.records.lazy_fields import pk_of
@@ -48,7 +49,7 @@ class Progress(NamedTuple):
 
 def write_progress(job: Any, fraction: float, text: str) -> None:
     """Do what `Job.progress` says."""
-    if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not isfinite(fraction):
+    if not is_number(fraction) or not isfinite(fraction):
         raise TypeError(f"progress must be a number from 0 to 1, not {fraction!r}")
     if not 0 <= fraction <= 1:
         raise ValueError(f"progress must be a number from 0 to 1, not {fraction}")

@@ -49,9 +49,7 @@ class Execution:
     def success(self) -> Success:
         """What is recorded of its success together with others."""
         claim = self.claim
-        return Success(
-            claim.job, claim.queue, claim.delivery, self.result, claim.began, self.ended, self.is_erased, self.kept
-        )
+        return Success(claim.job, claim.delivery, claim.began, self.ended, self.is_erased, self.kept)
 
     def remember(self) -> None:
         """Keep the values that hooks may read on the objects."""
