@@ -143,8 +143,7 @@ class _Session:
             path, known = path_of_model(model), self._report.records  # a model may be in several namespaces
             known[path] = known.get(path, 0) + self._records.counts.get(model, 0)
             if self._records.counts.get(model):
-                names = unchecked_indexes(model)
-                self._report.unchecked += [f"all indexes of {path}.{name}" for name in names]
+                self._report.unchecked += unchecked_indexes(model)
         self._report.unchecked += self._catalogue.refused
         self._report.warnings += self._unknown.warnings()
         self._report.warnings += self._places.warnings()

@@ -11,7 +11,7 @@ from typing import Any
 from limpyd.fields import InstanceHashField
 
 from limpyd_jobs.check import scripts
-from limpyd_jobs.check.catalogue import Found, Model
+from limpyd_jobs.check.catalogue import Found, Model, path_of_model
 from limpyd_jobs.check.reader import Reader
 from limpyd_jobs.idents import EXACT_DIGITS, read_pk
 from limpyd_jobs.models import Error, Job, TimedRecord
@@ -101,10 +101,10 @@ def integers(model: Model) -> str:
 
 
 def unchecked_indexes(model: Model) -> Iterator[str]:
-    """Yield the indexed fields of a model that are not checked, or not in all their indexes."""
-    for name in model._fields:
+    """Yield the indexes that only limpyd knows, with their fields."""
+    for name in dict.fromkeys(model._fields):
         field = model.get_field(name)
-        if getattr(field, "indexable", False) and (
-            special_indexes(field) or name not in layout_of(model).description["indexes"]
-        ):
-            yield name
+        if getattr(field, "indexable", False):
+            is_known = name in layout_of(model).description["indexes"]
+            for index in special_indexes(field) if is_known else field._indexes:
+                yield f"the {type(index).__name__} of {path_of_model(model)}.{name}"

@@ -132,10 +132,10 @@ class Report:
         if rows:
             yield from table_lines([("", "what", "what is wrong", "repair"), *rows], MAX_CELL)
             yield ""
-        for warning in self.warnings:
-            yield from wrap(
-                f"Warning: {one_line(warning, MESSAGE)}", 79, subsequent_indent="  ", break_on_hyphens=False
-            )
+        notes = [f"Warning: {warning}" for warning in self.warnings]
+        notes += [f"Not looked at: {'; '.join(self.unchecked)}"] if self.unchecked else []
+        for note in notes:
+            yield from wrap(one_line(note, MESSAGE), 79, subsequent_indent="  ", break_on_hyphens=False)
 
     def _summary(self) -> str:
         number, where = sum(self.records.values()), ", ".join(self.databases)

@@ -9,6 +9,7 @@ import pytest
 import redis
 from invariants import contents, violations
 from limpyd import fields
+from limpyd.indexes import EqualIndex, TextRangeIndex
 from looking import check
 
 from limpyd_jobs import Error, Job, Queue, Worker
@@ -232,3 +233,27 @@ def test_what_version_2_leaves_of_an_error_that_it_deletes_is_found_and_deleted(
     assert check(repair=True, pause=0).left == []
     assert look.keys("jobs:error:1:*") == look.keys("jobs:error:_fingerprint:*") == []
     assert found(look) == []
+
+
+class Ranged(Job):
+    namespace = "checked-ranged"
+    queue_name = "q"
+    status = fields.InstanceHashField(indexable=True, default="w", indexes=[EqualIndex, TextRangeIndex])
+    tags = fields.ListField(indexable=True)
+
+
+def test_an_index_that_only_limpyd_writes_may_lack_a_job_after_a_full_redis_and_is_named(look: redis.Redis) -> None:
+    job = Ranged.add_job("a", tags=["x"])
+    look.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(redis.exceptions.OutOfMemoryError):
+            job.cancel()
+    finally:
+        look.config_set("maxmemory", 0)
+    assert job.status.hget() == "c"
+    assert len(Ranged.collection(status__lte="c")) == 0
+    report = check(pause=0)
+    names = "the TextRangeIndex of test_findings.Ranged.status; the EqualIndex of test_findings.Ranged.tags"
+    assert f"Not looked at: {names}" in " ".join(report.as_table().split())
+    Ranged.get_field("status").get_index(TextRangeIndex).rebuild()
+    assert len(Ranged.collection(status__lte="c")) == 1
