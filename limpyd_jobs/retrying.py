@@ -183,14 +183,7 @@ class Retry:
 
     @classmethod
     def parse(cls, text: str) -> Retry:
-        """Return the policy of a text such as ``'times=5,base=1,cap=600,never_on=ValueError:KeyError,max_age=1d'`` or
-        ``'delays=1:10:60'``. Nothing is imported.
-
-        Raises
-        ------
-        ValueError
-            If it is not the text of a policy.
-        """
+        """Return the policy of a text, or raise `ValueError`. Nothing is imported."""
         given: dict[str, Any] = {}
         for part in text.split(","):
             name, equals, value = part.strip().partition("=")
@@ -265,23 +258,7 @@ class History(NamedTuple):
     def decide(
         self, exception: BaseException, ran: float, default: Any, fallback: Retry | None
     ) -> Again | GiveUp | None:
-        """Decide whether the job is tried again: by its own policy, else by the policy of its class, else by
-        `fallback`.
-
-        Parameters
-        ----------
-        exception: exception
-            Why it failed.
-        ran: float
-            For how many seconds it ran, as it is not stored yet.
-        default: object
-            The attribute of its class. An application may use it for something that is not a policy.
-
-        Returns
-        -------
-        Again or GiveUp
-            None if there is no policy.
-        """
+        """Decide by its policy, that of its class, or `fallback`, whether the job, after such a run, is tried again."""
         policy = read_policy(self.policy) or own_policy(default) or fallback
         if policy is None:
             return None

@@ -27,28 +27,7 @@ MAX_CELL = 400
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is wrong.
-
-    Attributes
-    ----------
-    invariant: str
-        The invariant that it breaks: ``I1`` to ``I11``.
-    model: str
-        The path of a job class, or of the model of the queue or error.
-    subject: str
-        The ident of a job, the pk of another record, or a key.
-    kind: str
-        The kind of the problem, in a few words.
-    problem: str
-        A text about the problem.
-    repair: str
-        What a repair does; empty if there is no repair.
-    repaired: bool
-        Whether the repair was done.
-    option: str
-        The option of the command that would repair it, with its words: ``--unresolved=quarantine|delete``; empty if no
-        option is needed, or if it is given.
-    """
+    """Something that breaks an invariant, ``I1`` to ``I11``; and what a repair does, if there is one."""
 
     invariant: str
     model: str
@@ -57,7 +36,7 @@ class Finding:
     problem: str
     repair: str
     repaired: bool = False
-    option: str = ""
+    option: str = ""  # that would repair it, such as ``--unresolved=quarantine|delete``, unless it is given
 
     @property
     def repairable(self) -> bool:
@@ -71,27 +50,12 @@ class Finding:
 
 @dataclass
 class Report:
-    """What a check found.
-
-    Attributes
-    ----------
-    findings: list of Finding
-    records: dict of str to int
-        How many records of each model were looked at, by the path of the model.
-    warnings: list of str
-        What is not wrong, but may become so.
-    unchecked: list of str
-        What was not looked at.
-    databases: list of str
-        The names of the databases that were looked at.
-    seconds: float
-        How long the check took.
-    """
+    """What a check found."""
 
     findings: list[Finding] = field(default_factory=list)
-    records: dict[str, int] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
-    unchecked: list[str] = field(default_factory=list)
+    records: dict[str, int] = field(default_factory=dict)  # how many were looked at, by the path of the model
+    warnings: list[str] = field(default_factory=list)  # of what is not wrong, but may become so
+    unchecked: list[str] = field(default_factory=list)  # what was not looked at
     databases: list[str] = field(default_factory=list)
     seconds: float = 0.0
 

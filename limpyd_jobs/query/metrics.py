@@ -22,46 +22,17 @@ AT_ONCE = 240
 
 
 class Period(NamedTuple):
-    """The metrics of a minute, or a day.
+    """The metrics of a minute, or a day."""
 
-    Attributes
-    ----------
-    start: datetime
-        When it began, naive UTC.
-    metrics: mapping of (str, str) to Metrics
-        By the name of a queue and the path of a class. Both are empty in a row that sums up all beyond some hundreds.
-    added: mapping of str to int
-        How many jobs were added, by any version, by the path of their class, since the last period with metrics.
-        Workers note these numbers.
-    """
-
-    start: datetime
-    metrics: Mapping[tuple[str, str], Metrics]
-    added: Mapping[str, int]
+    start: datetime  # naive UTC
+    metrics: Mapping[tuple[str, str], Metrics]  # by queue and class; two empty texts stand for all beyond some hundreds
+    added: Mapping[str, int]  # by class, since the last period with metrics: workers note these numbers
 
 
 def read_metrics(
     since: timedelta = timedelta(hours=1), by: str = "minute", database: JobsDatabase | None = None
 ) -> list[Period]:
-    """Return the metrics of the last minutes, or days, the oldest first. The last period is not over yet.
-
-    Workers write them with their heartbeat, by default every 15 seconds. Later jobs are not in them yet. If a worker is
-    killed, what it had not written is lost.
-
-    Parameters
-    ----------
-    since: timedelta
-        How far to look back: at most two days by the minute, a year by the day.
-    by: str
-        ``minute`` or ``day``.
-    database: JobsDatabase
-        The database of `BaseJobsModel` by default.
-
-    Raises
-    ------
-    ValueError
-        If `by` is another word, or metrics are not kept for that long.
-    """
+    """Return the metrics of the last minutes or days, the oldest first; `ValueError` if they are not kept so long."""
     if by not in PERIODS:
         raise ValueError(f"{by!r} is not a period: {', '.join(PERIODS)}")
     if not timedelta() < since <= KEPT[by]:
@@ -98,8 +69,7 @@ def _periods(found: Iterable[tuple[int, Mapping[str, str]]]) -> list[Period]:
 
 
 def summed(periods: Iterable[Period], key: Callable[[str, str], Any]) -> dict[Any, Metrics]:
-    """Sum up metrics by the value that a function returns for the name of a queue and the path of a class; None leaves
-    metrics out."""
+    """Sum up metrics by what a function returns for the name of a queue and the path of a class, but None."""
     total: dict[Any, Metrics] = {}
     for period in periods:
         for names, metrics in period.metrics.items():

@@ -18,21 +18,7 @@ from limpyd_jobs.statuses import STATUSES
 
 
 class Totals(NamedTuple):
-    """The numbers of all jobs of a database, by their status, and of all its queues together.
-
-    Attributes
-    ----------
-    jobs, waiting, delayed, running, success, error, canceled: int
-        How many jobs there are, and have each status.
-    latency: float
-        The highest latency of all queues, in seconds; None if no job waits.
-    quarantine: int
-        How many entries no worker could do anything with.
-    memory: int
-        How many bytes Redis uses, for all its users; None if it does not tell.
-    max_memory: int
-        How many it may use; None for no limit.
-    """
+    """The numbers of all jobs of a database, by their status, and of all its queues together."""
 
     jobs: int
     waiting: int
@@ -41,48 +27,26 @@ class Totals(NamedTuple):
     success: int
     error: int
     canceled: int
-    latency: float | None
+    latency: float | None  # the highest of all queues, in seconds; None if no job waits
     quarantine: int
-    memory: int | None
-    max_memory: int | None
+    memory: int | None  # how many bytes Redis uses, for all its users; None if it does not tell
+    max_memory: int | None  # None for no limit
 
 
 class Overview(NamedTuple):
-    """A database at a glance.
-
-    Attributes
-    ----------
-    database: str
-        Its name, without a password.
-    totals: Totals
-    queues: list of QueueState
-    workers: list of AliveWorker
-        The workers of version 3 that are there.
-    running: sequence of FoundJob
-        Some of the jobs that run, the newest first.
-    """
+    """A database at a glance."""
 
     database: str
     totals: Totals
     queues: list[QueueState]
     workers: list[AliveWorker]
-    running: Sequence[FoundJob]
+    running: Sequence[FoundJob]  # some of them, the newest first
 
 
 def overview(
     database: JobsDatabase | None = None, most_running: int = 0, queue_model: type[Queue] | None = None
 ) -> Overview:
-    """Look at a database, in some round trips. Their number does not depend on the number of jobs.
-
-    Parameters
-    ----------
-    database: JobsDatabase
-        The database of `BaseJobsModel` by default.
-    most_running: int
-        How many of the running jobs to return.
-    queue_model: type of Queue
-        Queues and workers of this model only; None for all models. The numbers of jobs are those of all.
-    """
+    """Look at a database, in some round trips, whatever the number of jobs. Queues and workers may be of one model."""
     queues = queue_states(database=database, queue_model=queue_model)
     model = queue_models_of(database, queue_model)[0].name if queue_model else ""
     workers = [each for each in on(WorkerPresence, database).alive() if model in ("", each.queue_model)]

@@ -31,47 +31,22 @@ QUEUES_PER_STEP = 200
 
 
 class QueueState(NamedTuple):
-    """A queue, as it was when it was read.
-
-    Attributes
-    ----------
-    name: str
-    priority: int or str
-        A text if the stored value is not a number.
-    is_paused: bool
-    waiting, delayed, running: int
-        How many jobs have this status.
-    success_list, errors_list: int
-        How many entries its lists ``success`` and ``errors`` have: one for each time that a job ended so, as far as
-        they are kept. A job that failed twice is there twice, even if it is run again meanwhile.
-    quarantine: int
-        How many entries no worker could do anything with.
-    latency: float
-        For how many seconds the next job has waited; None if no job waits, or its class is not known.
-    next_due: float
-        When the next delayed job is due: seconds since the epoch; None if no job is delayed.
-    pk: str
-        Queues of several models may have the same.
-    model: str
-        What the keys of its model begin with: ``jobs:queue``, or those of a model of your own.
-    unknown_classes: list of str
-        The paths of classes of jobs that stand in it, but are not known, as far as the first and last entries tell.
-    """
+    """A queue, as it was when it was read."""
 
     name: str
-    priority: int | str
+    priority: int | str  # a text if the stored value is not a number
     is_paused: bool
     waiting: int
     delayed: int
     running: int
-    success_list: int
+    success_list: int  # entries: one for each time that a job ended so, also if it is run again
     errors_list: int
-    quarantine: int
-    latency: float | None
-    next_due: float | None
-    pk: str
-    model: str
-    unknown_classes: list[str]
+    quarantine: int  # entries that no worker could do anything with
+    latency: float | None  # in seconds; None if no job waits, or the class of the next one is not known
+    next_due: float | None  # of the next delayed job, in seconds since the epoch
+    pk: str  # queues of several models may have the same
+    model: str  # what the keys of its model begin with
+    unknown_classes: list[str]  # as far as the first and last entries tell
 
     @property
     def is_in_use(self) -> bool:
@@ -80,26 +55,13 @@ class QueueState(NamedTuple):
 
 
 class QuarantineEntry(NamedTuple):
-    """An entry of a waiting list that no worker can do anything with.
-
-    Attributes
-    ----------
-    queue: str
-        The name of the queue.
-    priority: int or str
-    entry: str
-        The ident of a job, or any other text.
-    pk: str
-        The pk of the queue.
-    model: str
-        What the keys of its model begin with.
-    """
+    """An entry of a waiting list that no worker can do anything with."""
 
     queue: str
     priority: int | str
-    entry: str
-    pk: str
-    model: str
+    entry: str  # the ident of a job, or any other text
+    pk: str  # of the queue
+    model: str  # what the keys of its model begin with
 
 
 def queue_states(
@@ -107,25 +69,9 @@ def queue_states(
     database: JobsDatabase | None = None,
     queue_model: type[Queue] | None = None,
 ) -> list[QueueState]:
-    """Look at the queues of some names, or at all queues: by name, and within a name the highest priority first.
-
-    These are the queues of all models that a process of version 3 used, or that are imported.
+    """Look at the queues of some names, or at all queues, of all models that are known: by name and priority.
 
     It takes a round trip for 200 queues. These 200 are as of one moment.
-
-    Parameters
-    ----------
-    names: str, or iterable of str
-        None for all.
-    database: JobsDatabase
-        The database of `BaseJobsModel` by default.
-    queue_model: type of Queue
-        Queues of this model only; None for all models.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a name is not valid.
     """
     stored = None if names is None else [*map(stored_queue_name, [names] if isinstance(names, str) else names)]
     connection, classes = connection_to(database), _classes_argument(database)
@@ -167,26 +113,7 @@ def leave_quarantine(
     drop: bool = False,
     unaudited: bool = False,
 ) -> int:
-    """Put entries of quarantines back in the waiting lists of their queues, for example once their records are mended.
-
-    Parameters
-    ----------
-    entries: iterable of QuarantineEntry
-    drop: bool
-        True to drop them instead. The records of jobs stay.
-    unaudited: bool
-        True to do it even if Redis refuses to write it to the audit.
-
-    Returns
-    -------
-    int
-        How many entries were still there.
-
-    Raises
-    ------
-    NotAudited
-        If Redis refuses to write it to the audit.
-    """
+    """Put entries of quarantines back in their waiting lists, or drop them; return how many were still there."""
     by_queue: dict[str, list[str]] = {}
     for each in entries:
         by_queue.setdefault(f"{each.model}:{each.pk}", []).append(each.entry)
@@ -205,20 +132,7 @@ def leave_quarantine(
 
 
 def delete_queue(state: QueueState, database: JobsDatabase | None = None, *, unaudited: bool = False) -> str:
-    """Delete a queue that is empty, with its lists of jobs that ended; these jobs stay.
-
-    Returns
-    -------
-    str
-        ``deleted``; ``gone`` if there is no such queue any more; ``used`` if a job waits in it, is delayed or runs.
-
-    Raises
-    ------
-    ValueError
-        If its model is not imported, or has fields that a script cannot delete.
-    NotAudited
-        If Redis refuses to write it to the audit, and `unaudited` is not true.
-    """
+    """Delete a queue that is empty, with its lists of jobs that ended: return ``deleted``, ``gone``, or ``used``."""
     model = imported_queue_model(database, state.model)
     layout = layout_of(model)
     if not layout.erasable or layout.special or layout.outside:
@@ -249,16 +163,7 @@ def paused_queues(database: JobsDatabase | None = None, queue_model: type[Queue]
 def pause_queue(
     model: str, name: str, database: JobsDatabase | None = None, *, pauses: bool = True, unaudited: bool = False
 ) -> bool:
-    """Pause the queues of a name, of the model whose keys begin so, or resume them; return whether that changes
-    something.
-
-    Raises
-    ------
-    ValueError
-        If it would pause a board of TaskFlow, whose conductors take no notice of a pause.
-    NotAudited
-        If Redis refuses to write it to the audit, and `unaudited` is not true.
-    """
+    """Pause the queues of a name, of the model whose keys begin so, or resume them; return whether they changed."""
     if pauses and model == BOARDS:
         raise ValueError(f"{name!r} is a board of TaskFlow: it cannot be paused, because conductors take no notice")
     connection = connection_to(database)

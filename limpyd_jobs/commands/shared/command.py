@@ -47,44 +47,16 @@ UNAVAILABLE = 3  # exit status: Redis cannot be used right now
 
 
 class Command:
-    """A command of ``limpyd-jobs``. A subclass does its work in `run`. Its docstring says how it ends: the help shows
-    it.
-
-    Parameters
-    ----------
-    prog: str
-        The words of the command: ``limpyd-jobs check``.
-    argv: sequence of str
-        The arguments behind these words.
-
-    Attributes
-    ----------
-    summary: str
-        What the command does, in a line.
-    option_list: tuple of optparse.Option
-        Its options, the common ones included.
-    siblings: mapping
-        All commands, by name.
-    words: str
-        The words and options of the command line, as the help shows them; by default, only options.
-    first_words: sequence of str
-        The words of which it needs one, unless it has verbs.
-    ends: str
-        How it ends in other ways than its docstring says, for the help.
-    options: optparse.Values
-        The values of the options, with their classes imported; None for options that are not given.
-    given: list of str
-        The words that are given.
-    """
+    """A command of ``limpyd-jobs``. A subclass does its work in `run`. Its docstring says how it ends, for the help."""
 
     summary = ""
     siblings: ClassVar[Mapping[str, type[Command]]] = {}
-    words = ""
-    first_words: Sequence[str] = ()
+    words = ""  # and options, as the help shows them
+    first_words: Sequence[str] = ()  # of which it needs one, unless it has verbs
     ends = "; 3 if Redis cannot be used; 130 after Ctrl-C"
     option_list: tuple[Option, ...] = COMMON_OPTIONS
-    options: Values
-    given: list[str]
+    options: Values  # with their classes imported; None for those that are not given
+    given: list[str]  # the words of the command line
 
     def __init__(self, prog: str, argv: Sequence[str]) -> None:
         self.argv = list(argv)

@@ -47,13 +47,7 @@ class ScheduledRun(Job):
     call = Argument()
 
     def run(self, queue: Queue) -> Any:
-        """Call the function, however late it is: what was added is done. A coroutine is run to its end.
-
-        Raises
-        ------
-        ValueError
-            If the function is of a module that is not allowed.
-        """
+        """Call the function, however late it is: what was added is done. A coroutine is run to its end."""
         self.functions().check(self.arguments.func)
         call = self.serializer.load_call(self.arguments.call)
         result = ref_to_obj(self.arguments.func)(*call["args"], **call["kwargs"])
@@ -131,15 +125,7 @@ class LimpydExecutor(BaseExecutor):
     def submit_job(self, job: TheirJob, run_times: list[datetime]) -> None:
         """Add a job for each of some run times, unless it was added before.
 
-        If Redis fails, or a run cannot be stored, APScheduler logs that, and goes on as if they had been added. With
-        `LimpydJobStore`, they stay due, and are submitted again soon. With another store they are lost.
-
-        Raises
-        ------
-        MaxInstancesReachedError
-            If as many of its runs are queued already as may run at once.
-        TypeError, ValueError
-            If it cannot be stored.
+        If that fails, APScheduler goes on. With `LimpydJobStore`, the jobs stay due; with another store they are lost.
         """
         slots = {_slot_of(job, run_time): run_time.astimezone(timezone.utc) for run_time in run_times}
         try:

@@ -34,9 +34,7 @@ class AllowedFunctions:
     def check(self, func: str) -> None:
         """Raise `ValueError` if a function, given as ``module:name``, may not be called.
 
-        It must be a function, a class, or a method of a class or of an object, and be found in one of the modules, and
-        made there. Functions that they import, such as ``os.system``, do not count; nor do properties, which would run
-        code when they are asked for.
+        Functions that a module imports, such as ``os.system``, do not count; nor do properties, which would run code.
         """
         modules = job_modules() if self._allowed is None else self._allowed
         if modules is None and self._is_open:

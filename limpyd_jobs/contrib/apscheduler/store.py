@@ -116,13 +116,7 @@ class LimpydJobStore(BaseJobStore):
     # -- What schedulers call
 
     def start(self, scheduler: Any, alias: str) -> None:
-        """Begin to listen to the changes by other processes, so that a job that is added there is run in time.
-
-        Raises
-        ------
-        ValueError
-            If another scheduler uses this object.
-        """
+        """Begin to listen to the changes by other processes, so that a job that is added there is run in time."""
         if self._is_started and scheduler is not self._scheduler:
             raise ValueError(
                 "This job store serves another scheduler: give each one a store of its own, or shut this one down first"
@@ -193,15 +187,6 @@ class LimpydJobStore(BaseJobStore):
         return sorted(self.reader.jobs(self.model.read_many(self.model.collection())), key=_place)
 
     def add_job(self, job: Job) -> None:
-        """Add a job.
-
-        Raises
-        ------
-        ConflictingIdError
-            If there is a job of its id.
-        TypeError, ValueError
-            If it cannot be stored.
-        """
         try:
             self.model.make(job.id, self._new(job))
         except UniquenessError:
@@ -212,13 +197,6 @@ class LimpydJobStore(BaseJobStore):
 
         If another process has changed the next run time of a job, or removed it, an update by the scheduler that ran it
         changes nothing. If it has another trigger now, that one says when it runs next.
-
-        Raises
-        ------
-        JobLookupError
-            If it was removed.
-        TypeError, ValueError
-            If it cannot be stored.
         """
         if self.round.advance(job):
             return
@@ -231,13 +209,6 @@ class LimpydJobStore(BaseJobStore):
             job.as_read = {**job.as_read, **{name: value or "" for name, value in changes.items()}}
 
     def remove_job(self, job_id: str) -> None:
-        """Remove a job.
-
-        Raises
-        ------
-        JobLookupError
-            If there is no such job.
-        """
         if self.round.remove(job_id):
             return
         try:
@@ -247,7 +218,6 @@ class LimpydJobStore(BaseJobStore):
                 raise JobLookupError(job_id) from None
 
     def remove_all_jobs(self) -> None:
-        """Remove all jobs."""
         self.model.delete_many(self.model.collection())
 
     def import_jobs(self, jobs_key: str = "apscheduler.jobs", run_times_key: str = "apscheduler.run_times") -> int:

@@ -189,15 +189,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         return self.look(job)[1]
 
     def wait(self, timeout: float | None = None) -> Postings:
-        """Wait for postings; return an iterator over them.
-
-        Raises
-        ------
-        NotFound
-            If nothing is posted within `timeout` seconds.
-        TypeError, ValueError
-            If `timeout` is not None, nor a number of 0 or more.
-        """
+        """Wait for postings; return an iterator over them, or raise `NotFound` after `timeout` seconds."""
         posted, end = Event(), monotonic() + _time_to_wait(timeout)
         self.listen()
         self.wakes.append(posted.set)
@@ -265,17 +257,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
     def post(
         self, name: str, book: Any = None, details: Any = None, priority: Any = base.JobPriority.NORMAL
     ) -> LimpydJob:
-        """Post a job: see TaskFlow.
-
-        Raises
-        ------
-        ValueError
-            If the priority is not valid.
-        TypeError
-            If the book is not a LogBook.
-        JobFailure
-            If the details are not a mapping, or cannot be stored as JSON, or Redis fails.
-        """
+        """Post a job: see TaskFlow."""
         if details and not isinstance(details, Mapping):
             raise exceptions.JobFailure(f"{name!r} cannot be posted: its details must be a mapping, not {details!r}")
         if book is not None and not isinstance(book, LogBook):
@@ -296,15 +278,9 @@ class LimpydJobBoard(base.NotifyingJobBoard):
                 raise exceptions.JobFailure(f"{name!r} cannot be posted: {error}") from error
 
     def claim(self, job: LimpydJob, who: str, expiry: float | None = None) -> None:
-        """Claim a posting.
+        """Claim a posting. `UnclaimableJob` says who has claimed it, `NotFound` why it is not on the board.
 
-        Raises
-        ------
-        UnclaimableJob
-            If it is claimed already. The message says by whom. If this board claimed it for the same name, the claim
-            lasts for `expiry` seconds from now on; without `expiry`, as long as before.
-        NotFound
-            If the posting is gone, or not on the board, for example because it was trashed. The message says why.
+        If this board claimed it for the same name, the claim lasts for `expiry` seconds from now on, if given.
         """
         _check(job, who)
         lease = None if expiry is None else checked_seconds("expiry", expiry)
@@ -332,23 +308,15 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         return False
 
     def consume(self, job: LimpydJob, who: str) -> None:
-        """Remove a posting that is done.
-
-        Raises
-        ------
-        JobFailure
-            If another owner holds the claim.
-        NotFound
-            If it is not claimed, or the posting is gone.
-        """
+        """Remove a posting that is done. `JobFailure`: another owner holds the claim; `NotFound`: no owner does."""
         self._end(job, who, "consume", lambda claim: claim.succeed())
 
     def abandon(self, job: LimpydJob, who: str) -> None:
-        """Let others claim a posting. Exceptions: see `consume`."""
+        """Let others claim a posting."""
         self._end(job, who, "abandon", lambda claim: claim.release())
 
     def trash(self, job: LimpydJob, who: str) -> None:
-        """Put a posting in the `errors` of its queue. It may be requeued from there. Exceptions: see `consume`."""
+        """Put a posting in the `errors` of its queue. It may be requeued from there."""
         self._end(job, who, "trash", lambda claim: claim.fail(exceptions.JobFailure(f"trashed by {who}")))
 
     def _end(self, job: LimpydJob, who: str, what: str, verb: Callable[[Claim[Posting]], None]) -> None:
@@ -384,17 +352,7 @@ class LimpydJobBoard(base.NotifyingJobBoard):
         return exceptions.JobFailure(f"Cannot {what} job {job.uuid}: {why}")
 
     def register_entity(self, entity: Any) -> None:
-        """Register a conductor, as long as this board is open: it is among ``board.presences.alive("conductor")``.
-
-        Raises
-        ------
-        TypeError
-            If it is not an entity of TaskFlow.
-        NotImplementedError
-            If the entity is not a conductor.
-        JobFailure
-            If its metadata cannot be stored as JSON, or Redis fails.
-        """
+        """Register a conductor, as long as this board is open: it is among ``board.presences.alive("conductor")``."""
         if not isinstance(entity, Entity):
             raise TypeError(f"What is registered must be an Entity of TaskFlow, of a conductor, not {entity!r}")
         if entity.kind != Conductor.ENTITY_KIND:
