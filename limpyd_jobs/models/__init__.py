@@ -13,7 +13,6 @@ from limpyd_jobs.models.error import Error, defer_unresolved
 from limpyd_jobs.models.following.changes import Change, Changes, JobChange
 from limpyd_jobs.models.job import Job
 from limpyd_jobs.models.presence import AlivePresence, AliveWorker, Presence, Registration, RunningJob, WorkerPresence
-from limpyd_jobs.models.promoting import promote_some
 from limpyd_jobs.models.queue import Queue, attached_queue, queue_name
 from limpyd_jobs.models.timed import TimedRecord
 from limpyd_jobs.statuses import STATUSES
@@ -45,6 +44,5 @@ __all__ = [
     "has_custom_placement",
     "import_class",
     "job_classes",
-    "promote_some",
     "queue_name",
 ]

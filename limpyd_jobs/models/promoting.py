@@ -16,7 +16,7 @@ from limpyd_jobs.functions import overrides
 from limpyd_jobs.idents import Ident, QueueKey
 from limpyd_jobs.records.layout import layout_of
 from limpyd_jobs.records.records import attached
-from limpyd_jobs.redis.calls import Call, finish
+from limpyd_jobs.redis.calls import Call
 from limpyd_jobs.texts import printable
 from limpyd_jobs.transitions import Promoted
 
@@ -45,11 +45,6 @@ def promote(
         if monotonic() >= until:
             break
     return has_more, failures
-
-
-def promote_some(queue_model: type[RedisModel], queue_keys: Sequence[str], defer: Defer) -> tuple[bool, list[Failure]]:
-    """Do one step of `promote`."""
-    return finish(promote(queue_model, queue_keys, defer, until=0))
 
 
 def _enqueued(queue_model: Any, classes: Classes, ready: Any) -> Iterator[Failure]:

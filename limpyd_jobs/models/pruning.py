@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from datetime import timedelta
+from itertools import count
+from math import inf
+from time import monotonic
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from limpyd.model import RedisModel
@@ -14,10 +18,12 @@ from limpyd_jobs import transitions
 from limpyd_jobs.arguments import check_retention
 from limpyd_jobs.classes.job_classes import BoundJobClasses, JobClasses
 from limpyd_jobs.idents import Ident
+from limpyd_jobs.redis.calls import Call
 from limpyd_jobs.texts import printable
 from limpyd_jobs.transitions import Begun, Cleared, Pruning
 
 Keep = int | timedelta
+Classes = JobClasses[Any] | BoundJobClasses
 
 
 class Retention(NamedTuple):
@@ -56,29 +62,46 @@ def keeps_no_success(queue_model: Any, keep_success: Any = None) -> bool:
     return keep is not None and not keep
 
 
+class Pruned(NamedTuple):
+    """How many jobs were deleted; why others could not be, by their ident; and, of the lists where there is more to do,
+    how many entries to pass over the next time."""
+
+    deleted: int
+    failures: dict[str, str]
+    starts: dict[str, int]
+
+
 def prune(
     queue_model: type[RedisModel],
     error_model: type[RedisModel],
-    list_key: str,
-    keep: Keep,
-    job_classes: JobClasses[Any] | BoundJobClasses,
-    start: int = 0,
-) -> Iterator[Pruning]:
-    """Delete the oldest jobs of a list. Yield what each step did, so that the caller may stop: a later step finishes
-    what one has begun."""
+    lists: Mapping[str, Keep],
+    job_classes: Classes,
+    starts: Mapping[str, int] = MappingProxyType({}),
+    max_steps: float = inf,
+    until: float = inf,
+) -> Generator[Call[Pruning], Pruning, Pruned]:
+    """Yield the calls that delete the oldest jobs of some lists: for each up to a number of steps, and until some time
+    by the clock of `monotonic`, but one at least. A later step finishes what one has begun."""
     transitions.check_prunable(queue_model, error_model)
     classes, unknown = dict(job_classes.known), set[str]()
-    cleared, more = Cleared({}, set()), True
-    while more:
-        step = transitions.prune(queue_model, list_key, keep, error_model, classes, start, cleared)
-        failed = {ident: False for ident, done in cleared.jobs.items() if not done}
-        cleared = Cleared(failed, set())
-        failures = [*step.failures]
-        for begun in step.begun:
-            failures += _clear(begun, classes, error_model, cleared)
-        met = _meet(step.unknown, classes, unknown, job_classes)
-        more, start = step.more or met, start if met else step.start
-        yield step._replace(start=start, more=more, failures=failures)
+    deleted, failures, next_starts = 0, dict[str, str](), dict[str, int]()
+    for key, keep in lists.items():
+        start, cleared = starts.get(key, 0), Cleared({}, set())
+        for number in count(1):
+            step = yield transitions.prune.call(queue_model, key, keep, error_model, classes, start, cleared)
+            deleted += step.deleted
+            failures.update(step.failures)
+            cleared = Cleared({ident: False for ident, is_done in cleared.jobs.items() if not is_done}, set())
+            for begun in step.begun:
+                failures.update(_clear(begun, classes, error_model, cleared))
+            is_resolved = _resolve(step.unknown, classes, unknown, job_classes)
+            start = start if is_resolved else step.start
+            if not (step.more or is_resolved):
+                break
+            if number >= max_steps or monotonic() > until:
+                next_starts[key] = start
+                break
+    return Pruned(deleted, failures, next_starts)
 
 
 def _clear(begun: Begun, classes: Any, error_model: Any, cleared: Cleared) -> Iterable[tuple[str, str]]:
@@ -99,15 +122,12 @@ def _clear(begun: Begun, classes: Any, error_model: Any, cleared: Cleared) -> It
     return []
 
 
-def _meet(
-    idents: Sequence[str], classes: dict[str, Any], unknown: set[str], job_classes: JobClasses[Any] | BoundJobClasses
-) -> bool:
+def _resolve(idents: Sequence[str], classes: dict[str, Any], unknown: set[str], job_classes: Classes) -> bool:
     """Resolve the classes of some jobs, each once; return whether another class is known now."""
-    met = False
+    before = len(classes)
     for path in {Ident.of(ident).path for ident in idents} - classes.keys() - unknown:
         try:
             classes[path] = job_classes.resolve(path)
-            met = True
         except Exception:
             unknown.add(path)
-    return met
+    return len(classes) > before

@@ -17,13 +17,12 @@ from limpyd_jobs.dates import datetime_to_score
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.fields.new_fields import check_fields, default_priority
 from limpyd_jobs.fields.own_fields import Alias, OwnField, with_own_fields
-from limpyd_jobs.models import pruning
 from limpyd_jobs.models.base import BaseJobsModel
 from limpyd_jobs.models.error import Error, defer_unresolved
 from limpyd_jobs.models.following.changes import Changes, ChangesOf, does_notify
 from limpyd_jobs.models.job_record import JobRecord
 from limpyd_jobs.models.promoting import promote
-from limpyd_jobs.models.pruning import Retention
+from limpyd_jobs.models.pruning import Retention, prune
 from limpyd_jobs.records import records
 from limpyd_jobs.records.layout import found_by
 from limpyd_jobs.redis.calls import finish
@@ -276,12 +275,7 @@ class Queue(BaseJobsModel):
         error_model = error_model or bound_like(Error, type(self))
         retention = Retention.of(type(self), keep_success, keep_errors)
         lists = retention.lists([records.queue_key_of(self)])
-        steps = (
-            step
-            for key, keep in lists.items()
-            for step in pruning.prune(type(self), error_model, key, keep, job_classes.like(type(self)))
-        )
-        return sum(step.deleted for step in steps)
+        return finish(prune(type(self), error_model, lists, job_classes.like(type(self)))).deleted
 
 
 class QueueContents(NamedTuple):

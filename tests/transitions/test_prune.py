@@ -20,6 +20,7 @@ from limpyd_jobs import ConfigurationException, Error, Job, LimpydJobsException,
 from limpyd_jobs.dates import utcnow
 from limpyd_jobs.models import job_classes
 from limpyd_jobs.models.pruning import prune as steps_of
+from limpyd_jobs.redis.calls import finish, sent
 
 LISTS = {"success": "success", "error": "errors"}
 ended = pytest.mark.parametrize("state", LISTS)
@@ -253,7 +254,7 @@ class TestWhatCannotBeDeleted:
     def test_classes_that_were_not_met_yet_are_looked_up(
         self, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(job_classes, "_met", {"limpyd_jobs.models.Job": Job})
+        monkeypatch.setattr(job_classes, "_resolved", {"limpyd_jobs.models.Job": Job})
         world = World(redis_client, Order, Queue, Error)
         world.error_class = Error
         job = world.add("a")[1]
@@ -285,9 +286,8 @@ class TestWhatCannotBeDeleted:
         world.client.set("jobs:job:identifier:a2", "of a wrong type")
         world.client.hset(f"{world.jobs}:{pk_of(job)}:hash", "identifier", "a2")
         before = world.hash(job)
-        steps = [*steps_of(Queue, Error, f"{world.queue_key()}:success", 0, job_classes)]
-        assert sum(step.deleted for step in steps) == 1
-        assert {ident for step in steps for ident, _ in step.failures} == {job.ident}
+        pruned = finish(steps_of(Queue, Error, {f"{world.queue_key()}:success": 0}, job_classes))
+        assert (pruned.deleted, [*pruned.failures]) == (1, [job.ident])
         assert world.hash(job) == before
 
     @pytest.mark.leaves("I10")
@@ -396,8 +396,8 @@ def test_what_was_begun_is_finished_even_if_the_application_deletes_the_job_in_b
     before = any_world.contents()
     job = finished(any_world, "error", errors=2)
     key = f"{any_world.queue_key()}:errors"
-    steps = steps_of(any_world.queue_class, any_world.error_class, key, 0, job_classes)
-    begun = next(step for step in steps if step.deleted)  # before, a step may meet the class
+    steps = sent(steps_of(any_world.queue_class, any_world.error_class, {key: 0}, job_classes))
+    begun = next(step for step in steps if step.deleted)  # before, a step may resolve the class
     assert (begun.deleted, begun.more) == (1, True)
     job.delete()
     assert prune(any_world, "error", 0) == 0

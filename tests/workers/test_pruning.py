@@ -132,13 +132,13 @@ class TestARound:
         pruner = Pruner(Queue, Error)
         keys = keys_of(Queue)
         with commands() as sent:
-            assert pruner.prune(keys) == (0, {})
+            assert pruner.prune(keys) == (0, {}, {})
         assert sent == []
 
     def test_keeps_what_the_worker_says(self) -> None:
         run_jobs(3)
         run_jobs(3, callback=fail)
-        assert Pruner(Queue, Error, keep_success=1, keep_errors=timedelta(0)).prune(keys_of(Queue)) == (5, {})
+        assert Pruner(Queue, Error, keep_success=1, keep_errors=timedelta(0)).prune(keys_of(Queue)) == (5, {}, {})
         assert [len(idents) for idents in listed()] == [1, 0]
         assert len(Job.collection()) == 1
         assert len(Error.collection()) == 0
@@ -182,7 +182,7 @@ class TestARound:
             def delete(self) -> None:
                 raise ValueError("not me")
 
-        monkeypatch.setattr(job_classes, "_met", {Stubborn.get_model_repr(): Stubborn})
+        monkeypatch.setattr(job_classes, "_resolved", {Stubborn.get_model_repr(): Stubborn})
         job = Stubborn.add_job("a", "queue")
         work("queue")
         found = Pruner(Queue, Error, keep_success=0).prune(keys_of(Queue))

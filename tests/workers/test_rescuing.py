@@ -175,7 +175,7 @@ def test_it_spares_however_many(
         restart(server)
         lapse(Queue.get_queue(QUEUE))
         ours = worker()
-        monkeypatch.setattr(job_classes, "_met", {"other.Job": Job})  # a worker that just began has met none of theirs
+        monkeypatch.setattr(job_classes, "_resolved", {"other.Job": Job})  # a worker that began knows none of theirs
         rescue(ours)
         rescue(ours)
         assert len(Patient.collection(status=STATUSES.RUNNING)) == number

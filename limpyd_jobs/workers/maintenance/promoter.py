@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from limpyd_jobs.functions import overrides
-from limpyd_jobs.models import Queue, promote_some
+from limpyd_jobs.models import Queue
+from limpyd_jobs.models.promoting import promote
+from limpyd_jobs.redis.calls import finish
 from limpyd_jobs.texts import MESSAGE, one_line
 
 if TYPE_CHECKING:
@@ -46,14 +49,10 @@ class Promoter:
             context.repeats.log(failed, f"[{one_line(ident)}] {failed}: {one_line(reason, MESSAGE)}")
 
     def _promote_ours(self, context: Engine) -> Iterable[Failure]:
-        failures: list[Failure] = []
-        more, until = bool(self._worker.keys), monotonic() + MAX_PROMOTION
-        while more:
-            more, found = promote_some(self._queue_model, context.queue_keys, context.unresolved.defer)
-            failures += found
-            if more and self._worker.status is not None and monotonic() >= until:
-                context.maintenance.postpone(self, MAX_PROMOTION)
-                break
+        until = inf if self._worker.status is None else monotonic() + MAX_PROMOTION
+        has_more, failures = finish(promote(self._queue_model, context.queue_keys, context.unresolved.defer, until))
+        if has_more:
+            context.maintenance.postpone(self, MAX_PROMOTION)
         return failures
 
     def _promote_customly(self, context: Engine) -> Iterable[Failure]:

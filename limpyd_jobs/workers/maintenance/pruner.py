@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from limpyd_jobs import transitions
 from limpyd_jobs.models import Error, Queue, job_classes
-from limpyd_jobs.models.pruning import Retention, prune
+from limpyd_jobs.models.pruning import Pruned, Retention, prune
+from limpyd_jobs.redis.calls import finish
 from limpyd_jobs.texts import MESSAGE, one_line
 
 if TYPE_CHECKING:
@@ -20,13 +21,6 @@ INTERVAL, BUSY_INTERVAL = 60, 0.1
 
 # The limits of a run: steps for each list, of 100 jobs each, and seconds. Meanwhile no job is run.
 MAX_STEPS, MAX_SECONDS = 10, 0.5
-
-
-class Pruned(NamedTuple):
-    """How many jobs were deleted; and why others could not be deleted, by their ident."""
-
-    deleted: int
-    failures: dict[str, str]
 
 
 class Pruner:
@@ -63,7 +57,7 @@ class Pruner:
             transitions.check_prunable(queue_model, error_model)
 
     def run(self, context: Engine) -> None:
-        deleted, failures = self.prune(context.queue_keys)
+        deleted, failures, _ = self.prune(context.queue_keys)
         if deleted:
             context.worker.log(f"{deleted} finished jobs deleted")
         for ident, reason in list(failures.items())[:1]:
@@ -73,16 +67,10 @@ class Pruner:
 
     def prune(self, queue_keys: Sequence[str]) -> Pruned:
         """Delete jobs beyond the retention, or some of them. The queues are given by the beginnings of their keys."""
-        deadline, deleted, failures = monotonic() + MAX_SECONDS, 0, dict[str, str]()
-        lists, before = self._retention.lists(queue_keys), self._starts
-        self._starts = {}
-        for key, keep in lists.items():
-            steps = prune(self._queue_model, self._error_model, key, keep, job_classes, before.get(key, 0))
-            for number, step in enumerate(steps, 1):
-                deleted += step.deleted
-                failures.update(step.failures)
-                if step.more and (number == MAX_STEPS or monotonic() > deadline):
-                    self._starts[key] = step.start
-                    break
+        lists, until = self._retention.lists(queue_keys), monotonic() + MAX_SECONDS
+        starts, self._starts = self._starts, {}
+        steps = prune(self._queue_model, self._error_model, lists, job_classes, starts, MAX_STEPS, until)
+        pruned = finish(steps)
+        self._starts = pruned.starts
         self.interval = BUSY_INTERVAL if self._starts else INTERVAL
-        return Pruned(deleted, failures)
+        return pruned
