@@ -12,7 +12,7 @@ from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, DRY_RUN, JSON, J
 from limpyd_jobs.commands.shared.tables import names_near, some_of
 from limpyd_jobs.models import Queue
 from limpyd_jobs.query import pause_queue, paused_queues, queue_names, queue_states
-from limpyd_jobs.search.classes import BOARDS
+from limpyd_jobs.search.classes import BOARDS, queue_models_of
 from limpyd_jobs.texts import one_line
 
 # How many names a message tells of.
@@ -110,7 +110,7 @@ def _asked(
     for name in dict.fromkeys(names):
         models = sorted(model for model, of_name in known if of_name == name)
         if not models and pauses and getattr(command.options, "force", False):
-            models = [(only or Queue)._name]
+            models = [queue_models_of(None, only or Queue)[0].name]
         if not models:
             others = queue_names(queue_model=only)
             hint = "; --force pauses the name all the same" if pauses else ""

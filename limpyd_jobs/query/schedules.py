@@ -43,7 +43,7 @@ class _Looking:
     def notes(self, stored: Mapping[str, str]) -> list[str]:
         queue = stored.get("queue_name", "")
         found = [self._late(stored), self._last_job(stored), "queue paused" if queue in self._paused else ""]
-        model = self._queue_models.get(stored.get("job_model_repr", ""))
+        model = self._queue_models.get(stored.get("job_model_repr", ""), stored.get("queue_model"))
         if not any(name == queue and model in (None, of) for of, name in self._served):
             found.append(f"no worker listens to {one_line(queue)}")
         return [note for note in found if note]

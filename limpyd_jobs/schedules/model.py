@@ -50,6 +50,7 @@ class Schedule(BaseJobsModel):
     name = fields.InstanceHashField(indexable=True, unique=True)
     job_model_repr = fields.InstanceHashField(indexable=True)
     identifier = fields.InstanceHashField()
+    queue_model = fields.InstanceHashField()
     queue_name = fields.InstanceHashField(indexable=True)
     priority = fields.InstanceHashField(default=0)
     job_fields = fields.InstanceHashField()
@@ -263,7 +264,7 @@ class Schedule(BaseJobsModel):
             raise AttributeError(f"A schedule has no {', '.join(sorted(given.keys() - _KNOWN))}")
         stored = stored or {}
         job_class = _job_class(cls, given.get("job_class", stored.get("job_model_repr")))
-        values = {"job_model_repr": path_of(job_class)}
+        values = {"job_model_repr": path_of(job_class), "queue_model": job_class.queue_model._name}
         if "name" in given:
             values["name"] = _stored_name(given["name"])
         if "timezone" in given or not stored:

@@ -67,7 +67,7 @@ def imported_queue_model(database: JobsDatabase | None, name: str) -> Any:
 
 def _models_of(database: JobsDatabase | None, kind: str, base: Any, only: Any) -> list[KnownClass]:
     if only is not None:
-        return [KnownClass.of(on(only, database))]
+        return [only if isinstance(only, KnownClass) else KnownClass.of(on(only, database))]
     known = known_models(connection_to(database), kind, _imported(database, base))
     return sorted(known.values(), key=attrgetter("name"))
 

@@ -185,12 +185,20 @@ def test_the_queues_of_all_models_are_shown_unless_one_is_named(redis_server: Re
         ["bills", "jobs:queue", "0"],
         ["books", "ledgers:ledger", "0"],
     ]
-    for command in ("queues", "info"):
-        model = f"--queue-model={__name__}.Ledger"
-        told = output(redis_server, command, "--json", model, IMPORTABLE[1])
+    for command, model in (
+        ("queues", f"{__name__}.Ledger"),
+        ("info", f"{__name__}.Ledger"),
+        ("info", "ledgers:ledger"),
+    ):
+        told = output(redis_server, command, "--json", f"--queue-model={model}", IMPORTABLE[1])
         rows = json.loads(told) if command == "queues" else json.loads(told)["queues"]
         assert [row["name"] for row in rows] == ["bills", "books"]
     assert "books  ledgers:ledger" in output(redis_server, "info")
+    assert output(redis_server, "pause", "books", "--queue-model=ledgers:ledger").startswith("books: paused")
+    assert (
+        "--queue-model: ledgers:leger is not known: is ledgers:ledger meant?"
+        in run(redis_server, "info", "--queue-model=ledgers:leger")[2]
+    )
     assert output(redis_server, "quarantine", "drop", r"x\ny", "--yes").endswith("1        dropped\n")
     status, _, err = run(redis_server, "queues", "delete", "books", "--yes")
     assert (

@@ -128,6 +128,8 @@ def test_why_the_job_of_a_schedule_is_not_run_in_time_is_told() -> None:
         assert notes() == ["late 4 min", "last job still waiting", "queue paused", nobody]
         with WorkerPresence.register("worker", pk="1", queue_model="jobs:queue", **told):
             assert notes() == ["late 4 min", "last job still waiting", "queue paused"]
+        schedule.job_model_repr.hset("elsewhere.Report")
+        assert notes() == ["late 4 min", "queue paused", nobody]
     schedule.pause()
     assert notes() == []
 

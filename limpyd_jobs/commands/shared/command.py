@@ -21,13 +21,14 @@ from limpyd_jobs.commandline.parser import (
     import_for,
     require_subclass,
 )
-from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, PYTHONPATH
+from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, PYTHONPATH, QUEUE_MODEL
 from limpyd_jobs.commands.shared.tables import Row, count_of, print_fitted, print_json, print_json_lines
 from limpyd_jobs.exceptions import ConfigurationException, NotAudited, as_written
 from limpyd_jobs.models import BaseJobsModel, Error, Queue, job_classes
 from limpyd_jobs.records.audit import Entry, audited
 from limpyd_jobs.redis.database import parse_database
-from limpyd_jobs.texts import MESSAGE, one_line
+from limpyd_jobs.search.classes import queue_models_of
+from limpyd_jobs.texts import MESSAGE, is_meant, one_line
 
 HELP_WIDTH = 79
 
@@ -163,6 +164,8 @@ class Command:
             path = getattr(self.options, name, None)
             if path:
                 by_name = {each._name: each for each in [base, *concrete(base)]}  # as lists show a model
+                if ":" in path and path not in by_name and QUEUE_MODEL in self.option_list:
+                    continue  # the database knows it
                 model = by_name.get(path) or import_for(self.parser, name, path)
                 require_subclass(self.parser, name, model, base)
                 setattr(self.options, name, model)
@@ -175,7 +178,13 @@ class Command:
                 self.parser.error(f"option --database: {error}")
             for model in self._models():
                 model.database.reset(**settings)
+        name = getattr(self.options, "queue_model", None)
+        if isinstance(name, str):
+            known = {model.name: model for model in queue_models_of(None)}
+            if name not in known:
+                self.parser.error(f"option --queue-model: {one_line(name)} is not known{is_meant(name, known)}")
+            self.options.queue_model = known[name]
 
     def _models(self) -> list[Any]:
         given = (getattr(self.options, name, None) for name in ("queue_model", "error_model"))
-        return [BaseJobsModel, *(model for model in given if model)]
+        return [BaseJobsModel, *(model for model in given if isinstance(model, type))]

@@ -34,8 +34,8 @@ ERROR_MODEL = WorkerOption(
 )
 QUEUE_MODEL = WorkerOption(
     "--queue-model",
-    help="Queues of this model only, e.g. --queue-model=my.module.QueueModel, or as lists show an imported one "
-    "(default: of all models)",
+    help="Queues of this model only, e.g. --queue-model=my.module.QueueModel, or as lists show it (default: of all "
+    "models)",
 )
 
 DRY_RUN = WorkerOption("--dry-run", action="store_true", help="Only tell what would be done")
