@@ -246,7 +246,7 @@ with Posting.get(identifier="a").claim("somebody who dies"):
 
 def test_the_job_of_a_holder_who_was_killed_is_run_by_a_worker(redis_server: RedisServer) -> None:
     job = Posting.add_job("a")
-    path = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[1])])
+    path = os.pathsep.join([str(Path(__file__).parents[1]), str(Path(__file__).parents[2])])
     command = [sys.executable, "-W", "ignore", "-c", DYING, redis_server.socket]
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=False)
     assert done.returncode == -signal.SIGKILL
