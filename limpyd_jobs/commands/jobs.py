@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -15,7 +16,7 @@ from limpyd_jobs.commands.shared.command import FLAGS
 from limpyd_jobs.commands.shared.names import unknown_classes, unknown_names
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, VERB_OPTIONS
 from limpyd_jobs.commands.shared.progress import shown_progress
-from limpyd_jobs.commands.shared.tables import count_of, print_error, print_json_lines, print_table
+from limpyd_jobs.commands.shared.tables import count_of, indented, print_error, print_json_lines, print_table
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand, job_class_of
 from limpyd_jobs.exceptions import LimpydJobsException
 from limpyd_jobs.fields.argument import ValueField
@@ -36,7 +37,7 @@ from limpyd_jobs.query import (
 from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.retrying import SECONDS_OF
 from limpyd_jobs.search.conditions import parse_moment
-from limpyd_jobs.texts import MESSAGE, one_line
+from limpyd_jobs.texts import MESSAGE, is_meant, one_line
 
 # After how many seconds a search is long, and how many of the missing indexes are named then.
 LONG_SEARCH, MAX_HINTS = 1.0, 3
@@ -241,6 +242,8 @@ A filter is made of words. All of them must be met:
             is_condition = not {*"=<>"}.isdisjoint(word) and not word.startswith(IDENTIFIER)
             if is_condition and named and named[-1][0].startswith(IDENTIFIER):
                 named[-1].append(word)
+            elif is_condition and (hint := is_meant(re.split("[=<>]", word)[0], [IDENTIFIER])):
+                raise ValueError(f"{one_line(word)!r} is not the ident of a job{hint}")
             else:
                 named.append([word])
         return [self._ident(verb, each) if each[0].startswith(IDENTIFIER) else each[0] for each in named]
@@ -291,10 +294,9 @@ A filter is made of words. All of them must be met:
         for each in found:
             print(f"{one_line(each.ident)}: {one_line(each.status)}")
             for reason in each.reasons:
-                text = (
-                    reason.text.replace(reason.command, self.as_here(reason.command)) if reason.command else reason.text
-                )
-                print(f"  {one_line(text, MESSAGE)}")
+                command = self.as_here(reason.command) if reason.command else ""
+                text = reason.text.replace(reason.command, command) if command else reason.text
+                print(indented(one_line(text, MESSAGE), one_line(command, MESSAGE)))
 
     def _export(self, words: Sequence[str]) -> None:
         if bool(words) == bool(self.options.all):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import chain
 from operator import itemgetter
 from time import monotonic
 from typing import Any, NamedTuple
@@ -136,16 +137,18 @@ def known_classes(connection: Any, imported: Iterable[type[RedisModel]] = ()) ->
     """Return the job classes of a database, by path: the readable ones that are written there, and the given ones,
     which this process knows better. If jobs of a class are in several namespaces, those in its own one count. The given
     classes come last."""
-    stored = list(_stored(connection))
-    elsewhere = {known.path: known for field, known in stored if field == _field_of(known.path, known.name)}
-    found = {known.path: known for field, known in sorted(stored, key=itemgetter(0)) if field == known.path}
-    own_last: list[type[RedisModel]] = sorted(imported, key=_is_origin)
-    given = {known.path: known for known in _all_of(own_last)}
-    return {path: known for path, known in {**elsewhere, **found}.items() if path not in given} | given
-
-
-def _is_origin(model: type[RedisModel]) -> bool:
-    return origin_of(model) is model
+    stored, given = sorted(_stored(connection), key=itemgetter(0)), list(imported)
+    ranks = (
+        [known for field, known in stored if field == _field_of(known.path, known.name)],
+        _all_of(each for each in given if origin_of(each) is not each),
+        [known for field, known in stored if field == known.path],
+        _all_of(each for each in given if origin_of(each) is each),
+    )
+    found: dict[str, KnownClass] = {}
+    for known in chain(*ranks):
+        found.pop(known.path, None)  # so that the last one comes last
+        found[known.path] = known
+    return found
 
 
 def one_of_each(classes: Mapping[str, KnownClass]) -> dict[str, KnownClass]:

@@ -181,6 +181,7 @@ def test_a_job_is_shown_with_its_errors(redis_server: RedisServer) -> None:
         (["list", "--after=x"], "'x' is not where a page ended: give what the page before told after --after="),
         (["explain"], "explain needs the ident of a job after it"),
         (["explain", "x"], "'x' is not the ident of a job"),
+        (["explain", "identifer=x"], "'identifer=x' is not the ident of a job: is identifier= meant?"),
         (["show"], "show needs the ident of a job after it"),
         (["show", "x"], "'x' is not the ident of a job"),
         (["show", "no.such.Class:1"], "no.such.Class is not a job class of this database"),

@@ -11,7 +11,7 @@ import pytest
 
 from limpyd_jobs import Job, Queue, Worker
 from limpyd_jobs.commands.shared.command import Command
-from limpyd_jobs.commands.shared.tables import cut, fitted, print_json, print_json_lines
+from limpyd_jobs.commands.shared.tables import cut, fitted, indented, print_json, print_json_lines
 from limpyd_jobs.query import JobFilter
 from limpyd_jobs.scripts.jobs import COMMANDS
 from limpyd_jobs.texts import table_lines
@@ -60,6 +60,17 @@ def test_then_columns_are_left_out_and_named() -> None:
     assert (left_out, rows[0]) == (["size"], ("job", "message", "at"))
     assert fitted(TABLE, 20, ["size", "at"])[1] == ["size", "at", "message"]  # the others go from the right
     assert cut("abcdef", 4) == "abc…"
+
+
+def test_prose_is_broken_at_words_and_never_in_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    command = "limpyd-jobs queues show letters"
+    text = f"2 jobs wait before it, in the queue letters: {command}. Not-broken-in-a-word-at-hyphens either."
+    assert indented(text, command) == f"  {text}"
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    lines = indented(text, command).splitlines()
+    assert [line.startswith("  ") and len(line) <= 40 for line in lines] == [True] * 5
+    assert (f"  {command}." in lines, " ".join(line.strip() for line in lines)) == (True, text)
 
 
 @pytest.mark.usefixtures("_full")

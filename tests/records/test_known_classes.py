@@ -215,6 +215,7 @@ def test_a_class_that_is_bound_to_another_namespace_hides_none_of_its_own_jobs(
     bound.add_job("c")
     assert known_classes.known_classes(connection)[PATH].name == "own:resize"
     assert known_classes.known_classes(connection, [Resize, bound])[PATH].name == "own:resize"
+    assert known_classes.known_classes(connection, [bound])[PATH].name == "own:resize"
     report = check(database=BaseJobsModel.database, pause=0)
     assert report.left == []
     told = "2 jobs are not looked at, because their class is bound to another namespace: elsewhere:resize:*"

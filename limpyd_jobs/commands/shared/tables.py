@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from shutil import get_terminal_size
-from textwrap import fill
+from textwrap import fill, indent, wrap
 from typing import Any
 
 from limpyd_jobs.dates import span
@@ -69,6 +69,13 @@ def fitted(rows: Sequence[Row], width: int, spare: Sequence[str] = ()) -> tuple[
             rows = [(*row[:at], *row[at + 1 :]) for row in rows]
             left_out.append(name)
     return rows, left_out
+
+
+def indented(text: str, command: str = "") -> str:
+    """Return a text in lines that fit the terminal. A command in it stays whole, to be copied."""
+    joined = text.replace(command, command.replace(" ", "\xa0")) if command else text
+    lines = wrap(joined, width_of_terminal() - 2, break_long_words=False, break_on_hyphens=False)
+    return indent("\n".join(lines), "  ").replace("\xa0", " ")
 
 
 def cut(text: str, most: int) -> str:
