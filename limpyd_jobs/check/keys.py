@@ -195,7 +195,7 @@ class Keys:
             for batch in chunks(members, BATCH):
                 stale, *_ = scripts.stale_index_entries(self._reader.connection, *index, batch, SMALL_SET, repair)
                 for value, pk in stale:
-                    yield index[0], pk, "stray", (index[1], value)
+                    yield index[0], pk, "stale entry", (index[1], value)
 
     def look_at_owners_again(self, repair: bool) -> Iterator[Found]:
         """Yield the keys that still belong to nothing; if asked to, delete the keys of deleted records."""

@@ -202,7 +202,7 @@ class Places:
     def _look_at_unresolved(self, choice: str) -> Iterator[Found]:
         """Yield how many jobs there are of each class that cannot be resolved, and treat them as was chosen."""
         loose, running = Counter[str](), Counter[str]()
-        for key, idents in self._strangers_by_place():
+        for key, idents in self._unresolved_by_place():
             base, _, place = key.rpartition(":")
             for batch in chunks(idents, BATCH):
                 taken = scripts.unresolved(self._reader.connection, base, place, batch, choice)
@@ -213,7 +213,7 @@ class Places:
             for path, number in numbers.items():
                 yield None, path, kind, (number, self._catalogue.unknown[path])
 
-    def _strangers_by_place(self) -> Iterator[tuple[str, list[str]]]:
+    def _unresolved_by_place(self) -> Iterator[tuple[str, list[str]]]:
         """Yield the key of each place, with its jobs whose class cannot be resolved."""
         found: defaultdict[str, dict[str, None]] = defaultdict(dict)
         for key, _, idents, _ in self._walk(PLACES):

@@ -13,7 +13,7 @@ from limpyd_jobs.records import records
 from limpyd_jobs.records.layout import layout_of
 
 # For how many seconds a presence that ended is not a problem: other processes delete it with their next heartbeat.
-GRACE = 60
+GRACE_TIME = 60
 
 
 class Presences:
@@ -43,9 +43,9 @@ class Presences:
         """Yield the pk of each presence that is left, the kind of the problem, and when it ended."""
         ends = dict(pair for chunk in self._reader.scores(layout_of(model).description["leases"]) for pair in chunk)
         for pk, end in ends.items():
-            if end < now - GRACE:
+            if end < now - GRACE_TIME:
                 yield pk, "presence that ended", date_of_score(end)
-            elif end > now + MAX_LEASE + GRACE:
+            elif end > now + MAX_LEASE + GRACE_TIME:
                 yield pk, "presence without an end", ""
         for chunk in self._reader.members(f"{model._name}:collection"):
             yield from ((pk, "presence without an end", "") for pk in chunk if pk not in ends)

@@ -70,7 +70,7 @@ PROBLEMS = {
     "odd pk": Problem("I1", "its pk is not a number of at most 18 digits: no filter finds it"),
     "unreadable": Problem("I10", "cannot be looked at: {1}"),
     # indexes and other keys
-    "stray": Problem("I2", "is in the index of the {0} {1!r}, which it does not have", "removed from the index"),
+    "stale entry": Problem("I2", "is in the index of the {0} {1!r}, which it does not have", "removed from the index"),
     "not a set": Problem("I10", "an index that is a {0}", "deleted, and made anew"),
     "no owner": Problem("I10", "a {0} of a record that does not exist", "deleted"),
     "wrong type": Problem("I10", "is a {0}", "deleted; its jobs are put back"),

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from types import NoneType
 from typing import Any
 
+from limpyd_jobs import arguments
 from limpyd_jobs.classes.job_classes import module_names
 from limpyd_jobs.dates import utcnow
 from limpyd_jobs.exceptions import ConfigurationException
@@ -109,8 +110,7 @@ def is_a(*types: type) -> Callable[[Any], bool]:
 
 def is_number(value: Any) -> bool:
     """Whether a value is a number, or the text of one."""
-    value = as_number(value)
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return arguments.is_number(as_number(value))
 
 
 def is_number_or_none(value: Any) -> bool:

@@ -20,7 +20,7 @@ from limpyd_jobs.search.conditions import parse_moment
 from limpyd_jobs.texts import MESSAGE, one_line
 
 # How many columns a chart has at most.
-WIDTH = 72
+MAX_CHART_WIDTH = 72
 
 GROUPS = ("queue", "class", "time")
 
@@ -117,7 +117,7 @@ class Stats(Command):
             numbers = [summed([period], self._group).get(row, Metrics()).started for period in periods]
             what = f"{one_line(row)}: begun from {periods[0].start} to {periods[-1].start} (UTC)"
             print(f"\n{fill(what, width_of_terminal())}")
-            print(chart(numbers, WIDTH))
+            print(chart(numbers, MAX_CHART_WIDTH))
 
     def _print_times(self, periods: Sequence[Period]) -> None:
         at = {str(period.start): [period] for period in periods}

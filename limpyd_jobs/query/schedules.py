@@ -19,10 +19,10 @@ from limpyd_jobs.statuses import STATUSES
 from limpyd_jobs.texts import one_line
 
 # After how many seconds a schedule is late: until then, a worker may be about to add its job.
-LATE = 5
+LATE_AFTER = 5
 
 # What is said of a job that is queued, by its status.
-STILL = {STATUSES.WAITING: "waiting", STATUSES.DELAYED: "delayed", STATUSES.RUNNING: "running"}
+QUEUED = {STATUSES.WAITING: "waiting", STATUSES.DELAYED: "delayed", STATUSES.RUNNING: "running"}
 
 
 def notes_of(schedules: Sequence[Mapping[str, str]], database: JobsDatabase | None = None) -> list[list[str]]:
@@ -51,7 +51,7 @@ class _Looking:
     def _late(self, stored: Mapping[str, str]) -> str:
         due = parse_datetime(stored.get("next_run"))
         late = (utcnow() - due).total_seconds() if due else 0
-        return f"late {span(late)}" if late >= LATE else ""
+        return f"late {span(late)}" if late >= LATE_AFTER else ""
 
     def _last_job(self, stored: Mapping[str, str]) -> str:
         """Say that the job that was added last is still queued."""
@@ -60,7 +60,7 @@ class _Looking:
             return ""
         with suppress(TypeError, ValueError):  # what is stored makes no identifier
             status = self._status_of_queued(known, identifier_of(stored, last))
-            return f"last job still {STILL[status]}" if status in STILL else ""
+            return f"last job still {QUEUED[status]}" if status in QUEUED else ""
         return ""
 
     def _status_of_queued(self, known: KnownClass, identifier: str) -> Any:

@@ -31,7 +31,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 MAX_NAME = 1000  # of a class
 MAX_CONDITIONS = 1000  # of a filter: each one is looked at for each job
 
-HOW = "write it as field=value, field!=value, field>value or field__gt=value"
+HOW_TO_WRITE = "write it as field=value, field!=value, field>value or field__gt=value"
 
 
 class Condition(NamedTuple):
@@ -45,12 +45,12 @@ class Condition(NamedTuple):
     def parse(cls, word: str) -> Condition:
         match = _WORD.fullmatch(word)
         if not match:
-            raise ValueError(f"{one_line(word)!r} is not a condition: {HOW}")
+            raise ValueError(f"{one_line(word)!r} is not a condition: {HOW_TO_WRITE}")
         field, suffix, sign = match["field"], match["suffix"], match["sign"]
         if suffix and suffix not in SUFFIXES:
             field, suffix = f"{field}__{suffix}", ""
         if suffix and sign != "=":
-            raise ValueError(f"{one_line(word)!r} compares twice: {HOW}")
+            raise ValueError(f"{one_line(word)!r} compares twice: {HOW_TO_WRITE}")
         return cls.of(field, SUFFIXES[suffix] if suffix else sign, match["value"])
 
     @classmethod

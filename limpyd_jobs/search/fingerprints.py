@@ -24,7 +24,7 @@ LENGTH = 16  # the length of a fingerprint, in hexadecimal digits
 MAX_PLACE = 300  # in characters
 
 # These may be raised at any line, because time or memory is over: their place is where the code of the job begins.
-ANYWHERE = ("JobTimeout", "MemoryError", "RecursionError")
+RAISED_ANYWHERE = ("JobTimeout", "MemoryError", "RecursionError")
 
 # A frame in the text of a traceback, with its line; in that of a group of exceptions, something stands before it.
 _FRAME = re.compile(r'^([ |]*)File "(.+?)", line \d+, in (.+)(?:\n\1  +(\S.*))?$', re.MULTILINE)
@@ -70,7 +70,7 @@ def cause_of(
     """
     pattern = pattern_of(message, identifier)
     innermost, kinds = _innermost(raised)
-    package, is_first = job_class.partition(".")[0], type_name in ANYWHERE
+    package, is_first = job_class.partition(".")[0], type_name in RAISED_ANYWHERE
     place = _place(_frames_of(innermost), package, is_first=is_first)
     place = place or _place(_frames_of(raised), package, is_first=is_first)  # made with the group, not raised
     text = "\n".join((type_name, *kinds, place or pattern))

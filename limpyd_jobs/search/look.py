@@ -17,7 +17,7 @@ from limpyd_jobs.search.fingerprints import is_fingerprint
 from limpyd_jobs.search.walk import OnStep, Source, Walk
 
 # Names that can be asked for, but are not fields of a job.
-OTHERS = frozenset({"class", "error", "fingerprint", "owner", "pk", "queue"})
+OTHER_NAMES = frozenset({"class", "error", "fingerprint", "owner", "pk", "queue"})
 
 # What is asked of the errors of a job.
 OF_ERRORS = ("error", "fingerprint")
@@ -60,9 +60,11 @@ class Search(Walk):
         }
         known = [*one_of_each(met).values()]
         asked = [condition for condition in conditions if condition.field != "class"]
-        names = {*(condition.field for condition in asked), *([by] if by else [])} - OTHERS
+        names = {*(condition.field for condition in asked), *([by] if by else [])} - OTHER_NAMES
         if known:
-            check_fields("None of these classes has a field", names, OTHERS.union(*(each.fields for each in known)))
+            check_fields(
+                "None of these classes has a field", names, OTHER_NAMES.union(*(each.fields for each in known))
+            )
         able = [each for each in known if names <= each.fields]
         few = self._jobs_of_few_errors(asked) if pks is None else None
 

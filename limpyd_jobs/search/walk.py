@@ -23,13 +23,13 @@ PER_STEP = 500
 # How many records one step changes: it takes Redis some milliseconds.
 CHANGES_PER_STEP = 100
 
-# A set of up to `SMALL` pks is read, and sorted; one of up to `MEDIUM`, too, if it has few of all pks that there are.
-# Any other set is asked for one range of pks after another.
-SMALL, MEDIUM, FEW = 10_000, 200_000, 0.05
+# A set of up to `SMALL_SET` pks is read, and sorted; one of up to `MEDIUM_SET`, too, if it has few of all pks. Any
+# other set is asked for one range of pks after another.
+SMALL_SET, MEDIUM_SET, FEW_OF_ALL = 10_000, 200_000, 0.05
 
 # A larger set is read, too, if it has one of so many pks: then nearly all steps would find none. The counter of pks may
 # be corrupt.
-VERY_FEW = 0.001
+VERY_FEW_OF_ALL = 0.001
 
 EVERYWHERE = ("-inf", "+inf")  # the ends of a sorted set
 
@@ -182,8 +182,8 @@ class Source:
     @property
     def _is_to_be_read(self) -> bool:
         """Whether to read the set, rather than to look at one range of pks after another."""
-        most = self._highest * (FEW if self.size <= MEDIUM else VERY_FEW)
-        return self.size <= SMALL or self.size <= most or not self._highest
+        most = self._highest * (FEW_OF_ALL if self.size <= MEDIUM_SET else VERY_FEW_OF_ALL)
+        return self.size <= SMALL_SET or self.size <= most or not self._highest
 
     def _members(self) -> Iterable[str]:
         if self._range:

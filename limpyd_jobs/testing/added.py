@@ -18,7 +18,7 @@ from limpyd_jobs.texts import printable
 MAX_JOBS = 20
 
 # Fields that a message shows only if they are asked for.
-QUIET = ("pk", "status", "added", "start", "end", "tries", "queued", "cancel_on_error")
+RARELY_SHOWN = ("pk", "status", "added", "start", "end", "tries", "queued", "cancel_on_error")
 
 
 def added_jobs(job_class: type[AJob], **fields: Any) -> list[AJob]:
@@ -193,7 +193,7 @@ def _others(job_class: type[Job]) -> list[type[Job]]:
 
 
 def _shown(job: Job, asked: Collection[str]) -> str:
-    own = [name for name in job._fields if name[0] != "_" and name not in QUIET and name != job._name]
+    own = [name for name in job._fields if name[0] != "_" and name not in RARELY_SHOWN and name != job._name]
     values = {
         name: _value_of(job, name) for name in dict.fromkeys(["identifier", "queue_name", *own, *asked, "status"])
     }

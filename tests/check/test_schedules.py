@@ -24,7 +24,7 @@ BROKEN = {
     "its hash is gone": ("no hash", f"DEL {HASH}"),
     "it is not in the collection": ("not in the collection", "SREM jobs:schedule:collection 1"),
     "its name is not indexed": ("not indexed", "DEL jobs:schedule:name:a"),
-    "an index has it that should not": ("stray", "SADD jobs:schedule:paused:1 1"),
+    "an index has it that should not": ("stale entry", "SADD jobs:schedule:paused:1 1"),
     "its priority is no number": ("no integer", f"HSET {HASH} priority high"),
 }
 OBSTACLES = {

@@ -14,7 +14,7 @@ DUE = "checked:chore:at:number-range"
 BROKEN = {
     "one is not among those due": ("not indexed", f"ZREM {DUE} 7"),
     "one is due at another time": ("not indexed", f"ZADD {DUE} 13 7"),
-    "one that is due does not exist": ("stray", f"ZADD {DUE} 13 gone"),
+    "one that is due does not exist": ("stale entry", f"ZADD {DUE} 13 gone"),
     "one has a lease that no index tells": ("not indexed", "SREM checked:chore:leased_by:ann 7"),
 }
 

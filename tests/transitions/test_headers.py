@@ -202,8 +202,8 @@ def test_what_is_used_is_included(path: Path) -> None:
     own = set(DEFINED.findall(body_of(path)))
     for include in INCLUDES:
         if include != path and include.stem not in included:
-            strangers = functions_of(include).keys() & body - own - {"claim", "ended"}
-            assert strangers == set(), f"of {include.stem}"
+            foreign = functions_of(include).keys() & body - own - {"claim", "ended"}
+            assert foreign == set(), f"of {include.stem}"
 
 
 @each_include

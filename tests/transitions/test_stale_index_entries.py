@@ -25,7 +25,7 @@ def test_a_pk_whose_hash_has_another_value_is_removed(any_world: World, identifi
     assert any_world.client.smembers(f"{any_world.jobs}:identifier:{identifier}") == {"1"}
 
 
-def test_a_pk_that_is_not_there_any_more_is_no_stray(world: World) -> None:
+def test_a_pk_that_is_not_there_any_more_is_not_stale(world: World) -> None:
     world.add("a")
     assert stale_index_entries(world, ("b", "1"), ("b",))[0] == []
 

@@ -24,30 +24,14 @@ def candidates(command: str, verb: str) -> list[str]:
     return sorted({word for word in find() if _HARMLESS.fullmatch(word)}) if find else []
 
 
-def _paused() -> Iterable[str]:
-    return (name for _, name in paused_queues())
-
-
-def _classes() -> Iterable[str]:
-    return classes_of(None)
-
-
 def _fingerprints() -> Iterable[str]:
     return (group.fingerprint for group in ErrorFilter().groups(MAX_CAUSES, CAUSES_TIMEOUT).groups)
-
-
-def _workers() -> Iterable[str]:
-    return (worker.name for worker in WorkerPresence.alive())
-
-
-def _schedules() -> Iterable[str]:
-    return (name for name in Schedule.collection().values_list("name", flat=True) if name)
 
 
 def _of_errors() -> Sequence[str]:
     return [
         *(f"queue={name}" for name in queue_names()),
-        *(f"class={path}" for path in _classes()),
+        *(f"class={path}" for path in classes_of(None)),
         *(f"fingerprint={each}" for each in _fingerprints()),
     ]
 
@@ -59,16 +43,16 @@ def _of_jobs() -> Sequence[str]:
 _BY_VERB: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
     ("errors", "show"): _fingerprints,
     ("errors", "requeue"): _fingerprints,
-    ("jobs", "add"): _classes,
+    ("jobs", "add"): lambda: classes_of(None),
 }
 _BY_COMMAND: dict[str, Callable[[], Iterable[str]]] = {
     "errors": _of_errors,
     "jobs": _of_jobs,
     "pause": queue_names,
     "queues": queue_names,
-    "resume": _paused,
-    "schedules": _schedules,
-    "workers": _workers,
+    "resume": lambda: (name for _, name in paused_queues()),
+    "schedules": lambda: filter(None, Schedule.collection().values_list("name", flat=True)),
+    "workers": lambda: (worker.name for worker in WorkerPresence.alive()),
 }
 
 # The commands after which there are such words.

@@ -61,7 +61,7 @@ def _check_made(func: str, modules: tuple[str, ...]) -> None:
         made = found if is_function else type(found)  # an object may have a method that its class made
         if not (_is_in(made.__module__, modules) and (is_function or name is not last)):
             raise ValueError(
-                f"The function {func[:MAX_NAME]!r} is in none of the modules that are allowed, or is no function there"
+                f"The function {func[:MAX_NAME]!r} is in none of the modules that are allowed, or not a function there"
             )
 
 

@@ -146,7 +146,7 @@ class JobReader:
         if self._context.has_executor(job.executor):
             return True
         id_, executor = one_line(job.id), one_line(job.executor)
-        self._context.logger.error("The job %r is left to others, as there is no executor %r here", id_, executor)
+        self._context.logger.error("The job %r is left to others, because there is no executor %r here", id_, executor)
         self._executors[job.id] = job.executor
         with suppress(RedisError):  # then the lease lapses
             self._model.next_due(self._context.owner, [job.id])

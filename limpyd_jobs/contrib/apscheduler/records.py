@@ -57,7 +57,7 @@ class StoredJob(Job):
     __slots__ = ("as_read", "is_refused", "set_aside")
     as_read: Stored
     is_refused: bool  # its run could not be submitted
-    set_aside: Callable[[Exception], None]  # as its trigger fails
+    set_aside: Callable[[Exception], None]  # called if its trigger fails
 
     def _get_run_times(self, now: datetime) -> list[datetime]:
         """Return the run times up to now, or the last one. Here, an exception would end the scheduler."""

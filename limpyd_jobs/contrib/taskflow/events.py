@@ -20,10 +20,10 @@ from limpyd_jobs.integration import Changes, JobChange
 ENDED = (STATUSES.SUCCESS, STATUSES.ERROR, STATUSES.CANCELED)
 
 # After how many seconds to try again to listen, if Redis fails.
-AGAIN = 1.0
+LISTEN_PAUSE = 1.0
 
 # How soon to look again after a job ended, in seconds: its conductor counts it as one that runs for a moment more.
-SOON = 0.05
+SHORTEST_PAUSE = 0.05
 
 
 class BoardNotifier(Notifier):
@@ -57,7 +57,7 @@ class BoardTimeout(Timeout):
 
     def look_soon_again(self) -> None:
         """End the wait, and the next ones soon, then less and less often."""
-        self._pause = min(SOON, self.value)
+        self._pause = min(SHORTEST_PAUSE, self.value)
         self.look()
 
     def wait(self) -> None:
@@ -65,7 +65,7 @@ class BoardTimeout(Timeout):
         try:
             has_begun = self._listen()
         except JobFailure:  # TaskFlow does not expect one here: it would end the conductor
-            self._is_to_look.wait(min(AGAIN, self.value))
+            self._is_to_look.wait(min(LISTEN_PAUSE, self.value))
             return
         if not (has_begun or self.is_stopped()):  # only another look tells of jobs that were posted before
             pause, self._pause = self._pause, min(2 * self._pause, self.value)

@@ -28,7 +28,7 @@ OF_DATABASE: dict[str, Callable[[Any], Any]] = {
 }
 
 # Other settings of a board. The last ones belong to TaskFlow's own board for Redis, and mean nothing here.
-OTHERS = {
+OTHER_SETTINGS = {
     *("board", "hostname", "namespace", "lease", "sentinel"),
     *("encoding", "encoding_errors", "retry_on_timeout", "health_check_interval"),
     *("sentinel_fallbacks", "sentinel_kwargs"),
@@ -80,7 +80,7 @@ def _converted(key: str, value: Any) -> Any:
 
 def _warn_of_unknown(name: str, conf: Mapping[str, Any]) -> None:
     """Warn of settings that are misspelt, or belong to another board, such as the `hosts` of zookeeper."""
-    unknown = [repr(key) for key in conf if key not in OF_DATABASE and key not in OTHERS]
+    unknown = [repr(key) for key in conf if key not in OF_DATABASE and key not in OTHER_SETTINGS]
     hints = [
         f". {key} is not a setting, but an argument: fetch(name, conf, {key}=…)"
         for key in ("client", "persistence")

@@ -58,7 +58,7 @@ local function look_at_value(pk, field, value)
     local wanted, found = score_in(model, key, repairs and proper or value), redis.pcall('ZSCORE', key, pk)
     if not wanted then
       if type(found) == 'string' then
-        report(pk, 'stray', field, value)
+        report(pk, 'stale entry', field, value)
         if repairs then redis.call('ZREM', key, pk) end
       end
     elseif type(found) ~= 'string' or tonumber(found) ~= tonumber(wanted) then

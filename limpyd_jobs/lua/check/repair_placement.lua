@@ -269,14 +269,14 @@ local function repair_unknown(hash)
   end
 end
 
--- Whether it was deferred to the delayed set, as a worker could not resolve its class, whatever its hash says.
+-- Whether it was deferred to the delayed set, because a worker could not resolve its class, whatever its hash says.
 local function is_deferred()
   local base = next(standing.delayed)
   local is_there_only = total.delayed == 1 and total.waiting == 0 and total._running == 0
   return is_there_only and redis.pcall('HEXISTS', base .. ':_deferrals', ident) == 1
 end
 
--- Whether it was set aside, as it cannot be run as it is: it stands in the quarantine of its queue only.
+-- Whether it was set aside, because it cannot be run as it is: it stands in the quarantine of its queue only.
 local function is_in_quarantine()
   local is_nowhere = total.waiting + total.delayed + total._running == 0
   return is_nowhere and home ~= '' and type(redis.pcall('LPOS', home .. ':_quarantine', ident)) == 'number'
