@@ -34,8 +34,11 @@ def remedy_of(
         return ""
     pairs = zip(expected.items(), kinds, strict=True)
     wrong = [f"{one_line(key)} is a {kind}" for (key, wanted), kind in pairs if kind not in (wanted, "none")]
-    what = f"{', '.join(wrong)}, which another program wrote" if wrong else "another program wrote a key of ours"
-    return one_line(f": {what}: limpyd-jobs check --repair puts it right", MESSAGE)
+    if not wrong:
+        return ": another program wrote a key of ours, which limpyd-jobs check names"
+    return one_line(
+        f": {', '.join(wrong)}, which another program wrote: limpyd-jobs check --repair puts it right", MESSAGE
+    )
 
 
 def _keys_of(description: Any) -> dict[str, str]:
