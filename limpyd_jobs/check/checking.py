@@ -24,8 +24,6 @@ from limpyd_jobs.models import Error, Queue
 from limpyd_jobs.records.records import redis_of
 from limpyd_jobs.redis.database import database_name
 
-Progress = Callable[[str], None]
-
 # For how many seconds at most a worker holds a job that stands in no list, or version 2 takes to change a job.
 DEFAULT_PAUSE = 5
 LEASE = 86400
@@ -45,7 +43,7 @@ def check(
     unresolved: str = LEAVE,
     unknown_status: str = LEAVE,
     strict: bool = False,
-    progress: Progress | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Report:
     """Look for problems in the database: jobs in no list or in several, wrong indexes, keys of nothing.
 
@@ -110,7 +108,7 @@ class _Session:
         catalogue: Catalogue,
         pause: float,
         choices: Choices,
-        progress: Progress,
+        progress: Callable[[str], object],
         report: Report,
     ) -> None:
         self._catalogue = catalogue

@@ -150,7 +150,7 @@ class Command:
             self.note(f"{why}: --after={following}")
 
     def note(self, *texts: str) -> None:
-        """Say something on standard error, so that it is no part of the output."""
+        """Say something on standard error, beside the output."""
         for text in texts:
             print(f"{self.parser.get_prog_name()}: {one_line(text, MESSAGE)}", file=sys.stderr)
 
