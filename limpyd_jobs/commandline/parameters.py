@@ -368,7 +368,7 @@ class Parameters:
     prefetch_time: float = row(
         0.02,
         "For how many seconds a claimed job may wait for those that are run before it, if ``prefetch`` is ``auto``, "
-        "until it is given back. Successes are recorded within this time, too, or within 0.02 seconds if that is "
+        "until it is released. Successes are recorded within this time, too, or within 0.02 seconds if that is "
         "shorter.",
         seconds("0.1", check=options.prefetch_time),
         group=WAIT,
@@ -407,7 +407,7 @@ class Parameters:
             self.max_loops = math.inf
         if "prefetch_time" in ours.difference(self._names_of_others) and self._settings.prefetch != options.AUTO:
             raise ConfigurationException(
-                f"prefetch_time needs prefetch='auto': with prefetch={self._settings.prefetch} no job is given back"
+                f"prefetch_time needs prefetch='auto': with prefetch={self._settings.prefetch} no job is released"
             )
 
     @classmethod

@@ -113,9 +113,14 @@ class Info(Command):
         return 0
 
     def _watch(self) -> int:
-        with _shown_again() if sys.stdout.isatty() else _printed() as show:
-            look = partial(overview, queue_model=self.options.queue_model)
-            return self._look_again(lambda: show(_seen(lambda: _narrow(_sections(look()), width_of_terminal()))))
+        before, end = ("\x1b[H\x1b[J", "\n") if sys.stdout.isatty() else ("", "\n\n")
+
+        def look() -> None:
+            model = self.options.queue_model
+            seen = _seen(lambda: _narrow(_sections(overview(queue_model=model)), width_of_terminal()))
+            print(f"{before}{_text(_lines(seen))}", end=end, flush=True)
+
+        return self._look_again(look)
 
     def _look_again(self, look: Callable[[], None], wait: Wait = time.sleep) -> int:
         """Look again and again, until Ctrl-C, or until the wait between two looks returns True."""
@@ -290,17 +295,6 @@ def _fitting(sections: list[Section], height: int) -> list[tuple[str, str]]:
 
 def _text(lines: Iterable[tuple[str, str]]) -> str:
     return "\n".join(line for line, _ in lines)
-
-
-@contextmanager
-def _printed() -> Iterator[Show]:
-    yield lambda sections: print(_text(_lines(sections)), end="\n\n", flush=True)
-
-
-@contextmanager
-def _shown_again() -> Iterator[Show]:
-    print("\x1b[2J", end="")
-    yield lambda sections: print(f"\x1b[H\x1b[J{_text(_lines(sections))}", flush=True)
 
 
 @contextmanager

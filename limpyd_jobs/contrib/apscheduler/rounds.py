@@ -44,7 +44,7 @@ class HandedOut(list[StoredJob]):
 class Round:
     """The jobs that a scheduler was handed out, at most `most`, until it asks when to look again.
 
-    Once half of the lease is gone, or it is shut down, the rest is given back: what is slow runs no job of another.
+    Once half of the lease is gone, or it is shut down, the rest is released: what is slow runs no job of another.
     """
 
     def __init__(self, context: StoreContext, reader: JobReader, serializer: Serializer, most: int) -> None:

@@ -127,7 +127,7 @@ class LimpydJobStore(BaseJobStore):
         self.events.listen()
 
     def shutdown(self) -> None:
-        """Give the leases back. May be called twice."""
+        """Release the leases. May be called twice."""
         self.events.close()
         with suppress(RedisError):
             self.round.record_all()
@@ -151,7 +151,7 @@ class LimpydJobStore(BaseJobStore):
         return self.round.begin(sorted(self.reader.due(rows), key=_place), now, leased_at)
 
     def get_next_run_time(self) -> datetime | None:
-        """Give back the leases of jobs that were handed out and not run, and return when to look again."""
+        """Release the leases of jobs that were handed out and not run, and return when to look again."""
         self._planned = None  # what changes from now on may be due before what is planned here
         returned, now = self.round.end(), datetime.now(timezone.utc)
         try:
