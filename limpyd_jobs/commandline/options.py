@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from datetime import timedelta
@@ -160,8 +160,11 @@ def flag_of(name: str) -> str:
 class WorkerOption(Option):
     """An option with a `check`, which takes the converted value and returns what to use, or raises `ValueError`.
 
-    `group` is the title above it in the help. An application may have the `new_flags`, which version 2 lacks.
+    `group` is the title above it in the help. Of the verbs of a command, only those in `verbs` support it, if there
+    are any. An application may have the `new_flags`, which version 2 lacks.
     """
+
+    verbs: Sequence[str] = ()
 
     def __init__(
         self,
@@ -192,6 +195,14 @@ class WorkerOption(Option):
             raise OptionValueError(f"option {opt}: The {name} argument ({value}) must be {error}") from None
         except ValueError as error:
             raise OptionValueError(f"option {opt}: {error}") from None
+
+
+def for_verbs(verbs: str, *options: WorkerOption) -> Iterator[WorkerOption]:
+    """Yield copies of options that only some verbs of a command support. The help names these, if they are few."""
+    for option in map(copy, options):
+        option.verbs = verbs.split()
+        option.help = f"{', '.join(option.verbs)}: {option.help}" if len(option.verbs) <= 3 else option.help
+        yield option
 
 
 class ListOption(WorkerOption):

@@ -90,6 +90,8 @@ class Check(Command):
 
     def run(self) -> int:
         model, error_model = self.options.queue_model, self.options.error_model
+        if self.options.unaudited and not self.options.repair:
+            self.parser.error("--unaudited needs --repair")
         shows = sys.stderr.isatty() if self.options.progress is None else self.options.progress
         progress = ProgressLine() if shows else None
         if not self.options.job_modules:

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from shlex import quote
 from typing import Any
 
-from limpyd_jobs.commandline.options import WorkerOption, seconds
+from limpyd_jobs.commandline.options import WorkerOption, for_verbs, seconds
 from limpyd_jobs.commands.shared.names import unknown_classes, unknown_names
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, LIMIT, VERB_OPTIONS
 from limpyd_jobs.commands.shared.progress import shown_progress
@@ -54,19 +54,27 @@ A filter is made of words. All of them must be met:
     option_list = (
         *COMMON_OPTIONS,
         ERROR_MODEL,
-        LIMIT,
-        WorkerOption("--after", help="list: the value that the previous page ended with"),
-        WorkerOption(
-            "--timeout",
-            type="float",
-            check=seconds,
-            help="groups, list: after how many seconds to stop, and tell what is known (default: look at all)",
+        *for_verbs("groups list show", LIMIT),
+        *for_verbs("list", WorkerOption("--after", help="the value that the previous page ended with")),
+        *for_verbs(
+            "groups list",
+            WorkerOption(
+                "--timeout",
+                type="float",
+                check=seconds,
+                help="after how many seconds to stop, and tell what is known (default: look at all)",
+            ),
         ),
-        WorkerOption(
-            "--full", action="store_true", help="show: all of a long message or traceback (default: both of its ends)"
+        *for_verbs(
+            "show",
+            WorkerOption(
+                "--full", action="store_true", help="all of a long message or traceback (default: both of its ends)"
+            ),
         ),
-        WorkerOption("--all", action="store_true", help="delete: take all errors, where a filter is needed"),
-        *VERB_OPTIONS,
+        *for_verbs(
+            "delete", WorkerOption("--all", action="store_true", help="take all errors, where a filter is needed")
+        ),
+        *for_verbs("requeue delete", *VERB_OPTIONS),
         JSON,
         JSONL,
     )

@@ -104,6 +104,8 @@ class Info(Command):
             if self.options.json:
                 self.parser.error("--watch does not go with --json")
             return self._watch()
+        if "every" in self.given_options:
+            self.parser.error("--every needs --watch")
         seen, warnings = overview(queue_model=self.options.queue_model), [*map(str, large_jobs_of())]
         if self.options.json:
             print_json({**_as_json(seen), "warnings": warnings})

@@ -11,8 +11,7 @@ from typing import Any
 
 from limpyd.exceptions import UniquenessError
 
-from limpyd_jobs.commandline.options import WorkerOption, between, interval, seconds
-from limpyd_jobs.commands.shared.command import FLAGS
+from limpyd_jobs.commandline.options import WorkerOption, between, for_verbs, interval, seconds
 from limpyd_jobs.commands.shared.names import unknown_classes, unknown_names
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, ERROR_MODEL, JSON, JSONL, VERB_OPTIONS
 from limpyd_jobs.commands.shared.progress import shown_progress
@@ -51,16 +50,9 @@ MAX_NAMED = 10
 # How a word begins that names a job otherwise than by its ident.
 IDENTIFIER = "identifier="
 
-# The verbs for all jobs of a filter, and the options that each needs, or may have.
-PLACE = ("queue_name", "priority", "delayed_for", "delayed_until")
-VERBS = {
-    "requeue": PLACE,
-    "cancel": (),
-    "move": ("queue_name", "priority"),
-    "delay": ("delayed_for", "delayed_until"),
-    "promote": (),
-    "delete": (),
-}
+# The verbs for all jobs of a filter.
+VERBS = ("requeue", "cancel", "move", "delay", "promote", "delete")
+CHANGING = " ".join(["release", *VERBS])
 
 
 def _time_span(text: str) -> float:
@@ -110,43 +102,49 @@ A filter is made of words. All of them must be met:
 = != > >= < <= compare. added__gt=-1h is the same as added>-1h, and needs no quotes."""
     option_list = (
         *COMMON_OPTIONS,
-        ERROR_MODEL,
-        WorkerOption(
-            "--limit",
-            type="int",
-            default=50,
-            check=between(1, 10_000),
-            help="list: how many jobs at most; count --by: how many values (default: 50)",
+        *for_verbs(f"list count show explain export {CHANGING}", ERROR_MODEL),
+        *for_verbs(
+            "list count",
+            WorkerOption(
+                "--limit",
+                type="int",
+                default=50,
+                check=between(1, 10_000),
+                help="how many jobs at most, or with --by how many values (default: 50)",
+            ),
+            WorkerOption(
+                "--timeout",
+                type="float",
+                check=seconds,
+                help="after how many seconds to stop, and tell what is known (default: look at all)",
+            ),
         ),
-        WorkerOption("--after", help="list: the value that the previous page ended with"),
-        WorkerOption("--oldest-first", action="store_true", help="list: the oldest first (default: the newest)"),
-        WorkerOption("--by", metavar="FIELD", help="count: class, queue, status, error, fingerprint or any other"),
-        WorkerOption(
-            "--timeout",
-            type="float",
-            check=seconds,
-            help="list, count: after how many seconds to stop, and tell what is known (default: look at all)",
+        *for_verbs(
+            "list",
+            WorkerOption("--after", help="the value that the previous page ended with"),
+            WorkerOption("--oldest-first", action="store_true", help="the oldest first (default: the newest)"),
         ),
-        WorkerOption(
-            "--queue",
-            help="add, requeue, move: the name of the queue (default: the one of the class; where each job is, or was)",
+        *for_verbs(
+            "count", WorkerOption("--by", metavar="FIELD", help="class, queue, status, error, fingerprint or any other")
         ),
-        WorkerOption(
-            "--priority",
-            help="add, requeue, move: the priority (default: the one of the class; of each job)",
+        *for_verbs(
+            "add requeue move",
+            WorkerOption("--queue", help="its name (default: the one of the class; where each job is, or was)"),
+            WorkerOption("--priority", help="the priority (default: the one of the class; of each job)"),
         ),
-        WorkerOption(
-            "--for",
-            dest="delayed_for",
-            check=_time_span,
-            help="add, delay, requeue: for how many seconds, or for a time span as 30m, 1h or 2d",
+        *for_verbs(
+            "add delay requeue",
+            WorkerOption("--for", dest="delayed_for", check=_time_span, help="a time in seconds, or as 30m, 1h or 2d"),
+            WorkerOption("--until", dest="delayed_until", help="until when, as 2026-11-20T10:30 (UTC), or +2h"),
         ),
-        WorkerOption(
-            "--until", dest="delayed_until", help="add, delay, requeue: until when, as 2026-11-20T10:30 (UTC), or +2h"
+        *for_verbs(
+            "release", WorkerOption("--force", action="store_true", help="even if the worker seems to be alive")
         ),
-        WorkerOption("--force", action="store_true", help="release: even if the worker seems to be alive"),
-        WorkerOption("--all", action="store_true", help="Take all jobs, where a filter or idents are needed"),
-        *VERB_OPTIONS,
+        *for_verbs(
+            f"export {CHANGING.removeprefix('release ')}",
+            WorkerOption("--all", action="store_true", help="Take all jobs, where a filter or idents are needed"),
+        ),
+        *for_verbs(CHANGING, *VERB_OPTIONS),
         JSON,
         JSONL,
     )
@@ -202,6 +200,8 @@ A filter is made of words. All of them must be met:
             self.note(f"jobs are looked at one by one, because {missing}. {_remedy(missing)}")
 
     def _count(self, words: Sequence[str]) -> None:
+        if "limit" in self.given_options and not self.options.by:
+            self.parser.error("count supports --limit with --by only")
         asked, timeout = self._filter(*words), self.options.timeout
         found: Count | Facets
         began = monotonic()
@@ -313,12 +313,10 @@ A filter is made of words. All of them must be met:
             self.parser.error(
                 "add needs a class and an identifier after it, for example myapp.jobs.SendMail welcome:42"
             )
-        if self.options.dry_run:
-            self.parser.error("add does not support --dry-run")
         path, identifier, *given = words
         job_class = job_class_of(path)
         last = _last_pk(job_class)
-        job = job_class.add_job(identifier, **_values(job_class, given), **self._arguments_of("add"))
+        job = job_class.add_job(identifier, **_values(job_class, given), **self._arguments())
         number = read_pk(job.pk.get())
         if number is not None and number <= last:
             self.note("a job of this identifier is queued already, so none was added")
@@ -329,7 +327,7 @@ A filter is made of words. All of them must be met:
         """Apply a verb to all jobs that are found: count them, ask, and tell what was done."""
         if bool(words) == bool(self.options.all):
             self.parser.error(f"say which jobs to {verb}: give a filter, idents, or --all for all jobs")
-        asked, arguments = self._filters(words), self._arguments_of(verb)
+        asked, arguments = self._filters(words), self._arguments()
 
         def act(*, dry_run: bool, **how: Any) -> Tally:
             tally = Tally.sum(_outcomes(verb, each, **arguments, dry_run=dry_run, **how) for each in asked)
@@ -341,7 +339,7 @@ A filter is made of words. All of them must be met:
 
         return self.change_many(verb, act)
 
-    def _arguments_of(self, verb: str) -> dict[str, Any]:
+    def _arguments(self) -> dict[str, Any]:
         until = self.options.delayed_until
         given = {
             "queue_name": self.options.queue,
@@ -350,8 +348,6 @@ A filter is made of words. All of them must be met:
             "delayed_until": until and parse_moment("--until", until),
         }
         given = {name: value for name, value in given.items() if value is not None}
-        for name in given.keys() - set(VERBS.get(verb, PLACE)):
-            self.parser.error(f"{verb} does not support {FLAGS[name]}")
         if given.keys() >= {"delayed_for", "delayed_until"}:
             self.parser.error("--for and --until do not go together")
         return given

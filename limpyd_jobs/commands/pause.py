@@ -57,8 +57,8 @@ class Pause(Resume):
     def run(self) -> int:
         if not self.options.list:
             return super().run()
-        if self.given:
-            self.parser.error("--list takes no names")
+        if self.given or self.given_options.keys() & {"force", "dry_run", "unaudited"}:
+            self.parser.error("--list takes no names, and does not support --force, --dry-run and --unaudited")
         paused = sorted(paused_queues(queue_model=self.options.queue_model), key=lambda each: each[::-1])
         rows = [self._what_waits(*each) for each in paused]
         if self.print_as_json(rows):

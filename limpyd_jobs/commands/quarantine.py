@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from limpyd_jobs.commandline.options import WorkerOption
+from limpyd_jobs.commandline.options import WorkerOption, for_verbs
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, JSONL, QUEUE_MODEL, VERB_OPTIONS
 from limpyd_jobs.commands.shared.tables import count_of, print_table
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
@@ -27,8 +27,7 @@ Without a word, it lists. retry and drop need entries as list shows them, or --a
         *COMMON_OPTIONS,
         QUEUE_MODEL,
         WorkerOption("--queue", action="append", help="Entries of this queue; may be repeated (default: of all)"),
-        WorkerOption("--all", action="store_true", help="Take all entries"),
-        *VERB_OPTIONS,
+        *for_verbs("retry drop", WorkerOption("--all", action="store_true", help="take all entries"), *VERB_OPTIONS),
         JSON,
         JSONL,
     )

@@ -9,6 +9,7 @@ from functools import partial
 from itertools import product
 from typing import Any
 
+from limpyd_jobs.commandline.options import for_verbs
 from limpyd_jobs.commands.pause import FORCE, change_pauses, refuse_unknown
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, JSONL, QUEUE_MODEL, VERB_OPTIONS
 from limpyd_jobs.commands.shared.tables import Row, count_of, print_fitted, shown_span, with_models
@@ -52,7 +53,14 @@ class Queues(VerbCommand):
   delete NAME...    delete the queue, of all priorities, if it is empty; the records of its jobs stay
 
 Without a word, it lists. clear and delete count first, and ask."""
-    option_list = (*COMMON_OPTIONS, QUEUE_MODEL, FORCE, *VERB_OPTIONS, JSON, JSONL)
+    option_list = (
+        *COMMON_OPTIONS,
+        QUEUE_MODEL,
+        *for_verbs("pause", FORCE),
+        *for_verbs("pause resume clear delete", *VERB_OPTIONS),
+        JSON,
+        JSONL,
+    )
 
     def verbs(self) -> Mapping[str, Verb]:
         return {

@@ -10,7 +10,7 @@ from typing import Any
 from limpyd.exceptions import DoesNotExist, UniquenessError
 
 from limpyd_jobs.arguments import read_priority
-from limpyd_jobs.commandline.options import WorkerOption, seconds
+from limpyd_jobs.commandline.options import WorkerOption, for_verbs, seconds
 from limpyd_jobs.commands.shared.options import COMMON_OPTIONS, JSON, JSONL, UNAUDITED
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand, job_class_of
 from limpyd_jobs.exceptions import ConfigurationException, LimpydJobsException
@@ -48,30 +48,33 @@ class Schedules(VerbCommand):
   remove NAME             for good; jobs that are queued stay"""
     option_list = (
         *COMMON_OPTIONS,
-        WorkerOption("--cron", help="add: five fields as in crontab, six with seconds first, or as @daily"),
-        WorkerOption("--interval", type="float", check=seconds, help="add: the seconds between two times, from now on"),
-        WorkerOption("--date", help="add: once, as 2030-12-31T23:00:00, by --timezone unless it says otherwise"),
-        WorkerOption("--trigger", help="add: the description of any trigger, as JSON"),
-        WorkerOption("--timezone", help="add: the time zone of the times, e.g. Europe/Paris (default: UTC)"),
-        WorkerOption(
-            "--identifier",
-            help="add: for the jobs, with {name} and {time} (default: {name}, or {name}:{time} if all are made up for)",
+        *for_verbs(
+            "add",
+            WorkerOption("--cron", help="five fields as in crontab, six with seconds first, or as @daily"),
+            WorkerOption("--interval", type="float", check=seconds, help="the seconds between two times, from now on"),
+            WorkerOption("--date", help="once, as 2030-12-31T23:00:00, by --timezone unless it says otherwise"),
+            WorkerOption("--trigger", help="the description of any trigger, as JSON"),
+            WorkerOption("--timezone", help="the time zone of the times, e.g. Europe/Paris (default: UTC)"),
+            WorkerOption(
+                "--identifier",
+                help="for the jobs, with {name} and {time} (default: {name}, or {name}:{time} if all are made up for)",
+            ),
+            WorkerOption("--queue", dest="queue_name", help="the name of the queue (default: the one of the class)"),
+            WorkerOption("--priority", help="the priority of the jobs (default: the one of the class)"),
+            WorkerOption(
+                "--misfire-policy",
+                help=f"what to run of missed times: {', '.join(MISFIRE_POLICIES)} (default: {MISFIRE_POLICIES[0]})",
+            ),
+            WorkerOption(
+                "--misfire-grace-time",
+                type="float",
+                check=seconds,
+                help="how many seconds late a time may be run (default: any; a minute with --misfire-policy=none)",
+            ),
+            WorkerOption("--fields", help='other fields of the jobs, as JSON, e.g. {"to": "ann"}'),
+            WorkerOption("--paused", action="store_true", help="paused at first (default: not)"),
         ),
-        WorkerOption("--queue", dest="queue_name", help="add: the name of the queue (default: the one of the class)"),
-        WorkerOption("--priority", help="add: the priority of the jobs (default: the one of the class)"),
-        WorkerOption(
-            "--misfire-policy",
-            help=f"add: what to run of missed times: {', '.join(MISFIRE_POLICIES)} (default: {MISFIRE_POLICIES[0]})",
-        ),
-        WorkerOption(
-            "--misfire-grace-time",
-            type="float",
-            check=seconds,
-            help="add: how many seconds late a time may be run (default: any; a minute with --misfire-policy=none)",
-        ),
-        WorkerOption("--fields", help='add: other fields of the jobs, as JSON, e.g. {"to": "ann"}'),
-        WorkerOption("--paused", action="store_true", help="add: paused at first (default: not)"),
-        UNAUDITED,
+        *for_verbs("add pause resume run-now remove", UNAUDITED),
         JSON,
         JSONL,
     )

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from limpyd_jobs.commandline.options import WorkerOption
+from limpyd_jobs.commandline.options import WorkerOption, for_verbs
 from limpyd_jobs.commands.shared.options import JSON, JSONL, READING_OPTIONS, VERB_OPTIONS
 from limpyd_jobs.commands.shared.tables import Row, count_of, names_near, print_table, time_between, with_models
 from limpyd_jobs.commands.shared.verbs import Verb, VerbCommand
@@ -47,8 +47,11 @@ Without a word, it lists. Call a worker by its name, by the host and pid of its 
 heartbeat, by default within 15 seconds."""
     option_list = (
         *READING_OPTIONS,
-        WorkerOption("--all", action="store_true", help="Ask all workers (default: the workers that are named)"),
-        *VERB_OPTIONS,
+        *for_verbs(
+            " ".join(["show", "log-level", *ORDERS]),
+            WorkerOption("--all", action="store_true", help="All workers (default: the workers that are named)"),
+        ),
+        *for_verbs(" ".join(["log-level", *ORDERS]), *VERB_OPTIONS),
         JSON,
         JSONL,
     )

@@ -165,8 +165,6 @@ def test_a_job_is_shown_with_its_errors(redis_server: RedisServer) -> None:
         (["cancel"], "say which jobs to cancel: give a filter, idents, or --all for all jobs"),
         (["cancel", "--all", "to=ann"], "say which jobs to cancel: "),
         (["cancel", "ann"], "'ann' is not a condition"),
-        (["cancel", "to=ann", "--queue=x"], "cancel does not support --queue"),
-        (["promote", "to=ann", "--for=3"], "promote does not support --for"),
         (["move", "to=ann"], "say where to move the jobs: give --queue, --priority, or both"),
         (["delay", "to=ann"], "say until when to delay the jobs: give --for or --until"),
         (["delay", "to=ann", "--until=+1h", "--for=3"], "--for and --until do not go together"),
@@ -358,7 +356,6 @@ def test_that_nothing_is_found_as_a_name_is_wrong_is_told(redis_server: RedisSer
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["add", Letter.get_model_repr(), "a", "to=b", "--dry-run"], "add does not support --dry-run"),
         (["add"], "add needs a class and an identifier after it"),
         (["add", "no.such.Class", "a"], "no.such.Class cannot be imported: "),
         (["add", Parcel.get_model_repr(), "a"], "Queue's name not defined: give --queue, or let Parcel have one"),

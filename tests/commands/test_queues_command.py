@@ -166,10 +166,10 @@ def test_what_is_wrong_is_said(redis_server: RedisServer, words: list[str], told
     assert told in err
 
 
-@pytest.mark.parametrize("verb", ["list", "show", "resume", "clear", "delete"])
+@pytest.mark.parametrize("verb", ["list", "show", "resume --yes", "clear --yes", "delete --yes"])
 def test_an_unknown_queue_is_refused(redis_server: RedisServer, verb: str) -> None:
     told = "limpyd-jobs queues: error: there is no queue bill, but there is: bills\n"
-    assert run(redis_server, "queues", verb, "bill", "--yes") == (1, "", told)
+    assert run(redis_server, "queues", *verb.split(), "bill") == (1, "", told)
 
 
 def test_the_queues_of_all_models_are_shown_unless_one_is_named(redis_server: RedisServer) -> None:

@@ -57,6 +57,7 @@ class Command:
     ends = "; 3 if Redis cannot be used; 130 after Ctrl-C"
     option_list: tuple[Option, ...] = COMMON_OPTIONS
     options: Values  # with their classes imported; None for those that are not given
+    given_options: Mapping[str, Any]  # without those that have their default
     given: list[str]  # the words of the command line
 
     def __init__(self, prog: str, argv: Sequence[str]) -> None:
@@ -75,6 +76,9 @@ class Command:
         """Do what the command line asks for, and return the exit status."""
         extend_python_path(LaxOptionParser(option_list=[PYTHONPATH]).parse_python_paths(self.argv))
         self.options, self.given = self.parser.parse_args(self.argv)
+        self.given_options = vars(self.parser.parse_args(self.argv, Values())[0])
+        if self.given_options.keys() >= {"json", "jsonl"}:
+            self.parser.error("--json and --jsonl do not go together")
         if self.given and not self.words:
             self.parser.error(f"unexpected argument: {self.given[0]!r}")
         self._import()

@@ -42,6 +42,9 @@ class VerbCommand(Command):
         verb, *words = self.given or [next(iter(verbs))]
         if verb not in verbs:
             self.parser.error(f"{verb!r} is not one of {', '.join(verbs)}{is_meant(verb, verbs)}")
+        for option in self.option_list:
+            if option.dest in self.given_options and verb not in (getattr(option, "verbs", None) or verbs):
+                self.parser.error(f"{verb} does not support {option}")
         try:
             return verbs[verb](words) or 0
         except NotAudited:
