@@ -381,22 +381,14 @@ def _read_integer(name: str, text: str) -> int:
     return int(text)
 
 
-def _read_delays(name: str, text: str) -> list[float]:
-    return [_read_seconds(name, each) for each in text.split(":")]
-
-
-def _read_names(name: str, text: str) -> list[str]:
-    return text.split(":")
-
-
 _READERS: dict[str, Callable[[str, str], Any]] = {
     "times": _read_integer,
     "delay": _read_seconds,
-    "delays": _read_delays,
+    "delays": lambda name, text: [_read_seconds(name, each) for each in text.split(":")],
     "base": _read_seconds,
     "cap": _read_seconds,
-    "only_on": _read_names,
-    "never_on": _read_names,
+    "only_on": lambda _, text: text.split(":"),
+    "never_on": lambda _, text: text.split(":"),
     "max_age": _read_seconds,
     "priority_delta": _read_integer,
 }

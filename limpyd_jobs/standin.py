@@ -10,10 +10,6 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 
-def _distribution(name: str) -> SimpleNamespace:
-    return SimpleNamespace(version=version(name))
-
-
 def _configuration(path: str) -> Any:
     from configparser import ConfigParser  # only where redis-limpyd is not installed, but on the path
 
@@ -24,7 +20,10 @@ def _configuration(path: str) -> Any:
 
 # All that redis-limpyd and its extensions take from setuptools: they ask for their own version.
 _TAKEN: dict[str, dict[str, Any]] = {
-    "pkg_resources": {"get_distribution": _distribution, "DistributionNotFound": PackageNotFoundError},
+    "pkg_resources": {
+        "get_distribution": lambda name: SimpleNamespace(version=version(name)),
+        "DistributionNotFound": PackageNotFoundError,
+    },
     "setuptools.config": {"read_configuration": _configuration},
 }
 

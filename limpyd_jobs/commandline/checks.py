@@ -104,10 +104,6 @@ def policy(name: str, value: Any) -> Retry | None:
 # Whether an attribute could be a parameter that version 2 lacks. It may be something else of an application.
 
 
-def is_a(*types: type) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, types)
-
-
 def is_number(value: Any) -> bool:
     """Whether a value is a number, or the text of one."""
     return arguments.is_number(as_number(value))
@@ -119,10 +115,6 @@ def is_number_or_none(value: Any) -> bool:
 
 def is_whole_number(value: Any) -> bool:
     return is_number(value) and isinstance(as_number(value), int)
-
-
-def is_whole_number_or(word: str) -> Callable[[Any], bool]:
-    return lambda value: value == word or is_whole_number(value)
 
 
 def is_retention(value: Any) -> bool:
@@ -147,7 +139,3 @@ def _is_found(package: str) -> bool:
         return package in sys.modules or find_spec(package) is not None
     except (ImportError, ValueError):
         return False
-
-
-def is_burst(value: Any) -> bool:
-    return isinstance(value, bool) or value == "delayed"

@@ -288,7 +288,7 @@ class Parameters:
         ),
         group=END,
         check=checks.one_of(True, False, "delayed"),
-        could_be=checks.is_burst,
+        could_be=lambda value: isinstance(value, bool) or value == "delayed",
     )
     grace_period: float | None = row(
         None,
@@ -363,7 +363,7 @@ class Parameters:
         option("auto", check=options.prefetch),
         group=WAIT,
         check=whole_number(1, MAX_PREFETCH, or_word=options.AUTO),
-        could_be=checks.is_whole_number_or(options.AUTO),
+        could_be=lambda value: value == options.AUTO or checks.is_whole_number(value),
     )
     prefetch_time: float = row(
         0.02,
@@ -383,7 +383,7 @@ class Parameters:
         switch("Write no metrics", "--no-metrics", action="store_false"),
         group=LOG,
         check=checks.one_of(True, False),
-        could_be=checks.is_a(bool),
+        could_be=lambda value: isinstance(value, bool),
     )
 
     terminate_gracefully = True
@@ -531,14 +531,13 @@ def _is_something_else(worker: Any, name: str, could_be: Callable[[Any], bool], 
         return True
 
 
-def options_of(rows: Mapping[str, Row]) -> tuple[Option, ...]:
-    return tuple(
+OPTIONS: tuple[Option, ...] = (
+    *SCRIPT_OPTIONS,
+    *(
         make(name, each)
         for group in GROUPS
-        for name, each in rows.items()
+        for name, each in Parameters._rows.items()
         if each.group == group
         for make in each.options
-    )
-
-
-OPTIONS: tuple[Option, ...] = (*SCRIPT_OPTIONS, *options_of(Parameters._rows))
+    ),
+)

@@ -74,17 +74,14 @@ def queue_states(
     It takes a round trip for 200 queues. These 200 are as of one moment.
     """
     stored = None if names is None else [*map(stored_queue_name, [names] if isinstance(names, str) else names)]
-    connection, classes = connection_to(database), _classes_argument(database)
+    connection, names_of = connection_to(database), {path: it.name for path, it in classes_of(database).items()}
+    classes = json.dumps(names_of or {"": ""})
     found = [
         state
         for model in queue_models_of(database, queue_model)
         for state in _states(connection, model, classes, _pks_of(model, connection, stored))
     ]
     return sorted(found, key=_rank)
-
-
-def _classes_argument(database: JobsDatabase | None) -> str:
-    return json.dumps({path: known.name for path, known in classes_of(database).items()} or {"": ""})
 
 
 def _rank(state: QueueState) -> tuple[str, int, str]:

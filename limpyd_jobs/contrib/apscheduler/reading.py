@@ -137,7 +137,8 @@ class JobReader:
         self._parked[pk] = stored
         moment = stored.get("next_run_time")
         if moment:
-            changes = {"parked": "1", "reason": reason, "parked_run_time": _valid(moment), "next_run_time": None}
+            valid = moment.encode(errors="backslashreplace").decode()  # it may not have been UTF-8 in Redis
+            changes = {"parked": "1", "reason": reason, "parked_run_time": valid, "next_run_time": None}
             with suppress(DoesNotExist, RedisError):  # then it is set aside here only
                 self._model.change(pk, changes, {**_content(stored), "next_run_time": moment}, self._context.owner)
 
@@ -157,11 +158,6 @@ def _has_time(job: StoredJob) -> bool:
     if job.next_run_time is None:  # another program wrote that
         job.set_aside(ValueError("it is due, but has no next run time"))
     return job.next_run_time is not None
-
-
-def _valid(text: str) -> str:
-    """Return a text, which may not have been UTF-8 in Redis, as text that can be stored."""
-    return text.encode(errors="backslashreplace").decode()
 
 
 def _content(stored: Stored) -> dict[str, str | None]:
