@@ -35,7 +35,7 @@ def names_in(source: str) -> list[str]:
 
 def load(name: str, folder: Path = FOLDER) -> str:
     """Return the source of ``<name>.lua``, such as ``placing/add``. The first ``--@include <file>`` line of a file is
-    replaced by that file, ``--@request`` by its request, and ``--@moved`` by code that moves the time, if tests do."""
+    replaced by that file, and ``--@moved`` by code that moves the time, if tests do."""
     included: set[str] = set()
 
     def expand(source: str) -> str:
@@ -48,17 +48,19 @@ def load(name: str, folder: Path = FOLDER) -> str:
         return expand((folder / "includes" / f"{match[1]}.lua").read_text("utf-8"))
 
     source = (folder / f"{name}.lua").read_text("utf-8")
-    whole = expand(source).replace("--@request\n", _request_of(names_in(source)))
+    whole = _with_values(expand(source), names_in(source))
     moved = dates.moved_time // dates.MICROSECOND
     if moved:
         whole = whole.replace("--@moved", f"moment_of_this_call = moment_of_this_call + {moved}")
-    return without_unused(whole)
+    return with_rare_functions_apart(without_unused(whole))
 
 
-def _request_of(names: list[str]) -> str:
-    """Return the code that gives the values of a request their names: much faster than a loop over the names."""
-    given = (f"{name} = ARGV[{i}] ~= '' and ARGV[{i}] or nil" for i, name in enumerate(names, 1))
-    return f"  {{fields = {{}}, {', '.join(given)}}}, {len(names) + 1}\n"
+def _with_values(source: str, names: list[str]) -> str:
+    """Put the value of each ``request.<name>`` in its place: a table of all of them would cost time at every call."""
+    source = source.replace("request.fields", f"fields_from({len(names) + 1})")
+    for i, name in enumerate(names, 1):
+        source = re.sub(rf"\brequest\.{name}\b", f"(ARGV[{i}] ~= '' and ARGV[{i}] or nil)", source)
+    return source
 
 
 def without_unused(source: str) -> str:
@@ -71,6 +73,22 @@ def without_unused(source: str) -> str:
             words -= functions.pop(text)[1]
             source = source.replace(text, "", 1)
     return source
+
+
+def with_rare_functions_apart(source: str) -> str:
+    """Return a source that makes the functions below ``--@rarely`` when one is called: making one costs time."""
+    rare = [match for match in _FUNCTION.finditer(source) if f"--@rarely\nlocal function {match[1]}(" in match[0]]
+    if not rare:
+        return source
+    start, end = source[: rare[-1].end()], source[rare[-1].end() :]
+    for match in rare:
+        start = start.replace(match[0], "", 1)
+    name = re.compile(rf"(?<![.'])\b(?:{'|'.join(match[1] for match in rare)})(?=[(,)])")
+    start, end = name.sub(r"rarely().\g<0>", start), name.sub(r"rarely().\g<0>", end)
+    functions = "".join(match[0] for match in rare)
+    table = ", ".join(f"{match[1]} = {match[1]}" for match in rare)
+    made = f"  local made = {{{table}}}\n  rarely = function() return made end\n  return made\n"
+    return f"local rarely\n{start}rarely = function()\n{functions}{made}end\n{end}"
 
 
 def _words_of(source: str) -> Counter[str]:

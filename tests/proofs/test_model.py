@@ -81,9 +81,7 @@ WRONGS = {
         "DID NOT RAISE .*ClaimLost|is renewed: True|the same call again ended|I[3567] ",
     ),
     "a forgotten index": (
-        Replacement(
-            "        write_index(undo, prefix, old,", "        write_index(undo, prefix, field ~= 'queued' and old,"
-        ),
+        Replacement("write_index(undo, prefixes[i], old,", "write_index(undo, prefixes[i], field ~= 'queued' and old,"),
         "I2 machine:errand:queued:1 holds",
     ),
     "a running job is not live for add": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -67,6 +68,30 @@ class TestLoad:
         )
         source = load("a", folder(a="--@include b\nreturn used()  -- not lost()\n", _b=functions))
         assert source == "-- used\nlocal function used()\n  return 1\nend\n\n\n\nreturn used()  -- not lost()\n"
+
+    def test_functions_that_are_used_rarely_are_made_when_they_are_called(
+        self, folder: Callable[..., Path], redis_client: redis.Redis
+    ) -> None:
+        source = load(
+            "a",
+            folder(
+                a="--@include b\nreturn ARGV[1] and {inner(outer(2)), pcall(inner, 3) and 5} or 7\n",
+                _b="local made = 0\n-- Inner.\n--@rarely\nlocal function inner(n)\n  return n * 10\nend\n\n"
+                "--@rarely\nlocal function outer(n)\n  made = made + 1\n  return inner(n) + made\nend\n",
+            ),
+        )
+        assert source.endswith(
+            "return ARGV[1] and {rarely().inner(rarely().outer(2)), pcall(rarely().inner, 3) and 5} or 7\n"
+        )
+        assert redis_client.eval(source, 0, "x") == [210, 5]
+        assert redis_client.eval(source, 0) == 7
+
+    def test_no_other_use_of_such_a_function_is_in_a_script_of_ours(self) -> None:
+        for name in NAMES:
+            start, _, rest = re.sub(r"--.*", "", load(name)).partition("\nrarely = function()\n")
+            functions, _, end = rest.partition("\n  return made\n")
+            for function in re.findall(r"\b(\w+) = \1\b", functions.rpartition("local made = ")[2]):
+                assert not re.search(rf"(?<![.'\w]){function}\b(?! =)", start + end), (name, function)
 
     def test_a_missing_file_is_an_error(self, folder: Callable[..., Path]) -> None:
         where = folder(a="--@include b\n")

@@ -3,6 +3,7 @@
 --@include places
 
 -- Whether a priority is above another one, as text. Numbers of Lua tell integers apart up to 2^53 only.
+--@rarely
 local function is_above(one, other)
   local difference = tonumber(one) - (tonumber(other) or -math.huge)
   if difference ~= 0 or #one ~= #other then
@@ -13,6 +14,7 @@ end
 
 -- `where` is {model: of the queue, name, priority, due, prepend, custom}. The outcomes and their details are documented
 -- in add.lua.
+--@rarely
 local function move_up(model, pk, where)
   local job = {model = model, pk = pk, ident = model.path .. ':' .. pk, key = hash_key(model, pk)}
   local hash = redis.call('HMGET', job.key, 'status', 'priority', '_claim_token')

@@ -1,38 +1,44 @@
 -- Batches: the changes of several jobs to the same list or set are sent in one command, at the end of the batch.
 
-local batch, pending, popped
+-- `batch` has the commands, as lists of words; `places` finds them by name and key. `pending` is what one job adds to them:
+-- the command, a word…, up to `pending_size`.
+local batch, places, pending, popped
+local pending_size = 0
 
 local function begin_batch()
-  batch, pending, popped = {}, {}, {}
+  batch, places, pending, popped = {}, {}, {}, {}
 end
 
--- Changes a list or a set, with any number of arguments. In a batch, its type has to be probed before.
-local function send(command, key, ...)
-  if batch then
-    pending[#pending + 1] = {command, key, ...}
-  else
-    redis.call(command, key, ...)
+-- Changes a list or a set, with one word or two. In a batch, its type has to be probed before.
+local function send(name, key, ...)
+  if not batch then
+    redis.call(name, key, ...)
+    return
   end
+  local of_name = places[name] or {}
+  local command = of_name[key]
+  if not command then
+    command = {name, key}
+    places[name], of_name[key], batch[#batch + 1] = of_name, command, command
+  end
+  local size, first, second = pending_size, ...
+  pending[size + 1], pending[size + 2], pending_size = command, first, size + 2
+  if second then pending[size + 3], pending[size + 4], pending_size = command, second, size + 4 end
 end
 
--- Keeps the commands of one job until the end of the batch.
+-- Keeps the words of one job until the end of the batch.
 local function keep_pending()
-  for _, parts in ipairs(batch and pending or {}) do
-    local name = parts[1] .. parts[2]
-    local kept = batch[name]
-    if kept then
-      for i = 3, #parts do kept[#kept + 1] = parts[i] end
-    else
-      batch[name] = parts
-      batch[#batch + 1] = parts
-    end
+  for i = 1, pending_size, 2 do
+    local command = pending[i]
+    command[#command + 1] = pending[i + 1]
   end
-  pending = {}
+  pending_size = 0
 end
 
--- Drops the commands of a job that failed.
+-- Drops the words of a job that failed.
+--@rarely
 local function drop_pending()
-  pending = {}
+  pending_size = 0
 end
 
 -- The first entry of a list, without the popped ones; as LINDEX.
@@ -52,7 +58,9 @@ end
 local function end_batch()
   if batch then
     keep_pending()
-    for _, parts in ipairs(batch) do redis.call(unpack(parts)) end
+    for _, command in ipairs(batch) do
+      if #command > 2 then redis.call(unpack(command)) end
+    end
     for key, number in pairs(popped) do redis.call('LPOP', key, number) end
     begin_batch()
   end

@@ -6,39 +6,21 @@
 --@include queues
 --@include quarantine
 
--- The fields to read to claim a job; the arguments of its class follow.
-local RETRY_FIELDS = {'_retry_policy', '_uncounted_tries', 'added', '_requeued_at'}
-local CLAIM_FIELDS = {
-  'status', 'identifier', 'tries', 'queued', '_job_timeout', '_last_claim', '_rescues', 'delayed_until',
-  unpack(RETRY_FIELDS),
-}
-
 -- What the worker needs to decide whether the job is tried again if it fails: the policy of the job, how many of its
--- tries do not count, and the beginning of its age. `first` is where RETRY_FIELDS begin in values of the hash.
-local function retry_of(hash, first)
-  return {hash[first] or '', hash[first + 1] or '', hash[first + 3] or hash[first + 2] or ''}
+-- tries do not count, and the beginning of its age.
+local function retry_of(policy, uncounted_tries, added, requeued_at)
+  return {policy or '', uncounted_tries or '', requeued_at or added or ''}
 end
 
-local function fields_to_claim(model)
-  if not model.arguments then
-    return CLAIM_FIELDS
+-- The arguments among the values from the first on, which travel with the claim; nil if they are long: then the job
+-- reads the ones that it uses.
+local function arguments_among(hash, first)
+  local arguments, size = {}, 0
+  for i = first, #hash do
+    arguments[i - first + 1] = hash[i]
+    size = size + #(hash[i] or '')
   end
-  if not model.fields_to_claim then
-    model.fields_to_claim = {unpack(CLAIM_FIELDS)}
-    for i, name in ipairs(model.arguments) do model.fields_to_claim[#CLAIM_FIELDS + i] = name end
-  end
-  return model.fields_to_claim
-end
-
--- The arguments among these values, which travel with the claim; nil without arguments, or if they are long: then the
--- job reads the ones that it uses.
-local function arguments_among(model, hash)
-  local arguments, first, size = {}, #CLAIM_FIELDS, 0
-  for i = 1, #(model.arguments or {}) do
-    arguments[i] = hash[first + i]
-    size = size + #(hash[first + i] or '')
-  end
-  return #arguments > 0 and size <= 65536 and arguments or nil
+  return size <= 65536 and arguments or nil
 end
 
 -- Claims a job that was taken from the waiting list of a sound queue, or takes it, if it really waits. The reply is
@@ -50,7 +32,9 @@ end
 local function claim(key, queue, pk, model, token, lease, is_first, number)
   local base = string.sub(key, 1, -9)
   local job = {model = model, pk = pk, ident = model.path .. ':' .. pk, key = hash_key(model, pk)}
-  local hash = redis.call('HMGET', job.key, unpack(fields_to_claim(model)))
+  local hash = redis.call(
+    'HMGET', job.key, 'status', 'identifier', 'tries', 'queued', '_job_timeout', '_last_claim', '_rescues',
+    'delayed_until', '_retry_policy', '_uncounted_tries', 'added', '_requeued_at', unpack(model.arguments or NOTHING))
   local status, identifier, is_alone = hash[1], hash[2] or '', hash[7]
 
   if not status and redis.call('EXISTS', job.key) == 0 then
@@ -81,7 +65,8 @@ local function claim(key, queue, pk, model, token, lease, is_first, number)
   return {
     outcome = 'claimed', key = key, ident = job.ident, token = token, status = status, identifier = identifier,
     queue_name = queue[1] or '', queue_priority = queue[2] or '', start = start, tries = tries,
-    job_timeout = hash[5] or nil, retry = retry_of(hash, 9), arguments = arguments_among(model, hash),
+    job_timeout = hash[5] or nil, retry = retry_of(hash[9], hash[10], hash[11], hash[12]),
+    arguments = model.arguments and arguments_among(hash, 13),
     delayed_until = hash[8] or nil, queues = last_queue(base),
   }
 end

@@ -2,15 +2,14 @@
 
 --@include idents
 
-local CLAIM_FIELDS = {'status', '_claim_token', 'queued', '_queue_key', '_rescues', '_last_claim'}
-
 -- The fields of a job that matter when a claim ends, as they were at the first call.
 local function claim_of(job)
   if not job.known then
-    job.known = {}
-    for i, value in ipairs(redis.call('HMGET', job.key, unpack(CLAIM_FIELDS))) do
-      job.known[CLAIM_FIELDS[i]] = value
-    end
+    local hash = redis.call('HMGET', job.key, 'status', '_claim_token', 'queued', '_queue_key', '_rescues', '_last_claim')
+    job.known = {
+      status = hash[1], _claim_token = hash[2], queued = hash[3], _queue_key = hash[4], _rescues = hash[5],
+      _last_claim = hash[6],
+    }
   end
   return job.known
 end

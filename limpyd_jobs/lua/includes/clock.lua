@@ -12,31 +12,31 @@ local function now()
 end
 
 -- Python's str() of the naive UTC datetime. The calendar is Howard Hinnant's civil_from_days
--- (https://howardhinnant.github.io/date_algorithms.html#civil_from_days).
+-- (https://howardhinnant.github.io/date_algorithms.html#civil_from_days), with remainders in place of math.floor, which
+-- takes ten times as long.
 local function text_of_second(seconds)
-  local days = math.floor(seconds / 86400)
-  local rest = seconds - days * 86400
-  local shifted = days + 719468
-  local era = math.floor(shifted / 146097)
-  local day_of_era = shifted - era * 146097
-  local year_of_era = math.floor(
-    (day_of_era - math.floor(day_of_era / 1460) + math.floor(day_of_era / 36524) - math.floor(day_of_era / 146096))
-      / 365)
-  local day_of_year = day_of_era
-    - (365 * year_of_era + math.floor(year_of_era / 4) - math.floor(year_of_era / 100))
-  local shifted_month = math.floor((5 * day_of_year + 2) / 153)
-  local day = day_of_year - math.floor((153 * shifted_month + 2) / 5) + 1
+  local rest = seconds % 86400
+  local shifted = (seconds - rest) / 86400 + 719468
+  local day_of_era = shifted % 146097
+  local years = day_of_era - (day_of_era - day_of_era % 1460) / 1460 + (day_of_era - day_of_era % 36524) / 36524
+    - (day_of_era == 146096 and 1 or 0)
+  local year_of_era = (years - years % 365) / 365
+  local day_of_year = day_of_era - 365 * year_of_era - (year_of_era - year_of_era % 4) / 4
+    + (year_of_era - year_of_era % 100) / 100
+  local months = 5 * day_of_year + 2
+  local shifted_month = (months - months % 153) / 153
+  local days = 153 * shifted_month + 2
+  local day = day_of_year - (days - days % 5) / 5 + 1
   local month = shifted_month < 10 and shifted_month + 3 or shifted_month - 9
-  local year = year_of_era + era * 400 + (month <= 2 and 1 or 0)
-  return string.format('%04d-%02d-%02d %02d:%02d:%02d', year, month, day,
-    math.floor(rest / 3600), math.floor(rest / 60) % 60, rest % 60)
+  local year = year_of_era + (shifted - day_of_era) / 146097 * 400 + (month <= 2 and 1 or 0)
+  return string.format('%04d-%02d-%02d %02d:%02d:%02d', year, month, day, rest / 3600, rest % 3600 / 60, rest % 60)
 end
 
 local texts_of_seconds = {}
 
 local function date_text(microseconds)
-  local seconds = math.floor(microseconds / 1000000)
-  local fraction = microseconds - seconds * 1000000
+  local fraction = microseconds % 1000000
+  local seconds = (microseconds - fraction) / 1000000
   local text = texts_of_seconds[seconds] or text_of_second(seconds)
   texts_of_seconds[seconds] = text
   if fraction == 0 then
@@ -53,6 +53,7 @@ local function now_text()
 end
 
 -- The moment of a stored date, or nil if it is not a date: the calendar as above, days_from_civil.
+--@rarely
 local function parse_date(text)
   local year, month, day, hour, minute, second, fraction =
     string.match(text or '', '^(%d%d%d%d)-(%d%d)-(%d%d) (%d%d):(%d%d):(%d%d)%.?(%d*)$')
@@ -79,6 +80,7 @@ local FIRST_SECOND, LAST_SECOND = -62135596800, 253402300799
 
 -- The score of a date in the form of Python's isoformat, with ' ' or 'T', in UTC unless it names another offset; nil if
 -- it is not a date. Seconds and their fraction are apart, as microseconds are exact up to the year 2255 only.
+--@rarely
 local function score_of_date(text)
   local day, clock = string.match(text, '^(%d%d%d%d%-%d%d%-%d%d)(.*)$')
   local time, rest = string.match(clock == '' and ' 00:00:00' or clock or '', '^[ T](%d%d:%d%d:%d%d)(.*)$')

@@ -19,6 +19,7 @@ end
 -- The reply to a caller that ended its claim already, and asks again, as the first reply was lost; nil for others. The
 -- next claim may be on the same job, once more. `outcome` is used if the job was put back in a queue. `statuses` are
 -- the ones that the caller may give to the job: the reply tells another status.
+--@rarely
 local function ended_before(job, token, outcome, statuses)
   local hash = redis.call('HMGET', job.key, '_last_claim', 'status', 'end', 'delayed_until', '_claim_token')
   local is_next = request.next_token and hash[5] == request.next_token

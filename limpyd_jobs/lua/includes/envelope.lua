@@ -15,10 +15,12 @@
 --   pks, idents   JSON, a list
 --   repair      '1' to put right what is wrong, not only to look
 
-local request, first_field =
---@request
-for i = first_field, #ARGV, 2 do
-  request.fields[ARGV[i]] = ARGV[i + 1]
+local function fields_from(first)
+  local fields = {}
+  for i = first, #ARGV, 2 do
+    fields[ARGV[i]] = ARGV[i + 1]
+  end
+  return fields
 end
 
 -- The changes of fields with indexes that only limpyd can maintain, so that the caller can do so:

@@ -19,6 +19,7 @@ end
 local FEW, STRETCH = 4, 64
 
 -- The index of the first key that exists, among keys of which at least one does.
+--@rarely
 local function first_existing(keys, first, last)
   while first < last do
     local middle = math.floor((first + last) / 2)

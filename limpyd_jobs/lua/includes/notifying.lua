@@ -17,6 +17,7 @@ end
 -- There is one list for each name of queues, in the `BLPOP` of all workers of that name. It has only tokens: each ends
 -- one of these waits. There are no more tokens than workers that wait, and unused ones expire after seconds: a worker
 -- that begins to wait has looked before.
+--@rarely
 local function notify(key, is_for_all)
   local idle = count_idle_workers(string.match(key, '^(.-):_signal:') .. ':idle_workers')
   local tokens = idle > 0 and redis.pcall('LLEN', key)

@@ -27,6 +27,7 @@ local function find_or_create_queue(queue_model, name, priority)
   return pk
 end
 
+--@rarely
 local function unplace_from(base, ident)
   probe('LLEN', base .. ':waiting')
   probe('ZCARD', base .. ':delayed', base .. ':_running')
@@ -37,6 +38,7 @@ local function unplace_from(base, ident)
 end
 
 -- Takes a job out of the first of some queues where it stands; returns that queue, or nil.
+--@rarely
 local function unplace_from_any(queue_model, pks, ident)
   for _, pk in ipairs(pks) do
     local base = queue_model.name .. ':' .. pk
@@ -49,6 +51,7 @@ end
 -- Takes a job out of the queue that its hash names, and returns the beginning of the keys of that queue, or nil. A job
 -- of version 2 names none. Most likely it stands in the queue of the given name and its own priority, else in another
 -- one of that priority, else, if its priority was changed by hand, in any queue.
+--@rarely
 local function unplace(queue_model, name, job)
   local hash = redis.call('HMGET', job.key, 'priority', '_queue_key')
   local priority, known = hash[1] or '0', hash[2]
@@ -118,6 +121,7 @@ local function push(base, ident, status, due, prepend)
 end
 
 -- Moves a job from anywhere to the waiting list or the delayed set of the queue of that name and priority.
+--@rarely
 local function place(job, queue_model, name, priority, due, prepend, changes)
   local base = prepare_place(queue_model, name, priority, due)
   placed(changes, priority, due, base)

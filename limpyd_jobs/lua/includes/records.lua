@@ -18,14 +18,12 @@ local probed = {}
 
 -- Fails before anything is written if one of these keys has a wrong type: Redis does not undo half a script. Each key
 -- is probed once, as this script then writes only that type.
-local function probe(command, ...)
-  for i = 1, select('#', ...) do
-    local key = select(i, ...)
-    if not probed[key] then
-      redis.call(command, key)
-      probed[key] = true
-    end
+local function probe(command, key, ...)
+  if not probed[key] then
+    redis.call(command, key)
+    probed[key] = true
   end
+  if ... then probe(command, ...) end
 end
 
 local NOTHING, known_models = {}, {}
@@ -73,6 +71,7 @@ local function write_index(undo, prefix, old, value, pk)
 end
 
 -- The score of a value, as in limpyd: 0 if it is not a number. Redis refuses numbers that are too large, or too small.
+--@rarely
 local function score_of(value)
   local text = string.lower(string.gsub(string.match(value, '^%s*(.-)%s*$'), '(%d)_%f[%d]', '%1'))
   local sign, word = string.match(text, '^([+-]?)(%a+)$')
@@ -84,74 +83,88 @@ local function score_of(value)
 end
 
 -- The score of a value in a range index; nil if the index is of dates and the value is not a date.
+--@rarely
 local function score_in(model, key, value)
   return (model.dates[key] and score_of_date or score_of)(value)
 end
 
 -- Changes range indexes: it cannot fail, as their types were probed.
+--@rarely
 local function write_ranges(model, pk, changes, values)
   for field, keys in pairs(model.ranges) do
     local value = changes[field]
-    for _, key in ipairs(value ~= nil and value ~= values[field] and keys or NOTHING) do
+    for _, key in ipairs(value ~= nil and value ~= (values and values[field]) and keys or NOTHING) do
       local wanted = value and score_in(model, key, value)
       if wanted then send('ZADD', key, wanted, pk) else send('ZREM', key, pk) end
     end
   end
 end
 
--- The values of fields before some changes: the values that the caller has read already, and the values of other
+--@rarely
+local function probe_ranges(model)
+  for _, keys in pairs(model.ranges) do probe('ZCARD', unpack(keys)) end
+end
+
+-- The values of fields before some changes: to the values that the caller has read already, it adds the values of other
 -- indexed fields. A field without a value has the value false.
-local function values_before(model, pk, changes, known)
-  local values, names = {}, {}
+local function values_before(model, pk, changes, values)
+  local indexes, ranges, special, names = model.indexes, model.ranges, model.special, nil
   for field in pairs(changes) do
-    values[field] = known[field]
-    if known[field] == nil and (model.indexes[field] or model.ranges[field] or model.special[field]) then
+    if values[field] == nil and (indexes[field] or ranges[field] or special[field]) then
+      names = names or {}
       names[#names + 1] = field
     end
   end
-  for i, value in ipairs(#names > 0 and redis.call('HMGET', hash_key(model, pk), unpack(names)) or NOTHING) do
-    values[names[i]] = value
+  if names then
+    local found = redis.call('HMGET', hash_key(model, pk), unpack(names))
+    for i = 1, #names do values[names[i]] = found[i] end
   end
   return values
 end
 
 -- Sets fields of a record, with their indexes; the value false unsets one. A field that is not among the values before
--- is in no index yet.
+-- is in no index yet; a new record has false in place of all values.
 local function write_fields(model, pk, changes, values)
-  local undo, set, unset, special = {}, {}, {}, {}
-  for _, keys in pairs(model.ranges) do probe('ZCARD', unpack(keys)) end
+  local indexes, special, undo, reindexed, unset = model.indexes, model.special, {}, nil, nil
+  -- with room for eight fields: a table that grows costs time
+  local set, size = {nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}, 0
+  if model.ranges ~= NOTHING then probe_ranges(model) end
   for field, value in pairs(changes) do
-    local old = values[field]
+    local old = values and values[field]
     if old ~= value then
-      for _, prefix in ipairs(model.indexes[field] or NOTHING) do
-        write_index(undo, prefix, old, value, pk)
+      local prefixes = indexes[field]
+      if prefixes then
+        for i = 1, #prefixes do write_index(undo, prefixes[i], old, value, pk) end
       end
-      if model.special[field] then
-        special[#special + 1] = {model.name, pk, field, old or false, value}
+      if special[field] then
+        reindexed = reindexed or {}
+        reindexed[#reindexed + 1] = {model.name, pk, field, old or false, value}
       end
       if value then
-        set[#set + 1] = field
-        set[#set + 1] = value
+        set[size + 1], set[size + 2], size = field, value, size + 2
       else
+        unset = unset or {}
         unset[#unset + 1] = field
       end
     end
   end
-  write_ranges(model, pk, changes, values)
+  if model.ranges ~= NOTHING then write_ranges(model, pk, changes, values) end
   local key = hash_key(model, pk)
-  if #set > 0 then redis.call('HSET', key, unpack(set)) end
-  if #unset > 0 then redis.call('HDEL', key, unpack(unset)) end
-  for _, change in ipairs(special) do reindex[#reindex + 1] = change end
+  if size > 0 then redis.call('HSET', key, unpack(set, 1, size)) end
+  if unset then redis.call('HDEL', key, unpack(unset)) end
+  for _, change in ipairs(reindexed or NOTHING) do reindex[#reindex + 1] = change end
 end
 
 -- Tells listeners that a record was made, changed or deleted; for a job, with its status, the one before, and its
 -- queue. Nothing depends on it: if it fails, the step goes on.
+--@rarely
 local function tell(model, pk, what, status, before, queue_key)
   local of_job = model.path and {'status', status or '', 'before', before or '', 'queue', queue_key or ''} or NOTHING
   redis.pcall('XADD', model.name .. ':changes', 'MAXLEN', '~', 10000, '*', 'pk', pk, 'what', what, unpack(of_job))
 end
 
 -- Tells what was written to a record: for a job, another status; for other records, all except a lease.
+--@rarely
 local function tell_written(model, pk, what, changes, values)
   if model.path then
     local status, before = changes.status, values.status or false
@@ -169,6 +182,7 @@ local function tell_written(model, pk, what, changes, values)
 end
 
 -- Notes another status in the history of a job, with the claim that began or ended with it. Nothing depends on it.
+--@rarely
 local function note_history(model, pk, changes, before)
   local status = changes.status
   if not status or status == before then return end
@@ -179,7 +193,7 @@ end
 
 -- Changes fields of a record; the value false unsets one. `known` are values that the caller has read already, if any.
 local function update(model, pk, changes, known)
-  local values = values_before(model, pk, changes, known or NOTHING)
+  local values = values_before(model, pk, changes, known or {})
   local is_new = model.tells and not values.status and redis.call('EXISTS', hash_key(model, pk)) == 0
   write_fields(model, pk, changes, values)
   if model.tells then tell_written(model, pk, is_new and 'made' or 'changed', changes, values) end
@@ -189,17 +203,18 @@ end
 -- Fails before anything is written if a record cannot be changed, as an index is of a wrong type. It is for callers
 -- that write something else before.
 local function probe_indexes(model, pk, changes)
-  local values = values_before(model, pk, changes, NOTHING)
+  local values = values_before(model, pk, changes, {})
   for field, value in pairs(changes) do
     for _, prefix in ipairs(model.indexes[field] or NOTHING) do
       if values[field] then probe('SCARD', prefix .. values[field]) end
       if value then probe('SCARD', prefix .. value) end
     end
   end
-  for _, keys in pairs(model.ranges) do probe('ZCARD', unpack(keys)) end
+  probe_ranges(model)
 end
 
 -- The changes that take a record out of all its indexes.
+--@rarely
 local function all_indexed_unset(model)
   local changes = {}
   for _, indexes in ipairs({model.indexes, model.ranges}) do
@@ -209,13 +224,15 @@ local function all_indexed_unset(model)
 end
 
 -- Takes a record out of all its indexes.
+--@rarely
 local function remove_from_indexes(model, pk)
   local changes = all_indexed_unset(model)
-  write_fields(model, pk, changes, values_before(model, pk, changes, NOTHING))
+  write_fields(model, pk, changes, values_before(model, pk, changes, {}))
 end
 
 -- Deletes the hash of a record, its other fields, and its entries in indexes and its collection; 1, or 0 if it was not
 -- there. For a job, a status may be given: it is told as if the job had it.
+--@rarely
 local function delete_record(model, pk, status)
   local key, collection, before = hash_key(model, pk), model.name .. ':collection', nil
   probe('SCARD', collection)
@@ -260,7 +277,7 @@ local function increased(counter)
     redis.call('SET', counter, '0')
     number = redis.call('INCR', counter)
   end
-  return string.format('%.0f', number)
+  return string.format('%d', number)
 end
 
 -- The next primary key, above every existing one even if the counter was lost.
@@ -296,10 +313,7 @@ local function create(model, pk, fields, is_reserved)
   for field, value in pairs(model.defaults) do
     if fields[field] == nil then fields[field] = value end
   end
-  for field, value in pairs(fields) do
-    if not (value or is_reserved) then fields[field] = nil end
-  end
-  write_fields(model, pk, fields, is_reserved and values_before(model, pk, fields, NOTHING) or NOTHING)
+  write_fields(model, pk, fields, is_reserved and values_before(model, pk, fields, {}) or false)
   redis.call('SADD', model.name .. ':collection', pk)
   if model.tells then tell_written(model, pk, 'made', fields, NOTHING) end
   if model.history then note_history(model, pk, fields) end

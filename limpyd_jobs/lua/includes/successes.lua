@@ -3,11 +3,13 @@
 --@include claims
 
 -- Keeps the result of a job for some milliseconds.
+--@rarely
 local function keep_result(job, text, kept_for)
   redis.call('SET', job.model.name .. ':' .. job.pk .. ':_result', text, 'PX', kept_for)
 end
 
 -- A job of which nothing is kept is gone already: only its lease may be left.
+--@rarely
 local function forget_gone(job, queue)
   probe('ZCARD', queue .. ':_running')
   leave_running(queue, job)
