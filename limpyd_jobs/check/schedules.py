@@ -12,6 +12,7 @@ from limpyd_jobs.check.records import BATCH
 from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.records.records import due_key
 from limpyd_jobs.redis.calls import chunks
+from limpyd_jobs.schedules.misfires import steps
 from limpyd_jobs.schedules.plan import Plan
 from limpyd_jobs.texts import printable
 
@@ -70,7 +71,10 @@ class Schedules:
         if job_class is None:
             return f"{path} cannot be imported: {self._catalogue.unknown[path]}"
         try:
-            Plan.read(stored, job_class).identifier(datetime.now(timezone.utc))
+            plan, now = Plan.read(stored, job_class), datetime.now(timezone.utc)
+            plan.identifier(now)
+            if plan.due:
+                steps(plan.times, plan.due, max(plan.due, now), plan.misfire_policy)
         except ConfigurationException:
             return ""  # not known without APScheduler
         except Exception as error:

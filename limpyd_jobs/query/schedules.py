@@ -8,15 +8,18 @@ from typing import Any
 
 from limpyd_jobs.classes.job_classes import concrete, path_of
 from limpyd_jobs.dates import parse_datetime, span, utcnow
+from limpyd_jobs.exceptions import ConfigurationException
 from limpyd_jobs.models import Job, WorkerPresence
 from limpyd_jobs.models.presence import SILENT
 from limpyd_jobs.query.queues import paused_queues
 from limpyd_jobs.records.known_classes import KnownClass
 from limpyd_jobs.redis.database import JobsDatabase
+from limpyd_jobs.schedules.misfires import steps
 from limpyd_jobs.schedules.model import aware, identifier_of
+from limpyd_jobs.schedules.triggers import Times
 from limpyd_jobs.search.classes import classes_of, connection_to, on, replies_to
 from limpyd_jobs.statuses import STATUSES
-from limpyd_jobs.texts import one_line
+from limpyd_jobs.texts import MESSAGE, one_line
 
 # After how many seconds a schedule is late: until then, a worker may be about to add its job.
 LATE_AFTER = 5
@@ -42,7 +45,12 @@ class _Looking:
 
     def notes(self, stored: Mapping[str, str]) -> list[str]:
         queue = stored.get("queue_name", "")
-        found = [self._late(stored), self._last_job(stored), "queue paused" if queue in self._paused else ""]
+        found = [
+            _obstacle(stored),
+            self._late(stored),
+            self._last_job(stored),
+            "queue paused" if queue in self._paused else "",
+        ]
         model = self._queue_models.get(stored.get("job_model_repr", ""), stored.get("queue_model"))
         if not any(name == queue and model in (None, of) for of, name in self._served):
             found.append(f"no worker listens to {one_line(queue)}")
@@ -70,3 +78,18 @@ class _Looking:
         [pks] = replies_to(self._connection, [("SINTER", *keys)])
         found = replies_to(self._connection, [("HGET", f"{known.name}:{pk}:hash", "status") for pk in pks or ()])
         return next(iter(found), None)
+
+
+def _obstacle(stored: Mapping[str, str]) -> str:
+    """Say what is wrong with its trigger."""
+    due, now = aware(stored["next_run"]), aware(str(utcnow()))
+    if not due or not now:
+        return f"cannot be enqueued: its next_run is not a date: {one_line(stored['next_run'])}"
+    try:
+        times = Times.of(stored.get("trigger", ""), stored.get("timezone", ""))
+        steps(times, due, max(due, now), stored.get("misfire_policy", ""))
+    except ConfigurationException:  # without APScheduler
+        return ""
+    except Exception as error:
+        return f"cannot be enqueued: {one_line(error, MESSAGE)}"
+    return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import NamedTuple
 
 from limpyd_jobs.schedules.triggers import Times
@@ -50,8 +51,15 @@ def _missed(times: Times, due: datetime, now: datetime, most: int) -> list[datet
 
 
 def _latest(times: Times, due: datetime, now: datetime, most: int) -> list[datetime]:
-    found: list[datetime] = []
-    while len(found) < most:
-        found.append(times.latest(due, now))
-        now = found[-1] - timedelta(microseconds=1)
-    return found[::-1]
+    """Return the latest of many times: look back twice as far each time, and then not so far if that was too far."""
+    too_short, too_long, back = timedelta(0), now - due, timedelta(seconds=1)
+    while True:
+        first = times.after(now - back)
+        found = [*islice(times.until(first, now), 2 * most)] if first else []
+        if most <= len(found) < 2 * most:
+            return found[-most:]
+        if len(found) < most:
+            too_short = back
+        else:
+            too_long = back
+        back = min(2 * back, (too_short + too_long) / 2)

@@ -25,7 +25,7 @@ from limpyd_jobs.models import BaseJobsModel, Job, has_custom_placement, job_cla
 from limpyd_jobs.records import records
 from limpyd_jobs.records.layout import found_by, layout_of, layout_to_add
 from limpyd_jobs.records.lazy_fields import pk_of
-from limpyd_jobs.schedules.misfires import MISFIRE_POLICIES
+from limpyd_jobs.schedules.misfires import MISFIRE_POLICIES, steps
 from limpyd_jobs.schedules.triggers import Times, describe
 
 EVERY_TIME, ONCE = "{name}:{time}", "{name}"
@@ -294,8 +294,11 @@ class Schedule(BaseJobsModel):
     @classmethod
     def _start(cls, trigger: str, timezone: str, paused: bool, may_be_over: bool = False) -> dict[str, str]:
         """Return the fields that say when it is due, from now on."""
-        first = Times.of(trigger, timezone).after(now_of_redis(cls))
-        if first is None and not may_be_over:
+        times = Times.of(trigger, timezone)
+        first = times.after(now_of_redis(cls))
+        if first is not None:
+            steps(times, first, first)  # as a worker will ask
+        elif not may_be_over:
             raise ValueError(f"This would never run: {trigger}")
         return {"next_run": "" if paused else text_of(first), "paused": "1" if paused else ""}
 

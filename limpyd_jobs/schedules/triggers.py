@@ -19,6 +19,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from limpyd_jobs.exceptions import ConfigurationException
+from limpyd_jobs.schedules.steps import Steps
 
 Description = dict[str, Any]
 
@@ -43,7 +44,7 @@ ARGUMENTS = {
 
 SHORTEST_INTERVAL = timedelta(seconds=1)
 
-# How deep descriptions may stand in each other, and how many together.
+# How deep descriptions may stand in each other, and how many in one.
 MAX_DEPTH, MAX_PARTS = 4, 20
 
 # What is added to a moment to ask for the time after it. Numbers of seconds since the epoch are not exact.
@@ -57,11 +58,15 @@ MAX_TEXT = 10_000
 
 
 class Times:
-    """The times of a description, in a zone; raises `ValueError` or `TypeError` if one of them is not valid."""
+    """The times of a description, in a zone; raises `ValueError` or `TypeError` if one of them is not valid.
+
+    All that is asked of one object takes its steps together: see `Steps`.
+    """
 
     def __init__(self, description: Description, timezone: str = "UTC") -> None:
         self.zone = zone_of(timezone)
         self._trigger = _build(description, self.zone, strictly=True)
+        self._steps = Steps()
 
     @classmethod
     def of(cls, text: str, timezone: str) -> Times:
@@ -72,7 +77,11 @@ class Times:
 
     def after(self, moment: datetime) -> datetime | None:
         """Return the first time after a moment, an aware datetime, in UTC; None if there is no such time."""
-        return _after(self._trigger, moment)
+        try:
+            with self._steps:
+                return _after(self._trigger, moment)
+        except OverflowError as error:
+            raise ValueError(f"its times leave the years 1 to 9999: {error}") from error
 
     def until(self, first: datetime, last: datetime) -> Iterator[datetime]:
         """Yield one of the times, then all those after it that are not after `last`."""
@@ -128,7 +137,9 @@ def describe_trigger(trigger: Any) -> Description:
         If its class, its time zone or its jitter cannot be described.
     """
     classes = _classes()
-    kinds = {cls: kind for kind, cls in classes.items()} | {classes["and"].__base__: "and"}  # the one of APScheduler
+    kinds = {
+        each: kind for kind, cls in classes.items() for each in (cls, cls.__bases__[-1])
+    }  # ours, and APScheduler's
     kind = kinds.get(type(trigger))
     if kind is None:
         names = ", ".join(cls.__name__ for cls in classes.values())
@@ -225,25 +236,12 @@ def _zone_name(zone: Any) -> str:
 
 def _classes() -> dict[str, Any]:
     try:
-        from apscheduler.triggers.calendarinterval import CalendarIntervalTrigger
-        from apscheduler.triggers.combining import OrTrigger
-        from apscheduler.triggers.cron import CronTrigger
-        from apscheduler.triggers.date import DateTrigger
-        from apscheduler.triggers.interval import IntervalTrigger
-
-        from limpyd_jobs.schedules.common_times import AndTrigger
+        from limpyd_jobs.schedules.bounded import TRIGGERS
     except ImportError as error:
         raise ConfigurationException(
             f"Schedules need APScheduler 3.11: pip install 'redis-limpyd-jobs[schedules]' ({error})"
         ) from error
-    return {
-        "cron": CronTrigger,
-        "interval": IntervalTrigger,
-        "calendar": CalendarIntervalTrigger,
-        "date": DateTrigger,
-        "and": AndTrigger,
-        "or": OrTrigger,
-    }
+    return TRIGGERS
 
 
 def _build(description: Any, zone: tzinfo, strictly: bool, depth: int = 1) -> Any:
@@ -386,6 +384,7 @@ def _weekday_number(text: str) -> int:
 
 
 def _after(trigger: Any, moment: datetime) -> datetime | None:
+    Steps.take()
     classes = _classes()
     if isinstance(trigger, classes["or"]):
         found = [time for time in (_after(each, moment) for each in trigger.triggers) if time is not None]
@@ -395,7 +394,8 @@ def _after(trigger: Any, moment: datetime) -> datetime | None:
     if isinstance(trigger, classes["date"]):
         return _in_utc(trigger.run_date) if trigger.run_date > moment else None
     if isinstance(trigger, classes["calendar"]):
-        return _calendar_after(trigger, moment)
+        time = trigger.after(moment)
+        return None if time is None else _in_utc(time)
     for step in _STEPS:
         found_time = trigger.get_next_fire_time(None, moment + step)
         if found_time is None or found_time > moment:
@@ -405,7 +405,7 @@ def _after(trigger: Any, moment: datetime) -> datetime | None:
 
 def _common_after(trigger: Any, moment: datetime) -> datetime | None:
     just_before = moment
-    for _ in range(trigger.max_attempts):
+    while True:
         times = [_after(each, just_before) for each in trigger.triggers]
         found = [time for time in times if time is not None]
         if len(found) < len(times):
@@ -413,14 +413,6 @@ def _common_after(trigger: Any, moment: datetime) -> datetime | None:
         if min(found) == max(found):
             return found[0]
         just_before = max(found) - _STEPS[0]
-    return None
-
-
-def _calendar_after(trigger: Any, moment: datetime) -> datetime | None:
-    time = trigger.get_next_fire_time(None, moment)
-    while time is not None and time <= moment:
-        time = trigger.get_next_fire_time(time, moment)
-    return None if time is None else _in_utc(time)
 
 
 def _in_utc(moment: datetime) -> datetime:

@@ -43,7 +43,6 @@ from limpyd_jobs import Error, Queue
 from limpyd_jobs import check as checking
 from limpyd_jobs.contrib.apscheduler import LimpydJobStore, RedisJobStore, ScheduledJob
 from limpyd_jobs.records.timed import due_key
-from limpyd_jobs.schedules.common_times import AndTrigger
 from limpyd_jobs.schedules.triggers import describe_trigger
 
 pytestmark = pytest.mark.usefixtures("redis_client")
@@ -519,17 +518,24 @@ class TestATriggerThatFails:
         assert (ran, stored("a")["parked"]) == ([], "1")
         assert "out of range" in stored("a")["reason"]
 
-    @pytest.mark.parametrize("other", [{"cron": {"second": "1"}}, {"or": [{"cron": {"second": "1"}}]}])
-    def test_is_parked_if_its_next_time_would_be_searched_for_ever(
-        self, made: BackgroundScheduler, redis_client: redis.Redis, monkeypatch: Any, other: dict[str, Any]
+    @pytest.mark.parametrize(
+        ("coalesce", "endless"),
+        [
+            (True, {"and": [{"cron": {"second": "0"}}, {"or": [{"cron": {"second": "1"}}]}]}),
+            (True, {"calendar": {"years": 9000, "start_date": "2019-01-01"}}),
+            (False, {"cron": {"week": 1, "month": "2-11"}}),
+        ],
+    )
+    def test_is_parked_if_its_next_time_would_be_searched_for_long(
+        self, made: BackgroundScheduler, redis_client: redis.Redis, endless: dict[str, Any], coalesce: bool
     ) -> None:
-        monkeypatch.setattr(AndTrigger, "max_attempts", 100)
-        trigger = {"or": [{"date": "2020-01-01"}, {"and": [{"cron": {"second": "0"}}, other]}]}
+        made.modify_job("a", coalesce=coalesce)
+        trigger = {"or": [{"date": "2020-01-01"}, endless]}
         redis_client.hset("apscheduler:scheduledjob:a:hash", "trigger", json.dumps(trigger))
         assert describe_trigger(made.get_job("a").trigger).keys() == {"or"}
         round_of(made)
         assert (ran, stored("a")["parked"]) == ([], "1")
-        assert "have no time in common" in stored("a")["reason"]
+        assert "no time in 50,000 steps" in stored("a")["reason"]
 
     def test_ends_no_scheduler_if_it_cannot_be_parked(
         self, made: BackgroundScheduler, redis_client: redis.Redis

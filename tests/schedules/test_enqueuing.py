@@ -206,6 +206,7 @@ def test_a_hook_that_fails_stops_no_other_schedule(log: pytest.LogCaptureFixture
         {"job_fields": "[]"},
         {"priority": "high"},
         {"queue_name": ""},
+        {"trigger": '{"calendar":{"days":1,"start_date":"0001-01-01"}}'},
     ],
 )
 def test_what_cannot_be_fired_rests_and_stops_no_other(

@@ -130,6 +130,9 @@ def test_why_the_job_of_a_schedule_is_not_run_in_time_is_told() -> None:
             assert notes() == ["late 4 min", "last job still waiting", "queue paused"]
         schedule.job_model_repr.hset("elsewhere.Report")
         assert notes() == ["late 4 min", "queue paused", nobody]
+        schedule.trigger.hset('{"calendar": {"years": 9000, "start_date": "2026-01-01"}}')
+        slow = "cannot be enqueued: its trigger finds no time in 50,000 steps: give it a simpler one"
+        assert notes() == [slow, "late 4 min", "queue paused", nobody]
     schedule.pause()
     assert notes() == []
 

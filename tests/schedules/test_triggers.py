@@ -16,7 +16,8 @@ from apscheduler.triggers.date import DateTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
 from limpyd_jobs.exceptions import ConfigurationException
-from limpyd_jobs.schedules import common_times
+from limpyd_jobs.schedules import steps as bounded_steps
+from limpyd_jobs.schedules.misfires import steps
 from limpyd_jobs.schedules.triggers import Times, describe, describe_trigger, trigger_of
 
 PARIS = ZoneInfo("Europe/Paris")
@@ -275,10 +276,46 @@ def test_a_jitter_makes_it_later_by_no_more_than_that() -> None:
     assert timedelta(0) <= found - utc("2026-01-01 01:00:00") <= timedelta(seconds=60)
 
 
-def test_triggers_that_never_meet_have_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(common_times.AndTrigger, "max_attempts", 100)
-    never = {"and": [{"cron": "0 3 * * *"}, {"cron": "0 4 * * *"}]}
-    assert next_times(never, "2026-01-01 00:00:00") == []
+def minutes(first: int, number: int) -> list[Any]:
+    return [{"cron": f"{first + minute} * * * *"} for minute in range(number)]
+
+
+@pytest.mark.parametrize("policy", ["latest", "all"])
+@pytest.mark.parametrize(
+    "description",
+    [
+        {"or": [{"or": [{"cron": "0 0 30 2 *"}] * 20}] * 18},
+        {"and": [{"or": minutes(0, 20)}, {"or": [{"or": minutes(20, 18)}] * 15}]},
+        {"cron": {"week": 1, "month": "2-11"}},
+        {"cron": {"minute": ",".join(["59"] * 3000), "week": 1, "month": 6}},
+        {"calendar": {"days": 1, "start_date": "0001-01-01"}},
+        {"calendar": {"years": 9000, "start_date": "2026-01-01"}},
+        {"calendar": {"months": -1, "start_date": "2026-01-01"}},
+        {"calendar": {"days": 1e12, "start_date": "2026-01-01"}},
+    ],
+)
+def test_a_search_that_would_last_ends(description: Any, policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_steps, "MAX_STEPS", 5000)
+    with pytest.raises(ValueError, match=r"no time in 5,000 steps|leave the years"):
+        steps(Times(description), utc("0001-01-01 00:00:00"), utc("2026-11-25 10:00:00"), policy)
+
+
+@pytest.mark.parametrize(
+    ("description", "runs"),
+    [
+        ({"cron": "0 0 29 2 *"}, 7),
+        ({"and": [{"cron": "0 0 13 * *"}, {"cron": "0 0 * * fri"}]}, 43),
+        ({"and": [{"cron": "0 0 29 2 *"}, {"cron": "0 0 * * mon"}]}, 2),
+        ({"or": [{"cron": f"{minute}-59 * * * *"} for minute in range(20)]}, 100),
+        ({"cron": "* * * 1 *"}, 100),
+        ({"calendar": {"days": 1, "start_date": "1970-01-01"}}, 100),
+    ],
+)
+def test_years_of_missed_times_are_found(description: Any, runs: int) -> None:
+    """The first is the one that is due."""
+    found = steps(Times(description), utc("2003-01-01 00:00:00"), utc("2026-11-25 10:00:00"), "all")
+    assert len(found) == runs
+    assert all(step.run is not None for step in found)
 
 
 def test_the_latest_of_millions_of_times_is_found_at_once() -> None:
@@ -309,7 +346,7 @@ def test_the_latest_time_is_the_last_of_all(line: str) -> None:
 
 
 def test_without_apscheduler_it_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "apscheduler.triggers.cron", None)
+    monkeypatch.setitem(__import__("sys").modules, "limpyd_jobs.schedules.bounded", None)
     with pytest.raises(ConfigurationException, match=r"redis-limpyd-jobs\[schedules\]"):
         Times({"cron": "@daily"})
 

@@ -12,15 +12,15 @@ from limpyd.indexes import NumberRangeIndex
 from redis.exceptions import ResponseError
 
 from limpyd_jobs import TimedRecord
+from limpyd_jobs.integration import Steps
 
 Stored = Mapping[str, str]  # the fields of a record
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 MICROSECOND = timedelta(microseconds=1)
 
-# How many run times that were missed are gone through one by one. That takes a second or two. If only the last one is
-# run, it is fewer.
-MAX_MISSED, MAX_MISSED_COALESCED = 1_000_000, 10_000
+# How many run times that were missed are gone through one by one. If only the last one is run, it is fewer.
+MAX_MISSED, MAX_MISSED_COALESCED = 1_000_000, 1_000
 
 # Up to this number of seconds, in the year 2106, a float has the microseconds right.
 EXACT = 2**32
@@ -63,7 +63,11 @@ class StoredJob(Job):
         """Return the run times up to now, or the last one. Here, an exception would end the scheduler."""
         most = MAX_MISSED_COALESCED if self.coalesce else MAX_MISSED
         try:
-            return [*deque(self._moments(now, most), maxlen=1 if self.coalesce else most)]
+            with Steps(None if self.coalesce else 4 * most):
+                found = [*deque(self._moments(now, most), maxlen=1 if self.coalesce else most)]
+            if found and not self.coalesce:  # in fewer steps, as APScheduler will ask
+                self.trigger.get_next_fire_time(found[-1], now)
+            return found
         except Exception as error:
             self.set_aside(error)
             return []

@@ -19,6 +19,7 @@ from limpyd_jobs.records.lazy_fields import pk_of
 from limpyd_jobs.schedules.misfires import Step, steps
 from limpyd_jobs.schedules.model import Schedule, aware, score_of, text_of
 from limpyd_jobs.schedules.plan import Plan
+from limpyd_jobs.schedules.steps import TooManySteps
 from limpyd_jobs.texts import MESSAGE, one_line
 from limpyd_jobs.workers.backoff import is_transient
 
@@ -145,6 +146,9 @@ class Scheduler:
                     raise
                 self._resting[pk] = monotonic() + RETRY_SCHEDULE_AFTER
                 yield Occurrence(records.attached(Schedule, pk), stored.get("name", pk), None, "failed", error=error)
+                if isinstance(error, TooManySteps):  # jobs and signals come first, as it took long
+                    self.interval = 0
+                    return
         if len(due) == LIMIT + len(self._resting):
             self.interval = 0
 

@@ -1,0 +1,84 @@
+"""The triggers of APScheduler, with an end to their search for a time."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from datetime import datetime
+from typing import Any
+
+from apscheduler.triggers import calendarinterval, combining, cron, date, interval
+
+from limpyd_jobs.schedules.steps import Steps
+
+
+class _Bounded:
+    """A trigger that counts its steps, from anew if it is asked outside of `Steps`."""
+
+    cost = 1
+
+    def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime | None:
+        if not Steps.are_counted():
+            with Steps():
+                return self.get_next_fire_time(previous_fire_time, now)
+        Steps.take(self.cost)
+        return super().get_next_fire_time(previous_fire_time, now)  # type: ignore[misc,no-any-return]
+
+
+class AndTrigger(_Bounded, combining.AndTrigger):
+    pass
+
+
+class OrTrigger(_Bounded, combining.OrTrigger):
+    pass
+
+
+class DateTrigger(_Bounded, date.DateTrigger):
+    pass
+
+
+class IntervalTrigger(_Bounded, interval.IntervalTrigger):
+    pass
+
+
+class CronTrigger(_Bounded, cron.CronTrigger):
+    @property
+    def cost(self) -> int:  # type: ignore[override]
+        return sum(len(field.expressions) for field in self.fields) // len(self.fields)
+
+    def _increment_field_value(self, dateval: datetime, fieldnum: int) -> Any:
+        Steps.take(self.cost)
+        return super()._increment_field_value(dateval, fieldnum)
+
+
+class CalendarIntervalTrigger(_Bounded, calendarinterval.CalendarIntervalTrigger):
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._times: list[datetime] = []
+
+    @property
+    def years(self) -> int:
+        Steps.take()  # it is asked in each round of loops that may never end
+        return self._years
+
+    @years.setter
+    def years(self, number: int) -> None:
+        self._years = number
+
+    def after(self, moment: datetime) -> datetime | None:
+        """Return the first time after a moment. Each time follows from the one before, so all are kept."""
+        while not self._times or self._times[-1] <= moment:
+            time = self.get_next_fire_time(self._times[-1] if self._times else None, moment)
+            if time is None:
+                return None
+            self._times.append(time)
+        return self._times[bisect_right(self._times, moment)]
+
+
+TRIGGERS = {
+    "cron": CronTrigger,
+    "interval": IntervalTrigger,
+    "calendar": CalendarIntervalTrigger,
+    "date": DateTrigger,
+    "and": AndTrigger,
+    "or": OrTrigger,
+}
